@@ -1,0 +1,311 @@
+//! Doorbells: how one party wakes another that sleeps.
+//!
+//! A doorbell is one end each of a pair of connected sockets. A ring is a byte that is sent without ever
+//! waiting: when the peer has not heard earlier rings and there is no room for another, it will wake
+//! anyway. The peer can ring, but cannot hear in our place, and cannot keep us from ringing. When it
+//! dies the kernel closes its end, which wakes us with the news, whether or not anybody else lives.
+//! A descriptor can be passed along with a ring.
+
+#[cfg(loom)]
+pub use modelled::Doorbell;
+#[cfg(not(loom))]
+pub use sockets::Doorbell;
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// What became of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rung {
+    /// The peer will wake.
+    Rung,
+    /// Unheard rings fill the line: the peer will wake, or chooses not to.
+    Unheard,
+    /// Nobody is there any more.
+    Gone,
+}
+
+/// How long to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// Only for what has come already.
+    Now,
+    /// Until something comes, at most this long.
+    For(Duration),
+    /// Until something comes.
+    Forever,
+}
+
+/// What was heard.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// Rings, at most [`HEARD_RINGS_MAX`]; zero when the time ran out or a signal came.
+    pub rings: usize,
+    /// A descriptor the peer passed. Never more than one at a time.
+    pub descriptor: Option<OwnedFd>,
+    /// The peer is gone; there will be no more rings.
+    pub gone: bool,
+}
+
+/// Rings taken off the line at once.
+pub const HEARD_RINGS_MAX: usize = 64;
+
+#[cfg(not(loom))]
+mod sockets {
+    use std::cell::Cell;
+    use std::io::{self, IoSlice, IoSliceMut};
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+    use std::time::Duration;
+
+    use rustix::io::Errno;
+    use rustix::net::{
+        self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sockopt,
+    };
+
+    use super::{HEARD_RINGS_MAX, Heard, Listen, Rung};
+    use crate::fork::Kept;
+
+    /// Our end of a doorbell.
+    #[derive(Debug)]
+    pub struct Doorbell {
+        end: Kept,
+        /// The longest a blocking receive may last, as the socket knows it; `None` is forever.
+        patience: Cell<Option<Duration>>,
+    }
+
+    impl Doorbell {
+        /// Both ends of a new doorbell, to be passed to two parties.
+        ///
+        /// # Errors
+        /// No descriptor or no memory left.
+        pub fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
+            let (one, other) = net::socketpair(
+                AddressFamily::UNIX,
+                SocketType::STREAM,
+                SocketFlags::CLOEXEC,
+                None,
+            )?;
+            Ok((one, other))
+        }
+
+        /// Both ends for two parties in this process.
+        ///
+        /// # Errors
+        /// As [`Doorbell::ends`].
+        pub fn pair() -> io::Result<(Doorbell, Doorbell)> {
+            let (one, other) = Doorbell::ends()?;
+            Ok((Doorbell::adopt(one)?, Doorbell::adopt(other)?))
+        }
+
+        /// Takes over an end that was passed to us.
+        ///
+        /// # Errors
+        /// If it is not a connected local socket of the right type.
+        pub fn adopt(end: OwnedFd) -> io::Result<Doorbell> {
+            let local = sockopt::socket_domain(&end)? == AddressFamily::UNIX;
+            if !local || sockopt::socket_type(&end)? != SocketType::STREAM {
+                return Err(io::Error::other("the descriptor passed as doorbell is none"));
+            }
+            Ok(Doorbell { end: Kept::new(end), patience: Cell::new(None) })
+        }
+
+        /// Wakes the peer. Never waits.
+        pub fn ring(&self) -> Rung {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            rung(net::send(&self.end, &[0], flags).map(drop))
+        }
+
+        /// Wakes the peer and passes it a descriptor. Never waits.
+        pub fn pass(&self, descriptor: BorrowedFd<'_>) -> Rung {
+            let descriptors = [descriptor];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            let fits = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+            assert!(fits, "space for one descriptor holds one descriptor");
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            rung(net::sendmsg(&self.end, &[IoSlice::new(&[0])], &mut ancillary, flags).map(drop))
+        }
+
+        /// Takes rings off the line, waiting for them as long as `listen` says.
+        pub fn hear(&self, listen: Listen) -> Heard {
+            let mut flags = RecvFlags::CMSG_CLOEXEC;
+            match listen {
+                Listen::Now => flags |= RecvFlags::DONTWAIT,
+                // Zero would mean forever to the socket.
+                Listen::For(time) => self.set_patience(Some(time.max(Duration::from_micros(1)))),
+                Listen::Forever => self.set_patience(None),
+            }
+            let mut rings = [0; HEARD_RINGS_MAX];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let mut buffers = [IoSliceMut::new(&mut rings)];
+            match net::recvmsg(&self.end, &mut buffers, &mut ancillary, flags) {
+                Ok(message) => Heard {
+                    rings: message.bytes,
+                    descriptor: ancillary.drain().find_map(|part| match part {
+                        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+                        _ => None,
+                    }),
+                    gone: message.bytes == 0,
+                },
+                Err(Errno::AGAIN | Errno::INTR) => Heard::default(),
+                // Reset, or not a socket we can use: either way nobody will ring here again.
+                Err(_) => Heard { gone: true, ..Heard::default() },
+            }
+        }
+
+        /// Ends the conversation: the peer hears that we are gone, and so do other copies of our end.
+        pub fn hang_up(&self) {
+            // An error means that the peer hung up first.
+            let _ = net::shutdown(&self.end, net::Shutdown::Both);
+        }
+
+        fn set_patience(&self, patience: Option<Duration>) {
+            if self.patience.get() != patience {
+                let set = sockopt::set_socket_timeout(&self.end, sockopt::Timeout::Recv, patience);
+                // Refused only for times beyond what the kernel counts; forever is near enough.
+                self.patience.set(if set.is_ok() { patience } else { None });
+            }
+        }
+    }
+
+    impl AsFd for Doorbell {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.end.as_fd()
+        }
+    }
+
+    fn rung(sent: Result<(), Errno>) -> Rung {
+        match sent {
+            Ok(()) => Rung::Rung,
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR | Errno::TOOMANYREFS) => Rung::Unheard,
+            Err(_) => Rung::Gone,
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use crate::storage::{Borrowed, Storage, StorageOptions};
+
+        #[test]
+        fn ring_is_heard_once() {
+            let (ours, theirs) = Doorbell::pair().unwrap();
+            assert_eq!(theirs.hear(Listen::Now).rings, 0);
+            assert_eq!(ours.ring(), Rung::Rung);
+            assert_eq!(ours.ring(), Rung::Rung);
+            assert_eq!(theirs.hear(Listen::Forever).rings, 2);
+            let nothing = theirs.hear(Listen::For(Duration::from_millis(1)));
+            assert!(nothing.rings == 0 && !nothing.gone);
+        }
+
+        #[test]
+        fn ringing_a_peer_that_does_not_listen_never_waits() {
+            let (ours, theirs) = Doorbell::pair().unwrap();
+            let rings = (0..).take_while(|_| ours.ring() == Rung::Rung).take(1 << 20).count();
+            assert!(rings > 0 && rings < 1 << 20, "the line is bounded");
+            assert_eq!(ours.ring(), Rung::Unheard);
+            let mut heard = 0;
+            while heard < rings {
+                let now = theirs.hear(Listen::Now).rings;
+                assert!(now > 0 && now <= HEARD_RINGS_MAX);
+                heard += now;
+            }
+            assert_eq!(ours.ring(), Rung::Rung);
+        }
+
+        #[test]
+        fn death_is_heard_after_the_last_ring() {
+            let (ours, theirs) = Doorbell::pair().unwrap();
+            ours.ring();
+            drop(ours);
+            let last = theirs.hear(Listen::Forever);
+            assert!(last.rings == 1 && !last.gone);
+            assert!(theirs.hear(Listen::Forever).gone);
+            assert_eq!(theirs.ring(), Rung::Gone);
+        }
+
+        #[test]
+        fn hanging_up_is_heard_though_a_copy_of_the_end_lives() {
+            let (one, other) = Doorbell::ends().unwrap();
+            let copy = one.try_clone().unwrap();
+            let (ours, theirs) = (Doorbell::adopt(one).unwrap(), Doorbell::adopt(other).unwrap());
+            ours.hang_up();
+            assert!(theirs.hear(Listen::Forever).gone);
+            drop(copy);
+        }
+
+        #[test]
+        fn descriptor_arrives_with_its_ring() {
+            let (ours, theirs) = Doorbell::pair().unwrap();
+            let (mut own, descriptor) =
+                Storage::create("test", 4096, StorageOptions::default()).unwrap();
+            own.bytes_mut(0, 4).copy_from_slice(b"lent");
+            ours.ring();
+            assert_eq!(ours.pass(descriptor.as_fd()), Rung::Rung);
+            drop(descriptor);
+            let descriptor = loop {
+                let heard = theirs.hear(Listen::Now);
+                assert!(heard.rings > 0);
+                if let Some(descriptor) = heard.descriptor {
+                    break descriptor;
+                }
+            };
+            let mut bytes = [0; 4];
+            let lent = Borrowed::borrow(descriptor, 4096..=4096).unwrap();
+            lent.read(0, &mut bytes).unwrap();
+            assert_eq!(&bytes, b"lent");
+        }
+
+        #[test]
+        fn something_else_is_no_doorbell() {
+            let (reader, _writer) = std::io::pipe().unwrap();
+            assert!(Doorbell::adopt(reader.into()).is_err());
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            assert!(Doorbell::adopt(socket.into()).is_err());
+        }
+    }
+}
+
+#[cfg(loom)]
+mod modelled {
+    use super::{Heard, Listen, Rung};
+    use crate::sync::{Arc, Condvar, Mutex};
+
+    /// Our end of a doorbell between two model threads.
+    #[derive(Debug)]
+    pub struct Doorbell {
+        ours: Arc<Line>,
+        theirs: Arc<Line>,
+    }
+
+    #[derive(Debug, Default)]
+    struct Line {
+        rings: Mutex<usize>,
+        rung: Condvar,
+    }
+
+    impl Doorbell {
+        pub fn pair() -> std::io::Result<(Doorbell, Doorbell)> {
+            let (one, other) = (Arc::new(Line::default()), Arc::new(Line::default()));
+            let ours = Doorbell { ours: one.clone(), theirs: other.clone() };
+            Ok((ours, Doorbell { ours: other, theirs: one }))
+        }
+
+        pub fn ring(&self) -> Rung {
+            *self.theirs.rings.lock().unwrap() += 1;
+            self.theirs.rung.notify_one();
+            Rung::Rung
+        }
+
+        pub fn hear(&self, listen: Listen) -> Heard {
+            let mut rings = self.ours.rings.lock().unwrap();
+            while *rings == 0 && listen != Listen::Now {
+                rings = self.ours.rung.wait(rings).unwrap();
+            }
+            Heard { rings: std::mem::take(&mut *rings), ..Heard::default() }
+        }
+    }
+}

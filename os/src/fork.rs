@@ -1,0 +1,194 @@
+//! What a forked child must not have: storage and descriptors of its parent.
+//!
+//! Mappings stay behind because they are made with `MADV_DONTFORK`. Descriptors stay behind because a
+//! child closes those that are marked in [`KEPT`]: a doorbell that lived on in a child would hide the
+//! death of its parent from the peer. A [`Mark`] tells an object that it is the child's useless copy.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+/// The process that made an object. Taken once, compared at each use: one load.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    page: &'static AtomicU64,
+    process: u64,
+}
+
+impl Mark {
+    /// The mark of the calling process.
+    ///
+    /// # Panics
+    /// If the kernel has no page left for the mark, once in the life of a process.
+    pub fn here() -> Mark {
+        static PAGE: OnceLock<&'static AtomicU64> = OnceLock::new();
+        static PROCESSES: AtomicU64 = AtomicU64::new(0);
+        let page = *PAGE.get_or_init(wiped_on_fork);
+        let mut process = page.load(Ordering::Relaxed);
+        if process == 0 {
+            // First use here, or first use in a child, whose page the kernel has wiped. The static
+            // counter was inherited, so a child's number differs from all its ancestors'.
+            let fresh = PROCESSES.fetch_add(1, Ordering::Relaxed) + 1;
+            process = match page.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => fresh,
+                Err(other_thread) => other_thread,
+            };
+        }
+        Mark { page, process }
+    }
+
+    /// Whether the caller is a forked child of the process that took this mark.
+    #[inline]
+    pub fn inherited(self) -> bool {
+        self.page.load(Ordering::Relaxed) != self.process
+    }
+}
+
+/// A page that reads as zeros in every child, whichever way it was forked.
+fn wiped_on_fork() -> &'static AtomicU64 {
+    let bytes = rustix::param::page_size();
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the kernel chooses a free address; nothing else is touched.
+    let page = unsafe { mm::mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE) };
+    let page = page.expect("one page of memory for the process mark");
+    // SAFETY: the range was mapped just above and nobody else knows it.
+    let advised = unsafe { mm::madvise(page, bytes, Advice::LinuxWipeOnFork) };
+    advised.expect("MADV_WIPEONFORK, in Linux since 4.14");
+    // SAFETY: the page is never unmapped, is aligned, holds zeros, and is only used as this atomic.
+    unsafe { AtomicU64::from_ptr(page.cast()) }
+}
+
+/// A descriptor that a forked child does not have: closed there at the fork, never twice.
+#[derive(Debug)]
+pub struct Kept {
+    descriptor: Option<OwnedFd>,
+    mark: Mark,
+}
+
+impl Kept {
+    /// Takes charge of `descriptor`.
+    pub fn new(descriptor: OwnedFd) -> Kept {
+        static CLOSER: OnceLock<()> = OnceLock::new();
+        CLOSER.get_or_init(|| {
+            // SAFETY: the handler only reads static atomics and closes descriptors, which is allowed
+            // between fork and exec in a child of a process with threads.
+            let registered = unsafe { libc::pthread_atfork(None, None, Some(close_kept)) };
+            assert_eq!(registered, 0, "pthread_atfork: no memory for one handler");
+        });
+        set_kept(descriptor.as_raw_fd(), true);
+        Kept { descriptor: Some(descriptor), mark: Mark::here() }
+    }
+}
+
+impl AsFd for Kept {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_ref().expect("taken only by drop").as_fd()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let descriptor = self.descriptor.take().expect("dropped once");
+        if self.mark.inherited() {
+            // Closed at the fork; the number may belong to somebody else in this process by now.
+            std::mem::forget(descriptor);
+        } else {
+            set_kept(descriptor.as_raw_fd(), false);
+        }
+    }
+}
+
+/// Descriptors that can be kept from children: those below this number, far above the usual limit.
+const KEPT_DESCRIPTORS_MAX: usize = 1 << 20;
+
+/// One bit for each descriptor that a child must close. Untouched parts take no memory.
+static KEPT: [AtomicU64; KEPT_DESCRIPTORS_MAX / 64] =
+    [const { AtomicU64::new(0) }; KEPT_DESCRIPTORS_MAX / 64];
+
+/// Words of [`KEPT`] that may have a bit set: so far the child looks.
+static KEPT_WORDS: AtomicUsize = AtomicUsize::new(0);
+
+fn set_kept(descriptor: RawFd, kept: bool) {
+    let number = descriptor as usize;
+    let Some(word) = KEPT.get(number / 64) else { return };
+    let bit = 1 << (number % 64);
+    if kept {
+        word.fetch_or(bit, Ordering::Relaxed);
+        KEPT_WORDS.fetch_max(number / 64 + 1, Ordering::Relaxed);
+    } else {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
+extern "C" fn close_kept() {
+    let words = KEPT_WORDS.load(Ordering::Relaxed);
+    for (index, word) in KEPT.iter().enumerate().take(words) {
+        let mut bits = word.swap(0, Ordering::Relaxed);
+        while bits != 0 {
+            let number = index * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            // SAFETY: the bit says that a `Kept` of the parent owns this number; the child's copy of
+            // that `Kept` will not close it, so this is the only close.
+            drop(unsafe { OwnedFd::from_raw_fd(number as RawFd) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// Forks, lets the child compute one byte, and returns it.
+    fn in_child(compute: impl FnOnce() -> u8) -> u8 {
+        let (reader, writer) = std::io::pipe().unwrap();
+        // SAFETY: the child only computes, writes to a pipe and leaves without running destructors.
+        match unsafe { libc::fork() } {
+            -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+            0 => {
+                let byte = [compute()];
+                let _ = rustix::io::write(&writer, &byte);
+                // SAFETY: ends the child at once, which is all it is still good for.
+                unsafe { libc::_exit(0) }
+            }
+            child => {
+                drop(writer);
+                let mut byte = [0xff];
+                (&reader).read_exact(&mut byte).unwrap();
+                // SAFETY: waits for the child made above.
+                unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+                byte[0]
+            }
+        }
+    }
+
+    #[test]
+    fn child_knows_that_a_mark_is_not_its_own() {
+        let mark = Mark::here();
+        assert!(!mark.inherited());
+        assert_eq!(in_child(|| u8::from(mark.inherited())), 1);
+        assert_eq!(in_child(|| u8::from(Mark::here().inherited())), 0);
+        assert!(!mark.inherited());
+    }
+
+    #[test]
+    fn kept_descriptor_is_closed_in_the_child_and_only_there() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let kept = Kept::new(OwnedFd::from(writer));
+        let number = kept.as_fd().as_raw_fd();
+        let open_in_child = in_child(|| {
+            // SAFETY: asks for the flags of a number; a closed one is an error.
+            u8::from(unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0)
+        });
+        assert_eq!(open_in_child, 0);
+        rustix::io::write(&kept, b"x").unwrap();
+        drop(kept);
+        let mut all = Vec::new();
+        (&reader).read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"x", "the parent's end worked, and closed when dropped");
+    }
+}

@@ -1,0 +1,366 @@
+//! Storage: memory with one writer.
+//!
+//! Its owner creates it as a memory file, maps it for writing, and seals it. From then on nobody can
+//! map it for writing again, the owner included, and its size is fixed: the kernel enforces both. The
+//! owner *lends* it by passing the descriptor; the other party *borrows* it, which checks the seals and
+//! the size before anything is mapped. The owner *retires* it by dropping it; what a borrower has
+//! mapped stays readable until the borrower drops it too.
+
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, OwnedFd};
+use std::slice;
+use std::sync::Arc;
+
+use rustix::fs::{self, MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::copy::copy_out;
+use crate::mapping::{Access, Mapping};
+
+/// Storage sizes are multiples of this.
+pub const STORAGE_GRAIN_BYTES: usize = 4096;
+
+/// Storage on huge pages has a size that is a multiple of this.
+pub const HUGE_GRAIN_BYTES: usize = 2 << 20;
+
+/// What no storage can do without: fixed size, no second writer, no further change of seals.
+const SEALS: SealFlags =
+    SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
+
+/// What kind of memory to ask for. Both wishes are dropped where the machine does not grant them;
+/// [`Storage::is_huge`] and [`Storage::is_locked`] tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StorageOptions {
+    /// Use huge pages: fewer address translations for large storage that is read at random.
+    pub huge: bool,
+    /// Keep the storage in memory from the start: no page fault later, within the locked-memory limit.
+    pub locked: bool,
+}
+
+/// Storage of our own: we read and write it, others can only read it.
+#[derive(Debug)]
+pub struct Storage {
+    mapping: Arc<Mapping>,
+    huge: bool,
+    locked: bool,
+}
+
+impl Storage {
+    /// Creates `bytes` of zeros, rounded up to the grain, sealed. The descriptor is for lending: pass a
+    /// duplicate to each borrower and drop it after the last. `name` shows in `/proc/PID/maps`.
+    ///
+    /// Pages take memory when they are first touched.
+    ///
+    /// # Errors
+    /// What the kernel says: no memory, no descriptor left.
+    pub fn create(
+        name: &str,
+        bytes: usize,
+        options: StorageOptions,
+    ) -> io::Result<(Storage, OwnedFd)> {
+        if options.huge {
+            // No huge pages set aside is the usual case, not an error.
+            if let Ok(created) = Storage::create_as(name, bytes, options, true) {
+                return Ok(created);
+            }
+        }
+        Storage::create_as(name, bytes, options, false)
+    }
+
+    fn create_as(
+        name: &str,
+        bytes: usize,
+        options: StorageOptions,
+        huge_file: bool,
+    ) -> io::Result<(Storage, OwnedFd)> {
+        let grain = if huge_file { HUGE_GRAIN_BYTES } else { STORAGE_GRAIN_BYTES };
+        let bytes = bytes
+            .max(1)
+            .checked_next_multiple_of(grain)
+            .filter(|bytes| isize::try_from(*bytes).is_ok())
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let descriptor = memory_file(name, huge_file)?;
+        fs::ftruncate(&descriptor, bytes as u64)?;
+        let mapping = Mapping::shared(descriptor.as_fd(), bytes, Access::ReadWrite)?;
+        fs::fcntl_add_seals(&descriptor, SEALS)?;
+        let huge = huge_file || (options.huge && mapping.advise_huge().is_ok());
+        let locked = options.locked && mapping.lock().is_ok();
+        Ok((Storage { mapping: Arc::new(mapping), huge, locked }, descriptor))
+    }
+
+    /// Size in bytes, a multiple of [`STORAGE_GRAIN_BYTES`].
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.mapping.bytes()
+    }
+
+    /// Whether huge pages were granted, or at least asked for with the kernel's consent.
+    pub fn is_huge(&self) -> bool {
+        self.huge
+    }
+
+    /// Whether the storage is locked in memory.
+    pub fn is_locked(&self) -> bool {
+        self.locked
+    }
+
+    /// Our bytes, to read and to write. Borrowers see what is written, as it is written.
+    ///
+    /// # Panics
+    /// If the range is not within the storage.
+    #[inline]
+    pub fn bytes_mut(&mut self, offset: usize, count: usize) -> &mut [u8] {
+        let bytes = self.mapping.bytes();
+        assert!(offset <= bytes && count <= bytes - offset, "range outside the storage");
+        // SAFETY: the range is within the mapping, checked above.
+        let start = unsafe { self.mapping.base().add(offset) };
+        // SAFETY: mapped for writing while `self` lives. Only this `Storage` reaches the mapping
+        // (`into_mapping` consumes it), it is borrowed exclusively for the slice's life, and the
+        // seals keep every other process from writing.
+        unsafe { slice::from_raw_parts_mut(start.as_ptr(), count) }
+    }
+
+    pub(crate) fn into_mapping(self) -> Arc<Mapping> {
+        self.mapping
+    }
+}
+
+fn memory_file(name: &str, huge: bool) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let flags = if huge { flags | MemfdFlags::HUGETLB } else { flags };
+    match fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Before Linux 6.3 there is no such flag; the seal it adds is not one we depend on.
+        Err(Errno::INVAL) => Ok(fs::memfd_create(name, flags)?),
+        other => Ok(other?),
+    }
+}
+
+/// Why a lent descriptor was refused. Nothing was mapped.
+#[derive(Debug, Error)]
+pub enum BorrowError {
+    /// Not a memory file that can carry seals.
+    #[error("the descriptor lent as storage is not a sealed memory file")]
+    Kind,
+    /// A seal is missing: the owner could shrink it under us, or others could write it.
+    #[error("storage with seals {0:#x}: must have shrink, grow, future-write and seal (0x17)")]
+    Seals(u32),
+    /// The size is not what was agreed.
+    #[error("storage of {found} bytes: must have {least} to {most}")]
+    Size {
+        /// The size of the file.
+        found: u64,
+        /// Least size that would do.
+        least: usize,
+        /// Largest size that would do.
+        most: usize,
+    },
+    /// The kernel refused to look at it or to map it.
+    #[error("storage could not be mapped: {0}")]
+    Os(#[from] io::Error),
+}
+
+/// Storage of another party: we can read it, and it may change while we do.
+#[derive(Clone, Debug)]
+pub struct Borrowed {
+    mapping: Arc<Mapping>,
+}
+
+/// A range that is not within what was lent.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("range outside the lent storage")]
+pub struct OutOfRange;
+
+impl Borrowed {
+    /// Checks what `descriptor` is and maps it for reading. The descriptor is not needed afterwards.
+    ///
+    /// # Errors
+    /// [`BorrowError`] if it is not storage, or not of a size within `bytes`.
+    pub fn borrow(
+        descriptor: impl AsFd,
+        bytes: RangeInclusive<usize>,
+    ) -> Result<Borrowed, BorrowError> {
+        // Only memory files answer this question: devices, sockets and files on disk do not.
+        let seals = fs::fcntl_get_seals(&descriptor).map_err(|_| BorrowError::Kind)?;
+        if !seals.contains(SEALS) {
+            return Err(BorrowError::Seals(seals.bits()));
+        }
+        let found = fs::fstat(&descriptor).map_err(io::Error::from)?.st_size as u64;
+        let (least, most) = (*bytes.start(), *bytes.end());
+        if found < least.max(1) as u64 || found > most as u64 {
+            return Err(BorrowError::Size { found, least, most });
+        }
+        let mapping = Mapping::shared(descriptor.as_fd(), found as usize, Access::ReadOnly)?;
+        Ok(Borrowed { mapping: Arc::new(mapping) })
+    }
+
+    /// Size in bytes.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.mapping.bytes()
+    }
+
+    /// Whether `count` bytes at `offset` are within what was lent.
+    #[inline]
+    pub fn contains(&self, offset: usize, count: usize) -> bool {
+        let bytes = self.mapping.bytes();
+        offset <= bytes && count <= bytes - offset
+    }
+
+    /// Copies bytes out, each read once. The owner may change them meanwhile; what arrives is then some
+    /// mixture of old and new.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] if the range is not within what was lent; nothing is copied then.
+    #[inline]
+    pub fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), OutOfRange> {
+        if !self.contains(offset, target.len()) {
+            return Err(OutOfRange);
+        }
+        // SAFETY: the range is within the mapping, checked above.
+        let source = unsafe { self.mapping.base().add(offset) };
+        // SAFETY: the source is mapped while `self` lives, the target is a slice of ours. They do not
+        // overlap: safe code has no slice of a borrowed mapping.
+        unsafe { copy_out(source.as_ptr(), target.as_mut_ptr(), target.len()) };
+        Ok(())
+    }
+
+    pub(crate) fn into_mapping(self) -> Arc<Mapping> {
+        self.mapping
+    }
+}
+
+/// Memory for this process alone, given back to the kernel when dropped. Unlike a `Vec` it leaves
+/// nothing behind in the allocator, so a burst does not leave its peak resident.
+#[derive(Debug)]
+pub struct Scratch {
+    mapping: Mapping,
+}
+
+impl Scratch {
+    /// At least `bytes` of zeros.
+    ///
+    /// # Errors
+    /// What the kernel says: no memory.
+    pub fn new(bytes: usize) -> io::Result<Scratch> {
+        let bytes = bytes
+            .max(1)
+            .checked_next_multiple_of(STORAGE_GRAIN_BYTES)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Scratch { mapping: Mapping::private(bytes)? })
+    }
+
+    /// All bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: private memory, mapped while `self` lives; changed only through `&mut self`.
+        unsafe { slice::from_raw_parts(self.mapping.base().as_ptr(), self.mapping.bytes()) }
+    }
+
+    /// All bytes, to change.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and borrowed exclusively.
+        unsafe { slice::from_raw_parts_mut(self.mapping.base().as_ptr(), self.mapping.bytes()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn storage(bytes: usize) -> (Storage, OwnedFd) {
+        Storage::create("test", bytes, StorageOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn what_the_owner_writes_the_borrower_reads() {
+        let (mut own, descriptor) = storage(10_000);
+        assert_eq!(own.bytes(), 12_288);
+        let lent = Borrowed::borrow(&descriptor, 12_288..=12_288).unwrap();
+        drop(descriptor);
+        own.bytes_mut(4090, 12).copy_from_slice(b"across pages");
+        let mut read = [0; 12];
+        lent.read(4090, &mut read).unwrap();
+        assert_eq!(&read, b"across pages");
+        drop(own);
+        lent.read(4090, &mut read).unwrap();
+        assert_eq!(&read, b"across pages", "readable after the owner retired it");
+    }
+
+    #[test]
+    fn borrower_cannot_read_past_the_end() {
+        let (_own, descriptor) = storage(4096);
+        let lent = Borrowed::borrow(&descriptor, 4096..=4096).unwrap();
+        let mut two = [0; 2];
+        assert_eq!(lent.read(4094, &mut two), Ok(()));
+        assert_eq!(lent.read(4095, &mut two), Err(OutOfRange));
+        assert_eq!(lent.read(usize::MAX, &mut two), Err(OutOfRange));
+        assert_eq!(lent.read(4096, &mut []), Ok(()));
+    }
+
+    #[test]
+    fn wrong_kind_seals_or_size_is_refused() {
+        let refused = |descriptor: &OwnedFd| Borrowed::borrow(descriptor, 4096..=8192).unwrap_err();
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert!(matches!(refused(&reader.into()), BorrowError::Kind));
+        let file = tempfile();
+        assert!(matches!(refused(&file), BorrowError::Kind));
+
+        let unsealed = memory_file("test", false).unwrap();
+        fs::ftruncate(&unsealed, 4096).unwrap();
+        assert!(matches!(refused(&unsealed), BorrowError::Seals(_)));
+        fs::fcntl_add_seals(&unsealed, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+        assert!(matches!(refused(&unsealed), BorrowError::Seals(_)));
+
+        for bytes in [12_288, 1 << 30] {
+            let (_own, descriptor) = storage(bytes);
+            assert!(matches!(refused(&descriptor), BorrowError::Size { .. }));
+        }
+    }
+
+    fn tempfile() -> OwnedFd {
+        let path = std::env::temp_dir().join(format!("siga-storage-{}", std::process::id()));
+        let file = std::fs::File::create(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file.set_len(4096).unwrap();
+        file.into()
+    }
+
+    #[test]
+    fn nobody_can_write_what_was_lent() {
+        let (_own, descriptor) = storage(4096);
+        let mapped = Mapping::shared(descriptor.as_fd(), 4096, Access::ReadWrite);
+        assert!(mapped.is_err());
+        assert!(rustix::io::pwrite(&descriptor, b"x", 0).is_err());
+        assert!(fs::ftruncate(&descriptor, 0).is_err());
+        assert!(fs::fcntl_add_seals(&descriptor, SealFlags::WRITE).is_err());
+    }
+
+    #[test]
+    fn wishes_the_machine_cannot_grant_are_dropped() {
+        let options = StorageOptions { huge: true, locked: true };
+        let (mut own, descriptor) = Storage::create("test", 1 << 20, options).unwrap();
+        assert!(own.bytes() >= 1 << 20);
+        own.bytes_mut(0, 1 << 20).fill(7);
+        let lent = Borrowed::borrow(descriptor, own.bytes()..=own.bytes()).unwrap();
+        let mut byte = [0];
+        lent.read((1 << 20) - 1, &mut byte).unwrap();
+        assert_eq!(byte, [7]);
+    }
+
+    #[test]
+    fn absurd_sizes_are_errors() {
+        assert!(Storage::create("test", usize::MAX, StorageOptions::default()).is_err());
+        assert!(Scratch::new(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn scratch_is_zeroed_and_private() {
+        let mut scratch = Scratch::new(5000).unwrap();
+        assert!(scratch.bytes().iter().all(|byte| *byte == 0));
+        scratch.bytes_mut()[4999] = 1;
+        assert_eq!(scratch.bytes()[4999], 1);
+    }
+}
