@@ -1,0 +1,4 @@
+//! The way of the data.
+#![forbid(unsafe_code)]
+
+pub mod queue;
