@@ -1,4 +1,6 @@
 //! The way of the data.
 #![forbid(unsafe_code)]
 
+#[cfg(not(loom))]
+pub mod path;
 pub mod queue;

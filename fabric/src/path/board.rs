@@ -1,0 +1,204 @@
+//! The two storages of a side of a path: the *board*, state and counters for the peer and for watchers,
+//! and the *lines*, which carry data and are for the peer alone.
+//!
+//! ```text
+//! board   | header                                                       64 bytes |
+//!         | for each output queue: | control line | mirror 128 words | counters |  |
+//!         | for each input queue:  | control line | words 128 | slots 128 | counters |
+//!
+//! lines   | for each output queue: | lines 8 KiB | slot lines 8 KiB | lists 32 KiB |
+//!
+//! header          word 0  "SIGABRD" and the version of this layout
+//!                 word 1  output queues, word 2 input queues of this side
+//! control line of the writer   word 0  sleep word: odd while it sleeps, waiting for room
+//!                              word 1  zero, or why it ended (Halt)
+//!                              words 2, 3  user data of the end
+//! control line of the reader   word 0  sleep word: odd while it sleeps, waiting for messages
+//!                              word 1  zero, or why it ended
+//!                              words 2, 3  user data of the end
+//!                              word 4  quiesce word: odd while the writer is to keep quiet
+//!                              word 5  how many lent storages it has taken in
+//! ```
+//!
+//! A board of one queue each way fits into one page of memory.
+
+use os::sync::Ordering;
+use os::words::{LentWords, Words};
+
+use super::counters::COUNTER_WORDS;
+use crate::queue::{LINE_WORDS, LINES_WORDS, LISTS_WORDS, QUEUE_BUFFERS, Reader};
+
+/// Large messages of one queue that may be announced and not yet released.
+pub const SLOTS: usize = QUEUE_BUFFERS;
+
+/// Queues of a path in one direction.
+pub const QUEUES_MAX: usize = 8;
+
+/// Version of the layout of boards, lines and records. Both sides must have the same.
+pub const LAYOUT_VERSION: u64 = 1;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"SIGABRD\0") | LAYOUT_VERSION << 56;
+
+const HEADER_WORDS: usize = 8;
+const CONTROL_WORDS: usize = LINE_WORDS;
+const WRITER_BLOCK_WORDS: usize = CONTROL_WORDS + QUEUE_BUFFERS + COUNTER_WORDS;
+const READER_BLOCK_WORDS: usize = CONTROL_WORDS + QUEUE_BUFFERS + SLOTS + COUNTER_WORDS;
+const SLOT_LINES_WORDS: usize = SLOTS * LINE_WORDS;
+const QUEUE_LINES_WORDS: usize = LINES_WORDS + SLOT_LINES_WORDS + LISTS_WORDS;
+
+/// Words of a control line.
+pub(super) const SLEEP_WORD: usize = 0;
+pub(super) const HALT_WORD: usize = 1;
+pub(super) const HALT_DATA_WORD: usize = 2;
+pub(super) const QUIESCE_WORD: usize = 4;
+pub(super) const LENT_TAKEN_WORD: usize = 5;
+
+/// How many queues a side of a path has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Queues this side writes, 1 to [`QUEUES_MAX`].
+    pub outputs: usize,
+    /// Queues this side reads, 1 to [`QUEUES_MAX`].
+    pub inputs: usize,
+}
+
+impl Shape {
+    /// One queue each way.
+    pub const SIMPLE: Shape = Shape { outputs: 1, inputs: 1 };
+
+    /// Whether a path can have this shape.
+    pub fn is_valid(self) -> bool {
+        (1..=QUEUES_MAX).contains(&self.outputs) && (1..=QUEUES_MAX).contains(&self.inputs)
+    }
+
+    /// The same path, seen from the other side.
+    pub fn mirrored(self) -> Shape {
+        Shape { outputs: self.inputs, inputs: self.outputs }
+    }
+
+    /// Words of the board of a side of this shape.
+    pub fn board_words(self) -> usize {
+        HEADER_WORDS + self.outputs * WRITER_BLOCK_WORDS + self.inputs * READER_BLOCK_WORDS
+    }
+
+    /// Words of the lines of a side of this shape.
+    pub fn lines_words(self) -> usize {
+        self.outputs * QUEUE_LINES_WORDS
+    }
+
+    fn writer_block(self, queue: usize) -> usize {
+        assert!(queue < self.outputs);
+        HEADER_WORDS + queue * WRITER_BLOCK_WORDS
+    }
+
+    fn reader_block(self, queue: usize) -> usize {
+        assert!(queue < self.inputs);
+        HEADER_WORDS + self.outputs * WRITER_BLOCK_WORDS + queue * READER_BLOCK_WORDS
+    }
+}
+
+/// Words that can be cut into parts: our own or lent ones.
+pub trait Part: Sized {
+    /// `count` words from `first` on.
+    fn part(&self, first: usize, count: usize) -> Self;
+}
+
+impl Part for Words {
+    fn part(&self, first: usize, count: usize) -> Words {
+        Words::part(self, first, count)
+    }
+}
+
+impl Part for LentWords {
+    fn part(&self, first: usize, count: usize) -> LentWords {
+        LentWords::part(self, first, count)
+    }
+}
+
+/// A writer's part of its side's board.
+#[derive(Debug)]
+pub struct WriterBlock<W> {
+    /// The control line.
+    pub control: W,
+    /// Count and state of each buffer, as the writer last handed it over.
+    pub mirror: W,
+    /// Its counters.
+    pub counters: W,
+}
+
+/// A reader's part of its side's board.
+#[derive(Debug)]
+pub struct ReaderBlock<W> {
+    /// The control line.
+    pub control: W,
+    /// The word of each buffer.
+    pub words: W,
+    /// The word of each slot of a large message.
+    pub slots: W,
+    /// Its counters.
+    pub counters: W,
+}
+
+/// A queue's part of its writer's lines.
+#[derive(Debug)]
+pub(super) struct LineBlock<W> {
+    pub(super) lines: W,
+    pub(super) slot_lines: W,
+    pub(super) lists: W,
+}
+
+/// The part of a board that belongs to output queue `queue`.
+pub fn writer_block<W: Part>(board: &W, shape: Shape, queue: usize) -> WriterBlock<W> {
+    let first = shape.writer_block(queue);
+    WriterBlock {
+        control: board.part(first, CONTROL_WORDS),
+        mirror: board.part(first + CONTROL_WORDS, QUEUE_BUFFERS),
+        counters: board.part(first + CONTROL_WORDS + QUEUE_BUFFERS, COUNTER_WORDS),
+    }
+}
+
+/// The part of a board that belongs to input queue `queue`.
+pub fn reader_block<W: Part>(board: &W, shape: Shape, queue: usize) -> ReaderBlock<W> {
+    let first = shape.reader_block(queue);
+    let slots = first + CONTROL_WORDS + QUEUE_BUFFERS;
+    ReaderBlock {
+        control: board.part(first, CONTROL_WORDS),
+        words: board.part(first + CONTROL_WORDS, QUEUE_BUFFERS),
+        slots: board.part(slots, SLOTS),
+        counters: board.part(slots + SLOTS, COUNTER_WORDS),
+    }
+}
+
+pub(super) fn line_block<W: Part>(lines: &W, queue: usize) -> LineBlock<W> {
+    let first = queue * QUEUE_LINES_WORDS;
+    LineBlock {
+        lines: lines.part(first, LINES_WORDS),
+        slot_lines: lines.part(first + LINES_WORDS, SLOT_LINES_WORDS),
+        lists: lines.part(first + LINES_WORDS + SLOT_LINES_WORDS, LISTS_WORDS),
+    }
+}
+
+/// Writes the header of a fresh board and supplies the buffers of its input queues.
+pub(super) fn establish(board: &Words, shape: Shape) {
+    for queue in 0..shape.inputs {
+        let block = reader_block(board, shape, queue);
+        Reader::supply(&block.words);
+        Reader::supply(&block.slots);
+    }
+    board.store(1, shape.outputs as u64, Ordering::Relaxed);
+    board.store(2, shape.inputs as u64, Ordering::Relaxed);
+    board.store(0, MAGIC, Ordering::Release);
+}
+
+/// Whether a board is of this layout and shape.
+pub fn is_established(board: &LentWords, shape: Shape) -> bool {
+    board.count() >= shape.board_words()
+        && board.load(0, Ordering::Acquire) == MAGIC
+        && board.load(1, Ordering::Relaxed) == shape.outputs as u64
+        && board.load(2, Ordering::Relaxed) == shape.inputs as u64
+}
+
+const _: () = assert!(
+    cfg!(loom) || (HEADER_WORDS + WRITER_BLOCK_WORDS + READER_BLOCK_WORDS) * 8 <= 4096,
+    "the board of a simple path is one page"
+);

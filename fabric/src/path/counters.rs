@@ -1,0 +1,118 @@
+//! Counters of a half: plain words in our own state storage, which anyone it is lent to may read while
+//! the system runs. Watching costs the data path nothing.
+
+use os::sync::Ordering;
+use os::words::Words;
+
+/// What is counted, each in a word of its own at this index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(usize)]
+pub enum Counter {
+    /// Messages handed over, or taken.
+    Messages,
+    /// Bytes of those messages.
+    Bytes,
+    /// Buffers primed, or taken.
+    Buffers,
+    /// Of these, with their bytes in place.
+    InPlace,
+    /// Of these, packed with several messages.
+    Packs,
+    /// Large messages announced.
+    Announced,
+    /// Control records.
+    Control,
+    /// Sends refused because the reader is too far behind.
+    Full,
+    /// Doorbells rung.
+    Rings,
+    /// Hand-overs and give-backs that needed no ring, because the peer was awake.
+    RingsSuppressed,
+    /// Doorbells heard.
+    Heard,
+    /// Looks for work.
+    Polls,
+    /// Looks that found none.
+    PollsEmpty,
+    /// Times gone to sleep.
+    Sleeps,
+    /// Times woken without finding work.
+    WakesUnproductive,
+    /// Nanoseconds spent looking while there was nothing.
+    SpinningNs,
+    /// Buffers the reader gave back as making no sense to it.
+    Refused,
+    /// Storage lent, in bytes, now.
+    LentBytes,
+    /// Storages lent so far.
+    Lent,
+    /// Storages retired so far.
+    Retired,
+    /// Violations by the peer: see the words that follow, one for each kind.
+    Violations,
+}
+
+/// How many there are.
+pub const COUNTERS: usize = Counter::Violations as usize + 1;
+
+/// Words set aside for the counters of a half.
+pub const COUNTER_WORDS: usize = 32;
+const _: () = assert!(COUNTERS <= COUNTER_WORDS);
+
+impl Counter {
+    /// Name and meaning of each, in order of their words.
+    pub const ALL: [(Counter, &str); COUNTERS] = [
+        (Counter::Messages, "messages"),
+        (Counter::Bytes, "bytes"),
+        (Counter::Buffers, "buffers"),
+        (Counter::InPlace, "in_place"),
+        (Counter::Packs, "packs"),
+        (Counter::Announced, "announced"),
+        (Counter::Control, "control"),
+        (Counter::Full, "full"),
+        (Counter::Rings, "rings"),
+        (Counter::RingsSuppressed, "rings_suppressed"),
+        (Counter::Heard, "heard"),
+        (Counter::Polls, "polls"),
+        (Counter::PollsEmpty, "polls_empty"),
+        (Counter::Sleeps, "sleeps"),
+        (Counter::WakesUnproductive, "wakes_unproductive"),
+        (Counter::SpinningNs, "spinning_ns"),
+        (Counter::Refused, "refused"),
+        (Counter::LentBytes, "lent_bytes"),
+        (Counter::Lent, "lent"),
+        (Counter::Retired, "retired"),
+        (Counter::Violations, "violations"),
+    ];
+}
+
+/// The counters of one half, and the words they are shown in.
+#[derive(Debug)]
+pub struct Counters {
+    values: [u64; COUNTERS],
+    words: Words,
+}
+
+impl Counters {
+    pub(super) fn new(words: Words) -> Counters {
+        Counters { values: [0; COUNTERS], words }
+    }
+
+    /// What a counter stands at.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.values[counter as usize]
+    }
+
+    /// Adds to a counter and shows it.
+    #[inline]
+    pub fn add(&mut self, counter: Counter, amount: u64) {
+        self.set(counter, self.values[counter as usize] + amount);
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, counter: Counter, value: u64) {
+        self.values[counter as usize] = value;
+        // Relaxed: a watcher wants each number, not their order.
+        self.words.store(counter as usize, value, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,180 @@
+//! A path: two parties, one or more queues in each direction.
+
+pub mod board;
+mod counters;
+mod lending;
+mod pages;
+mod receiver;
+mod record;
+mod sender;
+mod severed;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use os::doorbell::Doorbell;
+use os::storage::{BorrowError, Borrowed, Storage, StorageOptions};
+use os::words::{LentWords, Words};
+
+pub use board::{QUEUES_MAX, SLOTS, Shape};
+pub use counters::{COUNTERS, Counter, Counters};
+pub use lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
+pub use pages::PAGE_BYTES;
+pub use receiver::{Announced, InPage, Incoming, List, Message, PullError, Receiver, View};
+pub use record::HEAD_BYTES_MAX;
+pub use sender::{Lent, Ringing, SendError, Sender, Shared, Waiting};
+pub use severed::{END_DATA_BYTES, Reason, Severed};
+
+use crate::queue::Violation;
+
+/// What the two parties, and the host between them, have agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Bytes in buffers that may be out before a send is refused.
+    pub window_bytes: usize,
+    /// Bytes of large messages that may wait before a send is refused; two may always wait.
+    pub announced_bytes_max: u64,
+    /// Bytes of data storage that we may lend.
+    pub storage_bytes_max: u64,
+    /// Bytes of data storage that the peer may lend us.
+    pub peer_storage_bytes_max: u64,
+    /// What kind of memory our data storage is.
+    pub storage: StorageOptions,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms {
+            window_bytes: 256 << 10,
+            announced_bytes_max: 4 << 20,
+            storage_bytes_max: 256 << 20,
+            peer_storage_bytes_max: 256 << 20,
+            storage: StorageOptions::default(),
+        }
+    }
+}
+
+impl Terms {
+    /// The longest message: half of what may be lent, so that one can be made while one is read.
+    pub fn message_bytes_max(&self) -> u64 {
+        self.storage_bytes_max / 2
+    }
+}
+
+/// A side of a path before the two are joined: its own storages, ready to be lent.
+#[derive(Debug)]
+pub struct Side {
+    shape: Shape,
+    board: Words,
+    lines: Words,
+}
+
+/// The descriptors of a side's storages, to be lent to the peer. The board's may go to watchers too.
+#[derive(Debug)]
+pub struct SideDescriptors {
+    /// State and counters.
+    pub board: OwnedFd,
+    /// The lines, which carry data.
+    pub lines: OwnedFd,
+}
+
+/// Why two sides could not be joined.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// What the peer lent is not what the path needs.
+    #[error("what the peer lent cannot be borrowed: {0}")]
+    Borrow(#[from] BorrowError),
+    /// The peer's board is of another layout, or for another number of queues.
+    #[error("the peer's board is not one of this layout and shape")]
+    Board,
+    /// The peer's words say that something was done before there was a path.
+    #[error("the peer's storage is not fresh: {0}")]
+    NotFresh(#[from] Violation),
+    /// A doorbell is missing or is none.
+    #[error("doorbells: {0}")]
+    Doorbell(io::Error),
+}
+
+impl Side {
+    /// Creates a side's storages.
+    ///
+    /// # Errors
+    /// No memory or no descriptors left.
+    ///
+    /// # Panics
+    /// If the shape is not valid.
+    pub fn create(shape: Shape) -> io::Result<(Side, SideDescriptors)> {
+        assert!(shape.is_valid(), "a path has 1 to {QUEUES_MAX} queues each way");
+        let options = StorageOptions::default();
+        let (board, board_descriptor) =
+            Storage::create("siga board", shape.board_words() * 8, options)?;
+        let (lines, lines_descriptor) =
+            Storage::create("siga lines", shape.lines_words() * 8, options)?;
+        let (board, lines) = (Words::own(board), Words::own(lines));
+        board::establish(&board, shape);
+        let descriptors = SideDescriptors { board: board_descriptor, lines: lines_descriptor };
+        Ok((Side { shape, board, lines }, descriptors))
+    }
+
+    /// Joins our side with the peer's: `bells` has one end for each of our outputs, and then one for each
+    /// of our inputs.
+    ///
+    /// # Errors
+    /// [`JoinError`] if anything of the peer's is not as it must be.
+    pub fn join(
+        self,
+        peer: SideDescriptors,
+        bells: Vec<OwnedFd>,
+        terms: Terms,
+    ) -> Result<Halves, JoinError> {
+        let Side { shape, board, lines } = self;
+        let peer_shape = shape.mirrored();
+        let peer_board = LentWords::borrow(borrow(peer.board, peer_shape.board_words())?);
+        if !board::is_established(&peer_board, peer_shape) {
+            return Err(JoinError::Board);
+        }
+        let peer_lines = LentWords::borrow(borrow(peer.lines, peer_shape.lines_words())?);
+        if bells.len() != shape.outputs + shape.inputs {
+            return Err(JoinError::Doorbell(io::Error::other("one for each queue is needed")));
+        }
+        let mut bells = bells.into_iter().map(Doorbell::adopt);
+        let mut next_bell = || bells.next().expect("counted above").map_err(JoinError::Doorbell);
+        let mut halves = Halves { senders: Vec::new(), receivers: Vec::new() };
+        for queue in 0..shape.outputs {
+            halves.senders.push(Sender::new(
+                board::writer_block(&board, shape, queue),
+                board::line_block(&lines, queue),
+                board::reader_block(&peer_board, peer_shape, queue),
+                next_bell()?,
+                terms,
+            )?);
+        }
+        for queue in 0..shape.inputs {
+            halves.receivers.push(Receiver::new(
+                board::reader_block(&board, shape, queue),
+                board::line_block(&peer_lines, queue),
+                board::writer_block(&peer_board, peer_shape, queue),
+                next_bell()?,
+                terms,
+            ));
+        }
+        Ok(halves)
+    }
+}
+
+fn borrow(descriptor: OwnedFd, words: usize) -> Result<Borrowed, BorrowError> {
+    let bytes = (words * 8).next_multiple_of(os::storage::STORAGE_GRAIN_BYTES);
+    Borrowed::borrow(descriptor, bytes..=bytes)
+}
+
+/// The halves of a path, as one side has them.
+#[derive(Debug)]
+pub struct Halves {
+    /// One for each queue that we write.
+    pub senders: Vec<Sender>,
+    /// One for each queue that we read.
+    pub receivers: Vec<Receiver>,
+}

@@ -1,0 +1,378 @@
+//! The receiving half of a path: buffers into messages.
+
+mod incoming;
+mod large;
+mod lists;
+mod open;
+mod upkeep;
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use os::doorbell::Doorbell;
+use os::fork::Mark;
+use os::storage::{Borrowed, Scratch};
+use os::words::{LentWords, Words};
+
+pub use incoming::{InPage, Incoming, Message, View};
+pub use large::{Announced, PullError};
+pub use lists::List;
+
+use self::large::Pulling;
+use self::lists::Retired;
+use self::open::{After, Extent, Found};
+use super::Terms;
+use super::board::{self, LineBlock, ReaderBlock, WriterBlock};
+use super::counters::{Counter, Counters};
+use super::pages::PAGE_BYTES;
+use super::record::{PACKED_HEADER_BYTES, Packed, packed_bytes};
+use super::severed::{Reason, Severed};
+use super::slots::ReaderSlots;
+use crate::queue::sleep::{Rouser, Sleeper};
+use crate::queue::{ENTRIES_MAX, Entry, GiveBack, IN_PLACE_BYTES_MAX, Reader, Taken, Violation};
+
+/// The receiving half: one queue of a path, seen from its reader.
+#[derive(Debug)]
+pub struct Receiver {
+    /// Packed messages, copied and not given out yet.
+    staged: Option<Scratch>,
+    /// A large message that is being copied, and room for the next.
+    pulling: Option<Pulling>,
+    large: Option<Scratch>,
+    staged_at: usize,
+    staged_end: usize,
+    messages: u64,
+    bytes: u64,
+    in_place: [u8; IN_PLACE_BYTES_MAX],
+    /// A large message, or the entries of a list, just found.
+    announced: Option<Announced>,
+    entries: Box<[Entry; ENTRIES_MAX]>,
+    /// A buffer that has been read and is given back when the next is asked for: not before, so that an
+    /// answer is not delayed by it.
+    owed: Option<Taken>,
+    reader: Reader,
+    rouser: Rouser,
+    bell: Doorbell,
+    mark: Mark,
+    segments: Vec<Option<Borrowed>>,
+    segments_bytes: u64,
+    retired: u64,
+    retired_in_use: Vec<Retired>,
+    lists_held: usize,
+    /// Descriptors that came with a ring and were not asked for yet.
+    arrived: VecDeque<OwnedFd>,
+    lent_taken: u64,
+    slots: ReaderSlots,
+    /// (w) the writer's control line.
+    peer: LentWords,
+    /// (r) our control line.
+    control: Words,
+    sleeper: Sleeper,
+    counters: Counters,
+    quiesce: u64,
+    known_point: Option<u64>,
+    rings_unproductive: u64,
+    ended: Option<Severed>,
+    terms: Terms,
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        if !self.mark.inherited() && self.ended.is_none() {
+            self.bell.hang_up();
+        }
+    }
+}
+
+impl Receiver {
+    pub(super) fn new(
+        own: ReaderBlock<Words>,
+        lines: LineBlock<LentWords>,
+        peer: WriterBlock<LentWords>,
+        bell: Doorbell,
+        terms: Terms,
+    ) -> Receiver {
+        Receiver {
+            staged: None,
+            pulling: None,
+            large: None,
+            staged_at: 0,
+            staged_end: 0,
+            messages: 0,
+            bytes: 0,
+            in_place: [0; IN_PLACE_BYTES_MAX],
+            announced: None,
+            entries: Box::default(),
+            owed: None,
+            reader: Reader::new(lines.lines, lines.lists, own.words),
+            rouser: Rouser::new(peer.control.part(board::SLEEP_WORD, 1)),
+            bell,
+            mark: Mark::here(),
+            segments: Vec::new(),
+            segments_bytes: 0,
+            retired: 0,
+            retired_in_use: Vec::new(),
+            lists_held: 0,
+            arrived: VecDeque::new(),
+            lent_taken: 0,
+            slots: ReaderSlots::new(lines.slot_lines, own.slots),
+            peer: peer.control,
+            sleeper: Sleeper::new(own.control.part(board::SLEEP_WORD, 1)),
+            control: own.control,
+            counters: Counters::new(own.counters),
+            quiesce: 0,
+            known_point: None,
+            rings_unproductive: 0,
+            ended: None,
+            terms,
+        }
+    }
+
+    /// The next message, if one is there. Messages in pages and large ones are not copied: whoever wants
+    /// all of them copied asks [`Receiver::receive`].
+    ///
+    /// # Errors
+    /// [`Severed`] once the path has ended and everything that was handed over has been given out.
+    #[inline]
+    pub fn take(&mut self) -> Result<Option<Incoming<'_>>, Severed> {
+        if self.has_staged() {
+            return self.next_staged().map(|message| Some(Incoming::Message(message)));
+        }
+        self.take_from_buffers()
+    }
+
+    #[inline(never)]
+    fn take_from_buffers(&mut self) -> Result<Option<Incoming<'_>>, Severed> {
+        let Some(found) = self.find()? else { return Ok(None) };
+        Ok(Some(match found {
+            Found::Staged => {
+                return self.next_staged().map(|message| Some(Incoming::Message(message)));
+            }
+            Found::InPlace { head, bytes } => Incoming::Message(self.in_place(head, bytes)),
+            Found::InPage { head, place } => {
+                let view = self.extent_view(place);
+                Incoming::InPage(InPage { taken: self.owed.take().expect("owed"), head, view })
+            }
+            Found::Announced => Incoming::Announced(self.announced.take().expect("parked")),
+            Found::List => {
+                self.lists_held += 1;
+                let taken = self.owed.take().expect("owed");
+                Incoming::List(List { taken, entries: self.entries.clone(), retired: self.retired })
+            }
+        }))
+    }
+
+    /// The next message, copied whole into memory of our own, which it may use until the next is asked
+    /// for. None is there yet, or it is large and not whole yet.
+    ///
+    /// A [`List`] is not a message: its bytes come one after the other, as if they were one.
+    ///
+    /// # Errors
+    /// As [`Receiver::take`]. A large message whose sender is gone before it was whole is not given out.
+    #[inline]
+    pub fn receive(&mut self) -> Result<Option<Message<'_>>, Severed> {
+        if self.has_staged() {
+            return self.next_staged().map(Some);
+        }
+        self.receive_from_buffers()
+    }
+
+    #[inline(never)]
+    fn receive_from_buffers(&mut self) -> Result<Option<Message<'_>>, Severed> {
+        if self.pulling.is_some() {
+            return self.pull_on();
+        }
+        let Some(found) = self.find()? else { return Ok(None) };
+        match found {
+            Found::Staged => self.next_staged().map(Some),
+            Found::InPlace { head, bytes } => Ok(Some(self.in_place(head, bytes))),
+            Found::InPage { head, place } => {
+                self.copy_to_scratch(place, 0);
+                Ok(Some(self.copied(head, place.bytes)))
+            }
+            Found::Announced => {
+                let message = self.announced.take().expect("parked");
+                let target = self.large.take();
+                let target = target.filter(|large| large.bytes().len() >= message.body_bytes());
+                let Some(target) = target.or_else(|| Scratch::new(message.body_bytes()).ok())
+                else {
+                    return Err(self.no_memory());
+                };
+                self.pulling = Some(Pulling { message, target });
+                self.pull_on()
+            }
+            Found::List => {
+                // Entries that are not used have length zero.
+                let entries = *self.entries;
+                let bytes = entries.iter().map(|entry| entry.length as usize).sum();
+                if bytes as u64 > self.terms.peer_storage_bytes_max {
+                    return Err(self.accuse(Violation::Size));
+                }
+                self.scratch(bytes)?;
+                let mut at = 0;
+                for entry in entries.iter().filter(|entry| entry.length > 0) {
+                    let place = self.locate(entry.segment, entry.offset, u64::from(entry.length));
+                    let place = place.expect("checked when the list was opened");
+                    self.copy_to_scratch(place, at);
+                    at += place.bytes;
+                }
+                Ok(Some(self.copied(0, bytes)))
+            }
+        }
+    }
+
+    #[inline]
+    fn copied(&self, head: usize, bytes: usize) -> Message<'_> {
+        let copied = self.staged.as_ref().expect("something was copied").bytes();
+        let (head, body) = copied[..bytes].split_at(head);
+        Message { head, body }
+    }
+
+    #[inline]
+    fn in_place(&self, head: usize, bytes: usize) -> Message<'_> {
+        let (head, body) = self.in_place[..bytes].split_at(head);
+        Message { head, body }
+    }
+
+    /// Copies lent bytes into the scratch memory, which is large enough.
+    fn copy_to_scratch(&mut self, place: Extent, at: usize) {
+        let staged = self.staged.as_mut().expect("made by the caller").bytes_mut();
+        let borrowed = self.segments[place.segment].as_ref().expect("located");
+        let copied = borrowed.read(place.offset, &mut staged[at..at + place.bytes]);
+        copied.expect("located");
+    }
+
+    /// Whether packed messages are left to be given out.
+    #[inline]
+    fn has_staged(&self) -> bool {
+        self.staged_at < self.staged_end
+    }
+
+    /// The next of the packed messages, which are in memory of our own by now.
+    // Inlined into the caller's loop: a call and a result in memory cost as much as the rest.
+    #[inline(always)]
+    fn next_staged(&mut self) -> Result<Message<'_>, Severed> {
+        let Some(staged) = &self.staged else { unreachable!("there are packed messages") };
+        let left = &staged.bytes()[self.staged_at..self.staged_end];
+        let packed = match left.split_first_chunk::<PACKED_HEADER_BYTES>() {
+            Some((header, content)) => Packed::parse(*header, content.len()),
+            None => Err(Violation::Record),
+        };
+        let packed = match packed {
+            Ok(packed) => packed,
+            Err(violation) => return Err(self.accuse(violation)),
+        };
+        let at = self.staged_at + PACKED_HEADER_BYTES;
+        self.staged_at += packed_bytes(packed.length);
+        self.messages += 1;
+        self.bytes += (packed.length - packed.head) as u64;
+        let Some(staged) = &self.staged else { unreachable!("as above") };
+        let (head, body) = staged.bytes()[at..at + packed.length].split_at(packed.head);
+        Ok(Message { head, body })
+    }
+
+    /// Looks for the next buffer that brings something for the user.
+    fn find(&mut self) -> Result<Option<Found>, Severed> {
+        if self.mark.inherited() {
+            return Err(Severed::because(Reason::Forked));
+        }
+        if let Some(taken) = self.owed.take() {
+            self.show_messages();
+            self.give_back_as(taken, GiveBack::Empty);
+        }
+        if !self.reader.is_ready() && self.ended.is_none() {
+            // The usual case of a look: as short as can be.
+            return Ok(None);
+        }
+        self.show_messages();
+        loop {
+            let taken = match self.reader.take() {
+                Ok(Some(taken)) => taken,
+                Ok(None) if self.ended.is_none() => return Ok(None),
+                Ok(None) => return Err(self.ended.expect("looked at just now")),
+                Err(violation) => return Err(self.accuse(violation)),
+            };
+            self.rings_unproductive = 0;
+            self.scratch(PAGE_BYTES)?;
+            self.counters.set(Counter::Buffers, self.reader.next().0);
+            let (found, after) = match self.open(&taken) {
+                Ok(opened) => opened,
+                Err(violation) => {
+                    self.reader.give_back(taken, GiveBack::Error(violation as u8));
+                    return Err(self.accuse(violation));
+                }
+            };
+            match after {
+                After::GiveBack(how) => self.give_back_as(taken, how),
+                After::Owe => self.owed = Some(taken),
+            }
+            if found.is_some() {
+                return Ok(found);
+            }
+            if let Some(owed) = self.owed.take() {
+                self.give_back_as(owed, GiveBack::Empty);
+            }
+        }
+    }
+
+    /// Sees to it that there are `bytes` of memory of our own to copy into.
+    #[inline]
+    fn scratch(&mut self, bytes: usize) -> Result<(), Severed> {
+        if self.staged.as_ref().is_none_or(|staged| staged.bytes().len() < bytes) {
+            let Ok(scratch) = Scratch::new(bytes) else { return Err(self.no_memory()) };
+            self.staged = Some(scratch);
+        }
+        Ok(())
+    }
+
+    /// Gives a message back that was read in place.
+    pub fn give_back(&mut self, message: InPage) {
+        self.give_back_as(message.taken, GiveBack::Empty);
+    }
+
+    fn give_back_as(&mut self, taken: Taken, how: GiveBack) {
+        self.reader.give_back(taken, how);
+        self.rouse();
+    }
+
+    /// Rings if the writer sleeps, waiting for what was just given back.
+    fn rouse(&mut self) {
+        if self.rouser.must_ring() {
+            self.counters.add(Counter::Rings, 1);
+            self.bell.ring();
+        } else {
+            self.counters.add(Counter::RingsSuppressed, 1);
+        }
+    }
+
+    fn count_message(&mut self, bytes: usize) {
+        self.messages += 1;
+        self.bytes += bytes as u64;
+        self.show_messages();
+    }
+
+    fn show_messages(&mut self) {
+        self.counters.set(Counter::Messages, self.messages);
+        self.counters.set(Counter::Bytes, self.bytes);
+    }
+
+    /// Why the path has ended, if it has. Messages may still be there.
+    pub fn ended(&self) -> Option<Severed> {
+        self.ended
+    }
+
+    /// The counters of this half.
+    pub fn counters(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    /// Messages that were given out.
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// The descriptor that becomes readable when the peer rings or is gone.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}

@@ -1,0 +1,226 @@
+//! Formats inside buffers: what a buffer is, packed messages, announcements, control.
+//!
+//! ```text
+//! a packed message       | length u32 | head u8 | 0 u8 | 0 u16 | head | body | to a multiple of 8 |
+//!                          length counts head and body
+//!
+//! an announcement        | slot u16 | 0 u16 | count u32 | length u64 | entry 16 bytes | head |
+//!                          length counts the body alone
+//!
+//! control                | code u64 | first u64 | second u64 |
+//!                          1 lend: segment, bytes; its descriptor comes with a ring
+//!                          2 retire: segment
+//!                          3 quiesced: the request it answers, messages sent so far
+//! ```
+//!
+//! Numbers are little-endian. A *head* is a few bytes that the user of the path wants to have at once,
+//! whatever becomes of the body: an identity, a class.
+
+use crate::queue::{Entry, IN_PLACE_BYTES_MAX, Violation};
+
+/// Bytes of a head.
+pub const HEAD_BYTES_MAX: usize = IN_PLACE_BYTES_MAX - ANNOUNCEMENT_BYTES;
+
+/// What kind of buffer this is: the queue's label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Label {
+    /// One message: in place, or the one entry. The note is the length of its head.
+    Message = 0,
+    /// Packed messages: the one entry.
+    Pack = 1,
+    /// A large message that stays where it is: in place. The note is the length of its head.
+    Announcement = 2,
+    /// Control: in place.
+    Control = 3,
+    /// Entries that mean something to the user of the path. The note is the user's.
+    List = 4,
+}
+
+impl Label {
+    pub(super) fn parse(bits: u8) -> Result<Label, Violation> {
+        [Label::Message, Label::Pack, Label::Announcement, Label::Control, Label::List]
+            .into_iter()
+            .find(|label| *label as u8 == bits)
+            .ok_or(Violation::Record)
+    }
+}
+
+/// Bytes of a packed message's header.
+pub(super) const PACKED_HEADER_BYTES: usize = 8;
+
+/// Bytes that a message takes in a pack.
+#[inline]
+pub(super) fn packed_bytes(length: usize) -> usize {
+    (PACKED_HEADER_BYTES + length).next_multiple_of(8)
+}
+
+/// The header of a packed message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packed {
+    /// Bytes of head and body.
+    pub(super) length: usize,
+    /// Bytes of head.
+    pub(super) head: usize,
+}
+
+impl Packed {
+    #[inline]
+    pub(super) fn bytes(self) -> [u8; PACKED_HEADER_BYTES] {
+        (self.length as u64 | (self.head as u64) << 32).to_le_bytes()
+    }
+
+    /// Takes a header apart that has `room` bytes behind it.
+    #[inline]
+    pub(super) fn parse(
+        bytes: [u8; PACKED_HEADER_BYTES],
+        room: usize,
+    ) -> Result<Packed, Violation> {
+        let bits = u64::from_le_bytes(bytes);
+        let length = (bits & 0xffff_ffff) as usize;
+        let head = (bits >> 32) as usize;
+        if length > room || head > length || head > HEAD_BYTES_MAX {
+            return Err(Violation::Record);
+        }
+        Ok(Packed { length, head })
+    }
+}
+
+/// Bytes of an announcement before the head.
+pub(super) const ANNOUNCEMENT_BYTES: usize = 32;
+
+/// A large message that waits in the writer's storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Announcement {
+    /// Which slot stands for it.
+    pub(super) slot: u16,
+    /// The slot's count while it does.
+    pub(super) count: u32,
+    /// Bytes of the message.
+    pub(super) length: u64,
+    /// Where it is: segment and offset. Its length is `length`, not the entry's.
+    pub(super) entry: Entry,
+}
+
+impl Announcement {
+    pub(super) fn bytes(self) -> [u8; ANNOUNCEMENT_BYTES] {
+        let [low, high] = self.entry.bits();
+        let words = [u64::from(self.slot) | u64::from(self.count) << 32, self.length, low, high];
+        let mut bytes = [0; ANNOUNCEMENT_BYTES];
+        for (target, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *target = word.to_le_bytes();
+        }
+        bytes
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Result<Announcement, Violation> {
+        let words = bytes.get(..ANNOUNCEMENT_BYTES).ok_or(Violation::Record)?.as_chunks::<8>().0;
+        let [identity, length, low, high] = words else { unreachable!("four words") };
+        let identity = u64::from_le_bytes(*identity);
+        if identity & 0xffff_0000 != 0 {
+            return Err(Violation::Record);
+        }
+        Ok(Announcement {
+            slot: identity as u16,
+            count: (identity >> 32) as u32,
+            length: u64::from_le_bytes(*length),
+            entry: Entry::parse([u64::from_le_bytes(*low), u64::from_le_bytes(*high)]),
+        })
+    }
+}
+
+/// What writer and reader have to tell each other about the path itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Control {
+    /// A storage is lent under this number; its descriptor came with a ring.
+    Lend { segment: u16, bytes: u64 },
+    /// A storage will not be used any more.
+    Retire { segment: u16 },
+    /// The writer keeps quiet, as asked, after so many messages.
+    Quiesced { request: u64, messages: u64 },
+}
+
+const CONTROL_BYTES: usize = 24;
+
+impl Control {
+    pub(super) fn bytes(self) -> [u8; CONTROL_BYTES] {
+        let words = match self {
+            Control::Lend { segment, bytes } => [1, u64::from(segment), bytes],
+            Control::Retire { segment } => [2, u64::from(segment), 0],
+            Control::Quiesced { request, messages } => [3, request, messages],
+        };
+        let mut bytes = [0; CONTROL_BYTES];
+        for (target, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *target = word.to_le_bytes();
+        }
+        bytes
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Result<Control, Violation> {
+        let words = bytes.get(..CONTROL_BYTES).ok_or(Violation::Record)?.as_chunks::<8>().0;
+        let [code, first, second] = words else { unreachable!("three words") };
+        let (first, second) = (u64::from_le_bytes(*first), u64::from_le_bytes(*second));
+        let segment = u16::try_from(first).map_err(|_| Violation::Record);
+        match u64::from_le_bytes(*code) {
+            1 => Ok(Control::Lend { segment: segment?, bytes: second }),
+            2 => Ok(Control::Retire { segment: segment? }),
+            3 => Ok(Control::Quiesced { request: first, messages: second }),
+            _ => Err(Violation::Record),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_header_is_what_the_picture_says() {
+        let packed = Packed { length: 0x0102_0304, head: 24 };
+        let bytes = [4, 3, 2, 1, 24, 0, 0, 0];
+        assert_eq!(packed.bytes(), bytes);
+        assert_eq!(Packed::parse(bytes, 0x0102_0304), Ok(packed));
+        assert_eq!(Packed::parse(bytes, 0x0102_0303), Err(Violation::Record));
+    }
+
+    #[test]
+    fn packed_header_with_too_long_a_head_is_refused() {
+        assert_eq!(Packed::parse([100, 0, 0, 0, 25, 0, 0, 0], 1000), Err(Violation::Record));
+        assert_eq!(Packed::parse([4, 0, 0, 0, 5, 0, 0, 0], 1000), Err(Violation::Record));
+        assert_eq!(Packed::parse([4, 0, 0, 0, 0, 1, 0, 0], 1000), Err(Violation::Record));
+    }
+
+    #[test]
+    fn announcement_is_what_the_picture_says() {
+        let entry = Entry { segment: 5, offset: 0x1000, ..Entry::default() };
+        let announcement =
+            Announcement { slot: 0x0201, count: 0x0807_0605, length: 1 << 30, entry };
+        let bytes = [
+            1, 2, 0, 0, 5, 6, 7, 8, //
+            0, 0, 0, 0x40, 0, 0, 0, 0, //
+            0, 0x10, 0, 0, 0, 5, 0, 0, //
+            0, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        assert_eq!(announcement.bytes(), bytes);
+        assert_eq!(Announcement::parse(&bytes), Ok(announcement));
+        assert_eq!(Announcement::parse(&bytes[..31]), Err(Violation::Record));
+    }
+
+    #[test]
+    fn control_is_what_the_picture_says() {
+        for (control, words) in [
+            (Control::Lend { segment: 3, bytes: 4096 }, [1, 3, 4096]),
+            (Control::Retire { segment: 0xffff }, [2, 0xffff, 0]),
+            (Control::Quiesced { request: 7, messages: 9 }, [3, 7, 9]),
+        ] {
+            let bytes = words.map(u64::to_le_bytes).concat();
+            assert_eq!(control.bytes().as_slice(), bytes);
+            assert_eq!(Control::parse(&bytes), Ok(control));
+        }
+        let unknown = [4_u64, 0, 0].map(u64::to_le_bytes).concat();
+        assert_eq!(Control::parse(&unknown), Err(Violation::Record));
+        let segment = [1_u64, 0x1_0000, 0].map(u64::to_le_bytes).concat();
+        assert_eq!(Control::parse(&segment), Err(Violation::Record));
+        assert_eq!(Control::parse(&[0; 8]), Err(Violation::Record));
+    }
+}

@@ -1,0 +1,460 @@
+use std::os::fd::OwnedFd;
+
+use os::doorbell::{Doorbell, Listen};
+use os::storage::StorageOptions;
+
+use super::*;
+use crate::queue::{DATA_BUFFERS, Entry, EntryFlags, QUEUE_BUFFERS};
+
+/// One end of each doorbell of a side, in the order in which [`Side::join`] wants them.
+fn bells(shape: Shape) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
+    let pairs: Vec<_> =
+        (0..shape.outputs + shape.inputs).map(|_| Doorbell::ends().unwrap()).collect();
+    let (ours, mut theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    // Their outputs are our inputs.
+    theirs.rotate_left(shape.outputs);
+    (ours, theirs)
+}
+
+fn joined(shape: Shape, terms: Terms) -> (Halves, Halves) {
+    let (one, one_descriptors) = Side::create(shape).unwrap();
+    let (other, other_descriptors) = Side::create(shape.mirrored()).unwrap();
+    let (one_bells, other_bells) = bells(shape);
+    let one = one.join(other_descriptors, one_bells, terms).unwrap();
+    let other = other.join(one_descriptors, other_bells, terms).unwrap();
+    (one, other)
+}
+
+/// A sender and the receiver of its queue, and the rest of both sides, which must live.
+fn pair(terms: Terms) -> (Sender, Receiver, (Halves, Halves)) {
+    let (mut one, mut other) = joined(Shape::SIMPLE, terms);
+    let (sender, receiver) = (one.senders.remove(0), other.receivers.remove(0));
+    (sender, receiver, (one, other))
+}
+
+/// Bytes that tell where they belong.
+fn pattern(seed: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at.wrapping_mul(31) ^ at >> 8 ^ seed.wrapping_mul(97)) as u8).collect()
+}
+
+fn expect(receiver: &mut Receiver, head: &[u8], body: &[u8]) {
+    let message = receiver.receive().unwrap().expect("a message is there");
+    assert_eq!(message.head, head);
+    assert!(message.body == body, "body of {} bytes differs", body.len());
+}
+
+const SIZES: [usize; 16] =
+    [0, 1, 8, 31, 32, 56, 57, 64, 1000, 4096, 4097, 32764, 65_536, 65_537, 100_000, 1_000_000];
+
+#[test]
+fn messages_of_every_size_arrive_as_they_were_sent() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    for round in 0..3 {
+        for (seed, bytes) in SIZES.into_iter().enumerate() {
+            let body = pattern(seed + round, bytes);
+            let head = pattern(round, [0, 1, HEAD_BYTES_MAX][round]);
+            sender.send_with(&head, &body).unwrap();
+            sender.flush();
+            expect(&mut receiver, &head, &body);
+            assert_eq!(receiver.receive(), Ok(None));
+        }
+    }
+    assert_eq!(sender.messages(), receiver.messages());
+}
+
+#[test]
+fn messages_arrive_in_order_while_the_receiver_is_behind() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let mut sent = 0;
+    let mut got = 0;
+    while got < 2000 {
+        while sender.send(&pattern(sent, SIZES[sent % SIZES.len()])).is_ok() {
+            sent += 1;
+        }
+        sender.publish();
+        assert_eq!(sender.send(&pattern(0, 100_000)), Err(SendError::Full));
+        while let Some(message) = receiver.receive().unwrap() {
+            assert!(message.body == pattern(got, SIZES[got % SIZES.len()]), "message {got}");
+            got += 1;
+        }
+        assert_eq!(sent, got);
+    }
+    assert!(sender.counters().get(Counter::Packs) > 0, "small messages were packed");
+    assert_eq!(sender.counters().get(Counter::Bytes), receiver.counters().get(Counter::Bytes));
+}
+
+#[test]
+fn first_message_on_an_idle_line_is_not_held_back() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    for _ in 0..500 {
+        sender.send(&[7; 200]).unwrap();
+        expect(&mut receiver, &[], &[7; 200]);
+        sender.flush();
+    }
+    assert_eq!(sender.counters().get(Counter::Packs), 0);
+}
+
+#[test]
+fn built_in_place_or_copied_makes_no_difference_to_the_receiver() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    for bytes in SIZES {
+        let body = pattern(3, bytes);
+        sender.build(b"head", bytes, |target| target.copy_from_slice(&body)).unwrap();
+        sender.flush();
+        expect(&mut receiver, b"head", &body);
+        let mut lent = sender.lend(b"lent", bytes).unwrap();
+        sender.lent_bytes(&mut lent).copy_from_slice(&body);
+        sender.send_lent(lent).unwrap();
+        expect(&mut receiver, b"lent", &body);
+    }
+}
+
+#[test]
+fn lent_room_that_is_cancelled_is_used_again() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    for bytes in [100, 1_000_000] {
+        for _ in 0..1000 {
+            let lent = sender.lend(&[], bytes).unwrap();
+            sender.cancel(lent);
+        }
+    }
+    assert!(sender.counters().get(Counter::LentBytes) < 2 << 20);
+    sender.send(b"still works").unwrap();
+    expect(&mut receiver, &[], b"still works");
+}
+
+#[test]
+fn messages_can_be_read_in_place_and_given_back_out_of_order() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let mut held = Vec::new();
+    for round in 0..20 {
+        for at in 0..3 {
+            sender.send_with(b"h", &pattern(round * 3 + at, 30_000)).unwrap();
+            sender.flush();
+            let Ok(Some(Incoming::InPage(message))) = receiver.take() else {
+                panic!("a message in a page")
+            };
+            held.push((round * 3 + at, message));
+        }
+        let (seed, message) = held.remove(held.len() / 2);
+        assert_eq!((message.head_bytes(), message.body_bytes()), (1, 30_000));
+        let mut body = vec![0; 30_000];
+        message.read(0, &mut body).unwrap();
+        assert_eq!(body, pattern(seed, 30_000));
+        assert!(message.read(1, &mut body).is_err());
+        receiver.give_back(message);
+        if held.len() > 4 {
+            receiver.give_back(held.remove(0).1);
+            receiver.give_back(held.remove(0).1);
+        }
+    }
+}
+
+#[test]
+fn large_message_that_nobody_pulls_delays_nothing() {
+    let terms = Terms { storage_bytes_max: 4 << 30, ..Terms::default() };
+    let terms = Terms { peer_storage_bytes_max: terms.storage_bytes_max, ..terms };
+    let (mut sender, mut receiver, _rest) = pair(terms);
+    let lent = sender.lend(b"big", 1 << 30).unwrap();
+    let waiting = sender.send_lent(lent).unwrap().expect("a large message waits");
+    let Ok(Some(Incoming::Announced(mut big))) = receiver.take() else { panic!("an announcement") };
+    assert_eq!((big.head(), big.body_bytes()), (&b"big"[..], 1 << 30));
+    for round in 0..1000 {
+        let body = pattern(round, SIZES[round % SIZES.len()]);
+        sender.send(&body).unwrap();
+        sender.flush();
+        expect(&mut receiver, &[], &body);
+    }
+    let mut piece = [1; 1000];
+    assert_eq!(receiver.pull(&mut big, &mut piece), Ok(1000));
+    assert_eq!(piece, [0; 1000]);
+    assert!(sender.is_waiting(waiting));
+    assert!(sender.withdraw(waiting));
+    assert_eq!(receiver.pull(&mut big, &mut piece), Err(PullError::Withdrawn));
+    receiver.release(big);
+    assert!(!sender.withdraw(waiting), "released");
+}
+
+#[test]
+fn large_messages_are_pulled_and_released_in_any_order() {
+    let (mut sender, mut receiver, _rest) =
+        pair(Terms { announced_bytes_max: 100 << 20, ..Terms::default() });
+    let mut waiting = Vec::new();
+    for seed in 0..20 {
+        sender.send_with(&[seed as u8], &pattern(seed, 70_000 + seed)).unwrap();
+        let Ok(Some(Incoming::Announced(message))) = receiver.take() else {
+            panic!("an announcement")
+        };
+        waiting.push((seed, message));
+    }
+    while !waiting.is_empty() {
+        let (seed, mut message) = waiting.swap_remove(waiting.len() / 3);
+        let mut body = Vec::new();
+        while message.left_bytes() > 0 {
+            let mut piece = vec![0; message.left_bytes().min(30_000)];
+            let bytes = receiver.pull(&mut message, &mut piece).unwrap();
+            body.extend_from_slice(&piece[..bytes]);
+        }
+        assert_eq!(body, pattern(seed, 70_000 + seed));
+        receiver.release(message);
+    }
+}
+
+#[test]
+fn lists_carry_entries_metadata_and_cookies() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let mut shared = Shared::create(1 << 20, StorageOptions::default()).unwrap();
+    shared.bytes_mut()[4096..8192].copy_from_slice(&pattern(1, 4096));
+    let segment = sender.lend_shared(&shared).unwrap();
+    for count in 1..=16 {
+        let entries: Vec<Entry> = (0..count)
+            .map(|at| Entry {
+                segment,
+                offset: 4096 + at * 256,
+                length: 256,
+                flags: if at + 1 == count { EntryFlags::LAST_ENTRY } else { EntryFlags::NONE },
+                metadata: 0xfeed_0000 + at as u32,
+            })
+            .collect();
+        sender.send_list(9, &entries, Some(count)).unwrap();
+        let Ok(Some(Incoming::List(list))) = receiver.take() else { panic!("a list") };
+        assert_eq!((list.note(), list.entries()), (9, &entries[..]));
+        let mut bytes = [0; 256];
+        receiver.view(&list, count as usize - 1).read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, pattern(1, 4096)[(count as usize - 1) * 256..][..256]);
+        assert_eq!(sender.completed(), None);
+        receiver.give_back_list(list);
+        assert_eq!(sender.completed(), Some(count));
+    }
+}
+
+#[test]
+fn retired_shared_storage_stays_readable_for_lists_that_are_held() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let mut shared = Shared::create(4096, StorageOptions::default()).unwrap();
+    shared.bytes_mut().fill(1);
+    let segment = sender.lend_shared(&shared).unwrap();
+    let entry = Entry { segment, length: 4096, ..Entry::default() };
+    sender.send_list(0, &[entry], None).unwrap();
+    let Ok(Some(Incoming::List(old))) = receiver.take() else { panic!("a list") };
+    sender.retire_shared(segment).unwrap();
+    let mut other = Shared::create(4096, StorageOptions::default()).unwrap();
+    other.bytes_mut().fill(2);
+    assert_eq!(sender.lend_shared(&other), Ok(segment), "the number is used again");
+    sender.send_list(0, &[entry], None).unwrap();
+    let Ok(Some(Incoming::List(new))) = receiver.take() else { panic!("a list") };
+    let mut byte = [0];
+    receiver.view(&old, 0).read(7, &mut byte).unwrap();
+    assert_eq!(byte, [1]);
+    receiver.view(&new, 0).read(7, &mut byte).unwrap();
+    assert_eq!(byte, [2]);
+    receiver.give_back_list(old);
+    receiver.give_back_list(new);
+}
+
+#[test]
+fn idle_storage_is_retired_after_a_period_without_use() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    for round in 0..3 {
+        for bytes in SIZES {
+            sender.send(&pattern(round, bytes)).unwrap();
+            sender.flush();
+            expect(&mut receiver, &[], &pattern(round, bytes));
+        }
+        receiver.announce_sleep();
+        receiver.wake();
+        assert!(sender.tidy());
+        assert!(sender.counters().get(Counter::LentBytes) > 0, "used a moment ago");
+        assert!(!sender.tidy());
+        assert_eq!(sender.counters().get(Counter::LentBytes), 0);
+        assert_eq!(receiver.receive(), Ok(None));
+        assert_eq!(receiver.counters().get(Counter::LentBytes), 0);
+    }
+}
+
+#[test]
+fn control_has_room_behind_a_full_queue() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let mut sent = 0;
+    while sender.send(&[1; 8]).is_ok() {
+        sender.flush();
+        sent += 1;
+    }
+    assert_eq!(sent, DATA_BUFFERS);
+    receiver.quiesce();
+    assert_eq!(sender.send(b"x"), Err(SendError::Quiesced));
+    sender.sever(*b"0123456789abcdef");
+    for _ in 0..sent {
+        assert_eq!(receiver.known_point(), None);
+        expect(&mut receiver, &[], &[1; 8]);
+    }
+    let ended = receiver.receive().unwrap_err();
+    assert_eq!((ended.reason, &ended.data), (Reason::Peer, b"0123456789abcdef"));
+    assert_eq!(receiver.known_point(), Some(sent as u64));
+}
+
+#[test]
+fn quiesced_sender_resumes() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    for round in 1..5 {
+        sender.send(b"before").unwrap();
+        receiver.quiesce();
+        sender.hear(Listen::Now);
+        assert_eq!(sender.send(b"during"), Err(SendError::Quiesced));
+        expect(&mut receiver, &[], b"before");
+        assert_eq!(receiver.receive(), Ok(None));
+        assert_eq!(receiver.known_point(), Some(round));
+        receiver.resume();
+        assert_eq!(receiver.known_point(), None);
+    }
+}
+
+#[test]
+fn what_was_handed_over_is_received_after_the_sender_is_gone() {
+    let (mut sender, mut receiver, rest) = pair(Terms::default());
+    for seed in 0..50 {
+        sender.send(&pattern(seed, 1000)).unwrap();
+    }
+    sender.send(&pattern(50, 100_000)).unwrap();
+    drop((sender, rest));
+    while receiver.ended().is_none() {
+        receiver.hear(Listen::Forever);
+    }
+    for seed in 0..50 {
+        expect(&mut receiver, &[], &pattern(seed, 1000));
+    }
+    expect(&mut receiver, &[], &pattern(50, 100_000));
+    assert_eq!(receiver.receive().unwrap_err().reason, Reason::Gone);
+}
+
+#[test]
+fn sender_learns_that_the_receiver_has_severed() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    sender.send(b"unread").unwrap();
+    receiver.sever([5; END_DATA_BYTES]);
+    let severed = Severed { reason: Reason::Peer, data: [5; END_DATA_BYTES] };
+    assert_eq!(sender.send(b"x"), Err(SendError::Severed(severed)));
+    assert!(sender.is_ready(), "nobody sleeps on a path that has ended");
+}
+
+#[test]
+fn sleeping_reader_is_rung_once_and_sleeping_writer_when_there_is_room() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    sender.send(b"awake").unwrap();
+    sender.flush();
+    assert_eq!(sender.counters().get(Counter::Rings), 0);
+    expect(&mut receiver, &[], b"awake");
+    receiver.announce_sleep();
+    assert!(!receiver.is_ready());
+    for _ in 0..3 {
+        sender.send(b"wake up").unwrap();
+        sender.flush();
+    }
+    assert_eq!(sender.counters().get(Counter::Rings), 1);
+    assert_eq!(receiver.hear(Listen::Forever), 1);
+    receiver.wake();
+
+    while sender.send(&[0; 32_000]).is_ok() {}
+    sender.announce_sleep();
+    assert!(!sender.is_ready());
+    while receiver.receive().unwrap().is_some() {}
+    sender.hear(Listen::Forever);
+    sender.wake();
+    assert!(sender.is_ready());
+    assert_eq!(sender.send(&[0; 32_000]), Ok(()));
+}
+
+#[test]
+fn ringing_can_be_deferred_by_count_and_until_asked() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    // The first message in a page comes with storage, which rings.
+    sender.send(&[1; 100]).unwrap();
+    expect(&mut receiver, &[], &[1; 100]);
+    while receiver.hear(Listen::Now) > 0 {}
+    receiver.announce_sleep();
+    sender.set_ringing(Ringing::After(3));
+    for _ in 0..2 {
+        sender.send(&[1; 10]).unwrap();
+        sender.publish();
+    }
+    assert_eq!((sender.unrung(), receiver.hear(Listen::Now)), (2, 0));
+    sender.send(&[1; 10]).unwrap();
+    sender.publish();
+    assert_eq!((sender.unrung(), receiver.hear(Listen::Now)), (0, 1));
+    receiver.wake();
+    receiver.announce_sleep();
+    sender.set_ringing(Ringing::Deferred);
+    for _ in 0..10 {
+        sender.send(&[1; 10]).unwrap();
+    }
+    sender.publish();
+    assert_eq!(receiver.hear(Listen::Now), 0);
+    sender.ring();
+    assert_eq!(receiver.hear(Listen::Now), 1);
+}
+
+#[test]
+fn message_beyond_the_limit_is_refused_with_the_limit() {
+    let (mut sender, _receiver, _rest) = pair(Terms::default());
+    let most = Terms::default().message_bytes_max();
+    let error = sender.lend(&[], most as usize + 1).unwrap_err();
+    assert_eq!(error, SendError::TooLong { most });
+    assert!(sender.lend(&[], most as usize).is_ok());
+}
+
+#[test]
+fn queues_of_a_path_are_independent() {
+    let shape = Shape { outputs: 4, inputs: 8 };
+    let (mut one, mut other) = joined(shape, Terms::default());
+    assert_eq!((one.senders.len(), one.receivers.len()), (4, 8));
+    assert_eq!((other.senders.len(), other.receivers.len()), (8, 4));
+    for (seed, sender) in one.senders.iter_mut().chain(&mut other.senders).enumerate() {
+        sender.send(&pattern(seed, 5000)).unwrap();
+    }
+    for (seed, receiver) in other.receivers.iter_mut().chain(&mut one.receivers).enumerate() {
+        expect(receiver, &[], &pattern(seed, 5000));
+    }
+    other.receivers.remove(1).sever([0; END_DATA_BYTES]);
+    assert!(matches!(one.senders[1].send(b"x"), Err(SendError::Severed(_))));
+    assert_eq!(one.senders[2].send(b"x"), Ok(()));
+}
+
+#[test]
+fn sides_of_different_shape_are_not_joined() {
+    let (one, _descriptors) = Side::create(Shape::SIMPLE).unwrap();
+    let (_other, other) = Side::create(Shape { outputs: 2, inputs: 1 }).unwrap();
+    let (bells, _) = bells(Shape::SIMPLE);
+    assert!(one.join(other, bells, Terms::default()).is_err());
+}
+
+#[test]
+fn storage_beyond_the_limit_is_not_borrowed() {
+    let terms = Terms { peer_storage_bytes_max: 1 << 20, ..Terms::default() };
+    let (mut sender, mut receiver, _rest) = pair(terms);
+    sender.send(&pattern(0, 1_200_000)).unwrap();
+    let ended = receiver.receive().unwrap_err();
+    assert_eq!(ended.reason, Reason::Violation(Violation::Storage));
+    assert!(matches!(
+        sender.send(b"x"),
+        Err(SendError::Severed(Severed { reason: Reason::Accused, .. }))
+    ));
+}
+
+#[test]
+fn doorbell_abuse_ends_the_path() {
+    let (one, one_descriptors) = Side::create(Shape::SIMPLE).unwrap();
+    let (_other, other_descriptors) = Side::create(Shape::SIMPLE).unwrap();
+    let (ours, theirs) = bells(Shape::SIMPLE);
+    let mut halves = one.join(other_descriptors, ours, Terms::default()).unwrap();
+    let abuser = Doorbell::adopt(theirs.into_iter().next().unwrap()).unwrap();
+    let receiver = &mut halves.receivers[0];
+    for _ in 0..10_000 {
+        abuser.ring();
+        receiver.hear(Listen::Now);
+    }
+    let ended = receiver.receive().unwrap_err();
+    assert_eq!(ended.reason, Reason::Violation(Violation::Doorbell));
+    drop(one_descriptors);
+}
+
+const _: () = assert!(QUEUE_BUFFERS == 128);
