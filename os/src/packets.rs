@@ -1,0 +1,212 @@
+//! Sockets for the control plane: whole packets with descriptors, between processes of one machine.
+
+use std::fs::Permissions;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+
+use crate::fork::Kept;
+
+/// Descriptors that one packet can carry.
+pub const PACKET_DESCRIPTORS_MAX: usize = 32;
+
+/// One end of a connection that keeps packets whole and in order.
+#[derive(Debug)]
+pub struct Packets {
+    socket: Kept,
+}
+
+/// What one receive brought.
+#[derive(Debug)]
+pub struct Packet {
+    /// How many bytes were put into the buffer. Zero only when the peer is gone.
+    pub bytes: usize,
+    /// Descriptors that came along.
+    pub descriptors: Vec<OwnedFd>,
+    /// The packet was longer than the buffer, or had more descriptors than fit: the rest is lost.
+    pub truncated: bool,
+}
+
+impl Packets {
+    /// Connects to a listener.
+    ///
+    /// # Errors
+    /// What the kernel says: nobody listens there, no permission, a path too long for a socket.
+    pub fn connect(path: &Path) -> io::Result<Packets> {
+        let socket = socket()?;
+        net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Ok(Packets { socket: Kept::new(socket) })
+    }
+
+    /// Two ends for two parties in this process or in a child.
+    ///
+    /// # Errors
+    /// No descriptor or no memory left.
+    pub fn pair() -> io::Result<(Packets, Packets)> {
+        let flags = SocketFlags::CLOEXEC;
+        let (one, other) =
+            net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok((Packets { socket: Kept::new(one) }, Packets { socket: Kept::new(other) }))
+    }
+
+    /// Sends one packet, without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the peer is far behind; otherwise the peer is gone.
+    ///
+    /// # Panics
+    /// If there are more descriptors than [`PACKET_DESCRIPTORS_MAX`].
+    pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_DESCRIPTORS_MAX))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            let fits = ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+            assert!(fits, "a packet carries at most {PACKET_DESCRIPTORS_MAX} descriptors");
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let sent = net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags)?;
+        debug_assert_eq!(sent, bytes.len(), "a packet goes whole or not at all");
+        Ok(())
+    }
+
+    /// Receives one packet, without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none. An end that is gone is a packet of zero bytes, or an error.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Packet> {
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_DESCRIPTORS_MAX))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let message =
+            net::recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)?;
+        let mut descriptors = Vec::new();
+        for part in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(passed) = part {
+                descriptors.extend(passed);
+            }
+        }
+        let truncated = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        Ok(Packet { bytes: message.bytes, descriptors, truncated })
+    }
+}
+
+impl AsFd for Packets {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A place in the file system where others can connect.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Kept,
+}
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+impl Listener {
+    /// Listens at `path`, which only those whom `mode` lets write can connect to. What a dead listener
+    /// left there is replaced.
+    ///
+    /// # Errors
+    /// `AddrInUse` if somebody listens there already; otherwise what the kernel says.
+    pub fn bind(path: &Path, mode: u32) -> io::Result<Listener> {
+        match Packets::connect(path) {
+            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                std::fs::remove_file(path)?;
+            }
+            Err(_) => {}
+        }
+        let socket = socket()?;
+        // Before it has a name: nobody gets in through a mode that was too wide for a moment.
+        rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode & 0o777))?;
+        net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+        // The file-creation mask may have taken away what was asked for.
+        std::fs::set_permissions(path, Permissions::from_mode(mode & 0o777))?;
+        net::listen(&socket, BACKLOG)?;
+        Ok(Listener { socket: Kept::new(socket) })
+    }
+
+    /// Takes the next connection, without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nobody waits; otherwise what the kernel says, no descriptor left for example.
+    pub fn accept(&self) -> io::Result<Packets> {
+        match net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => Ok(Packets { socket: Kept::new(socket) }),
+            Err(Errno::CONNABORTED | Errno::INTR) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_stay_whole_and_carry_descriptors() {
+        let (ours, theirs) = Packets::pair().unwrap();
+        let (reader, _writer) = std::io::pipe().unwrap();
+        ours.send(b"one", &[]).unwrap();
+        ours.send(b"two!", &[reader.as_fd(), reader.as_fd()]).unwrap();
+        let mut buffer = [0; 16];
+        let first = theirs.receive(&mut buffer).unwrap();
+        assert_eq!((&buffer[..first.bytes], first.descriptors.len()), (&b"one"[..], 0));
+        let second = theirs.receive(&mut buffer).unwrap();
+        assert_eq!((&buffer[..second.bytes], second.descriptors.len()), (&b"two!"[..], 2));
+        assert_eq!(theirs.receive(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(ours);
+        assert_eq!(theirs.receive(&mut buffer).unwrap().bytes, 0);
+    }
+
+    #[test]
+    fn too_long_a_packet_is_seen_to_be_cut() {
+        let (ours, theirs) = Packets::pair().unwrap();
+        ours.send(&[7; 100], &[]).unwrap();
+        let packet = theirs.receive(&mut [0; 16]).unwrap();
+        assert!(packet.truncated && packet.bytes == 16);
+    }
+
+    #[test]
+    fn listener_takes_over_from_a_dead_one_and_not_from_a_live_one() {
+        let path = std::env::temp_dir().join(format!("siga-packets-{}", std::process::id()));
+        let listener = Listener::bind(&path, 0o600).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let again = Listener::bind(&path, 0o600).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        let listener = Listener::bind(&path, 0o666).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o666);
+        // The two tries above to see whether somebody listens are not waiting here.
+        let client = Packets::connect(&path).unwrap();
+        let server = listener.accept().unwrap();
+        client.send(b"hello", &[]).unwrap();
+        assert_eq!(server.receive(&mut [0; 16]).unwrap().bytes, 5);
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,170 @@
+//! Who is at the other end of a connection, as the kernel knows it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::net::sockopt;
+use rustix::process::{self, Pid, PidfdFlags};
+
+use crate::fork::Kept;
+
+/// The process that made a connection, as it was at that time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Process number; may belong to somebody else by now, see [`Process`].
+    pub process: u32,
+    /// Effective user.
+    pub user: u32,
+    /// Effective group and all supplementary ones.
+    pub groups: Vec<u32>,
+}
+
+impl Credentials {
+    /// The credentials of whoever is connected to `socket`.
+    ///
+    /// # Errors
+    /// What the kernel says: not a connected local socket.
+    pub fn of(socket: impl AsFd) -> io::Result<Credentials> {
+        let credentials = sockopt::socket_peercred(&socket)?;
+        let mut groups = supplementary_groups(socket.as_fd())?;
+        groups.push(credentials.gid.as_raw());
+        Ok(Credentials {
+            process: credentials.pid.as_raw_nonzero().get() as u32,
+            user: credentials.uid.as_raw(),
+            groups,
+        })
+    }
+
+    /// The credentials of this process.
+    pub fn own() -> Credentials {
+        let groups = process::getgroups().unwrap_or_default();
+        let mut groups: Vec<u32> = groups.into_iter().map(|group| group.as_raw()).collect();
+        groups.push(process::getegid().as_raw());
+        Credentials { process: std::process::id(), user: process::geteuid().as_raw(), groups }
+    }
+}
+
+/// Supplementary groups that are asked for: the kernel's own limit.
+const GROUPS_MAX: usize = 65_536;
+
+fn supplementary_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    let mut groups: Vec<u32> = vec![0; 32];
+    loop {
+        let mut bytes = (groups.len() * size_of::<u32>()) as libc::socklen_t;
+        // SAFETY: `groups` has room for `bytes` bytes, and the kernel writes at most so many.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let count = bytes as usize / size_of::<u32>();
+        if result == 0 {
+            groups.truncate(count);
+            return Ok(groups);
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::ERANGE) || count > GROUPS_MAX {
+            return Err(error);
+        }
+        groups.resize(count, 0);
+    }
+}
+
+/// A process, whatever becomes of its number: readable once it has ended.
+#[derive(Debug)]
+pub struct Process {
+    descriptor: Kept,
+}
+
+impl Process {
+    /// The process that is connected to `socket`.
+    ///
+    /// # Errors
+    /// What the kernel says; `NotFound` if it has ended already.
+    pub fn of_peer(socket: impl AsFd) -> io::Result<Process> {
+        match peer_descriptor(socket.as_fd()) {
+            Ok(descriptor) => Ok(Process { descriptor: Kept::new(descriptor) }),
+            // Before Linux 6.5 the number is all there is.
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                Process::of_number(Credentials::of(socket)?.process)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The process that has this number now.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn of_number(number: u32) -> io::Result<Process> {
+        let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or(io::ErrorKind::NotFound)?;
+        let descriptor = process::pidfd_open(pid, PidfdFlags::empty())
+            .map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+        Ok(Process { descriptor: Kept::new(descriptor) })
+    }
+}
+
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// The socket option that gives a descriptor of the peer's process, newer than the C library's list.
+const SO_PEERPIDFD: libc::c_int = 77;
+
+fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut number: libc::c_int = -1;
+    let mut bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes one integer, for which there is room.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut number).cast(),
+            &raw mut bytes,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has made this descriptor for us just now; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packets::Packets;
+
+    #[test]
+    fn peer_in_this_process_is_ourselves() {
+        let (ours, _theirs) = Packets::pair().unwrap();
+        let (peer, mut own) = (Credentials::of(&ours).unwrap(), Credentials::own());
+        assert_eq!((peer.process, peer.user), (own.process, own.user));
+        let mut groups = peer.groups;
+        groups.sort_unstable();
+        own.groups.sort_unstable();
+        assert_eq!(groups, own.groups);
+        Process::of_peer(&ours).unwrap();
+    }
+
+    #[test]
+    fn process_that_has_ended_is_readable_and_then_not_found() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = Process::of_number(child.id()).unwrap();
+        let mut poller = crate::poller::Poller::new().unwrap();
+        poller.add(&process, 7).unwrap();
+        assert_eq!(poller.wait(None).unwrap(), [7]);
+        let number = child.id();
+        child.wait().unwrap();
+        let error = Process::of_number(number).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,101 @@
+//! Waiting for many descriptors at once, and being one descriptor oneself.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::fork::Kept;
+
+/// Events taken from the kernel at once; what is left comes with the next wait.
+const EVENTS_MAX: usize = 64;
+
+/// Waits for any of the descriptors added to it to become readable. It is readable itself while one of
+/// them is, so it can be waited for elsewhere.
+#[derive(Debug)]
+pub struct Poller {
+    epoll: Kept,
+    ready: Vec<u64>,
+}
+
+impl Poller {
+    /// A poller that waits for nothing yet.
+    ///
+    /// # Errors
+    /// No descriptor or no memory left.
+    pub fn new() -> io::Result<Poller> {
+        let epoll = Kept::new(epoll::create(CreateFlags::CLOEXEC)?);
+        Ok(Poller { epoll, ready: Vec::with_capacity(EVENTS_MAX) })
+    }
+
+    /// Waits for `descriptor` too, and calls it `name`.
+    ///
+    /// # Errors
+    /// What the kernel says: it is added already, or cannot be waited for, or no memory is left.
+    pub fn add(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
+        let data = EventData::new_u64(name);
+        Ok(epoll::add(&self.epoll, descriptor, data, EventFlags::IN)?)
+    }
+
+    /// Waits for `descriptor` no longer.
+    ///
+    /// # Errors
+    /// What the kernel says: it was not added.
+    pub fn remove(&self, descriptor: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, descriptor)?)
+    }
+
+    /// The names of descriptors that are readable, or whose other end is gone. Waits at most `time`, or
+    /// until there is one; none means that the time ran out or a signal came.
+    ///
+    /// # Errors
+    /// What the kernel says: nothing is to be expected.
+    pub fn wait(&mut self, time: Option<Duration>) -> io::Result<&[u64]> {
+        let time = time.map(|time| Timespec {
+            tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
+        self.ready.clear();
+        match epoll::wait(&self.epoll, &mut events, time.as_ref()) {
+            Ok((events, _)) => self.ready.extend(events.iter().map(|event| event.data.u64())),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(&self.ready)
+    }
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doorbell::{Doorbell, Listen};
+
+    #[test]
+    fn names_of_what_is_readable_are_returned_until_it_is_read() {
+        let (ours, theirs) = Doorbell::pair().unwrap();
+        let (_other, quiet) = Doorbell::pair().unwrap();
+        let mut poller = Poller::new().unwrap();
+        poller.add(&theirs, 1).unwrap();
+        poller.add(&quiet, 2).unwrap();
+        assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+        ours.ring();
+        assert_eq!(poller.wait(None).unwrap(), [1]);
+        assert_eq!(poller.wait(None).unwrap(), [1], "still unread");
+        theirs.hear(Listen::Now);
+        assert!(poller.wait(Some(Duration::from_millis(1))).unwrap().is_empty());
+        poller.remove(&theirs).unwrap();
+        ours.ring();
+        assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+    }
+}

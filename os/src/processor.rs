@@ -1,0 +1,148 @@
+//! Processors: pinning, clocks, and who used how much time.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use rustix::thread::{self, CpuSet};
+use rustix::time::{ClockId, clock_gettime};
+
+/// The processors this thread may run on, in ascending order.
+pub fn allowed() -> Vec<usize> {
+    let Ok(set) = thread::sched_getaffinity(None) else { return vec![0] };
+    (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect()
+}
+
+/// Keeps the calling thread on one processor.
+///
+/// # Errors
+/// What the kernel says: there is no such processor, or this process may not use it.
+pub fn pin(processor: usize) -> io::Result<()> {
+    if processor >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = CpuSet::new();
+    set.set(processor);
+    Ok(thread::sched_setaffinity(None::<Pid>, &set)?)
+}
+
+/// Nanoseconds of the clock that all processes of the machine share and nobody sets.
+#[inline]
+pub fn now_ns() -> u64 {
+    nanoseconds(ClockId::Monotonic)
+}
+
+/// Processor time that the calling thread has used, in nanoseconds, from the scheduler's own clock.
+pub fn thread_ns() -> u64 {
+    nanoseconds(ClockId::ThreadCPUTime)
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// How a thread's processor time divides. Linux looks at each timer tick whether the thread is in user
+/// or in kernel mode and scales that to the true total: short runs say nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// In the program.
+    pub user: Duration,
+    /// In the kernel on the program's behalf.
+    pub system: Duration,
+}
+
+/// The division of the calling thread's processor time so far.
+pub fn thread_split() -> Split {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills in the structure, for which there is room.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    assert_eq!(result, 0, "getrusage of one's own thread cannot fail");
+    // SAFETY: filled in above, and zeros would be valid too.
+    let usage = unsafe { usage.assume_init() };
+    let duration =
+        |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    Split { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
+}
+
+/// Time that a whole processor has spent since the machine started, in units of [`TICK_NS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessorTicks {
+    /// In programs.
+    pub user: u64,
+    /// In the kernel on behalf of programs and of itself.
+    pub system: u64,
+    /// In interrupts, hard and soft.
+    pub interrupts: u64,
+    /// Doing nothing.
+    pub idle: u64,
+    /// Waiting for the real processor, in a virtual machine.
+    pub stolen: u64,
+}
+
+/// The unit of [`ProcessorTicks`]: a hundredth of a second, fixed in the kernel's interface.
+pub const TICK_NS: u64 = 10_000_000;
+
+/// Times of one processor.
+///
+/// # Errors
+/// If `/proc/stat` cannot be read or has no such processor.
+pub fn processor_ticks(processor: usize) -> io::Result<ProcessorTicks> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    parse_ticks(&text, processor).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn parse_ticks(text: &str, processor: usize) -> Option<ProcessorTicks> {
+    let name = format!("cpu{processor} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&name))?;
+    let mut fields = line.split_ascii_whitespace().map(|field| field.parse::<u64>().ok());
+    let mut next = || fields.next().flatten();
+    let (user, nice, system, idle, waiting) = (next()?, next()?, next()?, next()?, next()?);
+    let (hard, soft) = (next()?, next()?);
+    let stolen = next().unwrap_or(0);
+    Some(ProcessorTicks {
+        user: user + nice,
+        system,
+        interrupts: hard + soft,
+        idle: idle + waiting,
+        stolen,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_can_be_pinned_to_a_processor_it_is_allowed_and_no_other() {
+        let allowed = allowed();
+        std::thread::spawn(move || {
+            pin(allowed[0]).unwrap();
+            assert_eq!(super::allowed(), [allowed[0]]);
+            assert!(pin(CpuSet::MAX_CPU - 1).is_err());
+            assert!(pin(usize::MAX).is_err());
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn work_takes_processor_time() {
+        let before = thread_ns();
+        let start = now_ns();
+        while now_ns() - start < 5_000_000 {}
+        assert!(thread_ns() > before);
+        let Split { user, system } = thread_split();
+        assert!(user + system > Duration::ZERO);
+    }
+
+    #[test]
+    fn line_of_a_processor_is_taken_apart() {
+        let text = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu1 1 2 3 4 5 6 7 8 0 0\ncpu10 0 0 0 0 0 0 0\n";
+        let ticks = ProcessorTicks { user: 3, system: 3, interrupts: 13, idle: 9, stolen: 8 };
+        assert_eq!(parse_ticks(text, 1), Some(ticks));
+        assert_eq!(parse_ticks(text, 10), Some(ProcessorTicks::default()));
+        assert_eq!(parse_ticks(text, 0), None);
+        assert_eq!(parse_ticks("cpu0 1 2 x", 0), None);
+    }
+}
