@@ -1,0 +1,267 @@
+//! The control protocol: what guests and the host say to each other.
+//!
+//! Each packet of a local seqpacket socket is one message, with its descriptors:
+//!
+//! ```text
+//! offset  0  "SIGA"
+//!         4  version u16
+//!         6  kind u16
+//!         8  serial u32: chosen by the guest, repeated in the answer; 0 in what is no answer
+//!        12  body
+//! ```
+//!
+//! Numbers are little-endian, names are eight characters filled up with blanks. `docs/protocol.md`
+//! describes each kind and who may send it when. The host answers a version it does not speak with
+//! [`Problem::Version`], which every version understands.
+
+mod packet;
+
+use crate::name::Name;
+use crate::path::Shape;
+
+pub use packet::{Malformed, PACKET_BYTES_MAX};
+
+/// Version of this protocol.
+pub const VERSION: u16 = 1;
+
+/// Bytes of user data that go with a connection.
+pub const USER_DATA_BYTES: usize = 16;
+
+/// A few bytes that the two users of a path exchange when it is made, as IUCV has them.
+pub type UserData = [u8; USER_DATA_BYTES];
+
+/// A number that only the two parties of a path and the host that made it know. With it the parties
+/// have the path accounted again after the host has died.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token(pub [u8; 16]);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A secret is not for logs.
+        formatter.write_str("Token")
+    }
+}
+
+/// What one party of a path asks for, or is granted, of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Bytes of data storage that it may lend.
+    pub storage_bytes: u64,
+    /// Large messages that it may have waiting.
+    pub messages: u32,
+}
+
+/// What a guest says to the host. Descriptors in brackets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// I am this guest. First message of a connection.
+    Attach {
+        /// Under this name.
+        name: Name,
+    },
+    /// I only want to look. First message of a connection.
+    Observe,
+    /// Make a path to that guest. [our board, our lines]
+    Connect {
+        /// The other party.
+        target: Name,
+        /// For the other party.
+        data: UserData,
+        /// Queues, as the asking side has them.
+        shape: Shape,
+        /// Asked for.
+        allowance: Allowance,
+    },
+    /// I do not want to wait for this connection any longer.
+    Cancel {
+        /// The serial of its [`Request::Connect`].
+        connect: u32,
+    },
+    /// I take this pending connection. [our board, our lines]
+    Accept {
+        /// Which.
+        path: u64,
+        /// For the other party.
+        data: UserData,
+        /// Asked for.
+        allowance: Allowance,
+    },
+    /// I do not take this pending connection.
+    Refuse {
+        /// Which.
+        path: u64,
+        /// For the other party.
+        data: UserData,
+    },
+    /// A path of mine has ended: no longer account it.
+    Ended {
+        /// Which.
+        path: u64,
+    },
+    /// I have a path that another host made: account it. [our board]
+    Rejoin {
+        /// What only its parties know.
+        token: Token,
+        /// The other party.
+        peer: Name,
+        /// Queues, as this side has them.
+        shape: Shape,
+        /// Granted by that host.
+        allowance: Allowance,
+    },
+    /// Tell me about guests and paths.
+    Query,
+    /// Tell me about each buffer of a path.
+    Audit {
+        /// Which.
+        path: u64,
+    },
+}
+
+/// What the host says to a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To [`Request::Attach`] and [`Request::Observe`].
+    Attached,
+    /// To any request: it was not done, and why.
+    Failed {
+        /// Why.
+        problem: Problem,
+        /// Of the other party, if it refused.
+        data: UserData,
+    },
+    /// To [`Request::Connect`] and [`Request::Accept`]: the path is there.
+    /// [the peer's board, its lines, our end of a doorbell for each of our outputs, then each input]
+    Joined(Joined),
+    /// To [`Request::Rejoin`], [`Request::Refuse`], [`Request::Cancel`].
+    Done {
+        /// The number of the path here, for [`Request::Rejoin`].
+        path: u64,
+    },
+    /// No answer: a guest wants a path to this one.
+    Pending(Pending),
+    /// No answer: a pending connection is not wanted any more.
+    Withdrawn {
+        /// Which.
+        path: u64,
+    },
+    /// To [`Request::Query`] and [`Request::Audit`]: a piece of a report, which is JSON.
+    Report {
+        /// Whether more pieces follow.
+        more: bool,
+        /// The piece.
+        text: Vec<u8>,
+    },
+}
+
+/// A path that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Its number at this host.
+    pub path: u64,
+    /// What only its parties know.
+    pub token: Token,
+    /// The other party.
+    pub peer: Name,
+    /// From the other party.
+    pub data: UserData,
+    /// Queues, as this side has them.
+    pub shape: Shape,
+    /// What we may lend.
+    pub ours: Allowance,
+    /// What the other party may lend.
+    pub theirs: Allowance,
+}
+
+/// A connection that waits to be accepted or refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Its number.
+    pub path: u64,
+    /// Who asks.
+    pub from: Name,
+    /// From the other party.
+    pub data: UserData,
+    /// Queues, as this side would have them.
+    pub shape: Shape,
+}
+
+/// Why a request was not done. The numbers in brackets are those of IUCV's CONNECT, where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[repr(u16)]
+pub enum Problem {
+    /// Another version of the protocol, or of the layout of boards.
+    #[error("the host speaks another version of the control protocol")]
+    Version = 1,
+    /// The message makes no sense, or not here and now.
+    #[error("the host does not understand this request here")]
+    Request = 2,
+    /// Somebody is attached under this name.
+    #[error("a guest is attached under this name already")]
+    NameTaken = 3,
+    /// The system file does not let this user be this guest.
+    #[error("this user may not attach under this name")]
+    NotPermitted = 4,
+    /// The system has no more room for guests.
+    #[error("the host has no room for another guest")]
+    GuestLimit = 5,
+    /// (11) No such guest is attached.
+    #[error("the target is not attached")]
+    NotAttached = 11,
+    /// (12) The guest has as many unanswered connections as it may.
+    #[error("the target does not answer the connections it has pending")]
+    NotAnswering = 12,
+    /// (13) This guest has as many paths as it may.
+    #[error("this guest has as many paths as it may")]
+    OwnPathLimit = 13,
+    /// (14) The other guest has as many paths as it may.
+    #[error("the target has as many paths as it may")]
+    TargetPathLimit = 14,
+    /// (15) The system file does not let this guest connect to that one.
+    #[error("this guest may not connect to the target")]
+    NotAuthorised = 15,
+    /// The guest has lent as much storage as it may.
+    #[error("the paths of a guest would lend more storage than it may")]
+    StorageLimit = 16,
+    /// The other guest does not want the path.
+    #[error("the target refused the path")]
+    Refused = 17,
+    /// The connection is not pending any more, or there is no such path.
+    #[error("there is no such path, or not any more")]
+    NoPath = 18,
+    /// Storage or descriptors that came along are not what they must be.
+    #[error("the storage lent for the path is not what it must be")]
+    Storage = 19,
+    /// The host lacks memory or descriptors.
+    #[error("the host lacks memory or descriptors")]
+    HostResources = 20,
+}
+
+impl Problem {
+    /// All problems.
+    pub const ALL: [Problem; 15] = [
+        Problem::Version,
+        Problem::Request,
+        Problem::NameTaken,
+        Problem::NotPermitted,
+        Problem::GuestLimit,
+        Problem::NotAttached,
+        Problem::NotAnswering,
+        Problem::OwnPathLimit,
+        Problem::TargetPathLimit,
+        Problem::NotAuthorised,
+        Problem::StorageLimit,
+        Problem::Refused,
+        Problem::NoPath,
+        Problem::Storage,
+        Problem::HostResources,
+    ];
+
+    fn parse(number: u16) -> Problem {
+        // A number from a later version is some problem all the same.
+        Problem::ALL
+            .into_iter()
+            .find(|problem| *problem as u16 == number)
+            .unwrap_or(Problem::Request)
+    }
+}
