@@ -9,6 +9,7 @@ pub mod packets;
 pub mod peer;
 pub mod poller;
 pub mod processor;
+pub mod random;
 pub mod storage;
 pub mod sync;
 pub mod words;

@@ -1,7 +1,10 @@
 //! Who is at the other end of a connection, as the kernel knows it.
 
-use std::io;
+use std::ffi::CString;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use std::{io, ptr};
 
 use rustix::net::sockopt;
 use rustix::process::{self, Pid, PidfdFlags};
@@ -41,6 +44,55 @@ impl Credentials {
         let mut groups: Vec<u32> = groups.into_iter().map(|group| group.as_raw()).collect();
         groups.push(process::getegid().as_raw());
         Credentials { process: std::process::id(), user: process::geteuid().as_raw(), groups }
+    }
+}
+
+/// The number of the user called `name`, if there is one.
+pub fn user_number(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    look_up(|space| {
+        let mut entry = MaybeUninit::<libc::passwd>::uninit();
+        let mut found = ptr::null_mut();
+        let (text, bytes) = (space.as_mut_ptr().cast(), space.len());
+        // SAFETY: `name` ends with a zero; entry, text and result are ours, of the sizes given.
+        let result = unsafe {
+            libc::getpwnam_r(name.as_ptr(), entry.as_mut_ptr(), text, bytes, &raw mut found)
+        };
+        // SAFETY: if found is set, it points to `entry`, which has been filled in.
+        let number = (!found.is_null()).then(|| unsafe { (*found).pw_uid });
+        (result, number)
+    })
+}
+
+/// The number of the group called `name`, if there is one.
+pub fn group_number(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    look_up(|space| {
+        let mut entry = MaybeUninit::<libc::group>::uninit();
+        let mut found = ptr::null_mut();
+        let (text, bytes) = (space.as_mut_ptr().cast(), space.len());
+        // SAFETY: `name` ends with a zero; entry, text and result are ours, of the sizes given.
+        let result = unsafe {
+            libc::getgrnam_r(name.as_ptr(), entry.as_mut_ptr(), text, bytes, &raw mut found)
+        };
+        // SAFETY: if found is set, it points to `entry`, which has been filled in.
+        let number = (!found.is_null()).then(|| unsafe { (*found).gr_gid });
+        (result, number)
+    })
+}
+
+/// Longest entry of a user or a group that is read.
+const ENTRY_BYTES_MAX: usize = 1 << 20;
+
+/// Calls `ask` with more and more space until its answer fits.
+fn look_up(ask: impl Fn(&mut [u8]) -> (libc::c_int, Option<u32>)) -> Option<u32> {
+    let mut space = vec![0; 1024];
+    loop {
+        match ask(&mut space) {
+            (0, number) => return number,
+            (libc::ERANGE, _) if space.len() < ENTRY_BYTES_MAX => space.resize(space.len() * 2, 0),
+            _ => return None,
+        }
     }
 }
 
@@ -153,6 +205,14 @@ mod tests {
         own.groups.sort_unstable();
         assert_eq!(groups, own.groups);
         Process::of_peer(&ours).unwrap();
+    }
+
+    #[test]
+    fn users_and_groups_have_numbers() {
+        assert_eq!(user_number("root"), Some(0));
+        assert_eq!(group_number("root"), Some(0));
+        assert_eq!(user_number("nobody-of-that-name"), None);
+        assert_eq!(group_number("no\0name"), None);
     }
 
     #[test]

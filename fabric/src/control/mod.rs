@@ -145,12 +145,10 @@ pub enum Reply {
         /// Which.
         path: u64,
     },
-    /// To [`Request::Query`] and [`Request::Audit`]: a piece of a report, which is JSON.
+    /// To [`Request::Query`] and [`Request::Audit`]: a report, which is JSON. [the storage it is in]
     Report {
-        /// Whether more pieces follow.
-        more: bool,
-        /// The piece.
-        text: Vec<u8>,
+        /// How long it is.
+        bytes: u64,
     },
 }
 

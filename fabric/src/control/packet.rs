@@ -5,7 +5,7 @@ use crate::name::Name;
 use crate::path::Shape;
 
 /// Bytes of the longest packet.
-pub const PACKET_BYTES_MAX: usize = 32 << 10;
+pub const PACKET_BYTES_MAX: usize = 256;
 
 const MAGIC: [u8; 4] = *b"SIGA";
 const HEADER_BYTES: usize = 12;
@@ -181,10 +181,7 @@ impl Reply {
                 body.put(&pending.data);
                 body.shape(pending.shape);
             }
-            Reply::Report { more, text } => {
-                body.put(&[u8::from(*more)]);
-                body.put(text);
-            }
+            Reply::Report { bytes } => body.put(&bytes.to_le_bytes()),
         }
         body.0
     }
@@ -218,7 +215,7 @@ impl Reply {
                 shape: fields.shape()?,
             }),
             106 => Reply::Withdrawn { path: fields.u64("path")? },
-            107 => Reply::Report { more: fields.bool("more")?, text: fields.rest() },
+            107 => Reply::Report { bytes: fields.u64("bytes")? },
             kind => return Err(Malformed::Kind { kind, serial: fields.serial }),
         };
         fields.end()?;
@@ -297,14 +294,6 @@ impl<'a> Fields<'a> {
         self.take(field).map(u64::from_le_bytes)
     }
 
-    fn bool(&mut self, field: &'static str) -> Result<bool, Malformed> {
-        match self.take(field)? {
-            [0] => Ok(false),
-            [1] => Ok(true),
-            _ => Err(self.wrong(field)),
-        }
-    }
-
     fn name(&mut self) -> Result<Name, Malformed> {
         let bytes = self.take("name")?;
         Name::parse(bytes).ok_or_else(|| self.wrong("name"))
@@ -327,10 +316,6 @@ impl<'a> Fields<'a> {
     fn allowance(&mut self) -> Result<Allowance, Malformed> {
         let storage_bytes = self.u64("allowance")?;
         Ok(Allowance { storage_bytes, messages: self.u32("allowance")? })
-    }
-
-    fn rest(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.left).to_vec()
     }
 
     fn end(&self) -> Result<(), Malformed> {
@@ -388,7 +373,7 @@ mod tests {
             Reply::Done { path: 4 },
             Reply::Pending(pending),
             Reply::Withdrawn { path: 4 },
-            Reply::Report { more: true, text: b"{}".to_vec() },
+            Reply::Report { bytes: 77 },
         ];
         replies.extend(Problem::ALL.map(|problem| Reply::Failed { problem, data }));
         replies

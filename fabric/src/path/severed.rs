@@ -42,6 +42,11 @@ pub enum Reason {
 }
 
 impl Severed {
+    /// Whether nothing that the peer has handed over is to be had any more.
+    pub(super) fn is_final(&self) -> bool {
+        !matches!(self.reason, Reason::Peer | Reason::Gone | Reason::Accused)
+    }
+
     pub(super) fn because(reason: Reason) -> Severed {
         Severed { reason, data: [0; END_DATA_BYTES] }
     }

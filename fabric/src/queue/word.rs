@@ -51,6 +51,18 @@ impl State {
         .find(|state| *state as u8 == bits)
     }
 
+    /// The state's name, as people read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::NotInitialised => "not initialised",
+            State::Empty => "empty",
+            State::Primed => "primed",
+            State::Pending => "pending",
+            State::Halted => "halted",
+            State::Error => "error",
+        }
+    }
+
     /// Whether a writer may hand a buffer over in this state.
     pub fn is_writers(self) -> bool {
         matches!(self, State::Primed | State::Error | State::Halted)

@@ -90,3 +90,29 @@ pub struct Message<'a> {
     /// The body.
     pub body: &'a [u8],
 }
+
+/// Where a message that was fetched is, in memory of our own.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    pub(super) memory: Memory,
+    pub(super) at: usize,
+    pub(super) head: usize,
+    pub(super) bytes: usize,
+}
+
+/// Which memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Memory {
+    /// What came in a line.
+    InPlace,
+    /// What was copied out of a page.
+    Scratch,
+    /// A large message; `bytes` counts its body alone.
+    Large,
+}
+
+impl Spot {
+    pub(super) fn new(memory: Memory, head: usize, bytes: usize) -> Spot {
+        Spot { memory, at: 0, head, bytes }
+    }
+}

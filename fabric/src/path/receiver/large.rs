@@ -3,7 +3,7 @@
 use os::storage::Scratch;
 
 use super::Receiver;
-use super::incoming::{Message, View};
+use super::incoming::{Memory, Spot, View};
 use crate::path::record::HEAD_BYTES_MAX;
 use crate::path::severed::Severed;
 
@@ -61,8 +61,19 @@ pub(super) struct Pulling {
 }
 
 impl Receiver {
+    /// Starts to copy the large message that was just found.
+    pub(super) fn start_pulling(&mut self) -> Result<Option<Spot>, Severed> {
+        let message = self.announced.take().expect("parked");
+        let room = self.large.take().filter(|large| large.bytes().len() >= message.body_bytes());
+        let Some(target) = room.or_else(|| Scratch::new(message.body_bytes()).ok()) else {
+            return Err(self.no_memory());
+        };
+        self.pulling = Some(Pulling { message, target });
+        self.pull_on()
+    }
+
     /// Goes on copying a large message.
-    pub(super) fn pull_on(&mut self) -> Result<Option<Message<'_>>, Severed> {
+    pub(super) fn pull_on(&mut self) -> Result<Option<Spot>, Severed> {
         let mut pulling = self.pulling.take().expect("called while there is one");
         while pulling.message.left_bytes() > 0 {
             let (at, end) = (pulling.message.pulled_bytes(), pulling.message.body_bytes());
@@ -84,8 +95,8 @@ impl Receiver {
         let (head, head_bytes, bytes) = (message.head, message.head_bytes, message.body_bytes());
         self.release(message);
         self.in_place[..head_bytes].copy_from_slice(&head[..head_bytes]);
-        let large = self.large.insert(target);
-        Ok(Some(Message { head: &self.in_place[..head_bytes], body: &large.bytes()[..bytes] }))
+        self.large = Some(target);
+        Ok(Some(Spot::new(Memory::Large, head_bytes, bytes)))
     }
 
     /// Copies the next bytes of a large message into `target`: as many as fit and are in place. Zero,

@@ -14,10 +14,11 @@ use os::fork::Mark;
 use os::storage::{Borrowed, Scratch};
 use os::words::{LentWords, Words};
 
-pub use incoming::{InPage, Incoming, Message, View};
+pub use incoming::{InPage, Incoming, Message, Spot, View};
 pub use large::{Announced, PullError};
 pub use lists::List;
 
+use self::incoming::Memory;
 use self::large::Pulling;
 use self::lists::Retired;
 use self::open::{After, Extent, Found};
@@ -136,7 +137,8 @@ impl Receiver {
     #[inline]
     pub fn take(&mut self) -> Result<Option<Incoming<'_>>, Severed> {
         if self.has_staged() {
-            return self.next_staged().map(|message| Some(Incoming::Message(message)));
+            let spot = self.next_staged()?;
+            return Ok(Some(Incoming::Message(self.message(spot))));
         }
         self.take_from_buffers()
     }
@@ -146,9 +148,12 @@ impl Receiver {
         let Some(found) = self.find()? else { return Ok(None) };
         Ok(Some(match found {
             Found::Staged => {
-                return self.next_staged().map(|message| Some(Incoming::Message(message)));
+                let spot = self.next_staged()?;
+                Incoming::Message(self.message(spot))
             }
-            Found::InPlace { head, bytes } => Incoming::Message(self.in_place(head, bytes)),
+            Found::InPlace { head, bytes } => {
+                Incoming::Message(self.message(Spot::new(Memory::InPlace, head, bytes)))
+            }
             Found::InPage { head, place } => {
                 let view = self.extent_view(place);
                 Incoming::InPage(InPage { taken: self.owed.take().expect("owed"), head, view })
@@ -169,38 +174,42 @@ impl Receiver {
     ///
     /// # Errors
     /// As [`Receiver::take`]. A large message whose sender is gone before it was whole is not given out.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self) -> Result<Option<Message<'_>>, Severed> {
+        match self.fetch()? {
+            Some(spot) => Ok(Some(self.message(spot))),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Receiver::receive`], but only says where the message is: for those who have something else to
+    /// do with us before they look at it with [`Receiver::message`].
+    ///
+    /// # Errors
+    /// As [`Receiver::receive`].
+    // Inlined into the caller's loop: a call and a result in memory cost as much as the rest.
+    #[inline(always)]
+    pub fn fetch(&mut self) -> Result<Option<Spot>, Severed> {
         if self.has_staged() {
             return self.next_staged().map(Some);
         }
-        self.receive_from_buffers()
+        self.fetch_from_buffers()
     }
 
     #[inline(never)]
-    fn receive_from_buffers(&mut self) -> Result<Option<Message<'_>>, Severed> {
+    fn fetch_from_buffers(&mut self) -> Result<Option<Spot>, Severed> {
         if self.pulling.is_some() {
             return self.pull_on();
         }
         let Some(found) = self.find()? else { return Ok(None) };
         match found {
             Found::Staged => self.next_staged().map(Some),
-            Found::InPlace { head, bytes } => Ok(Some(self.in_place(head, bytes))),
+            Found::InPlace { head, bytes } => Ok(Some(Spot::new(Memory::InPlace, head, bytes))),
             Found::InPage { head, place } => {
                 self.copy_to_scratch(place, 0);
-                Ok(Some(self.copied(head, place.bytes)))
+                Ok(Some(Spot::new(Memory::Scratch, head, place.bytes)))
             }
-            Found::Announced => {
-                let message = self.announced.take().expect("parked");
-                let target = self.large.take();
-                let target = target.filter(|large| large.bytes().len() >= message.body_bytes());
-                let Some(target) = target.or_else(|| Scratch::new(message.body_bytes()).ok())
-                else {
-                    return Err(self.no_memory());
-                };
-                self.pulling = Some(Pulling { message, target });
-                self.pull_on()
-            }
+            Found::Announced => self.start_pulling(),
             Found::List => {
                 // Entries that are not used have length zero.
                 let entries = *self.entries;
@@ -216,21 +225,24 @@ impl Receiver {
                     self.copy_to_scratch(place, at);
                     at += place.bytes;
                 }
-                Ok(Some(self.copied(0, bytes)))
+                Ok(Some(Spot::new(Memory::Scratch, 0, bytes)))
             }
         }
     }
 
-    #[inline]
-    fn copied(&self, head: usize, bytes: usize) -> Message<'_> {
-        let copied = self.staged.as_ref().expect("something was copied").bytes();
-        let (head, body) = copied[..bytes].split_at(head);
-        Message { head, body }
-    }
-
-    #[inline]
-    fn in_place(&self, head: usize, bytes: usize) -> Message<'_> {
-        let (head, body) = self.in_place[..bytes].split_at(head);
+    /// A message that was fetched. It is there until the next is asked for.
+    #[inline(always)]
+    pub fn message(&self, spot: Spot) -> Message<'_> {
+        let memory = match spot.memory {
+            Memory::InPlace => &self.in_place[..],
+            Memory::Scratch => self.staged.as_ref().map_or(&[][..], Scratch::bytes),
+            Memory::Large => self.large.as_ref().map_or(&[][..], Scratch::bytes),
+        };
+        let (head, body) = match spot.memory {
+            // The head came with the announcement.
+            Memory::Large => (&self.in_place[..spot.head], &memory[..spot.bytes]),
+            _ => memory[spot.at..spot.at + spot.bytes].split_at(spot.head),
+        };
         Message { head, body }
     }
 
@@ -249,9 +261,8 @@ impl Receiver {
     }
 
     /// The next of the packed messages, which are in memory of our own by now.
-    // Inlined into the caller's loop: a call and a result in memory cost as much as the rest.
     #[inline(always)]
-    fn next_staged(&mut self) -> Result<Message<'_>, Severed> {
+    fn next_staged(&mut self) -> Result<Spot, Severed> {
         let Some(staged) = &self.staged else { unreachable!("there are packed messages") };
         let left = &staged.bytes()[self.staged_at..self.staged_end];
         let packed = match left.split_first_chunk::<PACKED_HEADER_BYTES>() {
@@ -266,15 +277,16 @@ impl Receiver {
         self.staged_at += packed_bytes(packed.length);
         self.messages += 1;
         self.bytes += (packed.length - packed.head) as u64;
-        let Some(staged) = &self.staged else { unreachable!("as above") };
-        let (head, body) = staged.bytes()[at..at + packed.length].split_at(packed.head);
-        Ok(Message { head, body })
+        Ok(Spot { memory: Memory::Scratch, at, head: packed.head, bytes: packed.length })
     }
 
     /// Looks for the next buffer that brings something for the user.
     fn find(&mut self) -> Result<Option<Found>, Severed> {
         if self.mark.inherited() {
             return Err(Severed::because(Reason::Forked));
+        }
+        if let Some(severed) = self.ended.filter(|severed| severed.is_final()) {
+            return Err(severed);
         }
         if let Some(taken) = self.owed.take() {
             self.show_messages();

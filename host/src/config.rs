@@ -1,0 +1,214 @@
+//! Files that people write: read whole, checked whole, and refused with the place, what is wrong there,
+//! and what would be right.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
+
+/// Why a file was refused.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}:{}: {what}{}{right}", .file.display(), .line, if .right.is_empty() { "" } else { ": " })]
+pub struct FileError {
+    /// Which file.
+    pub file: PathBuf,
+    /// Its text, as far as it could be read.
+    pub text: Arc<str>,
+    /// Where, in bytes of the text.
+    pub span: Range<usize>,
+    /// Where, in lines from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub what: String,
+    /// What would be right.
+    pub right: String,
+}
+
+/// A file's text, to point at places in it.
+#[derive(Clone, Debug)]
+pub struct Source {
+    file: PathBuf,
+    text: Arc<str>,
+}
+
+impl Source {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// [`FileError`] if it cannot be read.
+    pub fn read(file: &Path) -> Result<Source, FileError> {
+        let empty = Source { file: file.to_owned(), text: "".into() };
+        match std::fs::read_to_string(file) {
+            Ok(text) => Ok(Source { text: text.into(), ..empty }),
+            Err(error) => Err(empty.error(0..0, format!("cannot be read: {error}"), "")),
+        }
+    }
+
+    /// A text that is in memory, called `file` in errors.
+    pub fn of(file: &str, text: &str) -> Source {
+        Source { file: file.into(), text: text.into() }
+    }
+
+    /// Where the text is from.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Takes the text apart as TOML.
+    ///
+    /// # Errors
+    /// [`FileError`] if it is no TOML, or has unknown or missing fields, or values of the wrong type.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, FileError> {
+        toml::from_str(&self.text).map_err(|error| {
+            // The rest of the message is a picture of the place, which is drawn elsewhere.
+            let message = error.message().lines().next().unwrap_or_default();
+            let (what, right) = message.split_once(", expected ").unwrap_or((message, ""));
+            let right = if right.is_empty() { String::new() } else { format!("must be {right}") };
+            self.error(error.span().unwrap_or_default(), what, right)
+        })
+    }
+
+    /// An error at a place in this text.
+    pub fn error(
+        &self,
+        span: Range<usize>,
+        what: impl Into<String>,
+        right: impl Into<String>,
+    ) -> FileError {
+        let before = self.text.get(..span.start).unwrap_or_default();
+        FileError {
+            file: self.file.clone(),
+            text: self.text.clone(),
+            line: before.matches('\n').count() + 1,
+            span,
+            what: what.into(),
+            right: right.into(),
+        }
+    }
+}
+
+/// A number of bytes, as people write it: `4096`, `"64 KiB"`, `"1 GB"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+const UNITS: [(&str, u64); 9] = [
+    ("B", 1),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Bytes, String> {
+        let text = text.trim();
+        let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let unit = unit.trim();
+        let unit = UNITS.into_iter().find(|(name, _)| *name == unit || unit.is_empty());
+        let bytes = number
+            .parse::<u64>()
+            .ok()
+            .zip(unit)
+            .and_then(|(number, (_, unit))| number.checked_mul(unit));
+        bytes.map(Bytes).ok_or_else(|| {
+            format!("{text:?} is no size, expected a number of bytes, or one with B, KB, MB, GB, KiB, MiB or GiB")
+        })
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = UNITS[5..]
+            .iter()
+            .rev()
+            .find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit));
+        match whole {
+            Some((name, unit)) => write!(formatter, "{} {name}", self.0 / unit),
+            None => write!(formatter, "{} B", self.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a number of bytes, or a text like \"64 KiB\"")]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(bytes) => Ok(Bytes(bytes)),
+            Written::Text(text) => text.parse().map_err(D::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Example {
+        #[expect(dead_code)]
+        number: u32,
+        size: Option<Bytes>,
+    }
+
+    fn refused(text: &str) -> String {
+        Source::of("x.toml", text).parse::<Example>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn errors_name_file_line_fault_and_cure() {
+        assert_eq!(
+            refused("number = 1\nnumer = 2\n"),
+            "x.toml:2: unknown field `numer`: must be `number` or `size`"
+        );
+        assert_eq!(
+            refused("\n\nnumber = \"1\"\n"),
+            "x.toml:3: invalid type: string \"1\": must be u32"
+        );
+        assert_eq!(refused("size = 1\n"), "x.toml:1: missing field `number`");
+        let error = refused("number = 1\nsize = \"1 parsec\"\n");
+        assert!(
+            error.starts_with("x.toml:2: \"1 parsec\" is no size: must be a number"),
+            "{error}"
+        );
+        assert!(refused("number = \n").starts_with("x.toml:1: "));
+        let missing = Source::read(Path::new("/nonexistent/x.toml")).unwrap_err().to_string();
+        assert!(missing.starts_with("/nonexistent/x.toml:1: cannot be read: "), "{missing}");
+    }
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64 KiB", 65_536),
+            ("1GB", 1_000_000_000),
+            ("2 TiB", 2 << 40),
+        ] {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "B", "-1", "1.5 KiB", "1 kib", "99999999999999999999", "99999999 TiB"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+        let example: Example = Source::of("x", "number = 1\nsize = 7").parse().unwrap();
+        assert_eq!(example.size, Some(Bytes(7)));
+        assert_eq!(Bytes(65_536).to_string(), "64 KiB");
+        assert_eq!(Bytes(1000).to_string(), "1000 B");
+    }
+}

@@ -1,0 +1,528 @@
+//! The control plane: guests attach, paths are made, deaths are noticed.
+//!
+//! One part with one verb: [`Host::poll`] does what there is to do, without waiting, and says when to
+//! come back. It is driven by a thread that waits for its descriptor: a daemon's ([`crate::run`]) or one
+//! inside a program ([`crate::Embedded`]).
+
+mod brokering;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use fabric::control::{
+    Allowance, Malformed, PACKET_BYTES_MAX, Problem, Reply, Request, Token, UserData,
+};
+use fabric::name::Name;
+use fabric::path::Shape;
+use os::doorbell::{Doorbell, Listen};
+use os::packets::{Listener, Packet, Packets};
+use os::peer::{Credentials, Process};
+use os::poller::Poller;
+use os::storage::{Storage, StorageOptions};
+use os::words::LentWords;
+use tracing::{debug, info, warn};
+
+use crate::report::{self, AuditReport, GuestReport, PathReport, PathState, SystemReport};
+use crate::system::System;
+
+/// Packets of one connection that are handled before the next has its turn.
+const PACKETS_PER_TURN: usize = 32;
+
+/// Connections that have not said who they are.
+const STRANGERS_MAX: usize = 256;
+
+/// How long a connection may take to say who it is.
+const STRANGER_NS_MAX: u64 = 5_000_000_000;
+
+/// Connections that only watch.
+const OBSERVERS_MAX: usize = 64;
+
+/// How long not to listen when no descriptor is left for a new connection.
+const PAUSE_NS: u64 = 100_000_000;
+
+/// Connections that a guest may leave unanswered.
+pub const PENDING_MAX: usize = 64;
+
+/// What a descriptor of the poller stands for: the number of a connection, shifted, and one of these.
+const SOCKET: u64 = 0;
+const PROCESS: u64 = 1;
+const LISTENER: u64 = 2;
+const BELL: u64 = 3;
+
+/// The host.
+#[derive(Debug)]
+pub struct Host {
+    system: System,
+    poller: Poller,
+    listener: Option<Listener>,
+    /// When to listen again, if no descriptor was left.
+    paused_until: Option<u64>,
+    /// From threads of this process: connections, and the word to stop.
+    orders: mpsc::Receiver<Order>,
+    orders_bell: Doorbell,
+    stopped: bool,
+    connections: HashMap<u64, Connection>,
+    guests: BTreeMap<Name, Guest>,
+    paths: BTreeMap<u64, PathRecord>,
+    next_connection: u64,
+    next_path: u64,
+}
+
+/// What another thread of this process wants from the host.
+enum Order {
+    Connect(Packets),
+    Stop,
+}
+
+/// A way for other threads of this process to reach the host.
+#[derive(Debug)]
+pub struct Handle {
+    orders: mpsc::Sender<Order>,
+    bell: Doorbell,
+}
+
+impl Handle {
+    /// A new connection to the host.
+    ///
+    /// # Errors
+    /// No descriptors left, or the host has stopped.
+    pub fn connect(&self) -> io::Result<Packets> {
+        let (ours, theirs) = Packets::pair()?;
+        self.order(Order::Connect(theirs))?;
+        Ok(ours)
+    }
+
+    /// Lets the host stop at its next turn.
+    pub fn stop(&self) {
+        // If it has stopped already, that is what was wanted.
+        let _ = self.order(Order::Stop);
+    }
+
+    fn order(&self, order: Order) -> io::Result<()> {
+        self.orders.send(order).map_err(|_| io::Error::from(io::ErrorKind::NotConnected))?;
+        self.bell.ring();
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Connection {
+    packets: Packets,
+    credentials: Credentials,
+    /// `None` if the process had ended by the time we looked: the socket tells then.
+    process: Option<Process>,
+    role: Role,
+    since_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Stranger,
+    Observer,
+    Guest(Name),
+}
+
+#[derive(Debug)]
+struct Guest {
+    connection: u64,
+    paths: BTreeSet<u64>,
+    /// Of these, connections it has not answered.
+    pending: usize,
+}
+
+#[derive(Debug)]
+struct PathRecord {
+    token: Token,
+    state: State,
+    /// Who asked.
+    from: End,
+    /// Who was asked.
+    to: End,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It waits to be accepted. What to tell whom then.
+    Pending {
+        connect: u32,
+        board: OwnedFd,
+        lines: OwnedFd,
+    },
+    Joined,
+    /// Only the side `from` has said that it has this path.
+    Rejoining,
+}
+
+#[derive(Debug)]
+struct End {
+    guest: Name,
+    shape: Shape,
+    allowance: Allowance,
+    board: Option<LentWords>,
+}
+
+/// An answer that is not sent by itself: the request failed.
+type Answer = Result<(), Problem>;
+
+const NO_DATA: UserData = [0; 16];
+
+impl Host {
+    /// A host for this system, which listens nowhere yet.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn new(system: System) -> io::Result<(Host, Handle)> {
+        let poller = Poller::new()?;
+        let (ours, theirs) = Doorbell::pair()?;
+        let (sender, receiver) = mpsc::channel();
+        poller.add(&ours, BELL)?;
+        let host = Host {
+            system,
+            poller,
+            listener: None,
+            paused_until: None,
+            orders: receiver,
+            orders_bell: ours,
+            stopped: false,
+            connections: HashMap::new(),
+            guests: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            next_connection: 1,
+            next_path: 1,
+        };
+        Ok((host, Handle { orders: sender, bell: theirs }))
+    }
+
+    /// Listens for guests at `path`, with the system's permissions.
+    ///
+    /// # Errors
+    /// `AddrInUse` if another host listens there; otherwise what the kernel says.
+    pub fn listen(&mut self, path: &Path) -> io::Result<()> {
+        let listener = Listener::bind(path, self.system.mode)?;
+        self.poller.add(&listener, LISTENER)?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    /// Does what there is to do, waiting for it at most `wait`, forever if `None`. Returns how long one
+    /// may wait next time; `None` as long as one likes.
+    ///
+    /// # Errors
+    /// The kernel refuses to let us wait: nothing that can be helped.
+    pub fn poll(&mut self, now_ns: u64, wait: Option<Duration>) -> io::Result<Option<Duration>> {
+        let ready = self.poller.wait(wait)?.to_vec();
+        for name in ready {
+            match name {
+                LISTENER => self.accept(now_ns),
+                BELL => self.obey(now_ns),
+                name => {
+                    let connection = name >> 2;
+                    match name & 3 {
+                        SOCKET => self.hear(connection),
+                        PROCESS => self.detach(connection, "its process has ended"),
+                        _ => unreachable!("a connection has a socket and a process"),
+                    }
+                }
+            }
+        }
+        Ok(self.next_turn(now_ns))
+    }
+
+    /// Whether it was told to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Takes care of what waits for a time rather than for a descriptor.
+    fn next_turn(&mut self, now_ns: u64) -> Option<Duration> {
+        if self.paused_until.is_some_and(|until| until <= now_ns) {
+            self.paused_until = None;
+            if let Some(listener) = &self.listener
+                && let Err(error) = self.poller.add(listener, LISTENER)
+            {
+                warn!(%error, "cannot listen again");
+            }
+        }
+        let late = |connection: &Connection| {
+            connection.role == Role::Stranger && now_ns - connection.since_ns >= STRANGER_NS_MAX
+        };
+        let strangers: Vec<u64> = self
+            .connections
+            .iter()
+            .filter_map(|(number, connection)| late(connection).then_some(*number))
+            .collect();
+        for stranger in strangers {
+            self.detach(stranger, "it did not say who it is");
+        }
+        let strangers = self.connections.values().filter(|other| other.role == Role::Stranger);
+        let deadlines = strangers.map(|stranger| stranger.since_ns + STRANGER_NS_MAX);
+        let next = deadlines.chain(self.paused_until).min()?;
+        Some(Duration::from_nanos(next.saturating_sub(now_ns)))
+    }
+
+    /// Takes in those who have connected.
+    fn accept(&mut self, now_ns: u64) {
+        for _ in 0..PACKETS_PER_TURN {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
+                Ok(packets) => self.take_in(packets, now_ns),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    // No descriptors left, most likely. The listener stays readable: do not look at it
+                    // for a while.
+                    warn!(%error, "cannot take in a connection");
+                    if self.poller.remove(listener).is_ok() {
+                        self.paused_until = Some(now_ns + PAUSE_NS);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Does what other threads of this process have ordered.
+    fn obey(&mut self, now_ns: u64) {
+        let heard = self.orders_bell.hear(Listen::Now);
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                Order::Connect(packets) => self.take_in(packets, now_ns),
+                Order::Stop => self.stopped = true,
+            }
+        }
+        if heard.gone {
+            // The handle was dropped: nobody will order anything any more.
+            let _ = self.poller.remove(&self.orders_bell);
+        }
+    }
+
+    fn take_in(&mut self, packets: Packets, now_ns: u64) {
+        let strangers =
+            self.connections.values().filter(|other| other.role == Role::Stranger).count();
+        if strangers >= STRANGERS_MAX {
+            warn!("a connection is refused: {STRANGERS_MAX} have not said who they are");
+            return;
+        }
+        let credentials = match Credentials::of(&packets) {
+            Ok(credentials) => credentials,
+            Err(error) => {
+                debug!(%error, "a connection ended at once");
+                return;
+            }
+        };
+        let number = self.next_connection;
+        self.next_connection += 1;
+        let process = Process::of_peer(&packets).ok();
+        let added = self.poller.add(&packets, number << 2 | SOCKET).and_then(|()| {
+            process
+                .as_ref()
+                .map_or(Ok(()), |process| self.poller.add(process, number << 2 | PROCESS))
+        });
+        if let Err(error) = added {
+            warn!(%error, "cannot wait for a new connection");
+            return;
+        }
+        let role = Role::Stranger;
+        let connection = Connection { packets, credentials, process, role, since_ns: now_ns };
+        self.connections.insert(number, connection);
+    }
+
+    /// Handles what a connection has sent, up to a bound.
+    fn hear(&mut self, number: u64) {
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        for _ in 0..PACKETS_PER_TURN {
+            let Some(connection) = self.connections.get(&number) else { return };
+            match connection.packets.receive(&mut buffer) {
+                Ok(packet) if packet.bytes > 0 => self.handle(number, &buffer, packet),
+                Ok(_) => return self.detach(number, "it hung up"),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => return self.detach(number, "its connection broke"),
+            }
+        }
+    }
+
+    fn handle(&mut self, number: u64, buffer: &[u8], packet: Packet) {
+        if packet.truncated {
+            return self.detach(number, "it sent a packet longer than any message");
+        }
+        match Request::parse(&buffer[..packet.bytes]) {
+            Ok((serial, request)) => {
+                debug!(connection = number, ?request, "request");
+                if let Err(problem) = self.answer(number, serial, request, packet.descriptors) {
+                    debug!(connection = number, %problem, "refused");
+                    self.send(number, serial, &Reply::Failed { problem, data: NO_DATA }, &[]);
+                }
+            }
+            Err(malformed) => {
+                let problem = match malformed {
+                    Malformed::Version { .. } => Problem::Version,
+                    _ => Problem::Request,
+                };
+                let failed = Reply::Failed { problem, data: NO_DATA };
+                self.send(number, malformed.serial(), &failed, &[]);
+                self.detach(number, &malformed.to_string());
+            }
+        }
+    }
+
+    /// Does what is asked and answers it; what fails is answered by the caller.
+    fn answer(
+        &mut self,
+        number: u64,
+        serial: u32,
+        request: Request,
+        descriptors: Vec<OwnedFd>,
+    ) -> Answer {
+        let role = self.connections[&number].role;
+        match (role, request) {
+            (Role::Stranger, Request::Attach { name }) => self.attach(number, serial, name),
+            (Role::Stranger, Request::Observe) => self.observe(number, serial),
+            (Role::Observer, Request::Query) => self.send_report(number, serial, &self.report()),
+            (Role::Observer, Request::Audit { path }) => {
+                let report = self.audit(path)?;
+                self.send_report(number, serial, &report)
+            }
+            (Role::Guest(name), request) => self.broker(number, serial, name, request, descriptors),
+            _ => Err(Problem::Request),
+        }
+    }
+
+    fn attach(&mut self, number: u64, serial: u32, name: Name) -> Answer {
+        if let Some(guest) = self.guests.get(&name) {
+            // It may have died a moment ago, with the news still unread.
+            self.hear(guest.connection);
+        }
+        let connection = &self.connections[&number];
+        let rule = self.system.rule(name).ok_or(Problem::NotPermitted)?;
+        if !rule.permits(&connection.credentials) {
+            let Credentials { user, process, .. } = connection.credentials;
+            warn!(%name, user, process, "may not attach");
+            return Err(Problem::NotPermitted);
+        }
+        if self.guests.contains_key(&name) {
+            return Err(Problem::NameTaken);
+        }
+        if self.guests.len() >= self.system.guests_max {
+            return Err(Problem::GuestLimit);
+        }
+        info!(%name, process = connection.credentials.process, "attached");
+        let guest = Guest { connection: number, paths: BTreeSet::new(), pending: 0 };
+        self.guests.insert(name, guest);
+        self.set_role(number, Role::Guest(name));
+        self.send(number, serial, &Reply::Attached, &[]);
+        Ok(())
+    }
+
+    fn observe(&mut self, number: u64, serial: u32) -> Answer {
+        let user = self.connections[&number].credentials.user;
+        if user != 0 && user != Credentials::own().user {
+            return Err(Problem::NotPermitted);
+        }
+        let observers = self.connections.values().filter(|other| other.role == Role::Observer);
+        if observers.count() >= OBSERVERS_MAX {
+            return Err(Problem::GuestLimit);
+        }
+        self.set_role(number, Role::Observer);
+        self.send(number, serial, &Reply::Attached, &[]);
+        Ok(())
+    }
+
+    fn set_role(&mut self, number: u64, role: Role) {
+        self.connections.get_mut(&number).expect("it is being answered").role = role;
+    }
+
+    /// Sends to a connection. One that leaves so much unread that nothing more fits is given up: it can
+    /// only be broken, and we keep no queue for it.
+    fn send(&mut self, number: u64, serial: u32, reply: &Reply, descriptors: &[BorrowedFd<'_>]) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        if connection.packets.send(&reply.bytes(serial), descriptors).is_err() {
+            self.detach(number, "it does not read what is sent to it");
+        }
+    }
+
+    /// Forgets a connection, and all that hangs on it.
+    fn detach(&mut self, number: u64, why: &str) {
+        let Some(connection) = self.connections.remove(&number) else { return };
+        // Gone from the poller with their descriptors, unless a child of the guest has inherited them.
+        let _ = self.poller.remove(&connection.packets);
+        if let Some(process) = &connection.process {
+            let _ = self.poller.remove(process);
+        }
+        drop(connection.packets);
+        if let Role::Guest(name) = connection.role {
+            info!(%name, why, "detached");
+            self.forget_paths(name);
+            self.guests.remove(&name);
+        } else {
+            debug!(connection = number, why, "disconnected");
+        }
+    }
+
+    /// Sends a report in a storage of its own: it may be long.
+    fn send_report(&mut self, number: u64, serial: u32, report: &impl serde::Serialize) -> Answer {
+        let text = serde_json::to_vec(report).map_err(|_| Problem::HostResources)?;
+        let options = StorageOptions::default();
+        let (mut storage, descriptor) = Storage::create("siga report", text.len(), options)
+            .map_err(|_| Problem::HostResources)?;
+        storage.bytes_mut(0, text.len()).copy_from_slice(&text);
+        let reply = Reply::Report { bytes: text.len() as u64 };
+        self.send(number, serial, &reply, &[descriptor.as_fd()]);
+        Ok(())
+    }
+
+    /// All guests and paths.
+    fn report(&self) -> SystemReport {
+        let guests = self.guests.iter().map(|(name, guest)| {
+            let credentials = &self.connections[&guest.connection].credentials;
+            let rule = self.system.rule(*name);
+            GuestReport {
+                name: name.to_string(),
+                process: credentials.process,
+                user: credentials.user,
+                paths: guest.paths.len(),
+                paths_max: rule.map_or(0, |rule| rule.paths_max),
+                storage_bytes: self.storage_bytes(*name),
+                storage_bytes_max: rule.map_or(0, |rule| rule.storage_bytes_max),
+            }
+        });
+        let paths = self.paths.iter().map(|(path, record)| {
+            let side = |end: &End| match &end.board {
+                Some(board) => report::side(end.guest.to_string(), board, end.shape),
+                None => report::SideReport { guest: end.guest.to_string(), ..Default::default() },
+            };
+            let state = match record.state {
+                State::Pending { .. } => PathState::Pending,
+                State::Joined => PathState::Joined,
+                State::Rejoining => PathState::Rejoining,
+            };
+            PathReport { path: *path, state, sides: vec![side(&record.from), side(&record.to)] }
+        });
+        SystemReport {
+            now_ns: os::processor::now_ns(),
+            guests: guests.collect(),
+            paths: paths.collect(),
+        }
+    }
+
+    /// Every buffer of a path.
+    fn audit(&self, path: u64) -> Result<AuditReport, Problem> {
+        let PathRecord { from, to, .. } = self.paths.get(&path).ok_or(Problem::NoPath)?;
+        let (Some(from_board), Some(to_board)) = (&from.board, &to.board) else {
+            return Err(Problem::NoPath);
+        };
+        let one = (from.guest.as_str(), from_board);
+        let other = (to.guest.as_str(), to_board);
+        let mut queues = report::audit_queues(one, other, from.shape);
+        queues.extend(report::audit_queues(other, one, to.shape));
+        Ok(AuditReport { path, queues })
+    }
+}
+
+impl AsFd for Host {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+}

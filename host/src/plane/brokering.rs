@@ -1,0 +1,327 @@
+//! Paths: asked for, authorised, joined, accounted, forgotten.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use fabric::control::{Allowance, Joined, Pending, Problem, Reply, Request, Token, UserData};
+use fabric::name::Name;
+use fabric::path::Shape;
+use fabric::path::board;
+use os::doorbell::Doorbell;
+use os::storage::{Borrowed, STORAGE_GRAIN_BYTES};
+use os::words::LentWords;
+use tracing::info;
+
+use super::{Answer, End, Host, NO_DATA, PENDING_MAX, PathRecord, State};
+
+impl Host {
+    /// Does what a guest asks about paths.
+    pub(super) fn broker(
+        &mut self,
+        number: u64,
+        serial: u32,
+        name: Name,
+        request: Request,
+        descriptors: Vec<OwnedFd>,
+    ) -> Answer {
+        match request {
+            Request::Connect { target, data, shape, allowance } => {
+                let end = End { guest: name, shape, allowance, board: None };
+                self.connect(serial, end, target, data, descriptors)
+            }
+            Request::Cancel { connect } => {
+                let path = self.cancel(name, connect)?;
+                self.send(number, serial, &Reply::Done { path }, &[]);
+                Ok(())
+            }
+            Request::Accept { path, data, allowance } => {
+                self.accept_path(serial, name, path, data, allowance, descriptors)
+            }
+            Request::Refuse { path, data } => {
+                self.pending_for(name, path)?;
+                self.fail_pending(path, Problem::Refused, data);
+                self.send(number, serial, &Reply::Done { path }, &[]);
+                Ok(())
+            }
+            Request::Ended { path } => {
+                // The other side may have been first: that is no fault, and nobody waits for an answer.
+                if self.guests[&name].paths.contains(&path) {
+                    self.remove_path(path);
+                }
+                Ok(())
+            }
+            Request::Rejoin { token, peer, shape, allowance } => {
+                let end = End { guest: name, shape, allowance, board: None };
+                let path = self.rejoin(token, end, peer, descriptors)?;
+                self.send(number, serial, &Reply::Done { path }, &[]);
+                Ok(())
+            }
+            Request::Attach { .. } | Request::Observe | Request::Query | Request::Audit { .. } => {
+                Err(Problem::Request)
+            }
+        }
+    }
+
+    fn connect(
+        &mut self,
+        connect: u32,
+        mut from: End,
+        target: Name,
+        data: UserData,
+        descriptors: Vec<OwnedFd>,
+    ) -> Answer {
+        let [board, lines] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
+        let rule = self.system.rule(from.guest).ok_or(Problem::NotAuthorised)?;
+        if !rule.may_connect(target) {
+            return Err(Problem::NotAuthorised);
+        }
+        let target_guest = self.guests.get(&target).ok_or(Problem::NotAttached)?;
+        if target_guest.pending >= PENDING_MAX {
+            return Err(Problem::NotAnswering);
+        }
+        self.check_path_limit(from.guest, Problem::OwnPathLimit)?;
+        self.check_path_limit(target, Problem::TargetPathLimit)?;
+        from.allowance = self.grant(from.guest, from.allowance)?;
+        from.board = Some(borrow_board(&board, from.shape)?);
+        let shape = from.shape.mirrored();
+        let to = End {
+            guest: target,
+            shape,
+            allowance: Allowance { storage_bytes: 0, messages: 0 },
+            board: None,
+        };
+        let pending = Pending { path: self.next_path, from: from.guest, data, shape };
+        let token = Token(random_token().map_err(|_| Problem::HostResources)?);
+        let state = State::Pending { connect, board, lines };
+        self.add_path(PathRecord { token, state, from, to });
+        let guest = self.guests.get_mut(&target).expect("looked up above");
+        guest.pending += 1;
+        let connection = guest.connection;
+        self.send(connection, 0, &Reply::Pending(pending), &[]);
+        Ok(())
+    }
+
+    /// Takes back a connection that its guest does not want to wait for any longer.
+    fn cancel(&mut self, name: Name, serial: u32) -> Result<u64, Problem> {
+        let paths = &self.guests[&name].paths;
+        let is_it = |path: &&u64| {
+            let record = &self.paths[path];
+            record.from.guest == name
+                && matches!(record.state, State::Pending { connect, .. } if connect == serial)
+        };
+        let path = *paths.iter().find(is_it).ok_or(Problem::NoPath)?;
+        let target = self.paths[&path].to.guest;
+        self.remove_path(path);
+        let connection = self.guests[&target].connection;
+        self.send(connection, 0, &Reply::Withdrawn { path }, &[]);
+        Ok(path)
+    }
+
+    fn accept_path(
+        &mut self,
+        serial: u32,
+        name: Name,
+        path: u64,
+        data: UserData,
+        allowance: Allowance,
+        descriptors: Vec<OwnedFd>,
+    ) -> Answer {
+        self.pending_for(name, path)?;
+        let [board, lines] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
+        let allowance = self.grant(name, allowance)?;
+        let shape = self.paths[&path].to.shape;
+        let words = borrow_board(&board, shape)?;
+        let queues = shape.outputs + shape.inputs;
+        let bells = (0..queues).map(|_| Doorbell::ends()).collect::<Result<Vec<_>, _>>();
+        // For the acceptor in the order that it needs: outputs, then inputs. For the other side its
+        // outputs are our inputs.
+        let (ours, mut theirs): (Vec<_>, Vec<_>) =
+            bells.map_err(|_| Problem::HostResources)?.into_iter().unzip();
+        theirs.rotate_left(shape.outputs);
+
+        let record = self.paths.get_mut(&path).expect("pending");
+        record.to.allowance = allowance;
+        record.to.board = Some(words);
+        let State::Pending { connect, board: from_board, lines: from_lines } =
+            std::mem::replace(&mut record.state, State::Joined)
+        else {
+            unreachable!("pending, as seen above")
+        };
+        let for_from = Joined {
+            path,
+            token: record.token,
+            peer: record.to.guest,
+            data,
+            shape: record.from.shape,
+            ours: record.from.allowance,
+            theirs: record.to.allowance,
+        };
+        let for_to = Joined {
+            peer: record.from.guest,
+            data: NO_DATA,
+            shape: record.to.shape,
+            ours: record.to.allowance,
+            theirs: record.from.allowance,
+            ..for_from
+        };
+        info!(path, from = %for_to.peer, to = %name, "joined");
+        let from_connection = self.guests[&for_to.peer].connection;
+        let guest = self.guests.get_mut(&name).expect("it is being answered");
+        guest.pending -= 1;
+        let to_connection = guest.connection;
+        // The acceptor first: by the time the other side uses the path, it is there.
+        let mut passed = vec![from_board.as_fd(), from_lines.as_fd()];
+        passed.extend(ours.iter().map(AsFd::as_fd));
+        self.send(to_connection, serial, &Reply::Joined(for_to), &passed);
+        let mut passed = vec![board.as_fd(), lines.as_fd()];
+        passed.extend(theirs.iter().map(AsFd::as_fd));
+        self.send(from_connection, connect, &Reply::Joined(for_from), &passed);
+        Ok(())
+    }
+
+    /// Takes in a path that another host has made, from one of its sides.
+    fn rejoin(
+        &mut self,
+        token: Token,
+        mut end: End,
+        peer: Name,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<u64, Problem> {
+        let [board] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
+        end.board = Some(borrow_board(&board, end.shape)?);
+        let waits = |record: &PathRecord| {
+            matches!(record.state, State::Rejoining)
+                && record.token == token
+                && record.from.guest == peer
+                && record.to.guest == end.guest
+                && record.to.shape == end.shape
+        };
+        let half = self.paths.iter().find_map(|(path, record)| waits(record).then_some(*path));
+        match half {
+            Some(path) => {
+                let record = self.paths.get_mut(&path).expect("found above");
+                record.to = end;
+                record.state = State::Joined;
+                let name = record.to.guest;
+                self.guests.get_mut(&name).expect("it is being answered").paths.insert(path);
+                info!(path, from = %peer, to = %name, "joined again");
+                Ok(path)
+            }
+            None => {
+                let to = End {
+                    guest: peer,
+                    shape: end.shape.mirrored(),
+                    allowance: Allowance { storage_bytes: 0, messages: 0 },
+                    board: None,
+                };
+                Ok(self.add_path(PathRecord { token, state: State::Rejoining, from: end, to }))
+            }
+        }
+    }
+
+    /// Whether `path` waits to be accepted by this guest.
+    fn pending_for(&self, name: Name, path: u64) -> Answer {
+        let record = self.paths.get(&path).filter(|record| {
+            record.to.guest == name && matches!(record.state, State::Pending { .. })
+        });
+        record.map(drop).ok_or(Problem::NoPath)
+    }
+
+    fn check_path_limit(&self, name: Name, problem: Problem) -> Answer {
+        let paths = self.guests.get(&name).map_or(0, |guest| guest.paths.len());
+        let most = self.system.rule(name).map_or(0, |rule| rule.paths_max);
+        if paths < most { Ok(()) } else { Err(problem) }
+    }
+
+    /// What a guest is granted for a path when it asks for this.
+    fn grant(&self, name: Name, asked: Allowance) -> Result<Allowance, Problem> {
+        let rule = self.system.rule(name).ok_or(Problem::NotAuthorised)?;
+        let left = rule.storage_bytes_max.saturating_sub(self.storage_bytes(name));
+        if asked.storage_bytes > left {
+            return Err(Problem::StorageLimit);
+        }
+        Ok(Allowance { messages: asked.messages.min(rule.messages_max), ..asked })
+    }
+
+    /// Data storage that all paths of a guest may lend.
+    pub(super) fn storage_bytes(&self, name: Name) -> u64 {
+        let Some(guest) = self.guests.get(&name) else { return 0 };
+        let of = |end: &End| if end.guest == name { end.allowance.storage_bytes } else { 0 };
+        guest.paths.iter().map(|path| &self.paths[path]).fold(0, |sum, record| {
+            sum.saturating_add(of(&record.from)).saturating_add(of(&record.to))
+        })
+    }
+
+    fn add_path(&mut self, record: PathRecord) -> u64 {
+        let path = self.next_path;
+        self.next_path += 1;
+        // A path that rejoins belongs to the other side when that says so.
+        let is_rejoining = matches!(record.state, State::Rejoining);
+        let both = [(record.from.guest, true), (record.to.guest, !is_rejoining)];
+        for (name, _) in both.into_iter().filter(|(_, counts)| *counts) {
+            if let Some(guest) = self.guests.get_mut(&name) {
+                guest.paths.insert(path);
+            }
+        }
+        self.paths.insert(path, record);
+        path
+    }
+
+    /// Forgets a path. Its two sides know without us.
+    fn remove_path(&mut self, path: u64) {
+        let Some(record) = self.paths.remove(&path) else { return };
+        for name in [record.from.guest, record.to.guest] {
+            if let Some(guest) = self.guests.get_mut(&name) {
+                guest.paths.remove(&path);
+            }
+        }
+        if matches!(record.state, State::Pending { .. })
+            && let Some(target) = self.guests.get_mut(&record.to.guest)
+        {
+            target.pending -= 1;
+        }
+    }
+
+    /// Ends a pending connection and tells the side that asked for it.
+    fn fail_pending(&mut self, path: u64, problem: Problem, data: UserData) {
+        let Some(record) = self.paths.get(&path) else { return };
+        let State::Pending { connect, .. } = record.state else { return };
+        let from = self.guests.get(&record.from.guest).map(|guest| guest.connection);
+        self.remove_path(path);
+        if let Some(connection) = from {
+            self.send(connection, connect, &Reply::Failed { problem, data }, &[]);
+        }
+    }
+
+    /// Forgets all paths of a guest that is going.
+    pub(super) fn forget_paths(&mut self, name: Name) {
+        let Some(guest) = self.guests.get_mut(&name) else { return };
+        for path in std::mem::take(&mut guest.paths) {
+            let Some(record) = self.paths.get(&path) else { continue };
+            let is_pending = matches!(record.state, State::Pending { .. });
+            let target = record.to.guest;
+            if is_pending && target == name {
+                self.fail_pending(path, Problem::NotAttached, NO_DATA);
+            } else {
+                self.remove_path(path);
+                if is_pending && let Some(target) = self.guests.get(&target) {
+                    let connection = target.connection;
+                    self.send(connection, 0, &Reply::Withdrawn { path }, &[]);
+                }
+            }
+        }
+    }
+}
+
+/// Maps a side's board, to watch it.
+fn borrow_board(descriptor: &OwnedFd, shape: Shape) -> Result<LentWords, Problem> {
+    let bytes = (shape.board_words() * 8).next_multiple_of(STORAGE_GRAIN_BYTES);
+    let borrowed = Borrowed::borrow(descriptor, bytes..=bytes).map_err(|_| Problem::Storage)?;
+    let words = LentWords::borrow(borrowed);
+    if board::is_established(&words, shape) { Ok(words) } else { Err(Problem::Version) }
+}
+
+fn random_token() -> std::io::Result<[u8; 16]> {
+    let mut token = [0; 16];
+    os::random::fill(&mut token)?;
+    Ok(token)
+}

@@ -1,0 +1,180 @@
+//! What watchers are told: guests, paths, counters, and each buffer of a path.
+//!
+//! All of it is read from boards, while the system runs and without its help.
+
+use std::collections::BTreeMap;
+
+use fabric::path::board::{reader_block, writer_block};
+use fabric::path::{Counter, Shape};
+use fabric::queue::{Owner, QUEUE_BUFFERS, State, audit};
+use os::sync::Ordering;
+use os::words::LentWords;
+use serde::{Deserialize, Serialize};
+
+/// Counters of a half, by name.
+pub type Counts = BTreeMap<String, u64>;
+
+/// All guests and paths of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemReport {
+    /// When it was made, in nanoseconds of the machine's clock.
+    pub now_ns: u64,
+    /// The guests, by name.
+    pub guests: Vec<GuestReport>,
+    /// The paths, by number.
+    pub paths: Vec<PathReport>,
+}
+
+/// A guest that is attached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestReport {
+    /// Its name.
+    pub name: String,
+    /// Its process.
+    pub process: u32,
+    /// The user it runs as.
+    pub user: u32,
+    /// Its paths.
+    pub paths: usize,
+    /// How many it may have.
+    pub paths_max: usize,
+    /// Data storage that its paths may lend, in bytes.
+    pub storage_bytes: u64,
+    /// How much that may be at most.
+    pub storage_bytes_max: u64,
+}
+
+/// A path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathReport {
+    /// Its number.
+    pub path: u64,
+    /// What has become of it.
+    pub state: PathState,
+    /// Both sides: who asked for it, who was asked. The second is missing while a path that another host
+    /// made has been announced by one side only.
+    pub sides: Vec<SideReport>,
+}
+
+/// What has become of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathState {
+    /// It waits to be accepted.
+    Pending,
+    /// It is there.
+    Joined,
+    /// Another host made it, and only one side has said so.
+    Rejoining,
+}
+
+/// A side of a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideReport {
+    /// Whose side.
+    pub guest: String,
+    /// Counters of the halves that send, one for each output queue.
+    pub outputs: Vec<HalfReport>,
+    /// Counters of the halves that receive, one for each input queue.
+    pub inputs: Vec<HalfReport>,
+}
+
+/// A half of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HalfReport {
+    /// Whether it says that it sleeps.
+    pub asleep: bool,
+    /// Its counters.
+    pub counts: Counts,
+}
+
+/// Every buffer of every queue of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditReport {
+    /// The path.
+    pub path: u64,
+    /// Its queues.
+    pub queues: Vec<QueueAudit>,
+}
+
+/// Every buffer of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueAudit {
+    /// Which of its writer's outputs it is.
+    pub queue: usize,
+    /// Who writes.
+    pub writer: String,
+    /// Who reads.
+    pub reader: String,
+    /// The buffers, in order.
+    pub buffers: Vec<Buffer>,
+}
+
+/// A buffer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buffer {
+    /// `writer` or `reader`.
+    pub owner: String,
+    /// What the side that handed it over last says of it.
+    pub state: String,
+    /// How often the writer has handed it over.
+    pub primed: u32,
+    /// How often the reader has given it back.
+    pub given_back: u32,
+}
+
+/// The counters of all halves of a side.
+pub(crate) fn side(guest: String, board: &LentWords, shape: Shape) -> SideReport {
+    let half = |control: LentWords, counters: LentWords| HalfReport {
+        asleep: control.load(0, Ordering::Relaxed) & 1 == 1,
+        counts: Counter::ALL
+            .iter()
+            .map(|(counter, name)| {
+                ((*name).to_owned(), counters.load(*counter as usize, Ordering::Relaxed))
+            })
+            .collect(),
+    };
+    let outputs = (0..shape.outputs).map(|queue| {
+        let block = writer_block(board, shape, queue);
+        half(block.control, block.counters)
+    });
+    let inputs = (0..shape.inputs).map(|queue| {
+        let block = reader_block(board, shape, queue);
+        half(block.control, block.counters)
+    });
+    SideReport { guest, outputs: outputs.collect(), inputs: inputs.collect() }
+}
+
+/// The queues that go from the side with board `writer` to that with board `reader`.
+pub(crate) fn audit_queues(
+    (writer_name, writer): (&str, &LentWords),
+    (reader_name, reader): (&str, &LentWords),
+    writer_shape: Shape,
+) -> Vec<QueueAudit> {
+    let queue = |queue| {
+        let mirror = writer_block(writer, writer_shape, queue).mirror;
+        let words = reader_block(reader, writer_shape.mirrored(), queue).words;
+        let buffer = |index| {
+            let words =
+                (mirror.load(index, Ordering::Acquire), words.load(index, Ordering::Acquire));
+            let audit = audit(words.0, words.1);
+            let owner = match audit.owner {
+                Owner::Writer => "writer",
+                Owner::Reader => "reader",
+            };
+            Buffer {
+                owner: owner.into(),
+                state: audit.state.map_or("unknown", State::name).into(),
+                primed: audit.primed,
+                given_back: audit.given_back,
+            }
+        };
+        QueueAudit {
+            queue,
+            writer: writer_name.into(),
+            reader: reader_name.into(),
+            buffers: (0..QUEUE_BUFFERS).map(buffer).collect(),
+        }
+    };
+    (0..writer_shape.outputs).map(queue).collect()
+}

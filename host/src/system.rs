@@ -1,0 +1,385 @@
+//! The system file: what exists, and who may do what.
+//!
+//! ```toml
+//! [host]                      # all of it may be left out
+//! socket = "/run/siga.sock"   # where guests attach
+//! mode = "0600"               # whom the file system lets attach
+//! guests_max = 1024
+//!
+//! [[guest]]
+//! name = "SERVER"             # or a pattern: "WEB*"
+//! users = ["www", 1001]       # who may attach as this guest; left out: the host's own user
+//! groups = ["web"]            # or any member of these groups
+//! connect = ["DATABASE"]      # whom it may connect to; left out: nobody
+//! paths_max = 64
+//! messages_max = 128          # large messages that a path may have waiting
+//! storage_max = "1 GiB"       # data storage that all its paths together may lend
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use fabric::name::{NAME_BYTES, Name};
+use os::peer::Credentials;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::config::{Bytes, FileError, Source};
+
+/// Guests that a system may have at once, if the file does not say.
+pub const GUESTS_MAX: usize = 4096;
+
+/// Paths that a guest may have, if the file does not say.
+pub const PATHS_MAX: usize = 4096;
+
+/// Large messages that a path may have waiting, if the file does not say.
+pub const MESSAGES_MAX: u32 = 128;
+
+/// Data storage that a guest's paths may lend, if the file does not say. It is address space: memory is
+/// taken by what is used of it.
+pub const STORAGE_BYTES_MAX: u64 = 64 << 30;
+
+/// A system, as a file describes it.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// Where guests attach; `None` is the usual place.
+    pub socket: Option<PathBuf>,
+    /// Permissions of that place.
+    pub mode: u32,
+    /// Guests at once.
+    pub guests_max: usize,
+    rules: Vec<Rule>,
+}
+
+/// What a guest may do.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    name: Pattern,
+    users: Vec<u32>,
+    groups: Vec<u32>,
+    connect: Vec<Pattern>,
+    /// Paths at once.
+    pub paths_max: usize,
+    /// Large messages that a path may have waiting.
+    pub messages_max: u32,
+    /// Data storage that all its paths together may lend, in bytes.
+    pub storage_bytes_max: u64,
+}
+
+/// A name, or the beginning of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Pattern {
+    Name(Name),
+    Beginning(String),
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Option<Pattern> {
+        match text.strip_suffix('*') {
+            Some("") => Some(Pattern::Beginning(String::new())),
+            Some(beginning) if beginning.len() < NAME_BYTES => {
+                beginning.parse::<Name>().ok().map(|name| Pattern::Beginning(name.as_str().into()))
+            }
+            Some(_) => None,
+            None => text.parse().ok().map(Pattern::Name),
+        }
+    }
+
+    fn matches(&self, name: Name) -> bool {
+        match self {
+            Pattern::Name(own) => *own == name,
+            Pattern::Beginning(beginning) => name.as_str().starts_with(beginning.as_str()),
+        }
+    }
+}
+
+impl System {
+    /// A system in which this user's processes may be any guest and connect to any other.
+    pub fn open() -> System {
+        let any = Pattern::Beginning(String::new());
+        let rule = Rule {
+            name: any.clone(),
+            users: vec![Credentials::own().user],
+            groups: Vec::new(),
+            connect: vec![any],
+            paths_max: PATHS_MAX,
+            messages_max: MESSAGES_MAX,
+            storage_bytes_max: STORAGE_BYTES_MAX,
+        };
+        System { socket: None, mode: 0o600, guests_max: GUESTS_MAX, rules: vec![rule] }
+    }
+
+    /// Reads a system file.
+    ///
+    /// # Errors
+    /// [`FileError`]: where, what is wrong, what would be right.
+    pub fn read(file: &Path) -> Result<System, FileError> {
+        System::parse(&Source::read(file)?)
+    }
+
+    /// Takes the text of a system file apart.
+    ///
+    /// # Errors
+    /// As [`System::read`].
+    pub fn parse(source: &Source) -> Result<System, FileError> {
+        let written: Written = source.parse()?;
+        let host = written.host;
+        let mode = match host.mode {
+            None => 0o600,
+            Some(mode) => u32::from_str_radix(mode.get_ref(), 8)
+                .ok()
+                .filter(|bits| *bits <= 0o777)
+                .ok_or_else(|| {
+                    let what = format!("mode = {:?}", mode.get_ref());
+                    source.error(mode.span(), what, "must be three octal digits, like \"0600\"")
+                })?,
+        };
+        let guests_max = match host.guests_max {
+            None => GUESTS_MAX,
+            Some(number) => within(source, "guests_max", number, 1, 1 << 20)? as usize,
+        };
+        let mut rules: Vec<Rule> = Vec::new();
+        for guest in written.guest {
+            let span = guest.name.span();
+            let rule = guest.rule(source)?;
+            if rules.iter().any(|other| other.name == rule.name) {
+                let right = "must be described once";
+                return Err(source.error(span, "a guest of this name is described above", right));
+            }
+            rules.push(rule);
+        }
+        Ok(System { socket: host.socket, mode, guests_max, rules })
+    }
+
+    /// The rule for a guest of this name: the first whose name it is, or else the first whose pattern it
+    /// matches.
+    pub fn rule(&self, name: Name) -> Option<&Rule> {
+        let exact = self.rules.iter().find(|rule| rule.name == Pattern::Name(name));
+        exact.or_else(|| self.rules.iter().find(|rule| rule.name.matches(name)))
+    }
+}
+
+impl Rule {
+    /// Whether whoever has these credentials may be this guest.
+    pub fn permits(&self, credentials: &Credentials) -> bool {
+        self.users.contains(&credentials.user)
+            || self.groups.iter().any(|group| credentials.groups.contains(group))
+    }
+
+    /// Whether this guest may connect to that one.
+    pub fn may_connect(&self, target: Name) -> bool {
+        self.connect.iter().any(|pattern| pattern.matches(target))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    host: WrittenHost,
+    #[serde(default)]
+    guest: Vec<WrittenGuest>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenHost {
+    socket: Option<PathBuf>,
+    mode: Option<Spanned<String>>,
+    guests_max: Option<Spanned<u64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenGuest {
+    name: Spanned<String>,
+    users: Option<Vec<Spanned<Account>>>,
+    #[serde(default)]
+    groups: Vec<Spanned<Account>>,
+    #[serde(default)]
+    connect: Vec<Spanned<String>>,
+    paths_max: Option<Spanned<u64>>,
+    messages_max: Option<Spanned<u64>>,
+    storage_max: Option<Spanned<Bytes>>,
+}
+
+/// A user or a group.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a name or a number")]
+enum Account {
+    Number(u32),
+    Name(String),
+}
+
+impl Account {
+    fn number(
+        account: &Spanned<Account>,
+        source: &Source,
+        kind: &str,
+        look_up: fn(&str) -> Option<u32>,
+    ) -> Result<u32, FileError> {
+        match account.get_ref() {
+            Account::Number(number) => Ok(*number),
+            Account::Name(name) => look_up(name).ok_or_else(|| {
+                let what = format!("this machine has no {kind} {name:?}");
+                source.error(
+                    account.span(),
+                    what,
+                    format!("must be the name or number of a {kind}"),
+                )
+            }),
+        }
+    }
+}
+
+impl WrittenGuest {
+    fn rule(self, source: &Source) -> Result<Rule, FileError> {
+        let pattern = |text: &Spanned<String>| {
+            Pattern::parse(text.get_ref()).ok_or_else(|| {
+                let what = format!("{:?} is no name of a guest", text.get_ref());
+                let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -, or the beginning of one and *";
+                source.error(text.span(), what, right)
+            })
+        };
+        let users = match &self.users {
+            None => vec![Credentials::own().user],
+            Some(users) => users
+                .iter()
+                .map(|user| Account::number(user, source, "user", os::peer::user_number))
+                .collect::<Result<_, _>>()?,
+        };
+        let groups = self
+            .groups
+            .iter()
+            .map(|group| Account::number(group, source, "group", os::peer::group_number))
+            .collect::<Result<_, _>>()?;
+        let connect = self.connect.iter().map(pattern).collect::<Result<_, _>>()?;
+        let paths_max = match self.paths_max {
+            None => PATHS_MAX,
+            Some(number) => within(source, "paths_max", number, 0, 1 << 20)? as usize,
+        };
+        let messages_max = match self.messages_max {
+            None => MESSAGES_MAX,
+            Some(number) => within(source, "messages_max", number, 1, MESSAGES_MAX.into())? as u32,
+        };
+        let storage_bytes_max = match self.storage_max {
+            None => STORAGE_BYTES_MAX,
+            Some(bytes) => {
+                let (span, Bytes(bytes)) = (bytes.span(), bytes.into_inner());
+                within(source, "storage_max", Spanned::new(span, bytes), 1 << 20, 1 << 46)?
+            }
+        };
+        let name = pattern(&self.name)?;
+        Ok(Rule { name, users, groups, connect, paths_max, messages_max, storage_bytes_max })
+    }
+}
+
+fn within(
+    source: &Source,
+    field: &str,
+    number: Spanned<u64>,
+    least: u64,
+    most: u64,
+) -> Result<u64, FileError> {
+    let found = *number.get_ref();
+    if (least..=most).contains(&found) {
+        return Ok(found);
+    }
+    let what = format!("{field} = {found}");
+    Err(source.error(number.span(), what, format!("must be {least} to {most}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<System, String> {
+        System::parse(&Source::of("s.toml", text)).map_err(|error| error.to_string())
+    }
+
+    fn name(name: &str) -> Name {
+        name.parse().unwrap()
+    }
+
+    fn credentials(user: u32, groups: &[u32]) -> Credentials {
+        Credentials { process: 1, user, groups: groups.to_vec() }
+    }
+
+    #[test]
+    fn system_says_who_may_be_whom_and_connect_to_whom() {
+        let system = parse(
+            r#"
+            [host]
+            socket = "/tmp/x.sock"
+            mode = "0660"
+            [[guest]]
+            name = "WEB*"
+            users = ["root", 1001]
+            groups = [50]
+            connect = ["DB", "LOG*"]
+            paths_max = 3
+            storage_max = "2 MiB"
+            [[guest]]
+            name = "WEB1"
+            users = []
+            "#,
+        )
+        .unwrap();
+        assert_eq!(
+            (system.socket.as_deref(), system.mode),
+            (Some(Path::new("/tmp/x.sock")), 0o660)
+        );
+        let web = system.rule(name("WEB2")).unwrap();
+        assert!(web.permits(&credentials(0, &[])) && web.permits(&credentials(1001, &[])));
+        assert!(web.permits(&credentials(7, &[9, 50])));
+        assert!(!web.permits(&credentials(7, &[9])));
+        assert!(web.may_connect(name("DB")) && web.may_connect(name("LOG9")));
+        assert!(!web.may_connect(name("DB2")) && !web.may_connect(name("WEB2")));
+        assert_eq!((web.paths_max, web.storage_bytes_max), (3, 2 << 20));
+        assert!(!system.rule(name("WEB1")).unwrap().permits(&credentials(0, &[])));
+        assert!(system.rule(name("OTHER")).is_none());
+    }
+
+    #[test]
+    fn faults_are_named_with_their_line_and_the_cure() {
+        for (text, error) in [
+            (
+                "[[guest]]\nname = \"lower\"",
+                "s.toml:2: \"lower\" is no name of a guest: must be 1 to 8 of A-Z 0-9 $ # @ _ -, or the beginning of one and *",
+            ),
+            (
+                "[[guest]]\nname = \"A\"\n\npaths_max = 99999999",
+                "s.toml:4: paths_max = 99999999: must be 0 to 1048576",
+            ),
+            (
+                "[[guest]]\nname = \"A\"\nstorage_max = \"1 KiB\"",
+                "s.toml:3: storage_max = 1024: must be 1048576 to 70368744177664",
+            ),
+            (
+                "[[guest]]\nname = \"A\"\nusers = [\"no-such-user\"]",
+                "s.toml:3: this machine has no user \"no-such-user\": must be the name or number of a user",
+            ),
+            (
+                "[host]\nmode = \"999\"",
+                "s.toml:2: mode = \"999\": must be three octal digits, like \"0600\"",
+            ),
+            (
+                "[[guest]]\nname = \"A\"\n[[guest]]\nname = \"A\"",
+                "s.toml:4: a guest of this name is described above: must be described once",
+            ),
+            (
+                "[[guest]]\nnane = \"A\"",
+                "s.toml:2: unknown field `nane`: must be one of `name`, `users`, `groups`, `connect`, `paths_max`, `messages_max`, `storage_max`",
+            ),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), error);
+        }
+    }
+
+    #[test]
+    fn open_system_lets_this_user_do_everything() {
+        let system = System::open();
+        let rule = system.rule(name("ANY")).unwrap();
+        assert!(rule.permits(&Credentials::own()));
+        assert!(rule.may_connect(name("OTHER")));
+    }
+}

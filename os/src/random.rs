@@ -1,0 +1,28 @@
+//! Bytes that nobody can guess.
+
+use std::io;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Fills `target` from the kernel's generator.
+///
+/// # Errors
+/// What the kernel says: nothing is to be expected.
+pub fn fill(target: &mut [u8]) -> io::Result<()> {
+    let mut done = 0;
+    while done < target.len() {
+        done += getrandom(&mut target[done..], GetRandomFlags::empty())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn two_draws_differ() {
+        let (mut one, mut other) = ([0; 16], [0; 16]);
+        super::fill(&mut one).unwrap();
+        super::fill(&mut other).unwrap();
+        assert_ne!(one, other);
+    }
+}
