@@ -113,12 +113,18 @@ mod sockets {
 
         /// Wakes the peer. Never waits.
         pub fn ring(&self) -> Rung {
+            if self.end.inherited() {
+                return Rung::Gone;
+            }
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             rung(net::send(&self.end, &[0], flags).map(drop))
         }
 
         /// Wakes the peer and passes it a descriptor. Never waits.
         pub fn pass(&self, descriptor: BorrowedFd<'_>) -> Rung {
+            if self.end.inherited() {
+                return Rung::Gone;
+            }
             let descriptors = [descriptor];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -128,8 +134,12 @@ mod sockets {
             rung(net::sendmsg(&self.end, &[IoSlice::new(&[0])], &mut ancillary, flags).map(drop))
         }
 
-        /// Takes rings off the line, waiting for them as long as `listen` says.
+        /// Takes rings off the line, waiting for them as long as `listen` says. To a forked child, who has
+        /// no doorbell, everybody is gone.
         pub fn hear(&self, listen: Listen) -> Heard {
+            if self.end.inherited() {
+                return Heard { gone: true, ..Heard::default() };
+            }
             let mut flags = RecvFlags::CMSG_CLOEXEC;
             match listen {
                 Listen::Now => flags |= RecvFlags::DONTWAIT,
@@ -158,6 +168,9 @@ mod sockets {
 
         /// Ends the conversation: the peer hears that we are gone, and so do other copies of our end.
         pub fn hang_up(&self) {
+            if self.end.inherited() {
+                return;
+            }
             // An error means that the peer hung up first.
             let _ = net::shutdown(&self.end, net::Shutdown::Both);
         }

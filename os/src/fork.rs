@@ -83,6 +83,15 @@ impl Kept {
     }
 }
 
+impl Kept {
+    /// Whether the caller is a forked child, in which the descriptor is closed and its number may be
+    /// somebody else's.
+    #[inline]
+    pub fn inherited(&self) -> bool {
+        self.mark.inherited()
+    }
+}
+
 impl AsFd for Kept {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -66,6 +66,7 @@ impl Packets {
     /// # Panics
     /// If there are more descriptors than [`PACKET_DESCRIPTORS_MAX`].
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.check_fork()?;
         let mut space =
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_DESCRIPTORS_MAX))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -84,6 +85,7 @@ impl Packets {
     /// # Errors
     /// `WouldBlock` if there is none. An end that is gone is a packet of zero bytes, or an error.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Packet> {
+        self.check_fork()?;
         let mut space =
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_DESCRIPTORS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -98,6 +100,13 @@ impl Packets {
         }
         let truncated = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
         Ok(Packet { bytes: message.bytes, descriptors, truncated })
+    }
+}
+
+impl Packets {
+    /// A forked child has no part in its parent's connections.
+    fn check_fork(&self) -> io::Result<()> {
+        if self.socket.inherited() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
     }
 }
 

@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::fork::Kept;
@@ -53,12 +53,12 @@ impl Poller {
     /// until there is one; none means that the time ran out or a signal came.
     ///
     /// # Errors
-    /// What the kernel says: nothing is to be expected.
+    /// `NotConnected` in a forked child; otherwise nothing is to be expected.
     pub fn wait(&mut self, time: Option<Duration>) -> io::Result<&[u64]> {
-        let time = time.map(|time| Timespec {
-            tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        });
+        if self.epoll.inherited() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let time = time.map(timespec);
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
         self.ready.clear();
         match epoll::wait(&self.epoll, &mut events, time.as_ref()) {
@@ -67,6 +67,25 @@ impl Poller {
             Err(error) => return Err(error.into()),
         }
         Ok(&self.ready)
+    }
+}
+
+/// Waits until `descriptor` is readable or its other end is gone, at most `time`.
+///
+/// # Errors
+/// What the kernel says: nothing is to be expected. A signal counts as readable: look.
+pub fn wait_readable(descriptor: impl AsFd, time: Option<Duration>) -> io::Result<()> {
+    let time = time.map(timespec);
+    match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], time.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
     }
 }
 

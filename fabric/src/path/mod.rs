@@ -37,6 +37,8 @@ pub struct Terms {
     pub window_bytes: usize,
     /// Bytes of large messages that may wait before a send is refused; two may always wait.
     pub announced_bytes_max: u64,
+    /// Large messages that may wait, whatever their length; at most [`SLOTS`].
+    pub messages_max: u32,
     /// Bytes of data storage that we may lend.
     pub storage_bytes_max: u64,
     /// Bytes of data storage that the peer may lend us.
@@ -50,6 +52,7 @@ impl Default for Terms {
         Terms {
             window_bytes: 256 << 10,
             announced_bytes_max: 4 << 20,
+            messages_max: SLOTS as u32,
             storage_bytes_max: 256 << 20,
             peer_storage_bytes_max: 256 << 20,
             storage: StorageOptions::default(),

@@ -68,7 +68,7 @@ fn messages_arrive_in_order_while_the_receiver_is_behind() {
     let mut sent = 0;
     let mut got = 0;
     while got < 2000 {
-        while sender.send(&pattern(sent, SIZES[sent % SIZES.len()])).is_ok() {
+        while sender.push(&pattern(sent, SIZES[sent % SIZES.len()])).is_ok() {
             sent += 1;
         }
         sender.publish();
@@ -84,14 +84,38 @@ fn messages_arrive_in_order_while_the_receiver_is_behind() {
 }
 
 #[test]
-fn first_message_on_an_idle_line_is_not_held_back() {
+fn what_is_sent_is_there_and_so_is_what_is_pushed_first_or_flushed() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     for _ in 0..500 {
         sender.send(&[7; 200]).unwrap();
         expect(&mut receiver, &[], &[7; 200]);
-        sender.flush();
     }
     assert_eq!(sender.counters().get(Counter::Packs), 0);
+    for _ in 0..10 {
+        sender.push(b"first").unwrap();
+        expect(&mut receiver, &[], b"first");
+        sender.push(b"held back: the first was not given back").unwrap();
+        assert_eq!(receiver.receive(), Ok(None));
+        sender.push(b"and one more").unwrap();
+        sender.flush();
+        expect(&mut receiver, &[], b"held back: the first was not given back");
+        expect(&mut receiver, &[], b"and one more");
+    }
+}
+
+#[test]
+fn sending_hands_over_what_was_pushed_before() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    for bytes in [10, 1000, 10_000, 100_000] {
+        for pushed in 0..5 {
+            sender.push(&[pushed; 100]).unwrap();
+        }
+        sender.send(&vec![5; bytes]).unwrap();
+        for pushed in 0..5 {
+            expect(&mut receiver, &[], &[pushed; 100]);
+        }
+        expect(&mut receiver, &[], &vec![5; bytes]);
+    }
 }
 
 #[test]
@@ -99,7 +123,7 @@ fn built_in_place_or_copied_makes_no_difference_to_the_receiver() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     for bytes in SIZES {
         let body = pattern(3, bytes);
-        sender.build(b"head", bytes, |target| target.copy_from_slice(&body)).unwrap();
+        sender.send_built(b"head", bytes, |target| target.copy_from_slice(&body)).unwrap();
         sender.flush();
         expect(&mut receiver, b"head", &body);
         let mut lent = sender.lend(b"lent", bytes).unwrap();

@@ -5,7 +5,7 @@ use os::storage::Scratch;
 use super::Receiver;
 use super::incoming::{Memory, Spot, View};
 use crate::path::record::HEAD_BYTES_MAX;
-use crate::path::severed::Severed;
+use crate::path::severed::{Reason, Severed};
 
 /// A large message that waits in the sender's storage. Pull it with [`Receiver::pull`], in pieces if you
 /// like, now or later, and give it back with [`Receiver::release`].
@@ -105,6 +105,9 @@ impl Receiver {
     /// # Errors
     /// [`PullError`].
     pub fn pull(&mut self, message: &mut Announced, target: &mut [u8]) -> Result<usize, PullError> {
+        if self.mark.inherited() {
+            return Err(Severed::because(Reason::Forked).into());
+        }
         let there = self.slots.is_there(message.slot, message.count);
         let filled = self.slots.filled(message.slot, message.view.bytes as u64);
         let (there, filled) = match there.and_then(|there| Ok((there, filled?))) {
@@ -128,6 +131,9 @@ impl Receiver {
 
     /// Whether more of a large message is in place than was pulled.
     pub fn is_pullable(&self, message: &Announced) -> bool {
+        if self.mark.inherited() {
+            return true;
+        }
         let length = message.view.bytes as u64;
         let filled = self.slots.filled(message.slot, length);
         let there = self.slots.is_there(message.slot, message.count);
@@ -138,6 +144,9 @@ impl Receiver {
 
     /// Gives a large message back, read or unread.
     pub fn release(&mut self, message: Announced) {
+        if self.mark.inherited() {
+            return;
+        }
         self.slots.release(message.slot, message.count);
         self.rouse();
     }

@@ -343,6 +343,9 @@ impl Receiver {
     }
 
     fn give_back_as(&mut self, taken: Taken, how: GiveBack) {
+        if self.mark.inherited() {
+            return;
+        }
         self.reader.give_back(taken, how);
         self.rouse();
     }

@@ -18,17 +18,19 @@ impl Receiver {
     /// Whether there is something to do: a message, control, or the end.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        let next =
-            self.staged_at < self.staged_end || self.reader.is_ready() || self.ended.is_some();
-        match &self.pulling {
-            Some(pulling) => self.is_pullable(&pulling.message),
-            None => next,
+        if let Some(pulling) = &self.pulling {
+            return self.is_pullable(&pulling.message);
         }
+        // A forked child finds out when it asks what is ready.
+        self.has_staged() || self.mark.inherited() || self.reader.is_ready() || self.ended.is_some()
     }
 
     /// Says that we are about to sleep until something comes. Look at [`Receiver::is_ready`] once more
     /// before sleeping.
     pub fn announce_sleep(&mut self) {
+        if self.mark.inherited() {
+            return;
+        }
         if let Some(taken) = self.owed.take() {
             self.give_back_as(taken, GiveBack::Empty);
         }
@@ -37,11 +39,17 @@ impl Receiver {
 
     /// Says that we are awake again.
     pub fn wake(&mut self) {
+        if self.mark.inherited() {
+            return;
+        }
         self.sleeper.wake();
     }
 
     /// Listens to the doorbell, and returns how many rings were heard.
     pub fn hear(&mut self, listen: Listen) -> usize {
+        if self.mark.inherited() {
+            return 0;
+        }
         let heard = self.bell.hear(listen);
         self.counters.add(Counter::Heard, heard.rings as u64);
         self.rings_unproductive += heard.rings as u64;
@@ -80,6 +88,9 @@ impl Receiver {
     /// Asks the sender to keep quiet. Messages keep coming until [`Receiver::known_point`] knows after
     /// which one it did.
     pub fn quiesce(&mut self) {
+        if self.mark.inherited() {
+            return;
+        }
         if self.quiesce & 1 == 0 {
             self.ask_for(self.quiesce + 1);
         }
@@ -87,6 +98,9 @@ impl Receiver {
 
     /// Lets the sender send again.
     pub fn resume(&mut self) {
+        if self.mark.inherited() {
+            return;
+        }
         if self.quiesce & 1 == 1 {
             self.known_point = None;
             self.ask_for(self.quiesce + 1);

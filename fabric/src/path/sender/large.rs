@@ -85,6 +85,22 @@ impl Sender {
         Ok(())
     }
 
+    /// Sends a message that is too long for a page and is built in place.
+    pub(super) fn send_large_built(
+        &mut self,
+        head: &[u8],
+        bytes: usize,
+        build: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        let mut lent = self.lend(head, bytes)?;
+        build(self.lent_bytes(&mut lent));
+        let sent = self.send_lent(lent);
+        sent.map(drop).map_err(|(error, lent)| {
+            self.cancel(lent);
+            error
+        })
+    }
+
     /// Lends room for a message of `bytes`, to build it in place. The head is fixed now.
     ///
     /// # Errors
@@ -111,6 +127,7 @@ impl Sender {
 
     /// The bytes of lent room.
     pub fn lent_bytes(&mut self, lent: &mut Lent) -> &mut [u8] {
+        assert!(!self.mark.inherited(), "a forked child has no storage");
         let (segment, offset) = match lent.place {
             Place::Piece(piece) => (piece.page.segment, piece.offset + lent.head.length),
             Place::Large(segment) => (segment, 0),
@@ -136,6 +153,9 @@ impl Sender {
     /// Takes a large message back that waits to be pulled. The receiver learns it when it pulls; what it
     /// has pulled by then it has. Returns whether the message was still waiting.
     pub fn withdraw(&mut self, waiting: Waiting) -> bool {
+        if self.mark.inherited() {
+            return false;
+        }
         self.collect(Search::InOrder);
         let is_out = self.is_waiting(waiting);
         if is_out {
@@ -167,7 +187,6 @@ impl Sender {
         self.check()?;
         self.publish();
         self.make_room()?;
-        self.busy = true;
         self.hand_over_piece(piece, head, head + bytes);
         self.ring_if_due();
         Ok(())
@@ -186,7 +205,6 @@ impl Sender {
         let length = lent.bytes as u64;
         let announced = self.slots.announce(segment, length, filled as u64);
         let Some((slot, count)) = announced else { return Err(self.full()) };
-        self.busy = true;
         let entry = Entry { segment, flags: EntryFlags::LAST_ENTRY, ..Entry::default() };
         let announcement = Announcement { slot, count, length, entry };
         let head = lent.head.bytes();
@@ -213,7 +231,8 @@ impl Sender {
             return Err(severed.into());
         }
         let too_much = self.slots.bytes() + bytes as u64 > self.terms.announced_bytes_max;
-        if too_much && self.slots.out() >= ANNOUNCED_ALWAYS {
+        let too_many = self.slots.out() >= self.terms.messages_max as usize;
+        if too_many || (too_much && self.slots.out() >= ANNOUNCED_ALWAYS) {
             return Err(self.full());
         }
         if let Some(segment) = self.lending.take_large(bytes) {

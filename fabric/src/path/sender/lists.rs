@@ -89,7 +89,6 @@ impl Sender {
         self.check()?;
         self.publish();
         self.make_room()?;
-        self.busy = true;
         let ticket = Ticket { page: None, bytes: 0, cookie };
         self.hand_over(Label::List, note, Content::Entries(entries), ticket);
         self.count_message(0);
@@ -99,6 +98,9 @@ impl Sender {
 
     /// The cookie of a list that has come back.
     pub fn completed(&mut self) -> Option<u64> {
+        if self.mark.inherited() {
+            return None;
+        }
         if self.completed.is_empty() {
             self.collect(Search::All);
         }

@@ -90,6 +90,13 @@ struct Ticket {
     cookie: Option<u64>,
 }
 
+/// Whether a message has to be handed over before the verb returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Urgency {
+    Now,
+    MayWait,
+}
+
 /// The pack that is being filled. Without one there is no room.
 #[derive(Clone, Copy, Debug)]
 struct Pack {
@@ -107,7 +114,7 @@ pub struct Sender {
     messages: u64,
     bytes: u64,
     writer: Writer,
-    /// Whether something was sent since the line was last idle.
+    /// Whether something was pushed since the line was last idle.
     busy: bool,
     /// Buffers handed over and not rung for.
     unrung: u32,
@@ -189,13 +196,11 @@ impl Sender {
         })
     }
 
-    /// Sends a message. It is in the receiver's hands, or in a pack that will be: while the receiver is
-    /// behind, small messages are packed, and the pack is handed over when the receiver has caught up or
-    /// the pack is full, at the latest by [`Sender::flush`].
+    /// Sends a message: it is in the receiver's hands when this returns.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent then.
-    #[inline(always)]
+    #[inline]
     pub fn send(&mut self, body: &[u8]) -> Result<(), SendError> {
         self.send_with(&[], body)
     }
@@ -207,19 +212,12 @@ impl Sender {
     ///
     /// # Panics
     /// If the head is longer.
-    #[inline(always)]
+    #[inline]
     pub fn send_with(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
-        assert!(head.len() <= HEAD_BYTES_MAX, "a head has at most {HEAD_BYTES_MAX} bytes");
-        if let Some(pack) = &self.pack
-            && body.len() <= PACKABLE_BYTES_MAX
-            && packed_bytes(head.len() + body.len()) <= pack.end - pack.at
-        {
-            return self.append(head, body.len(), |target| put(target, body));
-        }
         if head.len() + body.len() > PAGE_BYTES {
             return self.send_large(head, body);
         }
-        self.send_new(head, body.len(), |target| put(target, body))
+        self.put_in(Urgency::Now, head, body.len(), |target| put(target, body))
     }
 
     /// Sends a message of `bytes` that `build` makes in place.
@@ -229,9 +227,72 @@ impl Sender {
     ///
     /// # Panics
     /// As [`Sender::send_with`].
-    #[inline(always)]
-    pub fn build(
+    #[inline]
+    pub fn send_built(
         &mut self,
+        head: &[u8],
+        bytes: usize,
+        build: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        if head.len() + bytes > PAGE_BYTES {
+            return self.send_large_built(head, bytes, build);
+        }
+        self.put_in(Urgency::Now, head, bytes, build)
+    }
+
+    /// Pushes a message: sends it, but perhaps not at once. While the receiver is behind, small messages
+    /// are packed: they cost a tenth of what they cost alone. A pack is handed over when it is full, when
+    /// a later push finds that the receiver has caught up, with the next [`Sender::send`], and by
+    /// [`Sender::flush`]: whoever has nothing more to push for now must flush.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    #[inline(always)]
+    pub fn push(&mut self, body: &[u8]) -> Result<(), SendError> {
+        self.push_with(&[], body)
+    }
+
+    /// Pushes a message with a head.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    ///
+    /// # Panics
+    /// As [`Sender::send_with`].
+    #[inline(always)]
+    pub fn push_with(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
+        if head.len() + body.len() > PAGE_BYTES {
+            return self.send_large(head, body);
+        }
+        self.put_in(Urgency::MayWait, head, body.len(), |target| put(target, body))
+    }
+
+    /// Pushes a message of `bytes` that `build` makes in place.
+    ///
+    /// # Errors
+    /// As [`Sender::send`]; `build` was not called then.
+    ///
+    /// # Panics
+    /// As [`Sender::send_with`].
+    #[inline(always)]
+    pub fn push_built(
+        &mut self,
+        head: &[u8],
+        bytes: usize,
+        build: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        if head.len() + bytes > PAGE_BYTES {
+            return self.send_large_built(head, bytes, build);
+        }
+        self.put_in(Urgency::MayWait, head, bytes, build)
+    }
+
+    /// Puts a message that fits into a page where it belongs.
+    // Inlined into the caller's loop: a call costs as much as the rest of a push.
+    #[inline(always)]
+    fn put_in(
+        &mut self,
+        urgency: Urgency,
         head: &[u8],
         bytes: usize,
         build: impl FnOnce(&mut [u8]),
@@ -241,25 +302,16 @@ impl Sender {
             && bytes <= PACKABLE_BYTES_MAX
             && packed_bytes(head.len() + bytes) <= pack.end - pack.at
         {
-            return self.append(head, bytes, build);
+            return self.append(urgency, head, bytes, build);
         }
-        if head.len() + bytes > PAGE_BYTES {
-            let mut lent = self.lend(head, bytes)?;
-            build(self.lent_bytes(&mut lent));
-            let sent = self.send_lent(lent);
-            return sent.map(drop).map_err(|(error, lent)| {
-                self.cancel(lent);
-                error
-            });
-        }
-        self.send_new(head, bytes, build)
+        self.put_in_new(urgency, head, bytes, build)
     }
 
     /// Adds a message to the pack, which has room for it.
-    // Inlined into the caller's loop: the call costs as much as the rest.
     #[inline(always)]
     fn append(
         &mut self,
+        urgency: Urgency,
         head: &[u8],
         bytes: usize,
         build: impl FnOnce(&mut [u8]),
@@ -279,7 +331,9 @@ impl Sender {
         pack.at += packed_bytes(length);
         self.messages += 1;
         self.bytes += bytes as u64;
-        if pack.at >= pack.look_at {
+        if urgency == Urgency::Now {
+            self.publish();
+        } else if pack.at >= pack.look_at {
             pack.look_at = pack.at + LOOK_BYTES;
             if !self.writer.is_behind() {
                 self.publish();
@@ -288,25 +342,27 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends a message that does not go into the pack there is, if there is one.
+    /// Puts a message where it belongs that does not go into the pack there is, if there is one.
     #[inline(never)]
-    fn send_new(
+    fn put_in_new(
         &mut self,
+        urgency: Urgency,
         head: &[u8],
         bytes: usize,
         build: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         self.check()?;
         self.publish();
-        let behind = self.busy && self.writer.is_behind();
         self.make_room()?;
-        self.busy = true;
+        let may_wait = urgency == Urgency::MayWait && bytes <= PACKABLE_BYTES_MAX;
+        // The first after a flush is not held back, and need not look: the line was idle.
+        let is_first = !std::mem::replace(&mut self.busy, may_wait);
         let length = head.len() + bytes;
-        if behind && bytes <= PACKABLE_BYTES_MAX {
+        if may_wait && !is_first && self.writer.is_behind() {
             let piece = self.reserve(PACK_BYTES)?;
             let (at, end) = (piece.offset, piece.offset + PACK_BYTES);
             self.pack = Some(Pack { piece, at, end, look_at: at + LOOK_BYTES });
-            return self.append(head, bytes, build);
+            return self.append(urgency, head, bytes, build);
         }
         if length <= IN_PLACE_BYTES_MAX {
             let mut body = [0; IN_PLACE_BYTES_MAX];
@@ -331,8 +387,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Hands over what was sent and not handed over yet, and rings for what was not rung for: nothing is
-    /// left to do. The line counts as idle then, and the next message goes out at once.
+    /// Hands over what was pushed and not handed over yet, and rings for what was not rung for. The line
+    /// counts as idle then: the next push goes out at once.
     #[inline]
     pub fn flush(&mut self) {
         if self.pack.is_some() || self.unrung > 0 {
@@ -345,6 +401,9 @@ impl Sender {
     /// Hands the pack over, if there is one. It does not ring beyond what [`Ringing`] says.
     pub fn publish(&mut self) {
         let Some(pack) = self.pack.take() else { return };
+        if self.mark.inherited() {
+            return;
+        }
         let used = pack.at - pack.piece.offset;
         self.pages.shorten(pack.piece, used);
         let entry = piece_entry(pack.piece, used);
@@ -405,6 +464,9 @@ impl Sender {
 
     /// Rings for all that was handed over so far, if the reader sleeps.
     pub fn ring(&mut self) {
+        if self.mark.inherited() {
+            return;
+        }
         if self.unrung > 0 {
             self.unrung = 0;
             self.ring_if_asleep();

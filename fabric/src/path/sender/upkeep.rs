@@ -11,6 +11,23 @@ use crate::path::severed::{END_DATA_BYTES, Halt, HaltCode, Reason, Severed};
 use crate::queue::{Returned, Search, State, Violation};
 
 impl Sender {
+    /// Looks whether the receiver wants quiet, or no quiet any more, and answers. Whoever does not send
+    /// for long, and does not wait on the doorbell either, should look now and then.
+    pub fn look(&mut self) {
+        if !self.mark.inherited() {
+            self.look_at_peer();
+        }
+    }
+
+    /// Wakes the receiver's thread though there is nothing for it in this queue.
+    pub fn rouse(&mut self) {
+        if self.mark.inherited() {
+            return;
+        }
+        self.counters.add(Counter::Rings, 1);
+        self.bell.ring();
+    }
+
     /// Looks at the reader's control line: whether it has ended, or wants quiet, or no quiet any more.
     pub(super) fn look_at_peer(&mut self) {
         // Acquire: pairs with the Release in `Receiver::sever`. The data is seen with the word.
@@ -88,17 +105,26 @@ impl Sender {
     /// Hands everything over and says that we are about to sleep until something comes back. Look at
     /// [`Sender::is_ready`] once more before sleeping.
     pub fn announce_sleep(&mut self) {
+        if self.mark.inherited() {
+            return;
+        }
         self.flush();
         self.sleeper.announce();
     }
 
     /// Says that we are awake again.
     pub fn wake(&mut self) {
+        if self.mark.inherited() {
+            return;
+        }
         self.sleeper.wake();
     }
 
-    /// Listens to the doorbell.
-    pub fn hear(&mut self, listen: Listen) {
+    /// Listens to the doorbell, and returns how many rings were heard.
+    pub fn hear(&mut self, listen: Listen) -> usize {
+        if self.mark.inherited() {
+            return 0;
+        }
         let heard = self.bell.hear(listen);
         self.counters.add(Counter::Heard, heard.rings as u64);
         if heard.gone && self.ended.is_none() {
@@ -109,6 +135,7 @@ impl Sender {
         }
         // A reader lends nothing: a descriptor that came along was closed here.
         self.look_at_peer();
+        heard.rings
     }
 
     /// Housekeeping, about once a second while there is something to keep: retires storage that was not

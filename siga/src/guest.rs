@@ -1,0 +1,551 @@
+//! A guest: a party that has a name.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fabric::control::{
+    Allowance, Joined, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, UserData,
+};
+use fabric::name::{Name, NoName};
+use fabric::path::{JoinError, Side, SideDescriptors};
+use host::Embedded;
+use os::fork::Kept;
+use os::packets::Packets;
+use os::poller::{Poller, wait_readable};
+use os::processor::now_ns;
+
+use crate::link::{Account, Link, Membership};
+use crate::options::PathOptions;
+use crate::path::Path;
+
+/// How often a guest whose host has died looks for a new one.
+const RETRY_NS: u64 = 100_000_000;
+
+/// How long a host may take to answer what it can answer by itself.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// Connections that wait for this guest, as far as we keep them: the host does not send more.
+const PENDING_MAX: usize = 2 * host::PENDING_MAX;
+
+/// A party that is attached to a host under a name.
+///
+/// Its paths do not need it: they are made with its help, and go on when it is dropped or when its host
+/// dies. A guest that is being used ([`Guest::connect`], [`Guest::accept`], [`Guest::poll`], or in a
+/// [`crate::Waiter`]) attaches to a new host by itself, and has its paths accounted there.
+#[derive(Debug)]
+pub struct Guest {
+    name: Name,
+    /// Where to look for a new host; none for one in this process.
+    socket: Option<PathBuf>,
+    link: Arc<Link>,
+    /// Readable when the host has sent something; the same descriptor for every host.
+    poller: Poller,
+    inbox: RefCell<Inbox>,
+}
+
+#[derive(Debug)]
+struct Inbox {
+    standing: Standing,
+    /// Answers that are awaited, and those that have come.
+    answers: HashMap<u32, Option<(Reply, Vec<OwnedFd>)>>,
+    /// Paths whose new number is awaited.
+    rejoining: HashMap<u32, Arc<AtomicU64>>,
+    pending: VecDeque<Pending>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Attached,
+    /// The host is gone.
+    Alone {
+        retry_ns: u64,
+    },
+    /// A new host has been asked.
+    Asking {
+        serial: u32,
+        give_up_ns: u64,
+    },
+}
+
+/// Why a guest could not attach.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// That is no name.
+    #[error(transparent)]
+    Name(#[from] NoName),
+    /// Nobody could be reached.
+    #[error("no host at {}: {error}; start one with: siga up SYSTEM.toml", .socket.display())]
+    Unreachable {
+        /// Where we looked.
+        socket: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The host does not want us.
+    #[error("cannot attach as {name}: {problem}")]
+    Refused {
+        /// As whom.
+        name: Name,
+        /// Why.
+        problem: Problem,
+    },
+    /// The host is gone, or does not answer.
+    #[error("the host does not answer")]
+    NoAnswer,
+    /// This process lacks descriptors or memory.
+    #[error("cannot attach: {0}")]
+    Resources(#[from] io::Error),
+}
+
+/// Why there is no path.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// That is no name.
+    #[error(transparent)]
+    Name(#[from] NoName),
+    /// The options ask for what no path has.
+    #[error("a path has 1 to 8 queues each way")]
+    Shape,
+    /// The host, or the other side, does not want it.
+    #[error("{problem}")]
+    Refused {
+        /// Why.
+        problem: Problem,
+        /// From the other side, if it refused.
+        data: UserData,
+    },
+    /// The other side did not accept in time.
+    #[error("the target did not accept in time")]
+    TimedOut,
+    /// There is no host at the moment.
+    #[error("the host is gone")]
+    HostGone,
+    /// What the host or the other side sent is not what makes a path.
+    #[error("the path could not be joined: {0}")]
+    Join(#[from] JoinError),
+    /// This process lacks descriptors or memory.
+    #[error("cannot connect: {0}")]
+    Resources(#[from] io::Error),
+}
+
+/// A connection that was asked for. Give it to [`Guest::complete`], or drop it to take it back.
+#[derive(Debug)]
+#[must_use = "a connection that is dropped is taken back"]
+pub struct Connecting {
+    serial: u32,
+    side: Option<Side>,
+    board: Option<OwnedFd>,
+    options: PathOptions,
+    link: Arc<Link>,
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        if self.side.is_some() {
+            // Without a host there is nothing to take back.
+            let _ = self.link.ask(&Request::Cancel { connect: self.serial }, &[]);
+        }
+    }
+}
+
+impl Guest {
+    /// Attaches to the host at `socket` under a name. [`host::default_socket`] knows the usual place.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn attach(socket: impl AsRef<FilePath>, name: &str) -> Result<Guest, AttachError> {
+        let socket = socket.as_ref();
+        let name = name.parse()?;
+        let packets = Packets::connect(socket)
+            .map_err(|error| AttachError::Unreachable { socket: socket.to_owned(), error })?;
+        Guest::attach_over(packets, Some(socket.to_owned()), name)
+    }
+
+    /// Attaches to a host in this process.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn attach_embedded(host: &Embedded, name: &str) -> Result<Guest, AttachError> {
+        let name = name.parse()?;
+        Guest::attach_over(host.connect()?, None, name)
+    }
+
+    fn attach_over(
+        packets: Packets,
+        socket: Option<PathBuf>,
+        name: Name,
+    ) -> Result<Guest, AttachError> {
+        let poller = Poller::new()?;
+        poller.add(&packets, 0)?;
+        let inbox = Inbox {
+            standing: Standing::Attached,
+            answers: HashMap::new(),
+            rejoining: HashMap::new(),
+            pending: VecDeque::new(),
+        };
+        let link = Arc::new(Link::new(packets));
+        let guest = Guest { name, socket, link, poller, inbox: RefCell::new(inbox) };
+        let serial = guest.ask(&Request::Attach { name }, &[]).ok_or(AttachError::NoAnswer)?;
+        match guest.wait_for_answer(serial, after(ANSWER_TIME)) {
+            Some((Reply::Attached, _)) => Ok(guest),
+            Some((Reply::Failed { problem, .. }, _)) => Err(AttachError::Refused { name, problem }),
+            _ => Err(AttachError::NoAnswer),
+        }
+    }
+
+    /// The name we are attached under.
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// Whether there is a host at the moment.
+    pub fn is_attached(&self) -> bool {
+        self.inbox.borrow().standing == Standing::Attached
+    }
+
+    /// Makes a path to another guest, which has to accept it. Waits until it does.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(&self, target: &str, options: &PathOptions) -> Result<Path, ConnectError> {
+        self.complete(self.start_connecting(target, options)?)
+    }
+
+    /// Asks for a path to another guest, and does not wait.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn start_connecting(
+        &self,
+        target: &str,
+        options: &PathOptions,
+    ) -> Result<Connecting, ConnectError> {
+        let target = target.parse::<Name>()?;
+        let shape = options.shape();
+        if !shape.is_valid() {
+            return Err(ConnectError::Shape);
+        }
+        let (side, SideDescriptors { board, lines }) = Side::create(shape)?;
+        let allowance = options.allowance();
+        let request = Request::Connect { target, data: options.data, shape, allowance };
+        let serial = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
+        let serial = serial.ok_or(ConnectError::HostGone)?;
+        Ok(Connecting {
+            serial,
+            side: Some(side),
+            board: Some(board),
+            options: *options,
+            link: self.link.clone(),
+        })
+    }
+
+    /// Waits until a connection that was asked for is accepted.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn complete(&self, connecting: Connecting) -> Result<Path, ConnectError> {
+        let deadline_ns = after(connecting.options.time);
+        let answer = self.wait_for_answer(connecting.serial, deadline_ns);
+        match answer {
+            Some(answer) => self.finish(connecting, answer),
+            None if self.is_attached() => Err(ConnectError::TimedOut),
+            None => Err(ConnectError::HostGone),
+        }
+    }
+
+    /// The path that was asked for, if it has been accepted by now.
+    ///
+    /// # Errors
+    /// The connection back while it is pending, as `Ok(Err(connecting))`; [`ConnectError`] if there will
+    /// be no path.
+    pub fn try_complete(
+        &self,
+        connecting: Connecting,
+    ) -> Result<Result<Path, Connecting>, ConnectError> {
+        self.poll(now_ns());
+        let answer = self.take_answer(connecting.serial);
+        match answer {
+            Some(answer) => self.finish(connecting, answer).map(Ok),
+            None if self.is_attached() => Ok(Err(connecting)),
+            None => Err(ConnectError::HostGone),
+        }
+    }
+
+    fn finish(
+        &self,
+        mut connecting: Connecting,
+        (reply, descriptors): (Reply, Vec<OwnedFd>),
+    ) -> Result<Path, ConnectError> {
+        let side = connecting.side.take().expect("finished once");
+        let board = connecting.board.take().expect("finished once");
+        self.join(side, board, reply, descriptors, &connecting.options)
+    }
+
+    /// Joins our side with the other that the host has sent.
+    fn join(
+        &self,
+        side: Side,
+        board: OwnedFd,
+        reply: Reply,
+        descriptors: Vec<OwnedFd>,
+        options: &PathOptions,
+    ) -> Result<Path, ConnectError> {
+        let joined = match reply {
+            Reply::Joined(joined) => joined,
+            Reply::Failed { problem, data } => return Err(ConnectError::Refused { problem, data }),
+            _ => return Err(ConnectError::HostGone),
+        };
+        let Joined { path, token, peer, data, shape, ours, theirs } = joined;
+        let mut descriptors = descriptors.into_iter();
+        let (Some(peer_board), Some(peer_lines)) = (descriptors.next(), descriptors.next()) else {
+            return Err(ConnectError::HostGone);
+        };
+        let account = Account {
+            number: Arc::new(AtomicU64::new(path)),
+            peer,
+            shape,
+            allowance: ours,
+            board: Kept::new(board),
+        };
+        // From here on the host hears of the end, also if joining fails.
+        let membership = Membership::new(self.link.clone(), token, account);
+        let peer = SideDescriptors { board: peer_board, lines: peer_lines };
+        let halves = side.join(peer, descriptors.collect(), options.terms(ours, theirs))?;
+        Ok(Path::new(halves, membership, data, options.wait))
+    }
+
+    /// Waits for a connection from another guest and accepts it.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; another connection can be accepted after that.
+    pub fn accept(&self) -> Result<Path, ConnectError> {
+        self.accept_with(&PathOptions::default())
+    }
+
+    /// Waits for a connection from another guest and accepts it.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn accept_with(&self, options: &PathOptions) -> Result<Path, ConnectError> {
+        loop {
+            let pending = self.wait_for(u64::MAX, |inbox| inbox.pending.pop_front());
+            let pending = pending.expect("waits for ever");
+            match self.accept_pending(pending, options) {
+                // It was taken back between being heard of and being accepted.
+                Err(ConnectError::Refused { problem: Problem::NoPath, .. }) => {}
+                accepted => return accepted,
+            }
+        }
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.inbox.borrow().pending.is_empty()
+    }
+
+    /// A connection that waits, to be accepted or refused.
+    pub fn pending(&self) -> Option<Pending> {
+        self.poll(now_ns());
+        self.inbox.borrow_mut().pending.pop_front()
+    }
+
+    /// Accepts a connection that waits.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; `Refused` with [`Problem::NoPath`] if it was taken back meanwhile.
+    pub fn accept_pending(
+        &self,
+        pending: Pending,
+        options: &PathOptions,
+    ) -> Result<Path, ConnectError> {
+        let (side, SideDescriptors { board, lines }) = Side::create(pending.shape)?;
+        let Pending { path, .. } = pending;
+        let allowance: Allowance = options.allowance();
+        let request = Request::Accept { path, data: options.data, allowance };
+        let serial = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
+        let answer = serial.and_then(|serial| self.wait_for_answer(serial, after(ANSWER_TIME)));
+        let (reply, descriptors) = answer.ok_or(ConnectError::HostGone)?;
+        let joined = self.join(side, board, reply, descriptors, options)?;
+        Ok(joined.with_user_data(pending.data))
+    }
+
+    /// Refuses a connection that waits.
+    pub fn refuse(&self, pending: Pending, data: UserData) {
+        // If the host is gone, so is the connection.
+        let _ = self.link.ask(&Request::Refuse { path: pending.path, data }, &[]);
+    }
+
+    /// Asks the host something whose answer is awaited.
+    fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Option<u32> {
+        let serial = self.link.ask(request, descriptors)?;
+        self.inbox.borrow_mut().answers.insert(serial, None);
+        Some(serial)
+    }
+
+    fn take_answer(&self, serial: u32) -> Option<(Reply, Vec<OwnedFd>)> {
+        let mut inbox = self.inbox.borrow_mut();
+        let answer = inbox.answers.get_mut(&serial)?.take()?;
+        inbox.answers.remove(&serial);
+        Some(answer)
+    }
+
+    /// Waits for an answer; none if the host is gone or the time is over.
+    fn wait_for_answer(&self, serial: u32, deadline_ns: u64) -> Option<(Reply, Vec<OwnedFd>)> {
+        let answer = self.wait_for(deadline_ns, |inbox| {
+            let awaited = inbox.answers.get_mut(&serial);
+            match awaited {
+                Some(Some(_)) => inbox.answers.remove(&serial),
+                Some(None) => None,
+                // The host it was asked of is gone.
+                None => Some(None),
+            }
+        });
+        self.inbox.borrow_mut().answers.remove(&serial);
+        answer.flatten()
+    }
+
+    /// Waits until `found` finds something in the inbox.
+    fn wait_for<T>(
+        &self,
+        deadline_ns: u64,
+        mut found: impl FnMut(&mut Inbox) -> Option<T>,
+    ) -> Option<T> {
+        loop {
+            let now = now_ns();
+            let next = self.poll(now);
+            if let Some(found) = found(&mut self.inbox.borrow_mut()) {
+                return Some(found);
+            }
+            if now >= deadline_ns {
+                return None;
+            }
+            let wait = next.unwrap_or(u64::MAX).min(deadline_ns).saturating_sub(now);
+            let wait = (wait < u64::MAX / 2).then(|| Duration::from_nanos(wait));
+            if wait_readable(&self.poller, wait).is_err() {
+                return None;
+            }
+        }
+    }
+
+    /// Takes in what the host has sent, without waiting; looks for a new host if it is gone. Returns when
+    /// to come back though nothing was heard, in the machine's time.
+    pub fn poll(&self, now_ns: u64) -> Option<u64> {
+        match self.inbox.borrow().standing {
+            Standing::Alone { retry_ns } if now_ns < retry_ns => return Some(retry_ns),
+            _ => {}
+        }
+        if let Standing::Alone { .. } = self.inbox.borrow().standing {
+            self.look_for_host(now_ns);
+        }
+        self.take_in(now_ns);
+        let standing = self.inbox.borrow().standing;
+        match standing {
+            Standing::Attached => None,
+            Standing::Alone { retry_ns } => Some(retry_ns),
+            Standing::Asking { give_up_ns, .. } if now_ns >= give_up_ns => {
+                self.lose_host(now_ns);
+                Some(now_ns + RETRY_NS)
+            }
+            Standing::Asking { give_up_ns, .. } => Some(give_up_ns),
+        }
+    }
+
+    fn take_in(&self, now_ns: u64) {
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        while let Some(packets) = self.link.packets() {
+            match packets.receive(&mut buffer) {
+                Ok(packet) if packet.bytes > 0 => {
+                    // A packet that makes no sense is from a host of another kind: nothing to be done.
+                    if let Ok((serial, reply)) = Reply::parse(&buffer[..packet.bytes]) {
+                        self.sort(serial, reply, packet.descriptors, now_ns);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                _ => return self.lose_host(now_ns),
+            }
+        }
+    }
+
+    /// Puts a message where it is awaited.
+    fn sort(&self, serial: u32, reply: Reply, descriptors: Vec<OwnedFd>, now_ns: u64) {
+        let mut inbox = self.inbox.borrow_mut();
+        if let Some(awaited) = inbox.answers.get_mut(&serial) {
+            *awaited = Some((reply, descriptors));
+            return;
+        }
+        if let Some(number) = inbox.rejoining.remove(&serial) {
+            if let Reply::Done { path } = reply {
+                number.store(path, Ordering::Relaxed);
+            }
+            return;
+        }
+        match (inbox.standing, reply) {
+            (_, Reply::Pending(pending)) if inbox.pending.len() < PENDING_MAX => {
+                inbox.pending.push_back(pending);
+            }
+            (_, Reply::Withdrawn { path }) => {
+                inbox.pending.retain(|pending| pending.path != path);
+            }
+            // A path that we did not want to wait for any longer.
+            (_, Reply::Joined(joined)) => {
+                let _ = self.link.ask(&Request::Ended { path: joined.path }, &[]);
+            }
+            (Standing::Asking { serial: asked, .. }, reply) if asked == serial => {
+                if reply == Reply::Attached {
+                    inbox.standing = Standing::Attached;
+                    inbox.rejoining = self.link.rejoin().into_iter().collect();
+                } else {
+                    // Our former self may not have been buried yet.
+                    drop(inbox);
+                    self.lose_host(now_ns);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// There is no host any more: whatever was asked of it will not be answered.
+    fn lose_host(&self, now_ns: u64) {
+        self.link.set_packets(None);
+        let mut inbox = self.inbox.borrow_mut();
+        inbox.answers.clear();
+        inbox.rejoining.clear();
+        inbox.pending.clear();
+        // A host in this process does not come back.
+        let retry_ns = if self.socket.is_some() { now_ns + RETRY_NS } else { u64::MAX };
+        inbox.standing = Standing::Alone { retry_ns };
+    }
+
+    fn look_for_host(&self, now_ns: u64) {
+        let retry = Standing::Alone { retry_ns: now_ns + RETRY_NS };
+        self.inbox.borrow_mut().standing = retry;
+        let Some(Ok(packets)) = self.socket.as_ref().map(|socket| Packets::connect(socket)) else {
+            return;
+        };
+        if self.poller.add(&packets, 0).is_err() {
+            return;
+        }
+        self.link.set_packets(Some(packets));
+        if let Some(serial) = self.link.ask(&Request::Attach { name: self.name }, &[]) {
+            let give_up_ns = now_ns + ANSWER_TIME.as_nanos() as u64;
+            self.inbox.borrow_mut().standing = Standing::Asking { serial, give_up_ns };
+        }
+    }
+}
+
+/// The descriptor that becomes readable when the host has sent something.
+impl AsFd for Guest {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+}
+
+fn after(time: Duration) -> u64 {
+    let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    now_ns().saturating_add(time)
+}

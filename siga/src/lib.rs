@@ -1,0 +1,27 @@
+//! siga
+#![forbid(unsafe_code)]
+
+mod guest;
+mod link;
+mod members;
+mod options;
+mod path;
+mod waiter;
+mod waiting;
+
+pub use guest::{AttachError, ConnectError, Connecting, Guest};
+pub use options::PathOptions;
+pub use path::{Path, ReceiveError, Receiver, Sender};
+pub use waiter::{Key, Member, Served, Waiter};
+pub use waiting::{SPIN_NS_MAX, Wait};
+
+pub use fabric::control::{Pending, Problem, UserData};
+pub use fabric::name::{Name, NoName};
+pub use fabric::path::{
+    Announced, Counter, Counters, END_DATA_BYTES, HEAD_BYTES_MAX, InPage, Incoming, JoinError,
+    Lent, List, Message, PAGE_BYTES, PullError, Reason, Ringing, SendError, Severed, Shared, View,
+    Waiting,
+};
+pub use fabric::queue::{Entry, EntryFlags, Lease, LeaseLost, Server, Violation};
+pub use host::system::System;
+pub use host::{Embedded, default_socket};

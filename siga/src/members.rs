@@ -1,0 +1,173 @@
+//! What a waiter sees of guests, paths and halves.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use fabric::path::{Counter, Counters};
+use os::doorbell::Listen;
+use os::processor::now_ns;
+
+use crate::guest::Guest;
+use crate::path::{Path, Receiver, Sender};
+use crate::waiter::Member;
+
+/// Takes note of looks, the last of which may have been successful.
+fn count(counters: &mut Counters, looks: u64, spinning_ns: u64) {
+    counters.add(Counter::Polls, looks);
+    counters.add(Counter::PollsEmpty, looks);
+    counters.add(Counter::SpinningNs, spinning_ns);
+}
+
+/// Ready when a message waits, or the path has ended.
+impl Member for Receiver {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.descriptor());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        self.half().hear(Listen::Now);
+        self.half().ended().is_none()
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        self.half().is_ready()
+    }
+
+    fn sleep(&mut self) {
+        self.half().announce_sleep();
+        self.half().counters().add(Counter::Sleeps, 1);
+    }
+
+    fn wake(&mut self) {
+        self.half().wake();
+    }
+
+    fn tidy(&mut self) -> bool {
+        self.half().tidy();
+        false
+    }
+
+    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
+        None
+    }
+
+    fn count(&mut self, looks: u64, spinning_ns: u64) {
+        count(self.half().counters(), looks, spinning_ns);
+    }
+}
+
+/// Ready when there is room again after a send was refused, or the path has ended.
+impl Member for Sender {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.descriptor());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        self.half().hear(Listen::Now);
+        self.half().ended().is_none()
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.wants_room() && self.half().is_ready() || self.half().ended().is_some()
+    }
+
+    fn sleep(&mut self) {
+        if self.wants_room() {
+            self.half().announce_sleep();
+            self.half().counters().add(Counter::Sleeps, 1);
+        } else {
+            self.half().flush();
+        }
+    }
+
+    fn wake(&mut self) {
+        self.half().wake();
+    }
+
+    fn tidy(&mut self) -> bool {
+        self.half().tidy()
+    }
+
+    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
+        None
+    }
+
+    fn count(&mut self, looks: u64, spinning_ns: u64) {
+        count(self.half().counters(), looks, spinning_ns);
+    }
+}
+
+/// Ready when a message waits, or there is room again after a send was refused, or the path has ended.
+impl Member for Path {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        self.receivers.iter().for_each(|receiver| receiver.doorbells(add));
+        self.senders.iter().for_each(|sender| sender.doorbells(add));
+    }
+
+    fn hear(&mut self, index: usize) -> bool {
+        let receivers = self.receivers.len();
+        if index < receivers {
+            self.receivers[index].hear(0)
+        } else {
+            self.senders[index - receivers].hear(0)
+        }
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        self.receivers.iter_mut().any(Member::is_ready)
+            || self.senders.iter_mut().any(|sender| sender.wants_room() && sender.half().is_ready())
+    }
+
+    fn sleep(&mut self) {
+        self.receivers.iter_mut().for_each(Member::sleep);
+        self.senders.iter_mut().for_each(Member::sleep);
+    }
+
+    fn wake(&mut self) {
+        self.receivers.iter_mut().for_each(Member::wake);
+        self.senders.iter_mut().for_each(Member::wake);
+    }
+
+    fn tidy(&mut self) -> bool {
+        Path::tidy(self)
+    }
+
+    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
+        None
+    }
+
+    fn count(&mut self, looks: u64, spinning_ns: u64) {
+        self.receivers[0].count(looks, spinning_ns);
+    }
+}
+
+/// Ready when a connection waits.
+impl Member for Guest {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.as_fd());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        Guest::poll(self, now_ns());
+        true
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.has_pending()
+    }
+
+    fn sleep(&mut self) {}
+
+    fn wake(&mut self) {}
+
+    fn tidy(&mut self) -> bool {
+        false
+    }
+
+    fn poll(&mut self, now_ns: u64) -> Option<u64> {
+        Guest::poll(self, now_ns)
+    }
+
+    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+}

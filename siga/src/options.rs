@@ -1,0 +1,80 @@
+//! What to ask for when a path is made.
+
+use std::time::Duration;
+
+use fabric::control::{Allowance, UserData};
+use fabric::path::{SLOTS, Shape, Terms};
+use os::storage::StorageOptions;
+
+use crate::waiting::Wait;
+
+/// What to ask for when a path is made. All fields have defaults: write `PathOptions { wait: Wait::Spin,
+/// ..PathOptions::default() }`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathOptions {
+    /// Queues that this side writes, 1 to 8. Only for the side that connects.
+    pub outputs: usize,
+    /// Queues that this side reads, 1 to 8. Only for the side that connects.
+    pub inputs: usize,
+    /// How to wait for messages and for room.
+    pub wait: Wait,
+    /// Bytes of data storage that this side may lend. It is address space until it is used. The longest
+    /// message is half of it.
+    pub storage_bytes: u64,
+    /// Large messages that may wait to be pulled, 1 to 128.
+    pub messages: u32,
+    /// Bytes in buffers that may be on their way before a send has to wait. More lets a sender run
+    /// further ahead; less keeps what is on its way in cache and delays short.
+    pub window_bytes: usize,
+    /// Bytes of large messages that may wait to be pulled before a send has to wait. Two always may.
+    pub announced_bytes: u64,
+    /// Use huge pages for data storage, where the machine has some.
+    pub huge: bool,
+    /// Keep data storage in memory, where the limit allows it.
+    pub locked: bool,
+    /// For the other side's user.
+    pub data: UserData,
+    /// How long to wait for the other side to accept.
+    pub time: Duration,
+}
+
+impl Default for PathOptions {
+    fn default() -> PathOptions {
+        let terms = Terms::default();
+        PathOptions {
+            outputs: 1,
+            inputs: 1,
+            wait: Wait::Adaptive,
+            storage_bytes: 64 << 20,
+            messages: SLOTS as u32,
+            window_bytes: terms.window_bytes,
+            announced_bytes: terms.announced_bytes_max,
+            huge: false,
+            locked: false,
+            data: [0; 16],
+            time: Duration::from_secs(30),
+        }
+    }
+}
+
+impl PathOptions {
+    pub(crate) fn shape(&self) -> Shape {
+        Shape { outputs: self.outputs, inputs: self.inputs }
+    }
+
+    pub(crate) fn allowance(&self) -> Allowance {
+        Allowance { storage_bytes: self.storage_bytes, messages: self.messages }
+    }
+
+    /// The terms of a path for which the host has granted this.
+    pub(crate) fn terms(&self, ours: Allowance, theirs: Allowance) -> Terms {
+        Terms {
+            window_bytes: self.window_bytes,
+            announced_bytes_max: self.announced_bytes,
+            messages_max: ours.messages,
+            storage_bytes_max: ours.storage_bytes,
+            peer_storage_bytes_max: theirs.storage_bytes,
+            storage: StorageOptions { huge: self.huge, locked: self.locked },
+        }
+    }
+}

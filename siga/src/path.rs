@@ -1,0 +1,466 @@
+//! A path, to program with: blocking, polling, adaptive.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabric::control::UserData;
+use fabric::name::Name;
+use fabric::path::{self, END_DATA_BYTES, Halves, Message, SendError, Severed};
+use os::processor::now_ns;
+
+use crate::link::Membership;
+use crate::waiting::{Half, Patience, Wait, Waited};
+
+/// A path to another guest: one or more queues each way.
+///
+/// The verbs of the path itself use its first queue each way, which is all there is unless its options
+/// asked for more. [`Path::split`] gives each queue to whom you like.
+#[derive(Debug)]
+pub struct Path {
+    pub(crate) senders: Vec<Sender>,
+    pub(crate) receivers: Vec<Receiver>,
+    membership: Arc<Membership>,
+    data: UserData,
+}
+
+/// The sending half of one queue of a path.
+#[derive(Debug)]
+pub struct Sender {
+    half: path::Sender,
+    /// The last send that did not want to wait was refused.
+    wants_room: bool,
+    patience: Patience,
+    membership: Arc<Membership>,
+}
+
+/// The receiving half of one queue of a path.
+#[derive(Debug)]
+pub struct Receiver {
+    half: path::Receiver,
+    patience: Patience,
+    membership: Arc<Membership>,
+}
+
+/// Nothing came in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReceiveError {
+    /// The time is over.
+    #[error("nothing came in time")]
+    TimedOut,
+    /// The path has ended, and everything that was sent has been received.
+    #[error(transparent)]
+    Severed(#[from] Severed),
+}
+
+impl Path {
+    pub(crate) fn new(halves: Halves, membership: Membership, data: UserData, wait: Wait) -> Path {
+        let membership = Arc::new(membership);
+        let sender = |half| Sender {
+            half,
+            wants_room: false,
+            patience: Patience::new(wait),
+            membership: membership.clone(),
+        };
+        let receiver =
+            |half| Receiver { half, patience: Patience::new(wait), membership: membership.clone() };
+        Path {
+            senders: halves.senders.into_iter().map(sender).collect(),
+            receivers: halves.receivers.into_iter().map(receiver).collect(),
+            membership,
+            data,
+        }
+    }
+
+    pub(crate) fn with_user_data(self, data: UserData) -> Path {
+        Path { data, ..self }
+    }
+
+    /// The guest at the other end.
+    pub fn peer(&self) -> Name {
+        self.membership.peer()
+    }
+
+    /// The number that the host gave the path, for `siga audit`. A new host gives it a new one.
+    pub fn number(&self) -> u64 {
+        self.membership.number()
+    }
+
+    /// What the other side's user said when the path was made.
+    pub fn user_data(&self) -> UserData {
+        self.data
+    }
+
+    /// Sends a message: it is in the receiver's hands when this returns. Waits while the receiver is too
+    /// far behind.
+    ///
+    /// # Errors
+    /// [`SendError`], but never `Full`.
+    #[inline]
+    pub fn send(&mut self, body: &[u8]) -> Result<(), SendError> {
+        self.senders[0].send(body)
+    }
+
+    /// Pushes a message: for streams of small messages, which cost a tenth when they go together. It may
+    /// be held back while the receiver is behind, to go with those that follow: with the next send, with
+    /// the next receive that has to wait, and at the latest with [`Path::flush`]. Waits while the receiver
+    /// is too far behind.
+    ///
+    /// # Errors
+    /// As [`Path::send`].
+    #[inline(always)]
+    pub fn push(&mut self, body: &[u8]) -> Result<(), SendError> {
+        self.senders[0].push(body)
+    }
+
+    /// Sends a message, if the receiver is not too far behind.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    #[inline]
+    pub fn try_send(&mut self, body: &[u8]) -> Result<(), SendError> {
+        self.senders[0].try_send(body)
+    }
+
+    /// Hands over what was pushed and held back.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.senders[0].flush();
+    }
+
+    /// The next message, which stays where it is until the next verb. Waits until there is one.
+    ///
+    /// # Errors
+    /// [`Severed`] once the path has ended and everything that was sent has been received.
+    #[inline]
+    pub fn receive(&mut self) -> Result<Message<'_>, Severed> {
+        match self.receive_before(None) {
+            Ok(message) => Ok(message),
+            Err(ReceiveError::Severed(severed)) => Err(severed),
+            Err(ReceiveError::TimedOut) => unreachable!("no time was set"),
+        }
+    }
+
+    /// The next message, if it comes in time.
+    ///
+    /// # Errors
+    /// [`ReceiveError`].
+    pub fn receive_within(&mut self, time: Duration) -> Result<Message<'_>, ReceiveError> {
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.receive_before(Some(now_ns().saturating_add(time)))
+    }
+
+    #[inline]
+    fn receive_before(&mut self, deadline_ns: Option<u64>) -> Result<Message<'_>, ReceiveError> {
+        let Path { senders, receivers, .. } = self;
+        let receiver = &mut receivers[0];
+        let spot = loop {
+            if let Some(spot) = receiver.half.fetch()? {
+                break spot;
+            }
+            // Whoever waits for an answer has asked all of the question.
+            senders.iter_mut().for_each(Sender::flush);
+            match receiver.patience.wait(&mut receiver.half, deadline_ns) {
+                Waited::Ready => {}
+                Waited::TimedOut => return Err(ReceiveError::TimedOut),
+                // Perhaps it was about the other direction.
+                Waited::Rung => senders.iter_mut().for_each(|sender| sender.half.look()),
+                Waited::Idle => receiver.tidy_with(senders),
+            }
+        };
+        Ok(receiver.half.message(spot))
+    }
+
+    /// The next message, if one is there.
+    ///
+    /// # Errors
+    /// As [`Path::receive`].
+    #[inline]
+    pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, Severed> {
+        self.receivers[0].half.receive()
+    }
+
+    /// Asks the other side to keep quiet. What it has sent until then keeps coming; once all of it has been
+    /// received, [`Path::known_point`] says after how many messages it fell quiet.
+    pub fn quiesce(&mut self) {
+        self.receivers[0].half.quiesce();
+        // Its thread may be asleep over the other direction.
+        self.senders[0].half.rouse();
+    }
+
+    /// Lets the other side send again.
+    pub fn resume(&mut self) {
+        self.receivers[0].half.resume();
+        self.senders[0].half.rouse();
+    }
+
+    /// How many messages had come from the other side when it fell quiet; none while it has not.
+    pub fn known_point(&self) -> Option<u64> {
+        self.receivers[0].half.known_point()
+    }
+
+    /// Gives back storage that was not used since the last call. The verbs that wait do this by themselves
+    /// when nothing comes for a second. Says whether there may be more to give back later.
+    pub fn tidy(&mut self) -> bool {
+        let Path { senders, receivers, .. } = self;
+        receivers.iter_mut().for_each(|receiver| receiver.half.tidy());
+        let mut untidy = false;
+        for sender in senders {
+            untidy |= sender.half.tidy();
+        }
+        untidy
+    }
+
+    /// Says how to wait from now on.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.senders.iter_mut().for_each(|sender| sender.patience.set_policy(wait));
+        self.receivers.iter_mut().for_each(|receiver| receiver.patience.set_policy(wait));
+    }
+
+    /// Ends the path in good order. What was sent can still be received; what the other side has sent and
+    /// we have not received is lost. `data` tells the other side's user why.
+    pub fn sever(mut self, data: [u8; END_DATA_BYTES]) {
+        self.senders.iter_mut().for_each(|sender| sender.half.sever(data));
+        self.receivers.iter_mut().for_each(|receiver| receiver.half.sever(data));
+    }
+
+    /// Ends our sending in good order, and goes on receiving.
+    pub fn end_sending(&mut self, data: [u8; END_DATA_BYTES]) {
+        self.senders.iter_mut().for_each(|sender| sender.half.sever(data));
+    }
+
+    /// Gives out the halves: one sender for each output queue, one receiver for each input queue.
+    pub fn split(self) -> (Vec<Sender>, Vec<Receiver>) {
+        (self.senders, self.receivers)
+    }
+
+    /// The first sending half.
+    pub fn sender(&mut self) -> &mut Sender {
+        &mut self.senders[0]
+    }
+
+    /// The first receiving half.
+    pub fn receiver(&mut self) -> &mut Receiver {
+        &mut self.receivers[0]
+    }
+
+    /// All halves.
+    pub fn halves(&mut self) -> (&mut [Sender], &mut [Receiver]) {
+        (&mut self.senders, &mut self.receivers)
+    }
+}
+
+impl Sender {
+    /// The guest at the other end.
+    pub fn peer(&self) -> Name {
+        self.membership.peer()
+    }
+
+    /// As [`Path::send`].
+    ///
+    /// # Errors
+    /// As [`Path::send`].
+    #[inline]
+    pub fn send(&mut self, body: &[u8]) -> Result<(), SendError> {
+        match self.half.send(body) {
+            Err(SendError::Full) => self.until_done(|half| half.send(body)),
+            done => done,
+        }
+    }
+
+    /// As [`Path::push`].
+    ///
+    /// # Errors
+    /// As [`Path::send`].
+    #[inline(always)]
+    pub fn push(&mut self, body: &[u8]) -> Result<(), SendError> {
+        match self.half.push(body) {
+            Err(SendError::Full) => self.until_done(|half| half.push(body)),
+            done => done,
+        }
+    }
+
+    /// Sends a message with a head: a few bytes that the receiver has at once, even when the body is
+    /// large and stays where it is.
+    ///
+    /// # Errors
+    /// As [`Path::send`].
+    ///
+    /// # Panics
+    /// If the head is longer than [`fabric::path::HEAD_BYTES_MAX`].
+    #[inline]
+    pub fn send_with(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
+        match self.half.send_with(head, body) {
+            Err(SendError::Full) => self.until_done(|half| half.send_with(head, body)),
+            done => done,
+        }
+    }
+
+    /// Sends a message of `bytes` that `build` makes in place, in memory that is lent to the receiver.
+    ///
+    /// # Errors
+    /// As [`Path::send`]; `build` was not called then.
+    #[inline]
+    pub fn send_built(
+        &mut self,
+        bytes: usize,
+        mut build: impl FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
+        match self.half.send_built(&[], bytes, &mut build) {
+            Err(SendError::Full) => self.until_done(|half| half.send_built(&[], bytes, &mut build)),
+            done => done,
+        }
+    }
+
+    /// Pushes a message of `bytes` that `build` makes in place.
+    ///
+    /// # Errors
+    /// As [`Path::send`]; `build` was not called then.
+    #[inline(always)]
+    pub fn push_built(
+        &mut self,
+        bytes: usize,
+        mut build: impl FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
+        match self.half.push_built(&[], bytes, &mut build) {
+            Err(SendError::Full) => self.until_done(|half| half.push_built(&[], bytes, &mut build)),
+            done => done,
+        }
+    }
+
+    /// Does something that may have to wait for room, again and again.
+    ///
+    /// # Errors
+    /// What `attempt` says, but never `Full`.
+    #[cold]
+    pub fn until_done<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut path::Sender) -> Result<T, SendError>,
+    ) -> Result<T, SendError> {
+        loop {
+            match attempt(&mut self.half) {
+                Err(SendError::Full) => {}
+                done => return done,
+            }
+            if self.patience.wait(&mut self.half, None) == Waited::Idle {
+                self.patience.tidied(Half::tidy(&mut self.half));
+            }
+        }
+    }
+
+    /// As [`Path::try_send`].
+    ///
+    /// # Errors
+    /// [`SendError`].
+    #[inline]
+    pub fn try_send(&mut self, body: &[u8]) -> Result<(), SendError> {
+        self.try_with(|half| half.send(body))
+    }
+
+    /// Does something that may be refused for want of room. If it is, a waiter finds this half ready when
+    /// it is worth another try.
+    ///
+    /// # Errors
+    /// What `attempt` says.
+    #[inline]
+    pub fn try_with<T>(
+        &mut self,
+        attempt: impl FnOnce(&mut path::Sender) -> Result<T, SendError>,
+    ) -> Result<T, SendError> {
+        let done = attempt(&mut self.half);
+        self.wants_room = matches!(done, Err(SendError::Full));
+        done
+    }
+
+    pub(crate) fn wants_room(&self) -> bool {
+        self.wants_room
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.half.descriptor()
+    }
+
+    /// As [`Path::flush`].
+    #[inline]
+    pub fn flush(&mut self) {
+        self.half.flush();
+    }
+
+    /// Everything else that a sending half can do, none of which waits.
+    pub fn half(&mut self) -> &mut path::Sender {
+        &mut self.half
+    }
+
+    /// Says how to wait from now on.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.patience.set_policy(wait);
+    }
+}
+
+impl Receiver {
+    /// The guest at the other end.
+    pub fn peer(&self) -> Name {
+        self.membership.peer()
+    }
+
+    /// As [`Path::receive`].
+    ///
+    /// # Errors
+    /// As [`Path::receive`].
+    #[inline]
+    pub fn receive(&mut self) -> Result<Message<'_>, Severed> {
+        let spot = loop {
+            if let Some(spot) = self.half.fetch()? {
+                break spot;
+            }
+            if self.patience.wait(&mut self.half, None) == Waited::Idle {
+                self.tidy_with(&mut []);
+            }
+        };
+        Ok(self.half.message(spot))
+    }
+
+    /// As [`Path::try_receive`].
+    ///
+    /// # Errors
+    /// As [`Path::receive`].
+    #[inline]
+    pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, Severed> {
+        self.half.receive()
+    }
+
+    /// Waits until there is something to take, or the path has ended.
+    pub fn wait(&mut self) {
+        loop {
+            match self.patience.wait(&mut self.half, None) {
+                Waited::Ready => return,
+                Waited::Idle => self.tidy_with(&mut []),
+                Waited::Rung | Waited::TimedOut => {}
+            }
+        }
+    }
+
+    /// Everything else that a receiving half can do, none of which waits.
+    pub fn half(&mut self) -> &mut path::Receiver {
+        &mut self.half
+    }
+
+    /// Says how to wait from now on.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.patience.set_policy(wait);
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.half.descriptor()
+    }
+
+    /// Housekeeping for this half and for others that share its waits.
+    fn tidy_with(&mut self, senders: &mut [Sender]) {
+        self.half.tidy();
+        let mut untidy = false;
+        for sender in senders {
+            untidy |= sender.half.tidy();
+        }
+        self.patience.tidied(untidy);
+    }
+}

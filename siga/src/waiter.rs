@@ -1,0 +1,497 @@
+//! One thread that serves many paths.
+//!
+//! A waiter owns what it serves. A member that has been active lately is *watched*: looked at again and
+//! again. One that has been quiet for a while is *asleep*: it has said so in its own sleep word, and its
+//! doorbell brings it back. So the cost of waiting follows the number of active members, not of all.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use os::poller::Poller;
+use os::processor::now_ns;
+use os::sync::pause;
+
+use crate::guest::Guest;
+use crate::path::Path;
+use crate::waiting::{SPIN_NS_MAX, TIDY, Wait};
+
+/// Looks at all watched members between two looks at the clock.
+const ROUNDS_PER_CLOCK: u32 = 32;
+
+/// How often a waiter that is busy, or spins, listens to the doorbells of those asleep.
+const LISTEN_NS: u64 = 50_000;
+
+/// Members found ready between two looks at the clock.
+const FINDS_PER_CLOCK: u32 = 64;
+
+/// Rounds of looks without success after which a member goes to sleep though others are active.
+const QUIET_ROUNDS_MAX: u32 = 2048;
+
+/// What a waiter can serve.
+pub trait Member {
+    /// Calls `add` with each descriptor that becomes readable when there is news.
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>));
+    /// Listens to doorbell `index`, without waiting. False if there is nobody any more who could ring it.
+    fn hear(&mut self, index: usize) -> bool;
+    /// Whether there is something to do.
+    fn is_ready(&mut self) -> bool;
+    /// Says that nobody will look until a doorbell rings. [`Member::is_ready`] is asked once more then.
+    fn sleep(&mut self);
+    /// Says that we look again.
+    fn wake(&mut self);
+    /// Housekeeping after a second of quiet. Whether there may be more to do later.
+    fn tidy(&mut self) -> bool;
+    /// Does what has to be done at a certain time, and says when, in the machine's time.
+    fn poll(&mut self, now_ns: u64) -> Option<u64>;
+    /// Takes note of what was spent on looking for it.
+    fn count(&mut self, looks: u64, spinning_ns: u64);
+}
+
+/// Stands for a member of a waiter, until it is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    index: u32,
+    /// Which of those that have had this index.
+    age: u32,
+}
+
+/// Serves any number of members for one thread.
+#[derive(Debug)]
+pub struct Waiter<M> {
+    policy: Wait,
+    poller: Poller,
+    places: Vec<Place<M>>,
+    free: Vec<u32>,
+    /// Indexes of the members that are watched.
+    watched: Vec<u32>,
+    next: usize,
+    finds: u32,
+    listened_ns: u64,
+    spin_ns: u64,
+    /// Whether somebody may have left storage idle, and when to look.
+    untidy: bool,
+    tidy_ns: u64,
+    /// When the first of the members wants to be polled.
+    due_ns: u64,
+}
+
+#[derive(Debug)]
+struct Place<M> {
+    age: u32,
+    seat: Option<Seat<M>>,
+}
+
+#[derive(Debug)]
+struct Seat<M> {
+    member: M,
+    is_watched: bool,
+    quiet_rounds: u32,
+    untidy: bool,
+}
+
+/// Doorbells of one member: names in the poller are the member's index, shifted, and the doorbell's.
+const DOORBELL_BITS: u32 = 5;
+
+impl<M: Member> Waiter<M> {
+    /// A waiter that serves nobody yet.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn new(policy: Wait) -> io::Result<Waiter<M>> {
+        Ok(Waiter {
+            policy,
+            poller: Poller::new()?,
+            places: Vec::new(),
+            free: Vec::new(),
+            watched: Vec::new(),
+            next: 0,
+            finds: 0,
+            listened_ns: 0,
+            spin_ns: SPIN_NS_MAX / 2,
+            untidy: true,
+            tidy_ns: u64::MAX,
+            due_ns: 0,
+        })
+    }
+
+    /// Serves `member` too.
+    ///
+    /// # Errors
+    /// No memory left in the kernel to wait for its doorbells.
+    pub fn add(&mut self, member: M) -> io::Result<Key> {
+        let index = self.free.pop().unwrap_or(self.places.len() as u32);
+        let mut result = Ok(());
+        let mut bell = 0;
+        member.doorbells(&mut |descriptor| {
+            debug_assert!(bell < 1 << DOORBELL_BITS);
+            if result.is_ok() {
+                result = self.poller.add(descriptor, u64::from(index) << DOORBELL_BITS | bell);
+            }
+            bell += 1;
+        });
+        let seat = Some(Seat { member, is_watched: true, quiet_rounds: 0, untidy: true });
+        if index as usize == self.places.len() {
+            self.places.push(Place { age: 0, seat });
+        } else {
+            self.places[index as usize].seat = seat;
+        }
+        let key = Key { index, age: self.places[index as usize].age };
+        self.watched.push(index);
+        self.due_ns = 0;
+        self.untidy = true;
+        if let Err(error) = result {
+            self.remove(key);
+            return Err(error);
+        }
+        Ok(key)
+    }
+
+    /// Serves a member no longer, and gives it back.
+    pub fn remove(&mut self, key: Key) -> Option<M> {
+        let place = self.places.get_mut(key.index as usize).filter(|place| place.age == key.age)?;
+        let mut seat = place.seat.take()?;
+        place.age = place.age.wrapping_add(1);
+        self.free.push(key.index);
+        self.watched.retain(|index| *index != key.index);
+        if !seat.is_watched {
+            seat.member.wake();
+        }
+        seat.member.doorbells(&mut |descriptor| {
+            // One that could not be added is not there.
+            let _ = self.poller.remove(descriptor);
+        });
+        Some(seat.member)
+    }
+
+    /// A member.
+    pub fn get(&self, key: Key) -> Option<&M> {
+        let place = self.places.get(key.index as usize).filter(|place| place.age == key.age)?;
+        place.seat.as_ref().map(|seat| &seat.member)
+    }
+
+    /// A member, to do something with it.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut M> {
+        let place = self.places.get_mut(key.index as usize)?;
+        let seat = place.seat.as_mut().filter(|_| place.age == key.age)?;
+        Some(&mut seat.member)
+    }
+
+    /// How many members there are.
+    pub fn members(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Waits until a member has something to do, and says which. Those that have are found in turn.
+    ///
+    /// # Errors
+    /// The kernel refuses to let us wait: nothing that can be helped.
+    pub fn wait(&mut self) -> io::Result<Key> {
+        Ok(self.wait_until(u64::MAX)?.expect("no time was set"))
+    }
+
+    /// Waits until a member has something to do, at most for `time`.
+    ///
+    /// # Errors
+    /// As [`Waiter::wait`].
+    pub fn wait_for(&mut self, time: Duration) -> io::Result<Option<Key>> {
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.wait_until(now_ns().saturating_add(time))
+    }
+
+    fn wait_until(&mut self, deadline_ns: u64) -> io::Result<Option<Key>> {
+        if let Some(key) = self.next_busy()? {
+            return Ok(Some(key));
+        }
+        loop {
+            let spun = match self.policy {
+                Wait::Block => None,
+                Wait::Adaptive => self.spin(deadline_ns.min(now_ns() + self.spin_ns))?,
+                Wait::Spin => {
+                    let found = self.spin(deadline_ns)?;
+                    if found.is_none() {
+                        return Ok(None);
+                    }
+                    found
+                }
+            };
+            if spun.is_some() {
+                return Ok(spun);
+            }
+            self.put_to_sleep(u32::MAX);
+            if let Some(key) = self.look() {
+                return Ok(Some(key));
+            }
+            let start = now_ns();
+            if start >= deadline_ns {
+                return Ok(None);
+            }
+            let next = self.poll_members(start).min(deadline_ns);
+            let wait = next.saturating_sub(start);
+            self.listen((next != u64::MAX).then(|| Duration::from_nanos(wait)))?;
+            let now = now_ns();
+            self.learn(now - start);
+            self.poll_members(now);
+            if let Some(key) = self.look() {
+                return Ok(Some(key));
+            }
+        }
+    }
+
+    /// A member that has something to do now, if there is one.
+    ///
+    /// # Errors
+    /// As [`Waiter::wait`].
+    pub fn try_next(&mut self) -> io::Result<Option<Key>> {
+        self.listen(Some(Duration::ZERO))?;
+        self.poll_members(now_ns());
+        Ok(self.look())
+    }
+
+    /// Prepares for waiting elsewhere: puts all members to sleep. True if none has anything to do: then
+    /// [`Waiter::as_fd`] becomes readable when one has. Call [`Waiter::try_next`] after that.
+    pub fn prepare_wait(&mut self) -> bool {
+        self.put_to_sleep(u32::MAX);
+        self.look().is_none()
+    }
+
+    /// The usual case: somebody who was active lately has something to do.
+    #[inline]
+    fn next_busy(&mut self) -> io::Result<Option<Key>> {
+        self.finds += 1;
+        if self.finds >= FINDS_PER_CLOCK {
+            self.finds = 0;
+            // Those asleep must not wait until the others are quiet.
+            let now = now_ns();
+            if now - self.listened_ns >= LISTEN_NS {
+                self.listen(Some(Duration::ZERO))?;
+                self.listened_ns = now;
+                self.poll_members(now);
+            }
+        }
+        Ok(self.look())
+    }
+
+    /// Looks at each watched member once, from where the last one was found.
+    #[inline]
+    fn look(&mut self) -> Option<Key> {
+        for _ in 0..self.watched.len() {
+            if self.next >= self.watched.len() {
+                self.next = 0;
+            }
+            let index = self.watched[self.next];
+            self.next += 1;
+            let place = &mut self.places[index as usize];
+            let seat = place.seat.as_mut().expect("only members are watched");
+            if seat.member.is_ready() {
+                seat.quiet_rounds = 0;
+                seat.untidy = true;
+                self.untidy = true;
+                return Some(Key { index, age: place.age });
+            }
+            seat.quiet_rounds += 1;
+        }
+        None
+    }
+
+    /// Looks again and again until somebody is found or the time is over.
+    fn spin(&mut self, until_ns: u64) -> io::Result<Option<Key>> {
+        let start = now_ns();
+        let mut rounds: u32 = 0;
+        let found = loop {
+            if let Some(key) = self.look() {
+                break Some(key);
+            }
+            pause();
+            rounds += 1;
+            if !rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
+                continue;
+            }
+            let now = now_ns();
+            if now >= until_ns {
+                break None;
+            }
+            if now - self.listened_ns >= LISTEN_NS {
+                self.listened_ns = now;
+                self.listen(Some(Duration::ZERO))?;
+                self.poll_members(now);
+                self.put_to_sleep(QUIET_ROUNDS_MAX);
+            }
+            if self.watched.is_empty() && self.policy == Wait::Adaptive {
+                break None;
+            }
+        };
+        // What was spent belongs to whoever was found, or to the first that was looked for.
+        let spent = if rounds == 0 { 0 } else { now_ns() - start };
+        let seat = match found {
+            Some(key) => Some(key.index),
+            None => self.watched.first().copied(),
+        };
+        if let Some(seat) = seat.and_then(|index| self.places[index as usize].seat.as_mut()) {
+            seat.member.count(u64::from(rounds), spent);
+        }
+        Ok(found)
+    }
+
+    /// Puts members to sleep that were quiet for so many rounds and have nothing to do after they said
+    /// so; `u32::MAX` is all of them.
+    fn put_to_sleep(&mut self, quiet_rounds: u32) {
+        let places = &mut self.places;
+        self.watched.retain(|index| {
+            let seat = places[*index as usize].seat.as_mut().expect("only members are watched");
+            if quiet_rounds != u32::MAX && seat.quiet_rounds < quiet_rounds {
+                return true;
+            }
+            seat.member.sleep();
+            if seat.member.is_ready() {
+                seat.member.wake();
+                return true;
+            }
+            seat.is_watched = false;
+            false
+        });
+    }
+
+    /// Listens to all doorbells, and watches those members whose doorbell rang.
+    fn listen(&mut self, wait: Option<Duration>) -> io::Result<()> {
+        let Waiter { poller, places, watched, due_ns, .. } = self;
+        let mut silent = Vec::new();
+        for name in poller.wait(wait)? {
+            let index = (name >> DOORBELL_BITS) as u32;
+            let bell = (name & ((1 << DOORBELL_BITS) - 1)) as usize;
+            let seat = places.get_mut(index as usize).and_then(|place| place.seat.as_mut());
+            let Some(seat) = seat else { continue };
+            if !seat.member.hear(bell) {
+                silent.push((index, bell));
+            }
+            // It may want to be polled at another time than before.
+            *due_ns = 0;
+            if !seat.is_watched {
+                seat.member.wake();
+                seat.is_watched = true;
+                seat.quiet_rounds = 0;
+                watched.push(index);
+            }
+        }
+        for (index, bell) in silent {
+            self.stop_listening(index, bell);
+        }
+        Ok(())
+    }
+
+    /// A doorbell that nobody can ring any more would be heard for ever.
+    fn stop_listening(&mut self, index: u32, bell: usize) {
+        let Waiter { poller, places, .. } = self;
+        let Some(seat) = &places[index as usize].seat else { return };
+        let mut at = 0;
+        seat.member.doorbells(&mut |descriptor| {
+            if at == bell {
+                // Not being there is what is wanted.
+                let _ = poller.remove(descriptor);
+            }
+            at += 1;
+        });
+    }
+
+    /// Lets members do what has its time, and says when the next has; `u64::MAX` if none.
+    fn poll_members(&mut self, now_ns: u64) -> u64 {
+        if self.untidy && self.tidy_ns == u64::MAX {
+            self.tidy_ns = now_ns.saturating_add(TIDY.as_nanos() as u64);
+        }
+        if now_ns >= self.due_ns {
+            let members = self.places.iter_mut().filter_map(|place| place.seat.as_mut());
+            let due = members.filter_map(|seat| seat.member.poll(now_ns)).min();
+            self.due_ns = due.unwrap_or(u64::MAX);
+        }
+        if now_ns >= self.tidy_ns {
+            let mut untidy = false;
+            for seat in self.places.iter_mut().filter_map(|place| place.seat.as_mut()) {
+                seat.untidy = seat.untidy && seat.member.tidy();
+                untidy |= seat.untidy;
+            }
+            self.untidy = untidy;
+            self.tidy_ns =
+                if untidy { now_ns.saturating_add(TIDY.as_nanos() as u64) } else { u64::MAX };
+        }
+        self.due_ns.min(self.tidy_ns)
+    }
+
+    fn learn(&mut self, slept_ns: u64) {
+        self.spin_ns = if slept_ns < SPIN_NS_MAX {
+            (self.spin_ns * 2).clamp(1, SPIN_NS_MAX)
+        } else {
+            self.spin_ns / 2
+        };
+    }
+}
+
+/// Readable when a member that sleeps has something to do: for a program's own epoll, or its runtime's.
+/// See [`Waiter::prepare_wait`].
+impl<M> AsFd for Waiter<M> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+}
+
+/// A guest together with its paths: what a server serves.
+#[derive(Debug)]
+pub enum Served {
+    /// Ready when a connection waits.
+    Guest(Guest),
+    /// Ready when a message waits, or there is room again, or the path has ended.
+    Path(Path),
+}
+
+impl Served {
+    fn member(&self) -> &dyn Member {
+        match self {
+            Served::Guest(guest) => guest,
+            Served::Path(path) => path,
+        }
+    }
+
+    fn member_mut(&mut self) -> &mut dyn Member {
+        match self {
+            Served::Guest(guest) => guest,
+            Served::Path(path) => path,
+        }
+    }
+}
+
+impl Member for Served {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        self.member().doorbells(add);
+    }
+
+    fn hear(&mut self, index: usize) -> bool {
+        self.member_mut().hear(index)
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        match self {
+            Served::Guest(guest) => guest.is_ready(),
+            Served::Path(path) => path.is_ready(),
+        }
+    }
+
+    fn sleep(&mut self) {
+        self.member_mut().sleep();
+    }
+
+    fn wake(&mut self) {
+        self.member_mut().wake();
+    }
+
+    fn tidy(&mut self) -> bool {
+        self.member_mut().tidy()
+    }
+
+    fn poll(&mut self, now_ns: u64) -> Option<u64> {
+        self.member_mut().poll(now_ns)
+    }
+
+    fn count(&mut self, looks: u64, spinning_ns: u64) {
+        self.member_mut().count(looks, spinning_ns);
+    }
+}

@@ -1,0 +1,263 @@
+//! Waiting is a policy.
+//!
+//! A side that has nothing to do can *spin*: look again and again, which answers within a cache miss and
+//! costs a processor. It can *block*: say that it sleeps and sleep until its doorbell rings, which costs
+//! nothing while it lasts and a wake-up of some microseconds. *Adaptive*, the default, spins for a while
+//! that it learns, and then sleeps. Counters say what each side spent on it.
+
+use std::time::Duration;
+
+use fabric::path::{Counter, Counters, Receiver, Sender};
+use os::doorbell::Listen;
+use os::processor::now_ns;
+use os::sync::pause;
+
+/// How to wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Look until there is something. For a processor that has nothing else to do.
+    Spin,
+    /// Look for a while that is learned from how long waits turn out to be, then sleep.
+    #[default]
+    Adaptive,
+    /// Sleep at once.
+    Block,
+}
+
+/// The longest that an adaptive wait looks before it sleeps: what a sleep and a wake-up cost together on
+/// a machine whose processors go idle.
+pub const SPIN_NS_MAX: u64 = 50_000;
+
+/// The shortest: enough for an answer that is on its way.
+const SPIN_NS_MIN: u64 = 2_000;
+
+/// Looks between two looks at the clock, which is dearer than they are.
+const LOOKS_PER_CLOCK: u32 = 32;
+
+/// How often one who spins asks whether the peer still lives.
+const LISTEN_NS: u64 = 1_000_000;
+
+/// How long after the last activity storage is looked at that may have become idle.
+pub(crate) const TIDY: Duration = Duration::from_secs(1);
+
+/// What can be waited for: a half of a path.
+pub trait Half {
+    /// Whether there is something to do.
+    fn is_ready(&mut self) -> bool;
+    /// Says that we are about to sleep. Look once more before sleeping.
+    fn announce_sleep(&mut self);
+    /// Says that we are awake.
+    fn wake(&mut self);
+    /// Listens to the doorbell; whether it rang.
+    fn hear(&mut self, listen: Listen) -> bool;
+    /// Gives back what was not used lately; whether there may be more to give back later.
+    fn tidy(&mut self) -> bool;
+    /// The counters.
+    fn counters(&mut self) -> &mut Counters;
+}
+
+impl Half for Sender {
+    fn is_ready(&mut self) -> bool {
+        Sender::is_ready(self)
+    }
+
+    fn announce_sleep(&mut self) {
+        Sender::announce_sleep(self);
+    }
+
+    fn wake(&mut self) {
+        Sender::wake(self);
+    }
+
+    fn hear(&mut self, listen: Listen) -> bool {
+        Sender::hear(self, listen) > 0
+    }
+
+    fn tidy(&mut self) -> bool {
+        Sender::tidy(self)
+    }
+
+    fn counters(&mut self) -> &mut Counters {
+        Sender::counters(self)
+    }
+}
+
+impl Half for Receiver {
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        Receiver::is_ready(self)
+    }
+
+    fn announce_sleep(&mut self) {
+        Receiver::announce_sleep(self);
+    }
+
+    fn wake(&mut self) {
+        Receiver::wake(self);
+    }
+
+    fn hear(&mut self, listen: Listen) -> bool {
+        Receiver::hear(self, listen) > 0
+    }
+
+    fn tidy(&mut self) -> bool {
+        Receiver::tidy(self);
+        false
+    }
+
+    fn counters(&mut self) -> &mut Counters {
+        Receiver::counters(self)
+    }
+}
+
+/// How one half waits, and what it has learned.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    policy: Wait,
+    spin_ns: u64,
+    /// What a look costs, as far as it was measured.
+    look_ns: u64,
+    /// Whether there may be storage to give back.
+    untidy: bool,
+}
+
+/// What came of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// There is something to do.
+    Ready,
+    /// The time is over.
+    TimedOut,
+    /// The doorbell rang, but not for this half. Wait on.
+    Rung,
+    /// Nothing came for a while: time for housekeeping. Then wait on.
+    Idle,
+}
+
+impl Patience {
+    pub(crate) fn new(policy: Wait) -> Patience {
+        Patience { policy, spin_ns: SPIN_NS_MAX / 2, look_ns: 30, untidy: true }
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: Wait) {
+        self.policy = policy;
+    }
+
+    /// Says whether housekeeping found that there may be more to do later.
+    pub(crate) fn tidied(&mut self, untidy: bool) {
+        self.untidy = untidy;
+    }
+
+    /// Waits until `half` is ready, until `deadline_ns` of the machine's clock, or until nothing came for
+    /// so long that something may be given back.
+    #[inline]
+    pub(crate) fn wait(&mut self, half: &mut impl Half, deadline_ns: Option<u64>) -> Waited {
+        if half.is_ready() { Waited::Ready } else { self.wait_longer(half, deadline_ns) }
+    }
+
+    fn wait_longer(&mut self, half: &mut impl Half, deadline_ns: Option<u64>) -> Waited {
+        if self.policy != Wait::Block
+            && let Some(waited) = self.spin(half, deadline_ns)
+        {
+            return waited;
+        }
+        let waited = self.sleep(half, deadline_ns);
+        // Whatever was done may have left something to give back later.
+        self.untidy |= waited == Waited::Ready;
+        waited
+    }
+
+    /// Looks until there is something or looking has taken long enough; `None` then.
+    fn spin(&mut self, half: &mut impl Half, deadline_ns: Option<u64>) -> Option<Waited> {
+        let mut looks = 0;
+        let mut counted_ns = 0;
+        let mut clock: Option<Clock> = None;
+        let waited = loop {
+            pause();
+            looks += 1;
+            if half.is_ready() {
+                break Some(Waited::Ready);
+            }
+            if looks % LOOKS_PER_CLOCK != 0 {
+                continue;
+            }
+            // No look at the clock in a short wait: what it took is reckoned from the looks.
+            let now = now_ns();
+            let clock = clock.get_or_insert(Clock {
+                start: now - u64::from(LOOKS_PER_CLOCK) * self.look_ns,
+                listened: now,
+            });
+            let spent = now - clock.start;
+            if looks == 8 * LOOKS_PER_CLOCK {
+                self.look_ns = (spent / u64::from(looks)).max(1);
+            }
+            counted_ns = spent;
+            if deadline_ns.is_some_and(|deadline| now >= deadline) {
+                break Some(Waited::TimedOut);
+            }
+            if self.policy == Wait::Adaptive && spent >= self.spin_ns {
+                break None;
+            }
+            if now - clock.listened >= LISTEN_NS {
+                clock.listened = now;
+                half.hear(Listen::Now);
+            }
+        };
+        let rest = u64::from(looks % LOOKS_PER_CLOCK) * self.look_ns;
+        let counters = half.counters();
+        counters.add(Counter::Polls, u64::from(looks));
+        counters
+            .add(Counter::PollsEmpty, u64::from(looks) - u64::from(waited == Some(Waited::Ready)));
+        counters.add(Counter::SpinningNs, counted_ns + rest);
+        waited
+    }
+
+    /// Sleeps until there is something, or the doorbell rings for nothing, or it is time to look.
+    fn sleep(&mut self, half: &mut impl Half, deadline_ns: Option<u64>) -> Waited {
+        half.announce_sleep();
+        if half.is_ready() {
+            half.wake();
+            return Waited::Ready;
+        }
+        let learns = self.policy == Wait::Adaptive;
+        let start = if learns || deadline_ns.is_some() { now_ns() } else { 0 };
+        let left = deadline_ns.map(|deadline| Duration::from_nanos(deadline.saturating_sub(start)));
+        let listen = match left {
+            Some(Duration::ZERO) => Listen::Now,
+            Some(left) => Listen::For(if self.untidy { left.min(TIDY) } else { left }),
+            None if self.untidy => Listen::For(TIDY),
+            None => Listen::Forever,
+        };
+        half.counters().add(Counter::Sleeps, 1);
+        let heard = half.hear(listen);
+        half.wake();
+        if learns {
+            self.learn(now_ns() - start);
+        }
+        if half.is_ready() {
+            return Waited::Ready;
+        }
+        half.counters().add(Counter::WakesUnproductive, 1);
+        if deadline_ns.is_some_and(|deadline| now_ns() >= deadline) {
+            Waited::TimedOut
+        } else if heard {
+            Waited::Rung
+        } else {
+            Waited::Idle
+        }
+    }
+
+    /// After a short sleep we should have looked longer; after a long one, less.
+    fn learn(&mut self, slept_ns: u64) {
+        self.spin_ns = if slept_ns < SPIN_NS_MAX {
+            (self.spin_ns * 2).min(SPIN_NS_MAX)
+        } else {
+            (self.spin_ns / 2).max(SPIN_NS_MIN)
+        };
+    }
+}
+
+struct Clock {
+    start: u64,
+    listened: u64,
+}

@@ -1,0 +1,314 @@
+//! Guests, paths and waiters over a host in this process.
+
+use std::thread;
+use std::time::Duration;
+
+use siga::{
+    ConnectError, Embedded, Guest, Path, PathOptions, Problem, Reason, ReceiveError, SendError,
+    Served, System, Wait, Waiter,
+};
+
+fn host() -> Embedded {
+    Embedded::start(System::open()).unwrap()
+}
+
+fn guest(host: &Embedded, name: &str) -> Guest {
+    Guest::attach_embedded(host, name).unwrap()
+}
+
+/// Both ends of a path.
+fn joined(client: &Guest, server: &Guest, options: &PathOptions) -> (Path, Path) {
+    let connecting = client.start_connecting(server.name().as_str(), options).unwrap();
+    let accepted = server.accept_with(options).unwrap();
+    (client.complete(connecting).unwrap(), accepted)
+}
+
+const POLICIES: [Wait; 3] = [Wait::Spin, Wait::Adaptive, Wait::Block];
+
+#[test]
+fn guests_talk_over_a_path() {
+    let host = host();
+    let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+    let options = PathOptions { data: *b"what the user is", ..PathOptions::default() };
+    let (mut ours, mut theirs) = joined(&client, &server, &options);
+    assert_eq!((ours.peer().as_str(), theirs.peer().as_str()), ("SERVER", "CLIENT"));
+    assert_eq!(theirs.user_data(), options.data);
+    ours.send(b"hello").unwrap();
+    assert_eq!(theirs.receive().unwrap().body, b"hello");
+    theirs.send(b"and back").unwrap();
+    assert_eq!(ours.receive().unwrap().body, b"and back");
+    let late = ours.receive_within(Duration::from_millis(5)).unwrap_err();
+    assert_eq!(late, ReceiveError::TimedOut);
+    theirs.sever([7; 16]);
+    let severed = ours.receive().unwrap_err();
+    assert_eq!((severed.reason, severed.data), (Reason::Peer, [7; 16]));
+}
+
+#[test]
+fn exchanges_work_under_every_policy() {
+    let host = host();
+    for policy in POLICIES {
+        let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+        let options = PathOptions { wait: policy, ..PathOptions::default() };
+        let (mut ours, mut theirs) = joined(&client, &server, &options);
+        let echo = thread::spawn(move || {
+            while let Ok(message) = theirs.receive() {
+                let body = message.body.to_vec();
+                theirs.send(&body).unwrap();
+            }
+        });
+        for round in 0..300_usize {
+            let body = vec![round as u8; [1, 64, 1000, 40_000, 200_000][round % 5]];
+            ours.send(&body).unwrap();
+            assert!(ours.receive().unwrap().body == body);
+        }
+        ours.sever([0; 16]);
+        echo.join().unwrap();
+    }
+}
+
+#[test]
+fn stream_arrives_whole_under_every_policy() {
+    let host = host();
+    for policy in POLICIES {
+        let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+        let options = PathOptions { wait: policy, ..PathOptions::default() };
+        let (mut ours, mut theirs) = joined(&client, &server, &options);
+        let sink = thread::spawn(move || {
+            let mut next = 0_u64;
+            loop {
+                match theirs.receive() {
+                    Ok(message) => {
+                        let number = u64::from_le_bytes(message.body[..8].try_into().unwrap());
+                        assert_eq!(number, next);
+                        assert!(message.body[8..].iter().all(|byte| *byte == number as u8));
+                        next += 1;
+                    }
+                    Err(severed) => {
+                        assert_eq!(severed.reason, Reason::Peer);
+                        return next;
+                    }
+                }
+            }
+        });
+        let sizes = [8, 16, 64, 100, 3000, 9000, 60_000, 100_000];
+        for number in 0..20_000_u64 {
+            let size = if number % 50 == 0 { sizes[(number / 50) as usize % 8] } else { 64 };
+            let mut body = vec![number as u8; size];
+            body[..8].copy_from_slice(&number.to_le_bytes());
+            if number % 100 < 70 { ours.push(&body).unwrap() } else { ours.send(&body).unwrap() }
+        }
+        ours.sever([0; 16]);
+        assert_eq!(sink.join().unwrap(), 20_000);
+    }
+}
+
+#[test]
+fn connection_that_nobody_wants_is_refused_with_the_reason() {
+    let host = host();
+    let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+    let options = PathOptions::default();
+    let refused = |result: Result<Path, ConnectError>| match result.unwrap_err() {
+        ConnectError::Refused { problem, data } => (problem, data),
+        other => panic!("{other}"),
+    };
+    assert_eq!(refused(client.connect("NOBODY", &options)).0, Problem::NotAttached);
+    assert!(matches!(client.connect("no name", &options), Err(ConnectError::Name(_))));
+    let connecting = client.start_connecting("SERVER", &options).unwrap();
+    let pending = loop {
+        if let Some(pending) = server.pending() {
+            break pending;
+        }
+    };
+    assert_eq!(pending.from.as_str(), "CLIENT");
+    server.refuse(pending, [3; 16]);
+    assert_eq!(refused(client.complete(connecting)), (Problem::Refused, [3; 16]));
+    let hasty = PathOptions { time: Duration::from_millis(5), ..options };
+    assert!(matches!(client.connect("SERVER", &hasty), Err(ConnectError::TimedOut)));
+    assert!(Guest::attach_embedded(&host, "CLIENT").is_err(), "the name is taken");
+}
+
+#[test]
+fn connection_taken_back_is_not_accepted() {
+    let host = host();
+    let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+    let options = PathOptions::default();
+    drop(client.start_connecting("SERVER", &options).unwrap());
+    let connecting = client.start_connecting("SERVER", &options).unwrap();
+    let mut theirs = server.accept().unwrap();
+    let mut ours = client.complete(connecting).unwrap();
+    ours.send(b"the second").unwrap();
+    assert_eq!(theirs.receive().unwrap().body, b"the second");
+}
+
+#[test]
+fn paths_outlive_their_host() {
+    let host = host();
+    let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+    let (mut ours, mut theirs) = joined(&client, &server, &PathOptions::default());
+    drop(host);
+    for bytes in [10, 1000, 500_000] {
+        ours.send(&vec![1; bytes]).unwrap();
+        assert_eq!(theirs.receive().unwrap().body.len(), bytes);
+    }
+    assert!(matches!(
+        client.connect("SERVER", &PathOptions::default()),
+        Err(ConnectError::HostGone)
+    ));
+    drop(ours);
+    assert_eq!(theirs.receive().unwrap_err().reason, Reason::Gone);
+}
+
+#[test]
+fn halves_work_on_threads_of_their_own() {
+    let host = host();
+    let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+    let options = PathOptions { outputs: 2, inputs: 3, ..PathOptions::default() };
+    let (ours, theirs) = joined(&client, &server, &options);
+    let (senders, receivers) = ours.split();
+    let (their_senders, their_receivers) = theirs.split();
+    assert_eq!((senders.len(), receivers.len()), (2, 3));
+    thread::scope(|scope| {
+        for mut sender in senders.into_iter().chain(their_senders) {
+            scope.spawn(move || {
+                for number in 0..5000_u32 {
+                    sender.send(&number.to_le_bytes()).unwrap();
+                }
+            });
+        }
+        for mut receiver in receivers.into_iter().chain(their_receivers) {
+            scope.spawn(move || {
+                for number in 0..5000_u32 {
+                    assert_eq!(receiver.receive().unwrap().body, number.to_le_bytes());
+                }
+                assert_eq!(receiver.receive().unwrap_err().reason, Reason::Gone);
+            });
+        }
+    });
+}
+
+/// Serves echo on any number of paths with one waiter, until as many have ended.
+fn serve_echo(server: Guest, policy: Wait, paths: usize) {
+    let mut waiter = Waiter::new(policy).unwrap();
+    waiter.add(Served::Guest(server)).unwrap();
+    let mut ended = 0;
+    while ended < paths {
+        let key = waiter.wait().unwrap();
+        let mut joined = None;
+        let mut is_over = false;
+        match waiter.get_mut(key).unwrap() {
+            Served::Guest(guest) => {
+                let pending = guest.pending().expect("it was ready");
+                joined = Some(guest.accept_pending(pending, &PathOptions::default()).unwrap());
+            }
+            Served::Path(path) => loop {
+                match path.try_receive() {
+                    Ok(Some(message)) => {
+                        let body = message.body.to_vec();
+                        path.send(&body).unwrap();
+                    }
+                    Ok(None) => break,
+                    Err(_) => {
+                        is_over = true;
+                        break;
+                    }
+                }
+            },
+        }
+        if let Some(path) = joined {
+            waiter.add(Served::Path(path)).unwrap();
+        }
+        if is_over {
+            waiter.remove(key);
+            ended += 1;
+        }
+    }
+    assert_eq!(waiter.members(), 1);
+}
+
+#[test]
+fn one_waiter_serves_many_paths() {
+    for policy in POLICIES {
+        let host = host();
+        let server = guest(&host, "SERVER");
+        let clients = 20;
+        let echo = thread::spawn(move || serve_echo(server, policy, clients));
+        let client = guest(&host, "CLIENT");
+        let options = PathOptions { wait: Wait::Block, ..PathOptions::default() };
+        let mut paths: Vec<Path> =
+            (0..clients).map(|_| client.connect("SERVER", &options).unwrap()).collect();
+        for round in 0..20_u8 {
+            for (number, path) in paths.iter_mut().enumerate() {
+                path.send(&vec![round ^ number as u8; 1 + number * 500]).unwrap();
+                path.flush();
+            }
+            for (number, path) in paths.iter_mut().enumerate() {
+                let message = path.receive().unwrap();
+                assert!(message.body == vec![round ^ number as u8; 1 + number * 500]);
+            }
+        }
+        drop(paths);
+        echo.join().unwrap();
+    }
+}
+
+#[test]
+fn refused_sender_becomes_ready_in_a_waiter_when_there_is_room() {
+    let host = host();
+    let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+    let (mut ours, mut theirs) = joined(&client, &server, &PathOptions::default());
+    let mut sent = 0;
+    while ours.try_send(&[9; 5000]).is_ok() {
+        sent += 1;
+    }
+    assert_eq!(ours.try_send(&[9; 5000]), Err(SendError::Full));
+    let mut waiter = Waiter::new(Wait::Block).unwrap();
+    let key = waiter.add(ours).unwrap();
+    assert_eq!(waiter.wait_for(Duration::from_millis(5)).unwrap(), None);
+    let reader = thread::spawn(move || {
+        for _ in 0..=sent {
+            assert_eq!(theirs.receive().unwrap().body, [9; 5000]);
+        }
+    });
+    assert_eq!(waiter.wait().unwrap(), key);
+    assert_eq!(waiter.get_mut(key).unwrap().try_send(&[9; 5000]), Ok(()));
+    waiter.get_mut(key).unwrap().flush();
+    reader.join().unwrap();
+}
+
+#[test]
+fn peer_asleep_over_the_other_direction_still_falls_quiet() {
+    let host = host();
+    let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+    let options = PathOptions { wait: Wait::Block, ..PathOptions::default() };
+    let (mut ours, mut theirs) = joined(&client, &server, &options);
+    let peer = thread::spawn(move || {
+        for _ in 0..10 {
+            theirs.send(b"before").unwrap();
+        }
+        assert_eq!(theirs.receive().unwrap().body, b"go on");
+        theirs.send(b"after").unwrap();
+        theirs.flush();
+        assert_eq!(theirs.receive().unwrap().body, b"done");
+    });
+    assert_eq!(ours.receive().unwrap().body, b"before");
+    ours.quiesce();
+    let mut received = 1;
+    let point = loop {
+        while ours.try_receive().unwrap().is_some() {
+            received += 1;
+        }
+        if let Some(point) = ours.known_point() {
+            break point;
+        }
+        thread::yield_now();
+    };
+    assert_eq!(point, received);
+    ours.resume();
+    ours.send(b"go on").unwrap();
+    ours.flush();
+    while ours.receive().unwrap().body != b"after" {}
+    ours.send(b"done").unwrap();
+    ours.flush();
+    peer.join().unwrap();
+}
