@@ -138,24 +138,39 @@ unsafe fn move_1(source: *const u8, target: *mut u8) {
 /// Up to this length [`put`] moves eight bytes at a time.
 const PUT_SHORT_BYTES_MAX: usize = 128;
 
-/// Copies `source` to `target`, which has the same length.
+/// Up to this length [`put`] moves sixteen bytes at a time; beyond, the library's copy is better.
+const PUT_BYTES_MAX: usize = 4096;
+
+/// Copies `source` to `target`, which has the same length and is shared memory.
 ///
 /// A message was often written a moment before it is sent, eight or sixteen bytes at a time. The
-/// library's copy loads up to 64 bytes at once, which has to wait until those stores have left the store
-/// buffer: 14 ns of the 20 that a message of 64 bytes takes. Loads of eight bytes do not wait.
+/// library's copy loads 64 bytes at once, first and last ones first. Such a load cannot be served out of
+/// several stores in the store buffer: it waits until they have left it, and they wait behind the stores
+/// of the message before, for cache lines that the reader still has. Loads as wide as the stores do not
+/// wait (one way, two processors: 64 B from 45 to 95 M/s, 1000 B from 6.4 to 11 GB/s).
 ///
 /// # Panics
 /// If the lengths differ.
 #[inline]
 pub fn put(target: &mut [u8], source: &[u8]) {
     assert_eq!(target.len(), source.len(), "as much room as there are bytes");
-    if source.len() > PUT_SHORT_BYTES_MAX {
+    if source.len() > PUT_BYTES_MAX {
         target.copy_from_slice(source);
         return;
     }
-    let (target_words, target_rest) = target.as_chunks_mut::<8>();
-    let (source_words, source_rest) = source.as_chunks::<8>();
-    for (to, from) in target_words.iter_mut().zip(source_words) {
+    let (mut target, mut source) = (target, source);
+    if source.len() > PUT_SHORT_BYTES_MAX {
+        let (to, target_rest) = target.as_chunks_mut::<16>();
+        let (from, source_rest) = source.as_chunks::<16>();
+        for (to, from) in to.iter_mut().zip(from) {
+            // SAFETY: sixteen bytes each, of our own.
+            unsafe { move_16(from.as_ptr(), to.as_mut_ptr()) };
+        }
+        (target, source) = (target_rest, source_rest);
+    }
+    let (to, target_rest) = target.as_chunks_mut::<8>();
+    let (from, source_rest) = source.as_chunks::<8>();
+    for (to, from) in to.iter_mut().zip(from) {
         // SAFETY: eight bytes each, of our own.
         unsafe { move_8(from.as_ptr(), to.as_mut_ptr()) };
     }
@@ -170,8 +185,8 @@ mod tests {
 
     #[test]
     fn put_copies_every_length() {
-        let source: Vec<u8> = (0..=255).collect();
-        for bytes in 0..source.len() {
+        let source: Vec<u8> = (0..5000_u32).map(|n| (n % 251) as u8).collect();
+        for bytes in (0..300).chain([4095, 4096, 4097]) {
             let mut target = vec![0; bytes];
             put(&mut target, &source[..bytes]);
             assert_eq!(target, source[..bytes]);
