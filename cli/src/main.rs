@@ -1,0 +1,51 @@
+//! The one command of siga.
+#![forbid(unsafe_code)]
+
+mod audit;
+mod lab;
+mod outcome;
+mod query;
+mod receive;
+mod send;
+mod socket;
+mod top;
+mod up;
+
+use clap::{Parser, Subcommand};
+
+use crate::outcome::Outcome;
+
+/// Messages, packets and disk blocks between programs, through queues in shared memory.
+///
+/// Results go to standard output, talk to standard error. The exit code is 0 if all went well, 1 if it
+/// did not, 2 if the command was used wrongly.
+#[derive(Debug, Parser)]
+#[command(name = "siga", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::Arguments),
+    Send(send::Arguments),
+    Receive(receive::Arguments),
+    Query(query::Arguments),
+    Audit(audit::Arguments),
+    Top(top::Arguments),
+    Lab(lab::Arguments),
+}
+
+fn main() -> std::process::ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Up(arguments) => up::run(&arguments),
+        Command::Send(arguments) => send::run(&arguments),
+        Command::Receive(arguments) => receive::run(&arguments),
+        Command::Query(arguments) => query::run(&arguments),
+        Command::Audit(arguments) => audit::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
+        Command::Lab(arguments) => lab::run(&arguments),
+    };
+    Outcome::exit(outcome)
+}

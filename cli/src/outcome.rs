@@ -1,0 +1,88 @@
+//! How a command ends.
+
+use std::process::ExitCode;
+
+use host::config::FileError;
+use miette::{Diagnostic, LabeledSpan, NamedSource, Report, SourceCode};
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It could not: a sentence says why.
+    No(String),
+    /// A file that it was given is wrong.
+    File(Box<FileError>),
+    /// It was used wrongly.
+    Usage(String),
+}
+
+impl Outcome {
+    /// The exit code that says how a command ended, after a word about it on standard error.
+    pub fn exit(outcome: Result<(), Outcome>) -> ExitCode {
+        match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(Outcome::No(why)) => {
+                eprintln!("siga: {why}");
+                ExitCode::from(1)
+            }
+            Err(Outcome::File(error)) => {
+                // The plain line is for programs, the picture for people.
+                eprintln!("{error}");
+                eprintln!("{:?}", Report::new(Picture::of(*error)));
+                ExitCode::from(2)
+            }
+            Err(Outcome::Usage(what)) => {
+                eprintln!("siga: {what}");
+                ExitCode::from(2)
+            }
+        }
+    }
+
+    /// An outcome from anything that can say why.
+    pub fn no(why: impl std::fmt::Display) -> Outcome {
+        Outcome::No(why.to_string())
+    }
+}
+
+impl From<FileError> for Outcome {
+    fn from(error: FileError) -> Outcome {
+        Outcome::File(Box::new(error))
+    }
+}
+
+/// A file error, drawn where it is.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+struct Picture {
+    what: String,
+    right: String,
+    label: LabeledSpan,
+    text: NamedSource<String>,
+}
+
+impl Picture {
+    fn of(error: FileError) -> Picture {
+        let name = error.file.display().to_string();
+        let length = error.span.len().min(error.text.len().saturating_sub(error.span.start));
+        Picture {
+            what: error.what,
+            right: error.right,
+            label: LabeledSpan::underline((error.span.start.min(error.text.len()), length)),
+            text: NamedSource::new(name, error.text.to_string()),
+        }
+    }
+}
+
+impl Diagnostic for Picture {
+    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        (!self.right.is_empty()).then(|| Box::new(&self.right) as Box<dyn std::fmt::Display>)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        Some(Box::new(std::iter::once(self.label.clone())))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.text)
+    }
+}

@@ -1,0 +1,52 @@
+//! `siga up`: the host, in the foreground.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use host::Host;
+use host::system::System;
+use tracing_subscriber::EnvFilter;
+
+use crate::outcome::Outcome;
+use crate::socket::Socket;
+
+/// Run the host of a system in the foreground
+///
+/// Guests attach to it, and it makes paths between them. Paths go on when it ends; guests attach again to
+/// the next host. Set RUST_LOG=debug to see each request.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// What exists and who may do what, for example systems/two-guests.toml. Without it this user's
+    /// processes may be any guest
+    system: Option<PathBuf>,
+    #[command(flatten)]
+    socket: Socket,
+}
+
+/// Runs the host until it is killed.
+pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Each guest takes two descriptors, each waiting connection two more.
+    os::memory::allow_descriptors(1 << 20);
+    let system = match &arguments.system {
+        Some(file) => System::read(file)?,
+        None => System::open(),
+    };
+    let socket = match &system.socket {
+        Some(socket) => socket.clone(),
+        None => arguments.socket.path()?,
+    };
+    let (mut host, _handle) = Host::new(system).map_err(Outcome::no)?;
+    host.listen(&socket).map_err(|error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::AddrInUse => "another host is there already",
+            _ => "is there such a directory, and may you write there?",
+        };
+        Outcome::No(format!("cannot listen at {}: {error}: {hint}", socket.display()))
+    })?;
+    let mut out = std::io::stdout();
+    // A pipe that nobody reads is no reason to end.
+    let _ = writeln!(out, "listening at {}", socket.display()).and_then(|()| out.flush());
+    host::run(host).map_err(Outcome::no)
+}

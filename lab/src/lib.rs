@@ -1,0 +1,2 @@
+//! The lab: cases, workloads, measurement, reports.
+#![forbid(unsafe_code)]
