@@ -9,6 +9,7 @@ mod receive;
 mod send;
 mod socket;
 mod top;
+mod transfer;
 mod up;
 
 use clap::{Parser, Subcommand};

@@ -1,12 +1,88 @@
-//! `siga receive`.
+//! `siga receive`: the other end of `siga send`.
+
+use std::io::{self, Write};
+
+use siga::{Guest, Path, PathOptions, Reason, Severed};
 
 use crate::outcome::Outcome;
+use crate::socket::Socket;
+use crate::transfer::{GREETING, progress};
 
-/// To come
+/// Wait for one `siga send` and write what it sends to standard output
+///
+/// Ends with 0 when everything has come, with 1 and the number of bytes that have come when the sender is
+/// gone before the end.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// The name to attach under
+    name: String,
+    #[command(flatten)]
+    socket: Socket,
+}
 
-/// To come.
-pub fn run(_arguments: &Arguments) -> Result<(), Outcome> {
-    Ok(())
+/// Receives to standard output.
+pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    let socket = arguments.socket.path()?;
+    let guest = Guest::attach(socket, &arguments.name).map_err(Outcome::no)?;
+    let mut path = accept(&guest)?;
+    let bar = progress(None);
+    let mut written = 0;
+    let ended = receive_all(&mut path, &bar, &mut written);
+    bar.finish_and_clear();
+    let from = path.peer();
+    match ended {
+        Ended::Severed(Severed { reason: Reason::Peer, .. }) => {
+            // The sender waits for this; if it is gone by now, it has all the same sent everything.
+            let _ = path.send(&written.to_le_bytes());
+            path.end_sending([0; 16]);
+            eprintln!("{written} bytes delivered from {from}");
+            Ok(())
+        }
+        Ended::Severed(severed) => {
+            let why = match severed.reason {
+                Reason::Gone => format!("{from} is gone"),
+                reason => reason.to_string(),
+            };
+            Err(Outcome::No(format!("{why} before the end; {written} bytes were delivered")))
+        }
+        Ended::Output(error) => Err(Outcome::No(format!(
+            "standard output cannot be written: {error}; {written} bytes were delivered"
+        ))),
+    }
+}
+
+/// Takes the first path whose other end is `siga send`.
+fn accept(guest: &Guest) -> Result<Path, Outcome> {
+    loop {
+        let path = guest.accept_with(&PathOptions::default()).map_err(Outcome::no)?;
+        if path.user_data() == GREETING {
+            return Ok(path);
+        }
+        eprintln!("siga: a path from {} is not from siga send; refused", path.peer());
+    }
+}
+
+enum Ended {
+    Severed(Severed),
+    Output(io::Error),
+}
+
+fn receive_all(path: &mut Path, bar: &indicatif::ProgressBar, written: &mut u64) -> Ended {
+    // Whole chunks are written at once: no buffer of our own in between.
+    let mut output = io::stdout().lock();
+    loop {
+        let bytes = match path.receive() {
+            Ok(message) => {
+                if let Err(error) = output.write_all(message.body).and_then(|()| output.flush()) {
+                    return Ended::Output(error);
+                }
+                message.body.len() as u64
+            }
+            Err(severed) => return Ended::Severed(severed),
+        };
+        *written += bytes;
+        bar.set_position(*written);
+        // The sender may be too busy to listen: then it hears the next one.
+        let _ = path.try_send(&written.to_le_bytes());
+    }
 }

@@ -1,12 +1,168 @@
-//! `siga send`.
+//! `siga send`: like netcat, over a path.
+
+use std::io::{self, Read};
+
+use siga::{Guest, Path, PathOptions, Reason, SendError, Severed};
 
 use crate::outcome::Outcome;
+use crate::socket::Socket;
+use crate::transfer::{CHUNK_BYTES, GREETING, progress, written};
 
-/// To come
+/// Send standard input to a guest that runs `siga receive`
+///
+/// Ends with 0 when the receiver has written everything, with 1 and the number of bytes it has written
+/// when the receiver is gone before.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// The name to attach under
+    name: String,
+    /// The guest to send to
+    target: String,
+    #[command(flatten)]
+    socket: Socket,
+}
 
-/// To come.
-pub fn run(_arguments: &Arguments) -> Result<(), Outcome> {
-    Ok(())
+/// Sends standard input.
+pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    let socket = arguments.socket.path()?;
+    let guest = Guest::attach(socket, &arguments.name).map_err(Outcome::no)?;
+    let options = PathOptions { data: GREETING, ..PathOptions::default() };
+    let path = guest.connect(&arguments.target, &options).map_err(|error| {
+        let (to, why) = (&arguments.target, error);
+        Outcome::No(format!("no path to {to}: {why}; is it running: siga receive {to}?"))
+    })?;
+    let mut transfer = Transfer { path, sent: 0, written: 0 };
+    let bar = progress(input_bytes());
+    let sent = transfer.send_all(&bar).and_then(|()| transfer.wait_for_the_last());
+    bar.finish_and_clear();
+    match sent {
+        Ok(()) => {
+            eprintln!("{} bytes delivered to {}", transfer.written, arguments.target);
+            Ok(())
+        }
+        Err(Failure::Input(error)) => {
+            Err(transfer.undelivered(&format!("standard input cannot be read: {error}")))
+        }
+        Err(Failure::Severed(severed)) => Err(transfer.undelivered(&match severed.reason {
+            Reason::Gone => format!("{} is gone", arguments.target),
+            Reason::Peer => format!("{} does not want more", arguments.target),
+            reason => reason.to_string(),
+        })),
+    }
+}
+
+struct Transfer {
+    path: Path,
+    sent: u64,
+    /// What the receiver says it has written.
+    written: u64,
+}
+
+enum Failure {
+    Input(io::Error),
+    Severed(Severed),
+}
+
+impl From<Severed> for Failure {
+    fn from(severed: Severed) -> Failure {
+        Failure::Severed(severed)
+    }
+}
+
+impl Transfer {
+    /// Sends all of standard input, read into memory that is lent to the receiver.
+    fn send_all(&mut self, bar: &indicatif::ProgressBar) -> Result<(), Failure> {
+        let mut input = io::stdin().lock();
+        loop {
+            let sender = self.path.sender();
+            let mut lent = sender.until_done(|half| half.lend(&[], CHUNK_BYTES)).map_err(ended)?;
+            let filled = fill(&mut input, sender.half().lent_bytes(&mut lent));
+            let bytes = match filled {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    sender.half().cancel(lent);
+                    return Err(Failure::Input(error));
+                }
+            };
+            if bytes == CHUNK_BYTES {
+                send_lent(sender, lent).map_err(ended)?;
+            } else {
+                // The end of the file: what is left is copied, for a message is as long as its room.
+                let rest = sender.half().lent_bytes(&mut lent)[..bytes].to_vec();
+                sender.half().cancel(lent);
+                if bytes > 0 {
+                    sender.send(&rest).map_err(ended)?;
+                }
+            }
+            self.sent += bytes as u64;
+            bar.set_position(self.sent);
+            while let Some(message) = self.path.try_receive()? {
+                self.written = written(message.body).unwrap_or(self.written);
+            }
+            if bytes < CHUNK_BYTES {
+                self.path.end_sending([0; 16]);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until the receiver has written everything.
+    fn wait_for_the_last(&mut self) -> Result<(), Failure> {
+        while self.written < self.sent {
+            let message = self.path.receive()?;
+            self.written = written(message.body).unwrap_or(self.written);
+        }
+        Ok(())
+    }
+
+    fn undelivered(&mut self, why: &str) -> Outcome {
+        // The last it had to say may still be there.
+        while let Ok(Some(message)) = self.path.try_receive() {
+            self.written = written(message.body).unwrap_or(self.written);
+        }
+        Outcome::No(format!("{why}; {} of {} bytes sent were delivered", self.written, self.sent))
+    }
+}
+
+/// Sends lent room, waiting while the receiver is too far behind.
+fn send_lent(sender: &mut siga::Sender, lent: siga::Lent) -> Result<(), SendError> {
+    let mut lent = Some(lent);
+    sender.until_done(|half| {
+        half.send_lent(lent.take().expect("given back when it is not sent")).map(drop).map_err(
+            |(error, back)| {
+                lent = Some(back);
+                error
+            },
+        )
+    })
+}
+
+/// Reads until the room is full or the input ends.
+fn fill(input: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < room.len() {
+        match input.read(&mut room[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+fn ended(error: SendError) -> Failure {
+    match error {
+        SendError::Severed(severed) => Failure::Severed(severed),
+        // The receiver never quiesces, and a chunk is shorter than any path's longest message.
+        error => Failure::Input(io::Error::other(error)),
+    }
+}
+
+/// The size of standard input, if it is a file.
+fn input_bytes() -> Option<u64> {
+    use std::os::fd::AsFd;
+    let input = io::stdin().as_fd().try_clone_to_owned().ok()?;
+    let facts = std::fs::File::from(input).metadata().ok()?;
+    facts.is_file().then_some(facts.len())
 }

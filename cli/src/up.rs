@@ -1,6 +1,6 @@
 //! `siga up`: the host, in the foreground.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use host::Host;
@@ -26,7 +26,13 @@ pub struct Arguments {
 /// Runs the host until it is killed.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let is_terminal = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(is_terminal)
+        .with_target(false)
+        .init();
     // Each guest takes two descriptors, each waiting connection two more.
     os::memory::allow_descriptors(1 << 20);
     let system = match &arguments.system {

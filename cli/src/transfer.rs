@@ -1,0 +1,39 @@
+//! What `siga send` and `siga receive` agree on, and how they show how far they are.
+//!
+//! The sender's messages are the bytes of the file, in order. The receiver answers with how many bytes it
+//! has written so far, eight bytes each time, when there is room for it; after the last it answers in any
+//! case. The end of the file is the sender's end of the path in good order.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use siga::UserData;
+
+/// What the sender says when it connects, so that a receiver knows what is coming.
+pub const GREETING: UserData = *b"siga send 1\0\0\0\0\0";
+
+/// Bytes of the file that go as one message.
+pub const CHUNK_BYTES: usize = 256 << 10;
+
+/// A progress bar on a terminal, and nothing elsewhere.
+pub fn progress(total_bytes: Option<u64>) -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr_with_hz(10)
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(total_bytes, target);
+    let template = match total_bytes {
+        Some(_) => "{bar:30} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}",
+        None => "{spinner} {bytes} {binary_bytes_per_sec}",
+    };
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// How far the receiver says it is, if this message says so.
+pub fn written(message: &[u8]) -> Option<u64> {
+    message.try_into().ok().map(u64::from_le_bytes)
+}
