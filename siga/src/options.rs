@@ -40,24 +40,26 @@ pub struct PathOptions {
 
 impl Default for PathOptions {
     fn default() -> PathOptions {
-        let terms = Terms::default();
-        PathOptions {
-            outputs: 1,
-            inputs: 1,
-            wait: Wait::Adaptive,
-            storage_bytes: 64 << 20,
-            messages: SLOTS as u32,
-            window_bytes: terms.window_bytes,
-            announced_bytes: terms.announced_bytes_max,
-            huge: false,
-            locked: false,
-            data: [0; 16],
-            time: Duration::from_secs(30),
-        }
+        PathOptions::DEFAULT
     }
 }
 
 impl PathOptions {
+    /// What is asked for if nothing else is said.
+    pub const DEFAULT: PathOptions = PathOptions {
+        outputs: 1,
+        inputs: 1,
+        wait: Wait::Adaptive,
+        storage_bytes: 64 << 20,
+        messages: SLOTS as u32,
+        window_bytes: Terms::DEFAULT.window_bytes,
+        announced_bytes: Terms::DEFAULT.announced_bytes_max,
+        huge: false,
+        locked: false,
+        data: [0; 16],
+        time: Duration::from_secs(30),
+    };
+
     pub(crate) fn shape(&self) -> Shape {
         Shape { outputs: self.outputs, inputs: self.inputs }
     }

@@ -90,6 +90,14 @@ struct Seat<M> {
     untidy: bool,
 }
 
+impl<M: Member> Seat<M> {
+    fn watch(&mut self) {
+        self.member.wake();
+        self.is_watched = true;
+        self.quiet_rounds = 0;
+    }
+}
+
 /// Doorbells of one member: names in the poller are the member's index, shifted, and the doorbell's.
 const DOORBELL_BITS: u32 = 5;
 
@@ -367,9 +375,7 @@ impl<M: Member> Waiter<M> {
             // It may want to be polled at another time than before.
             *due_ns = 0;
             if !seat.is_watched {
-                seat.member.wake();
-                seat.is_watched = true;
-                seat.quiet_rounds = 0;
+                seat.watch();
                 watched.push(index);
             }
         }
@@ -399,9 +405,16 @@ impl<M: Member> Waiter<M> {
             self.tidy_ns = now_ns.saturating_add(TIDY.as_nanos() as u64);
         }
         if now_ns >= self.due_ns {
-            let members = self.places.iter_mut().filter_map(|place| place.seat.as_mut());
-            let due = members.filter_map(|seat| seat.member.poll(now_ns)).min();
-            self.due_ns = due.unwrap_or(u64::MAX);
+            self.due_ns = u64::MAX;
+            for (index, place) in self.places.iter_mut().enumerate() {
+                let Some(seat) = &mut place.seat else { continue };
+                self.due_ns = self.due_ns.min(seat.member.poll(now_ns).unwrap_or(u64::MAX));
+                // It may have found something to do that its doorbell will not tell again.
+                if !seat.is_watched && seat.member.is_ready() {
+                    seat.watch();
+                    self.watched.push(index as u32);
+                }
+            }
         }
         if now_ns >= self.tidy_ns {
             let mut untidy = false;

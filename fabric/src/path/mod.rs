@@ -49,18 +49,21 @@ pub struct Terms {
 
 impl Default for Terms {
     fn default() -> Terms {
-        Terms {
-            window_bytes: 256 << 10,
-            announced_bytes_max: 4 << 20,
-            messages_max: SLOTS as u32,
-            storage_bytes_max: 256 << 20,
-            peer_storage_bytes_max: 256 << 20,
-            storage: StorageOptions::default(),
-        }
+        Terms::DEFAULT
     }
 }
 
 impl Terms {
+    /// What is good for most paths.
+    pub const DEFAULT: Terms = Terms {
+        window_bytes: 256 << 10,
+        announced_bytes_max: 4 << 20,
+        messages_max: SLOTS as u32,
+        storage_bytes_max: 256 << 20,
+        peer_storage_bytes_max: 256 << 20,
+        storage: StorageOptions { huge: false, locked: false },
+    };
+
     /// The longest message: half of what may be lent, so that one can be made while one is read.
     pub fn message_bytes_max(&self) -> u64 {
         self.storage_bytes_max / 2

@@ -1,0 +1,31 @@
+//! A message that is built in memory lent to the receiver, and read where it lies.
+
+use siga::{Embedded, Guest, Incoming, PathOptions, System};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let host = Embedded::start(System::open())?;
+    let (camera, screen) =
+        (Guest::attach_embedded(&host, "CAMERA")?, Guest::attach_embedded(&host, "SCREEN")?);
+    let connecting = camera.start_connecting("SCREEN", &PathOptions::default())?;
+    let mut screen_path = screen.accept()?;
+    let mut camera_path = camera.complete(connecting)?;
+
+    // Eight megabytes, written once, by us, where the receiver can read them.
+    let sender = camera_path.sender().half();
+    let mut picture = sender.lend(b"frame 1", 8 << 20)?;
+    for (row, pixels) in sender.lent_bytes(&mut picture).chunks_mut(4096).enumerate() {
+        pixels.fill(row as u8);
+    }
+    sender.send_lent(picture).map_err(|(error, _picture)| error)?;
+
+    // The receiver has the head at once, and copies only what it wants to see.
+    let receiver = screen_path.receiver().half();
+    let Some(Incoming::Announced(mut picture)) = receiver.take()? else {
+        unreachable!("a large message is announced")
+    };
+    let mut rows = [0; 2 * 4096];
+    assert_eq!(receiver.pull(&mut picture, &mut rows)?, rows.len());
+    println!("{}: rows {} and {}", String::from_utf8_lossy(picture.head()), rows[0], rows[4096]);
+    receiver.release(picture);
+    Ok(())
+}
