@@ -1,4 +1,15 @@
-//! The way of the data.
+//! The way of the data: no threads, no clock, no unsafe code.
+//!
+//! In the order in which a byte passes them:
+//!
+//! | room | what it is |
+//! |---|---|
+//! | [`queue`] | 128 buffers that go from a writer to a reader and back |
+//! | [`path`] | messages over queues: in place, packed, in pages, announced |
+//! | [`control`] | what guests and the host say to each other before there is a path |
+//! | [`mod@name`] | names of guests |
+//!
+//! Programs use the crate `siga`, which adds waiting. The reasons are in `docs/design`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(loom))]

@@ -1,7 +1,7 @@
 //! What a forked child must not have: storage and descriptors of its parent.
 //!
 //! Mappings stay behind because they are made with `MADV_DONTFORK`. Descriptors stay behind because a
-//! child closes those that are marked in [`KEPT`]: a doorbell that lived on in a child would hide the
+//! child closes those that are owned by a [`Kept`]: a doorbell that lived on in a child would hide the
 //! death of its parent from the peer. A [`Mark`] tells an object that it is the child's useless copy.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

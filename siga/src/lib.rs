@@ -1,4 +1,4 @@
-//! siga
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod guest;

@@ -1,0 +1,160 @@
+//! The walls of ARCHITECTURE.md, held against the sources.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A place in the sources, and what it must not mention.
+struct Wall {
+    /// Below the top of the repository.
+    place: &'static str,
+    /// Words that do not stand there in code.
+    without: &'static [&'static str],
+    /// Why.
+    because: &'static str,
+}
+
+const WALLS: &[Wall] = &[
+    Wall {
+        place: "os/src",
+        without: &["fabric::", "host::", "siga::", "lab::"],
+        because: "os stands on Linux alone",
+    },
+    Wall {
+        place: "fabric/src",
+        without: &["host::", "siga::", "lab::"],
+        because: "fabric stands on os alone",
+    },
+    Wall {
+        place: "fabric/src",
+        without: &["std::thread", "Instant", "SystemTime", "now_ns", "sleep("],
+        because: "fabric starts no thread, asks no clock and does not sleep: time is an argument",
+    },
+    Wall {
+        place: "fabric/src/queue",
+        without: &["crate::path", "crate::control", "crate::name"],
+        because: "queue knows no user of it",
+    },
+    Wall {
+        place: "fabric/src/path",
+        without: &["crate::control"],
+        because: "a path needs no control plane once it is made",
+    },
+    Wall {
+        place: "fabric/src/path/sender",
+        without: &["path::receiver", "super::receiver"],
+        because: "the two sides of a border do not import each other",
+    },
+    Wall {
+        place: "fabric/src/path/receiver",
+        without: &["path::sender", "super::sender"],
+        because: "the two sides of a border do not import each other",
+    },
+    Wall {
+        place: "fabric/src/queue/writer.rs",
+        without: &["super::reader"],
+        because: "the two sides of a border do not import each other",
+    },
+    Wall {
+        place: "fabric/src/queue/reader.rs",
+        without: &["super::writer"],
+        because: "the two sides of a border do not import each other",
+    },
+    Wall {
+        place: "host/src",
+        without: &["siga::", "lab::"],
+        because: "host serves guests, it is none",
+    },
+    Wall {
+        place: "siga/src",
+        without: &["lab::"],
+        because: "what a program depends on has no lab",
+    },
+    Wall {
+        place: "siga/src",
+        without: &["thread::sleep"],
+        because: "nothing waits for a time where it can wait for an event",
+    },
+];
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the repository").into()
+}
+
+/// All Rust files at or below `place`.
+fn sources(place: &Path) -> Vec<PathBuf> {
+    if place.is_file() {
+        return vec![place.to_owned()];
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(place).unwrap_or_else(|error| panic!("{}: {error}", place.display()))
+    {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") && !path.ends_with(".git") {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The lines of a file that are code: no comments, and nothing from the first test module on.
+fn code(file: &Path) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(file).unwrap();
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim().to_owned()));
+    lines
+        .take_while(|(_, line)| line != "#[cfg(test)]")
+        .filter(|(_, line)| !line.starts_with("//"))
+        .collect()
+}
+
+#[test]
+fn walls_stand() {
+    let mut holes = Vec::new();
+    for wall in WALLS {
+        for file in sources(&top().join(wall.place)) {
+            for (number, line) in code(&file) {
+                for word in wall.without.iter().filter(|word| mentions(&line, word)) {
+                    let place = file.strip_prefix(top()).unwrap().display();
+                    holes.push(format!("{place}:{number}: {word:?}: {}", wall.because));
+                }
+            }
+        }
+    }
+    assert!(holes.is_empty(), "\n{}", holes.join("\n"));
+}
+
+/// Whether a line of code has this word, and not as the end of a longer one.
+fn mentions(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|letter| letter.is_alphanumeric() || letter == '_' || letter == ':')
+    })
+}
+
+#[test]
+fn only_os_has_unsafe_code() {
+    let needle = ["unsa", "fe"].concat();
+    for file in sources(&top()) {
+        let place = file.strip_prefix(top()).unwrap().to_owned();
+        if place.starts_with("os") || place.starts_with("target") {
+            continue;
+        }
+        for (number, line) in code(&file) {
+            let mentions = mentions(&line, &needle) && !line.contains(&format!("{needle}_code"));
+            assert!(!mentions || line.contains('"'), "{}:{number}: {line}", place.display());
+        }
+    }
+    for root in ["fabric", "host", "siga", "lab"].map(|room| format!("{room}/src/lib.rs")) {
+        let text = fs::read_to_string(top().join(&root)).unwrap();
+        assert!(text.contains(&format!("#![forbid({needle}_code)]")), "{root}");
+    }
+}
+
+#[test]
+fn a_hole_in_a_wall_is_seen() {
+    assert!(mentions("use crate::path::Sender;", "crate::path"));
+    assert!(mentions("let t = std::thread::spawn(f);", "std::thread"));
+    assert!(!mentions("use my_host::x;", "host::"));
+    assert!(!mentions("fabric::siga_host::x", "host::"));
+}
