@@ -1,12 +1,66 @@
-//! `siga audit`.
+//! `siga audit`: each buffer of a path.
+
+use std::collections::BTreeMap;
+
+use host::report::{Buffer, QueueAudit};
+use siga::Observer;
 
 use crate::outcome::Outcome;
+use crate::query::table;
+use crate::socket::Socket;
 
-/// To come
+/// Show each buffer of a path: its owner, its state, and how often it has changed hands
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// The number of the path, as siga query shows it
+    path: u64,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show only buffers that the reader has not given back
+    #[arg(long)]
+    out: bool,
+    #[command(flatten)]
+    socket: Socket,
+}
 
-/// To come.
-pub fn run(_arguments: &Arguments) -> Result<(), Outcome> {
+/// Shows the buffers of a path.
+pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
+    let report = observer.audit(arguments.path).map_err(Outcome::no)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report).map_err(Outcome::no)?);
+        return Ok(());
+    }
+    for queue in &report.queues {
+        println!("queue {} from {} to {}: {}", queue.queue, queue.writer, queue.reader, sum(queue));
+        let mut table = table(&["buffer", "owner", "state", "primed", "given back"], 3);
+        let mut rows = 0;
+        for (index, buffer) in queue.buffers.iter().enumerate() {
+            if !arguments.out || buffer.owner == "reader" {
+                rows += 1;
+                let Buffer { owner, state, primed, given_back } = buffer;
+                table.add_row([
+                    index.to_string(),
+                    owner.clone(),
+                    state.clone(),
+                    primed.to_string(),
+                    given_back.to_string(),
+                ]);
+            }
+        }
+        if rows > 0 {
+            println!("{table}");
+        }
+    }
     Ok(())
+}
+
+/// How many buffers are in which state, and with whom.
+fn sum(queue: &QueueAudit) -> String {
+    let mut counts = BTreeMap::new();
+    for buffer in &queue.buffers {
+        *counts.entry(format!("{} with the {}", buffer.state, buffer.owner)).or_insert(0) += 1;
+    }
+    counts.iter().map(|(what, count)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
 }

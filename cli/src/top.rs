@@ -1,12 +1,206 @@
-//! `siga top`.
+//! `siga top`: what the paths are doing now.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::thread;
+use std::time::Duration;
+
+use comfy_table::Table;
+use host::report::{HalfReport, PathReport, SystemReport};
+use siga::Observer;
 
 use crate::outcome::Outcome;
+use crate::query::{guest, table};
+use crate::socket::Socket;
 
-/// To come
+/// Show what the paths are doing: rates, looks, doorbells, spinning
+///
+/// Counters are read from the paths' boards while they run: watching costs them nothing. Ends with ^C.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Seconds between two looks
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    seconds: f64,
+    /// Look so many times and end
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Print each path's figures as a JSON line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    socket: Socket,
+}
 
-/// To come.
-pub fn run(_arguments: &Arguments) -> Result<(), Outcome> {
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text} is no number"))?;
+    if (0.05..=3600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(format!("{text} seconds: must be 0.05 to 3600"))
+    }
+}
+
+/// What one path has done in one interval.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+struct Figures {
+    path: u64,
+    from: String,
+    to: String,
+    messages_per_s: f64,
+    bytes_per_s: f64,
+    polls_per_s: f64,
+    polls_empty_per_s: f64,
+    rings_per_s: f64,
+    rings_suppressed_per_s: f64,
+    sleeps_per_s: f64,
+    /// Of one processor, both sides together.
+    spinning_percent: f64,
+    lent_bytes: u64,
+}
+
+/// Shows what the paths are doing until it is stopped.
+pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
+    let mut before = observer.query().map_err(Outcome::no)?;
+    let is_terminal = std::io::stdout().is_terminal() && !arguments.json;
+    let mut left = arguments.count.unwrap_or(u64::MAX);
+    while left > 0 {
+        thread::sleep(Duration::from_secs_f64(arguments.seconds));
+        let now = observer.query().map_err(Outcome::no)?;
+        let figures = figures(&before, &now);
+        let mut text = String::new();
+        if arguments.json {
+            for figures in &figures {
+                text += &serde_json::to_string(figures).map_err(Outcome::no)?;
+                text.push('\n');
+            }
+        } else {
+            if is_terminal {
+                // To the upper left, and clear what was there.
+                text += "\x1b[H\x1b[2J";
+            }
+            let (guests, paths) = (now.guests.len(), now.paths.len());
+            text += &format!("{guests} guests, {paths} paths\n{}\n", draw(&figures));
+        }
+        let mut out = std::io::stdout().lock();
+        if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+            // Nobody reads any more.
+            return Ok(());
+        }
+        before = now;
+        left -= 1;
+    }
     Ok(())
+}
+
+/// What each path that was there all the time has done between two reports.
+fn figures(before: &SystemReport, now: &SystemReport) -> Vec<Figures> {
+    let seconds = now.now_ns.saturating_sub(before.now_ns).max(1) as f64 / 1e9;
+    let old: BTreeMap<u64, &PathReport> =
+        before.paths.iter().map(|path| (path.path, path)).collect();
+    let figures = now.paths.iter().filter_map(|path| {
+        let old = old.get(&path.path)?;
+        let sending = |name| difference(old, path, name, |side| &side.outputs[..]);
+        let all = |name| sending(name) + difference(old, path, name, |side| &side.inputs[..]);
+        Some(Figures {
+            path: path.path,
+            from: guest(path, 0),
+            to: guest(path, 1),
+            messages_per_s: sending("messages") / seconds,
+            bytes_per_s: sending("bytes") / seconds,
+            polls_per_s: all("polls") / seconds,
+            polls_empty_per_s: all("polls_empty") / seconds,
+            rings_per_s: all("rings") / seconds,
+            rings_suppressed_per_s: all("rings_suppressed") / seconds,
+            sleeps_per_s: all("sleeps") / seconds,
+            spinning_percent: all("spinning_ns") / seconds / 1e7,
+            lent_bytes: crate::query::both(path, "lent_bytes"),
+        })
+    });
+    figures.collect()
+}
+
+/// How much a counter has grown, over those halves of both sides that `halves` picks.
+fn difference(
+    old: &PathReport,
+    new: &PathReport,
+    name: &str,
+    halves: fn(&host::report::SideReport) -> &[HalfReport],
+) -> f64 {
+    let sum = |path: &PathReport| -> u64 {
+        let halves = path.sides.iter().flat_map(halves);
+        halves.filter_map(|half| half.counts.get(name)).sum()
+    };
+    sum(new).saturating_sub(sum(old)) as f64
+}
+
+fn draw(figures: &[Figures]) -> Table {
+    let heads = [
+        "path",
+        "from",
+        "to",
+        "messages/s",
+        "MB/s",
+        "looks/s",
+        "empty/s",
+        "rings/s",
+        "saved/s",
+        "sleeps/s",
+        "spinning %",
+        "lent MiB",
+    ];
+    let mut table = table(&heads, 3);
+    for path in figures {
+        table.add_row([
+            path.path.to_string(),
+            path.from.clone(),
+            path.to.clone(),
+            format!("{:.0}", path.messages_per_s),
+            format!("{:.1}", path.bytes_per_s / 1e6),
+            format!("{:.0}", path.polls_per_s),
+            format!("{:.0}", path.polls_empty_per_s),
+            format!("{:.0}", path.rings_per_s),
+            format!("{:.0}", path.rings_suppressed_per_s),
+            format!("{:.0}", path.sleeps_per_s),
+            format!("{:.1}", path.spinning_percent),
+            format!("{:.1}", path.lent_bytes as f64 / f64::from(1 << 20)),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::report::{PathState, SideReport};
+
+    fn report(now_ns: u64, messages: u64, spinning_ns: u64) -> SystemReport {
+        let half = |counts: &[(&str, u64)]| HalfReport {
+            asleep: false,
+            counts: counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+        };
+        let side = |guest: &str| SideReport {
+            guest: guest.to_owned(),
+            outputs: vec![half(&[("messages", messages), ("bytes", messages * 10)])],
+            inputs: vec![half(&[("messages", 999), ("spinning_ns", spinning_ns)])],
+        };
+        let paths = vec![PathReport {
+            path: 7,
+            state: PathState::Joined,
+            sides: vec![side("A"), side("B")],
+        }];
+        SystemReport { now_ns, guests: Vec::new(), paths }
+    }
+
+    #[test]
+    fn figures_are_differences_over_the_time_between() {
+        let (before, now) = (report(1_000, 100, 0), report(2_000_001_000, 300, 500_000_000));
+        let figures = figures(&before, &now);
+        assert_eq!(figures.len(), 1);
+        let path = &figures[0];
+        assert_eq!((path.path, path.from.as_str(), path.to.as_str()), (7, "A", "B"));
+        assert_eq!((path.messages_per_s, path.bytes_per_s), (200.0, 2000.0));
+        assert_eq!(path.spinning_percent, 50.0);
+        assert!(super::figures(&SystemReport::default(), &now).is_empty());
+    }
 }

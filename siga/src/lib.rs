@@ -4,12 +4,14 @@
 mod guest;
 mod link;
 mod members;
+mod observer;
 mod options;
 mod path;
 mod waiter;
 mod waiting;
 
 pub use guest::{AttachError, ConnectError, Connecting, Guest};
+pub use observer::{ObserveError, Observer};
 pub use options::PathOptions;
 pub use path::{Path, ReceiveError, Receiver, Sender};
 pub use waiter::{Key, Member, Served, Waiter};
@@ -23,5 +25,6 @@ pub use fabric::path::{
     Waiting,
 };
 pub use fabric::queue::{Entry, EntryFlags, Lease, LeaseLost, Server, Violation};
+pub use host::report;
 pub use host::system::System;
 pub use host::{Embedded, default_socket};

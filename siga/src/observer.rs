@@ -1,0 +1,114 @@
+//! Watching a host: guests, paths, buffers. Watching costs those who are watched nothing.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use fabric::control::{PACKET_BYTES_MAX, Problem, Reply, Request};
+use host::report::{AuditReport, SystemReport};
+use os::packets::Packets;
+use os::poller::wait_readable;
+use os::storage::{Borrowed, STORAGE_GRAIN_BYTES};
+use serde::de::DeserializeOwned;
+
+/// How long a host may take to answer.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// The longest report that is read.
+const REPORT_BYTES_MAX: usize = 1 << 30;
+
+/// A connection to a host that only watches. The host lets its own user and root watch.
+#[derive(Debug)]
+pub struct Observer {
+    packets: Packets,
+}
+
+/// Why nothing was seen.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// Nobody could be reached.
+    #[error("no host at {socket}: {error}; start one with: siga up SYSTEM.toml")]
+    Unreachable {
+        /// Where we looked.
+        socket: String,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The host does not want to tell.
+    #[error("{0}")]
+    Refused(Problem),
+    /// The host is gone, or what it says makes no sense.
+    #[error("the host does not answer as it must: {0}")]
+    Answer(String),
+}
+
+impl Observer {
+    /// Connects to the host at `socket`.
+    ///
+    /// # Errors
+    /// [`ObserveError`].
+    pub fn attach(socket: impl AsRef<Path>) -> Result<Observer, ObserveError> {
+        let socket = socket.as_ref();
+        let packets = Packets::connect(socket).map_err(|error| ObserveError::Unreachable {
+            socket: socket.display().to_string(),
+            error,
+        })?;
+        let observer = Observer { packets };
+        match observer.ask(&Request::Observe)? {
+            (Reply::Attached, _) => Ok(observer),
+            (reply, _) => Err(unexpected(&reply)),
+        }
+    }
+
+    /// All guests and paths, with the counters of each half.
+    ///
+    /// # Errors
+    /// [`ObserveError`].
+    pub fn query(&self) -> Result<SystemReport, ObserveError> {
+        self.report(&Request::Query)
+    }
+
+    /// Every buffer of a path.
+    ///
+    /// # Errors
+    /// [`ObserveError`]; `Refused` with [`Problem::NoPath`] if there is no such path.
+    pub fn audit(&self, path: u64) -> Result<AuditReport, ObserveError> {
+        self.report(&Request::Audit { path })
+    }
+
+    fn report<T: DeserializeOwned>(&self, request: &Request) -> Result<T, ObserveError> {
+        let (reply, descriptors) = self.ask(request)?;
+        let Reply::Report { bytes } = reply else { return Err(unexpected(&reply)) };
+        let broken = |why: &dyn std::fmt::Display| ObserveError::Answer(why.to_string());
+        let descriptor = descriptors.into_iter().next();
+        let descriptor = descriptor.ok_or_else(|| broken(&"a report without its storage"))?;
+        let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= REPORT_BYTES_MAX);
+        let bytes = bytes.ok_or_else(|| broken(&"a report that is too long"))?;
+        let most = bytes.next_multiple_of(STORAGE_GRAIN_BYTES).max(STORAGE_GRAIN_BYTES);
+        let storage = Borrowed::borrow(descriptor, bytes..=most).map_err(|error| broken(&error))?;
+        let mut text = vec![0; bytes];
+        storage.read(0, &mut text).map_err(|error| broken(&error))?;
+        serde_json::from_slice(&text).map_err(|error| broken(&error))
+    }
+
+    fn ask(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), ObserveError> {
+        let broken = |error: io::Error| ObserveError::Answer(error.to_string());
+        self.packets.send(&request.bytes(1), &[]).map_err(broken)?;
+        wait_readable(&self.packets, Some(ANSWER_TIME)).map_err(broken)?;
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        let packet = self.packets.receive(&mut buffer).map_err(broken)?;
+        if packet.bytes == 0 {
+            return Err(broken(io::ErrorKind::NotConnected.into()));
+        }
+        match Reply::parse(&buffer[..packet.bytes]) {
+            Ok((_, Reply::Failed { problem, .. })) => Err(ObserveError::Refused(problem)),
+            Ok((_, reply)) => Ok((reply, packet.descriptors)),
+            Err(malformed) => Err(ObserveError::Answer(malformed.to_string())),
+        }
+    }
+}
+
+fn unexpected(reply: &Reply) -> ObserveError {
+    ObserveError::Answer(format!("{reply:?} is no answer to that"))
+}
