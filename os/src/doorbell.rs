@@ -283,6 +283,7 @@ mod sockets {
 }
 
 #[cfg(loom)]
+#[expect(missing_docs, reason = "the face is that of the sockets")]
 mod modelled {
     use super::{Heard, Listen, Rung};
     use crate::sync::{Arc, Condvar, Mutex};

@@ -122,6 +122,7 @@ impl Storage {
         unsafe { slice::from_raw_parts_mut(start.as_ptr(), count) }
     }
 
+    #[cfg(not(loom))]
     pub(crate) fn into_mapping(self) -> Arc<Mapping> {
         self.mapping
     }
@@ -226,6 +227,7 @@ impl Borrowed {
         Ok(())
     }
 
+    #[cfg(not(loom))]
     pub(crate) fn into_mapping(self) -> Arc<Mapping> {
         self.mapping
     }

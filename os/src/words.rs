@@ -153,6 +153,7 @@ mod mapped {
 }
 
 #[cfg(loom)]
+#[expect(missing_docs, reason = "the face is that of the mapped words")]
 mod modelled {
     use std::io;
 

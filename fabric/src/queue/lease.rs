@@ -50,7 +50,7 @@ impl<T> Lease<T> {
 
     /// Takes the value out, if this is the last handle on it.
     pub fn into_inner(self) -> Option<T> {
-        let leased = Arc::into_inner(self.0)?;
+        let leased = Arc::try_unwrap(self.0).ok()?;
         Some(leased.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).value)
     }
 
