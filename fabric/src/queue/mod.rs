@@ -28,6 +28,8 @@ mod entry;
 mod lease;
 mod reader;
 pub mod sleep;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod word;
 mod writer;
 

@@ -222,3 +222,11 @@ impl Reader {
         self.next
     }
 }
+
+#[cfg(test)]
+impl Reader {
+    /// Goes on at a later hand-over, to which the words were set.
+    pub(super) fn starting_at(self, start: Sequence) -> Reader {
+        Reader { next: start, ..self }
+    }
+}

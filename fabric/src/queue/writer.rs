@@ -275,3 +275,11 @@ impl Writer {
 
 const _: () = assert!(QUEUE_BUFFERS <= u128::BITS as usize, "one bit for each buffer");
 const _: () = assert!(INDEX_MASK + 1 == QUEUE_BUFFERS);
+
+#[cfg(test)]
+impl Writer {
+    /// Goes on at a later hand-over, to which the words were set.
+    pub(super) fn starting_at(self, start: Sequence) -> Writer {
+        Writer { next: start, oldest: start, ..self }
+    }
+}
