@@ -481,4 +481,21 @@ fn doorbell_abuse_ends_the_path() {
     drop(one_descriptors);
 }
 
+#[test]
+fn writer_refused_by_a_quiet_path_is_ready_when_it_is_resumed() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    sender.send(&[1; 100]).unwrap();
+    expect(&mut receiver, &[], &[1; 100]);
+    assert_eq!(receiver.receive(), Ok(None));
+    receiver.quiesce();
+    assert_eq!(sender.send(b"x"), Err(SendError::Quiesced));
+    assert_eq!(sender.hear(Listen::Now), 1);
+    sender.announce_sleep();
+    assert!(!sender.is_ready(), "what came back does not make a quiet path ready");
+    receiver.resume();
+    assert_eq!(sender.hear(Listen::Now), 1);
+    assert!(sender.is_ready());
+    assert_eq!(sender.send(b"x"), Ok(()));
+}
+
 const _: () = assert!(QUEUE_BUFFERS == 128);

@@ -139,7 +139,8 @@ pub struct Sender {
     /// yet, asks for quiet.
     quiesced: u64,
     is_quiet: bool,
-    /// Things that came back so far, and how many had when a send was last refused.
+    /// Things that came back so far, quiet that ended counting as one, and how many had when a send was
+    /// last refused.
     returned: u64,
     returned_at_full: u64,
     ended: Option<Severed>,

@@ -45,7 +45,9 @@ impl Sender {
 
     pub(super) fn answer_quiesce(&mut self, request: u64) {
         self.publish();
-        self.is_quiet = request & 1 == 1;
+        let was_quiet = std::mem::replace(&mut self.is_quiet, request & 1 == 1);
+        // Those who were refused meanwhile may try again.
+        self.returned += u64::from(was_quiet && !self.is_quiet);
         if self.is_quiet
             && !self.hand_over_control(Control::Quiesced { request, messages: self.messages })
         {
@@ -99,7 +101,7 @@ impl Sender {
         }
         self.look_at_peer();
         self.collect(Search::All);
-        self.ended.is_some() || self.progress() != self.returned_at_full
+        self.ended.is_some() || (!self.is_quiet && self.progress() != self.returned_at_full)
     }
 
     /// Hands everything over and says that we are about to sleep until something comes back. Look at
