@@ -498,4 +498,21 @@ fn writer_refused_by_a_quiet_path_is_ready_when_it_is_resumed() {
     assert_eq!(sender.send(b"x"), Ok(()));
 }
 
+#[test]
+fn rings_that_nobody_listened_for_leave_room_on_the_line_for_storage() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    for _ in 0..2000 {
+        receiver.announce_sleep();
+        sender.send(b"a ring").unwrap();
+        sender.flush();
+        // The last look before it sleeps finds the message, so it does not listen.
+        assert!(receiver.is_ready());
+        receiver.wake();
+        expect(&mut receiver, &[], b"a ring");
+    }
+    assert_eq!(sender.send(&[1; 100]), Ok(()), "needs storage, which is lent with a ring");
+    sender.flush();
+    expect(&mut receiver, &[], &[1; 100]);
+}
+
 const _: () = assert!(QUEUE_BUFFERS == 128);

@@ -73,6 +73,8 @@ pub struct Receiver {
     quiesce: u64,
     known_point: Option<u64>,
     rings_unproductive: u64,
+    /// Sleeps whose ring may still be on the line: as many as an honest writer has rung for.
+    sleeps_unheard: usize,
     ended: Option<Severed>,
     terms: Terms,
 }
@@ -124,6 +126,7 @@ impl Receiver {
             quiesce: 0,
             known_point: None,
             rings_unproductive: 0,
+            sleeps_unheard: 0,
             ended: None,
             terms,
         }

@@ -1,6 +1,6 @@
 //! What keeps a receiver going: sleeping, listening, quiet, housekeeping, the end.
 
-use os::doorbell::Listen;
+use os::doorbell::{HEARD_RINGS_MAX, Listen};
 use os::sync::Ordering;
 
 use super::Receiver;
@@ -34,6 +34,14 @@ impl Receiver {
         if let Some(taken) = self.owed.take() {
             self.give_back_as(taken, GiveBack::Empty);
         }
+        if !self.sleeper.is_announced() {
+            self.sleeps_unheard += 1;
+            if self.sleeps_unheard > HEARD_RINGS_MAX {
+                // A look that finds something leaves the ring for it on the line. Were it to fill up with
+                // those, the writer could lend nothing: it would wait for room, and we for it.
+                self.hear(Listen::Now);
+            }
+        }
         self.sleeper.announce();
     }
 
@@ -53,6 +61,8 @@ impl Receiver {
         let heard = self.bell.hear(listen);
         self.counters.add(Counter::Heard, heard.rings as u64);
         self.rings_unproductive += heard.rings as u64;
+        self.sleeps_unheard =
+            if heard.rings == 0 { 0 } else { self.sleeps_unheard.saturating_sub(heard.rings) };
         if let Some(descriptor) = heard.descriptor {
             if self.arrived.len() < LENDS_UNHEARD_MAX as usize {
                 self.arrived.push_back(descriptor);
