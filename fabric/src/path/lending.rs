@@ -67,7 +67,7 @@ impl Lending {
     }
 
     /// How many pages the next segment of pages has: as many as there are, so that their number grows
-    /// with the need. None if that would lend more than the limit.
+    /// with the need. None if the limit does not allow a single one.
     pub(super) fn growth(&self) -> Option<u16> {
         let wanted = self.pages.clamp(FIRST_PAGES, SEGMENT_PAGES_MAX);
         let left = (self.bytes_max - self.bytes) / PAGE_BYTES as u64;

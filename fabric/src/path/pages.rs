@@ -109,19 +109,30 @@ impl Pages {
         self.pieces[usize::from(page.segment)][usize::from(page.number)]
     }
 
-    /// A segment that has no piece in use and has given out none since it was last asked about here. It
-    /// is forgotten: the caller retires it.
+    /// A segment that has no piece in use and has given out none since the last call of
+    /// [`Pages::untouch`]. It is forgotten: the caller retires it.
     pub(super) fn take_idle_segment(&mut self) -> Option<u16> {
-        let idle = (0..self.pieces.len()).find(|index| {
-            !self.pieces[*index].is_empty()
-                && !self.touched[*index]
-                && self.pieces[*index].iter().all(|pieces| *pieces == 0)
-        })?;
-        self.pieces[idle] = Vec::new();
-        let idle = idle as u16;
-        self.free.retain(|page| page.segment != idle);
-        self.current = self.current.filter(|current| current.page.segment != idle);
-        Some(idle)
+        let idle = (0..self.pieces.len()).find(|at| !self.touched[*at] && self.is_free(*at))?;
+        Some(self.forget(idle))
+    }
+
+    /// A segment that has no piece in use, however lately it had. It is forgotten: the caller retires it.
+    pub(super) fn take_free_segment(&mut self) -> Option<u16> {
+        let free = (0..self.pieces.len()).find(|at| self.is_free(*at))?;
+        Some(self.forget(free))
+    }
+
+    fn is_free(&self, segment: usize) -> bool {
+        let pieces = &self.pieces[segment];
+        !pieces.is_empty() && pieces.iter().all(|pieces| *pieces == 0)
+    }
+
+    fn forget(&mut self, segment: usize) -> u16 {
+        self.pieces[segment] = Vec::new();
+        let segment = segment as u16;
+        self.free.retain(|page| page.segment != segment);
+        self.current = self.current.filter(|current| current.page.segment != segment);
+        segment
     }
 
     /// Starts a new period of looking which segments are idle.

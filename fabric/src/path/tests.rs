@@ -515,4 +515,28 @@ fn rings_that_nobody_listened_for_leave_room_on_the_line_for_storage() {
     expect(&mut receiver, &[], &[1; 100]);
 }
 
+#[test]
+fn storage_that_lies_idle_makes_room_for_what_is_needed() {
+    let bytes = 256 << 10;
+    let terms = Terms { storage_bytes_max: bytes, ..Terms::default() };
+    let (mut sender, mut receiver, _rest) = pair(terms);
+    for round in 0..3 {
+        let (small, large) = (pattern(round, 100), pattern(round, 100_000));
+        for body in [&large, &large, &small, &small, &large] {
+            assert_eq!(sender.send(body), Ok(()), "{} bytes in round {round}", body.len());
+            sender.flush();
+            expect(&mut receiver, &[], body);
+            assert_eq!(receiver.receive(), Ok(None));
+        }
+        // All of it for two large messages.
+        assert_eq!((sender.send(&large), sender.send(&large)), (Ok(()), Ok(())));
+        assert_eq!(sender.counters().get(Counter::LentBytes), bytes);
+        assert_eq!(sender.send(&small), Err(SendError::Full), "nothing lies idle");
+        expect(&mut receiver, &[], &large);
+        expect(&mut receiver, &[], &large);
+        assert_eq!(receiver.receive(), Ok(None));
+        assert!(sender.is_ready());
+    }
+}
+
 const _: () = assert!(QUEUE_BUFFERS == 128);

@@ -238,13 +238,8 @@ impl Sender {
         if let Some(segment) = self.lending.take_large(bytes) {
             return Ok(segment);
         }
-        while !self.lending.has_room(segment_bytes as u64) {
-            // Segments of other sizes lie idle: give one of them up.
-            let Some(idle) = self.lending.take_free_large() else { return Err(self.full()) };
-            if !self.retire(idle) {
-                self.lending.release_large(idle);
-                return Err(self.full());
-            }
+        if !self.make_storage_room(segment_bytes as u64) {
+            return Err(self.full());
         }
         self.lend_storage(segment_bytes, |storage| Segment::Large(Large::new(storage)))
     }

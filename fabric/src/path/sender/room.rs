@@ -31,10 +31,26 @@ impl Sender {
         if let Some(piece) = self.pages.reserve(bytes) {
             return Ok(piece);
         }
-        let Some(count) = self.lending.growth() else { return Err(self.full()) };
+        if !self.make_storage_room(PAGE_BYTES as u64) {
+            return Err(self.full());
+        }
+        let count = self.lending.growth().expect("room for a page was made");
         let number = self.lend_storage(usize::from(count) * PAGE_BYTES, Segment::Pages)?;
         self.pages.add(number, count);
         self.pages.reserve(bytes).ok_or(SendError::Full)
+    }
+
+    /// Makes sure that the terms allow `bytes` of storage more, giving up what lies idle if they do not.
+    pub(super) fn make_storage_room(&mut self, bytes: u64) -> bool {
+        while !self.lending.has_room(bytes) {
+            if !self.has_room_for_control() {
+                return false;
+            }
+            let idle = self.lending.take_free_large().or_else(|| self.pages.take_free_segment());
+            let Some(idle) = idle else { return false };
+            self.retire(idle);
+        }
+        true
     }
 
     /// Creates storage and lends it to the reader.
