@@ -46,12 +46,20 @@ const READER_BLOCK_WORDS: usize = CONTROL_WORDS + QUEUE_BUFFERS + SLOTS + COUNTE
 const SLOT_LINES_WORDS: usize = SLOTS * LINE_WORDS;
 const QUEUE_LINES_WORDS: usize = LINES_WORDS + SLOT_LINES_WORDS + LISTS_WORDS;
 
-/// Words of a control line.
-pub(super) const SLEEP_WORD: usize = 0;
-pub(super) const HALT_WORD: usize = 1;
-pub(super) const HALT_DATA_WORD: usize = 2;
-pub(super) const QUIESCE_WORD: usize = 4;
-pub(super) const LENT_TAKEN_WORD: usize = 5;
+/// Word of a control line: odd while its side sleeps.
+pub const SLEEP_WORD: usize = 0;
+
+/// Word of a control line: zero, or why its side ended.
+pub const HALT_WORD: usize = 1;
+
+/// First word of a control line's data of the end.
+pub const HALT_DATA_WORD: usize = 2;
+
+/// Word of a reader's control line: odd while the writer is to keep quiet.
+pub const QUIESCE_WORD: usize = 4;
+
+/// Word of a reader's control line: how many lent storages it has taken in.
+pub const LENT_TAKEN_WORD: usize = 5;
 
 /// How many queues a side of a path has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,10 +149,13 @@ pub struct ReaderBlock<W> {
 
 /// A queue's part of its writer's lines.
 #[derive(Debug)]
-pub(super) struct LineBlock<W> {
-    pub(super) lines: W,
-    pub(super) slot_lines: W,
-    pub(super) lists: W,
+pub struct LineBlock<W> {
+    /// The line of each buffer.
+    pub lines: W,
+    /// The line of each slot of a large message.
+    pub slot_lines: W,
+    /// The entry list of each buffer.
+    pub lists: W,
 }
 
 /// The part of a board that belongs to output queue `queue`.
@@ -169,7 +180,8 @@ pub fn reader_block<W: Part>(board: &W, shape: Shape, queue: usize) -> ReaderBlo
     }
 }
 
-pub(super) fn line_block<W: Part>(lines: &W, queue: usize) -> LineBlock<W> {
+/// The part of a side's lines that belongs to output queue `queue`.
+pub fn line_block<W: Part>(lines: &W, queue: usize) -> LineBlock<W> {
     let first = queue * QUEUE_LINES_WORDS;
     LineBlock {
         lines: lines.part(first, LINES_WORDS),
@@ -178,8 +190,9 @@ pub(super) fn line_block<W: Part>(lines: &W, queue: usize) -> LineBlock<W> {
     }
 }
 
-/// Writes the header of a fresh board and supplies the buffers of its input queues.
-pub(super) fn establish(board: &Words, shape: Shape) {
+/// Writes the header of a fresh board and supplies the buffers of its input queues. [`super::Side`] does
+/// this for its own; a proof does it for a peer whose every word it has in its hand.
+pub fn establish(board: &Words, shape: Shape) {
     for queue in 0..shape.inputs {
         let block = reader_block(board, shape, queue);
         Reader::supply(&block.words);
