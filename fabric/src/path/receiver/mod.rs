@@ -30,7 +30,9 @@ use super::record::{PACKED_HEADER_BYTES, Packed, packed_bytes};
 use super::severed::{Reason, Severed};
 use super::slots::ReaderSlots;
 use crate::queue::sleep::{Rouser, Sleeper};
-use crate::queue::{ENTRIES_MAX, Entry, GiveBack, IN_PLACE_BYTES_MAX, Reader, Taken, Violation};
+use crate::queue::{
+    ENTRIES_MAX, Entry, GiveBack, IN_PLACE_BYTES_MAX, QUEUE_BUFFERS, Reader, Taken, Violation,
+};
 
 /// The receiving half: one queue of a path, seen from its reader.
 #[derive(Debug)]
@@ -300,7 +302,8 @@ impl Receiver {
             return Ok(None);
         }
         self.show_messages();
-        loop {
+        // Once round at most: a sender could hand over buffers that bring nothing as fast as we open them.
+        for _ in 0..QUEUE_BUFFERS {
             let taken = match self.reader.take() {
                 Ok(Some(taken)) => taken,
                 Ok(None) if self.ended.is_none() => return Ok(None),
@@ -328,6 +331,7 @@ impl Receiver {
                 self.give_back_as(owed, GiveBack::Empty);
             }
         }
+        Ok(None)
     }
 
     /// Sees to it that there are `bytes` of memory of our own to copy into.

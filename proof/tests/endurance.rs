@@ -1,0 +1,44 @@
+//! Peers that keep within each single rule, and go on and on: what they can make the honest side do in
+//! one call, and what they can make it keep, is bounded.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use fabric::path::{Counter, Terms};
+use fabric::queue::{Form, QUEUE_BUFFERS, ReaderWord, State, WriterWord};
+use proof::bare::{Facing, face};
+
+#[test]
+fn buffers_that_bring_nothing_keep_a_reader_no_longer_than_one_round() {
+    let Facing { mut bare, mut receiver, shown_reader, .. } = face(Terms::default());
+    let word = WriterWord {
+        count: 0,
+        state: State::Error,
+        form: Form::InPlace,
+        label: 0,
+        size: 0,
+        note: 0,
+    };
+    for _ in 0..QUEUE_BUFFERS {
+        bare.prime(word, [0; 7]);
+    }
+    let (start, stop) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            start.wait();
+            // Each buffer is handed over again as soon as it was given back.
+            while !stop.load(Ordering::Relaxed) && bare.next.0 < 1_000_000 {
+                let given_back = shown_reader.words.load(bare.next.index(), Ordering::Acquire);
+                if ReaderWord::count_of(given_back) == bare.next.count_before() {
+                    bare.prime(word, [0; 7]);
+                }
+            }
+        });
+        start.wait();
+        assert_eq!(receiver.receive(), Ok(None));
+        stop.store(true, Ordering::Relaxed);
+    });
+    let taken = receiver.counters().get(Counter::Buffers);
+    assert!(taken <= QUEUE_BUFFERS as u64, "{taken} buffers in one call");
+}
