@@ -5,9 +5,10 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fabric::path::{Counter, Terms};
-use fabric::queue::{Form, QUEUE_BUFFERS, ReaderWord, State, WriterWord};
-use proof::bare::{Facing, face};
+use fabric::path::{Counter, Reason, Terms};
+use fabric::queue::{Form, QUEUE_BUFFERS, ReaderWord, State, Violation, WriterWord};
+use proof::bare::{Facing, code, face};
+use rustix::net::{SendFlags, send};
 
 #[test]
 fn buffers_that_bring_nothing_keep_a_reader_no_longer_than_one_round() {
@@ -41,4 +42,16 @@ fn buffers_that_bring_nothing_keep_a_reader_no_longer_than_one_round() {
     });
     let taken = receiver.counters().get(Counter::Buffers);
     assert!(taken <= QUEUE_BUFFERS as u64, "{taken} buffers in one call");
+}
+
+#[test]
+fn storage_is_not_looked_for_behind_any_number_of_rings() {
+    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let rings = [0; 100_000];
+    assert_eq!(send(&bare.writer_bell, &rings, SendFlags::DONTWAIT), Ok(rings.len()));
+    bare.control(code::LEND, 0, 4096);
+    let severed = receiver.receive().unwrap_err();
+    assert_eq!(severed.reason, Reason::Violation(Violation::Storage));
+    let heard = receiver.counters().get(Counter::Heard);
+    assert!(heard < 5000, "{heard} rings in one call");
 }

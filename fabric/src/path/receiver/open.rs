@@ -8,6 +8,7 @@ use super::Receiver;
 use super::incoming::View;
 use super::large::Announced;
 use super::lists::Retired;
+use super::upkeep::RINGS_UNPRODUCTIVE_MAX;
 use crate::path::board;
 use crate::path::counters::Counter;
 use crate::path::lending::SEGMENTS_MAX;
@@ -189,7 +190,8 @@ impl Receiver {
             return Err(Violation::Storage);
         }
         while self.arrived.is_empty() {
-            if self.hear(Listen::Now) == 0 {
+            // Rings may stand before it, but no more of them than an honest writer ever leaves there.
+            if self.hear(Listen::Now) == 0 || self.rings_unproductive > RINGS_UNPRODUCTIVE_MAX {
                 return Err(Violation::Storage);
             }
         }

@@ -12,7 +12,7 @@ use crate::queue::{GiveBack, Violation};
 
 /// Rings in a row that may turn out to be for nothing before the peer is taken to abuse the doorbell. An
 /// honest peer rings once for each time we sleep.
-const RINGS_UNPRODUCTIVE_MAX: u64 = 4096;
+pub(super) const RINGS_UNPRODUCTIVE_MAX: u64 = 4096;
 
 impl Receiver {
     /// Whether there is something to do: a message, control, or the end.
