@@ -5,9 +5,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fabric::path::{Counter, Reason, Terms};
-use fabric::queue::{Form, QUEUE_BUFFERS, ReaderWord, State, Violation, WriterWord};
-use proof::bare::{Facing, code, face};
+use fabric::path::{Counter, Incoming, List, Reason, Terms};
+use fabric::queue::{Entry, Form, QUEUE_BUFFERS, ReaderWord, State, Violation, WriterWord};
+use proof::bare::{Facing, code, face, label};
 use rustix::net::{SendFlags, send};
 
 #[test]
@@ -54,4 +54,45 @@ fn storage_is_not_looked_for_behind_any_number_of_rings() {
     assert_eq!(severed.reason, Reason::Violation(Violation::Storage));
     let heard = receiver.counters().get(Counter::Heard);
     assert!(heard < 5000, "{heard} rings in one call");
+}
+
+#[test]
+fn lists_that_are_held_keep_no_storage_but_their_own() {
+    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let mut own = bare.lend(0, 4096);
+    own.bytes_mut(0, 4).copy_from_slice(b"mine");
+    let entry = Entry { length: 4, ..Entry::default() };
+    let mut held: Option<List> = None;
+    for _ in 0..100 {
+        // There is always a list that is held.
+        bare.prime_entries(label::LIST, 0, &[entry]);
+        let Ok(Some(Incoming::List(list))) = receiver.take() else { panic!("a list") };
+        if let Some(before) = held.replace(list) {
+            receiver.give_back_list(before);
+        }
+        drop(bare.lend(1, NAMED_BYTES));
+        bare.retire(1);
+        assert!(receiver.take().unwrap().is_none());
+    }
+    assert_eq!(mappings_of(NAMED_BYTES), 0);
+    bare.retire(0);
+    assert!(receiver.take().unwrap().is_none());
+    let held = held.expect("the last");
+    let mut bytes = [0; 4];
+    receiver.view(&held, 0).read(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"mine");
+    receiver.give_back_list(held);
+}
+
+/// A size that nothing else has here.
+const NAMED_BYTES: usize = 37 * 4096;
+
+/// How many mappings of this size the process has.
+fn mappings_of(bytes: usize) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let size = |line: &str| {
+        let (from, to) = line.split_once(' ')?.0.split_once('-')?;
+        Some(usize::from_str_radix(to, 16).ok()? - usize::from_str_radix(from, 16).ok()?)
+    };
+    maps.lines().filter(|line| line.contains("siga bare") && size(line) == Some(bytes)).count()
 }

@@ -11,10 +11,17 @@ use crate::queue::{ENTRIES_MAX, Entry, GiveBack, Taken};
 #[derive(Debug)]
 #[must_use = "a list that is never given back is lost to the path"]
 pub struct List {
-    pub(super) taken: Taken,
-    pub(super) entries: Box<[Entry; ENTRIES_MAX]>,
-    /// Storages retired before it came.
-    pub(super) retired: u64,
+    taken: Taken,
+    named: Box<Named>,
+}
+
+/// Entries, and the storages they name: kept here, so that they can be read though the sender retires
+/// them meanwhile.
+#[derive(Debug)]
+struct Named {
+    entries: [Entry; ENTRIES_MAX],
+    /// The storage of each entry; none if it is that of the entry before.
+    storages: [Option<Borrowed>; ENTRIES_MAX],
 }
 
 impl List {
@@ -25,47 +32,37 @@ impl List {
 
     /// The entries. All of them point into storage that was lent.
     pub fn entries(&self) -> &[Entry] {
-        &self.entries[..self.taken.entries()]
+        &self.named.entries[..self.taken.entries()]
     }
 }
 
-/// A storage that was retired while lists that may point into it are held.
-#[derive(Debug)]
-pub(super) struct Retired {
-    pub(super) segment: u16,
-    /// Which retirement it was.
-    pub(super) number: u64,
-    pub(super) borrowed: Borrowed,
-}
-
 impl Receiver {
+    /// The list whose entries were parked just now.
+    pub(super) fn list(&self, taken: Taken) -> List {
+        let mut named =
+            Box::new(Named { entries: *self.entries, storages: [const { None }; ENTRIES_MAX] });
+        let mut before = None;
+        for (entry, storage) in self.entries[..taken.entries()].iter().zip(&mut named.storages) {
+            if before.replace(entry.segment) != Some(entry.segment) {
+                *storage = self.segments[usize::from(entry.segment)].clone();
+            }
+        }
+        List { taken, named }
+    }
+
     /// The bytes of one of a list's entries.
     ///
     /// # Panics
     /// If there is no such entry.
     pub fn view(&self, list: &List, index: usize) -> View {
         let entry = list.entries()[index];
-        // Had its storage been retired since, the first retirement of that number would be it: the list
-        // was checked when the storage was there.
-        let retired = self
-            .retired_in_use
-            .iter()
-            .find(|retired| retired.segment == entry.segment && retired.number > list.retired);
-        let borrowed = match retired {
-            Some(retired) => retired.borrowed.clone(),
-            None => {
-                self.segments[usize::from(entry.segment)].clone().expect("checked, not retired")
-            }
-        };
+        let borrowed = list.named.storages[..=index].iter().rev().find_map(Option::clone);
+        let borrowed = borrowed.expect("the first entry has one");
         View { borrowed, offset: entry.offset as usize, bytes: entry.length as usize }
     }
 
     /// Gives a list back: the sender may use its storage again.
     pub fn give_back_list(&mut self, list: List) {
-        self.lists_held -= 1;
-        if self.lists_held == 0 {
-            self.retired_in_use.clear();
-        }
         self.give_back_as(list.taken, GiveBack::Empty);
     }
 }

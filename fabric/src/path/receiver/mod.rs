@@ -20,7 +20,6 @@ pub use lists::List;
 
 use self::incoming::Memory;
 use self::large::Pulling;
-use self::lists::Retired;
 use self::open::{After, Extent, Found};
 use super::Terms;
 use super::board::{self, LineBlock, ReaderBlock, WriterBlock};
@@ -59,9 +58,6 @@ pub struct Receiver {
     mark: Mark,
     segments: Vec<Option<Borrowed>>,
     segments_bytes: u64,
-    retired: u64,
-    retired_in_use: Vec<Retired>,
-    lists_held: usize,
     /// Descriptors that came with a ring and were not asked for yet.
     arrived: VecDeque<OwnedFd>,
     lent_taken: u64,
@@ -115,9 +111,6 @@ impl Receiver {
             mark: Mark::here(),
             segments: Vec::new(),
             segments_bytes: 0,
-            retired: 0,
-            retired_in_use: Vec::new(),
-            lists_held: 0,
             arrived: VecDeque::new(),
             lent_taken: 0,
             slots: ReaderSlots::new(lines.slot_lines, own.slots),
@@ -165,9 +158,8 @@ impl Receiver {
             }
             Found::Announced => Incoming::Announced(self.announced.take().expect("parked")),
             Found::List => {
-                self.lists_held += 1;
                 let taken = self.owed.take().expect("owed");
-                Incoming::List(List { taken, entries: self.entries.clone(), retired: self.retired })
+                Incoming::List(self.list(taken))
             }
         }))
     }

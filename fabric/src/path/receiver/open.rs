@@ -7,7 +7,6 @@ use os::sync::Ordering;
 use super::Receiver;
 use super::incoming::View;
 use super::large::Announced;
-use super::lists::Retired;
 use super::upkeep::RINGS_UNPRODUCTIVE_MAX;
 use crate::path::board;
 use crate::path::counters::Counter;
@@ -161,12 +160,7 @@ impl Receiver {
                 let place = self.segments.get_mut(usize::from(segment));
                 let borrowed = place.and_then(Option::take).ok_or(Violation::Storage)?;
                 self.segments_bytes -= borrowed.bytes() as u64;
-                self.retired += 1;
-                self.counters.set(Counter::Retired, self.retired);
-                if self.lists_held > 0 {
-                    let number = self.retired;
-                    self.retired_in_use.push(Retired { segment, number, borrowed });
-                }
+                self.counters.add(Counter::Retired, 1);
                 self.show_lent();
                 Ok(())
             }
