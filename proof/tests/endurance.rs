@@ -7,6 +7,7 @@ use std::thread;
 
 use fabric::path::{Counter, Incoming, List, Reason, Terms};
 use fabric::queue::{Entry, Form, QUEUE_BUFFERS, ReaderWord, State, Violation, WriterWord};
+use os::doorbell::Listen;
 use proof::bare::{Facing, code, face, label};
 use rustix::net::{SendFlags, send};
 
@@ -82,6 +83,55 @@ fn lists_that_are_held_keep_no_storage_but_their_own() {
     receiver.view(&held, 0).read(0, &mut bytes).unwrap();
     assert_eq!(&bytes, b"mine");
     receiver.give_back_list(held);
+}
+
+#[test]
+fn doorbell_that_rings_and_rings_ends_the_path_in_both_directions() {
+    let Facing { bare, mut receiver, mut sender, .. } = face(Terms::default());
+    for _ in 0..10_000 {
+        bare.writer_bell.ring();
+        receiver.hear(Listen::Now);
+        bare.reader_bell.ring();
+        sender.hear(Listen::Now);
+    }
+    let abused = Reason::Violation(Violation::Doorbell);
+    assert_eq!(receiver.receive().unwrap_err().reason, abused);
+    assert_eq!(sender.ended().map(|ended| ended.reason), Some(abused));
+}
+
+#[test]
+fn peer_that_rings_once_or_twice_for_each_sleep_is_patiently_heard() {
+    let Facing { bare, mut receiver, mut sender, .. } = face(Terms::default());
+    for _ in 0..10_000 {
+        receiver.announce_sleep();
+        bare.ring(2);
+        assert_eq!(receiver.hear(Listen::Now), 2);
+        receiver.wake();
+        sender.announce_sleep();
+        bare.reader_bell.ring();
+        assert_eq!(sender.hear(Listen::Now), 1);
+        sender.wake();
+    }
+    assert_eq!((receiver.ended(), sender.ended()), (None, None));
+}
+
+#[test]
+fn large_message_may_come_in_any_number_of_pieces_with_a_ring_for_each() {
+    const BYTES: u64 = 10_000;
+    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let mut storage = bare.lend(0, BYTES as usize);
+    storage.bytes_mut(0, BYTES as usize).fill(7);
+    bare.announce(0, 1, BYTES, 0);
+    for filled in 1..BYTES {
+        bare.fill(0, filled);
+        assert_eq!(receiver.receive(), Ok(None));
+        // The reader was quicker than the ring.
+        bare.ring(1);
+        receiver.hear(Listen::Now);
+    }
+    bare.fill(0, BYTES);
+    let message = receiver.receive().unwrap().expect("it is whole");
+    assert!(message.body == [7; BYTES as usize]);
 }
 
 /// A size that nothing else has here.

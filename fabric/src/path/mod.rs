@@ -4,6 +4,7 @@ pub mod board;
 mod counters;
 mod lending;
 mod pages;
+mod patience;
 mod receiver;
 mod record;
 mod sender;

@@ -126,6 +126,9 @@ impl Receiver {
         let copied = message.view.read(message.pulled, &mut target[..bytes]);
         copied.expect("within the message, which is within what was lent");
         message.pulled += bytes;
+        if bytes > 0 {
+            self.patience.renew();
+        }
         Ok(bytes)
     }
 

@@ -25,6 +25,7 @@ use super::Terms;
 use super::board::{self, LineBlock, ReaderBlock, WriterBlock};
 use super::counters::{Counter, Counters};
 use super::pages::PAGE_BYTES;
+use super::patience::Patience;
 use super::record::{PACKED_HEADER_BYTES, Packed, packed_bytes};
 use super::severed::{Reason, Severed};
 use super::slots::ReaderSlots;
@@ -70,7 +71,7 @@ pub struct Receiver {
     counters: Counters,
     quiesce: u64,
     known_point: Option<u64>,
-    rings_unproductive: u64,
+    patience: Patience,
     /// Sleeps whose ring may still be on the line: as many as an honest writer has rung for.
     sleeps_unheard: usize,
     ended: Option<Severed>,
@@ -120,7 +121,7 @@ impl Receiver {
             counters: Counters::new(own.counters),
             quiesce: 0,
             known_point: None,
-            rings_unproductive: 0,
+            patience: Patience::default(),
             sleeps_unheard: 0,
             ended: None,
             terms,
@@ -302,7 +303,7 @@ impl Receiver {
                 Ok(None) => return Err(self.ended.expect("looked at just now")),
                 Err(violation) => return Err(self.accuse(violation)),
             };
-            self.rings_unproductive = 0;
+            self.patience.renew();
             self.scratch(PAGE_BYTES)?;
             self.counters.set(Counter::Buffers, self.reader.next().0);
             let (found, after) = match self.open(&taken) {

@@ -7,7 +7,6 @@ use os::sync::Ordering;
 use super::Receiver;
 use super::incoming::View;
 use super::large::Announced;
-use super::upkeep::RINGS_UNPRODUCTIVE_MAX;
 use crate::path::board;
 use crate::path::counters::Counter;
 use crate::path::lending::SEGMENTS_MAX;
@@ -185,7 +184,7 @@ impl Receiver {
         }
         while self.arrived.is_empty() {
             // Rings may stand before it, but no more of them than an honest writer ever leaves there.
-            if self.hear(Listen::Now) == 0 || self.rings_unproductive > RINGS_UNPRODUCTIVE_MAX {
+            if self.hear(Listen::Now) == 0 || self.patience.is_over() {
                 return Err(Violation::Storage);
             }
         }

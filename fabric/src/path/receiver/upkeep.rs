@@ -10,10 +10,6 @@ use crate::path::lending::LENDS_UNHEARD_MAX;
 use crate::path::severed::{END_DATA_BYTES, Halt, HaltCode, Reason, Severed};
 use crate::queue::{GiveBack, Violation};
 
-/// Rings in a row that may turn out to be for nothing before the peer is taken to abuse the doorbell. An
-/// honest peer rings once for each time we sleep.
-pub(super) const RINGS_UNPRODUCTIVE_MAX: u64 = 4096;
-
 impl Receiver {
     /// Whether there is something to do: a message, control, or the end.
     #[inline]
@@ -35,6 +31,7 @@ impl Receiver {
             self.give_back_as(taken, GiveBack::Empty);
         }
         if !self.sleeper.is_announced() {
+            self.patience.expect_rings();
             self.sleeps_unheard += 1;
             if self.sleeps_unheard > HEARD_RINGS_MAX {
                 // A look that finds something leaves the ring for it on the line. Were it to fill up with
@@ -60,7 +57,7 @@ impl Receiver {
         }
         let heard = self.bell.hear(listen);
         self.counters.add(Counter::Heard, heard.rings as u64);
-        self.rings_unproductive += heard.rings as u64;
+        self.patience.hear(heard.rings);
         self.sleeps_unheard =
             if heard.rings == 0 { 0 } else { self.sleeps_unheard.saturating_sub(heard.rings) };
         if let Some(descriptor) = heard.descriptor {
@@ -72,7 +69,7 @@ impl Receiver {
         }
         if heard.gone && self.ended.is_none() {
             self.ended = Some(self.end_by_peer());
-        } else if self.rings_unproductive > RINGS_UNPRODUCTIVE_MAX && !self.is_ready() {
+        } else if self.patience.is_over() && !self.is_ready() {
             self.accuse(Violation::Doorbell);
         }
         heard.rings

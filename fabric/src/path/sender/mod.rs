@@ -21,6 +21,7 @@ use super::board::{self, LineBlock, ReaderBlock, WriterBlock};
 use super::counters::{Counter, Counters};
 use super::lending::Lending;
 use super::pages::{PAGE_BYTES, Page, Pages, Piece};
+use super::patience::Patience;
 use super::record::{Control, HEAD_BYTES_MAX, Label, PACKED_HEADER_BYTES, Packed, packed_bytes};
 use super::severed::{Reason, Severed};
 use super::slots::WriterSlots;
@@ -121,6 +122,7 @@ pub struct Sender {
     ringing: Ringing,
     rouser: Rouser,
     bell: Doorbell,
+    patience: Patience,
     mark: Mark,
     pages: Pages,
     tickets: Box<[Ticket; QUEUE_BUFFERS]>,
@@ -177,6 +179,7 @@ impl Sender {
             ringing: Ringing::Now,
             rouser: Rouser::new(peer.control.part(board::SLEEP_WORD, 1)),
             bell,
+            patience: Patience::default(),
             mark: Mark::here(),
             pages: Pages::default(),
             tickets: Box::new([Ticket::default(); QUEUE_BUFFERS]),

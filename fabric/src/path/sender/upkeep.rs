@@ -55,6 +55,7 @@ impl Sender {
             return;
         }
         self.quiesced = request;
+        self.patience.renew();
         self.ring_if_asleep();
     }
 
@@ -81,7 +82,10 @@ impl Sender {
                 returned += 1;
             });
         }
-        self.returned += returned;
+        if returned > 0 {
+            self.returned += returned;
+            self.patience.renew();
+        }
         if let Err(violation) = collected {
             self.accuse(violation);
         }
@@ -111,6 +115,9 @@ impl Sender {
             return;
         }
         self.flush();
+        if !self.sleeper.is_announced() {
+            self.patience.expect_rings();
+        }
         self.sleeper.announce();
     }
 
@@ -129,6 +136,7 @@ impl Sender {
         }
         let heard = self.bell.hear(listen);
         self.counters.add(Counter::Heard, heard.rings as u64);
+        self.patience.hear(heard.rings);
         if heard.gone && self.ended.is_none() {
             self.look_at_peer();
             if self.ended.is_none() {
@@ -137,6 +145,12 @@ impl Sender {
         }
         // A reader lends nothing: a descriptor that came along was closed here.
         self.look_at_peer();
+        if self.patience.is_over() {
+            self.collect(Search::All);
+            if self.patience.is_over() {
+                self.accuse(Violation::Doorbell);
+            }
+        }
         heard.rings
     }
 
