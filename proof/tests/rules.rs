@@ -294,3 +294,20 @@ fn readers_words_that_make_no_sense_are_found_out() {
     let early = writing(|bare| bare.give_back(Sequence(100), State::Empty));
     assert_eq!(early, Ok(()), "of a buffer that was not handed over, it is not looked at");
 }
+
+#[test]
+fn large_message_that_receive_has_begun_is_the_next_that_is_taken() {
+    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let mut storage = bare.lend(0, 4096);
+    storage.bytes_mut(0, 4096).fill(7);
+    bare.announce(0, 1, 4096, 0);
+    bare.prime_bytes(label::MESSAGE, 0, b"behind it");
+    bare.fill(0, 1000);
+    assert_eq!(receiver.receive(), Ok(None), "not whole yet");
+    let Ok(Some(Incoming::Announced(mut begun))) = receiver.take() else { panic!("the large one") };
+    let mut body = [0; 4096];
+    assert_eq!(receiver.pull(&mut begun, &mut body), Ok(1000), "from its first byte");
+    assert!(receiver.is_ready(), "for what is behind it");
+    assert_eq!(receiver.receive().unwrap().expect("a message").body, b"behind it");
+    receiver.release(begun);
+}

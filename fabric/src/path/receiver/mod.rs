@@ -144,6 +144,11 @@ impl Receiver {
 
     #[inline(never)]
     fn take_from_buffers(&mut self) -> Result<Option<Incoming<'_>>, Severed> {
+        if let Some(Pulling { message, target }) = self.pulling.take() {
+            // Begun by `receive`. It is taken in its place, and from its start.
+            self.large = Some(target);
+            return Ok(Some(Incoming::Announced(Announced { pulled: 0, ..message })));
+        }
         let Some(found) = self.find()? else { return Ok(None) };
         Ok(Some(match found {
             Found::Staged => {
