@@ -311,3 +311,23 @@ fn large_message_that_receive_has_begun_is_the_next_that_is_taken() {
     assert_eq!(receiver.receive().unwrap().expect("a message").body, b"behind it");
     receiver.release(begun);
 }
+
+#[test]
+fn what_was_not_given_out_is_lost_when_the_reader_severs() {
+    let two = [2, 0, 0, 0, 0, 0, 0, 0, b'h', b'i', 0, 0, 0, 0, 0, 0].repeat(2);
+    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let mut storage = bare.lend(0, 4096);
+    storage.bytes_mut(0, two.len()).copy_from_slice(&two);
+    bare.prime_entries(label::PACK, 0, &[entry(0, 0, two.len() as u32)]);
+    assert_eq!(receiver.receive().unwrap().expect("the first of the pack").body, b"hi");
+    receiver.sever([0; 16]);
+    assert_eq!(receiver.receive().unwrap_err().reason, Reason::Ours);
+
+    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let _storage = bare.lend(0, 4096);
+    bare.announce(0, 1, 4096, 0);
+    assert_eq!(receiver.receive(), Ok(None), "begun");
+    receiver.sever([0; 16]);
+    bare.fill(0, 4096);
+    assert_eq!(receiver.receive().unwrap_err().reason, Reason::Ours);
+}

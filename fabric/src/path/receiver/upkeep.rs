@@ -142,6 +142,8 @@ impl Receiver {
         if let Some(taken) = self.owed.take() {
             self.reader.give_back(taken, GiveBack::Halted);
         }
+        self.staged_at = self.staged_end;
+        self.pulling = None;
         let words = halt.words();
         for (at, word) in words[1..].iter().enumerate() {
             self.control.store(board::HALT_DATA_WORD + at, *word, Ordering::Relaxed);
@@ -156,7 +158,6 @@ impl Receiver {
         if !matches!(self.ended, Some(Severed { reason: Reason::Violation(_), .. })) {
             self.counters.add(Counter::Violations, 1);
             self.halt(Halt { code: HaltCode::PeerBrokeRules, data: [0; END_DATA_BYTES] });
-            self.staged_at = self.staged_end;
         }
         let severed = Severed::because(Reason::Violation(violation));
         self.ended = Some(severed);
