@@ -331,3 +331,20 @@ fn what_was_not_given_out_is_lost_when_the_reader_severs() {
     bare.fill(0, 4096);
     assert_eq!(receiver.receive().unwrap_err().reason, Reason::Ours);
 }
+
+#[test]
+fn nothing_is_sent_once_a_violation_is_found() {
+    let Facing { bare, mut sender, .. } = face(Terms::default());
+    // The first buffer is the control record that lends four pages; each message fills one of them.
+    for _ in 0..4 {
+        sender.send(&[1; 40_000]).unwrap();
+    }
+    bare.give_back(Sequence(0), State::Empty);
+    bare.give_back(Sequence(2), State::Empty);
+    bare.give_back(Sequence(3), State::Primed);
+    let SendError::Severed(severed) = sender.send(&[1; 40_000]).unwrap_err() else {
+        panic!("not merely full")
+    };
+    assert_eq!(severed.reason, Reason::Violation(Violation::State));
+    assert_eq!(sender.messages(), 4);
+}

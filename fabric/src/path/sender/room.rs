@@ -28,6 +28,9 @@ impl Sender {
     #[cold]
     pub(super) fn reserve_slow(&mut self, bytes: usize) -> Result<Piece, SendError> {
         self.collect(Search::All);
+        if let Some(severed) = self.ended {
+            return Err(severed.into());
+        }
         if let Some(piece) = self.pages.reserve(bytes) {
             return Ok(piece);
         }
