@@ -61,6 +61,8 @@ impl Pages {
     #[inline]
     pub(super) fn reserve(&mut self, bytes: usize) -> Option<Piece> {
         debug_assert!(bytes <= PAGE_BYTES);
+        // A piece of no bytes takes room too: a page has 1024 pieces at most, which a count can hold.
+        let bytes = bytes.max(1);
         let current = match &mut self.current {
             Some(current) if bytes <= PAGE_BYTES - current.used_bytes => current,
             _ => self.turn_page()?,

@@ -539,4 +539,16 @@ fn storage_that_lies_idle_makes_room_for_what_is_needed() {
     }
 }
 
+#[test]
+fn any_number_of_empty_rooms_can_be_lent() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let lent: Vec<_> = (0..70_000).map(|_| sender.lend(&[], 0).unwrap()).collect();
+    for lent in lent {
+        sender.cancel(lent);
+    }
+    let lent = sender.lend(&[], 0).unwrap();
+    sender.send_lent(lent).unwrap();
+    expect(&mut receiver, &[], &[]);
+}
+
 const _: () = assert!(QUEUE_BUFFERS == 128);
