@@ -551,4 +551,30 @@ fn any_number_of_empty_rooms_can_be_lent() {
     expect(&mut receiver, &[], &[]);
 }
 
+#[test]
+fn list_longer_than_a_receiver_would_copy_is_refused() {
+    let terms = Terms { storage_bytes_max: 1 << 20, ..Terms::default() };
+    let terms = Terms { peer_storage_bytes_max: terms.storage_bytes_max, ..terms };
+    let (mut sender, mut receiver, _rest) = pair(terms);
+    let shared = Shared::create(512 << 10, StorageOptions::default()).unwrap();
+    let segment = sender.lend_shared(&shared).unwrap();
+    let all = Entry { segment, length: 512 << 10, ..Entry::default() };
+    assert_eq!(sender.send_list(0, &[all, all], None), Ok(()));
+    let most = terms.storage_bytes_max;
+    let refused = sender.send_list(0, &[all, all, all], None);
+    assert_eq!(refused, Err(SendError::TooLong { most }));
+    expect(&mut receiver, &[], &vec![0; 1 << 20]);
+    assert_eq!(receiver.receive(), Ok(None));
+}
+
+#[test]
+#[should_panic(expected = "an entry points outside shared storage")]
+fn entry_whose_end_no_number_can_hold_is_outside() {
+    let (mut sender, _receiver, _rest) = pair(Terms::default());
+    let shared = Shared::create(4096, StorageOptions::default()).unwrap();
+    let segment = sender.lend_shared(&shared).unwrap();
+    let entry = Entry { segment, offset: u64::MAX, length: 1, ..Entry::default() };
+    let _ = sender.send_list(0, &[entry], None);
+}
+
 const _: () = assert!(QUEUE_BUFFERS == 128);

@@ -81,10 +81,15 @@ impl Sender {
         cookie: Option<u64>,
     ) -> Result<(), SendError> {
         for entry in entries {
-            let end = entry.offset + u64::from(entry.length);
+            let end = entry.offset.checked_add(u64::from(entry.length));
             let within = self.lending.is_shared(entry.segment)
-                && end <= self.lending.segment_bytes(entry.segment);
+                && end.is_some_and(|end| end <= self.lending.segment_bytes(entry.segment));
             assert!(within, "an entry points outside shared storage");
+        }
+        // Entries may overlap. A receiver that copies them has no room for more than can be lent.
+        let bytes: u64 = entries.iter().map(|entry| u64::from(entry.length)).sum();
+        if bytes > self.terms.storage_bytes_max {
+            return Err(SendError::TooLong { most: self.terms.storage_bytes_max });
         }
         self.check()?;
         self.publish();
