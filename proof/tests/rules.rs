@@ -3,7 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use fabric::path::{Incoming, PAGE_BYTES, Reason, SEGMENTS_MAX, SLOTS, SendError, Severed, Terms};
+use fabric::path::{
+    Counter, Incoming, PAGE_BYTES, Reason, SEGMENTS_MAX, SLOTS, SendError, Severed, Terms,
+};
 use fabric::queue::{Entry, Form, QUEUE_BUFFERS, Sequence, State, Violation, WriterWord};
 use os::doorbell::Listen;
 use os::storage::{Storage, StorageOptions};
@@ -15,7 +17,7 @@ fn entry(segment: u16, offset: u64, length: u32) -> Entry {
 
 /// What an honest receiver says to a peer that did this.
 fn reading(deed: impl FnOnce(&mut Bare)) -> Result<bool, Reason> {
-    let Facing { mut bare, mut receiver, sender, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, sender, shown_reader, .. } = face(Terms::default());
     deed(&mut bare);
     let found = loop {
         match receiver.take() {
@@ -28,6 +30,11 @@ fn reading(deed: impl FnOnce(&mut Bare)) -> Result<bool, Reason> {
     if let Err(reason) = found {
         assert_eq!(receiver.take().unwrap_err().reason, reason, "it stays like that");
         assert!(bare.writer_bell.hear(Listen::Now).gone, "the peer hears of it");
+        let Reason::Violation(violation) = reason else { panic!("{reason}") };
+        for counter in [Counter::Violations, Counter::of(violation)] {
+            assert_eq!(receiver.counters().get(counter), 1);
+            assert_eq!(shown_reader.counters.load(counter as usize, Ordering::Relaxed), 1);
+        }
     }
     drop(sender);
     found

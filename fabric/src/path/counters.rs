@@ -4,6 +4,8 @@
 use os::sync::Ordering;
 use os::words::Words;
 
+use crate::queue::Violation;
+
 /// What is counted, each in a word of its own at this index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
@@ -48,12 +50,30 @@ pub enum Counter {
     Lent,
     /// Storages retired so far.
     Retired,
-    /// Violations by the peer: see the words that follow, one for each kind.
+    /// Violations by the peer: one at most, since it ends the path.
     Violations,
+    /// Of these, a hand-over count that went anywhere but one up.
+    CountViolations,
+    /// Of these, a buffer handed over by the side that does not own it.
+    OwnerViolations,
+    /// Of these, a state that the side may not set.
+    StateViolations,
+    /// Of these, a content form that does not exist.
+    FormViolations,
+    /// Of these, a size that the form cannot hold.
+    SizeViolations,
+    /// Of these, an entry outside the storage lent.
+    RangeViolations,
+    /// Of these, a record that makes no sense.
+    RecordViolations,
+    /// Of these, storage that is not what was announced.
+    StorageViolations,
+    /// Of these, rings without end.
+    DoorbellViolations,
 }
 
 /// How many there are.
-pub const COUNTERS: usize = Counter::Violations as usize + 1;
+pub const COUNTERS: usize = Counter::DoorbellViolations as usize + 1;
 
 /// Words set aside for the counters of a half.
 pub const COUNTER_WORDS: usize = 32;
@@ -83,7 +103,31 @@ impl Counter {
         (Counter::Lent, "lent"),
         (Counter::Retired, "retired"),
         (Counter::Violations, "violations"),
+        (Counter::CountViolations, "count_violations"),
+        (Counter::OwnerViolations, "owner_violations"),
+        (Counter::StateViolations, "state_violations"),
+        (Counter::FormViolations, "form_violations"),
+        (Counter::SizeViolations, "size_violations"),
+        (Counter::RangeViolations, "range_violations"),
+        (Counter::RecordViolations, "record_violations"),
+        (Counter::StorageViolations, "storage_violations"),
+        (Counter::DoorbellViolations, "doorbell_violations"),
     ];
+
+    /// The counter of one kind of violation.
+    pub fn of(violation: Violation) -> Counter {
+        match violation {
+            Violation::Count => Counter::CountViolations,
+            Violation::Owner => Counter::OwnerViolations,
+            Violation::State => Counter::StateViolations,
+            Violation::Form => Counter::FormViolations,
+            Violation::Size => Counter::SizeViolations,
+            Violation::Range => Counter::RangeViolations,
+            Violation::Record => Counter::RecordViolations,
+            Violation::Storage => Counter::StorageViolations,
+            Violation::Doorbell => Counter::DoorbellViolations,
+        }
+    }
 }
 
 /// The counters of one half, and the words they are shown in.
@@ -107,6 +151,12 @@ impl Counters {
     #[inline]
     pub fn add(&mut self, counter: Counter, amount: u64) {
         self.set(counter, self.values[counter as usize] + amount);
+    }
+
+    /// Counts a violation, in all and by its kind.
+    pub(super) fn add_violation(&mut self, violation: Violation) {
+        self.add(Counter::Violations, 1);
+        self.add(Counter::of(violation), 1);
     }
 
     #[inline]

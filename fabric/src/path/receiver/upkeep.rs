@@ -156,7 +156,7 @@ impl Receiver {
     /// The peer did what no peer may do: nothing it has written is worth reading any more.
     pub(super) fn accuse(&mut self, violation: Violation) -> Severed {
         if !matches!(self.ended, Some(Severed { reason: Reason::Violation(_), .. })) {
-            self.counters.add(Counter::Violations, 1);
+            self.counters.add_violation(violation);
             self.halt(Halt { code: HaltCode::PeerBrokeRules, data: [0; END_DATA_BYTES] });
         }
         let severed = Severed::because(Reason::Violation(violation));

@@ -207,7 +207,7 @@ impl Sender {
     /// The peer did what no peer may do.
     pub(super) fn accuse(&mut self, violation: Violation) {
         if self.ended.is_none() {
-            self.counters.add(Counter::Violations, 1);
+            self.counters.add_violation(violation);
             self.halt(Halt { code: HaltCode::PeerBrokeRules, data: [0; END_DATA_BYTES] });
             self.end(Severed::because(Reason::Violation(violation)));
         }
