@@ -577,4 +577,15 @@ fn entry_whose_end_no_number_can_hold_is_outside() {
     let _ = sender.send_list(0, &[entry], None);
 }
 
+#[test]
+fn what_is_pushed_once_the_end_is_known_is_refused() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    sender.send(b"a receiver that is behind").unwrap();
+    sender.push(b"first").unwrap();
+    sender.push(b"packed").unwrap();
+    receiver.sever([0; END_DATA_BYTES]);
+    sender.hear(Listen::Now);
+    assert!(matches!(sender.push(b"too late"), Err(SendError::Severed(_))));
+}
+
 const _: () = assert!(QUEUE_BUFFERS == 128);

@@ -34,7 +34,9 @@ impl Sender {
         let halt = self.peer.load(board::HALT_WORD, Ordering::Acquire);
         if halt != 0 && self.ended.is_none() {
             let data = |word| self.peer.load(board::HALT_DATA_WORD + word, Ordering::Relaxed);
-            self.ended = Halt::parse([halt, data(0), data(1)]).map(Halt::severed);
+            if let Some(halt) = Halt::parse([halt, data(0), data(1)]) {
+                self.end(halt.severed());
+            }
         }
         // Relaxed: the answer goes through the queue, which orders it.
         let request = self.peer.load(board::QUIESCE_WORD, Ordering::Relaxed);
@@ -214,6 +216,8 @@ impl Sender {
     }
 
     pub(super) fn end(&mut self, severed: Severed) -> Severed {
+        // Nobody will read it, and without it the next push looks whether there is a path.
+        self.pack = None;
         *self.ended.get_or_insert(severed)
     }
 }
