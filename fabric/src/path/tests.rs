@@ -578,6 +578,24 @@ fn entry_whose_end_no_number_can_hold_is_outside() {
 }
 
 #[test]
+fn reader_is_rung_for_storage_that_is_retired_though_the_send_is_refused() {
+    let terms = Terms { storage_bytes_max: 256 << 10, ..Terms::default() };
+    let (mut sender, mut receiver, _rest) = pair(terms);
+    sender.send_with(b"h", &[0; PAGE_BYTES]).unwrap();
+    sender.send(&[1; 100]).unwrap();
+    expect(&mut receiver, b"h", &[0; PAGE_BYTES]);
+    expect(&mut receiver, &[], &[1; 100]);
+    let lent = sender.lend(&[], 100).unwrap();
+    receiver.announce_sleep();
+    while receiver.hear(Listen::Now) > 0 {}
+    // The segment of the first is given up, and does not suffice.
+    assert_eq!(sender.send(&[2; PAGE_BYTES + 1]), Err(SendError::Full));
+    assert!(receiver.is_ready());
+    assert_eq!(receiver.hear(Listen::Now), 1);
+    sender.cancel(lent);
+}
+
+#[test]
 fn what_is_pushed_once_the_end_is_known_is_refused() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     sender.send(b"a receiver that is behind").unwrap();

@@ -59,11 +59,7 @@ impl Sender {
     pub fn retire_shared(&mut self, segment: u16) -> Result<(), SendError> {
         assert!(self.lending.is_shared(segment), "segment {segment} is not shared storage");
         self.check()?;
-        if !self.retire(segment) {
-            return Err(self.full());
-        }
-        self.ring_if_asleep();
-        Ok(())
+        if self.retire(segment) { Ok(()) } else { Err(self.full()) }
     }
 
     /// Sends entries that point into shared storage, with a note for the receiver. With a `cookie`,

@@ -104,6 +104,7 @@ impl Sender {
             self.lending.remove(segment);
             self.counters.add(Counter::Retired, 1);
             self.show_lent();
+            self.ring_if_asleep();
         }
         told
     }

@@ -178,7 +178,6 @@ impl Sender {
         }
         self.pages.untouch();
         self.lending.untouch();
-        self.ring_if_asleep();
         self.lending.may_shrink()
     }
 
