@@ -201,7 +201,6 @@ impl Receiver {
         self.lent_taken += 1;
         // Release: only a count for the writer to go by.
         self.control.store(board::LENT_TAKEN_WORD, self.lent_taken, Ordering::Release);
-        self.rouse();
         self.show_lent();
         Ok(())
     }
