@@ -606,4 +606,20 @@ fn what_is_pushed_once_the_end_is_known_is_refused() {
     assert!(matches!(sender.push(b"too late"), Err(SendError::Severed(_))));
 }
 
+#[test]
+fn writer_that_waits_for_a_slot_is_ready_when_one_is_released() {
+    let (mut sender, mut receiver, _rest) = pair(Terms { messages_max: 1, ..Terms::default() });
+    let large = [1; PAGE_BYTES + 1];
+    sender.send(&large).unwrap();
+    let Ok(Some(Incoming::Announced(held))) = receiver.take() else { panic!("large") };
+    assert!(sender.is_ready());
+    assert_eq!(sender.send(&large), Err(SendError::Full));
+    sender.announce_sleep();
+    assert!(!sender.is_ready());
+    receiver.release(held);
+    assert_eq!(sender.hear(Listen::Forever), 1);
+    assert!(sender.is_ready());
+    assert_eq!(sender.send(&large), Ok(()));
+}
+
 const _: () = assert!(QUEUE_BUFFERS == 128);

@@ -23,6 +23,7 @@ pub enum Deed {
     SetRinging(Ringing),
     TidySender,
     SenderSleeps,
+    SenderWakes,
 
     Receive,
     Take,
@@ -32,6 +33,7 @@ pub enum Deed {
     Resume,
     TidyReceiver,
     ReceiverSleeps,
+    ReceiverWakes,
 }
 
 /// How a message is sent.
@@ -90,6 +92,7 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         2 => ringing.prop_map(Deed::SetRinging),
         3 => Just(Deed::TidySender),
         6 => Just(Deed::SenderSleeps),
+        6 => Just(Deed::SenderWakes),
 
         50 => Just(Deed::Receive),
         30 => Just(Deed::Take),
@@ -99,6 +102,7 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         2 => Just(Deed::Resume),
         2 => Just(Deed::TidyReceiver),
         6 => Just(Deed::ReceiverSleeps),
+        6 => Just(Deed::ReceiverWakes),
     ]
 }
 

@@ -122,6 +122,8 @@ pub struct World {
     ringing: Ringing,
     sender_sleeps: bool,
     receiver_sleeps: bool,
+    /// Whether the sender sleeps because a message was refused.
+    was_refused: bool,
 }
 
 impl World {
@@ -146,12 +148,16 @@ impl World {
             ringing: Ringing::Now,
             sender_sleeps: false,
             receiver_sleeps: false,
+            was_refused: false,
         }
     }
 
-    /// Does one deed to the path and to the model, and compares what they answer.
+    /// Does one deed to the path and to the model, and compares what they answer. Whoever sleeps does
+    /// nothing until it is rung for, or has something to do of its own.
     pub fn act(&mut self, deed: Deed) {
         match deed {
+            Deed::SenderWakes => self.wake_sender(),
+            Deed::ReceiverWakes => self.wake_receiver(),
             Deed::Receive
             | Deed::Take
             | Deed::ReadHeld(..)
@@ -160,12 +166,14 @@ impl World {
             | Deed::Resume
             | Deed::TidyReceiver
             | Deed::ReceiverSleeps => {
-                self.wake_receiver();
-                self.receivers_deed(deed);
+                if !self.receiver_sleeps {
+                    self.receivers_deed(deed);
+                }
             }
             _ => {
-                self.wake_sender();
-                self.senders_deed(deed);
+                if !self.sender_sleeps {
+                    self.senders_deed(deed);
+                }
             }
         }
         self.assert_within_terms();
@@ -196,6 +204,7 @@ impl World {
             }
             Deed::Flush => {
                 self.sender.flush();
+                assert_eq!(self.sender.unrung(), 0, "nothing is left to do");
                 self.pushed = 0;
             }
             Deed::Publish => {
@@ -204,6 +213,8 @@ impl World {
             }
             Deed::Ring => self.sender.ring(),
             Deed::SetRinging(ringing) => {
+                // It is about what is handed over from now on.
+                self.sender.ring();
                 self.ringing = ringing;
                 self.sender.set_ringing(ringing);
             }
@@ -211,17 +222,7 @@ impl World {
                 self.sender.tidy();
                 self.pushed = 0;
             }
-            _ => {
-                self.sender.announce_sleep();
-                self.pushed = 0;
-                if self.sender.is_ready() {
-                    self.sender.wake();
-                } else {
-                    while self.sender.hear(Listen::Now) > 0 {}
-                    // It may have found quiet, or the end of it, only now.
-                    self.sender_sleeps = !self.sender.is_ready();
-                }
-            }
+            _ => self.sender_sleeps(),
         }
         assert_eq!(self.sender.messages(), self.numbers as u64);
     }
@@ -249,16 +250,7 @@ impl World {
                 self.is_quiet = false;
             }
             Deed::TidyReceiver => self.receiver.tidy(),
-            _ => {
-                self.receiver.announce_sleep();
-                self.give_back_owed();
-                if self.receiver.is_ready() {
-                    self.receiver.wake();
-                } else {
-                    while self.receiver.hear(Listen::Now) > 0 {}
-                    self.receiver_sleeps = true;
-                }
-            }
+            _ => self.receiver_sleeps(),
         }
         assert_eq!(self.receiver.messages(), self.received as u64);
         if let Some(point) = self.receiver.known_point() {
@@ -294,7 +286,14 @@ impl World {
                 assert!(!self.is_quiet || self.pushed > 0, "a quiet path takes nothing");
                 self.remember(sent, way.may_wait());
             }
-            Err(error) => self.assert_refused(error, sent.head + bytes, bytes),
+            Err(error) => {
+                self.assert_refused(error, sent.head + bytes, bytes);
+                if !way.may_wait() && !matches!(error, SendError::TooLong { .. }) {
+                    // As a program does that has nothing else to do.
+                    self.was_refused = true;
+                    self.sender_sleeps();
+                }
+            }
         }
         result.is_ok()
     }
@@ -315,13 +314,13 @@ impl World {
         // A refusal hands over what was pushed before, or leaves it where it is: both are allowed.
     }
 
-    /// Whether everything was received and given back, and all storage is the path's own.
+    /// Whether everything was received and given back, and there is storage for any message.
     fn is_empty(&self) -> bool {
+        let is_ample = self.terms.storage_bytes_max == Terms::default().storage_bytes_max;
         self.sent.is_empty()
             && self.held.is_empty()
             && self.owed.is_none()
-            && self.lents.is_empty()
-            && self.shared.is_empty()
+            && (is_ample || (self.lents.is_empty() && self.shared.is_empty()))
             && !self.receiver.is_ready()
     }
 
@@ -557,7 +556,32 @@ impl World {
         self.cookies.extend(sent.cookie());
     }
 
+    fn sender_sleeps(&mut self) {
+        while self.sender.hear(Listen::Now) > 0 {}
+        self.sender.announce_sleep();
+        self.pushed = 0;
+        let is_ready = self.sender.is_ready();
+        assert!(!is_ready || !self.is_quiet, "a path that is quiet is not ready");
+        if is_ready {
+            self.sender.wake();
+        } else {
+            self.sender_sleeps = true;
+        }
+    }
+
+    fn receiver_sleeps(&mut self) {
+        while self.receiver.hear(Listen::Now) > 0 {}
+        self.receiver.announce_sleep();
+        self.give_back_owed();
+        if self.receiver.is_ready() {
+            self.receiver.wake();
+        } else {
+            self.receiver_sleeps = true;
+        }
+    }
+
     fn wake_sender(&mut self) {
+        self.was_refused = false;
         if std::mem::take(&mut self.sender_sleeps) {
             self.sender.wake();
         }
@@ -571,13 +595,17 @@ impl World {
 
     /// Whoever sleeps and has something to do was rung for.
     fn assert_woken(&mut self) {
-        if self.receiver_sleeps && self.receiver.is_ready() && self.sender.unrung() == 0 {
+        let is_due = self.ringing == Ringing::Now || self.sender.unrung() == 0;
+        if self.receiver_sleeps && self.receiver.is_ready() && is_due {
             assert!(self.receiver.hear(Listen::Now) > 0, "a message is there and nobody rang");
             self.wake_receiver();
         }
         if self.sender_sleeps && self.sender.is_ready() {
             assert!(self.sender.hear(Listen::Now) > 0, "there is room and nobody rang");
             self.wake_sender();
+        }
+        if self.sender_sleeps && self.was_refused && !self.is_quiet {
+            assert!(!self.is_empty(), "nothing is out, yet the sender waits for something");
         }
     }
 
@@ -596,9 +624,14 @@ impl World {
     /// Receives and gives back all that was sent.
     pub fn empty(&mut self) {
         self.wake_receiver();
-        self.wake_sender();
         self.receiver.resume();
         self.is_quiet = false;
+        while self.receive() {}
+        for (held, sent) in std::mem::take(&mut self.held) {
+            self.give_back(held, &sent);
+        }
+        self.assert_woken();
+        self.wake_sender();
         self.sender.hear(Listen::Now);
         for (lent, _) in std::mem::take(&mut self.lents) {
             self.sender.cancel(lent);
@@ -606,9 +639,6 @@ impl World {
         self.sender.flush();
         self.pushed = 0;
         while self.receive() {}
-        for (held, sent) in std::mem::take(&mut self.held) {
-            self.give_back(held, &sent);
-        }
         while !self.shared.is_empty() {
             self.retire_shared(0);
             while self.receive() {}
