@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use fabric::path::{
-    Counter, Incoming, PAGE_BYTES, Reason, SEGMENTS_MAX, SLOTS, SendError, Severed, Terms,
+    Counter, Incoming, PAGE_BYTES, PullError, Reason, SEGMENTS_MAX, SLOTS, SendError, Severed,
+    Terms,
 };
 use fabric::queue::{Entry, Form, QUEUE_BUFFERS, Sequence, State, Violation, WriterWord};
 use os::doorbell::Listen;
@@ -354,4 +355,20 @@ fn nothing_is_sent_once_a_violation_is_found() {
     };
     assert_eq!(severed.reason, Reason::Violation(Violation::State));
     assert_eq!(sender.messages(), 4);
+}
+
+#[test]
+fn path_ends_for_the_first_violation_alone() {
+    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let _storage = bare.lend(0, 4096);
+    bare.announce(0, 1, 4096, 0);
+    let Ok(Some(Incoming::Announced(mut held))) = receiver.take() else { panic!("announced") };
+    bare.control(9, 9, 9);
+    let first = receiver.take().unwrap_err();
+    assert_eq!(first.reason, Reason::Violation(Violation::Record));
+    bare.fill(0, 4097);
+    assert_eq!(receiver.pull(&mut held, &mut [0]), Err(PullError::Severed(first)));
+    assert_eq!(receiver.ended(), Some(first));
+    assert_eq!(receiver.counters().get(Counter::Violations), 1);
+    receiver.release(held);
 }

@@ -155,13 +155,13 @@ impl Receiver {
 
     /// The peer did what no peer may do: nothing it has written is worth reading any more.
     pub(super) fn accuse(&mut self, violation: Violation) -> Severed {
-        if !matches!(self.ended, Some(Severed { reason: Reason::Violation(_), .. })) {
-            self.counters.add_violation(violation);
-            self.halt(Halt { code: HaltCode::PeerBrokeRules, data: [0; END_DATA_BYTES] });
+        if let Some(ended) = self.ended.filter(Severed::is_final) {
+            // It ends once, and for the first reason.
+            return ended;
         }
-        let severed = Severed::because(Reason::Violation(violation));
-        self.ended = Some(severed);
-        severed
+        self.counters.add_violation(violation);
+        self.halt(Halt { code: HaltCode::PeerBrokeRules, data: [0; END_DATA_BYTES] });
+        *self.ended.insert(Severed::because(Reason::Violation(violation)))
     }
 
     pub(super) fn no_memory(&mut self) -> Severed {
