@@ -52,7 +52,7 @@ fn storage_is_not_looked_for_behind_any_number_of_rings() {
     assert_eq!(send(&bare.writer_bell, &rings, SendFlags::DONTWAIT), Ok(rings.len()));
     bare.control(code::LEND, 0, 4096);
     let severed = receiver.receive().unwrap_err();
-    assert_eq!(severed.reason, Reason::Violation(Violation::Storage));
+    assert_eq!(severed.reason, Reason::Violation(Violation::Doorbell));
     let heard = receiver.counters().get(Counter::Heard);
     assert!(heard < 5000, "{heard} rings in one call");
 }
