@@ -3,8 +3,11 @@
 //! An [`honest`] path is compared with a model in `tests/model.rs`.
 //!
 //! A [`Bare`](bare::Bare) side has every word that a party may write in its hand, and writes what it
-//! likes: `tests/rules.rs` breaks the rules one by one.
+//! likes: `tests/rules.rs` breaks the rules one by one, `tests/endurance.rs` keeps to each single one and
+//! goes on and on. [`hostile`] peers do what a program of bytes says: random ones in `tests/hostile.rs`, and
+//! those that a fuzzer finds worth while in `fuzz/`.
 #![forbid(unsafe_code)]
 
 pub mod bare;
 pub mod honest;
+pub mod hostile;

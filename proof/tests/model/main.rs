@@ -1,7 +1,8 @@
 //! A path against a model of it: random programs of all that sender and receiver can do.
 //!
 //! A failing program is made as small as it can be, printed, and its seed is added to
-//! `proof/tests/proptest-regressions`, from where it is run first ever after: commit that file with the fix.
+//! `main.proptest-regressions` beside this file, from where it is run first ever after: commit that with
+//! the fix.
 //! `PROPTEST_RNG_SEED=N` repeats a whole run, `PROPTEST_CASES=N` makes it longer or shorter.
 
 mod deeds;
@@ -11,6 +12,7 @@ use fabric::path::{PAGE_BYTES, Terms};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::FileFailurePersistence;
 
 use deeds::{deed, deeds};
 use world::{End, World};
@@ -43,7 +45,14 @@ fn end() -> impl Strategy<Value = End> {
     ]
 }
 
+fn config() -> ProptestConfig {
+    let beside = FileFailurePersistence::WithSource("proptest-regressions");
+    ProptestConfig { failure_persistence: Some(Box::new(beside)), ..Default::default() }
+}
+
 proptest! {
+    #![proptest_config(config())]
+
     #[test]
     fn path_does_what_the_model_does(
         terms in terms(),

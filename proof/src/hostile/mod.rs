@@ -1,0 +1,79 @@
+//! Peers that do whatever a program of bytes says: bodies for property tests and for a fuzzer.
+//!
+//! Each body is deterministic: the bytes are all that it depends on. Each has a second, honest path in the
+//! same process. What may come of it: messages, errors, a path that is severed. What may not: a panic, a
+//! hang, a byte read outside what was lent, a descriptor or a mapping that is left over, memory beyond
+//! the terms, or a neighbour that notices.
+
+mod doorbell;
+mod neighbour;
+mod reader;
+mod reading;
+mod script;
+mod writer;
+mod writing;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use fabric::path::{PAGE_BYTES, Terms};
+
+pub use doorbell::doorbell_abuse;
+pub use reading::{reader_scribble, reader_scribble_meanwhile};
+pub use writing::{writer_scribble, writer_scribble_meanwhile};
+
+/// Deeds of one program, on either side.
+const DEEDS_MAX: usize = 500;
+
+/// How often the neighbour is looked after: once in so many deeds.
+const DEEDS_PER_VISIT: usize = 64;
+
+/// Terms that are soon reached.
+const TERMS: Terms = Terms {
+    window_bytes: 2 * PAGE_BYTES,
+    announced_bytes_max: 500_000,
+    messages_max: 20,
+    storage_bytes_max: 4 << 20,
+    peer_storage_bytes_max: 4 << 20,
+    storage: os::storage::StorageOptions { huge: false, locked: false },
+};
+
+/// What a process has to give back. Bodies run one at a time, or they would count each other's.
+struct Watch {
+    descriptors: usize,
+    mappings: usize,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Watch {
+    fn start() -> Watch {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        Watch { descriptors: descriptors(), mappings: mappings(), _alone: alone }
+    }
+
+    /// Everything was given back.
+    fn stop(self) {
+        assert_eq!(descriptors(), self.descriptors, "descriptors are left over");
+        assert_eq!(mappings(), self.mappings, "mappings are left over");
+    }
+}
+
+/// Says stop when it is dropped, whatever the reason: a thread that goes on and on would hide a panic.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn descriptors() -> usize {
+    os::memory::descriptors(std::process::id()).expect("our own")
+}
+
+/// Mappings of storage, whosever it is.
+fn mappings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("our own");
+    maps.lines().filter(|line| line.contains("/memfd:siga")).count()
+}

@@ -1,0 +1,268 @@
+//! An honest sender facing a reader that does what a script says.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use fabric::path::{
+    Counter, Lent, PAGE_BYTES, Ringing, SendError, Sender, Severed, Shared, Waiting,
+};
+use fabric::queue::{Entry, Sequence};
+use os::doorbell::Listen;
+use os::storage::StorageOptions;
+use os::words::LentWords;
+
+use super::neighbour::Neighbour;
+use super::reader::Vandal;
+use super::script::Script;
+use super::{DEEDS_MAX, DEEDS_PER_VISIT, Stop, TERMS, Watch};
+use crate::bare::{Facing, face};
+use crate::honest::body;
+
+/// Rooms and storages that the sender's user has at a time.
+const HELD_MAX: usize = 20;
+
+/// A sender, and what its user holds.
+struct Writing {
+    sender: Sender,
+    lents: Vec<Lent>,
+    waiting: Vec<Waiting>,
+    shared: Vec<(u16, Shared)>,
+    cookies: BTreeSet<u64>,
+    /// What the path ended with.
+    end: Option<Severed>,
+}
+
+/// A reader that may write anything, at any time between two verbs of the writer, into all that a reader
+/// may write; that passes descriptors, rings without end and hangs up.
+///
+/// # Panics
+/// If it does harm.
+pub fn writer_scribble(program: &[u8]) {
+    let watch = Watch::start();
+    {
+        let mut script = Script::new(program);
+        let mut neighbour = Neighbour::new();
+        let Facing { bare, receiver, sender, shown_writer, .. } = face(TERMS);
+        let (mut vandal, mut writing) = (Vandal::new(bare), Writing::new(sender));
+        for deed in 0..DEEDS_MAX {
+            if script.is_over() {
+                break;
+            }
+            if script.below(2) == 0 {
+                vandal.act(primed(&shown_writer.counters), &mut script);
+            } else {
+                writing.act(&mut script);
+            }
+            if deed.is_multiple_of(DEEDS_PER_VISIT) {
+                neighbour.visit();
+            }
+        }
+        writing.finish();
+        neighbour.visit();
+        drop(receiver);
+    }
+    watch.stop();
+}
+
+/// The same, while the writer is in the middle of a verb: the reader is a thread of its own, and does its
+/// part of the program over and over. It is not deterministic.
+///
+/// # Panics
+/// If it does harm.
+pub fn writer_scribble_meanwhile(writer: &[u8], reader: &[u8]) {
+    let watch = Watch::start();
+    {
+        let mut neighbour = Neighbour::new();
+        let Facing { bare, receiver, sender, shown_writer, .. } = face(TERMS);
+        let (mut vandal, mut writing) = (Vandal::new(bare), Writing::new(sender));
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let mut script = Script::new(reader);
+                    while !script.is_over() && !stop.load(Ordering::Relaxed) {
+                        vandal.act(primed(&shown_writer.counters), &mut script);
+                    }
+                }
+            });
+            let mut script = Script::new(writer);
+            for _ in 0..DEEDS_MAX {
+                writing.act(&mut script);
+                if script.is_over() {
+                    script = Script::new(writer);
+                }
+            }
+            neighbour.visit();
+        });
+        writing.finish();
+        neighbour.visit();
+        drop((receiver, vandal));
+    }
+    watch.stop();
+}
+
+/// Hand-overs so far, as the sender's counters show them.
+fn primed(counters: &LentWords) -> Sequence {
+    Sequence(counters.load(Counter::Buffers as usize, Ordering::Relaxed))
+}
+
+impl Writing {
+    fn new(sender: Sender) -> Writing {
+        Writing {
+            sender,
+            lents: Vec::new(),
+            waiting: Vec::new(),
+            shared: Vec::new(),
+            cookies: BTreeSet::new(),
+            end: None,
+        }
+    }
+
+    /// One verb.
+    fn act(&mut self, script: &mut Script<'_>) {
+        match script.below(16) {
+            0..5 => self.send(script),
+            5 => self.lend(script),
+            6 => self.send_lent(script),
+            7 => {
+                if let Some(waiting) = pick(&mut self.waiting, script) {
+                    self.sender.withdraw(waiting);
+                }
+            }
+            8 => self.lend_shared(script),
+            9 => self.send_list(script),
+            10 => {
+                if let Some(cookie) = self.sender.completed() {
+                    assert!(self.cookies.remove(&cookie), "list {cookie} came back twice");
+                }
+            }
+            11 => {
+                let ringing = [Ringing::Now, Ringing::After(3), Ringing::Deferred];
+                self.sender.set_ringing(script.pick(&ringing));
+                self.sender.flush();
+            }
+            12 => {
+                self.sender.announce_sleep();
+                self.sender.is_ready();
+                self.sender.wake();
+            }
+            13 => {
+                self.sender.hear(Listen::Now);
+            }
+            14 => {
+                self.sender.tidy();
+            }
+            _ => {
+                if script.below(16) == 0 {
+                    self.sender.sever([2; 16]);
+                }
+                self.sender.look();
+            }
+        }
+        let lent = self.sender.counters().get(Counter::LentBytes);
+        assert!(lent <= TERMS.storage_bytes_max, "{lent} bytes are lent");
+        if let Some(end) = self.end {
+            assert_eq!(self.sender.ended(), Some(end), "it ends once");
+        }
+        self.end = self.sender.ended();
+    }
+
+    fn check<T, E: Into<SendError>>(&self, result: Result<T, E>) -> Option<T> {
+        match result.map_err(Into::into) {
+            Ok(sent) => {
+                // What was not known to have ended may have taken a message.
+                assert!(self.end.is_none(), "sent after the end");
+                Some(sent)
+            }
+            Err(SendError::Severed(severed)) => {
+                assert_eq!(Some(severed), self.sender.ended());
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn send(&mut self, script: &mut Script<'_>) {
+        let bytes =
+            script.pick(&[0, 8, 57, 300, 3000, 30_000, PAGE_BYTES, PAGE_BYTES + 1, 300_000]);
+        let (head, whole) = (body(1, script.pick(&[0, 24])), body(2, bytes));
+        let build = |target: &mut [u8]| target.copy_from_slice(whole);
+        let sent = match script.below(4) {
+            0 => self.sender.send_with(head, whole),
+            1 => self.sender.send_built(head, bytes, build),
+            2 => self.sender.push_with(head, whole),
+            _ => self.sender.push_built(head, bytes, build),
+        };
+        self.check(sent);
+    }
+
+    fn lend(&mut self, script: &mut Script<'_>) {
+        let lent = self.sender.lend(&[1; 5], script.pick(&[0, 100, PAGE_BYTES, 200_000]));
+        if let Some(lent) = self.check(lent) {
+            if self.lents.len() < HELD_MAX {
+                self.lents.push(lent);
+            } else {
+                self.sender.cancel(lent);
+            }
+        }
+    }
+
+    fn send_lent(&mut self, script: &mut Script<'_>) {
+        let Some(mut lent) = pick(&mut self.lents, script) else { return };
+        self.sender.lent_bytes(&mut lent).fill(3);
+        if script.below(4) == 0 {
+            self.sender.cancel(lent);
+            return;
+        }
+        match self.sender.send_lent(lent) {
+            Ok(waiting) => self.waiting.extend(waiting),
+            Err((error, lent)) => {
+                let refused: Result<(), SendError> = Err(error);
+                self.check(refused);
+                self.lents.push(lent);
+            }
+        }
+    }
+
+    fn lend_shared(&mut self, script: &mut Script<'_>) {
+        if self.shared.len() < HELD_MAX && script.below(2) == 0 {
+            let shared = Shared::create(4096, StorageOptions::default()).expect("one page");
+            let lent = self.sender.lend_shared(&shared);
+            if let Some(segment) = self.check(lent) {
+                self.shared.push((segment, shared));
+            }
+        } else if let Some((segment, shared)) = pick(&mut self.shared, script) {
+            let retired = self.sender.retire_shared(segment);
+            if self.check(retired).is_none() {
+                self.shared.push((segment, shared));
+            }
+        }
+    }
+
+    fn send_list(&mut self, script: &mut Script<'_>) {
+        let Some((segment, _)) = self.shared.last() else { return };
+        let entry = Entry { segment: *segment, length: 100, ..Entry::default() };
+        let cookie = self.sender.messages();
+        let sent = self.sender.send_list(1, &vec![entry; 1 + script.below(16)], Some(cookie));
+        if self.check(sent).is_some() {
+            self.cookies.insert(cookie);
+        }
+    }
+
+    /// Takes everything back, and ends.
+    fn finish(mut self) {
+        while let Some(lent) = self.lents.pop() {
+            self.sender.cancel(lent);
+        }
+        self.sender.tidy();
+        self.sender.sever([0; 16]);
+        assert!(matches!(self.sender.send(b"x"), Err(SendError::Severed(_))));
+        assert!(self.sender.is_ready(), "nobody sleeps on a path that has ended");
+    }
+}
+
+fn pick<T>(all: &mut Vec<T>, script: &mut Script<'_>) -> Option<T> {
+    (!all.is_empty()).then(|| all.swap_remove(script.below(all.len())))
+}

@@ -1,0 +1,64 @@
+//! Peers that do what random bytes say, and what the fuzzer has found worth while.
+//!
+//! A failing program is made as small as it can be, printed, and its seed is added to
+//! `hostile.proptest-regressions` beside this file, from where it is run first ever after: commit that with
+//! the fix. `PROPTEST_RNG_SEED=N` repeats a whole run, `PROPTEST_CASES=N` makes it longer or shorter. The two
+//! that run in threads need not fail again with the same seed.
+
+use proof::hostile::{
+    doorbell_abuse, reader_scribble, reader_scribble_meanwhile, writer_scribble,
+    writer_scribble_meanwhile,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+fn config(cases: u32) -> ProptestConfig {
+    let beside = FileFailurePersistence::WithSource("proptest-regressions");
+    let cases = ProptestConfig::default().cases.min(cases);
+    ProptestConfig { cases, failure_persistence: Some(Box::new(beside)), ..Default::default() }
+}
+
+fn program() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![vec(any::<u8>(), 0..200), vec(any::<u8>(), 1000..4000)]
+}
+
+proptest! {
+    #![proptest_config(config(u32::MAX))]
+
+    #[test]
+    fn reader_is_not_harmed_by_a_writer_that_scribbles(program in program()) {
+        reader_scribble(&program);
+    }
+
+    #[test]
+    fn writer_is_not_harmed_by_a_reader_that_scribbles(program in program()) {
+        writer_scribble(&program);
+    }
+
+    #[test]
+    fn nobody_is_harmed_by_doorbells_that_are_abused(program in program()) {
+        doorbell_abuse(&program);
+    }
+}
+
+proptest! {
+    // Each starts a thread and runs all its verbs.
+    #![proptest_config(config(64))]
+
+    #[test]
+    fn reader_is_not_harmed_by_a_writer_that_scribbles_meanwhile(
+        writer in program(),
+        reader in program(),
+    ) {
+        reader_scribble_meanwhile(&writer, &reader);
+    }
+
+    #[test]
+    fn writer_is_not_harmed_by_a_reader_that_scribbles_meanwhile(
+        writer in program(),
+        reader in program(),
+    ) {
+        writer_scribble_meanwhile(&writer, &reader);
+    }
+}
