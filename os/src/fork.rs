@@ -3,13 +3,17 @@
 //! Mappings stay behind because they are made with `MADV_DONTFORK`. Descriptors stay behind because a
 //! child closes those that are owned by a [`Kept`]: a doorbell that lived on in a child would hide the
 //! death of its parent from the peer. A [`Mark`] tells an object that it is the child's useless copy.
+//! [`fork`] makes a child, for programs that want to see all this happen.
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 /// The process that made an object. Taken once, compared at each use: one load.
 #[derive(Clone, Copy, Debug)]
@@ -147,32 +151,76 @@ extern "C" fn close_kept() {
     }
 }
 
+/// A child that was forked and not waited for yet.
+#[derive(Debug)]
+#[must_use = "a child that nobody waits for stays in the table of processes"]
+pub struct Forked {
+    number: Pid,
+}
+
+impl Forked {
+    /// Its process number.
+    pub fn process(&self) -> u32 {
+        self.number.as_raw_nonzero().get() as u32
+    }
+
+    /// Waits until it has ended, and returns what its deed returned; none if a signal ended it.
+    ///
+    /// # Errors
+    /// What the kernel says: nothing is to be expected.
+    pub fn wait(self) -> io::Result<Option<u8>> {
+        let ended = waitpid(Some(self.number), WaitOptions::empty())?;
+        let (_, status) = ended.expect("it was waited for");
+        Ok(status.exit_status().map(|status| status as u8))
+    }
+}
+
+/// Forks. The child does `deed` and ends without running destructors; what the deed returns is its exit
+/// status.
+///
+/// For proofs. The deed may call the verbs of whatever it inherited, and drop it. Memory of storage that
+/// was borrowed as a slice before is not there in the child: touching it ends the child.
+///
+/// # Errors
+/// If this process has other threads, whose locks would stay locked in the child for ever; otherwise what
+/// the kernel says.
+pub fn fork(deed: impl FnOnce() -> u8) -> io::Result<Forked> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("a process with several threads must not fork"));
+    }
+    // SAFETY: this is the only thread, so nothing is half done in the child.
+    unsafe { fork_as_is(deed) }
+}
+
+/// Exit status of a child whose deed panicked: what Rust programs have.
+const PANICKED: u8 = 101;
+
+/// # Safety
+/// The deed needs no lock that another thread may hold at this moment.
+unsafe fn fork_as_is(deed: impl FnOnce() -> u8) -> io::Result<Forked> {
+    // SAFETY: the child does its deed, which the caller vouches for, and leaves.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // A panic must not climb into what the parent was doing.
+            let status = catch_unwind(AssertUnwindSafe(deed)).unwrap_or(PANICKED);
+            // SAFETY: ends the child at once, which is all it is still good for.
+            unsafe { libc::_exit(status.into()) }
+        }
+        child => Ok(Forked { number: Pid::from_raw(child).expect("a child has a number") }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Read;
 
-    /// Forks, lets the child compute one byte, and returns it.
+    /// What a child computes.
     fn in_child(compute: impl FnOnce() -> u8) -> u8 {
-        let (reader, writer) = std::io::pipe().unwrap();
-        // SAFETY: the child only computes, writes to a pipe and leaves without running destructors.
-        match unsafe { libc::fork() } {
-            -1 => panic!("fork: {}", std::io::Error::last_os_error()),
-            0 => {
-                let byte = [compute()];
-                let _ = rustix::io::write(&writer, &byte);
-                // SAFETY: ends the child at once, which is all it is still good for.
-                unsafe { libc::_exit(0) }
-            }
-            child => {
-                drop(writer);
-                let mut byte = [0xff];
-                (&reader).read_exact(&mut byte).unwrap();
-                // SAFETY: waits for the child made above.
-                unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-                byte[0]
-            }
-        }
+        // SAFETY: these deeds only look at atomics and descriptors.
+        let child = unsafe { fork_as_is(compute) }.unwrap();
+        child.wait().unwrap().expect("it ended by itself")
     }
 
     #[test]
@@ -182,6 +230,15 @@ mod tests {
         assert_eq!(in_child(|| u8::from(mark.inherited())), 1);
         assert_eq!(in_child(|| u8::from(Mark::here().inherited())), 0);
         assert!(!mark.inherited());
+    }
+
+    #[test]
+    fn process_with_several_threads_does_not_fork() {
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || wait.recv().is_err());
+        assert!(fork(|| 0).is_err());
+        drop(end);
+        assert!(other.join().unwrap());
     }
 
     #[test]
