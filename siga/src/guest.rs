@@ -435,12 +435,12 @@ impl Guest {
     /// Takes in what the host has sent, without waiting; looks for a new host if it is gone. Returns when
     /// to come back though nothing was heard, in the machine's time.
     pub fn poll(&self, now_ns: u64) -> Option<u64> {
-        match self.inbox.borrow().standing {
+        // Copied, so that the inbox is not borrowed in what follows.
+        let standing = self.inbox.borrow().standing;
+        match standing {
             Standing::Alone { retry_ns } if now_ns < retry_ns => return Some(retry_ns),
-            _ => {}
-        }
-        if let Standing::Alone { .. } = self.inbox.borrow().standing {
-            self.look_for_host(now_ns);
+            Standing::Alone { .. } => self.look_for_host(now_ns),
+            Standing::Attached | Standing::Asking { .. } => {}
         }
         self.take_in(now_ns);
         let standing = self.inbox.borrow().standing;
