@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fabric::control::{
@@ -52,11 +52,38 @@ pub struct Guest {
 #[derive(Debug)]
 struct Inbox {
     standing: Standing,
-    /// Answers that are awaited, and those that have come.
-    answers: HashMap<u32, Option<(Reply, Vec<OwnedFd>)>>,
+    /// Answers that are awaited, and those that have come and were not claimed yet.
+    answers: HashMap<u32, Awaited>,
     /// Paths whose new number is awaited.
     rejoining: HashMap<u32, Arc<AtomicU64>>,
     pending: VecDeque<Pending>,
+}
+
+/// Who wants an answer: nobody any more, once this is dropped.
+#[derive(Debug)]
+struct Claim {
+    serial: u32,
+    _alive: Arc<()>,
+}
+
+#[derive(Debug)]
+struct Awaited {
+    claim: Weak<()>,
+    answer: Option<Answer>,
+}
+
+impl Awaited {
+    fn is_claimed(&self) -> bool {
+        self.claim.strong_count() > 0
+    }
+}
+
+/// What became of a question.
+#[derive(Debug)]
+enum Answer {
+    Reply(Reply, Vec<OwnedFd>),
+    /// The host that it was asked of is gone.
+    HostGone,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +165,7 @@ pub enum ConnectError {
 #[derive(Debug)]
 #[must_use = "a connection that is dropped is taken back"]
 pub struct Connecting {
-    serial: u32,
+    claim: Claim,
     side: Option<Side>,
     board: Option<OwnedFd>,
     options: PathOptions,
@@ -149,7 +176,7 @@ impl Drop for Connecting {
     fn drop(&mut self) {
         if self.side.is_some() {
             // Without a host there is nothing to take back.
-            let _ = self.link.ask(&Request::Cancel { connect: self.serial }, &[]);
+            let _ = self.link.ask(&Request::Cancel { connect: self.claim.serial }, &[]);
         }
     }
 }
@@ -191,10 +218,12 @@ impl Guest {
         };
         let link = Arc::new(Link::new(packets));
         let guest = Guest { name, socket, link, poller, inbox: RefCell::new(inbox) };
-        let serial = guest.ask(&Request::Attach { name }, &[]).ok_or(AttachError::NoAnswer)?;
-        match guest.wait_for_answer(serial, after(ANSWER_TIME)) {
-            Some((Reply::Attached, _)) => Ok(guest),
-            Some((Reply::Failed { problem, .. }, _)) => Err(AttachError::Refused { name, problem }),
+        let claim = guest.ask(&Request::Attach { name }, &[]).ok_or(AttachError::NoAnswer)?;
+        match guest.wait_for_answer(&claim, after(ANSWER_TIME)) {
+            Some(Answer::Reply(Reply::Attached, _)) => Ok(guest),
+            Some(Answer::Reply(Reply::Failed { problem, .. }, _)) => {
+                Err(AttachError::Refused { name, problem })
+            }
             _ => Err(AttachError::NoAnswer),
         }
     }
@@ -234,10 +263,10 @@ impl Guest {
         let (side, SideDescriptors { board, lines }) = Side::create(shape)?;
         let allowance = options.allowance();
         let request = Request::Connect { target, data: options.data, shape, allowance };
-        let serial = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
-        let serial = serial.ok_or(ConnectError::HostGone)?;
+        let claim = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
+        let claim = claim.ok_or(ConnectError::HostGone)?;
         Ok(Connecting {
-            serial,
+            claim,
             side: Some(side),
             board: Some(board),
             options: *options,
@@ -251,11 +280,9 @@ impl Guest {
     /// [`ConnectError`].
     pub fn complete(&self, connecting: Connecting) -> Result<Path, ConnectError> {
         let deadline_ns = after(connecting.options.time);
-        let answer = self.wait_for_answer(connecting.serial, deadline_ns);
-        match answer {
+        match self.wait_for_answer(&connecting.claim, deadline_ns) {
             Some(answer) => self.finish(connecting, answer),
-            None if self.is_attached() => Err(ConnectError::TimedOut),
-            None => Err(ConnectError::HostGone),
+            None => Err(ConnectError::TimedOut),
         }
     }
 
@@ -269,22 +296,16 @@ impl Guest {
         connecting: Connecting,
     ) -> Result<Result<Path, Connecting>, ConnectError> {
         self.poll(now_ns());
-        let answer = self.take_answer(connecting.serial);
-        match answer {
+        match self.take_answer(&connecting.claim) {
             Some(answer) => self.finish(connecting, answer).map(Ok),
-            None if self.is_attached() => Ok(Err(connecting)),
-            None => Err(ConnectError::HostGone),
+            None => Ok(Err(connecting)),
         }
     }
 
-    fn finish(
-        &self,
-        mut connecting: Connecting,
-        (reply, descriptors): (Reply, Vec<OwnedFd>),
-    ) -> Result<Path, ConnectError> {
+    fn finish(&self, mut connecting: Connecting, answer: Answer) -> Result<Path, ConnectError> {
         let side = connecting.side.take().expect("finished once");
         let board = connecting.board.take().expect("finished once");
-        self.join(side, board, reply, descriptors, &connecting.options)
+        self.join(side, board, answer, &connecting.options)
     }
 
     /// Joins our side with the other that the host has sent.
@@ -292,14 +313,15 @@ impl Guest {
         &self,
         side: Side,
         board: OwnedFd,
-        reply: Reply,
-        descriptors: Vec<OwnedFd>,
+        answer: Answer,
         options: &PathOptions,
     ) -> Result<Path, ConnectError> {
-        let joined = match reply {
-            Reply::Joined(joined) => joined,
-            Reply::Failed { problem, data } => return Err(ConnectError::Refused { problem, data }),
-            _ => return Err(ConnectError::HostGone),
+        let (joined, descriptors) = match answer {
+            Answer::Reply(Reply::Joined(joined), descriptors) => (joined, descriptors),
+            Answer::Reply(Reply::Failed { problem, data }, _) => {
+                return Err(ConnectError::Refused { problem, data });
+            }
+            Answer::Reply(..) | Answer::HostGone => return Err(ConnectError::HostGone),
         };
         let Joined { path, token, peer, data, shape, ours, theirs } = joined;
         let mut descriptors = descriptors.into_iter();
@@ -344,8 +366,13 @@ impl Guest {
         }
     }
 
-    pub(crate) fn has_pending(&self) -> bool {
-        !self.inbox.borrow().pending.is_empty()
+    /// Whether a connection waits, or something has become of one that was asked for, as far as we have
+    /// heard. Every verb takes in all that the host has sent, so one may bring what another waits for:
+    /// whoever waits on the descriptor, or in a waiter, looks here before.
+    pub fn has_news(&self) -> bool {
+        let inbox = self.inbox.borrow();
+        let answered = |awaited: &Awaited| awaited.answer.is_some() && awaited.is_claimed();
+        !inbox.pending.is_empty() || inbox.answers.values().any(answered)
     }
 
     /// A connection that waits, to be accepted or refused.
@@ -367,10 +394,9 @@ impl Guest {
         let Pending { path, .. } = pending;
         let allowance: Allowance = options.allowance();
         let request = Request::Accept { path, data: options.data, allowance };
-        let serial = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
-        let answer = serial.and_then(|serial| self.wait_for_answer(serial, after(ANSWER_TIME)));
-        let (reply, descriptors) = answer.ok_or(ConnectError::HostGone)?;
-        let joined = self.join(side, board, reply, descriptors, options)?;
+        let claim = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
+        let answer = claim.and_then(|claim| self.wait_for_answer(&claim, after(ANSWER_TIME)));
+        let joined = self.join(side, board, answer.unwrap_or(Answer::HostGone), options)?;
         Ok(joined.with_user_data(pending.data))
     }
 
@@ -381,32 +407,22 @@ impl Guest {
     }
 
     /// Asks the host something whose answer is awaited.
-    fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Option<u32> {
+    fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Option<Claim> {
         let serial = self.link.ask(request, descriptors)?;
-        self.inbox.borrow_mut().answers.insert(serial, None);
-        Some(serial)
+        let alive = Arc::new(());
+        let awaited = Awaited { claim: Arc::downgrade(&alive), answer: None };
+        self.inbox.borrow_mut().answers.insert(serial, awaited);
+        Some(Claim { serial, _alive: alive })
     }
 
-    fn take_answer(&self, serial: u32) -> Option<(Reply, Vec<OwnedFd>)> {
-        let mut inbox = self.inbox.borrow_mut();
-        let answer = inbox.answers.get_mut(&serial)?.take()?;
-        inbox.answers.remove(&serial);
-        Some(answer)
+    /// The answer, if it has come.
+    fn take_answer(&self, claim: &Claim) -> Option<Answer> {
+        self.inbox.borrow_mut().take_answer(claim)
     }
 
-    /// Waits for an answer; none if the host is gone or the time is over.
-    fn wait_for_answer(&self, serial: u32, deadline_ns: u64) -> Option<(Reply, Vec<OwnedFd>)> {
-        let answer = self.wait_for(deadline_ns, |inbox| {
-            let awaited = inbox.answers.get_mut(&serial);
-            match awaited {
-                Some(Some(_)) => inbox.answers.remove(&serial),
-                Some(None) => None,
-                // The host it was asked of is gone.
-                None => Some(None),
-            }
-        });
-        self.inbox.borrow_mut().answers.remove(&serial);
-        answer.flatten()
+    /// Waits for an answer; none if the time is over.
+    fn wait_for_answer(&self, claim: &Claim, deadline_ns: u64) -> Option<Answer> {
+        self.wait_for(deadline_ns, |inbox| inbox.take_answer(claim))
     }
 
     /// Waits until `found` finds something in the inbox.
@@ -443,6 +459,7 @@ impl Guest {
             Standing::Attached | Standing::Asking { .. } => {}
         }
         self.take_in(now_ns);
+        self.forget_unclaimed();
         let standing = self.inbox.borrow().standing;
         match standing {
             Standing::Attached => None,
@@ -471,11 +488,28 @@ impl Guest {
         }
     }
 
+    /// Forgets what was asked by those who do not want to know any more.
+    fn forget_unclaimed(&self) {
+        let mut inbox = self.inbox.borrow_mut();
+        let unclaimed = inbox.answers.extract_if(|_, awaited| !awaited.is_claimed());
+        for (_, Awaited { answer, .. }) in unclaimed {
+            if let Some(Answer::Reply(Reply::Joined(joined), _)) = answer {
+                self.give_up(joined.path);
+            }
+        }
+    }
+
+    /// Tells the host that a path that it has made is not wanted.
+    fn give_up(&self, path: u64) {
+        // Without a host there is no such path.
+        let _ = self.link.ask(&Request::Ended { path }, &[]);
+    }
+
     /// Puts a message where it is awaited.
     fn sort(&self, serial: u32, reply: Reply, descriptors: Vec<OwnedFd>, now_ns: u64) {
         let mut inbox = self.inbox.borrow_mut();
         if let Some(awaited) = inbox.answers.get_mut(&serial) {
-            *awaited = Some((reply, descriptors));
+            awaited.answer = Some(Answer::Reply(reply, descriptors));
             return;
         }
         if let Some(number) = inbox.rejoining.remove(&serial) {
@@ -492,9 +526,7 @@ impl Guest {
                 inbox.pending.retain(|pending| pending.path != path);
             }
             // A path that we did not want to wait for any longer.
-            (_, Reply::Joined(joined)) => {
-                let _ = self.link.ask(&Request::Ended { path: joined.path }, &[]);
-            }
+            (_, Reply::Joined(joined)) => self.give_up(joined.path),
             (Standing::Asking { serial: asked, .. }, reply) if asked == serial => {
                 if reply == Reply::Attached {
                     inbox.standing = Standing::Attached;
@@ -513,7 +545,10 @@ impl Guest {
     fn lose_host(&self, now_ns: u64) {
         self.link.set_packets(None);
         let mut inbox = self.inbox.borrow_mut();
-        inbox.answers.clear();
+        for awaited in inbox.answers.values_mut() {
+            // An answer that came and was not taken is void too: a new host would not account the path.
+            awaited.answer = Some(Answer::HostGone);
+        }
         inbox.rejoining.clear();
         inbox.pending.clear();
         // A host in this process does not come back.
@@ -538,7 +573,15 @@ impl Guest {
     }
 }
 
-/// The descriptor that becomes readable when the host has sent something.
+impl Inbox {
+    fn take_answer(&mut self, claim: &Claim) -> Option<Answer> {
+        let answer = self.answers.get_mut(&claim.serial)?.answer.take()?;
+        self.answers.remove(&claim.serial);
+        Some(answer)
+    }
+}
+
+/// The descriptor that becomes readable when the host has sent something. See [`Guest::has_news`].
 impl AsFd for Guest {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()

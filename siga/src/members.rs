@@ -142,7 +142,8 @@ impl Member for Path {
     }
 }
 
-/// Ready when a connection waits.
+/// Ready when a connection waits, or something has become of one that was asked for: see
+/// [`Guest::has_news`].
 impl Member for Guest {
     fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
         add(self.as_fd());
@@ -154,7 +155,7 @@ impl Member for Guest {
     }
 
     fn is_ready(&mut self) -> bool {
-        self.has_pending()
+        self.has_news()
     }
 
     fn sleep(&mut self) {}

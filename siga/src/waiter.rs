@@ -449,7 +449,7 @@ impl<M> AsFd for Waiter<M> {
 /// A guest together with its paths: what a server serves.
 #[derive(Debug)]
 pub enum Served {
-    /// Ready when a connection waits.
+    /// Ready when a connection waits, or something has become of one that was asked for.
     Guest(Guest),
     /// Ready when a message waits, or there is room again, or the path has ended.
     Path(Path),

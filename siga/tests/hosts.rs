@@ -1,9 +1,13 @@
-//! Guests whose host is replaced.
+//! Guests whose host is replaced, and connections that somebody gives up.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use siga::report::{PathState, SystemReport};
-use siga::{Embedded, Guest, Observer, Path, PathOptions, System};
+use siga::{
+    ConnectError, Embedded, Guest, Observer, Path, PathOptions, Reason, Served, System, Wait,
+    Waiter,
+};
 
 /// A place where hosts listen, one after the other.
 struct Place(PathBuf);
@@ -71,4 +75,62 @@ fn guests_attach_to_the_next_host_and_it_accounts_for_their_paths() {
     let (mut again, mut other) = joined(&client, &server);
     again.send(b"and a new path").unwrap();
     assert_eq!(other.receive().unwrap().body, b"and a new path");
+}
+
+#[test]
+fn guest_is_ready_for_an_answer_that_came_while_it_looked_for_something_else() {
+    let place = Place::new("answer");
+    let _host = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
+    let _accepted = server.accept().unwrap();
+    while !client.has_news() {
+        assert!(client.pending().is_none(), "this takes in the answer too");
+    }
+    let mut waiter = Waiter::new(Wait::Block).unwrap();
+    let key = waiter.add(Served::Guest(client)).unwrap();
+    assert_eq!(waiter.wait().unwrap(), key);
+    let Some(Served::Guest(client)) = waiter.get_mut(key) else { panic!("the guest") };
+    assert!(client.try_complete(connecting).unwrap().is_ok());
+    assert!(!client.has_news());
+    assert_eq!(waiter.wait_for(Duration::ZERO).unwrap(), None);
+}
+
+#[test]
+fn connection_dropped_after_it_was_accepted_leaves_no_path() {
+    let place = Place::new("dropped");
+    let _host = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    for is_heard_of in [false, true] {
+        let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
+        let mut accepted = server.accept().unwrap();
+        while is_heard_of && !client.has_news() {
+            poll(&client);
+        }
+        drop(connecting);
+        place.until(&[&client], |report| report.paths.is_empty());
+        assert_eq!(accepted.receive().unwrap_err().reason, Reason::Gone);
+    }
+}
+
+#[test]
+fn connection_asked_of_a_host_that_was_replaced_is_known_to_be_lost() {
+    let place = Place::new("replaced");
+    let host = place.host();
+    let (client, _server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let options = PathOptions::default();
+    let tried = client.start_connecting("SERVER", &options).unwrap();
+    let waited = client.start_connecting("SERVER", &options).unwrap();
+    drop(host);
+    let _host = place.host();
+    while client.is_attached() {
+        poll(&client);
+    }
+    while !client.is_attached() {
+        poll(&client);
+    }
+    assert!(client.has_news());
+    assert!(matches!(client.try_complete(tried), Err(ConnectError::HostGone)));
+    assert!(matches!(client.complete(waited), Err(ConnectError::HostGone)));
+    assert!(!client.has_news());
 }

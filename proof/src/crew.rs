@@ -1,0 +1,167 @@
+//! Processes of our own: how they are started, how they talk to the one that started them, and that none
+//! is left behind.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use os::packets::{Listener, Packets};
+use os::poller::wait_readable;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A directory of our own, which goes when we go.
+#[derive(Debug)]
+pub struct Workplace {
+    directory: PathBuf,
+}
+
+impl Workplace {
+    /// Creates one.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn create() -> io::Result<Workplace> {
+        let mut number = [0; 8];
+        os::random::fill(&mut number)?;
+        let name = format!("siga-proof-{:016x}", u64::from_le_bytes(number));
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir(&directory)?;
+        Ok(Workplace { directory })
+    }
+
+    /// Lets other users in too.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn open_to_all(&self) -> io::Result<()> {
+        std::fs::set_permissions(&self.directory, Permissions::from_mode(0o755))
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+impl Drop for Workplace {
+    fn drop(&mut self) {
+        // Somebody else's tidiness is not worth a panic.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Where the host listens in a workplace.
+pub fn host_socket(directory: &Path) -> PathBuf {
+    directory.join("host")
+}
+
+/// Where children find the process that started them.
+pub fn crew_socket(directory: &Path) -> PathBuf {
+    directory.join("crew")
+}
+
+/// This program again, to be started as a child. By the kernel's own link: the file may have been built
+/// anew meanwhile, or lie where another user may not look.
+pub fn this_program() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("siga-proof").stdin(Stdio::null());
+    command
+}
+
+/// In a child, first of all: sees to it that it does not outlive its parent.
+pub fn die_with_parent(parent: u32) {
+    set_parent_process_death_signal(Some(Signal::KILL)).expect("the kernel knows this signal");
+    // It may have died before that.
+    let now = getppid().map(|number| number.as_raw_nonzero().get() as u32);
+    assert_eq!(now, Some(parent), "started by somebody else");
+}
+
+/// A connection between a child and its parent. Messages stay whole and can carry descriptors.
+#[derive(Debug)]
+pub struct Line(Packets);
+
+/// What a look at a line brings.
+#[derive(Debug)]
+pub enum Heard<T> {
+    /// Nothing yet.
+    Nothing,
+    /// The other end is gone, and everything it said has been heard.
+    Gone,
+    /// A message and its descriptors.
+    Said(T, Vec<OwnedFd>),
+}
+
+/// Bytes of the longest message.
+const MESSAGE_BYTES_MAX: usize = 128 << 10;
+
+impl Line {
+    /// Connects a child to its parent.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn connect(directory: &Path) -> io::Result<Line> {
+        Packets::connect(&crew_socket(directory)).map(Line)
+    }
+
+    /// Takes the next child in, if one waits.
+    pub fn accept(listener: &Listener) -> Option<Line> {
+        listener.accept().ok().map(Line)
+    }
+
+    /// Says something. Does not wait.
+    ///
+    /// # Errors
+    /// The other end is gone, or far behind.
+    pub fn say(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.0.send(&serde_json::to_vec(message)?, descriptors)
+    }
+
+    /// What the other end has said.
+    ///
+    /// # Errors
+    /// What it said makes no sense.
+    pub fn hear<T: DeserializeOwned>(&self) -> io::Result<Heard<T>> {
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        loop {
+            return match self.0.receive(&mut buffer) {
+                Ok(packet) if packet.bytes == 0 => Ok(Heard::Gone),
+                Ok(packet) => {
+                    let message = serde_json::from_slice(&buffer[..packet.bytes])?;
+                    Ok(Heard::Said(message, packet.descriptors))
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(Heard::Nothing),
+                    // It left something of ours unread. That is told once, before what it said.
+                    io::ErrorKind::ConnectionReset => continue,
+                    _ => Err(error),
+                },
+            };
+        }
+    }
+
+    /// Waits for the next message.
+    ///
+    /// # Errors
+    /// The time is over, or the other end is gone, or what it said makes no sense.
+    pub fn expect<T: DeserializeOwned>(&self, time: Duration) -> io::Result<(T, Vec<OwnedFd>)> {
+        wait_readable(&self.0, Some(time))?;
+        match self.hear()? {
+            Heard::Said(message, descriptors) => Ok((message, descriptors)),
+            Heard::Gone => Err(io::ErrorKind::UnexpectedEof.into()),
+            Heard::Nothing => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

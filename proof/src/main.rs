@@ -1,0 +1,39 @@
+//! Programs that are there to find faults. What they prove and how stands in `docs/proof.md`.
+#![forbid(unsafe_code)]
+
+mod crew;
+mod dice;
+mod pattern;
+mod torture;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Programs that are there to find faults in siga.
+///
+/// The verdict goes to standard output, talk to standard error. The exit code is 0 if all is well, 1 if it
+/// is not, 2 if the command was used wrongly.
+#[derive(Debug, Parser)]
+#[command(name = "siga-proof", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Torture(torture::Arguments),
+    #[command(hide = true)]
+    TortureHost(torture::host::Arguments),
+    #[command(hide = true)]
+    TortureGuest(torture::guest::Arguments),
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Torture(arguments) => torture::run(&arguments),
+        Command::TortureHost(arguments) => torture::host::run(&arguments),
+        Command::TortureGuest(arguments) => torture::guest::run(&arguments),
+    }
+}

@@ -1,0 +1,186 @@
+//! What a guest's waiter serves.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc;
+
+use os::doorbell::{Doorbell, Listen};
+use siga::Member;
+
+use super::conversation::Conversation;
+use super::mesh::Attachment;
+use super::threads::Note;
+use crate::crew::{Heard, Line};
+use crate::torture::wire::Tell;
+
+/// A member of a guest's waiter.
+#[derive(Debug)]
+pub enum Seat {
+    /// The supervisor.
+    Ear(Ear),
+    /// Threads of this guest.
+    Bell(Bell),
+    /// The host.
+    Guest(Attachment),
+    /// A peer.
+    Path(Box<Conversation>),
+}
+
+impl Seat {
+    fn member(&self) -> &dyn Member {
+        match self {
+            Seat::Ear(ear) => ear,
+            Seat::Bell(bell) => bell,
+            Seat::Guest(guest) => guest,
+            Seat::Path(conversation) => conversation.as_ref(),
+        }
+    }
+
+    fn member_mut(&mut self) -> &mut dyn Member {
+        match self {
+            Seat::Ear(ear) => ear,
+            Seat::Bell(bell) => bell,
+            Seat::Guest(guest) => guest,
+            Seat::Path(conversation) => conversation.as_mut(),
+        }
+    }
+}
+
+impl Member for Seat {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        self.member().doorbells(add);
+    }
+
+    fn hear(&mut self, index: usize) -> bool {
+        self.member_mut().hear(index)
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.member_mut().is_ready()
+    }
+
+    fn sleep(&mut self) {
+        self.member_mut().sleep();
+    }
+
+    fn wake(&mut self) {
+        self.member_mut().wake();
+    }
+
+    fn tidy(&mut self) -> bool {
+        self.member_mut().tidy()
+    }
+
+    fn poll(&mut self, now_ns: u64) -> Option<u64> {
+        self.member_mut().poll(now_ns)
+    }
+
+    fn count(&mut self, looks: u64, spinning_ns: u64) {
+        self.member_mut().count(looks, spinning_ns);
+    }
+}
+
+/// Ready when the supervisor has said something.
+#[derive(Debug)]
+pub struct Ear {
+    line: Line,
+    heard: bool,
+}
+
+impl Ear {
+    /// Listens to `line`.
+    pub fn new(line: Line) -> Ear {
+        Ear { line, heard: false }
+    }
+
+    /// The next that was said.
+    pub fn listen(&mut self) -> Heard<Tell> {
+        let heard = self.line.hear().expect("the supervisor speaks as we do");
+        self.heard = !matches!(heard, Heard::Nothing);
+        heard
+    }
+
+    /// The line itself.
+    pub fn line(&self) -> &Line {
+        &self.line
+    }
+}
+
+impl Member for Ear {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.line.as_fd());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        self.heard = true;
+        true
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.heard
+    }
+
+    fn sleep(&mut self) {}
+
+    fn wake(&mut self) {}
+
+    fn tidy(&mut self) -> bool {
+        false
+    }
+
+    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
+        None
+    }
+
+    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+}
+
+/// Ready when a thread has left a note.
+#[derive(Debug)]
+pub struct Bell {
+    bell: Doorbell,
+    notes: mpsc::Receiver<Note>,
+    rung: bool,
+}
+
+impl Bell {
+    /// Listens to `bell`, which is rung for each of the `notes`.
+    pub fn new(bell: Doorbell, notes: mpsc::Receiver<Note>) -> Bell {
+        Bell { bell, notes, rung: false }
+    }
+
+    /// The next note.
+    pub fn next(&mut self) -> Option<Note> {
+        let note = self.notes.try_recv().ok();
+        self.rung = note.is_some();
+        note
+    }
+}
+
+impl Member for Bell {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.bell.as_fd());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        self.rung = true;
+        !self.bell.hear(Listen::Now).gone
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.rung
+    }
+
+    fn sleep(&mut self) {}
+
+    fn wake(&mut self) {}
+
+    fn tidy(&mut self) -> bool {
+        false
+    }
+
+    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
+        None
+    }
+
+    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+}

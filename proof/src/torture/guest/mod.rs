@@ -1,0 +1,455 @@
+//! A guest of the torture: attaches, has a path to every other guest, and sends and verifies.
+
+mod conversation;
+mod members;
+mod mesh;
+mod reading;
+mod stream;
+mod threads;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use os::doorbell::Doorbell;
+use os::processor::now_ns;
+use siga::{AttachError, Guest, Key, Path, Wait, Waiter};
+
+use self::conversation::Conversation;
+use self::members::{Bell, Ear, Seat};
+use self::mesh::Mesh;
+use self::reading::{End, Reading};
+use self::stream::{Incoming, Outgoing};
+use self::threads::{News, Note, Notes, Threads};
+use super::blackbox::{BlackBox, Slot};
+use super::wire::{LANES_MAX, LaneCounts, Life, Role, Say, Tell};
+use crate::crew::{self, Heard, Line};
+
+/// What a guest is told when it is started.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Where everything is
+    #[arg(long)]
+    directory: PathBuf,
+    /// The process that started it
+    #[arg(long)]
+    parent: u32,
+    /// Which guest
+    #[arg(long)]
+    guest: usize,
+    /// Which of its lives
+    #[arg(long)]
+    life: u32,
+    /// Of how many guests
+    #[arg(long)]
+    guests: usize,
+}
+
+impl Arguments {
+    /// The words of the command line that say this.
+    pub fn words(directory: &std::path::Path, life: Life, guests: usize) -> Vec<String> {
+        vec![
+            "torture-guest".into(),
+            format!("--directory={}", directory.display()),
+            format!("--parent={}", std::process::id()),
+            format!("--guest={}", life.guest),
+            format!("--life={}", life.number),
+            format!("--guests={guests}"),
+        ]
+    }
+}
+
+/// Whether a guest sends what is new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As fast as it can.
+    Streaming,
+    /// Only acknowledgements.
+    Paused,
+}
+
+/// What is sent and expected over one queue each way.
+#[derive(Debug)]
+pub struct Lane {
+    outgoing: Outgoing,
+    incoming: Incoming,
+    reading: Reading,
+}
+
+/// Who serves a guest's paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    /// The thread that serves everything, with a waiter.
+    Waiter,
+    /// Two threads for each queue each way.
+    Threads,
+}
+
+/// How guest `index` of so many serves its paths and waits.
+fn habits(index: usize, guests: usize) -> (Style, Wait) {
+    let enough = os::processor::allowed().len() > guests;
+    match index % 5 {
+        0 => (Style::Waiter, Wait::Adaptive),
+        1 => (Style::Threads, Wait::Block),
+        2 => (Style::Waiter, Wait::Block),
+        3 => (Style::Threads, Wait::Adaptive),
+        _ if enough => (Style::Waiter, Wait::Spin),
+        _ => (Style::Waiter, Wait::Adaptive),
+    }
+}
+
+/// The name a guest attaches under.
+pub fn name(index: usize) -> String {
+    format!("GUEST{index}")
+}
+
+/// Lives until it is killed, or its parent is.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    crew::die_with_parent(arguments.parent);
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        hook(panic);
+        // The supervisor knows of every death that it did not order.
+        std::process::abort();
+    }));
+    Program::start(arguments).run();
+    ExitCode::SUCCESS
+}
+
+/// A guest and all that it is doing.
+struct Program {
+    own: Life,
+    style: Style,
+    mode: Mode,
+    waiter: Waiter<Seat>,
+    ear: Key,
+    bell: Key,
+    guest: Key,
+    mesh: Mesh,
+    blackbox: BlackBox,
+    notes: Notes,
+    talks: Vec<Talk>,
+    /// Whether the supervisor waits for the word that all is quiet, or tidy.
+    quiet_owed: bool,
+    tidy_owed: bool,
+}
+
+/// A path that is being served.
+struct Talk {
+    peer: Life,
+    key: u64,
+    slots: Vec<Slot>,
+    server: Server,
+}
+
+enum Server {
+    Seat(Key),
+    Threads(Threads),
+}
+
+impl Program {
+    fn start(arguments: &Arguments) -> Program {
+        let own = Life { guest: arguments.guest, number: arguments.life };
+        let (style, wait) = habits(own.guest, arguments.guests);
+        let line = Line::connect(&arguments.directory).expect("the supervisor listens");
+        let (blackbox, descriptor) = BlackBox::create().expect("a page for the black box");
+        let hello = Say::Hello { role: Role::Guest(own.guest), life: own.number };
+        line.say(&hello, &[std::os::fd::AsFd::as_fd(&descriptor)]).expect("the supervisor listens");
+        let mut mesh = Mesh::new(own, arguments.guests, wait);
+        let guest = attach(&line, &arguments.directory, own, &mut mesh);
+        tell(&line, &Say::Attached);
+
+        let (ours, theirs) = Doorbell::pair().expect("a doorbell for threads");
+        let (sender, receiver) = mpsc::channel();
+        let mut waiter = Waiter::new(wait).expect("a waiter");
+        let mut add = |seat| waiter.add(seat).expect("room in the waiter");
+        let ear = add(Seat::Ear(Ear::new(line)));
+        let bell = add(Seat::Bell(Bell::new(ours, receiver)));
+        let guest = add(Seat::Guest(mesh::Attachment::new(guest)));
+        Program {
+            own,
+            style,
+            mode: Mode::Streaming,
+            waiter,
+            ear,
+            bell,
+            guest,
+            mesh,
+            blackbox,
+            notes: Notes::new(sender, theirs),
+            talks: Vec::new(),
+            quiet_owed: false,
+            tidy_owed: false,
+        }
+    }
+
+    fn run(mut self) {
+        // The others may have been there before us.
+        self.serve_guest();
+        loop {
+            let key = self.waiter.wait().expect("nothing keeps us from waiting");
+            match self.waiter.get_mut(key) {
+                Some(Seat::Ear(_)) => {
+                    if !self.obey() {
+                        return;
+                    }
+                }
+                Some(Seat::Bell(_)) => self.read_notes(),
+                Some(Seat::Guest(_)) => self.serve_guest(),
+                Some(Seat::Path(conversation)) => {
+                    let served = conversation.serve();
+                    self.note_served(key, served);
+                }
+                None => unreachable!("nobody else removes members"),
+            }
+            self.answer();
+        }
+    }
+
+    fn say(&self, message: &Say) {
+        let Some(Seat::Ear(ear)) = self.waiter.get(self.ear) else { unreachable!("it stays") };
+        tell(ear.line(), message);
+    }
+
+    /// Does what the supervisor tells; false if there is none any more.
+    fn obey(&mut self) -> bool {
+        loop {
+            let Some(Seat::Ear(ear)) = self.waiter.get_mut(self.ear) else { unreachable!("it stays") };
+            let tell = match ear.listen() {
+                Heard::Nothing => return true,
+                Heard::Gone => return false,
+                Heard::Said(tell, _) => tell,
+            };
+            match tell {
+                Tell::HostUp => {}
+                Tell::Up(life) => {
+                    self.mesh.note_up(life);
+                    self.serve_guest();
+                }
+                Tell::Pause => {
+                    self.set_mode(Mode::Paused);
+                    self.quiet_owed = true;
+                }
+                Tell::Resume => self.set_mode(Mode::Streaming),
+                Tell::Tidy => {
+                    self.tidy();
+                    self.tidy_owed = true;
+                }
+                Tell::Describe => {
+                    let state = self.describe();
+                    self.say(&Say::State(state));
+                }
+            }
+        }
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+        for talk in &mut self.talks {
+            match &mut talk.server {
+                Server::Seat(key) => conversation(&mut self.waiter, *key).set_mode(mode),
+                Server::Threads(threads) => threads.set_mode(mode),
+            }
+        }
+    }
+
+    fn tidy(&mut self) {
+        for talk in &mut self.talks {
+            match &mut talk.server {
+                Server::Seat(key) => conversation(&mut self.waiter, *key).tidy(),
+                Server::Threads(threads) => threads.tidy(),
+            }
+        }
+    }
+
+    /// Says what the supervisor waits for, once it is so.
+    fn answer(&mut self) {
+        if self.quiet_owed {
+            let quiet = self.talks.iter().all(|talk| match &talk.server {
+                Server::Seat(key) => match self.waiter.get(*key) {
+                    Some(Seat::Path(conversation)) => conversation.is_quiet(),
+                    _ => unreachable!("a talk has a seat"),
+                },
+                Server::Threads(threads) => threads.is_quiet(),
+            });
+            if quiet {
+                self.quiet_owed = false;
+                self.say(&Say::Quiet);
+            }
+        }
+        if self.tidy_owed {
+            let tidy = self.talks.iter().all(|talk| match &talk.server {
+                Server::Seat(_) => true,
+                Server::Threads(threads) => threads.is_tidy(),
+            });
+            if tidy {
+                self.tidy_owed = false;
+                self.say(&Say::Tidied);
+            }
+        }
+    }
+
+    fn describe(&mut self) -> String {
+        let mut lines = vec![format!("{} {:?} {:?} {:?}", self.own, self.style, self.mode, self.mesh)];
+        for talk in &mut self.talks {
+            let state = match &mut talk.server {
+                Server::Seat(key) => conversation(&mut self.waiter, *key).describe(),
+                Server::Threads(threads) => threads.describe(),
+            };
+            lines.push(format!("  with {}: {state}", talk.peer));
+        }
+        lines.join("\n")
+    }
+
+    /// Completes, accepts and starts connections.
+    fn serve_guest(&mut self) {
+        let Some(Seat::Guest(attachment)) = self.waiter.get_mut(self.guest) else {
+            unreachable!("it stays")
+        };
+        let done = self.mesh.serve(attachment);
+        if done.attached_again {
+            self.say(&Say::Attached);
+        }
+        for what in done.troubles {
+            self.say(&Say::Trouble(what));
+        }
+        for (peer, key, path) in done.joined {
+            self.start_talk(peer, key, path);
+        }
+    }
+
+    fn start_talk(&mut self, peer: Life, key: u64, path: Path) {
+        self.say(&Say::Joined { peer, key, at_ns: now_ns() });
+        let mut path = path;
+        let (senders, receivers) = path.halves();
+        assert!(senders.len() == receivers.len() && senders.len() <= LANES_MAX);
+        let mut slots = Vec::new();
+        let mut lanes = Vec::new();
+        for lane in 0..senders.len() {
+            let key = key + lane as u64;
+            let slot = self.blackbox.open(key);
+            lanes.push(Lane {
+                outgoing: Outgoing::new(key, self.own.guest, slot.clone()),
+                incoming: Incoming::new(key, peer.guest, slot.clone()),
+                reading: Reading::new(key),
+            });
+            slots.push(slot);
+        }
+        let server = match self.style {
+            Style::Waiter => {
+                let conversation = Conversation::new(path, lanes, self.mode);
+                let seat = Seat::Path(Box::new(conversation));
+                Server::Seat(self.waiter.add(seat).expect("room in the waiter"))
+            }
+            Style::Threads => {
+                Server::Threads(Threads::start(path, key, lanes, self.mode, &self.notes))
+            }
+        };
+        self.talks.push(Talk { peer, key, slots, server });
+    }
+
+    fn note_served(&mut self, key: Key, served: Result<(), End>) {
+        let severed = match served {
+            Ok(()) => return,
+            Err(End::Severed(severed)) => severed,
+            Err(End::Wrong(what)) => return self.complain(key, &what),
+        };
+        let at_ns = now_ns();
+        let index = self.talks.iter().position(|talk| matches!(talk.server, Server::Seat(k) if k == key));
+        let talk = self.talks.remove(index.expect("a seat has a talk"));
+        let Some(Seat::Path(conversation)) = self.waiter.remove(key) else { unreachable!("served") };
+        let counts = conversation.counts();
+        drop(conversation);
+        self.end_talk(talk.peer, talk.key, &talk.slots, at_ns, severed, counts);
+    }
+
+    fn complain(&mut self, key: Key, what: &str) {
+        let state = conversation(&mut self.waiter, key).describe();
+        self.say(&Say::Trouble(format!("{what}; {state}")));
+        // It would say the same again and again.
+        self.waiter.remove(key);
+        self.talks.retain(|talk| !matches!(talk.server, Server::Seat(k) if k == key));
+    }
+
+    fn read_notes(&mut self) {
+        loop {
+            let Some(Seat::Bell(bell)) = self.waiter.get_mut(self.bell) else { unreachable!("it stays") };
+            let Some(Note { key, news }) = bell.next() else { return };
+            let index = self.talks.iter().position(|talk| talk.key == key);
+            let index = index.expect("threads end with their talk");
+            match news {
+                News::Changed => {}
+                News::Wrong(what) => {
+                    let peer = self.talks[index].peer;
+                    self.say(&Say::Trouble(format!("with {peer}: {what}")));
+                }
+                News::Ended { at_ns, severed } => {
+                    let Server::Threads(threads) = &mut self.talks[index].server else {
+                        unreachable!("only threads leave notes")
+                    };
+                    let Some(at_ns) = threads.note_end(at_ns) else { continue };
+                    let Talk { peer, key, slots, server } = self.talks.remove(index);
+                    let Server::Threads(threads) = server else { unreachable!("as above") };
+                    let counts = threads.join();
+                    self.end_talk(peer, key, &slots, at_ns, severed, counts);
+                }
+            }
+        }
+    }
+
+    fn end_talk(
+        &mut self,
+        peer: Life,
+        key: u64,
+        slots: &[Slot],
+        at_ns: u64,
+        severed: siga::Severed,
+        lanes: Vec<LaneCounts>,
+    ) {
+        slots.iter().for_each(|slot| self.blackbox.close(slot));
+        let gone = severed.reason == siga::Reason::Gone;
+        self.say(&Say::Severed { key, at_ns, gone, reason: severed.to_string(), lanes });
+        self.mesh.note_ended(peer);
+        self.serve_guest();
+    }
+}
+
+fn conversation(waiter: &mut Waiter<Seat>, key: Key) -> &mut Conversation {
+    match waiter.get_mut(key) {
+        Some(Seat::Path(conversation)) => conversation,
+        _ => unreachable!("a talk has a seat"),
+    }
+}
+
+/// Attaches, as soon as there is a host.
+fn attach(line: &Line, directory: &std::path::Path, own: Life, mesh: &mut Mesh) -> Guest {
+    loop {
+        match Guest::attach(crew::host_socket(directory), &name(own.guest)) {
+            Ok(guest) => return guest,
+            Err(AttachError::Unreachable { .. } | AttachError::NoAnswer) => tell(line, &Say::NoHost),
+            Err(error) => {
+                tell(line, &Say::Trouble(error.to_string()));
+                std::process::exit(1);
+            }
+        }
+        loop {
+            // The supervisor decides how long that takes.
+            match line.expect(Duration::from_secs(3600)) {
+                Ok((Tell::HostUp, _)) => break,
+                Ok((Tell::Up(life), _)) => mesh.note_up(life),
+                Ok((Tell::Describe, _)) => tell(line, &Say::State(format!("{own} has no host"))),
+                Ok(_) => {}
+                Err(_) => std::process::exit(1),
+            }
+        }
+    }
+}
+
+/// Says something to the supervisor, who listens as long as it lives.
+fn tell(line: &Line, message: &Say) {
+    if let Err(error) = line.say(message, &[]) {
+        eprintln!("guest {}: the supervisor does not listen: {error}", std::process::id());
+        std::process::exit(1);
+    }
+}

@@ -1,0 +1,248 @@
+//! The ledger: who has a path to whom, who has died, and whether what survivors tell of it is true.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use super::blackbox::LentBox;
+use super::wire::{LaneCounts, Life};
+
+/// A path as one of its sides has told of it.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenPath {
+    /// The other side.
+    pub peer: Life,
+    /// Since when, by the machine's clock.
+    pub joined_ns: u64,
+}
+
+/// A side that has told that a path has ended.
+#[derive(Debug)]
+pub struct Severed {
+    /// Who tells.
+    pub survivor: Life,
+    /// Which path.
+    pub key: u64,
+    /// When it knew.
+    pub at_ns: u64,
+    /// Whether the reason is that the peer is gone without a word.
+    pub gone: bool,
+    /// The reason in words.
+    pub reason: String,
+    /// Its counts.
+    pub lanes: Vec<LaneCounts>,
+}
+
+/// A guest that was killed.
+#[derive(Debug)]
+struct Grave {
+    killed_ns: u64,
+    blackbox: Option<LentBox>,
+}
+
+/// A host may have died between telling the one side of a path and telling the other: so long after its
+/// death the one side may still learn that the other was never there.
+const HALF_MADE_NS_MAX: u64 = 10_000_000_000;
+
+/// All that is known of paths and deaths.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    open: BTreeMap<(Life, u64), OpenPath>,
+    /// Every path that a side has ever told of.
+    told: HashSet<(Life, u64)>,
+    graves: HashMap<Life, Grave>,
+    host_killed_ns: u64,
+    /// What has been found.
+    pub found: Found,
+}
+
+/// What the ledger has found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Ends of paths that were told and are explained by a kill.
+    pub severed: u64,
+    /// Ends of paths that the host had made on one side only when it was killed.
+    pub half_made: u64,
+    /// The longest time from a kill to a survivor's knowledge of it.
+    pub worst: Duration,
+    /// Ends that came later than they may.
+    pub late: Vec<String>,
+    /// Messages received and verified, of paths that have ended.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Messages that were being sent when the sender died and were not received.
+    pub unfinished: u64,
+    /// Messages that were handed over to one that died before it took them.
+    pub unread: u64,
+}
+
+impl Ledger {
+    /// A guest has died. What it had told before is known by now.
+    pub fn bury(&mut self, life: Life, killed_ns: u64, blackbox: Option<LentBox>) {
+        let own: Vec<_> = self.open.range((life, 0)..=(life, u64::MAX)).map(|(at, _)| *at).collect();
+        for at in own {
+            self.open.remove(&at);
+            for counts in lanes(at.1).filter_map(|key| blackbox.as_ref()?.read(key)) {
+                self.found.messages += counts.received;
+                self.found.bytes += counts.received_bytes;
+            }
+        }
+        self.graves.insert(life, Grave { killed_ns, blackbox });
+    }
+
+    /// The host has died.
+    pub fn bury_host(&mut self, killed_ns: u64) {
+        self.host_killed_ns = killed_ns;
+    }
+
+    /// A guest has told of a path.
+    pub fn join(&mut self, own: Life, peer: Life, key: u64, joined_ns: u64) {
+        self.told.insert((own, key));
+        self.open.insert((own, key), OpenPath { peer, joined_ns });
+    }
+
+    /// A guest has told that a path has ended: checks that it had to, in time, and with the right counts.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn sever(&mut self, severed: &Severed, late_after: Duration) -> Result<(), String> {
+        let Severed { survivor, key, at_ns, .. } = *severed;
+        let path = self.open.remove(&(survivor, key));
+        let path = path.ok_or_else(|| format!("{survivor} tells of an end of no path"))?;
+        let what = || format!("path {key:x} from {survivor} to {}", path.peer);
+        for lane in &severed.lanes {
+            self.found.messages += lane.received;
+            self.found.bytes += lane.received_bytes;
+        }
+        if !severed.gone {
+            return Err(format!("{} has ended for another reason: {}", what(), severed.reason));
+        }
+        let Some(grave) = self.graves.get(&path.peer) else {
+            let never_made = !self.told.contains(&(path.peer, key));
+            let since_ns = at_ns.saturating_sub(self.host_killed_ns);
+            if never_made && self.host_killed_ns > 0 && since_ns < HALF_MADE_NS_MAX {
+                self.found.half_made += 1;
+                return Ok(());
+            }
+            return Err(format!("{} has ended though both live", what()));
+        };
+        let delay_ns = at_ns.saturating_sub(grave.killed_ns.max(path.joined_ns));
+        let delay = Duration::from_nanos(delay_ns);
+        self.found.severed += 1;
+        self.found.worst = self.found.worst.max(delay);
+        if delay > late_after {
+            self.found.late.push(format!("{} after {:.1} ms", what(), delay.as_secs_f64() * 1e3));
+        }
+        for (survivor, key) in severed.lanes.iter().zip(lanes(key)) {
+            let dead = grave.blackbox.as_ref().and_then(|blackbox| blackbox.read(key));
+            let dead = dead.unwrap_or_default();
+            check(survivor, &dead).map_err(|wrong| {
+                format!("{}: {wrong}; survivor {survivor:?}, dead {dead:?}", what())
+            })?;
+            self.found.unfinished += dead.attempted - survivor.received;
+            self.found.unread += survivor.completed.saturating_sub(dead.received);
+        }
+        Ok(())
+    }
+
+    /// Whether a guest has a path to another, as far as it has told.
+    pub fn has_path(&self, own: Life, peer: Life) -> Option<u64> {
+        let own = self.open.range((own, 0)..=(own, u64::MAX));
+        own.filter(|(_, path)| path.peer == peer).map(|((_, key), _)| *key).next()
+    }
+
+    /// All paths that the living have told of, by who tells.
+    pub fn open(&self) -> impl Iterator<Item = (Life, u64, OpenPath)> {
+        self.open.iter().map(|((own, key), path)| (*own, *key, *path))
+    }
+
+    /// Paths to the dead of which the end has not been told yet.
+    pub fn overdue(&self) -> Vec<String> {
+        let overdue = self.open().filter(|(.., path)| self.graves.contains_key(&path.peer));
+        overdue.map(|(own, key, path)| format!("{own} has path {key:x} to {}", path.peer)).collect()
+    }
+
+    /// Forgets the dead. Only while nobody has a path to any of them.
+    pub fn forget(&mut self) {
+        assert!(self.overdue().is_empty(), "somebody has a path to the dead");
+        self.graves.clear();
+        let Ledger { told, open, .. } = self;
+        told.retain(|at| open.contains_key(at));
+    }
+}
+
+/// The keys of a path's queues.
+pub fn lanes(key: u64) -> impl Iterator<Item = u64> {
+    (0..super::wire::LANES_MAX as u64).map(move |lane| key + lane)
+}
+
+/// Holds what a survivor has counted against the black box of the dead.
+fn check(survivor: &LaneCounts, dead: &LaneCounts) -> Result<(), String> {
+    let within = |what: &str, number: u64, least: u64, most: u64| {
+        if (least..=most).contains(&number) {
+            return Ok(());
+        }
+        Err(format!("{number} messages {what}: must be {least} to {most}"))
+    };
+    within("received of those the dead has sent", survivor.received, dead.completed, dead.attempted)?;
+    within("acknowledged by the dead", survivor.acknowledged, 0, dead.received)?;
+    within("received by the dead", dead.received, 0, survivor.attempted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Life = Life { guest: 0, number: 0 };
+    const B: Life = Life { guest: 1, number: 0 };
+
+    fn severed(at_ns: u64) -> Severed {
+        let lanes = vec![LaneCounts::default()];
+        Severed { survivor: A, key: 256, at_ns, gone: true, reason: String::new(), lanes }
+    }
+
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::default();
+        ledger.join(A, B, 256, 10);
+        ledger.join(B, A, 256, 10);
+        ledger
+    }
+
+    #[test]
+    fn end_of_a_path_is_explained_by_a_death_and_measured_from_it() {
+        let mut ledger = ledger();
+        ledger.bury(B, 100, None);
+        assert_eq!(ledger.overdue().len(), 1);
+        assert_eq!(ledger.sever(&severed(150), Duration::from_nanos(40)), Ok(()));
+        assert_eq!(ledger.found.late.len(), 1);
+        assert_eq!((ledger.found.severed, ledger.found.worst.as_nanos()), (1, 50));
+        assert!(ledger.overdue().is_empty());
+        assert!(ledger.sever(&severed(150), Duration::ZERO).is_err(), "told twice");
+    }
+
+    #[test]
+    fn end_of_a_path_between_the_living_is_wrong() {
+        assert!(ledger().sever(&severed(150), Duration::ZERO).is_err());
+        let mut half_made = Ledger::default();
+        half_made.join(A, B, 256, 10);
+        assert!(half_made.sever(&severed(150), Duration::ZERO).is_err());
+        half_made.join(A, B, 256, 10);
+        half_made.bury_host(12);
+        assert_eq!(half_made.sever(&severed(150), Duration::ZERO), Ok(()));
+    }
+
+    #[test]
+    fn counts_that_no_kill_explains_are_wrong() {
+        let survivor = LaneCounts { attempted: 9, acknowledged: 4, received: 5, ..Default::default() };
+        let dead = LaneCounts { attempted: 7, completed: 5, received: 4, ..Default::default() };
+        assert_eq!(check(&survivor, &dead), Ok(()));
+        for wrong in [
+            LaneCounts { received: 4, ..survivor },
+            LaneCounts { received: 8, ..survivor },
+            LaneCounts { acknowledged: 5, ..survivor },
+            LaneCounts { attempted: 3, ..survivor },
+        ] {
+            assert!(check(&wrong, &dead).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `siga-proof torture`: guests stream checked data in a mesh, and are killed.
+
+mod blackbox;
+mod footprint;
+pub mod guest;
+pub mod host;
+mod ledger;
+mod schedule;
+mod supervisor;
+mod wire;
+
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use self::schedule::{Act, Kind};
+use self::supervisor::{Fault, Supervisor, Terms};
+use self::wire::GUESTS_MAX;
+
+/// Guests stream checked data in a mesh; guests and the host are killed at random and started again
+///
+/// Every survivor has to learn of a death in time, no message may be corrupt, duplicated or lost without a
+/// report, and nobody may hold more afterwards than before. The seed repeats the schedule of kills.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// How many processes to kill, at least
+    #[arg(long, default_value_t = 100)]
+    kills: usize,
+    /// Repeats a schedule of kills [default: any]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many guests
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=GUESTS_MAX as u64))]
+    guests: u64,
+    /// How long a survivor may take to learn of a death, in milliseconds
+    #[arg(long, default_value_t = 100)]
+    severed_ms: u64,
+    /// How long anything may take before it counts as hanging, in seconds
+    #[arg(long, default_value_t = 30)]
+    patience_s: u64,
+    /// Print the schedule, and kill nobody
+    #[arg(long)]
+    show: bool,
+}
+
+/// Runs the torture.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let seed = arguments.seed.unwrap_or_else(any_seed);
+    let guests = arguments.guests as usize;
+    let schedule = schedule::draw(seed, arguments.kills, guests);
+    println!("seed {seed}, {guests} guests");
+    if arguments.show {
+        schedule.iter().for_each(|act| println!("{act}"));
+        return ExitCode::SUCCESS;
+    }
+    let terms = Terms {
+        guests,
+        severed_within: Duration::from_millis(arguments.severed_ms),
+        patience: Duration::from_secs(arguments.patience_s),
+    };
+    let mut supervisor = match Supervisor::new(terms) {
+        Ok(supervisor) => supervisor,
+        Err(error) => {
+            eprintln!("siga-proof: cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let start = Instant::now();
+    let fault = kill_all(&mut supervisor, &schedule).err();
+    if let Some(Fault(what)) = &fault {
+        eprintln!("\n{what}\n{}", supervisor.scene());
+    }
+    let (text, good) = verdict(&supervisor, seed, fault.as_ref(), start.elapsed());
+    print!("{text}");
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Performs the schedule, and says now and then how far it is.
+fn kill_all(supervisor: &mut Supervisor, schedule: &[Act]) -> Result<(), Fault> {
+    supervisor.start_all()?;
+    let kills = |acts: &[Act]| acts.iter().filter(|act| matches!(act, Act::Kill(..))).count();
+    let (all, mut done) = (kills(schedule), 0);
+    let mut told = Instant::now();
+    // From one settled mesh to the next, so that kills that belong together stay together.
+    for acts in schedule.split_inclusive(|act| *act == Act::Settle) {
+        supervisor.perform(acts)?;
+        done += kills(acts);
+        if told.elapsed() >= Duration::from_secs(1) {
+            told = Instant::now();
+            let found = supervisor.found();
+            eprintln!("{done} of {all} kills, {} messages verified", found.messages);
+        }
+    }
+    Ok(())
+}
+
+fn any_seed() -> u64 {
+    let mut bytes = [0; 4];
+    os::random::fill(&mut bytes).expect("the kernel has random numbers");
+    u32::from_le_bytes(bytes).into()
+}
+
+/// What has been found, in words, and whether it is good.
+fn verdict(
+    supervisor: &Supervisor,
+    seed: u64,
+    fault: Option<&Fault>,
+    time: Duration,
+) -> (String, bool) {
+    let (tally, found) = (supervisor.tally(), supervisor.found());
+    let mut text = String::new();
+    let mut line = |line: String| writeln!(text, "{line}").expect("a string takes any text");
+    line(format!("kills {} in {:.1} s", tally.kills.values().sum::<u64>(), time.as_secs_f64()));
+    for kind in Kind::ALL {
+        line(format!("  {:5} {}", tally.kills.get(&kind).unwrap_or(&0), kind.words()));
+    }
+    line(format!(
+        "messages received and verified {}, {:.1} GB; {} unfinished by the dead, {} unread by the dead",
+        found.messages,
+        found.bytes as f64 / 1e9,
+        found.unfinished,
+        found.unread
+    ));
+    line(format!(
+        "paths severed {}, the slowest survivor knew after {:.1} ms; {} half made by a dead host",
+        found.severed,
+        found.worst.as_secs_f64() * 1e3,
+        found.half_made
+    ));
+    line(format!("looks for leaks {}, leaks {}", tally.inspections, tally.leaks.len()));
+    for (role, footprint) in &tally.footprints {
+        line(format!("  {role}: {footprint}"));
+    }
+    let mut faults: Vec<String> = Vec::new();
+    faults.extend(found.late.iter().map(|late| format!("late: {late}")));
+    faults.extend(tally.leaks.iter().map(|leak| format!("leak: {leak}")));
+    faults.extend(fault.map(|Fault(what)| format!("fault: {what}")));
+    faults.iter().for_each(|fault| line(fault.clone()));
+    let good = faults.is_empty();
+    line(if good { "all is well".into() } else { format!("NOT WELL, seed {seed}") });
+    (text, good)
+}

@@ -1,0 +1,122 @@
+//! What the supervisor and its children say to each other.
+
+use serde::{Deserialize, Serialize};
+
+/// Guests of a torture at most.
+pub const GUESTS_MAX: usize = 12;
+
+/// Queues of a path in each direction, at most.
+pub const LANES_MAX: usize = 2;
+
+/// Who a child is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Role {
+    /// The host.
+    Host,
+    /// A guest, by its index.
+    Guest(usize),
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Role::Host => formatter.write_str("the host"),
+            Role::Guest(index) => write!(formatter, "guest {index}"),
+        }
+    }
+}
+
+/// One life of a guest: its index, and how often it had been started before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Life {
+    /// Which guest.
+    pub guest: usize,
+    /// Which of its lives, from 0.
+    pub number: u32,
+}
+
+impl std::fmt::Display for Life {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "guest {} in life {}", self.guest, self.number)
+    }
+}
+
+/// What the supervisor tells a guest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Tell {
+    /// There is a host.
+    HostUp,
+    /// Another guest is attached.
+    Up(Life),
+    /// Send nothing new, and say when all is acknowledged.
+    Pause,
+    /// Give back what is not in use.
+    Tidy,
+    /// Send again.
+    Resume,
+    /// Say what you are doing.
+    Describe,
+}
+
+/// What a child tells the supervisor.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Say {
+    /// First of all, with the black box of a guest.
+    Hello {
+        /// Who.
+        role: Role,
+        /// Which life, from 0.
+        life: u32,
+    },
+    /// The host can be attached to.
+    Listening,
+    /// There is no host: tell when there is.
+    NoHost,
+    /// We are attached, to the first host or to another.
+    Attached,
+    /// There is a path.
+    Joined {
+        /// Between us and whom.
+        peer: Life,
+        /// What only this path is called.
+        key: u64,
+        /// By the machine's clock.
+        at_ns: u64,
+    },
+    /// A path has ended.
+    Severed {
+        /// Which.
+        key: u64,
+        /// When we knew, by the machine's clock.
+        at_ns: u64,
+        /// Whether the peer was gone without a word, as one that is killed.
+        gone: bool,
+        /// The reason in words.
+        reason: String,
+        /// What had come and gone by then.
+        lanes: Vec<LaneCounts>,
+    },
+    /// All that was sent is acknowledged, and nothing is on its way to us.
+    Quiet,
+    /// What was not in use was given back.
+    Tidied,
+    /// Something is wrong that no kill explains.
+    Trouble(String),
+    /// What we are doing.
+    State(String),
+}
+
+/// Messages of one queue each way, counted by a guest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneCounts {
+    /// That may have been sent.
+    pub attempted: u64,
+    /// That were handed over for certain.
+    pub completed: u64,
+    /// That the peer has acknowledged.
+    pub acknowledged: u64,
+    /// That were received and verified.
+    pub received: u64,
+    /// Bytes of those.
+    pub received_bytes: u64,
+}
