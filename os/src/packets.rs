@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    sockopt,
 };
 
 use crate::fork::Kept;
@@ -47,15 +48,34 @@ impl Packets {
         Ok(Packets { socket: Kept::new(socket) })
     }
 
-    /// Two ends for two parties in this process or in a child.
+    /// Both ends of a new connection, to be passed to two parties.
     ///
     /// # Errors
     /// No descriptor or no memory left.
-    pub fn pair() -> io::Result<(Packets, Packets)> {
+    pub fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
         let flags = SocketFlags::CLOEXEC;
-        let (one, other) =
-            net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok(net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    }
+
+    /// Both ends for two parties in this process.
+    ///
+    /// # Errors
+    /// As [`Packets::ends`].
+    pub fn pair() -> io::Result<(Packets, Packets)> {
+        let (one, other) = Packets::ends()?;
         Ok((Packets { socket: Kept::new(one) }, Packets { socket: Kept::new(other) }))
+    }
+
+    /// Takes over an end that was passed to us.
+    ///
+    /// # Errors
+    /// If it is not a connected local socket of the right type.
+    pub fn adopt(end: OwnedFd) -> io::Result<Packets> {
+        let kind = sockopt::socket_domain(&end).ok().zip(sockopt::socket_type(&end).ok());
+        if kind != Some((AddressFamily::UNIX, SocketType::SEQPACKET)) {
+            return Err(io::Error::other("the descriptor passed as a connection is none"));
+        }
+        Ok(Packets { socket: Kept::new(end) })
     }
 
     /// Sends one packet, without waiting.
@@ -191,6 +211,18 @@ mod tests {
         assert_eq!(theirs.receive(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(ours);
         assert_eq!(theirs.receive(&mut buffer).unwrap().bytes, 0);
+    }
+
+    #[test]
+    fn only_an_end_of_a_connection_is_adopted() {
+        let (ours, theirs) = Packets::ends().unwrap();
+        let (ours, theirs) = (Packets::adopt(ours).unwrap(), Packets::adopt(theirs).unwrap());
+        ours.send(b"hello", &[]).unwrap();
+        assert_eq!(theirs.receive(&mut [0; 16]).unwrap().bytes, 5);
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert!(Packets::adopt(reader.into()).is_err());
+        let (stream, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(Packets::adopt(stream.into()).is_err());
     }
 
     #[test]

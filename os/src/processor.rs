@@ -37,6 +37,11 @@ pub fn thread_ns() -> u64 {
     nanoseconds(ClockId::ThreadCPUTime)
 }
 
+/// Processor time that all threads of this process have used, in nanoseconds.
+pub fn process_ns() -> u64 {
+    nanoseconds(ClockId::ProcessCPUTime)
+}
+
 fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -131,7 +136,9 @@ mod tests {
         let before = thread_ns();
         let start = now_ns();
         while now_ns() - start < 5_000_000 {}
-        assert!(thread_ns() > before);
+        let after = thread_ns();
+        assert!(after > before);
+        assert!(process_ns() >= after, "this thread is one of the process's");
         let Split { user, system } = thread_split();
         assert!(user + system > Duration::ZERO);
     }
