@@ -36,6 +36,9 @@ enum Command {
     Audit(audit::Arguments),
     Top(top::Arguments),
     Lab(lab::Arguments),
+    /// Play one part of a trial: what `siga lab run` starts
+    #[command(hide = true)]
+    LabWorker,
 }
 
 fn main() -> std::process::ExitCode {
@@ -47,6 +50,7 @@ fn main() -> std::process::ExitCode {
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
+        Command::LabWorker => ::lab::worker::run().map_err(Outcome::no),
     };
     Outcome::exit(outcome)
 }

@@ -58,6 +58,11 @@ impl Source {
         &self.file
     }
 
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Takes the text apart as TOML.
     ///
     /// # Errors

@@ -1,0 +1,262 @@
+//! What the lab and its workers say to each other.
+//!
+//! A worker's standard input is its end of a connection to the lab. Over it come the order and the word to
+//! go; over it go what was measured, and descriptors for the other worker: whoever makes a socket or lends
+//! storage passes the other end to the lab, which passes it on.
+//!
+//! ```text
+//! lab       Order ->            Go ->                      (hang up: end)
+//! worker            <- Ready           <- Done, Unable, Failed
+//! either            Parcel: a note and descriptors, for the other worker
+//! ```
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use os::packets::Packets;
+use os::poller::wait_readable;
+use os::processor::now_ns;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::factor::{Factors, Level};
+use crate::fault::{Doing, Fault};
+use crate::measure::{Report, Window};
+
+/// The longest thing that is said: an order with a system file in it.
+const SAID_BYTES_MAX: usize = 64 << 10;
+
+/// Which part of a trial a worker plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Brokers the paths of the other two.
+    Host,
+    /// Sends, or asks.
+    Source,
+    /// Receives, or answers.
+    Target,
+}
+
+impl Role {
+    /// As it stands in the names of counters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Host => "host",
+            Role::Source => "source",
+            Role::Target => "target",
+        }
+    }
+}
+
+/// What a worker is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Its part.
+    pub role: Role,
+    /// In which workload.
+    pub workload: String,
+    /// Under which factors.
+    pub factors: Factors,
+    /// How long to do it before it counts.
+    pub warm_up: Duration,
+    /// How long it counts.
+    pub window: Duration,
+    /// Where to run; anywhere if there is no choice.
+    pub processor: Option<usize>,
+    /// Where the other guest runs.
+    pub peer_processor: Option<usize>,
+    /// Where the host listens, if there is one.
+    pub socket: Option<PathBuf>,
+    /// What exists, for the host: a system file's name and text.
+    pub system: Option<(String, String)>,
+}
+
+impl Order {
+    /// The level of a factor that is a word.
+    ///
+    /// # Panics
+    /// If there is no such factor: a broken promise inside this program.
+    pub(crate) fn word(&self, factor: &str) -> &str {
+        match self.factors.get(factor) {
+            Some(Level::Word(word)) => word,
+            other => panic!("{factor} is {other:?}, not a word"),
+        }
+    }
+
+    /// The level of a factor that is a number.
+    ///
+    /// # Panics
+    /// As [`Order::word`].
+    pub(crate) fn number(&self, factor: &str) -> u64 {
+        match self.factors.get(factor) {
+            Some(Level::Number(number)) => *number,
+            other => panic!("{factor} is {other:?}, not a number"),
+        }
+    }
+}
+
+/// What the lab says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToWorker {
+    Order(Order),
+    Go(Window),
+    Parcel(String),
+}
+
+/// What a worker says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum FromWorker {
+    Ready,
+    Parcel(String),
+    Done(Report),
+    Unable(String),
+    Failed(String),
+}
+
+/// What was heard, with the descriptors that came along.
+pub(crate) type Heard<T> = (T, Vec<OwnedFd>);
+
+/// Says something. It is short and the other end listens, so there is always room.
+pub(crate) fn say(
+    packets: &Packets,
+    what: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+) -> std::io::Result<()> {
+    let text = serde_json::to_vec(what).map_err(std::io::Error::other)?;
+    packets.send(&text, descriptors)
+}
+
+/// What was said, if something was; an error if the other end is gone, or does not speak this language.
+pub(crate) fn hear<T: DeserializeOwned>(packets: &Packets) -> std::io::Result<Option<Heard<T>>> {
+    let mut text = vec![0; SAID_BYTES_MAX];
+    let packet = match packets.receive(&mut text) {
+        Ok(packet) => packet,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if packet.bytes == 0 {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    let said = serde_json::from_slice(&text[..packet.bytes]).map_err(std::io::Error::other)?;
+    Ok(Some((said, packet.descriptors)))
+}
+
+/// A worker's end.
+#[derive(Debug)]
+pub struct Control {
+    packets: Packets,
+    parcels: VecDeque<Heard<String>>,
+    window: Option<Window>,
+}
+
+impl Control {
+    /// Takes over the end that the lab has passed as standard input, and the order that comes over it.
+    ///
+    /// # Errors
+    /// If this process was not started by a lab.
+    pub(crate) fn receive_order() -> Result<(Control, Order), Fault> {
+        let input = std::io::stdin().as_fd().try_clone_to_owned();
+        let packets = input.and_then(Packets::adopt).map_err(|_| {
+            Fault::Unable("this is what `siga lab run` starts; it does nothing by itself".into())
+        })?;
+        let control = Control { packets, parcels: VecDeque::new(), window: None };
+        loop {
+            match control.hear()? {
+                Some((ToWorker::Order(order), _)) => return Ok((control, order)),
+                Some((other, _)) => unreachable!("an order comes first, not {other:?}"),
+                None => control.wait(None)?,
+            }
+        }
+    }
+
+    /// Says that all is set up, and waits until it is for everybody. The window in which things count lies
+    /// ahead then; the warm-up begins now.
+    pub(crate) fn ready(&mut self) -> Result<Window, Fault> {
+        self.say(&FromWorker::Ready, &[])?;
+        loop {
+            if let Some(window) = self.window {
+                return Ok(window);
+            }
+            self.listen()?;
+        }
+    }
+
+    /// Passes descriptors to the other worker, with a note.
+    pub(crate) fn pass(&self, note: &str, descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
+        self.say(&FromWorker::Parcel(note.to_owned()), descriptors)
+    }
+
+    /// Waits for what the other worker passes.
+    pub(crate) fn parcel(&mut self) -> Result<Heard<String>, Fault> {
+        loop {
+            if let Some(parcel) = self.parcels.pop_front() {
+                return Ok(parcel);
+            }
+            self.listen()?;
+        }
+    }
+
+    /// Waits for a parcel that holds `COUNT` descriptors.
+    pub(crate) fn descriptors<const COUNT: usize>(&mut self) -> Result<[OwnedFd; COUNT], Fault> {
+        let (_, descriptors) = self.parcel()?;
+        let count = descriptors.len();
+        descriptors.try_into().map_err(|_| Fault::Refused {
+            what: "take what the other worker passed",
+            why: format!("{count} descriptors came instead of {COUNT}"),
+        })
+    }
+
+    /// Sleeps until `until_ns`, or until the lab is gone.
+    pub(crate) fn wait_until(&mut self, until_ns: u64) -> Result<(), Fault> {
+        loop {
+            let left = until_ns.saturating_sub(now_ns());
+            if left == 0 {
+                return Ok(());
+            }
+            self.wait(Some(Duration::from_nanos(left)))?;
+            self.take_in()?;
+        }
+    }
+
+    /// Says how it went, which is the last thing a worker does.
+    pub(crate) fn conclude(&self, outcome: Result<Report, Fault>) -> Result<(), Fault> {
+        let last = match outcome {
+            Ok(report) => FromWorker::Done(report),
+            Err(Fault::Unable(why)) => FromWorker::Unable(why),
+            Err(fault) => FromWorker::Failed(fault.to_string()),
+        };
+        self.say(&last, &[])
+    }
+
+    fn say(&self, what: &FromWorker, descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
+        say(&self.packets, what, descriptors).map_err(|_| Fault::Orphaned)
+    }
+
+    fn hear(&self) -> Result<Option<Heard<ToWorker>>, Fault> {
+        hear(&self.packets).map_err(|_| Fault::Orphaned)
+    }
+
+    fn wait(&self, time: Option<Duration>) -> Result<(), Fault> {
+        wait_readable(&self.packets, time).doing("wait for the lab")
+    }
+
+    /// Waits until something is said, and takes it in.
+    fn listen(&mut self) -> Result<(), Fault> {
+        self.wait(None)?;
+        self.take_in()
+    }
+
+    fn take_in(&mut self) -> Result<(), Fault> {
+        while let Some((said, descriptors)) = self.hear()? {
+            match said {
+                ToWorker::Go(window) => self.window = Some(window),
+                ToWorker::Parcel(note) => self.parcels.push_back((note, descriptors)),
+                ToWorker::Order(_) => unreachable!("there is one order"),
+            }
+        }
+        Ok(())
+    }
+}

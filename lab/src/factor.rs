@@ -1,0 +1,153 @@
+//! Factors: what is varied, and the levels it is varied over.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use host::config::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// One value of a factor.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(untagged, expecting = "a number or a word")]
+pub enum Level {
+    /// A count, or a size in bytes.
+    Number(u64),
+    /// A name.
+    Word(String),
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Level::Number(number) => number.fmt(formatter),
+            Level::Word(word) => word.fmt(formatter),
+        }
+    }
+}
+
+/// The levels that hold for a trial, by factor.
+pub type Factors = BTreeMap<String, Level>;
+
+/// Whether `factors` are among those that `wanted` means: each factor that is named there has the level
+/// named there. Those that are not named are open.
+pub fn matches(factors: &Factors, wanted: &Factors) -> bool {
+    wanted.iter().all(|(name, level)| factors.get(name) == Some(level))
+}
+
+/// Levels as people read them: `path, 64, adaptive`.
+pub fn describe(factors: &Factors, order: &[&str]) -> String {
+    let levels = order.iter().filter_map(|name| factors.get(*name));
+    levels.map(Level::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A factor of a workload.
+#[derive(Debug)]
+pub struct Factor {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub meaning: &'static str,
+    /// What its levels may be.
+    pub domain: Domain,
+    /// The levels of a case that does not name the factor.
+    pub usual: &'static [&'static str],
+}
+
+/// What the levels of a factor may be.
+#[derive(Debug)]
+pub enum Domain {
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// A number.
+    Number {
+        /// At least this.
+        least: u64,
+        /// At most this.
+        most: u64,
+    },
+    /// A size, to be written as people write sizes.
+    Bytes {
+        /// At least this.
+        least: u64,
+        /// At most this.
+        most: u64,
+    },
+}
+
+impl Factor {
+    /// A level, as it was written.
+    ///
+    /// # Errors
+    /// What would be right.
+    pub fn level(&self, text: &str) -> Result<Level, String> {
+        let level = match &self.domain {
+            Domain::Words(words) => words.contains(&text).then(|| Level::Word(text.to_owned())),
+            Domain::Number { least, most } => {
+                let number = text.parse().ok().filter(|number| (least..=most).contains(&number));
+                number.map(Level::Number)
+            }
+            Domain::Bytes { least, most } => {
+                let bytes = text.parse::<Bytes>().ok().map(|Bytes(bytes)| bytes);
+                bytes.filter(|bytes| (least..=most).contains(&bytes)).map(Level::Number)
+            }
+        };
+        level.ok_or_else(|| format!("must be {}", self.domain))
+    }
+
+    /// The levels of a case that does not name the factor.
+    ///
+    /// # Panics
+    /// If they are not in the factor's own domain: a broken promise inside this program.
+    pub fn usual(&self) -> Vec<Level> {
+        let level = |text: &&str| self.level(text).expect("the usual levels are valid");
+        self.usual.iter().map(level).collect()
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Domain::Words(words) => write!(formatter, "one of {}", words.join(", ")),
+            Domain::Number { least, most } => write!(formatter, "{least} to {most}"),
+            Domain::Bytes { least, most } => {
+                write!(formatter, "{} to {}", Bytes(*least), Bytes(*most))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_within_their_domain_or_refused_with_the_cure() {
+        let domain = Domain::Bytes { least: 1, most: 1 << 20 };
+        let bytes = Factor { name: "bytes", meaning: "", domain, usual: &["64", "4 KiB"] };
+        assert_eq!(bytes.usual(), [Level::Number(64), Level::Number(4096)]);
+        assert_eq!(bytes.level("2 MiB"), Err("must be 1 B to 1 MiB".into()));
+        assert_eq!(bytes.level("many"), Err("must be 1 B to 1 MiB".into()));
+        let domain = Domain::Words(&["spin", "block"]);
+        let wait = Factor { name: "wait", meaning: "", domain, usual: &["spin"] };
+        assert_eq!(wait.level("spin"), Ok(Level::Word("spin".into())));
+        assert_eq!(wait.level("sleep"), Err("must be one of spin, block".into()));
+        let domain = Domain::Number { least: 0, most: 9 };
+        let idle = Factor { name: "idle", meaning: "", domain, usual: &["0"] };
+        assert_eq!(idle.level("9"), Ok(Level::Number(9)));
+        assert_eq!(idle.level("10"), Err("must be 0 to 9".into()));
+        assert_eq!(idle.level("1 KiB"), Err("must be 0 to 9".into()));
+    }
+
+    #[test]
+    fn open_factors_match_every_level() {
+        let factors = |pairs: &[(&str, u64)]| -> Factors {
+            pairs.iter().map(|(name, level)| ((*name).into(), Level::Number(*level))).collect()
+        };
+        let cell = factors(&[("bytes", 64), ("ring", 4)]);
+        assert!(matches(&cell, &factors(&[])));
+        assert!(matches(&cell, &factors(&[("bytes", 64)])));
+        assert!(!matches(&cell, &factors(&[("bytes", 1)])));
+        assert!(!matches(&cell, &factors(&[("idle", 1)])));
+        assert_eq!(describe(&cell, &["ring", "idle", "bytes"]), "4, 64");
+    }
+}

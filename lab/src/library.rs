@@ -1,0 +1,126 @@
+//! The cases that come with siga.
+
+use std::path::Path;
+
+use host::config::{FileError, Source};
+
+use crate::case::Case;
+
+/// The case files, as they lie in the repository.
+const FILES: &[(&str, &str)] = &[
+    ("cases/message-stream.toml", include_str!("../../cases/message-stream.toml")),
+    ("cases/message-exchange.toml", include_str!("../../cases/message-exchange.toml")),
+];
+
+/// What is run if nobody says what.
+pub const DEFAULT_GROUP: &str = "messages";
+
+/// All cases that come with siga, in the order in which they are run.
+///
+/// # Panics
+/// If one of them is wrong: a broken promise inside this program.
+pub fn cases() -> Vec<Case> {
+    let case = |(file, text): &(&str, &str)| {
+        Case::parse(&Source::of(file, text)).unwrap_or_else(|error| panic!("{error}"))
+    };
+    FILES.iter().map(case).collect()
+}
+
+/// Why there are no such cases.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectError {
+    /// Nothing that comes with siga is called that.
+    #[error("there is no case {name:?}: must be one of {known}, or a file")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// It is a file, and wrong.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// The cases that are called so: by their name, by that of their group, or by that of a file.
+///
+/// # Errors
+/// [`SelectError`].
+pub fn select(names: &[String]) -> Result<Vec<Case>, SelectError> {
+    let default = [DEFAULT_GROUP.to_owned()];
+    let names = if names.is_empty() { &default } else { names };
+    let mut selected: Vec<Case> = Vec::new();
+    for name in names {
+        let is_meant = |case: &Case| case.name == *name || case.group.as_ref() == Some(name);
+        let mut found: Vec<Case> = cases().into_iter().filter(is_meant).collect();
+        if found.is_empty() {
+            let file = Path::new(name);
+            if !file.extension().is_some_and(|extension| extension == "toml") {
+                return Err(SelectError::Unknown { name: name.clone(), known: known() });
+            }
+            found.push(Case::read(file)?);
+        }
+        found.retain(|case| selected.iter().all(|other| other.name != case.name));
+        selected.append(&mut found);
+    }
+    Ok(selected)
+}
+
+/// The names of all cases and groups.
+fn known() -> String {
+    let mut names = Vec::new();
+    for case in cases() {
+        for name in case.group.into_iter().chain([case.name]) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_file_of_the_repository_comes_with_siga() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
+        let mut files = 0;
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let name = format!("cases/{}", entry.unwrap().file_name().display());
+            assert!(FILES.iter().any(|(file, _)| *file == name), "{name} is not in FILES");
+            files += 1;
+        }
+        assert_eq!(files, FILES.len());
+    }
+
+    #[test]
+    fn case_is_named_as_its_file() {
+        for ((file, _), case) in FILES.iter().zip(cases()) {
+            assert_eq!(*file, format!("cases/{}.toml", case.name));
+        }
+    }
+
+    #[test]
+    fn cases_are_found_by_name_by_group_and_by_file() {
+        let names = |wanted: &[&str]| -> Vec<String> {
+            let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+            select(&wanted).unwrap().into_iter().map(|case| case.name).collect()
+        };
+        assert_eq!(names(&[]), ["message-stream", "message-exchange"]);
+        assert_eq!(names(&["messages"]), names(&[]));
+        assert_eq!(names(&["message-exchange", "messages"]), ["message-exchange", "message-stream"]);
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/message-stream.toml");
+        assert_eq!(names(&[file]), ["message-stream"]);
+    }
+
+    #[test]
+    fn unknown_case_is_refused_with_those_there_are() {
+        let error = select(&["nonsense".to_owned()]).unwrap_err().to_string();
+        let start = "there is no case \"nonsense\": must be one of messages, message-stream, ";
+        assert!(error.starts_with(start), "{error}");
+        let error = select(&["nonsense.toml".to_owned()]).unwrap_err().to_string();
+        assert!(error.starts_with("nonsense.toml:1: cannot be read"), "{error}");
+    }
+}

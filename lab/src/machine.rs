@@ -1,0 +1,188 @@
+//! The machine that is measured: facts that stand with every result, and what may spoil one.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// What is known of the machine and of this build.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// Model of the processors.
+    pub processor: String,
+    /// Processors that may be used.
+    pub processors: usize,
+    /// The two that the guests run on; none if they share what there is.
+    pub pinned: Option<[usize; 2]>,
+    /// Version of the kernel.
+    pub kernel: String,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// Whether there is another machine below.
+    pub is_virtual: bool,
+    /// How the kernel chooses the processors' speed, if it says.
+    pub governor: Option<String>,
+    /// Processes that wanted to run in the minute before, on average.
+    pub load: f64,
+    /// Version of siga.
+    pub siga: String,
+    /// Whether this is a build for debugging, whose figures mean nothing.
+    pub is_debug: bool,
+}
+
+impl Machine {
+    /// This machine, now.
+    pub fn here() -> Machine {
+        let allowed = os::processor::allowed();
+        let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
+        let information = read("/proc/cpuinfo");
+        let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+        Machine {
+            processor: field(&information, "model name").unwrap_or("unknown").to_owned(),
+            processors: allowed.len(),
+            pinned: pair(&allowed, siblings),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            memory_bytes: memory_bytes(&read("/proc/meminfo")).unwrap_or_default(),
+            is_virtual: field(&information, "flags")
+                .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            governor: Some(governor.trim().to_owned()).filter(|governor| !governor.is_empty()),
+            load: load(&read("/proc/loadavg")).unwrap_or_default(),
+            siga: env!("CARGO_PKG_VERSION").to_owned(),
+            is_debug: cfg!(debug_assertions),
+        }
+    }
+
+    /// What spoils the results, in sentences; nothing if nothing does.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.is_debug {
+            warnings.push(
+                "this is a debug build, its figures mean nothing: cargo build --release".into(),
+            );
+        }
+        if self.pinned.is_none() {
+            warnings.push(
+                "there is only one processor: both sides share it, and nothing runs at the same time"
+                    .into(),
+            );
+        }
+        let busy = self.load / self.processors.max(1) as f64;
+        if busy > BUSY_LOAD_MIN {
+            warnings.push(format!(
+                "the machine was busy before the run, {:.1} of {} processors: the figures are too low, \
+                 and their spread is too wide",
+                self.load, self.processors
+            ));
+        }
+        if self.governor.as_deref().is_some_and(|governor| governor != "performance") {
+            let governor = self.governor.as_deref().unwrap_or_default();
+            warnings.push(format!(
+                "the processors' governor is {governor}: with \"performance\" the spread is narrower"
+            ));
+        }
+        warnings
+    }
+
+    /// One line.
+    pub fn line(&self) -> String {
+        let Machine { processor, processors, kernel, siga, .. } = self;
+        let below = if self.is_virtual { ", virtual" } else { "" };
+        let gigabytes = self.memory_bytes >> 30;
+        let build = if self.is_debug { "debug" } else { "release" };
+        let pinned = match self.pinned {
+            Some([one, other]) => format!("guests on {one} and {other}"),
+            None => "guests not pinned".into(),
+        };
+        format!(
+            "{processor}, {processors} processors ({pinned}){below}, {gigabytes} GiB, Linux {kernel}, \
+             siga {siga} {build}"
+        )
+    }
+}
+
+/// Part of the processors that may be at work before a run without a warning.
+const BUSY_LOAD_MIN: f64 = 0.3;
+
+/// Two processors for two guests: on different cores, of the same kind of distance each time. The first of
+/// many serve most interrupts, so the last are taken.
+fn pair(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Option<[usize; 2]> {
+    let (last, others) = allowed.split_last()?;
+    let together = siblings(*last);
+    let apart = others.iter().rev().find(|processor| !together.contains(processor));
+    apart.or(others.last()).map(|other| [*other, *last])
+}
+
+/// The processors that share a core with this one.
+fn siblings(processor: usize) -> Vec<usize> {
+    let file = format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list");
+    list(fs::read_to_string(file).unwrap_or_default().trim())
+}
+
+/// A list as the kernel writes it: `0-2,8`.
+fn list(text: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse::<usize>().ok()?)
+    };
+    text.split(',').filter_map(range).flatten().collect()
+}
+
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_once(':').map(|(_, value)| value.trim())
+}
+
+fn memory_bytes(text: &str) -> Option<u64> {
+    let kibibytes = field(text, "MemTotal")?.split(' ').next()?;
+    kibibytes.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
+}
+
+fn load(text: &str) -> Option<f64> {
+    text.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_get_cores_of_their_own() {
+        let alone = |processor: usize| vec![processor];
+        let in_pairs = |processor: usize| vec![processor & !1, processor | 1];
+        assert_eq!(pair(&[0, 1], alone), Some([0, 1]));
+        assert_eq!(pair(&[0, 1, 2, 3], in_pairs), Some([1, 3]));
+        assert_eq!(pair(&[6, 7], in_pairs), Some([6, 7]), "one core is better than one thread");
+        assert_eq!(pair(&[5], alone), None);
+        assert_eq!(pair(&[], alone), None);
+        assert_eq!(list("0-2,8"), [0, 1, 2, 8]);
+        assert_eq!(list(""), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn facts_are_found_where_the_kernel_writes_them() {
+        let text =
+            "processor\t: 0\nmodel name\t: Some(R) CPU @ 2 GHz\nflags\t\t: fpu hypervisor x\n";
+        assert_eq!(field(text, "model name"), Some("Some(R) CPU @ 2 GHz"));
+        assert_eq!(memory_bytes("MemTotal:       1024 kB\nMemFree: 1 kB\n"), Some(1 << 20));
+        assert_eq!(load("0.25 0.66 0.64 1/99 1\n"), Some(0.25));
+        let here = Machine::here();
+        assert!(here.processors > 0 && !here.kernel.is_empty() && here.memory_bytes > 0);
+    }
+
+    #[test]
+    fn what_spoils_results_is_said() {
+        let good = Machine {
+            processors: 2,
+            pinned: Some([0, 1]),
+            governor: Some("performance".into()),
+            ..Machine::default()
+        };
+        assert!(good.warnings().is_empty());
+        let governor = Some("powersave".into());
+        let bad = Machine { is_debug: true, pinned: None, load: 1.5, governor, ..good };
+        let warnings = bad.warnings().join("\n");
+        for word in ["debug build", "one processor", "1.5 of 2 processors", "powersave"] {
+            assert!(warnings.contains(word), "{warnings}");
+        }
+    }
+}

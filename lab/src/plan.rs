@@ -1,0 +1,221 @@
+//! What is measured in which order.
+
+use std::time::Duration;
+
+use crate::case::{Case, SECONDS_MAX, TRIALS_MAX};
+use crate::factor::{Factors, Level};
+
+/// What the user wants different from what the cases say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wishes {
+    /// How often each cell is measured.
+    pub trials: Option<u32>,
+    /// How long each trial counts, in seconds.
+    pub seconds: Option<f64>,
+    /// How long it is done before, in seconds.
+    pub warm_up_seconds: Option<f64>,
+    /// Factors, and the levels they are to have.
+    pub set: Vec<(String, Vec<String>)>,
+}
+
+/// Cases with all their cells, in order.
+#[derive(Debug)]
+pub struct Plan {
+    /// The cases.
+    pub jobs: Vec<Job>,
+}
+
+/// A case and what is measured for it.
+#[derive(Debug)]
+pub struct Job {
+    /// The case, as it is wished for.
+    pub case: Case,
+    /// Its cells.
+    pub cells: Vec<Factors>,
+}
+
+/// The next thing to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Which of the jobs.
+    pub job: usize,
+    /// Which of its cells.
+    pub cell: usize,
+    /// Which trial, from 1.
+    pub trial: u32,
+}
+
+/// What a trial takes beside its warm-up and its window: starting three processes, and ending them.
+const OVERHEAD: Duration = Duration::from_millis(30);
+
+impl Plan {
+    /// For these cases, as the user wishes them.
+    ///
+    /// # Errors
+    /// A wish that cannot be granted, and what could be.
+    pub fn new(cases: Vec<Case>, wishes: &Wishes) -> Result<Plan, String> {
+        let known = |name: &String| cases.iter().any(|case| case.workload.factor(name).is_some());
+        if let Some((name, _)) = wishes.set.iter().find(|(name, _)| !known(name)) {
+            let mut names: Vec<&str> =
+                cases.iter().flat_map(|case| case.workload.factor_names()).collect();
+            names.sort_unstable();
+            names.dedup();
+            return Err(format!(
+                "there is no factor {name:?}: must be one of {}",
+                names.join(", ")
+            ));
+        }
+        let job = |case: Case| {
+            let case = as_wished(case, wishes)?;
+            Ok(Job { cells: case.cells(), case })
+        };
+        Ok(Plan { jobs: cases.into_iter().map(job).collect::<Result<_, String>>()? })
+    }
+
+    /// All steps: case by case, trial by trial, and in each trial all cells one after the other, so that
+    /// whatever comes over the machine meanwhile comes over all of them. Every second trial goes backward:
+    /// no cell always has the same neighbour before it.
+    pub fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (job, Job { case, cells }) in self.jobs.iter().enumerate() {
+            for trial in 1..=case.trials {
+                let step = |cell| Step { job, cell, trial };
+                let cells = 0..cells.len();
+                if trial % 2 == 1 {
+                    steps.extend(cells.map(step));
+                } else {
+                    steps.extend(cells.rev().map(step));
+                }
+            }
+        }
+        steps
+    }
+
+    /// About how long all steps take.
+    pub fn time(&self) -> Duration {
+        let job = |Job { case, cells }: &Job| {
+            (case.warm_up + case.window + OVERHEAD) * case.trials * cells.len() as u32
+        };
+        self.jobs.iter().map(job).sum()
+    }
+}
+
+fn as_wished(mut case: Case, wishes: &Wishes) -> Result<Case, String> {
+    if let Some(trials) = wishes.trials {
+        if !(1..=TRIALS_MAX).contains(&trials) {
+            return Err(format!("{trials} trials: must be 1 to {TRIALS_MAX}"));
+        }
+        case.trials = trials;
+    }
+    let duration = |seconds: f64, least: f64| {
+        let is_valid = (least..=SECONDS_MAX).contains(&seconds);
+        is_valid
+            .then(|| Duration::from_secs_f64(seconds))
+            .ok_or_else(|| format!("{seconds} seconds: must be {least} to {SECONDS_MAX}"))
+    };
+    if let Some(seconds) = wishes.seconds {
+        case.window = duration(seconds, 0.001)?;
+    }
+    if let Some(seconds) = wishes.warm_up_seconds {
+        case.warm_up = duration(seconds, 0.0)?;
+    }
+    for (factor, levels) in &mut case.factors {
+        let Some((_, wished)) = wishes.set.iter().rev().find(|(name, _)| name == factor.name)
+        else {
+            continue;
+        };
+        let level = |text: &String| -> Result<Level, String> {
+            factor.level(text).map_err(|right| format!("{} = {text:?}: {right}", factor.name))
+        };
+        *levels = wished.iter().map(level).collect::<Result<_, _>>()?;
+        if levels.is_empty() {
+            return Err(format!("{} has no levels: must be {}", factor.name, factor.domain));
+        }
+    }
+    Ok(case)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::factor::describe;
+    use host::config::Source;
+
+    fn case(name: &str, workload: &str, factors: &str) -> Case {
+        let text = format!(
+            "name = \"{name}\"\nasks = \"?\"\nworkload = \"{workload}\"\ntrials = 3\nseconds = 1\n\
+             warm_up_seconds = 0.5\n[factors]\n{factors}"
+        );
+        Case::parse(&Source::of("c.toml", &text)).unwrap()
+    }
+
+    fn two_cases() -> Vec<Case> {
+        vec![
+            case("stream", "message-stream", "transport = [\"path\", \"pipe\"]\nbytes = [1, 64]"),
+            case("idle", "path-idle", "paths = [5]"),
+        ]
+    }
+
+    fn walk(plan: &Plan) -> Vec<String> {
+        let line = |step: Step| {
+            let Job { case, cells } = &plan.jobs[step.job];
+            let cell = describe(&cells[step.cell], &case.workload.factor_names());
+            format!("{} {}: {cell}", case.name, step.trial)
+        };
+        plan.steps().into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn trials_are_interleaved_and_every_second_goes_backward() {
+        let wishes = Wishes { trials: Some(2), ..Wishes::default() };
+        let plan = Plan::new(two_cases(), &wishes).unwrap();
+        assert_eq!(
+            walk(&plan),
+            [
+                "stream 1: path, 1, adaptive",
+                "stream 1: pipe, 1, block",
+                "stream 1: path, 64, adaptive",
+                "stream 1: pipe, 64, block",
+                "stream 2: pipe, 64, block",
+                "stream 2: path, 64, adaptive",
+                "stream 2: pipe, 1, block",
+                "stream 2: path, 1, adaptive",
+                "idle 1: 5, adaptive",
+                "idle 2: 5, adaptive",
+            ]
+        );
+        assert_eq!(plan.time(), Duration::from_millis(10 * 1530));
+    }
+
+    #[test]
+    fn wishes_go_to_the_cases_that_know_the_factor() {
+        let set = vec![("bytes".to_owned(), vec!["8".to_owned(), "1 KiB".to_owned()])];
+        let wishes = Wishes { trials: Some(1), seconds: Some(0.25), set, ..Wishes::default() };
+        let plan = Plan::new(two_cases(), &wishes).unwrap();
+        assert_eq!(plan.jobs[0].case.window, Duration::from_millis(250));
+        let walk = walk(&plan);
+        assert_eq!(walk.len(), 5);
+        assert_eq!(walk[2], "stream 1: path, 1024, adaptive");
+    }
+
+    #[test]
+    fn wishes_that_cannot_be_granted_are_refused_with_the_cure() {
+        let refused = |wishes: &Wishes| Plan::new(two_cases(), wishes).unwrap_err();
+        let set = |name: &str, level: &str| Wishes {
+            set: vec![(name.to_owned(), vec![level.to_owned()])],
+            ..Wishes::default()
+        };
+        assert_eq!(
+            refused(&set("byte", "1")),
+            "there is no factor \"byte\": must be one of bytes, paths, ring, transport, wait"
+        );
+        assert_eq!(
+            refused(&set("wait", "sleep")),
+            "wait = \"sleep\": must be one of spin, adaptive, block"
+        );
+        let wishes = Wishes { trials: Some(0), ..Wishes::default() };
+        assert_eq!(refused(&wishes), "0 trials: must be 1 to 1000");
+        let wishes = Wishes { seconds: Some(0.0), ..Wishes::default() };
+        assert_eq!(refused(&wishes), "0 seconds: must be 0.001 to 3600");
+    }
+}

@@ -1,0 +1,149 @@
+//! Results: JSON lines, one for each trial.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use host::config::{FileError, Source};
+use serde::{Deserialize, Serialize};
+
+use crate::factor::Factors;
+use crate::machine::Machine;
+
+/// One trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Of which case.
+    pub case: String,
+    /// On which system.
+    pub system: String,
+    /// Which trial, from 1.
+    pub trial: u32,
+    /// Under which levels.
+    pub factors: Factors,
+    /// What was measured; names end in the unit.
+    pub metrics: BTreeMap<String, f64>,
+    /// What was counted meanwhile.
+    pub counters: BTreeMap<String, u64>,
+    /// Where.
+    pub machine: Machine,
+    /// When the run began, in milliseconds since 1970: trials of one run were interleaved.
+    pub run: u64,
+    /// How long it counted, in seconds.
+    pub seconds: f64,
+    /// The text of the case, with the first of its trials in a run: a report needs nothing but the results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
+}
+
+/// Where results are kept.
+#[derive(Debug)]
+pub struct Results {
+    file: File,
+}
+
+impl Results {
+    /// Opens a file to append to.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn append_to(file: &Path) -> io::Result<Results> {
+        Ok(Results { file: OpenOptions::new().create(true).append(true).open(file)? })
+    }
+
+    /// Adds a trial: it is in the file when this returns.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn add(&mut self, record: &Record) -> io::Result<()> {
+        let mut line = serde_json::to_vec(record).map_err(io::Error::other)?;
+        line.push(b'\n');
+        self.file.write_all(&line)
+    }
+}
+
+/// Reads results.
+///
+/// # Errors
+/// [`FileError`]: which line is no result, and why. A last line that was cut off is none.
+pub fn read(file: &Path) -> Result<Vec<Record>, FileError> {
+    parse(&Source::read(file)?)
+}
+
+/// Takes the text of results apart.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
+    let mut records = Vec::new();
+    let mut at = 0;
+    for line in source.text().split_inclusive('\n') {
+        let span = at..at + line.trim_end().len();
+        at = at + line.len();
+        if span.is_empty() {
+            continue;
+        }
+        match serde_json::from_str(line) {
+            Ok(record) => records.push(record),
+            // The run was ended in the middle of it.
+            Err(_) if !line.ends_with('\n') => {}
+            Err(error) => {
+                let what = format!("this is no result: {error}");
+                return Err(source.error(
+                    span,
+                    what,
+                    "must be a line that `siga lab run --json` wrote",
+                ));
+            }
+        }
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"case":"c","system":"open","trial":1,"factors":{"bytes":64,"transport":"path"},"metrics":{"rate_messages_per_s":5.5},"counters":{"source_output_rings":3},"machine":{"processors":2},"run":7,"seconds":0.5}"#;
+
+    #[test]
+    fn result_is_a_line_of_the_promised_shape() {
+        let records = parse(&Source::of("r.jsonl", &format!("{LINE}\n\n{LINE}\n"))).unwrap();
+        assert_eq!(records.len(), 2);
+        let record = &records[0];
+        assert_eq!((record.case.as_str(), record.trial, record.run), ("c", 1, 7));
+        assert_eq!(record.metrics["rate_messages_per_s"], 5.5);
+        assert_eq!(record.counters["source_output_rings"], 3);
+        let written = serde_json::to_string(record).unwrap();
+        let first = r#"{"case":"c","system":"open","trial":1,"factors":{"bytes":64,"transport":"path"},"metrics":{"rate_messages_per_s":5.5},"counters":{"source_output_rings":3},"machine":{"#;
+        assert!(written.starts_with(first), "{written}");
+    }
+
+    #[test]
+    fn line_that_is_none_is_named() {
+        let refused = |text: &str| parse(&Source::of("r.jsonl", text)).unwrap_err().to_string();
+        let error = refused(&format!("{LINE}\nrubbish\n"));
+        assert!(error.starts_with("r.jsonl:2: this is no result: "), "{error}");
+        assert!(error.ends_with("must be a line that `siga lab run --json` wrote"), "{error}");
+    }
+
+    #[test]
+    fn line_that_was_cut_off_is_left_out() {
+        let text = format!("{LINE}\n{}", &LINE[..50]);
+        assert_eq!(parse(&Source::of("r.jsonl", &text)).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn results_are_appended() {
+        let file = std::env::temp_dir().join(format!("siga-lab-record-{}", std::process::id()));
+        let record = parse(&Source::of("r", LINE)).unwrap().pop().unwrap();
+        for trial in 1..3 {
+            let record = Record { trial, ..record.clone() };
+            Results::append_to(&file).unwrap().add(&record).unwrap();
+        }
+        let trials: Vec<u32> = read(&file).unwrap().iter().map(|record| record.trial).collect();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(trials, [1, 2]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Claims: what was promised of the figures, and whether it is so here.
+
+use super::series::{Found, Series};
+use super::table::with_range;
+use super::{Block, Grid};
+use crate::case::{Bound, Claim};
+use crate::factor::describe;
+use crate::metric::{show, three_digits, unit};
+use crate::statistics::{Ratio, Sample};
+
+/// What has become of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Holds,
+    DoesNotHold,
+    /// It cannot be told: the bound lies among the trials.
+    InNoise,
+    NotMeasured,
+}
+
+impl Verdict {
+    fn words(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::DoesNotHold => "does not hold",
+            Verdict::InNoise => "inside the noise",
+            Verdict::NotMeasured => "not measured",
+        }
+    }
+}
+
+/// What becomes of the claims of a series: a sentence, and a table.
+pub(super) fn claims(series: &Series<'_>) -> Vec<Block> {
+    let claims = series.case.as_ref().map_or(&[][..], |case| &case.claims);
+    if claims.is_empty() {
+        return Vec::new();
+    }
+    let judged: Vec<(Verdict, String)> = claims.iter().map(|claim| judge(series, claim)).collect();
+    let row = |(claim, (verdict, figures)): (&Claim, &(Verdict, String))| {
+        vec![verdict.words().to_owned(), claim.name.clone(), figures.clone()]
+    };
+    let verdicts: Vec<Verdict> = judged.iter().map(|(verdict, _)| *verdict).collect();
+    let grid = Grid {
+        title: String::new(),
+        head: ["here", "claim", "figures"].map(str::to_owned).into(),
+        rows: claims.iter().zip(&judged).map(row).collect(),
+    };
+    vec![Block::Text(summary(&verdicts)), Block::Table(grid)]
+}
+
+fn summary(verdicts: &[Verdict]) -> String {
+    let all =
+        [Verdict::Holds, Verdict::DoesNotHold, Verdict::InNoise, Verdict::NotMeasured].into_iter();
+    let part = |verdict: Verdict| {
+        let count = verdicts.iter().filter(|other| **other == verdict).count();
+        (count > 0).then(|| format!("{} {count}", verdict.words()))
+    };
+    let parts: Vec<String> = all.filter_map(part).collect();
+    format!("Claims: {}.", parts.join(", "))
+}
+
+/// Whether a claim holds, and the figures that say so.
+fn judge(series: &Series<'_>, claim: &Claim) -> (Verdict, String) {
+    let Some(of) = series.best_of(&claim.metric, &claim.of) else {
+        return (Verdict::NotMeasured, String::new());
+    };
+    let sides = claim.against.iter().filter_map(|side| series.best_of(&claim.metric, side));
+    let sides: Vec<Found<'_>> = sides.collect();
+    if sides.len() < claim.against.len() {
+        return (Verdict::NotMeasured, String::new());
+    }
+    let best = series.best(&claim.metric, |cell| sides.iter().any(|side| side.cell == cell));
+    let base = match &best {
+        Some(best) => best.samples.clone(),
+        // Without anything against it the metric itself is what is bounded.
+        None => of.samples.iter().map(|sample| Sample { value: 1.0, ..*sample }).collect(),
+    };
+    let Some(ratio) = Ratio::of(&of.samples, &base) else {
+        return (Verdict::NotMeasured, String::new());
+    };
+    let bound = claim.bound.number();
+    let verdict = if ratio.is_in_noise(bound) {
+        Verdict::InNoise
+    } else if claim.bound.holds(ratio.ratio) {
+        Verdict::Holds
+    } else {
+        Verdict::DoesNotHold
+    };
+    let mut figures = match &best {
+        Some(best) => against(series, claim, &of, best, ratio),
+        None => alone(series, claim, &of),
+    };
+    let record = series.trial(of.cell, of.summary.representative);
+    for name in &claim.counters {
+        let count = record.and_then(|record| record.counters.get(name)).copied().unwrap_or(0);
+        figures += &format!("\n{name} {count}");
+    }
+    (verdict, figures)
+}
+
+fn against(
+    series: &Series<'_>,
+    claim: &Claim,
+    of: &Found<'_>,
+    best: &Found<'_>,
+    ratio: Ratio,
+) -> String {
+    let order = series.order();
+    let side = |found: &Found<'_>| {
+        let number = show(&claim.metric, found.summary.median);
+        format!("{number} {} ({})", unit(&claim.metric).label, describe(found.cell, &order))
+    };
+    let times = with_range(ratio.ratio, ratio.min, ratio.max, of.summary.trials);
+    let wanted = wanted(claim.bound, three_digits(claim.bound.number()), "");
+    format!("{times} times, {wanted}\n{} against {}", side(of), side(best))
+}
+
+fn alone(series: &Series<'_>, claim: &Claim, of: &Found<'_>) -> String {
+    let unit = unit(&claim.metric);
+    let summary = of.summary;
+    let scaled = |number: f64| number / unit.scale;
+    let number =
+        with_range(scaled(summary.median), scaled(summary.min), scaled(summary.max), summary.trials);
+    let wanted = wanted(claim.bound, show(&claim.metric, claim.bound.number()), unit.label);
+    format!("{number} {}, {wanted}\n{}", unit.label, describe(of.cell, &series.order()))
+}
+
+fn wanted(bound: Bound, number: String, unit: &str) -> String {
+    let which = match bound {
+        Bound::AtLeast(_) => "at least",
+        Bound::AtMost(_) => "at most",
+    };
+    format!("wanted {which} {number} {unit}").trim_end().to_owned()
+}

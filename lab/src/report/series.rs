@@ -1,0 +1,130 @@
+//! The trials of one case in one run, and questions to them.
+
+use host::config::Source;
+
+use crate::case::Case;
+use crate::factor::{Factors, Level, matches};
+use crate::metric::{self, Better};
+use crate::record::Record;
+use crate::statistics::{Sample, Summary};
+
+/// The trials of one case in one run.
+#[derive(Debug)]
+pub(super) struct Series<'a> {
+    pub(super) name: &'a str,
+    /// None if the results come from a siga that knows other cases.
+    pub(super) case: Option<Case>,
+    pub(super) records: Vec<&'a Record>,
+    /// Earlier runs of the same case in the same results, which are not looked at.
+    pub(super) earlier_runs: usize,
+}
+
+/// The figures of one cell.
+#[derive(Clone, Debug)]
+pub(super) struct Found<'a> {
+    pub(super) cell: &'a Factors,
+    pub(super) samples: Vec<Sample>,
+    pub(super) summary: Summary,
+}
+
+/// What a factor has in a cell; none where it does not apply.
+pub(super) type Levels = Vec<Option<Level>>;
+
+impl<'a> Series<'a> {
+    /// The latest run of each case, in the order in which they come first.
+    pub(super) fn all(records: &'a [Record]) -> Vec<Series<'a>> {
+        let mut names: Vec<&str> = Vec::new();
+        for record in records {
+            if !names.contains(&record.case.as_str()) {
+                names.push(&record.case);
+            }
+        }
+        let latest = |name: &'a str| {
+            let own = || records.iter().filter(|record| record.case == name);
+            let mut runs: Vec<u64> = own().map(|record| record.run).collect();
+            runs.sort_unstable();
+            runs.dedup();
+            let last = *runs.last().expect("a name comes from a record");
+            let records: Vec<&Record> = own().filter(|record| record.run == last).collect();
+            let text = records.iter().find_map(|record| record.definition.as_deref());
+            let case = text.and_then(|text| Case::parse(&Source::of(name, text)).ok());
+            Series { name, case, records, earlier_runs: runs.len() - 1 }
+        };
+        names.into_iter().map(latest).collect()
+    }
+
+    /// All cells that were measured, in the order in which they were.
+    pub(super) fn cells(&self) -> Vec<&'a Factors> {
+        let mut cells: Vec<&Factors> = Vec::new();
+        for record in &self.records {
+            if !cells.contains(&&record.factors) {
+                cells.push(&record.factors);
+            }
+        }
+        cells
+    }
+
+    /// The factors, in the order of the workload, or else of the alphabet.
+    pub(super) fn order(&self) -> Vec<&str> {
+        if let Some(case) = &self.case {
+            return case.workload.factor_names();
+        }
+        let mut names: Vec<&str> =
+            self.records.iter().flat_map(|record| record.factors.keys().map(String::as_str)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The metrics that were measured, in the order in which they are shown.
+    pub(super) fn metrics(&self) -> Vec<&'a str> {
+        let known = metric::METRICS.iter().map(|metric| metric.name);
+        known.filter(|name| self.records.iter().any(|r| r.metrics.contains_key(*name))).collect()
+    }
+
+    /// What the trials of a cell say; none if they do not say it.
+    pub(super) fn samples(&self, cell: &Factors, metric: &str) -> Vec<Sample> {
+        let trials = self.records.iter().filter(|record| record.factors == *cell);
+        let sample = |record: &&Record| {
+            let value = *record.metrics.get(metric)?;
+            Some(Sample { trial: record.trial, value })
+        };
+        trials.filter_map(sample).collect()
+    }
+
+    /// The best of the cells that `is_meant`, by their medians; none if none has the metric.
+    pub(super) fn best(
+        &self,
+        metric: &str,
+        is_meant: impl Fn(&Factors) -> bool,
+    ) -> Option<Found<'a>> {
+        let found = |cell: &'a Factors| {
+            let samples = self.samples(cell, metric);
+            let summary = Summary::of(&samples)?;
+            Some(Found { cell, samples, summary })
+        };
+        let meant = self.cells().into_iter().filter(|cell| is_meant(cell));
+        let better = metric::find(metric).map_or(Better::More, |metric| metric.better);
+        let by_median = |one: &Found, other: &Found| {
+            let order = one.summary.median.total_cmp(&other.summary.median);
+            if better == Better::More { order.reverse() } else { order }
+        };
+        meant.filter_map(found).min_by(by_median)
+    }
+
+    /// The best of the cells that have these levels; factors that are not named are open.
+    pub(super) fn best_of(&self, metric: &str, wanted: &Factors) -> Option<Found<'a>> {
+        self.best(metric, |cell| matches(cell, wanted))
+    }
+
+    /// The representative trial of a cell.
+    pub(super) fn trial(&self, cell: &Factors, trial: u32) -> Option<&'a Record> {
+        let mut records = self.records.iter();
+        records.find(|record| record.factors == *cell && record.trial == trial).copied()
+    }
+}
+
+/// The levels that a cell has of some factors.
+pub(super) fn levels(cell: &Factors, factors: &[String]) -> Levels {
+    factors.iter().map(|factor| cell.get(factor).cloned()).collect()
+}

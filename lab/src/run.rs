@@ -1,0 +1,107 @@
+//! Running a plan.
+
+use std::io;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use host::config::{FileError, Source};
+
+use crate::factor::Factors;
+use crate::machine::Machine;
+use crate::plan::{Job, Plan, Step};
+use crate::record::{Record, Results};
+use crate::trial::{Crew, Trial, TrialError};
+
+/// Whoever watches a run. Called between trials only: nothing moves while one counts.
+pub trait Watcher {
+    /// A trial is about to begin.
+    fn begins(&mut self, step: usize, job: &Job, cell: &Factors, trial: u32);
+    /// A trial has no result.
+    fn failed(&mut self, job: &Job, cell: &Factors, trial: u32, error: &TrialError);
+}
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The trials that have results.
+    pub records: Vec<Record>,
+    /// Trials in which something went wrong.
+    pub failed: usize,
+}
+
+/// Why a run could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A system file is wrong.
+    #[error(transparent)]
+    System(#[from] FileError),
+    /// The results cannot be kept.
+    #[error("cannot keep the results: {0}")]
+    Results(#[source] io::Error),
+}
+
+/// Does all steps of a plan, and keeps each result as soon as it is there. A trial that fails does not end
+/// the run.
+///
+/// # Errors
+/// [`RunError`].
+pub fn run(
+    plan: &Plan,
+    crew: &Crew,
+    machine: &Machine,
+    mut results: Option<&mut Results>,
+    watcher: &mut impl Watcher,
+) -> Result<Outcome, RunError> {
+    let systems = plan.jobs.iter().map(system).collect::<Result<Vec<_>, _>>()?;
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut outcome = Outcome::default();
+    let mut defined = vec![false; plan.jobs.len()];
+    for (number, step) in plan.steps().into_iter().enumerate() {
+        let Step { job: index, cell, trial } = step;
+        let job = &plan.jobs[index];
+        let factors = &job.cells[cell];
+        watcher.begins(number, job, factors, trial);
+        let measured = crew.run(&Trial {
+            workload: job.case.workload,
+            factors: factors.clone(),
+            warm_up: job.case.warm_up,
+            window: job.case.window,
+            system: systems[index].clone(),
+        });
+        let measured = match measured {
+            Ok(measured) => measured,
+            Err(error) => {
+                outcome.failed += usize::from(matches!(error, TrialError::Failed(_)));
+                watcher.failed(job, factors, trial, &error);
+                continue;
+            }
+        };
+        let is_first = !std::mem::replace(&mut defined[index], true);
+        let record = Record {
+            case: job.case.name.clone(),
+            system: systems[index].as_ref().map_or("open", |(name, _)| name).to_owned(),
+            trial,
+            factors: factors.clone(),
+            metrics: measured.metrics,
+            counters: measured.counters,
+            machine: machine.clone(),
+            run: began.as_millis() as u64,
+            seconds: job.case.window.as_secs_f64(),
+            definition: is_first.then(|| job.case.text.to_string()),
+        };
+        if let Some(results) = &mut results {
+            results.add(&record).map_err(RunError::Results)?;
+        }
+        outcome.records.push(record);
+    }
+    Ok(outcome)
+}
+
+/// The name and the text of a job's system file, if it has one. It is read, and checked, before anything is
+/// measured.
+fn system(job: &Job) -> Result<Option<(String, String)>, FileError> {
+    let Some(file) = &job.case.system else { return Ok(None) };
+    let source = Source::read(Path::new(file))?;
+    host::system::System::parse(&source)?;
+    Ok(Some((file.display().to_string(), source.text().to_owned())))
+}

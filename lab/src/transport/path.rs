@@ -1,0 +1,284 @@
+//! Paths: messages copied in and out, or built and read where the sender's pages are.
+
+use std::marker::PhantomData;
+
+use host::report::Counts;
+use os::sync::pause;
+use siga::{
+    Counter, Counters, END_DATA_BYTES, Guest, Incoming, PAGE_BYTES, Path, PathOptions, Reason,
+    SendError, Sender, Severed, Wait,
+};
+
+use super::{End, Opened, Opening, PIECE_BYTES, is_source};
+use crate::control::{Control, Order};
+use crate::fault::{Doing, Fault};
+
+/// The names of the two guests of a trial.
+const SOURCE: &str = "SOURCE";
+const TARGET: &str = "TARGET";
+
+/// Makes the paths of a trial: as many connections as asked for, from the source to the target.
+pub(crate) fn connect(
+    order: &Order,
+    control: &mut Control,
+    paths: usize,
+) -> Result<(Guest, Vec<Path>), Fault> {
+    let socket = order.socket.as_ref().expect("trials with paths have a host");
+    let options = PathOptions { wait: wait(order), ..PathOptions::default() };
+    let name = if is_source(order) { SOURCE } else { TARGET };
+    let guest = Guest::attach(socket, name).doing("attach to the host")?;
+    let mut made = Vec::with_capacity(paths);
+    if is_source(order) {
+        // The target is there.
+        control.parcel()?;
+        for _ in 0..paths {
+            made.push(guest.connect(TARGET, &options).doing("connect")?);
+        }
+    } else {
+        control.pass("attached", &[])?;
+        for _ in 0..paths {
+            made.push(guest.accept_with(&options).doing("accept")?);
+        }
+    }
+    Ok((guest, made))
+}
+
+/// How the order says to wait.
+pub(crate) fn wait(order: &Order) -> Wait {
+    match order.word("wait") {
+        "spin" => Wait::Spin,
+        "adaptive" => Wait::Adaptive,
+        "block" => Wait::Block,
+        other => unreachable!("{other} is no way to wait"),
+    }
+}
+
+/// When messages are handed over.
+pub(crate) trait Handing {
+    /// Sends or pushes a message.
+    fn hand(sender: &mut Sender, body: &[u8]) -> Result<(), SendError>;
+    /// Sends or pushes a message that is built in place.
+    fn hand_built(
+        sender: &mut Sender,
+        bytes: usize,
+        build: impl FnMut(&mut [u8]),
+    ) -> Result<(), SendError>;
+}
+
+/// Each is in the receiver's hands before the next is made.
+#[derive(Debug)]
+pub(crate) struct Sent;
+
+impl Handing for Sent {
+    #[inline(always)]
+    fn hand(sender: &mut Sender, body: &[u8]) -> Result<(), SendError> {
+        sender.send(body)
+    }
+
+    #[inline(always)]
+    fn hand_built(
+        sender: &mut Sender,
+        bytes: usize,
+        build: impl FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
+        sender.send_built(bytes, build)
+    }
+}
+
+/// They may go together while the receiver is behind.
+#[derive(Debug)]
+pub(crate) struct Pushed;
+
+impl Handing for Pushed {
+    #[inline(always)]
+    fn hand(sender: &mut Sender, body: &[u8]) -> Result<(), SendError> {
+        sender.push(body)
+    }
+
+    #[inline(always)]
+    fn hand_built(
+        sender: &mut Sender,
+        bytes: usize,
+        build: impl FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
+        sender.push_built(bytes, build)
+    }
+}
+
+/// How messages get into a path and out of it.
+pub(crate) trait Way {
+    /// Sends a message that `build` makes.
+    fn send(
+        path: &mut Path,
+        buffer: &mut [u8],
+        bytes: usize,
+        build: impl FnMut(&mut [u8]),
+    ) -> Result<(), SendError>;
+    /// Shows the next message to `read`; false at the end.
+    fn receive(
+        path: &mut Path,
+        buffer: &mut [u8],
+        read: impl FnMut(usize, &[u8]),
+    ) -> Result<bool, Fault>;
+}
+
+/// Copied from the sender's memory, and copied into the receiver's.
+#[derive(Debug)]
+pub(crate) struct Copied<H>(PhantomData<H>);
+
+impl<H: Handing> Way for Copied<H> {
+    #[inline(always)]
+    fn send(
+        path: &mut Path,
+        buffer: &mut [u8],
+        bytes: usize,
+        mut build: impl FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
+        let body = &mut buffer[..bytes];
+        build(body);
+        H::hand(path.sender(), body)
+    }
+
+    #[inline(always)]
+    fn receive(
+        path: &mut Path,
+        _buffer: &mut [u8],
+        mut read: impl FnMut(usize, &[u8]),
+    ) -> Result<bool, Fault> {
+        match path.receive() {
+            Ok(message) => {
+                read(0, message.body);
+                Ok(true)
+            }
+            Err(severed) => ended(severed),
+        }
+    }
+}
+
+/// Built in the sender's pages and read there: one copy, the receiver's.
+#[derive(Debug)]
+pub(crate) struct InPlace<H>(PhantomData<H>);
+
+impl<H: Handing> Way for InPlace<H> {
+    #[inline(always)]
+    fn send(
+        path: &mut Path,
+        _buffer: &mut [u8],
+        bytes: usize,
+        build: impl FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
+        H::hand_built(path.sender(), bytes, build)
+    }
+
+    #[inline(always)]
+    fn receive(
+        path: &mut Path,
+        buffer: &mut [u8],
+        mut read: impl FnMut(usize, &[u8]),
+    ) -> Result<bool, Fault> {
+        let receiver = path.receiver();
+        loop {
+            match receiver.half().take() {
+                Ok(Some(Incoming::Message(message))) => {
+                    read(0, message.body);
+                    return Ok(true);
+                }
+                Ok(Some(Incoming::InPage(page))) => {
+                    let target = &mut buffer[..page.body_bytes()];
+                    page.read(0, target).doing("read in place")?;
+                    read(0, target);
+                    receiver.half().give_back(page);
+                    return Ok(true);
+                }
+                Ok(Some(Incoming::Announced(mut message))) => {
+                    while message.left_bytes() > 0 {
+                        let at = message.pulled_bytes();
+                        let target = &mut buffer[..PIECE_BYTES];
+                        let bytes = receiver.half().pull(&mut message, target).doing("pull")?;
+                        if bytes == 0 {
+                            pause();
+                        } else {
+                            read(at, &buffer[..bytes]);
+                        }
+                    }
+                    receiver.half().release(message);
+                    return Ok(true);
+                }
+                Ok(Some(Incoming::List(_))) => unreachable!("no lists are sent"),
+                Ok(None) => receiver.wait(),
+                Err(severed) => return ended(severed),
+            }
+        }
+    }
+}
+
+/// One end of a path.
+#[derive(Debug)]
+pub(crate) struct PathEnd<W> {
+    path: Path,
+    buffer: Vec<u8>,
+    _guest: Guest,
+    _way: PhantomData<W>,
+}
+
+impl<W: Way> PathEnd<W> {
+    pub(crate) fn open(opening: Opening<'_>) -> Opened<PathEnd<W>> {
+        let Opening { order, control, bytes, .. } = opening;
+        let (guest, mut paths) = connect(order, control, 1)?;
+        let path = paths.pop().expect("one was asked for");
+        // Room for a message, and for a page or a piece of one.
+        let buffer = vec![0; bytes.max(PIECE_BYTES).max(PAGE_BYTES)];
+        Ok(PathEnd { path, buffer, _guest: guest, _way: PhantomData })
+    }
+}
+
+impl<W: Way> End for PathEnd<W> {
+    #[inline(always)]
+    fn send(&mut self, bytes: usize, build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
+        W::send(&mut self.path, &mut self.buffer, bytes, build).doing("send")
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<(), Fault> {
+        self.path.flush();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, _bytes: usize, read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
+        W::receive(&mut self.path, &mut self.buffer, read)
+    }
+
+    fn finish(&mut self) -> Result<(), Fault> {
+        self.path.end_sending([0; END_DATA_BYTES]);
+        Ok(())
+    }
+
+    fn counts(&mut self) -> Counts {
+        counts_of(&mut self.path)
+    }
+}
+
+/// A path may end in good order; everything else is a fault.
+#[cold]
+pub(crate) fn ended(severed: Severed) -> Result<bool, Fault> {
+    match severed.reason {
+        Reason::Peer => Ok(false),
+        Reason::Gone => Err(Fault::Ended),
+        _ => Err(severed).doing("receive"),
+    }
+}
+
+/// The counters of a path's first halves.
+pub(crate) fn counts_of(path: &mut Path) -> Counts {
+    let mut counts = Counts::new();
+    let mut add = |half: &str, counters: &mut Counters| {
+        for (counter, name) in Counter::ALL {
+            counts.insert(format!("{half}_{name}"), counters.get(counter));
+        }
+    };
+    let (senders, receivers) = path.halves();
+    add("output", senders[0].half().counters());
+    add("input", receivers[0].half().counters());
+    counts
+}

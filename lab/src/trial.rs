@@ -1,0 +1,309 @@
+//! A trial: one measurement under one combination of levels.
+
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::io::{self, Read};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use os::packets::Packets;
+use os::poller::Poller;
+use os::processor::now_ns;
+
+use crate::control::{FromWorker, Heard, Order, Role, ToWorker, hear, say};
+use crate::factor::Factors;
+use crate::measure::Window;
+use crate::workload::{Figures, Reports, Workload};
+
+/// How long a trial may take beyond three times its window and its warm-up, before it is given up: setting
+/// up, and draining what was sent.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Starts the workers of trials.
+pub struct Crew {
+    command: Box<dyn Fn() -> Command>,
+    processors: Option<[usize; 2]>,
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// What is done.
+    pub workload: &'static Workload,
+    /// Under which levels.
+    pub factors: Factors,
+    /// How long it is done before it counts.
+    pub warm_up: Duration,
+    /// How long it counts.
+    pub window: Duration,
+    /// What exists: a system file's name and text.
+    pub system: Option<(String, String)>,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// The metrics.
+    pub metrics: Figures,
+    /// What was counted in the window.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// Why a trial has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// This machine does not allow it. Nothing is wrong.
+    #[error("{0}")]
+    Unable(String),
+    /// Something went wrong: data was corrupt, a worker died, it took too long.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<io::Error> for TrialError {
+    fn from(error: io::Error) -> TrialError {
+        TrialError::Failed(error.to_string())
+    }
+}
+
+impl Crew {
+    /// A crew whose workers are processes that `command` starts and that call [`crate::worker::run`]. The
+    /// two guests of a trial each have one of the `processors` to themselves, or share what there is.
+    pub fn new(command: impl Fn() -> Command + 'static, processors: Option<[usize; 2]>) -> Crew {
+        Crew { command: Box::new(command), processors }
+    }
+
+    /// Does a trial, and sleeps meanwhile.
+    ///
+    /// # Errors
+    /// [`TrialError`]; no worker is left behind.
+    pub fn run(&self, trial: &Trial) -> Result<Measured, TrialError> {
+        let place = (trial.workload.needs_host)(&trial.factors).then(Place::make).transpose()?;
+        let mut stage = Stage { poller: Poller::new()?, workers: Vec::new() };
+        let patience = trial.warm_up + 3 * trial.window + GRACE;
+        let give_up_ns = now_ns() + patience.as_nanos() as u64;
+        let mut reports = Reports::default();
+        if let Some(place) = &place {
+            self.start(&mut stage, Role::Host, trial, Some(place))?;
+            while !stage.are_all_ready() {
+                stage.turn(give_up_ns, &mut reports)?;
+            }
+        }
+        self.start(&mut stage, Role::Source, trial, place.as_ref())?;
+        self.start(&mut stage, Role::Target, trial, place.as_ref())?;
+        while !stage.are_all_ready() {
+            stage.turn(give_up_ns, &mut reports)?;
+        }
+        // Everybody is attached: nothing is left behind even if the lab is killed from here on.
+        drop(place);
+        let start_ns = now_ns() + trial.warm_up.as_nanos() as u64;
+        let window = Window { start_ns, end_ns: start_ns + trial.window.as_nanos() as u64 };
+        for worker in &stage.workers {
+            say(&worker.packets, &ToWorker::Go(window), &[])?;
+        }
+        while !stage.are_done(&[Role::Source, Role::Target]) {
+            stage.turn(give_up_ns, &mut reports)?;
+        }
+        if let Some(host) = stage.workers.iter().find(|worker| worker.role == Role::Host) {
+            say(&host.packets, &ToWorker::Parcel("end".into()), &[])?;
+            while !stage.are_done(&[Role::Host]) {
+                stage.turn(give_up_ns, &mut reports)?;
+            }
+        }
+        let metrics = (trial.workload.conclude)(&trial.factors, &reports);
+        let metrics = metrics.map_err(|fault| TrialError::Failed(fault.to_string()))?;
+        Ok(Measured { metrics, counters: reports.counters() })
+    }
+
+    fn start(
+        &self,
+        stage: &mut Stage,
+        role: Role,
+        trial: &Trial,
+        place: Option<&Place>,
+    ) -> Result<(), TrialError> {
+        let processor = |at: usize| self.processors.map(|processors| processors[at]);
+        let (processor, peer_processor) = match role {
+            Role::Host => (None, None),
+            Role::Source => (processor(0), processor(1)),
+            Role::Target => (processor(1), processor(0)),
+        };
+        let order = Order {
+            role,
+            workload: trial.workload.name.to_owned(),
+            factors: trial.factors.clone(),
+            warm_up: trial.warm_up,
+            window: trial.window,
+            processor,
+            peer_processor,
+            socket: place.map(Place::socket),
+            system: trial.system.clone(),
+        };
+        let (ours, theirs) = Packets::ends()?;
+        let packets = Packets::adopt(ours)?;
+        stage.poller.add(&packets, stage.workers.len() as u64)?;
+        let mut command = (self.command)();
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| {
+            let program = command.get_program().display().to_string();
+            TrialError::Failed(format!("cannot start a worker, {program}: {error}"))
+        })?;
+        // The command holds the worker's end too, and would keep a dead worker's connection open.
+        drop(command);
+        stage.workers.push(Worker { role, child, packets, is_ready: false, is_done: false });
+        let worker = stage.workers.last().expect("pushed just now");
+        Ok(say(&worker.packets, &ToWorker::Order(order), &[])?)
+    }
+}
+
+impl std::fmt::Debug for Crew {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Crew").field("processors", &self.processors).finish_non_exhaustive()
+    }
+}
+
+/// The workers of one trial. They end with it, however it ends.
+struct Stage {
+    poller: Poller,
+    workers: Vec<Worker>,
+}
+
+struct Worker {
+    role: Role,
+    child: Child,
+    packets: Packets,
+    is_ready: bool,
+    is_done: bool,
+}
+
+impl Stage {
+    fn are_all_ready(&self) -> bool {
+        self.workers.iter().all(|worker| worker.is_ready)
+    }
+
+    fn are_done(&self, roles: &[Role]) -> bool {
+        self.workers.iter().filter(|worker| roles.contains(&worker.role)).all(|w| w.is_done)
+    }
+
+    /// Waits until a worker says something, and sees to it.
+    fn turn(&mut self, give_up_ns: u64, reports: &mut Reports) -> Result<(), TrialError> {
+        let left = give_up_ns.saturating_sub(now_ns());
+        if left == 0 {
+            return Err(TrialError::Failed("it did not end in time".into()));
+        }
+        let speaking = self.poller.wait(Some(Duration::from_nanos(left)))?.to_vec();
+        for index in speaking {
+            let worker = &mut self.workers[index as usize];
+            match hear(&worker.packets) {
+                Ok(Some(said)) => self.obey(index as usize, said, reports)?,
+                Ok(None) => {}
+                Err(_) if worker.is_done => self.poller.remove(&worker.packets)?,
+                Err(_) => return Err(TrialError::Failed(worker.last_words())),
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(
+        &mut self,
+        index: usize,
+        (said, descriptors): Heard<FromWorker>,
+        reports: &mut Reports,
+    ) -> Result<(), TrialError> {
+        let worker = &mut self.workers[index];
+        let role = worker.role;
+        match said {
+            FromWorker::Ready => worker.is_ready = true,
+            FromWorker::Parcel(note) => self.forward(role, note, &descriptors)?,
+            FromWorker::Done(report) => {
+                worker.is_done = true;
+                reports.put(role, report);
+            }
+            FromWorker::Unable(why) => return Err(TrialError::Unable(why)),
+            FromWorker::Failed(why) => {
+                return Err(TrialError::Failed(format!("{}: {why}", role.name())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands on what one guest passes to the other.
+    fn forward(&self, from: Role, note: String, descriptors: &[OwnedFd]) -> io::Result<()> {
+        let to = if from == Role::Source { Role::Target } else { Role::Source };
+        let Some(worker) = self.workers.iter().find(|worker| worker.role == to) else {
+            return Err(io::Error::other("a guest spoke before the other was there"));
+        };
+        let descriptors: Vec<BorrowedFd<'_>> =
+            descriptors.iter().map(std::os::fd::AsFd::as_fd).collect();
+        match say(&worker.packets, &ToWorker::Parcel(note), &descriptors) {
+            // Whoever is done needs no parcels.
+            Err(_) if worker.is_done => Ok(()),
+            said => said,
+        }
+    }
+}
+
+impl Worker {
+    /// What a worker that has died had to say about it.
+    fn last_words(&mut self) -> String {
+        let status = self.child.wait();
+        let mut words = String::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            // What cannot be read was not said.
+            let _ = stderr.read_to_string(&mut words);
+        }
+        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        let words = words.trim();
+        let colon = if words.is_empty() { "" } else { ": " };
+        format!("{} died, {status}{colon}{words}", self.role.name())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed, and needs not.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A directory that only this user can enter, for the socket of one trial's host.
+#[derive(Debug)]
+struct Place {
+    directory: PathBuf,
+}
+
+impl Place {
+    fn make() -> io::Result<Place> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("siga-lab-{}-{number}", std::process::id());
+            let directory = std::env::temp_dir().join(name);
+            match DirBuilder::new().mode(0o700).create(&directory) {
+                Ok(()) => return Ok(Place { directory }),
+                // Left behind by a lab of the same number that was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let what = format!("cannot make {}: {error}", directory.display());
+                    return Err(io::Error::new(error.kind(), what));
+                }
+            }
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.join("host")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Somebody may have tidied up already.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

@@ -1,0 +1,212 @@
+//! Messages there and back: one is asked, and the next only after the answer.
+
+use std::thread;
+
+use host::report::Counts;
+use os::processor::{now_ns, pin};
+
+use super::stream::{BYTES, check_count, is_path};
+use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set};
+use crate::control::{Control, Order, Role};
+use crate::factor::{Domain, Factor, Factors, Level};
+use crate::fault::{Doing, Fault};
+use crate::measure::{Delays, Meter, Report, Window};
+use crate::pattern::{self, Reading, fill};
+use crate::transport::{
+    Copied, End, InPlace, OneLineEnd, Opening, PacketEnd, PathEnd, RingEnd, Sent, TwoLinesEnd,
+    WakeEnd, pipe, tcp, unix,
+};
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "message-exchange",
+    summary: "a message goes there, another of the same size comes back, and so on",
+    factors: &[
+        Factor {
+            name: "transport",
+            meaning: "how they go",
+            domain: Domain::Words(&[
+                "path",
+                "path-in-place",
+                "unix-stream",
+                "unix-seqpacket",
+                "pipe",
+                "tcp-loopback",
+                "copy-limit",
+                "cache-line-1",
+                "cache-line-2",
+                "wake",
+            ]),
+            usual: &["path", "unix-stream"],
+        },
+        BYTES,
+        WAIT,
+    ],
+    metrics: &[
+        "rate_messages_per_s",
+        "rate_bytes_per_s",
+        "latency_p50_ns",
+        "latency_p99_ns",
+        "latency_p999_ns",
+        "cpu_ns_per_message",
+        "cpu_spinning_ns_per_message",
+        "cpu_virtual_ns_per_message",
+        "cpu_cp_ns_per_message",
+        "cpu_split_error_ns_per_message",
+        "cpu_processors_ns_per_message",
+    ],
+    fit,
+    needs_host: |factors| is_path(factors),
+    work,
+    conclude,
+};
+
+fn fit(factors: &mut Factors) {
+    let Some(Level::Word(transport)) = factors.get("transport").cloned() else { return };
+    let is_line = transport.starts_with("cache-line");
+    if is_line || transport == "wake" {
+        factors.remove("bytes");
+    }
+    if !is_path(factors) {
+        let spins = is_line || transport == "copy-limit";
+        set(factors, "wait", if spins { "spin" } else { "block" });
+    }
+}
+
+/// The bytes of a message: a word in a line, none in a doorbell.
+fn bytes_of(order: &Order) -> usize {
+    match order.word("transport") {
+        "wake" => 0,
+        line if line.starts_with("cache-line") => 8,
+        _ => order.number("bytes") as usize,
+    }
+}
+
+fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let bytes = bytes_of(order);
+    let opening = Opening { order, control: &mut *control, bytes, is_exchange: true };
+    match order.word("transport") {
+        "path" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
+        "path-in-place" => run(PathEnd::<InPlace<Sent>>::open(opening)?, order, control),
+        "unix-stream" => run(unix(opening)?, order, control),
+        "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),
+        "pipe" => run(pipe(opening)?, order, control),
+        "tcp-loopback" => run(tcp(opening)?, order, control),
+        "copy-limit" => run(RingEnd::open(opening)?, order, control),
+        "cache-line-1" => in_one_process(order, control),
+        "cache-line-2" => run(TwoLinesEnd::open(opening)?, order, control),
+        "wake" => run(WakeEnd::open(opening)?, order, control),
+        other => unreachable!("{other} is no transport of an exchange"),
+    }
+}
+
+fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let bytes = bytes_of(order);
+    let window = control.ready()?;
+    match order.role {
+        Role::Source => ask(end, bytes, window, order.processor),
+        Role::Target => answer(end, bytes, window, order.processor),
+        Role::Host => unreachable!("a host does not exchange"),
+    }
+}
+
+/// Both sides as threads of the source, for what no two processes can share. The target has nothing to do
+/// but to say so.
+fn in_one_process(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let bytes = bytes_of(order);
+    let window = control.ready()?;
+    if order.role == Role::Target {
+        return Ok(Report::default());
+    }
+    let (ours, theirs) = OneLineEnd::pair();
+    let (asked, answered) = thread::scope(|scope| {
+        let answering = scope.spawn(|| {
+            if let Some(processor) = order.peer_processor {
+                pin(processor).doing("pin a thread")?;
+            }
+            answer(theirs, bytes, window, None)
+        });
+        let asked = ask(ours, bytes, window, order.processor);
+        (asked, answering.join().expect("answering does not panic"))
+    });
+    answered?;
+    asked
+}
+
+/// Asks until the window is over.
+fn ask<E: End>(
+    mut end: E,
+    bytes: usize,
+    window: Window,
+    processor: Option<usize>,
+) -> Result<Report, Fault> {
+    let mut meter = Meter::new(window, processor);
+    let mut delays = Delays::new();
+    let mut number = 0;
+    let mut before = now_ns();
+    while before < window.end_ns {
+        end.send(bytes, |message| fill(message, number))?;
+        end.flush()?;
+        let mut reading = Reading::new(pattern::answer(number), false);
+        if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
+            return Err(Fault::Ended);
+        }
+        if !reading.is_whole(bytes) {
+            return Err(Fault::Corrupt(number));
+        }
+        number += 1;
+        let now = now_ns();
+        if meter.is_open() {
+            delays.add(now - before);
+        }
+        before = meter.look(now, 2 * number, || end.counts());
+    }
+    end.finish()?;
+    let (spent, mut counters) = meter.close(2 * number, Counts::new)?;
+    counters.extend(end.settings());
+    Ok(Report { messages: number, spent, counters, figures: delays.figures() })
+}
+
+/// Answers until nothing more is asked.
+fn answer<E: End>(
+    mut end: E,
+    bytes: usize,
+    window: Window,
+    processor: Option<usize>,
+) -> Result<Report, Fault> {
+    let mut meter = Meter::new(window, processor);
+    let mut number = 0;
+    loop {
+        let mut reading = Reading::new(number, false);
+        if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
+            break;
+        }
+        if !reading.is_whole(bytes) {
+            return Err(Fault::Corrupt(number));
+        }
+        end.send(bytes, |message| fill(message, pattern::answer(number)))?;
+        end.flush()?;
+        number += 1;
+        // The clock is looked at while the answer is on its way.
+        meter.look(now_ns(), 2 * number, || end.counts());
+    }
+    let (spent, counters) = meter.close(2 * number, || end.counts())?;
+    Ok(Report { messages: number, spent, counters, ..Report::default() })
+}
+
+fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
+    let mut reports =
+        Reports { host: None, source: reports.source.clone(), target: reports.target.clone() };
+    if factors.get("transport") == Some(&Level::Word("cache-line-1".into())) {
+        // The source has counted the time of both its threads.
+        reports.target = reports.source.clone();
+        reports.target.spent.cpu_ns = 0;
+    }
+    check_count(&reports)?;
+    let bytes = match factors.get("bytes") {
+        Some(Level::Number(bytes)) => Some(*bytes),
+        _ => None,
+    };
+    let mut figures = rates_and_costs(&reports, bytes)?;
+    figures.extend(reports.source.figures);
+    Ok(figures)
+}

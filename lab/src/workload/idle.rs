@@ -1,0 +1,89 @@
+//! Paths over which nothing goes: what it costs to have them.
+
+use host::report::Counts;
+use os::processor::now_ns;
+use siga::{Guest, Key, Path, Served, Waiter};
+
+use super::{Figures, Reports, WAIT, Workload};
+use crate::control::{Control, Order};
+use crate::factor::{Domain, Factor, Factors};
+use crate::fault::{Doing, Fault};
+use crate::measure::{Meter, Report};
+use crate::transport::{connect, wait};
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "path-idle",
+    summary: "two guests have paths between them, each serves its ends, and nothing goes",
+    factors: &[
+        Factor {
+            name: "paths",
+            meaning: "paths between the two",
+            domain: Domain::Number { least: 1, most: 4000 },
+            usual: &["100"],
+        },
+        WAIT,
+    ],
+    metrics: &["cpu_percent_of_core"],
+    fit: |_| {},
+    needs_host: |_| true,
+    work,
+    conclude,
+};
+
+/// A waiter, and what it serves: a guest, and its ends of all paths.
+pub(super) fn served(
+    order: &Order,
+    guest: Guest,
+    paths: Vec<Path>,
+) -> Result<(Waiter<Served>, Key, Vec<Key>), Fault> {
+    let mut waiter = Waiter::new(wait(order)).doing("make a waiter")?;
+    let guest = waiter.add(Served::Guest(guest)).doing("serve the guest")?;
+    let mut keys = Vec::with_capacity(paths.len());
+    for path in paths {
+        keys.push(waiter.add(Served::Path(path)).doing("serve a path")?);
+    }
+    Ok((waiter, guest, keys))
+}
+
+/// Serves until `until_ns`, when nothing is to be expected.
+pub(super) fn serve_nothing(waiter: &mut Waiter<Served>, until_ns: u64) -> Result<(), Fault> {
+    loop {
+        let left = until_ns.saturating_sub(now_ns());
+        if left == 0 {
+            return Ok(());
+        }
+        let found = waiter.wait_for(std::time::Duration::from_nanos(left)).doing("wait")?;
+        if let Some(key) = found
+            && let Some(Served::Path(path)) = waiter.get_mut(key)
+        {
+            // Only an end is to be expected: the other side had enough of it first.
+            return match path.try_receive() {
+                Ok(_) => Err(Fault::Corrupt(0)),
+                Err(severed) => Err(severed).doing("wait"),
+            };
+        }
+    }
+}
+
+fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    os::memory::allow_descriptors(1 << 20);
+    let (guest, paths) = connect(order, control, order.number("paths") as usize)?;
+    let (mut waiter, ..) = served(order, guest, paths)?;
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, None);
+    serve_nothing(&mut waiter, window.start_ns)?;
+    meter.look(now_ns(), 0, Counts::new);
+    serve_nothing(&mut waiter, window.end_ns)?;
+    let (spent, counters) = meter.close(0, Counts::new)?;
+    // Neither side may leave before the other has looked.
+    control.pass("done", &[])?;
+    control.parcel()?;
+    Ok(Report { spent, counters, ..Report::default() })
+}
+
+fn conclude(_factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
+    let all = reports.guests().into_iter().chain(&reports.host);
+    let share = |report: &Report| report.spent.cpu_ns as f64 / report.spent.ns as f64;
+    let percent = 100.0 * all.map(share).sum::<f64>();
+    Ok([("cpu_percent_of_core".to_owned(), percent)].into())
+}

@@ -1,0 +1,191 @@
+//! Workloads: what can be measured. Each is a file here; cases say under which factors.
+
+mod connect;
+mod crowd;
+mod exchange;
+mod idle;
+mod stream;
+
+use std::collections::BTreeMap;
+
+use crate::control::{Control, Order, Role};
+use crate::factor::{Factor, Factors, Level};
+use crate::fault::Fault;
+use crate::measure::{Report, Spent};
+use os::processor::TICK_NS;
+
+/// Metrics by name.
+pub type Figures = BTreeMap<String, f64>;
+
+/// What can be measured.
+#[derive(Debug)]
+pub struct Workload {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+    /// What can be varied, in the order in which it is shown. Cells that differ in the first are run one
+    /// after the other.
+    pub factors: &'static [Factor],
+    /// What is measured.
+    pub metrics: &'static [&'static str],
+    /// Takes out the factors that do not apply beside the others, and sets those that have no choice.
+    pub(crate) fit: fn(&mut Factors),
+    /// Whether a host has to be there.
+    pub(crate) needs_host: fn(&Factors) -> bool,
+    /// What its workers do.
+    pub(crate) work: fn(&Order, &mut Control) -> Result<Report, Fault>,
+    /// What comes of their reports.
+    pub(crate) conclude: fn(&Factors, &Reports) -> Result<Figures, Fault>,
+}
+
+/// All there are.
+pub const WORKLOADS: &[Workload] =
+    &[stream::WORKLOAD, exchange::WORKLOAD, idle::WORKLOAD, connect::WORKLOAD, crowd::WORKLOAD];
+
+/// The workload of this name.
+pub fn find(name: &str) -> Option<&'static Workload> {
+    WORKLOADS.iter().find(|workload| workload.name == name)
+}
+
+impl Workload {
+    /// The factor of this name.
+    pub fn factor(&self, name: &str) -> Option<&'static Factor> {
+        self.factors.iter().find(|factor| factor.name == name)
+    }
+
+    /// The names of its factors.
+    pub fn factor_names(&self) -> Vec<&'static str> {
+        self.factors.iter().map(|factor| factor.name).collect()
+    }
+}
+
+/// What the workers of a trial have reported.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    pub(crate) host: Option<Report>,
+    pub(crate) source: Report,
+    pub(crate) target: Report,
+}
+
+impl Reports {
+    pub(crate) fn put(&mut self, role: Role, report: Report) {
+        match role {
+            Role::Host => self.host = Some(report),
+            Role::Source => self.source = report,
+            Role::Target => self.target = report,
+        }
+    }
+
+    /// All counters, by role and name.
+    pub(crate) fn counters(&self) -> BTreeMap<String, u64> {
+        let host = self.host.iter().map(|report| (Role::Host, report));
+        let guests = [(Role::Source, &self.source), (Role::Target, &self.target)];
+        let mut counters = BTreeMap::new();
+        for (role, report) in host.chain(guests) {
+            let named =
+                |(name, count): (&String, &u64)| (format!("{}_{name}", role.name()), *count);
+            counters.extend(report.counters.iter().map(named));
+            let stolen = report.spent.stolen_ns.filter(|stolen| *stolen > 0);
+            counters.extend(stolen.map(|ns| (format!("{}_stolen_ns", role.name()), ns)));
+        }
+        counters
+    }
+
+    fn guests(&self) -> [&Report; 2] {
+        [&self.source, &self.target]
+    }
+}
+
+/// Where a trial waits for messages, of the transports that have a choice.
+const WAIT: Factor = Factor {
+    name: "wait",
+    meaning: "how a side waits that has nothing to do",
+    domain: crate::factor::Domain::Words(&["spin", "adaptive", "block"]),
+    usual: &["adaptive"],
+};
+
+/// Sets a factor to its only level here.
+fn set(factors: &mut Factors, name: &str, level: &str) {
+    factors.insert(name.to_owned(), Level::Word(level.to_owned()));
+}
+
+/// Processor time too short to be split: the kernel has sampled it less than 25 times.
+const SPLIT_NS_MIN: u64 = 25 * TICK_NS;
+
+/// A window too short for a count of whole ticks to say something.
+const TICKS_NS_MIN: u64 = 100 * TICK_NS;
+
+/// Rates of what the target has verified, and what a message cost both sides.
+fn rates_and_costs(reports: &Reports, bytes: Option<u64>) -> Result<Figures, Fault> {
+    let Spent { ns, messages, .. } = reports.target.spent;
+    if messages == 0 || reports.guests().iter().any(|report| report.spent.messages == 0) {
+        return Err(Fault::Nothing);
+    }
+    let mut figures = Figures::new();
+    let mut put = |name: &str, figure: f64| {
+        figures.insert(name.to_owned(), figure);
+    };
+    let rate = messages as f64 * 1e9 / ns as f64;
+    put("rate_messages_per_s", rate);
+    if let Some(bytes) = bytes {
+        put("rate_bytes_per_s", rate * bytes as f64);
+    }
+    // Each side's costs are those of the messages that it has seen in its own window.
+    let each = |cost: fn(&Spent) -> f64| -> f64 {
+        let share = |report: &Report| cost(&report.spent) / report.spent.messages as f64;
+        reports.guests().into_iter().map(share).sum()
+    };
+    put("cpu_ns_per_message", each(|spent| spent.cpu_ns as f64));
+    if reports.guests().iter().all(|report| report.spent.cpu_ns >= SPLIT_NS_MIN) {
+        put("cpu_virtual_ns_per_message", each(|spent| spent.user_ns as f64));
+        put("cpu_cp_ns_per_message", each(|spent| spent.system_ns as f64));
+        // A share that was sampled n times is known to 1 / (2 sqrt n) at worst.
+        let error = |spent: &Spent| (spent.cpu_ns as f64 * TICK_NS as f64).sqrt() / 2.0;
+        put("cpu_split_error_ns_per_message", each(error));
+    }
+    if reports.guests().iter().all(|report| report.spent.ns >= TICKS_NS_MIN)
+        && reports.guests().iter().all(|report| report.spent.processor_ns.is_some())
+    {
+        let all = each(|spent| spent.processor_ns.unwrap_or_default() as f64);
+        put("cpu_processors_ns_per_message", all);
+    }
+    let spinning = |report: &Report| -> Option<f64> {
+        let mut counters = report.counters.iter();
+        counters.any(|(name, _)| name.ends_with("messages")).then(|| {
+            let spinning = report.counters.iter().filter(|(name, _)| name.ends_with("spinning_ns"));
+            let ns: u64 = spinning.map(|(_, ns)| ns).sum();
+            ns as f64 / report.spent.messages as f64
+        })
+    };
+    if let [Some(source), Some(target)] = reports.guests().map(spinning) {
+        put("cpu_spinning_ns_per_message", source + target);
+    }
+    Ok(figures)
+}
+
+/// A host, as the third worker of a trial with paths: so it can be measured, and dies with the lab.
+pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    use crate::fault::Doing;
+    use crate::measure::Meter;
+    use host::config::Source;
+    use host::report::Counts;
+    use os::processor::now_ns;
+    use siga::{Embedded, System};
+
+    let mut system = match &order.system {
+        Some((name, text)) => System::parse(&Source::of(name, text)).doing("read the system")?,
+        None => System::open(),
+    };
+    system.socket.clone_from(&order.socket);
+    let _host = Embedded::start(system).doing("start a host")?;
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, None);
+    control.wait_until(window.start_ns)?;
+    meter.look(now_ns(), 0, Counts::new);
+    control.wait_until(window.end_ns)?;
+    let (spent, counters) = meter.close(0, Counts::new)?;
+    // The guests may need a host for longer than their window: they are done when the lab says so.
+    control.parcel()?;
+    Ok(Report { spent, counters, ..Report::default() })
+}

@@ -1,0 +1,237 @@
+//! Messages one way: as many as go, one behind the other.
+
+use std::collections::BTreeMap;
+
+use host::report::Counts;
+use os::processor::now_ns;
+
+use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set};
+use crate::control::{Control, Order, Role};
+use crate::factor::{Domain, Factor, Factors, Level};
+use crate::fault::Fault;
+use crate::measure::{Delays, Meter, Report};
+use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
+use crate::transport::{
+    BatchEnd, Copied, End, InPlace, Opening, PacketEnd, PathEnd, Pushed, RingEnd, Sent, pipe, tcp,
+    unix,
+};
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "message-stream",
+    summary: "messages of one size go one way between two processes, each fresh and verified",
+    factors: &[
+        Factor {
+            name: "transport",
+            meaning: "how they go",
+            domain: Domain::Words(&[
+                "path",
+                "path-send",
+                "path-in-place",
+                "unix-stream",
+                "unix-stream-batched",
+                "unix-seqpacket",
+                "pipe",
+                "tcp-loopback",
+                "copy-limit",
+            ]),
+            usual: &["path", "unix-stream"],
+        },
+        Factor {
+            name: "ring",
+            meaning: "size of the ring that is the copy limit",
+            domain: Domain::Bytes { least: 4 << 10, most: 1 << 30 },
+            usual: &["1 MiB", "4 MiB", "16 MiB", "64 MiB"],
+        },
+        BYTES,
+        WAIT,
+    ],
+    metrics: &[
+        "rate_messages_per_s",
+        "rate_bytes_per_s",
+        "latency_p50_ns",
+        "latency_p99_ns",
+        "latency_p999_ns",
+        "cpu_ns_per_message",
+        "cpu_spinning_ns_per_message",
+        "cpu_virtual_ns_per_message",
+        "cpu_cp_ns_per_message",
+        "cpu_split_error_ns_per_message",
+        "cpu_processors_ns_per_message",
+    ],
+    fit,
+    needs_host: |factors| is_path(factors),
+    work,
+    conclude,
+};
+
+/// The size of messages.
+pub(super) const BYTES: Factor = Factor {
+    name: "bytes",
+    meaning: "size of a message",
+    domain: Domain::Bytes { least: 1, most: 16 << 20 },
+    usual: &["64"],
+};
+
+/// Whether the transport is a path.
+pub(super) fn is_path(factors: &Factors) -> bool {
+    matches!(factors.get("transport"), Some(Level::Word(word)) if word.starts_with("path"))
+}
+
+fn fit(factors: &mut Factors) {
+    let is_limit = factors.get("transport") == Some(&Level::Word("copy-limit".into()));
+    if !is_limit {
+        factors.remove("ring");
+    }
+    if !is_path(factors) {
+        set(factors, "wait", if is_limit { "spin" } else { "block" });
+    }
+}
+
+fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let bytes = order.number("bytes") as usize;
+    let opening = Opening { order, control: &mut *control, bytes, is_exchange: false };
+    match order.word("transport") {
+        "path" => run(PathEnd::<Copied<Pushed>>::open(opening)?, order, control),
+        "path-send" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
+        "path-in-place" => run(PathEnd::<InPlace<Pushed>>::open(opening)?, order, control),
+        "unix-stream" => run(unix(opening)?, order, control),
+        "unix-stream-batched" => run(BatchEnd::open(opening)?, order, control),
+        "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),
+        "pipe" => run(pipe(opening)?, order, control),
+        "tcp-loopback" => run(tcp(opening)?, order, control),
+        "copy-limit" => run(RingEnd::open(opening)?, order, control),
+        other => unreachable!("{other} is no transport of a stream"),
+    }
+}
+
+fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    match order.role {
+        Role::Source => source(end, order, control),
+        Role::Target => target(end, order, control),
+        Role::Host => unreachable!("a host does not stream"),
+    }
+}
+
+/// Bytes that go between two looks at the clock, which costs as much as a small message.
+const STRIDE_BYTES: usize = 64 << 10;
+
+/// Messages that go between two looks at the clock.
+const STRIDE_MAX: usize = 64;
+
+/// How many messages go from one that carries the time to the next. Both sides reckon alike.
+pub(super) fn stride(bytes: usize) -> u64 {
+    (STRIDE_BYTES / bytes.max(1)).clamp(1, STRIDE_MAX) as u64
+}
+
+/// Sends messages until the window is over.
+fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let bytes = order.number("bytes") as usize;
+    let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order.processor);
+    let mut number = 0;
+    loop {
+        let now = meter.look(now_ns(), number, || end.counts());
+        if now >= window.end_ns {
+            break;
+        }
+        end.send(bytes, |message| {
+            fill(message, number);
+            if is_stamped {
+                stamp(message, now);
+            }
+        })?;
+        for number in number + 1..number + stride {
+            end.send(bytes, |message| fill(message, number))?;
+        }
+        number += stride;
+    }
+    end.flush()?;
+    end.finish()?;
+    let (spent, mut counters) = meter.close(number, Counts::new)?;
+    counters.extend(end.settings());
+    Ok(Report { messages: number, spent, counters, figures: BTreeMap::new() })
+}
+
+/// Receives messages until the source has finished.
+fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let bytes = order.number("bytes") as usize;
+    let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order.processor);
+    let mut delays = Delays::new();
+    let mut number = 0;
+    'stream: loop {
+        let mut reading = Reading::new(number, is_stamped);
+        if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
+            break;
+        }
+        let now = now_ns();
+        if !reading.is_whole(bytes) {
+            return Err(Fault::Corrupt(number));
+        }
+        if is_stamped && meter.is_open() {
+            delays.add(now.saturating_sub(reading.stamp_ns()));
+        }
+        number += 1;
+        meter.look(now, number, || end.counts());
+        for _ in 1..stride {
+            let mut reading = Reading::new(number, false);
+            if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
+                break 'stream;
+            }
+            if !reading.is_whole(bytes) {
+                return Err(Fault::Corrupt(number));
+            }
+            number += 1;
+        }
+    }
+    let (spent, counters) = meter.close(number, || end.counts())?;
+    Ok(Report { messages: number, spent, counters, figures: delays.figures() })
+}
+
+/// All that was sent has come.
+pub(super) fn check_count(reports: &Reports) -> Result<(), Fault> {
+    let (sent, came) = (reports.source.messages, reports.target.messages);
+    if sent == came {
+        return Ok(());
+    }
+    let why = format!("{sent} messages were sent, {came} came");
+    Err(Fault::Refused { what: "count the messages", why })
+}
+
+fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
+    check_count(reports)?;
+    let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a stream has") };
+    let mut figures = rates_and_costs(reports, Some(*bytes))?;
+    figures.extend(reports.target.figures.clone());
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_is_looked_at_for_a_small_part_of_the_time() {
+        assert_eq!(stride(1), 64);
+        assert_eq!(stride(64), 64);
+        assert_eq!(stride(4000), 16);
+        assert_eq!(stride(1_000_000), 1);
+    }
+
+    #[test]
+    fn factors_that_do_not_apply_are_left_out() {
+        let fitted = |transport: &str| {
+            let mut factors = Factors::new();
+            for (name, level) in [("transport", transport), ("wait", "adaptive"), ("ring", "4")] {
+                set(&mut factors, name, level);
+            }
+            fit(&mut factors);
+            crate::factor::describe(&factors, &["transport", "wait", "ring"])
+        };
+        assert_eq!(fitted("path-send"), "path-send, adaptive");
+        assert_eq!(fitted("pipe"), "pipe, block");
+        assert_eq!(fitted("copy-limit"), "copy-limit, spin, 4");
+    }
+}

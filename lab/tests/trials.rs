@@ -1,0 +1,187 @@
+//! Every workload over every transport, for some milliseconds: what is done is checked, never how fast.
+
+use std::process::Command;
+use std::time::Duration;
+
+use lab::factor::{Factors, Level};
+use lab::trial::{Crew, Measured, Trial, TrialError};
+use lab::workload::{self, Workload};
+
+/// Says that this process is a worker.
+const WORKER: &str = "SIGA_LAB_WORKER";
+
+/// No test by itself: what the trials of the other tests start as their workers.
+#[test]
+fn worker() {
+    if std::env::var_os(WORKER).is_some() {
+        lab::worker::run().unwrap();
+    }
+}
+
+/// A crew whose workers are this test program.
+fn crew() -> Crew {
+    let command = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["worker", "--exact", "--nocapture"]).env(WORKER, "1");
+        command
+    };
+    Crew::new(command, None)
+}
+
+fn factors(pairs: &[(&str, &str)], workload: &Workload) -> Factors {
+    let level = |(name, text): &(&str, &str)| {
+        let factor = workload.factor(name).unwrap();
+        ((*name).to_owned(), factor.level(text).unwrap())
+    };
+    pairs.iter().map(level).collect()
+}
+
+fn trial(workload: &str, pairs: &[(&str, &str)]) -> Trial {
+    let workload = workload::find(workload).unwrap();
+    Trial {
+        workload,
+        factors: factors(pairs, workload),
+        warm_up: Duration::from_millis(2),
+        window: Duration::from_millis(20),
+        system: None,
+    }
+}
+
+fn run(workload: &str, pairs: &[(&str, &str)]) -> Measured {
+    crew().run(&trial(workload, pairs)).unwrap_or_else(|error| panic!("{pairs:?}: {error}"))
+}
+
+#[test]
+fn streams_arrive_whole_over_every_transport() {
+    let transports = [
+        "path",
+        "path-send",
+        "path-in-place",
+        "unix-stream",
+        "unix-stream-batched",
+        "unix-seqpacket",
+        "pipe",
+        "tcp-loopback",
+        "copy-limit",
+    ];
+    for transport in transports {
+        for bytes in ["1", "64", "4000", "32764", "200000"] {
+            let levels =
+                [("transport", transport), ("bytes", bytes), ("wait", "adaptive"), ("ring", "1 MiB")];
+            let Measured { metrics, counters } = run("message-stream", &levels);
+            assert!(metrics["rate_messages_per_s"] > 0.0, "{levels:?}");
+            assert!(metrics["cpu_ns_per_message"] > 0.0, "{levels:?}");
+            let is_stamped = bytes != "1";
+            assert_eq!(metrics.contains_key("latency_p99_ns"), is_stamped, "{levels:?}");
+            let is_path = transport.starts_with("path");
+            assert_eq!(metrics.contains_key("cpu_spinning_ns_per_message"), is_path, "{levels:?}");
+            assert_eq!(counters.contains_key("target_input_messages"), is_path, "{levels:?}");
+            assert_eq!(counters.contains_key("source_ring_slots"), transport == "copy-limit");
+        }
+    }
+}
+
+#[test]
+fn exchanges_are_answered_over_every_transport() {
+    for transport in [
+        "path",
+        "path-in-place",
+        "unix-stream",
+        "unix-seqpacket",
+        "pipe",
+        "tcp-loopback",
+        "copy-limit",
+        "cache-line-1",
+        "cache-line-2",
+        "wake",
+    ] {
+        for bytes in ["1", "64", "200000"] {
+            let levels = [("transport", transport), ("bytes", bytes), ("wait", "block")];
+            let Measured { metrics, .. } = run("message-exchange", &levels);
+            assert!(metrics["rate_messages_per_s"] > 0.0, "{levels:?}");
+            assert!(metrics["latency_p50_ns"] <= metrics["latency_p999_ns"], "{levels:?}");
+        }
+    }
+}
+
+#[test]
+fn sides_of_a_path_wait_in_every_way() {
+    for wait in ["spin", "adaptive", "block"] {
+        let levels = [("transport", "path"), ("bytes", "64"), ("wait", wait), ("ring", "1 MiB")];
+        run("message-stream", &levels);
+        run("message-exchange", &levels[..3]);
+    }
+}
+
+#[test]
+fn idle_paths_cost_something_that_is_measured() {
+    let Measured { metrics, .. } = run("path-idle", &[("paths", "30"), ("wait", "adaptive")]);
+    assert!(metrics["cpu_percent_of_core"] >= 0.0);
+}
+
+#[test]
+fn paths_are_made_one_after_the_other_and_carry_bursts() {
+    let levels = [("paths", "15"), ("burst", "3 MB"), ("wait", "adaptive")];
+    let Measured { metrics, .. } = run("path-connect", &levels);
+    assert!(metrics["latency_p50_ns"] > 0.0);
+    let idle = metrics["resident_bytes_per_path_side"];
+    assert!(metrics["resident_after_burst_bytes_per_path_side"] >= idle && idle > 0.0);
+}
+
+#[test]
+fn one_path_of_many_carries_a_stream() {
+    for idle in ["0", "20"] {
+        let levels = [("idle", idle), ("bytes", "64"), ("wait", "adaptive")];
+        let Measured { metrics, counters } = run("path-crowd", &levels);
+        assert!(metrics["rate_messages_per_s"] > 0.0);
+        assert!(counters["target_input_messages"] > 0);
+    }
+}
+
+#[test]
+fn host_runs_the_system_that_is_asked_for() {
+    let mut trial = trial("path-idle", &[("paths", "2"), ("wait", "block")]);
+    let guests = "[[guest]]\nname = \"SOURCE\"\nconnect = [\"TARGET\"]\n[[guest]]\nname = \"TARGET\"\n";
+    trial.system = Some(("two.toml".into(), guests.into()));
+    crew().run(&trial).unwrap();
+    trial.system = Some(("two.toml".into(), guests.replace("connect = [\"TARGET\"]", "")));
+    let error = crew().run(&trial).unwrap_err().to_string();
+    assert_eq!(error, "source: connect: the system does not let this guest connect to that one");
+}
+
+#[test]
+fn worker_that_dies_is_named_with_its_last_words() {
+    let crew = Crew::new(
+        || {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo 'out of luck' >&2; exit 3"]);
+            command
+        },
+        None,
+    );
+    let error = crew.run(&trial("path-idle", &[("paths", "1"), ("wait", "block")])).unwrap_err();
+    assert!(matches!(error, TrialError::Failed(_)));
+    assert_eq!(error.to_string(), "host died, exit status: 3: out of luck");
+    let crew = Crew::new(|| Command::new("/nonexistent/siga"), None);
+    let error = crew.run(&trial("path-idle", &[("paths", "1"), ("wait", "block")])).unwrap_err();
+    let start = "cannot start a worker, /nonexistent/siga: ";
+    assert!(error.to_string().starts_with(start), "{error}");
+}
+
+#[test]
+fn cell_that_a_machine_does_not_allow_is_no_failure() {
+    let levels = [("transport", "unix-seqpacket"), ("bytes", "16 MiB")];
+    let error = crew().run(&trial("message-stream", &levels)).unwrap_err();
+    assert!(matches!(error, TrialError::Unable(_)), "{error}");
+}
+
+#[test]
+fn every_transport_is_in_these_tests() {
+    // Whoever adds one adds it above too.
+    let words = |name: &str| match &workload::find(name).unwrap().factor("transport").unwrap().domain {
+        lab::factor::Domain::Words(words) => words.len(),
+        _ => unreachable!("transports are words"),
+    };
+    assert_eq!((words("message-stream"), words("message-exchange")), (9, 10));
+    assert_eq!(Level::Number(1).to_string(), "1");
+}
