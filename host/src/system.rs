@@ -12,7 +12,7 @@
 //! groups = ["web"]            # or any member of these groups
 //! connect = ["DATABASE"]      # whom it may connect to; left out: nobody
 //! paths_max = 64
-//! messages_max = 128          # large messages that a path may have waiting
+//! messages_max = 1024         # large messages that a path may have waiting
 //! storage_max = "1 GiB"       # data storage that all its paths together may lend
 //! ```
 
@@ -32,7 +32,7 @@ pub const GUESTS_MAX: usize = 4096;
 pub const PATHS_MAX: usize = 4096;
 
 /// Large messages that a path may have waiting, if the file does not say.
-pub const MESSAGES_MAX: u32 = 128;
+pub const MESSAGES_MAX: u32 = 1024;
 
 /// Data storage that a guest's paths may lend, if the file does not say. It is address space: memory is
 /// taken by what is used of it.

@@ -110,7 +110,10 @@ mod tests {
         };
         assert_eq!(names(&[]), ["message-stream", "message-exchange"]);
         assert_eq!(names(&["messages"]), names(&[]));
-        assert_eq!(names(&["message-exchange", "messages"]), ["message-exchange", "message-stream"]);
+        assert_eq!(
+            names(&["message-exchange", "messages"]),
+            ["message-exchange", "message-stream"]
+        );
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/message-stream.toml");
         assert_eq!(names(&[file]), ["message-stream"]);
     }

@@ -66,8 +66,12 @@ fn streams_arrive_whole_over_every_transport() {
     ];
     for transport in transports {
         for bytes in ["1", "64", "4000", "32764", "200000"] {
-            let levels =
-                [("transport", transport), ("bytes", bytes), ("wait", "adaptive"), ("ring", "1 MiB")];
+            let levels = [
+                ("transport", transport),
+                ("bytes", bytes),
+                ("wait", "adaptive"),
+                ("ring", "1 MiB"),
+            ];
             let Measured { metrics, counters } = run("message-stream", &levels);
             assert!(metrics["rate_messages_per_s"] > 0.0, "{levels:?}");
             assert!(metrics["cpu_ns_per_message"] > 0.0, "{levels:?}");
@@ -141,7 +145,8 @@ fn one_path_of_many_carries_a_stream() {
 #[test]
 fn host_runs_the_system_that_is_asked_for() {
     let mut trial = trial("path-idle", &[("paths", "2"), ("wait", "block")]);
-    let guests = "[[guest]]\nname = \"SOURCE\"\nconnect = [\"TARGET\"]\n[[guest]]\nname = \"TARGET\"\n";
+    let guests =
+        "[[guest]]\nname = \"SOURCE\"\nconnect = [\"TARGET\"]\n[[guest]]\nname = \"TARGET\"\n";
     trial.system = Some(("two.toml".into(), guests.into()));
     crew().run(&trial).unwrap();
     trial.system = Some(("two.toml".into(), guests.replace("connect = [\"TARGET\"]", "")));
@@ -178,10 +183,11 @@ fn cell_that_a_machine_does_not_allow_is_no_failure() {
 #[test]
 fn every_transport_is_in_these_tests() {
     // Whoever adds one adds it above too.
-    let words = |name: &str| match &workload::find(name).unwrap().factor("transport").unwrap().domain {
-        lab::factor::Domain::Words(words) => words.len(),
-        _ => unreachable!("transports are words"),
-    };
+    let words =
+        |name: &str| match &workload::find(name).unwrap().factor("transport").unwrap().domain {
+            lab::factor::Domain::Words(words) => words.len(),
+            _ => unreachable!("transports are words"),
+        };
     assert_eq!((words("message-stream"), words("message-exchange")), (9, 10));
     assert_eq!(Level::Number(1).to_string(), "1");
 }

@@ -21,7 +21,7 @@ pub struct PathOptions {
     /// Bytes of data storage that this side may lend. It is address space until it is used. The longest
     /// message is half of it.
     pub storage_bytes: u64,
-    /// Large messages that may wait to be pulled, 1 to 128.
+    /// Large messages that may wait to be pulled, 1 to [`SLOTS`].
     pub messages: u32,
     /// Bytes in buffers that may be on their way before a send has to wait. More lets a sender run
     /// further ahead; less keeps what is on its way in cache and delays short.

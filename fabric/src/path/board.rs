@@ -4,9 +4,10 @@
 //! ```text
 //! board   | header                                                       64 bytes |
 //!         | for each output queue: | control line | mirror 128 words | counters |  |
-//!         | for each input queue:  | control line | words 128 | slots 128 | counters |
+//!         | for each input queue:  | control line | words 128 | counters |           |
+//!         | for each input queue:  | slots 1024 |                                    |
 //!
-//! lines   | for each output queue: | lines 8 KiB | slot lines 8 KiB | lists 32 KiB |
+//! lines   | for each output queue: | lines 8 KiB | lists 32 KiB | slot lines 64 KiB |
 //!
 //! header          word 0  "SIGABRD" and the version of this layout
 //!                 word 1  output queues, word 2 input queues of this side
@@ -20,7 +21,8 @@
 //!                              word 5  how many lent storages it has taken in
 //! ```
 //!
-//! A board of one queue each way fits into one page of memory.
+//! A board of one queue each way fits into one page of memory, but for its slots, which take memory when
+//! they are used.
 
 use os::sync::Ordering;
 use os::words::{LentWords, Words};
@@ -29,7 +31,7 @@ use super::counters::COUNTER_WORDS;
 use crate::queue::{LINE_WORDS, LINES_WORDS, LISTS_WORDS, QUEUE_BUFFERS, Reader};
 
 /// Large messages of one queue that may be announced and not yet released.
-pub const SLOTS: usize = QUEUE_BUFFERS;
+pub const SLOTS: usize = 1024;
 
 /// Queues of a path in one direction.
 pub const QUEUES_MAX: usize = 8;
@@ -42,9 +44,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"SIGABRD\0") | LAYOUT_VERSION << 56;
 const HEADER_WORDS: usize = 8;
 const CONTROL_WORDS: usize = LINE_WORDS;
 const WRITER_BLOCK_WORDS: usize = CONTROL_WORDS + QUEUE_BUFFERS + COUNTER_WORDS;
-const READER_BLOCK_WORDS: usize = CONTROL_WORDS + QUEUE_BUFFERS + SLOTS + COUNTER_WORDS;
+const READER_BLOCK_WORDS: usize = CONTROL_WORDS + QUEUE_BUFFERS + COUNTER_WORDS;
 const SLOT_LINES_WORDS: usize = SLOTS * LINE_WORDS;
-const QUEUE_LINES_WORDS: usize = LINES_WORDS + SLOT_LINES_WORDS + LISTS_WORDS;
+const QUEUE_LINES_WORDS: usize = LINES_WORDS + LISTS_WORDS + SLOT_LINES_WORDS;
 
 /// Word of a control line: odd while its side sleeps.
 pub const SLEEP_WORD: usize = 0;
@@ -86,7 +88,7 @@ impl Shape {
 
     /// Words of the board of a side of this shape.
     pub fn board_words(self) -> usize {
-        HEADER_WORDS + self.outputs * WRITER_BLOCK_WORDS + self.inputs * READER_BLOCK_WORDS
+        self.slots(self.inputs)
     }
 
     /// Words of the lines of a side of this shape.
@@ -102,6 +104,11 @@ impl Shape {
     fn reader_block(self, queue: usize) -> usize {
         assert!(queue < self.inputs);
         HEADER_WORDS + self.outputs * WRITER_BLOCK_WORDS + queue * READER_BLOCK_WORDS
+    }
+
+    fn slots(self, queue: usize) -> usize {
+        let blocks = self.outputs * WRITER_BLOCK_WORDS + self.inputs * READER_BLOCK_WORDS;
+        HEADER_WORDS + blocks + queue * SLOTS
     }
 }
 
@@ -152,10 +159,10 @@ pub struct ReaderBlock<W> {
 pub struct LineBlock<W> {
     /// The line of each buffer.
     pub lines: W,
-    /// The line of each slot of a large message.
-    pub slot_lines: W,
     /// The entry list of each buffer.
     pub lists: W,
+    /// The line of each slot of a large message.
+    pub slot_lines: W,
 }
 
 /// The part of a board that belongs to output queue `queue`.
@@ -171,12 +178,11 @@ pub fn writer_block<W: Part>(board: &W, shape: Shape, queue: usize) -> WriterBlo
 /// The part of a board that belongs to input queue `queue`.
 pub fn reader_block<W: Part>(board: &W, shape: Shape, queue: usize) -> ReaderBlock<W> {
     let first = shape.reader_block(queue);
-    let slots = first + CONTROL_WORDS + QUEUE_BUFFERS;
     ReaderBlock {
         control: board.part(first, CONTROL_WORDS),
         words: board.part(first + CONTROL_WORDS, QUEUE_BUFFERS),
-        slots: board.part(slots, SLOTS),
-        counters: board.part(slots + SLOTS, COUNTER_WORDS),
+        slots: board.part(shape.slots(queue), SLOTS),
+        counters: board.part(first + CONTROL_WORDS + QUEUE_BUFFERS, COUNTER_WORDS),
     }
 }
 
@@ -185,8 +191,8 @@ pub fn line_block<W: Part>(lines: &W, queue: usize) -> LineBlock<W> {
     let first = queue * QUEUE_LINES_WORDS;
     LineBlock {
         lines: lines.part(first, LINES_WORDS),
-        slot_lines: lines.part(first + LINES_WORDS, SLOT_LINES_WORDS),
-        lists: lines.part(first + LINES_WORDS + SLOT_LINES_WORDS, LISTS_WORDS),
+        lists: lines.part(first + LINES_WORDS, LISTS_WORDS),
+        slot_lines: lines.part(first + LINES_WORDS + LISTS_WORDS, SLOT_LINES_WORDS),
     }
 }
 
@@ -194,9 +200,7 @@ pub fn line_block<W: Part>(lines: &W, queue: usize) -> LineBlock<W> {
 /// this for its own; a proof does it for a peer whose every word it has in its hand.
 pub fn establish(board: &Words, shape: Shape) {
     for queue in 0..shape.inputs {
-        let block = reader_block(board, shape, queue);
-        Reader::supply(&block.words);
-        Reader::supply(&block.slots);
+        Reader::supply(&reader_block(board, shape, queue).words);
     }
     board.store(1, shape.outputs as u64, Ordering::Relaxed);
     board.store(2, shape.inputs as u64, Ordering::Relaxed);

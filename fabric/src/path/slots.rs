@@ -7,13 +7,17 @@
 //! ```text
 //! slot line   word 0  state and count, as a buffer's: primed, or halted when it was withdrawn
 //!             word 1  how many bytes are in place so far: the reader may follow the writer
+//! slot word   how many messages of this slot were released
 //! ```
+//!
+//! The slot that was released last is used next, and what was never used is never touched: a path that
+//! never had more than a few large messages at once has no memory for more.
 
 use os::sync::Ordering;
 use os::words::{LentWords, Words};
 
 use super::board::SLOTS;
-use crate::queue::{Form, LINE_WORDS, ReaderWord, State, Violation, WriterWord};
+use crate::queue::{Form, LINE_WORDS, State, Violation, WriterWord};
 
 const FILLED_WORD: usize = 1;
 
@@ -22,33 +26,27 @@ const FILLED_WORD: usize = 1;
 pub(super) struct WriterSlots {
     lines: Words,
     releases: LentWords,
-    counts: [u32; SLOTS],
-    /// One bit for each slot that stands for a message.
-    out: u128,
+    /// As many as were ever out at once.
+    slots: Vec<Slot>,
+    /// Those that stand for a message.
+    out: Vec<u16>,
+    /// Those that do not, the one released last at the end.
+    free: Vec<u16>,
     bytes: u64,
-    messages: [Waiting; SLOTS],
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Waiting {
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    count: u32,
+    is_out: bool,
     segment: u16,
     bytes: u64,
 }
 
 impl WriterSlots {
-    pub(super) fn new(lines: Words, releases: LentWords) -> Result<WriterSlots, Violation> {
-        let supplied = ReaderWord::SUPPLIED.bits();
-        if (0..SLOTS).any(|slot| releases.load(slot, Ordering::Acquire) != supplied) {
-            return Err(Violation::State);
-        }
-        Ok(WriterSlots {
-            lines,
-            releases,
-            counts: [0; SLOTS],
-            out: 0,
-            bytes: 0,
-            messages: [Waiting::default(); SLOTS],
-        })
+    pub(super) fn new(lines: Words, releases: LentWords) -> WriterSlots {
+        let (slots, out, free) = (Vec::new(), Vec::new(), Vec::new());
+        WriterSlots { lines, releases, slots, out, free, bytes: 0 }
     }
 
     /// Bytes of all messages that wait.
@@ -58,24 +56,29 @@ impl WriterSlots {
 
     /// How many messages wait.
     pub(super) fn out(&self) -> usize {
-        self.out.count_ones() as usize
+        self.out.len()
     }
 
     /// Makes a slot stand for a message of `bytes` in `segment`, of which `filled` are in place. Returns
     /// slot and count for the announcement; `None` if all slots are out.
     pub(super) fn announce(&mut self, segment: u16, bytes: u64, filled: u64) -> Option<(u16, u32)> {
-        let slot = self.out.trailing_ones() as usize;
-        if slot >= SLOTS {
-            return None;
-        }
-        self.counts[slot] = self.counts[slot].wrapping_add(1);
-        // Relaxed: published by the count.
-        self.lines.store(slot * LINE_WORDS + FILLED_WORD, filled, Ordering::Relaxed);
-        self.set_state(slot, State::Primed);
-        self.out |= 1 << slot;
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.slots.len() == SLOTS => return None,
+            None => {
+                self.slots.push(Slot { count: 0, is_out: false, segment, bytes });
+                (self.slots.len() - 1) as u16
+            }
+        };
+        let count = self.slots[usize::from(slot)].count.wrapping_add(1);
+        self.slots[usize::from(slot)] = Slot { count, is_out: true, segment, bytes };
+        self.out.push(slot);
         self.bytes += bytes;
-        self.messages[slot] = Waiting { segment, bytes };
-        Some((slot as u16, self.counts[slot]))
+        // Relaxed: published by the count.
+        let line = usize::from(slot) * LINE_WORDS;
+        self.lines.store(line + FILLED_WORD, filled, Ordering::Relaxed);
+        self.set_state(slot, State::Primed);
+        Some((slot, count))
     }
 
     /// Tells the reader that the first `filled` bytes are in place.
@@ -88,17 +91,18 @@ impl WriterSlots {
     /// Tells the reader that the message is not to be had any more. The slot stays out until the reader
     /// has released it: it may be reading.
     pub(super) fn withdraw(&mut self, slot: u16) {
-        self.set_state(usize::from(slot), State::Halted);
+        self.set_state(slot, State::Halted);
     }
 
     /// Whether a slot stands for a message, with this count.
     pub(super) fn is_out(&self, slot: u16, count: u32) -> bool {
-        let slot = usize::from(slot);
-        slot < SLOTS && self.out & 1 << slot != 0 && self.counts[slot] == count
+        let slot = self.slots.get(usize::from(slot));
+        slot.is_some_and(|slot| slot.is_out && slot.count == count)
     }
 
-    fn set_state(&mut self, slot: usize, state: State) {
-        let count = self.counts[slot];
+    fn set_state(&mut self, slot: u16, state: State) {
+        let slot = usize::from(slot);
+        let count = self.slots[slot].count;
         let word = WriterWord { count, state, form: Form::InPlace, label: 0, size: 0, note: 0 };
         // Release: pairs with the Acquire in `ReaderSlots::is_there`.
         self.lines.store(slot * LINE_WORDS, word.bits(), Ordering::Release);
@@ -106,20 +110,22 @@ impl WriterSlots {
 
     /// Takes back the slots that the reader has released, and tells whose segments they were.
     pub(super) fn collect(&mut self, mut released: impl FnMut(u16)) -> Result<(), Violation> {
-        let mut out = self.out;
-        while out != 0 {
-            let slot = out.trailing_zeros() as usize;
-            out &= out - 1;
+        let WriterSlots { releases, slots, out, free, bytes, .. } = self;
+        let mut at = 0;
+        while let Some(number) = out.get(at).copied() {
+            let slot = &mut slots[usize::from(number)];
             // Acquire: pairs with the Release in `ReaderSlots::release`. The reader's reading is over.
-            let bits = self.releases.load(slot, Ordering::Acquire);
-            let count = ReaderWord::count_of(bits);
-            if count == self.counts[slot] {
-                ReaderWord::parse(bits)?;
-                self.out &= !(1 << slot);
-                self.bytes -= self.messages[slot].bytes;
-                released(self.messages[slot].segment);
-            } else if count != self.counts[slot].wrapping_sub(1) {
+            let count = releases.load(usize::from(number), Ordering::Acquire);
+            if count == u64::from(slot.count) {
+                slot.is_out = false;
+                *bytes -= slot.bytes;
+                out.swap_remove(at);
+                free.push(number);
+                released(slot.segment);
+            } else if count != u64::from(slot.count.wrapping_sub(1)) {
                 return Err(Violation::Count);
+            } else {
+                at += 1;
             }
         }
         Ok(())
@@ -131,13 +137,13 @@ impl WriterSlots {
 pub(super) struct ReaderSlots {
     lines: LentWords,
     releases: Words,
-    /// One bit for each slot whose announcement we took and which we have not released.
-    held: u128,
+    /// Whether we took the announcement of a slot and have not released it; as many as were used.
+    held: Vec<bool>,
 }
 
 impl ReaderSlots {
     pub(super) fn new(lines: LentWords, releases: Words) -> ReaderSlots {
-        ReaderSlots { lines, releases, held: 0 }
+        ReaderSlots { lines, releases, held: Vec::new() }
     }
 
     /// Takes in an announcement: it must be of a slot that we do not hold, with the count that is next.
@@ -146,14 +152,17 @@ impl ReaderSlots {
         if index >= SLOTS {
             return Err(Violation::Record);
         }
-        if self.held & 1 << index != 0 {
+        if index >= self.held.len() {
+            self.held.resize(index + 1, false);
+        }
+        if self.held[index] {
             return Err(Violation::Owner);
         }
-        let released = ReaderWord::count_of(self.releases.load(index, Ordering::Relaxed));
+        let released = self.releases.load(index, Ordering::Relaxed) as u32;
         if count != released.wrapping_add(1) {
             return Err(Violation::Count);
         }
-        self.held |= 1 << index;
+        self.held[index] = true;
         Ok(())
     }
 
@@ -176,11 +185,8 @@ impl ReaderSlots {
     /// Gives a slot back: we do not read its message any more.
     pub(super) fn release(&mut self, slot: u16, count: u32) {
         let index = usize::from(slot);
-        self.held &= !(1 << index);
-        let word = ReaderWord { count, state: State::Empty, reason: 0 };
+        self.held[index] = false;
         // Release: pairs with the Acquire in `WriterSlots::collect`.
-        self.releases.store(index, word.bits(), Ordering::Release);
+        self.releases.store(index, count.into(), Ordering::Release);
     }
 }
-
-const _: () = assert!(SLOTS <= u128::BITS as usize, "one bit for each slot");

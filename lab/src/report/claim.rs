@@ -119,8 +119,12 @@ fn alone(series: &Series<'_>, claim: &Claim, of: &Found<'_>) -> String {
     let unit = unit(&claim.metric);
     let summary = of.summary;
     let scaled = |number: f64| number / unit.scale;
-    let number =
-        with_range(scaled(summary.median), scaled(summary.min), scaled(summary.max), summary.trials);
+    let number = with_range(
+        scaled(summary.median),
+        scaled(summary.min),
+        scaled(summary.max),
+        summary.trials,
+    );
     let wanted = wanted(claim.bound, show(&claim.metric, claim.bound.number()), unit.label);
     format!("{number} {}, {wanted}\n{}", unit.label, describe(of.cell, &series.order()))
 }

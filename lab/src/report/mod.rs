@@ -6,9 +6,9 @@ mod claim;
 mod csv;
 mod render;
 mod series;
+mod table;
 #[cfg(test)]
 mod tests;
-mod table;
 
 pub use csv::csv;
 pub use render::{markdown, text};
@@ -157,7 +157,9 @@ fn what_next(all: &[Series<'_>]) -> Vec<String> {
         lines.push(format!("narrower spreads: siga lab run {names} --trials 9 --seconds 1"));
     }
     lines.extend(all.iter().find_map(other_levels));
-    lines.push("what was counted: siga lab run --json FILE, then each line of FILE is a trial".into());
+    lines.push(
+        "what was counted: siga lab run --json FILE, then each line of FILE is a trial".into(),
+    );
     lines
 }
 
@@ -170,5 +172,8 @@ fn other_levels(series: &Series<'_>) -> Option<String> {
         is_used && !matches!(factor.domain, Domain::Words(_))
     })?;
     let (name, domain) = (factor.name, &factor.domain);
-    Some(format!("other levels: siga lab run {} --set {name}=..., which {name} may be {domain}", case.name))
+    Some(format!(
+        "other levels: siga lab run {} --set {name}=..., which {name} may be {domain}",
+        case.name
+    ))
 }

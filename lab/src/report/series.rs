@@ -69,8 +69,11 @@ impl<'a> Series<'a> {
         if let Some(case) = &self.case {
             return case.workload.factor_names();
         }
-        let mut names: Vec<&str> =
-            self.records.iter().flat_map(|record| record.factors.keys().map(String::as_str)).collect();
+        let mut names: Vec<&str> = self
+            .records
+            .iter()
+            .flat_map(|record| record.factors.keys().map(String::as_str))
+            .collect();
         names.sort_unstable();
         names.dedup();
         names

@@ -97,8 +97,11 @@ impl Layout<'_> {
             }));
         }
         let row = |row: &Levels| {
-            let mut cells: Vec<String> =
-                down.iter().zip(row).map(|(factor, level)| self.level(factor, level.as_ref())).collect();
+            let mut cells: Vec<String> = down
+                .iter()
+                .zip(row)
+                .map(|(factor, level)| self.level(factor, level.as_ref()))
+                .collect();
             for column in &columns {
                 let is_meant = |cell: &Factors| {
                     levels(cell, &self.layout.each) == *each
@@ -158,7 +161,8 @@ impl Layout<'_> {
         if self.layout.metrics.len() == 1 {
             return with_range(median / scale, min / scale, max / scale, trials);
         }
-        let half = if trials > 1 { format!(" ±{:.0}%", summary.spread() * 50.0) } else { String::new() };
+        let half =
+            if trials > 1 { format!(" ±{:.0}%", summary.spread() * 50.0) } else { String::new() };
         show(metric, median) + &half
     }
 

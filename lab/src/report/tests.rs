@@ -148,7 +148,11 @@ fn latest_run_counts() {
     let mut records = records();
     let later: Vec<Record> = records[..3]
         .iter()
-        .map(|record| Record { run: 8, metrics: [("rate_messages_per_s".into(), 1e6)].into(), ..record.clone() })
+        .map(|record| Record {
+            run: 8,
+            metrics: [("rate_messages_per_s".into(), 1e6)].into(),
+            ..record.clone()
+        })
         .collect();
     records.extend(later);
     let found = text(&report(&records));

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use fabric::path::SLOTS;
 use fabric::path::board::{HALT_WORD, LENT_TAKEN_WORD, QUIESCE_WORD, SLEEP_WORD};
-use fabric::queue::{QUEUE_BUFFERS, ReaderWord, Sequence, State};
+use fabric::queue::{QUEUE_BUFFERS, Sequence, State};
 use os::sync::Ordering;
 use rustix::net::send;
 
@@ -85,9 +85,8 @@ impl Vandal {
     fn release(&mut self, script: &mut Script<'_>) {
         let slot = script.below(SLOTS.min(6));
         let there = self.bare.reader.slots.load(slot, Ordering::Relaxed);
-        let count = ReaderWord::count_of(there).wrapping_add(script.pick(&[1, 1, 1, 0, 2]));
-        let word = ReaderWord { count, state: script.pick(&STATES), reason: 0 };
-        self.bare.reader.slots.store(slot, word.bits(), Ordering::Release);
+        let count = there.wrapping_add(script.pick(&[1, 1, 1, 0, 2]));
+        self.bare.reader.slots.store(slot, count, Ordering::Release);
     }
 
     /// Any word that a reader may write.

@@ -79,7 +79,8 @@ pub struct Found {
 impl Ledger {
     /// A guest has died. What it had told before is known by now.
     pub fn bury(&mut self, life: Life, killed_ns: u64, blackbox: Option<LentBox>) {
-        let own: Vec<_> = self.open.range((life, 0)..=(life, u64::MAX)).map(|(at, _)| *at).collect();
+        let own: Vec<_> =
+            self.open.range((life, 0)..=(life, u64::MAX)).map(|(at, _)| *at).collect();
         for at in own {
             self.open.remove(&at);
             for counts in lanes(at.1).filter_map(|key| blackbox.as_ref()?.read(key)) {
@@ -184,7 +185,12 @@ fn check(survivor: &LaneCounts, dead: &LaneCounts) -> Result<(), String> {
         }
         Err(format!("{number} messages {what}: must be {least} to {most}"))
     };
-    within("received of those the dead has sent", survivor.received, dead.completed, dead.attempted)?;
+    within(
+        "received of those the dead has sent",
+        survivor.received,
+        dead.completed,
+        dead.attempted,
+    )?;
     within("acknowledged by the dead", survivor.acknowledged, 0, dead.received)?;
     within("received by the dead", dead.received, 0, survivor.attempted)
 }
@@ -233,7 +239,8 @@ mod tests {
 
     #[test]
     fn counts_that_no_kill_explains_are_wrong() {
-        let survivor = LaneCounts { attempted: 9, acknowledged: 4, received: 5, ..Default::default() };
+        let survivor =
+            LaneCounts { attempted: 9, acknowledged: 4, received: 5, ..Default::default() };
         let dead = LaneCounts { attempted: 7, completed: 5, received: 4, ..Default::default() };
         assert_eq!(check(&survivor, &dead), Ok(()));
         for wrong in [

@@ -336,8 +336,7 @@ impl Supervisor {
         if self.observer.is_none() {
             let socket = crew::host_socket(self.workplace.directory());
             let observer = Observer::attach(socket);
-            self.observer =
-                Some(observer.map_err(|error| fault(format!("observing: {error}")))?);
+            self.observer = Some(observer.map_err(|error| fault(format!("observing: {error}")))?);
         }
         Ok(self.observer.as_ref().expect("attached above"))
     }
@@ -412,7 +411,8 @@ impl Supervisor {
                 self.take_in();
             } else if let Some(role) = self.role(|post| post.name == name) {
                 let post = self.posts.get_mut(&role).expect("found just now");
-                let status = post.child.wait().map_err(|error| fault(format!("{role}: {error}")))?;
+                let status =
+                    post.child.wait().map_err(|error| fault(format!("{role}: {error}")))?;
                 return Err(fault(format!("{role} has ended by itself: {status}")));
             } else {
                 self.hear(name);
@@ -532,7 +532,9 @@ impl Supervisor {
         let own = &self.posts[&role];
         let Some(own_life) = life(&role, own) else { return };
         for (other_role, other) in self.posts.iter().filter(|(other, _)| **other != role) {
-            let Some(other_life) = life(other_role, other).filter(|_| other.is_up) else { continue };
+            let Some(other_life) = life(other_role, other).filter(|_| other.is_up) else {
+                continue;
+            };
             other.tell(&Tell::Up(own_life));
             own.tell(&Tell::Up(other_life));
         }

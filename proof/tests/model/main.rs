@@ -21,7 +21,7 @@ use world::{End, World};
 fn terms() -> impl Strategy<Value = Terms> {
     let window_bytes = select(vec![1, 4096, PAGE_BYTES, 256 << 10]);
     let announced_bytes_max = select(vec![0, 100_000, 4 << 20]);
-    let messages_max = select(vec![1, 3, 128]);
+    let messages_max = select(vec![1, 3, 1024]);
     let storage_bytes_max = select(vec![256 << 10, 300_000, 1 << 20, 256 << 20]);
     (window_bytes, announced_bytes_max, messages_max, storage_bytes_max).prop_map(
         |(window_bytes, announced_bytes_max, messages_max, storage_bytes_max)| Terms {

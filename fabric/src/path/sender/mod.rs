@@ -184,7 +184,7 @@ impl Sender {
             pages: Pages::default(),
             tickets: Box::new([Ticket::default(); QUEUE_BUFFERS]),
             in_flight_bytes: 0,
-            slots: WriterSlots::new(lines.slot_lines, peer.slots)?,
+            slots: WriterSlots::new(lines.slot_lines, peer.slots),
             peer: peer.control,
             sleeper: Sleeper::new(own.control.part(board::SLEEP_WORD, 1)),
             control: own.control,

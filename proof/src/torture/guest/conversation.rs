@@ -94,7 +94,8 @@ impl Conversation {
         let ready = self.is_ready();
         let (senders, receivers) = self.path.halves();
         let senders: Vec<_> = senders.iter_mut().map(|sender| sender.half().ended()).collect();
-        let receivers: Vec<_> = receivers.iter_mut().map(|receiver| receiver.half().ended()).collect();
+        let receivers: Vec<_> =
+            receivers.iter_mut().map(|receiver| receiver.half().ended()).collect();
         format!("{text} ready={ready} senders={senders:?} receivers={receivers:?}")
     }
 }

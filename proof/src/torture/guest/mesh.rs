@@ -74,7 +74,10 @@ impl fmt::Debug for Mesh {
         for (index, peer) in self.peers.iter().enumerate().filter(|(at, _)| *at != self.own.guest) {
             let Peer { life, is_up, connecting, paths } = peer;
             let connecting = connecting.as_ref().map(|attempt| attempt.key);
-            write!(formatter, "[{index}: {life:?} up={is_up} connecting={connecting:x?} paths={paths:?}]")?;
+            write!(
+                formatter,
+                "[{index}: {life:?} up={is_up} connecting={connecting:x?} paths={paths:?}]"
+            )?;
         }
         Ok(())
     }
@@ -159,7 +162,9 @@ impl Mesh {
             }
             self.connections += 1;
             let Life { guest: own, number } = self.own;
-            let key = (own as u64 + 1) << 56 | u64::from(number) << 32 | self.connections << KEY_LANE_BITS;
+            let key = (own as u64 + 1) << 56
+                | u64::from(number) << 32
+                | self.connections << KEY_LANE_BITS;
             let lanes = if (own + index).is_multiple_of(3) { 2 } else { 1 };
             match guest.start_connecting(&super::name(index), &self.options(key, lanes)) {
                 Ok(connecting) => {
@@ -265,7 +270,9 @@ impl Member for Attachment {
     }
 
     fn is_ready(&mut self) -> bool {
-        self.news || self.guest.is_attached() != self.was_attached || Member::is_ready(&mut self.guest)
+        self.news
+            || self.guest.is_attached() != self.was_attached
+            || Member::is_ready(&mut self.guest)
     }
 
     fn sleep(&mut self) {}

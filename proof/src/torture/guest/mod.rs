@@ -215,7 +215,9 @@ impl Program {
     /// Does what the supervisor tells; false if there is none any more.
     fn obey(&mut self) -> bool {
         loop {
-            let Some(Seat::Ear(ear)) = self.waiter.get_mut(self.ear) else { unreachable!("it stays") };
+            let Some(Seat::Ear(ear)) = self.waiter.get_mut(self.ear) else {
+                unreachable!("it stays")
+            };
             let tell = match ear.listen() {
                 Heard::Nothing => return true,
                 Heard::Gone => return false,
@@ -291,7 +293,8 @@ impl Program {
     }
 
     fn describe(&mut self) -> String {
-        let mut lines = vec![format!("{} {:?} {:?} {:?}", self.own, self.style, self.mode, self.mesh)];
+        let mut lines =
+            vec![format!("{} {:?} {:?} {:?}", self.own, self.style, self.mode, self.mesh)];
         for talk in &mut self.talks {
             let state = match &mut talk.server {
                 Server::Seat(key) => conversation(&mut self.waiter, *key).describe(),
@@ -356,9 +359,12 @@ impl Program {
             Err(End::Wrong(what)) => return self.complain(key, &what),
         };
         let at_ns = now_ns();
-        let index = self.talks.iter().position(|talk| matches!(talk.server, Server::Seat(k) if k == key));
+        let index =
+            self.talks.iter().position(|talk| matches!(talk.server, Server::Seat(k) if k == key));
         let talk = self.talks.remove(index.expect("a seat has a talk"));
-        let Some(Seat::Path(conversation)) = self.waiter.remove(key) else { unreachable!("served") };
+        let Some(Seat::Path(conversation)) = self.waiter.remove(key) else {
+            unreachable!("served")
+        };
         let counts = conversation.counts();
         drop(conversation);
         self.end_talk(talk.peer, talk.key, &talk.slots, at_ns, severed, counts);
@@ -374,7 +380,9 @@ impl Program {
 
     fn read_notes(&mut self) {
         loop {
-            let Some(Seat::Bell(bell)) = self.waiter.get_mut(self.bell) else { unreachable!("it stays") };
+            let Some(Seat::Bell(bell)) = self.waiter.get_mut(self.bell) else {
+                unreachable!("it stays")
+            };
             let Some(Note { key, news }) = bell.next() else { return };
             let index = self.talks.iter().position(|talk| talk.key == key);
             let index = index.expect("threads end with their talk");
@@ -427,7 +435,9 @@ fn attach(line: &Line, directory: &std::path::Path, own: Life, mesh: &mut Mesh) 
     loop {
         match Guest::attach(crew::host_socket(directory), &name(own.guest)) {
             Ok(guest) => return guest,
-            Err(AttachError::Unreachable { .. } | AttachError::NoAnswer) => tell(line, &Say::NoHost),
+            Err(AttachError::Unreachable { .. } | AttachError::NoAnswer) => {
+                tell(line, &Say::NoHost)
+            }
             Err(error) => {
                 tell(line, &Say::Trouble(error.to_string()));
                 std::process::exit(1);

@@ -93,16 +93,8 @@ enum How {
     Lent,
 }
 
-const HOWS: [How; 8] = [
-    How::Push,
-    How::Push,
-    How::Push,
-    How::PushBuilt,
-    How::Send,
-    How::Send,
-    How::Built,
-    How::Lent,
-];
+const HOWS: [How; 8] =
+    [How::Push, How::Push, How::Push, How::PushBuilt, How::Send, How::Send, How::Built, How::Lent];
 
 /// A message that is decided on and not sent yet.
 #[derive(Clone, Copy, Debug)]
@@ -196,7 +188,8 @@ impl Outgoing {
         let Draft { how, kind, bytes, stamp_in_head } = draft;
         let stamp = Stamp { sequence: self.next, acknowledged: came.messages, bytes, kind };
         let (stamp, seed) = (stamp.bytes(self.seed), mix(self.seed ^ self.next));
-        let (head, before) = if stamp_in_head { (&stamp[..], &[][..]) } else { (&[][..], &stamp[..]) };
+        let (head, before) =
+            if stamp_in_head { (&stamp[..], &[][..]) } else { (&[][..], &stamp[..]) };
         let build = |target: &mut [u8]| {
             let (start, rest) = target.split_at_mut(before.len());
             start.copy_from_slice(before);
@@ -320,7 +313,11 @@ impl Incoming {
             return Err(format!("message {} came: must be {next}", stamp.sequence));
         }
         if stamp.bytes != rest.len() {
-            return Err(format!("message {next} has {} bytes: must be {}", rest.len(), stamp.bytes));
+            return Err(format!(
+                "message {next} has {} bytes: must be {}",
+                rest.len(),
+                stamp.bytes
+            ));
         }
         if let Some(at) = pattern::first_wrong(mix(self.seed ^ next), rest) {
             return Err(format!("message {next} is wrong from byte {at} of {}", rest.len()));

@@ -118,7 +118,9 @@ impl Threads {
             let talk = Talk { key, queue, notes: notes.clone() };
             let other = talk.clone();
             threads.senders.push(thread::spawn(move || talk.send(sender, outgoing)));
-            threads.receivers.push(thread::spawn(move || other.receive(receiver, incoming, reading)));
+            threads
+                .receivers
+                .push(thread::spawn(move || other.receive(receiver, incoming, reading)));
         }
         threads
     }
