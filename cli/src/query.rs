@@ -2,15 +2,20 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use host::config::Bytes;
-use host::report::{GuestReport, PathReport, PathState, SideReport, SystemReport};
+use host::report::{
+    GuestReport, PathReport, PathState, ResourceReport, ResourceScope, SideReport, SystemReport,
+};
 use siga::Observer;
 
 use crate::outcome::Outcome;
 use crate::socket::Socket;
 
-/// Show the guests that are attached and the paths between them
+/// Show the guests that are attached, the paths between them, and the resources they manage
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
+    /// Show these alone [default: all there are]
+    #[arg(value_name = "WHAT")]
+    subject: Option<Subject>,
     /// Print the host's whole report as JSON, with all counters
     #[arg(long)]
     json: bool,
@@ -18,7 +23,17 @@ pub struct Arguments {
     socket: Socket,
 }
 
-/// Shows guests and paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Subject {
+    /// The guests that are attached
+    Guest,
+    /// The paths between them
+    Path,
+    /// The resources they manage
+    Resource,
+}
+
+/// Shows guests, paths and resources.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
     let report = observer.query().map_err(Outcome::no)?;
@@ -26,8 +41,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         println!("{}", serde_json::to_string(&report).map_err(Outcome::no)?);
         return Ok(());
     }
-    println!("{}", guests(&report.guests));
-    println!("{}", paths(&report));
+    let tables: &[Table] = match arguments.subject {
+        None => &[guests(&report.guests), paths(&report), resources(&report.resources)],
+        Some(Subject::Guest) => &[guests(&report.guests)],
+        Some(Subject::Path) => &[paths(&report)],
+        Some(Subject::Resource) => &[resources(&report.resources)],
+    };
+    // Nobody misses the head of an empty table, unless he asked for it.
+    for table in tables.iter().filter(|table| tables.len() == 1 || table.row_count() > 0) {
+        println!("{table}");
+    }
     Ok(())
 }
 
@@ -48,13 +71,15 @@ fn guests(guests: &[GuestReport]) -> Table {
 }
 
 fn paths(report: &SystemReport) -> Table {
-    let heads = ["path", "from", "to", "state", "queues", "messages", "bytes", "lent", "ended"];
-    let mut table = table(&heads, 5);
+    let heads =
+        ["path", "from", "to", "kind", "state", "queues", "messages", "bytes", "lent", "ended"];
+    let mut table = table(&heads, 6);
     for path in &report.paths {
         table.add_row([
             path.path.to_string(),
             guest(path, 0),
             guest(path, 1),
+            path.kind.clone(),
             state(path.state).to_owned(),
             path.sides.first().map_or(String::new(), queues),
             both(path, "messages").to_string(),
@@ -62,6 +87,18 @@ fn paths(report: &SystemReport) -> Table {
             Bytes(both(path, "lent_bytes")).to_string(),
             violations(path),
         ]);
+    }
+    table
+}
+
+fn resources(resources: &[ResourceReport]) -> Table {
+    let mut table = table(&["resource", "scope", "manager"], 3);
+    for resource in resources {
+        let scope = match resource.scope {
+            ResourceScope::Local => "local",
+            ResourceScope::Global => "global",
+        };
+        table.add_row([&resource.name, scope, &resource.manager]);
     }
     table
 }

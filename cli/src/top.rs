@@ -186,10 +186,11 @@ mod tests {
         };
         let paths = vec![PathReport {
             path: 7,
+            kind: "messages".to_owned(),
             state: PathState::Joined,
             sides: vec![side("A"), side("B")],
         }];
-        SystemReport { now_ns, guests: Vec::new(), paths }
+        SystemReport { now_ns, paths, ..SystemReport::default() }
     }
 
     #[test]

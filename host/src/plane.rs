@@ -5,6 +5,7 @@
 //! inside a program ([`crate::Embedded`]).
 
 mod brokering;
+mod resources;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -14,7 +15,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fabric::control::{
-    Allowance, Malformed, PACKET_BYTES_MAX, Problem, Reply, Request, Token, UserData,
+    Allowance, Kind, Malformed, PACKET_BYTES_MAX, Problem, Reply, Request, Token, UserData,
 };
 use fabric::name::Name;
 use fabric::path::Shape;
@@ -28,6 +29,7 @@ use tracing::{debug, info, warn};
 
 use crate::report::{self, AuditReport, GuestReport, PathReport, PathState, SystemReport};
 use crate::system::System;
+use resources::Resources;
 
 /// Packets of one connection that are handled before the next has its turn.
 const PACKETS_PER_TURN: usize = 32;
@@ -68,6 +70,7 @@ pub struct Host {
     connections: HashMap<u64, Connection>,
     guests: BTreeMap<Name, Guest>,
     paths: BTreeMap<u64, PathRecord>,
+    resources: Resources,
     next_connection: u64,
     next_path: u64,
 }
@@ -137,6 +140,7 @@ struct Guest {
 #[derive(Debug)]
 struct PathRecord {
     token: Token,
+    kind: Kind,
     state: State,
     /// Who asked.
     from: End,
@@ -191,6 +195,7 @@ impl Host {
             connections: HashMap::new(),
             guests: BTreeMap::new(),
             paths: BTreeMap::new(),
+            resources: Resources::default(),
             next_connection: 1,
             next_path: 1,
         };
@@ -455,6 +460,7 @@ impl Host {
         if let Role::Guest(name) = connection.role {
             info!(%name, why, "detached");
             self.forget_paths(name);
+            self.resources.forget(name);
             self.guests.remove(&name);
         } else {
             debug!(connection = number, why, "disconnected");
@@ -498,12 +504,14 @@ impl Host {
                 State::Joined => PathState::Joined,
                 State::Rejoining => PathState::Rejoining,
             };
-            PathReport { path: *path, state, sides: vec![side(&record.from), side(&record.to)] }
+            let sides = vec![side(&record.from), side(&record.to)];
+            PathReport { path: *path, kind: record.kind.to_string(), state, sides }
         });
         SystemReport {
             now_ns: os::processor::now_ns(),
             guests: guests.collect(),
             paths: paths.collect(),
+            resources: self.resources.report(),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use fabric::control::Scope;
 use fabric::path::board::{reader_block, writer_block};
 use fabric::path::{Counter, Shape};
 use fabric::queue::{Owner, QUEUE_BUFFERS, State, audit};
@@ -23,6 +24,38 @@ pub struct SystemReport {
     pub guests: Vec<GuestReport>,
     /// The paths, by number.
     pub paths: Vec<PathReport>,
+    /// The resources, by name.
+    pub resources: Vec<ResourceReport>,
+}
+
+/// A resource that a guest manages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceReport {
+    /// Its name.
+    pub name: String,
+    /// How far it is known.
+    pub scope: ResourceScope,
+    /// The guest that manages it.
+    pub manager: String,
+}
+
+/// How far a resource is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResourceScope {
+    /// In this system.
+    Local,
+    /// In this system and those joined with it.
+    Global,
+}
+
+impl From<Scope> for ResourceScope {
+    fn from(scope: Scope) -> ResourceScope {
+        match scope {
+            Scope::Local => ResourceScope::Local,
+            Scope::Global => ResourceScope::Global,
+        }
+    }
 }
 
 /// A guest that is attached.
@@ -49,6 +82,8 @@ pub struct GuestReport {
 pub struct PathReport {
     /// Its number.
     pub path: u64,
+    /// What it is for: `messages`, `IUCV`, `APPC`.
+    pub kind: String,
     /// What has become of it.
     pub state: PathState,
     /// Both sides: who asked for it, who was asked. The second is missing while a path that another host

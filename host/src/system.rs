@@ -11,8 +11,9 @@
 //! users = ["www", 1001]       # who may attach as this guest; left out: the host's own user
 //! groups = ["web"]            # or any member of these groups
 //! connect = ["DATABASE"]      # whom it may connect to; left out: nobody
+//! manage = ["PAY*"]           # which resources it may manage; left out: none
 //! paths_max = 64
-//! messages_max = 1024         # large messages that a path may have waiting
+//! messages_max = 1024         # messages that a path may have waiting: large ones, or all, as its kind has it
 //! storage_max = "1 GiB"       # data storage that all its paths together may lend
 //! ```
 
@@ -31,8 +32,8 @@ pub const GUESTS_MAX: usize = 4096;
 /// Paths that a guest may have, if the file does not say.
 pub const PATHS_MAX: usize = 4096;
 
-/// Large messages that a path may have waiting, if the file does not say.
-pub const MESSAGES_MAX: u32 = 1024;
+/// Messages that a path may have waiting, at most and if the file does not say.
+pub const MESSAGES_MAX: u32 = 65_535;
 
 /// Data storage that a guest's paths may lend, if the file does not say. It is address space: memory is
 /// taken by what is used of it.
@@ -57,9 +58,10 @@ pub struct Rule {
     users: Vec<u32>,
     groups: Vec<u32>,
     connect: Vec<Pattern>,
+    manage: Vec<Pattern>,
     /// Paths at once.
     pub paths_max: usize,
-    /// Large messages that a path may have waiting.
+    /// Messages that a path may have waiting: large ones, or all, as the path's kind has it.
     pub messages_max: u32,
     /// Data storage that all its paths together may lend, in bytes.
     pub storage_bytes_max: u64,
@@ -100,7 +102,8 @@ impl System {
             name: any.clone(),
             users: vec![Credentials::own().user],
             groups: Vec::new(),
-            connect: vec![any],
+            connect: vec![any.clone()],
+            manage: vec![any],
             paths_max: PATHS_MAX,
             messages_max: MESSAGES_MAX,
             storage_bytes_max: STORAGE_BYTES_MAX,
@@ -169,6 +172,11 @@ impl Rule {
     pub fn may_connect(&self, target: Name) -> bool {
         self.connect.iter().any(|pattern| pattern.matches(target))
     }
+
+    /// Whether this guest may manage that resource.
+    pub fn may_manage(&self, resource: Name) -> bool {
+        self.manage.iter().any(|pattern| pattern.matches(resource))
+    }
 }
 
 #[derive(Deserialize)]
@@ -197,6 +205,8 @@ struct WrittenGuest {
     groups: Vec<Spanned<Account>>,
     #[serde(default)]
     connect: Vec<Spanned<String>>,
+    #[serde(default)]
+    manage: Vec<Spanned<String>>,
     paths_max: Option<Spanned<u64>>,
     messages_max: Option<Spanned<u64>>,
     storage_max: Option<Spanned<Bytes>>,
@@ -235,7 +245,7 @@ impl WrittenGuest {
     fn rule(self, source: &Source) -> Result<Rule, FileError> {
         let pattern = |text: &Spanned<String>| {
             Pattern::parse(text.get_ref()).ok_or_else(|| {
-                let what = format!("{:?} is no name of a guest", text.get_ref());
+                let what = format!("{:?} is no name", text.get_ref());
                 let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -, or the beginning of one and *";
                 source.error(text.span(), what, right)
             })
@@ -253,6 +263,7 @@ impl WrittenGuest {
             .map(|group| Account::number(group, source, "group", os::peer::group_number))
             .collect::<Result<_, _>>()?;
         let connect = self.connect.iter().map(pattern).collect::<Result<_, _>>()?;
+        let manage = self.manage.iter().map(pattern).collect::<Result<_, _>>()?;
         let paths_max = match self.paths_max {
             None => PATHS_MAX,
             Some(number) => within(source, "paths_max", number, 0, 1 << 20)? as usize,
@@ -269,7 +280,16 @@ impl WrittenGuest {
             }
         };
         let name = pattern(&self.name)?;
-        Ok(Rule { name, users, groups, connect, paths_max, messages_max, storage_bytes_max })
+        Ok(Rule {
+            name,
+            users,
+            groups,
+            connect,
+            manage,
+            paths_max,
+            messages_max,
+            storage_bytes_max,
+        })
     }
 }
 
@@ -344,7 +364,7 @@ mod tests {
         for (text, error) in [
             (
                 "[[guest]]\nname = \"lower\"",
-                "s.toml:2: \"lower\" is no name of a guest: must be 1 to 8 of A-Z 0-9 $ # @ _ -, or the beginning of one and *",
+                "s.toml:2: \"lower\" is no name: must be 1 to 8 of A-Z 0-9 $ # @ _ -, or the beginning of one and *",
             ),
             (
                 "[[guest]]\nname = \"A\"\n\npaths_max = 99999999",
@@ -368,7 +388,7 @@ mod tests {
             ),
             (
                 "[[guest]]\nnane = \"A\"",
-                "s.toml:2: unknown field `nane`: must be one of `name`, `users`, `groups`, `connect`, `paths_max`, `messages_max`, `storage_max`",
+                "s.toml:2: unknown field `nane`: must be one of `name`, `users`, `groups`, `connect`, `manage`, `paths_max`, `messages_max`, `storage_max`",
             ),
         ] {
             assert_eq!(parse(text).unwrap_err(), error);

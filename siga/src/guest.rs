@@ -10,7 +10,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fabric::control::{
-    Allowance, Joined, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, UserData,
+    Allowance, Joined, Kind, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Scope, Target,
+    UserData,
 };
 use fabric::name::{Name, NoName};
 use fabric::path::{JoinError, Side, SideDescriptors};
@@ -22,7 +23,7 @@ use os::processor::now_ns;
 
 use crate::link::{Account, Link, Membership};
 use crate::options::PathOptions;
-use crate::path::Path;
+use crate::path::{Path, Said};
 
 /// How often a guest whose host has died looks for a new one.
 const RETRY_NS: u64 = 100_000_000;
@@ -47,6 +48,8 @@ pub struct Guest {
     /// Readable when the host has sent something; the same descriptor for every host.
     poller: Poller,
     inbox: RefCell<Inbox>,
+    /// What we manage, to tell a new host.
+    resources: RefCell<Vec<(Name, Scope)>>,
 }
 
 #[derive(Debug)]
@@ -161,6 +164,23 @@ pub enum ConnectError {
     Resources(#[from] io::Error),
 }
 
+/// Why a guest does not manage a resource, or still does.
+#[derive(Debug, thiserror::Error)]
+pub enum ResourceError {
+    /// That is no name.
+    #[error(transparent)]
+    Name(#[from] NoName),
+    /// The host does not want it.
+    #[error("{problem}")]
+    Refused {
+        /// Why.
+        problem: Problem,
+    },
+    /// There is no host at the moment.
+    #[error("the host is gone")]
+    HostGone,
+}
+
 /// A connection that was asked for. Give it to [`Guest::complete`], or drop it to take it back.
 #[derive(Debug)]
 #[must_use = "a connection that is dropped is taken back"]
@@ -217,7 +237,14 @@ impl Guest {
             pending: VecDeque::new(),
         };
         let link = Arc::new(Link::new(packets));
-        let guest = Guest { name, socket, link, poller, inbox: RefCell::new(inbox) };
+        let guest = Guest {
+            name,
+            socket,
+            link,
+            poller,
+            inbox: RefCell::new(inbox),
+            resources: RefCell::default(),
+        };
         let claim = guest.ask(&Request::Attach { name }, &[]).ok_or(AttachError::NoAnswer)?;
         match guest.wait_for_answer(&claim, after(ANSWER_TIME)) {
             Some(Answer::Reply(Reply::Attached, _)) => Ok(guest),
@@ -255,14 +282,26 @@ impl Guest {
         target: &str,
         options: &PathOptions,
     ) -> Result<Connecting, ConnectError> {
-        let target = target.parse::<Name>()?;
+        self.start_connecting_to(Target::Guest(target.parse()?), options)
+    }
+
+    /// Asks for a path to a guest or to whoever manages a resource, and does not wait.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn start_connecting_to(
+        &self,
+        target: Target,
+        options: &PathOptions,
+    ) -> Result<Connecting, ConnectError> {
         let shape = options.shape();
         if !shape.is_valid() {
             return Err(ConnectError::Shape);
         }
         let (side, SideDescriptors { board, lines }) = Side::create(shape)?;
         let allowance = options.allowance();
-        let request = Request::Connect { target, data: options.data, shape, allowance };
+        let PathOptions { kind, flags, data, .. } = *options;
+        let request = Request::Connect { target, kind, flags, data, shape, allowance };
         let claim = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
         let claim = claim.ok_or(ConnectError::HostGone)?;
         Ok(Connecting {
@@ -305,7 +344,7 @@ impl Guest {
     fn finish(&self, mut connecting: Connecting, answer: Answer) -> Result<Path, ConnectError> {
         let side = connecting.side.take().expect("finished once");
         let board = connecting.board.take().expect("finished once");
-        self.join(side, board, answer, &connecting.options)
+        self.join(side, board, connecting.options.kind, answer, &connecting.options)
     }
 
     /// Joins our side with the other that the host has sent.
@@ -313,6 +352,7 @@ impl Guest {
         &self,
         side: Side,
         board: OwnedFd,
+        kind: Kind,
         answer: Answer,
         options: &PathOptions,
     ) -> Result<Path, ConnectError> {
@@ -323,7 +363,7 @@ impl Guest {
             }
             Answer::Reply(..) | Answer::HostGone => return Err(ConnectError::HostGone),
         };
-        let Joined { path, token, peer, data, shape, ours, theirs } = joined;
+        let Joined { path, token, peer, flags, data, shape, ours, theirs } = joined;
         let mut descriptors = descriptors.into_iter();
         let (Some(peer_board), Some(peer_lines)) = (descriptors.next(), descriptors.next()) else {
             return Err(ConnectError::HostGone);
@@ -331,6 +371,7 @@ impl Guest {
         let account = Account {
             number: Arc::new(AtomicU64::new(path)),
             peer,
+            kind,
             shape,
             allowance: ours,
             board: Kept::new(board),
@@ -339,7 +380,9 @@ impl Guest {
         let membership = Membership::new(self.link.clone(), token, account);
         let peer = SideDescriptors { board: peer_board, lines: peer_lines };
         let halves = side.join(peer, descriptors.collect(), options.terms(ours, theirs))?;
-        Ok(Path::new(halves, membership, data, options.wait))
+        let messages_max = (ours.messages, theirs.messages);
+        let said = Said { flags, data, messages_max };
+        Ok(Path::new(halves, membership, said, options.wait))
     }
 
     /// Waits for a connection from another guest and accepts it.
@@ -350,20 +393,28 @@ impl Guest {
         self.accept_with(&PathOptions::default())
     }
 
-    /// Waits for a connection from another guest and accepts it.
+    /// Waits for a connection of the options' kind from another guest and accepts it.
     ///
     /// # Errors
     /// [`ConnectError`].
     pub fn accept_with(&self, options: &PathOptions) -> Result<Path, ConnectError> {
         loop {
-            let pending = self.wait_for(u64::MAX, |inbox| inbox.pending.pop_front());
-            let pending = pending.expect("waits for ever");
+            let pending = self.wait_for_pending(|pending| pending.kind == options.kind);
             match self.accept_pending(pending, options) {
                 // It was taken back between being heard of and being accepted.
                 Err(ConnectError::Refused { problem: Problem::NoPath, .. }) => {}
                 accepted => return accepted,
             }
         }
+    }
+
+    /// Waits for a connection that is wanted. Others go on waiting.
+    pub fn wait_for_pending(&self, wanted: impl Fn(&Pending) -> bool) -> Pending {
+        let next = |inbox: &mut Inbox| {
+            let at = inbox.pending.iter().position(&wanted)?;
+            inbox.pending.remove(at)
+        };
+        self.wait_for(u64::MAX, next).expect("waits for ever")
     }
 
     /// Whether a connection waits, or something has become of one that was asked for, as far as we have
@@ -375,7 +426,7 @@ impl Guest {
         !inbox.pending.is_empty() || inbox.answers.values().any(answered)
     }
 
-    /// A connection that waits, to be accepted or refused.
+    /// A connection that waits, to be accepted or refused, for whatever kind of conversation.
     pub fn pending(&self) -> Option<Pending> {
         self.poll(now_ns());
         self.inbox.borrow_mut().pending.pop_front()
@@ -391,19 +442,55 @@ impl Guest {
         options: &PathOptions,
     ) -> Result<Path, ConnectError> {
         let (side, SideDescriptors { board, lines }) = Side::create(pending.shape)?;
-        let Pending { path, .. } = pending;
+        let Pending { path, kind, .. } = pending;
         let allowance: Allowance = options.allowance();
-        let request = Request::Accept { path, data: options.data, allowance };
+        let PathOptions { flags, data, .. } = *options;
+        let request = Request::Accept { path, flags, data, allowance };
         let claim = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
         let answer = claim.and_then(|claim| self.wait_for_answer(&claim, after(ANSWER_TIME)));
-        let joined = self.join(side, board, answer.unwrap_or(Answer::HostGone), options)?;
-        Ok(joined.with_user_data(pending.data))
+        let answer = answer.unwrap_or(Answer::HostGone);
+        let joined = self.join(side, board, kind, answer, options)?;
+        Ok(joined.with_what_was_said(pending.flags, pending.data))
     }
 
     /// Refuses a connection that waits.
     pub fn refuse(&self, pending: Pending, data: UserData) {
         // If the host is gone, so is the connection.
         let _ = self.link.ask(&Request::Refuse { path: pending.path, data }, &[]);
+    }
+
+    /// Becomes the manager of a resource: connections to it are for this guest. A new host is told by
+    /// itself.
+    ///
+    /// # Errors
+    /// [`ResourceError`].
+    pub fn identify(&self, resource: &str, scope: Scope) -> Result<(), ResourceError> {
+        let resource = resource.parse::<Name>()?;
+        self.ask_about_resource(&Request::Identify { resource, scope })?;
+        self.resources.borrow_mut().push((resource, scope));
+        Ok(())
+    }
+
+    /// Gives a resource up. Paths that were made stay.
+    ///
+    /// # Errors
+    /// [`ResourceError`].
+    pub fn revoke(&self, resource: &str, scope: Scope) -> Result<(), ResourceError> {
+        let resource = resource.parse::<Name>()?;
+        self.resources.borrow_mut().retain(|own| *own != (resource, scope));
+        self.ask_about_resource(&Request::Revoke { resource, scope })
+    }
+
+    fn ask_about_resource(&self, request: &Request) -> Result<(), ResourceError> {
+        let claim = self.ask(request, &[]);
+        let answer = claim.and_then(|claim| self.wait_for_answer(&claim, after(ANSWER_TIME)));
+        match answer {
+            Some(Answer::Reply(Reply::Done { .. }, _)) => Ok(()),
+            Some(Answer::Reply(Reply::Failed { problem, .. }, _)) => {
+                Err(ResourceError::Refused { problem })
+            }
+            _ => Err(ResourceError::HostGone),
+        }
     }
 
     /// Asks the host something whose answer is awaited.
@@ -531,6 +618,10 @@ impl Guest {
                 if reply == Reply::Attached {
                     inbox.standing = Standing::Attached;
                     inbox.rejoining = self.link.rejoin().into_iter().collect();
+                    for (resource, scope) in self.resources.borrow().iter().copied() {
+                        // If somebody else was faster, it is no longer ours.
+                        let _ = self.link.ask(&Request::Identify { resource, scope }, &[]);
+                    }
                 } else {
                     // Our former self may not have been buried yet.
                     drop(inbox);

@@ -10,14 +10,14 @@ mod path;
 mod waiter;
 mod waiting;
 
-pub use guest::{AttachError, ConnectError, Connecting, Guest};
+pub use guest::{AttachError, ConnectError, Connecting, Guest, ResourceError};
 pub use observer::{ObserveError, Observer};
 pub use options::PathOptions;
 pub use path::{Path, ReceiveError, Receiver, Sender};
 pub use waiter::{Key, Member, Served, Waiter};
 pub use waiting::{SPIN_NS_MAX, Wait};
 
-pub use fabric::control::{Pending, Problem, UserData};
+pub use fabric::control::{Kind, Pending, Problem, Scope, Target, UserData};
 pub use fabric::name::{Name, NoName};
 pub use fabric::path::{
     Announced, Counter, Counters, END_DATA_BYTES, HEAD_BYTES_MAX, InPage, Incoming, JoinError,

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use fabric::control::{Allowance, Request, Token};
+use fabric::control::{Allowance, Kind, Request, Token};
 use fabric::name::Name;
 use fabric::path::Shape;
 use os::fork::{Kept, Mark};
@@ -31,6 +31,7 @@ struct Inner {
 pub(crate) struct Account {
     pub(crate) number: Arc<AtomicU64>,
     pub(crate) peer: Name,
+    pub(crate) kind: Kind,
     pub(crate) shape: Shape,
     pub(crate) allowance: Allowance,
     /// Of our own side, to be lent to the host.
@@ -78,8 +79,8 @@ impl Link {
         let accounts: Vec<_> = {
             let inner = self.lock();
             let account = |(token, account): (&Token, &Account)| {
-                let Account { peer, shape, allowance, .. } = *account;
-                let request = Request::Rejoin { token: *token, peer, shape, allowance };
+                let Account { peer, kind, shape, allowance, .. } = *account;
+                let request = Request::Rejoin { token: *token, peer, kind, shape, allowance };
                 let board = account.board.as_fd().try_clone_to_owned().ok()?;
                 Some((request, board, account.number.clone()))
             };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fabric::control::{Allowance, UserData};
+use fabric::control::{Allowance, Kind, UserData};
 use fabric::path::{SLOTS, Shape, Terms};
 use os::storage::StorageOptions;
 
@@ -21,7 +21,8 @@ pub struct PathOptions {
     /// Bytes of data storage that this side may lend. It is address space until it is used. The longest
     /// message is half of it.
     pub storage_bytes: u64,
-    /// Large messages that may wait to be pulled, 1 to [`SLOTS`].
+    /// Messages that may wait, as the kind has it; for messages as the path has them, large ones to be
+    /// pulled, 1 to [`SLOTS`].
     pub messages: u32,
     /// Bytes in buffers that may be on their way before a send has to wait. More lets a sender run
     /// further ahead; less keeps what is on its way in cache and delays short.
@@ -32,6 +33,11 @@ pub struct PathOptions {
     pub huge: bool,
     /// Keep data storage in memory, where the limit allows it.
     pub locked: bool,
+    /// What the path is for. Only for the side that connects; [`crate::Guest::accept_with`] waits for a
+    /// connection of this kind.
+    pub kind: Kind,
+    /// For the other side's program, as the kind has them.
+    pub flags: u16,
     /// For the other side's user.
     pub data: UserData,
     /// How long to wait for the other side to accept.
@@ -56,6 +62,8 @@ impl PathOptions {
         announced_bytes: Terms::DEFAULT.announced_bytes_max,
         huge: false,
         locked: false,
+        kind: Kind::MESSAGES,
+        flags: 0,
         data: [0; 16],
         time: Duration::from_secs(30),
     };
@@ -73,7 +81,7 @@ impl PathOptions {
         Terms {
             window_bytes: self.window_bytes,
             announced_bytes_max: self.announced_bytes,
-            messages_max: ours.messages,
+            messages_max: ours.messages.min(SLOTS as u32),
             storage_bytes_max: ours.storage_bytes,
             peer_storage_bytes_max: theirs.storage_bytes,
             storage: StorageOptions { huge: self.huge, locked: self.locked },

@@ -21,7 +21,18 @@ pub struct Path {
     pub(crate) senders: Vec<Sender>,
     pub(crate) receivers: Vec<Receiver>,
     membership: Arc<Membership>,
-    data: UserData,
+    said: Said,
+}
+
+/// What was said when a path was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said {
+    /// By the other side, as the kind of the conversation has them.
+    pub(crate) flags: u16,
+    /// By the other side's user.
+    pub(crate) data: UserData,
+    /// Messages that we, and that the other side, may have waiting.
+    pub(crate) messages_max: (u32, u32),
 }
 
 /// The sending half of one queue of a path.
@@ -54,7 +65,7 @@ pub enum ReceiveError {
 }
 
 impl Path {
-    pub(crate) fn new(halves: Halves, membership: Membership, data: UserData, wait: Wait) -> Path {
+    pub(crate) fn new(halves: Halves, membership: Membership, said: Said, wait: Wait) -> Path {
         let membership = Arc::new(membership);
         let sender = |half| Sender {
             half,
@@ -68,12 +79,12 @@ impl Path {
             senders: halves.senders.into_iter().map(sender).collect(),
             receivers: halves.receivers.into_iter().map(receiver).collect(),
             membership,
-            data,
+            said,
         }
     }
 
-    pub(crate) fn with_user_data(self, data: UserData) -> Path {
-        Path { data, ..self }
+    pub(crate) fn with_what_was_said(self, flags: u16, data: UserData) -> Path {
+        Path { said: Said { flags, data, ..self.said }, ..self }
     }
 
     /// The guest at the other end.
@@ -88,7 +99,18 @@ impl Path {
 
     /// What the other side's user said when the path was made.
     pub fn user_data(&self) -> UserData {
-        self.data
+        self.said.data
+    }
+
+    /// What the other side's program said when the path was made, as the kind of the conversation has it.
+    pub fn flags(&self) -> u16 {
+        self.said.flags
+    }
+
+    /// How many messages this side, and how many the other, may have waiting, as the hosts' rules and the
+    /// kind of the conversation have it.
+    pub fn messages_max(&self) -> (u32, u32) {
+        self.said.messages_max
     }
 
     /// Sends a message: it is in the receiver's hands when this returns. Waits while the receiver is too

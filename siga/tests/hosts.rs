@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use siga::report::{PathState, SystemReport};
+use siga::report::{PathState, ResourceScope, SystemReport};
 use siga::{
-    ConnectError, Embedded, Guest, Observer, Path, PathOptions, Reason, Served, System, Wait,
-    Waiter,
+    ConnectError, Embedded, Guest, Observer, Path, PathOptions, Problem, Reason, ResourceError,
+    Scope, Served, System, Wait, Waiter,
 };
 
 /// A place where hosts listen, one after the other.
@@ -133,4 +133,29 @@ fn connection_asked_of_a_host_that_was_replaced_is_known_to_be_lost() {
     assert!(matches!(client.try_complete(tried), Err(ConnectError::HostGone)));
     assert!(matches!(client.complete(waited), Err(ConnectError::HostGone)));
     assert!(!client.has_news());
+}
+
+#[test]
+fn resource_has_one_manager_until_it_is_revoked_and_a_new_host_hears_of_it() {
+    let place = Place::new("resource");
+    let host = place.host();
+    let (one, other) = (place.guest("ONE"), place.guest("OTHER"));
+    one.identify("PAYROLL", Scope::Global).unwrap();
+    let refused = other.identify("PAYROLL", Scope::Global).unwrap_err();
+    let taken = Problem::ResourceTaken;
+    assert!(matches!(refused, ResourceError::Refused { problem } if problem == taken));
+    other.identify("PAYROLL", Scope::Local).unwrap();
+    other.revoke("PAYROLL", Scope::Local).unwrap();
+    let refused = other.revoke("PAYROLL", Scope::Global).unwrap_err();
+    let nobody = Problem::NoResource;
+    assert!(matches!(refused, ResourceError::Refused { problem } if problem == nobody));
+    drop(host);
+    let _host = place.host();
+    place.until(&[&one, &other], |report| {
+        report.resources.iter().any(|resource| {
+            resource.manager == "ONE"
+                && resource.name == "PAYROLL"
+                && resource.scope == ResourceScope::Global
+        })
+    });
 }

@@ -42,12 +42,56 @@ impl std::fmt::Debug for Token {
     }
 }
 
+/// What kind of conversation a path is for. The host passes it on and shows it; only the two parties
+/// need to know what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kind(pub u16);
+
+impl Kind {
+    /// Messages as the path itself has them.
+    pub const MESSAGES: Kind = Kind(0);
+    /// IUCV.
+    pub const IUCV: Kind = Kind(1);
+    /// APPC/VM.
+    pub const APPC: Kind = Kind(2);
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Kind::MESSAGES => formatter.write_str("messages"),
+            Kind::IUCV => formatter.write_str("IUCV"),
+            Kind::APPC => formatter.write_str("APPC"),
+            Kind(other) => write!(formatter, "kind {other}"),
+        }
+    }
+}
+
+/// To whom a path is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To the guest of this name.
+    Guest(Name),
+    /// To whoever manages this resource: the local one of this name, or else the global one.
+    Resource(Name),
+}
+
+/// How far a resource is known. Both kinds have names of their own; the local one is found first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// In this system.
+    Local,
+    /// In this system and those joined with it.
+    Global,
+}
+
 /// What one party of a path asks for, or is granted, of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// Bytes of data storage that it may lend.
     pub storage_bytes: u64,
-    /// Large messages that it may have waiting.
+    /// Messages that it may have waiting: the large ones, or those of any length, as the kind of the
+    /// conversation has it.
     pub messages: u32,
 }
 
@@ -61,10 +105,14 @@ pub enum Request {
     },
     /// I only want to look. First message of a connection.
     Observe,
-    /// Make a path to that guest. [our board, our lines]
+    /// Make a path. [our board, our lines]
     Connect {
         /// The other party.
-        target: Name,
+        target: Target,
+        /// What it is for.
+        kind: Kind,
+        /// For the other party, as the kind has them.
+        flags: u16,
         /// For the other party.
         data: UserData,
         /// Queues, as the asking side has them.
@@ -81,6 +129,8 @@ pub enum Request {
     Accept {
         /// Which.
         path: u64,
+        /// For the other party, as the kind has them.
+        flags: u16,
         /// For the other party.
         data: UserData,
         /// Asked for.
@@ -104,10 +154,26 @@ pub enum Request {
         token: Token,
         /// The other party.
         peer: Name,
+        /// What it is for.
+        kind: Kind,
         /// Queues, as this side has them.
         shape: Shape,
         /// Granted by that host.
         allowance: Allowance,
+    },
+    /// I manage a resource: connections to it are for me.
+    Identify {
+        /// Its name.
+        resource: Name,
+        /// How far it is known.
+        scope: Scope,
+    },
+    /// I do not manage a resource any longer.
+    Revoke {
+        /// Its name.
+        resource: Name,
+        /// How far it is known.
+        scope: Scope,
     },
     /// Tell me about guests and paths.
     Query,
@@ -133,7 +199,8 @@ pub enum Reply {
     /// To [`Request::Connect`] and [`Request::Accept`]: the path is there.
     /// [the peer's board, its lines, our end of a doorbell for each of our outputs, then each input]
     Joined(Joined),
-    /// To [`Request::Rejoin`], [`Request::Refuse`], [`Request::Cancel`].
+    /// To [`Request::Rejoin`], [`Request::Refuse`], [`Request::Cancel`], [`Request::Identify`],
+    /// [`Request::Revoke`].
     Done {
         /// The number of the path here, for [`Request::Rejoin`].
         path: u64,
@@ -161,6 +228,8 @@ pub struct Joined {
     pub token: Token,
     /// The other party.
     pub peer: Name,
+    /// From the other party, as the kind has them.
+    pub flags: u16,
     /// From the other party.
     pub data: UserData,
     /// Queues, as this side has them.
@@ -178,6 +247,12 @@ pub struct Pending {
     pub path: u64,
     /// Who asks.
     pub from: Name,
+    /// For which resource of this guest; none if for the guest itself.
+    pub resource: Option<Name>,
+    /// What it is for.
+    pub kind: Kind,
+    /// From the other party, as the kind has them.
+    pub flags: u16,
     /// From the other party.
     pub data: UserData,
     /// Queues, as this side would have them.
@@ -233,11 +308,17 @@ pub enum Problem {
     /// The host lacks memory or descriptors.
     #[error("the host lacks memory or descriptors")]
     HostResources = 20,
+    /// Nobody manages a resource of this name.
+    #[error("nobody manages this resource")]
+    NoResource = 21,
+    /// Somebody manages a resource of this name, or this guest as many as it may.
+    #[error("the resource is managed already, or too many are")]
+    ResourceTaken = 22,
 }
 
 impl Problem {
     /// All problems.
-    pub const ALL: [Problem; 15] = [
+    pub const ALL: [Problem; 17] = [
         Problem::Version,
         Problem::Request,
         Problem::NameTaken,
@@ -253,6 +334,8 @@ impl Problem {
         Problem::NoPath,
         Problem::Storage,
         Problem::HostResources,
+        Problem::NoResource,
+        Problem::ResourceTaken,
     ];
 
     fn parse(number: u16) -> Problem {

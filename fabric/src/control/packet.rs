@@ -1,7 +1,10 @@
 //! The bytes of the control protocol.
 
-use super::{Allowance, Joined, Pending, Problem, Reply, Request, Token, UserData, VERSION};
-use crate::name::Name;
+use super::{
+    Allowance, Joined, Kind, Pending, Problem, Reply, Request, Scope, Target, Token, UserData,
+    VERSION,
+};
+use crate::name::{NAME_BYTES, Name};
 use crate::path::Shape;
 
 /// Bytes of the longest packet.
@@ -69,6 +72,8 @@ impl Request {
             Request::Rejoin { .. } => 8,
             Request::Query => 9,
             Request::Audit { .. } => 10,
+            Request::Identify { .. } => 11,
+            Request::Revoke { .. } => 12,
         }
     }
 
@@ -78,15 +83,18 @@ impl Request {
         match self {
             Request::Observe | Request::Query => {}
             Request::Attach { name } => body.put(&name.bytes()),
-            Request::Connect { target, data, shape, allowance } => {
-                body.put(&target.bytes());
+            Request::Connect { target, kind, flags, data, shape, allowance } => {
+                body.target(*target);
+                body.put(&kind.0.to_le_bytes());
+                body.put(&flags.to_le_bytes());
                 body.put(data);
                 body.shape(*shape);
                 body.allowance(*allowance);
             }
             Request::Cancel { connect } => body.put(&connect.to_le_bytes()),
-            Request::Accept { path, data, allowance } => {
+            Request::Accept { path, flags, data, allowance } => {
                 body.put(&path.to_le_bytes());
+                body.put(&flags.to_le_bytes());
                 body.put(data);
                 body.allowance(*allowance);
             }
@@ -95,11 +103,16 @@ impl Request {
                 body.put(data);
             }
             Request::Ended { path } | Request::Audit { path } => body.put(&path.to_le_bytes()),
-            Request::Rejoin { token, peer, shape, allowance } => {
+            Request::Rejoin { token, peer, kind, shape, allowance } => {
                 body.put(&token.0);
                 body.put(&peer.bytes());
+                body.put(&kind.0.to_le_bytes());
                 body.shape(*shape);
                 body.allowance(*allowance);
+            }
+            Request::Identify { resource, scope } | Request::Revoke { resource, scope } => {
+                body.put(&resource.bytes());
+                body.put(&[*scope as u8]);
             }
         }
         body.0
@@ -115,7 +128,9 @@ impl Request {
             1 => Request::Attach { name: fields.name()? },
             2 => Request::Observe,
             3 => Request::Connect {
-                target: fields.name()?,
+                target: fields.target()?,
+                kind: fields.kind()?,
+                flags: fields.u16("flags")?,
                 data: fields.user_data()?,
                 shape: fields.shape()?,
                 allowance: fields.allowance()?,
@@ -123,6 +138,7 @@ impl Request {
             4 => Request::Cancel { connect: fields.u32("serial")? },
             5 => Request::Accept {
                 path: fields.u64("path")?,
+                flags: fields.u16("flags")?,
                 data: fields.user_data()?,
                 allowance: fields.allowance()?,
             },
@@ -131,11 +147,14 @@ impl Request {
             8 => Request::Rejoin {
                 token: fields.token()?,
                 peer: fields.name()?,
+                kind: fields.kind()?,
                 shape: fields.shape()?,
                 allowance: fields.allowance()?,
             },
             9 => Request::Query,
             10 => Request::Audit { path: fields.u64("path")? },
+            11 => Request::Identify { resource: fields.name()?, scope: fields.scope()? },
+            12 => Request::Revoke { resource: fields.name()?, scope: fields.scope()? },
             kind => return Err(Malformed::Kind { kind, serial: fields.serial }),
         };
         fields.end()?;
@@ -169,6 +188,7 @@ impl Reply {
                 body.put(&joined.path.to_le_bytes());
                 body.put(&joined.token.0);
                 body.put(&joined.peer.bytes());
+                body.put(&joined.flags.to_le_bytes());
                 body.put(&joined.data);
                 body.shape(joined.shape);
                 body.allowance(joined.ours);
@@ -178,6 +198,9 @@ impl Reply {
             Reply::Pending(pending) => {
                 body.put(&pending.path.to_le_bytes());
                 body.put(&pending.from.bytes());
+                body.put(&pending.resource.map_or([0; NAME_BYTES], Name::bytes));
+                body.put(&pending.kind.0.to_le_bytes());
+                body.put(&pending.flags.to_le_bytes());
                 body.put(&pending.data);
                 body.shape(pending.shape);
             }
@@ -202,6 +225,7 @@ impl Reply {
                 path: fields.u64("path")?,
                 token: fields.token()?,
                 peer: fields.name()?,
+                flags: fields.u16("flags")?,
                 data: fields.user_data()?,
                 shape: fields.shape()?,
                 ours: fields.allowance()?,
@@ -211,6 +235,9 @@ impl Reply {
             105 => Reply::Pending(Pending {
                 path: fields.u64("path")?,
                 from: fields.name()?,
+                resource: fields.resource()?,
+                kind: fields.kind()?,
+                flags: fields.u16("flags")?,
                 data: fields.user_data()?,
                 shape: fields.shape()?,
             }),
@@ -238,6 +265,15 @@ impl Body {
 
     fn put(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
+    }
+
+    fn target(&mut self, target: Target) {
+        let (what, name) = match target {
+            Target::Guest(name) => (0, name),
+            Target::Resource(name) => (1, name),
+        };
+        self.put(&[what]);
+        self.put(&name.bytes());
     }
 
     fn shape(&mut self, shape: Shape) {
@@ -299,6 +335,35 @@ impl<'a> Fields<'a> {
         Name::parse(bytes).ok_or_else(|| self.wrong("name"))
     }
 
+    fn target(&mut self) -> Result<Target, Malformed> {
+        match self.take("target")? {
+            [0] => Ok(Target::Guest(self.name()?)),
+            [1] => Ok(Target::Resource(self.name()?)),
+            _ => Err(self.wrong("target")),
+        }
+    }
+
+    /// The name of a resource, or zeros.
+    fn resource(&mut self) -> Result<Option<Name>, Malformed> {
+        let bytes = self.take("resource")?;
+        if bytes == [0; NAME_BYTES] {
+            return Ok(None);
+        }
+        Name::parse(bytes).map(Some).ok_or_else(|| self.wrong("resource"))
+    }
+
+    fn scope(&mut self) -> Result<Scope, Malformed> {
+        match self.take("scope")? {
+            [0] => Ok(Scope::Local),
+            [1] => Ok(Scope::Global),
+            _ => Err(self.wrong("scope")),
+        }
+    }
+
+    fn kind(&mut self) -> Result<Kind, Malformed> {
+        self.u16("kind").map(Kind)
+    }
+
     fn user_data(&mut self) -> Result<UserData, Malformed> {
         self.take("user data")
     }
@@ -339,19 +404,37 @@ mod tests {
         vec![
             Request::Attach { name: name("CLIENT") },
             Request::Observe,
-            Request::Connect { target: name("SERVER"), data, shape, allowance: ALLOWANCE },
+            Request::Connect {
+                target: Target::Guest(name("SERVER")),
+                kind: Kind::MESSAGES,
+                flags: 0x8002,
+                data,
+                shape,
+                allowance: ALLOWANCE,
+            },
+            Request::Connect {
+                target: Target::Resource(name("PAYROLL")),
+                kind: Kind::APPC,
+                flags: 0,
+                data,
+                shape,
+                allowance: ALLOWANCE,
+            },
             Request::Cancel { connect: 9 },
-            Request::Accept { path: 3, data, allowance: ALLOWANCE },
+            Request::Accept { path: 3, flags: 9, data, allowance: ALLOWANCE },
             Request::Refuse { path: 3, data },
             Request::Ended { path: u64::MAX },
             Request::Rejoin {
                 token: Token([9; 16]),
                 peer: name("SERVER"),
+                kind: Kind::IUCV,
                 shape,
                 allowance: ALLOWANCE,
             },
             Request::Query,
             Request::Audit { path: 5 },
+            Request::Identify { resource: name("PAYROLL"), scope: Scope::Global },
+            Request::Revoke { resource: name("PAYROLL"), scope: Scope::Local },
         ]
     }
 
@@ -361,17 +444,28 @@ mod tests {
             path: 1,
             token: Token([3; 16]),
             peer: name("SERVER"),
+            flags: 0x0102,
             data,
             shape: Shape::SIMPLE,
             ours: ALLOWANCE,
             theirs: ALLOWANCE,
         };
-        let pending = Pending { path: 2, from: name("A"), data, shape: Shape::SIMPLE };
+        let pending = Pending {
+            path: 2,
+            from: name("A"),
+            resource: None,
+            kind: Kind::IUCV,
+            flags: 3,
+            data,
+            shape: Shape::SIMPLE,
+        };
+        let for_resource = Pending { resource: Some(name("PAYROLL")), ..pending };
         let mut replies = vec![
             Reply::Attached,
             Reply::Joined(joined),
             Reply::Done { path: 4 },
             Reply::Pending(pending),
+            Reply::Pending(for_resource),
             Reply::Withdrawn { path: 4 },
             Reply::Report { bytes: 77 },
         ];
@@ -422,7 +516,7 @@ mod tests {
         assert_eq!(changed(6, 101), Malformed::Kind { kind: 101, serial: 7 });
         assert_eq!(changed(12, b'c'), Malformed::Field { kind: 1, serial: 7, field: "name" });
         let mut connect = requests().swap_remove(2).bytes(7);
-        connect[12 + 8 + 16] = 9;
+        connect[12 + 9 + 4 + 16] = 9;
         let error = Request::parse(&connect).unwrap_err();
         assert_eq!(error, Malformed::Field { kind: 3, serial: 7, field: "shape" });
     }

@@ -2,7 +2,9 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use fabric::control::{Allowance, Joined, Pending, Problem, Reply, Request, Token, UserData};
+use fabric::control::{
+    Allowance, Joined, Kind, Pending, Problem, Reply, Request, Target, Token, UserData,
+};
 use fabric::name::Name;
 use fabric::path::Shape;
 use fabric::path::board;
@@ -13,8 +15,16 @@ use tracing::info;
 
 use super::{Answer, End, Host, NO_DATA, PENDING_MAX, PathRecord, State};
 
+/// What somebody says who wants a path.
+struct Wish {
+    target: Target,
+    kind: Kind,
+    flags: u16,
+    data: UserData,
+}
+
 impl Host {
-    /// Does what a guest asks about paths.
+    /// Does what a guest asks about paths and resources.
     pub(super) fn broker(
         &mut self,
         number: u64,
@@ -24,17 +34,18 @@ impl Host {
         descriptors: Vec<OwnedFd>,
     ) -> Answer {
         match request {
-            Request::Connect { target, data, shape, allowance } => {
+            Request::Connect { target, kind, flags, data, shape, allowance } => {
                 let end = End { guest: name, shape, allowance, board: None };
-                self.connect(serial, end, target, data, descriptors)
+                let wish = Wish { target, kind, flags, data };
+                self.connect(serial, end, wish, descriptors)
             }
             Request::Cancel { connect } => {
                 let path = self.cancel(name, connect)?;
                 self.send(number, serial, &Reply::Done { path }, &[]);
                 Ok(())
             }
-            Request::Accept { path, data, allowance } => {
-                self.accept_path(serial, name, path, data, allowance, descriptors)
+            Request::Accept { path, flags, data, allowance } => {
+                self.accept_path(serial, name, path, (flags, data), allowance, descriptors)
             }
             Request::Refuse { path, data } => {
                 self.pending_for(name, path)?;
@@ -49,10 +60,20 @@ impl Host {
                 }
                 Ok(())
             }
-            Request::Rejoin { token, peer, shape, allowance } => {
+            Request::Rejoin { token, peer, kind, shape, allowance } => {
                 let end = End { guest: name, shape, allowance, board: None };
-                let path = self.rejoin(token, end, peer, descriptors)?;
+                let path = self.rejoin(token, kind, end, peer, descriptors)?;
                 self.send(number, serial, &Reply::Done { path }, &[]);
+                Ok(())
+            }
+            Request::Identify { resource, scope } => {
+                self.identify(name, resource, scope)?;
+                self.send(number, serial, &Reply::Done { path: 0 }, &[]);
+                Ok(())
+            }
+            Request::Revoke { resource, scope } => {
+                self.revoke(name, resource, scope)?;
+                self.send(number, serial, &Reply::Done { path: 0 }, &[]);
                 Ok(())
             }
             Request::Attach { .. } | Request::Observe | Request::Query | Request::Audit { .. } => {
@@ -65,11 +86,18 @@ impl Host {
         &mut self,
         connect: u32,
         mut from: End,
-        target: Name,
-        data: UserData,
+        wish: Wish,
         descriptors: Vec<OwnedFd>,
     ) -> Answer {
+        let Wish { target, kind, flags, data } = wish;
         let [board, lines] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
+        let (target, resource) = match target {
+            Target::Guest(name) => (name, None),
+            Target::Resource(name) => {
+                let manager = self.resources.manager(name).ok_or(Problem::NoResource)?;
+                (manager, Some(name))
+            }
+        };
         let rule = self.system.rule(from.guest).ok_or(Problem::NotAuthorised)?;
         if !rule.may_connect(target) {
             return Err(Problem::NotAuthorised);
@@ -89,10 +117,11 @@ impl Host {
             allowance: Allowance { storage_bytes: 0, messages: 0 },
             board: None,
         };
-        let pending = Pending { path: self.next_path, from: from.guest, data, shape };
+        let path = self.next_path;
+        let pending = Pending { path, from: from.guest, resource, kind, flags, data, shape };
         let token = Token(random_token().map_err(|_| Problem::HostResources)?);
         let state = State::Pending { connect, board, lines };
-        self.add_path(PathRecord { token, state, from, to });
+        self.add_path(PathRecord { token, kind, state, from, to });
         let guest = self.guests.get_mut(&target).expect("looked up above");
         guest.pending += 1;
         let connection = guest.connection;
@@ -121,7 +150,7 @@ impl Host {
         serial: u32,
         name: Name,
         path: u64,
-        data: UserData,
+        (flags, data): (u16, UserData),
         allowance: Allowance,
         descriptors: Vec<OwnedFd>,
     ) -> Answer {
@@ -150,6 +179,7 @@ impl Host {
             path,
             token: record.token,
             peer: record.to.guest,
+            flags,
             data,
             shape: record.from.shape,
             ours: record.from.allowance,
@@ -157,6 +187,7 @@ impl Host {
         };
         let for_to = Joined {
             peer: record.from.guest,
+            flags: 0,
             data: NO_DATA,
             shape: record.to.shape,
             ours: record.to.allowance,
@@ -182,6 +213,7 @@ impl Host {
     fn rejoin(
         &mut self,
         token: Token,
+        kind: Kind,
         mut end: End,
         peer: Name,
         descriptors: Vec<OwnedFd>,
@@ -191,6 +223,7 @@ impl Host {
         let waits = |record: &PathRecord| {
             matches!(record.state, State::Rejoining)
                 && record.token == token
+                && record.kind == kind
                 && record.from.guest == peer
                 && record.to.guest == end.guest
                 && record.to.shape == end.shape
@@ -213,7 +246,13 @@ impl Host {
                     allowance: Allowance { storage_bytes: 0, messages: 0 },
                     board: None,
                 };
-                Ok(self.add_path(PathRecord { token, state: State::Rejoining, from: end, to }))
+                Ok(self.add_path(PathRecord {
+                    token,
+                    kind,
+                    state: State::Rejoining,
+                    from: end,
+                    to,
+                }))
             }
         }
     }
