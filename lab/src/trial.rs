@@ -307,3 +307,24 @@ impl Drop for Place {
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cell_that_a_machine_does_not_allow_is_no_failure() {
+        let (ours, _theirs) = Packets::ends().unwrap();
+        let child = Command::new("true").stderr(Stdio::piped()).spawn().unwrap();
+        let packets = Packets::adopt(ours).unwrap();
+        let worker = Worker { role: Role::Source, child, packets, is_ready: false, is_done: false };
+        let mut stage = Stage { poller: Poller::new().unwrap(), workers: vec![worker] };
+        let mut heard = |said| stage.obey(0, (said, Vec::new()), &mut Reports::default());
+        let unable = heard(FromWorker::Unable("no such packets here".into())).unwrap_err();
+        assert!(matches!(&unable, TrialError::Unable(why) if why == "no such packets here"));
+        let failed = heard(FromWorker::Failed("out of luck".into())).unwrap_err();
+        assert!(matches!(&failed, TrialError::Failed(why) if why == "source: out of luck"));
+        heard(FromWorker::Ready).unwrap();
+        assert!(stage.are_all_ready());
+    }
+}

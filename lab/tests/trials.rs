@@ -126,7 +126,9 @@ fn idle_paths_cost_something_that_is_measured() {
 #[test]
 fn paths_are_made_one_after_the_other_and_carry_bursts() {
     let levels = [("paths", "15"), ("burst", "3 MB"), ("wait", "adaptive")];
-    let Measured { metrics, .. } = run("path-connect", &levels);
+    // Long enough for both sides to give storage back, which is news, but no message.
+    let trial = Trial { window: Duration::from_millis(1300), ..trial("path-connect", &levels) };
+    let Measured { metrics, .. } = crew().run(&trial).unwrap();
     assert!(metrics["latency_p50_ns"] > 0.0);
     let idle = metrics["resident_bytes_per_path_side"];
     assert!(metrics["resident_after_burst_bytes_per_path_side"] >= idle && idle > 0.0);
@@ -151,7 +153,7 @@ fn host_runs_the_system_that_is_asked_for() {
     crew().run(&trial).unwrap();
     trial.system = Some(("two.toml".into(), guests.replace("connect = [\"TARGET\"]", "")));
     let error = crew().run(&trial).unwrap_err().to_string();
-    assert_eq!(error, "source: connect: the system does not let this guest connect to that one");
+    assert_eq!(error, "source: connect: this guest may not connect to the target");
 }
 
 #[test]
@@ -171,13 +173,6 @@ fn worker_that_dies_is_named_with_its_last_words() {
     let error = crew.run(&trial("path-idle", &[("paths", "1"), ("wait", "block")])).unwrap_err();
     let start = "cannot start a worker, /nonexistent/siga: ";
     assert!(error.to_string().starts_with(start), "{error}");
-}
-
-#[test]
-fn cell_that_a_machine_does_not_allow_is_no_failure() {
-    let levels = [("transport", "unix-seqpacket"), ("bytes", "16 MiB")];
-    let error = crew().run(&trial("message-stream", &levels)).unwrap_err();
-    assert!(matches!(error, TrialError::Unable(_)), "{error}");
 }
 
 #[test]

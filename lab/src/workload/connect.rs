@@ -77,7 +77,9 @@ fn source(
     guest: Guest,
     mut rehearsal: Vec<Path>,
 ) -> Result<Report, Fault> {
-    burst(&mut rehearsal[0], REHEARSAL_BYTES)?;
+    // One for all bursts: what a program has once is no path's memory.
+    let mut body = vec![0; BURST_SIZES.into_iter().max().unwrap_or_default()];
+    burst(&mut rehearsal[0], &mut body, REHEARSAL_BYTES)?;
     control.parcel()?;
     drop(rehearsal);
     let before = memory()?;
@@ -98,7 +100,7 @@ fn source(
     control.pass("rested", &[])?;
     control.parcel()?;
     for path in paths.iter_mut().take(BURST_PATHS) {
-        burst(path, order.number("burst"))?;
+        burst(path, &mut body, order.number("burst"))?;
         control.parcel()?;
     }
     let bursts = paths.len().min(BURST_PATHS);
@@ -157,7 +159,7 @@ fn target(
     Ok(Report { messages, figures, ..Report::default() })
 }
 
-/// Memory of this process without the files it runs from.
+/// All memory of this process.
 fn memory() -> Result<u64, Fault> {
     Ok(resident(std::process::id()).doing("look at our memory")?.bytes)
 }
@@ -195,11 +197,10 @@ fn burst_sizes(bytes: u64) -> impl Iterator<Item = usize> {
 }
 
 /// Sends messages of all sizes, as many as make `bytes`.
-fn burst(path: &mut Path, bytes: u64) -> Result<(), Fault> {
-    let mut message = vec![0; BURST_SIZES.into_iter().max().unwrap_or_default()];
+fn burst(path: &mut Path, body: &mut [u8], bytes: u64) -> Result<(), Fault> {
     for (number, size) in (0..).zip(burst_sizes(bytes)) {
-        fill(&mut message[..size], number);
-        path.push(&message[..size]).doing("send")?;
+        fill(&mut body[..size], number);
+        path.push(&body[..size]).doing("send")?;
     }
     path.flush();
     Ok(())

@@ -56,11 +56,12 @@ pub(super) fn serve_nothing(waiter: &mut Waiter<Served>, until_ns: u64) -> Resul
         if let Some(key) = found
             && let Some(Served::Path(path)) = waiter.get_mut(key)
         {
-            // Only an end is to be expected: the other side had enough of it first.
-            return match path.try_receive() {
-                Ok(_) => Err(Fault::Corrupt(0)),
-                Err(severed) => Err(severed).doing("wait"),
-            };
+            match path.try_receive() {
+                Ok(Some(_)) => return Err(Fault::Corrupt(0)),
+                // The other side has given storage back.
+                Ok(None) => {}
+                Err(severed) => return Err(severed).doing("wait"),
+            }
         }
     }
 }
