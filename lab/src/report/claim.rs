@@ -12,18 +12,29 @@ use crate::statistics::{Ratio, Sample};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Holds,
-    DoesNotHold,
-    /// It cannot be told: the bound lies among the trials.
-    InNoise,
+    /// By the median; but some trials lie on the other side of the bound.
+    HoldsInNoise,
+    FailsInNoise,
+    Fails,
     NotMeasured,
 }
 
 impl Verdict {
+    fn of(bound: Bound, ratio: Ratio) -> Verdict {
+        match (bound.holds(ratio.ratio), ratio.is_in_noise(bound.number())) {
+            (true, false) => Verdict::Holds,
+            (true, true) => Verdict::HoldsInNoise,
+            (false, true) => Verdict::FailsInNoise,
+            (false, false) => Verdict::Fails,
+        }
+    }
+
     fn words(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
-            Verdict::DoesNotHold => "does not hold",
-            Verdict::InNoise => "inside the noise",
+            Verdict::HoldsInNoise => "holds, in the noise",
+            Verdict::FailsInNoise => "does not hold here, in the noise",
+            Verdict::Fails => "does not hold here",
             Verdict::NotMeasured => "not measured",
         }
     }
@@ -49,14 +60,14 @@ pub(super) fn claims(series: &Series<'_>) -> Vec<Block> {
 }
 
 fn summary(verdicts: &[Verdict]) -> String {
-    let all =
-        [Verdict::Holds, Verdict::DoesNotHold, Verdict::InNoise, Verdict::NotMeasured].into_iter();
-    let part = |verdict: Verdict| {
-        let count = verdicts.iter().filter(|other| **other == verdict).count();
-        (count > 0).then(|| format!("{} {count}", verdict.words()))
+    let count = |some: &[Verdict]| verdicts.iter().filter(|one| some.contains(one)).count();
+    let held = count(&[Verdict::Holds, Verdict::HoldsInNoise]);
+    let noisy = count(&[Verdict::HoldsInNoise, Verdict::FailsInNoise]);
+    let noise = match noisy {
+        0 => String::new(),
+        _ => format!(" {noisy} cannot be told from the noise: the bound lies among the trials."),
     };
-    let parts: Vec<String> = all.filter_map(part).collect();
-    format!("Claims: {}.", parts.join(", "))
+    format!("{held} of {} claims hold here.{noise}", verdicts.len())
 }
 
 /// Whether a claim holds, and the figures that say so.
@@ -78,14 +89,7 @@ fn judge(series: &Series<'_>, claim: &Claim) -> (Verdict, String) {
     let Some(ratio) = Ratio::of(&of.samples, &base) else {
         return (Verdict::NotMeasured, String::new());
     };
-    let bound = claim.bound.number();
-    let verdict = if ratio.is_in_noise(bound) {
-        Verdict::InNoise
-    } else if claim.bound.holds(ratio.ratio) {
-        Verdict::Holds
-    } else {
-        Verdict::DoesNotHold
-    };
+    let verdict = Verdict::of(claim.bound, ratio);
     let mut figures = match &best {
         Some(best) => against(series, claim, &of, best, ratio),
         None => alone(series, claim, &of),
