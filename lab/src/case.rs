@@ -540,15 +540,17 @@ at_least = 2
             cells,
             [
                 "path, 64, spin",
-                "pipe, 64, block",
+                "pipe, 64, spin",
                 "copy-limit, 4096, 64, spin",
                 "copy-limit, 8192, 64, spin",
                 "path, 1000, spin",
-                "pipe, 1000, block",
+                "pipe, 1000, spin",
                 "copy-limit, 4096, 1000, spin",
                 "copy-limit, 8192, 1000, spin",
                 "path, 64, adaptive",
+                "pipe, 64, block",
                 "path, 1000, adaptive",
+                "pipe, 1000, block",
             ]
         );
     }

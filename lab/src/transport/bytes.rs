@@ -1,14 +1,19 @@
 //! Streams of bytes that the kernel carries: Unix streams, pipes, TCP. One system call for each message.
+//!
+//! Who spins calls again and again without sleeping in the kernel.
 
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write, pipe as new_pipe};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use os::sync::pause;
+use rustix::io::ioctl_fionbio;
 use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::fcntl_setpipe_size;
 
-use super::{End, Opened, Opening, is_source};
+use super::{End, Opened, Opening, is_source, spins};
+use crate::control::Order;
 use crate::fault::{Doing, Fault};
 
 /// One end of a stream of bytes, or of two that go both ways.
@@ -36,7 +41,7 @@ pub(crate) fn unix(opening: Opening<'_>) -> Opened<ByteEnd<UnixStream, UnixStrea
         UnixStream::from(ours)
     };
     let input = ours.try_clone().doing("duplicate a descriptor")?;
-    Ok(ByteEnd { input, output: Some(ours), buffer: vec![0; bytes] })
+    ByteEnd::new(input, ours, order, bytes)
 }
 
 /// TCP over the loopback interface, without delay for small messages.
@@ -55,7 +60,7 @@ pub(crate) fn tcp(opening: Opening<'_>) -> Opened<ByteEnd<TcpStream, TcpStream>>
     };
     ours.set_nodelay(true).doing("set TCP_NODELAY")?;
     let input = ours.try_clone().doing("duplicate a descriptor")?;
-    Ok(ByteEnd { input, output: Some(ours), buffer: vec![0; bytes] })
+    ByteEnd::new(input, ours, order, bytes)
 }
 
 /// Two pipes.
@@ -73,7 +78,17 @@ pub(crate) fn pipe(opening: Opening<'_>) -> Opened<ByteEnd<PipeReader, PipeWrite
         let [input, output] = control.descriptors()?;
         (PipeReader::from(input), PipeWriter::from(output))
     };
-    Ok(ByteEnd { input, output: Some(output), buffer: vec![0; bytes] })
+    ByteEnd::new(input, output, order, bytes)
+}
+
+impl<I: AsFd, O: AsFd> ByteEnd<I, O> {
+    fn new(input: I, output: O, order: &Order, bytes: usize) -> Opened<ByteEnd<I, O>> {
+        if spins(order) {
+            ioctl_fionbio(&input, true).doing("keep reading from sleeping")?;
+            ioctl_fionbio(&output, true).doing("keep writing from sleeping")?;
+        }
+        Ok(ByteEnd { input, output: Some(output), buffer: vec![0; bytes] })
+    }
 }
 
 impl<I: Read, O: Write + AsFd> End for ByteEnd<I, O> {
@@ -82,7 +97,16 @@ impl<I: Read, O: Write + AsFd> End for ByteEnd<I, O> {
         let message = &mut self.buffer[..bytes];
         build(message);
         let output = self.output.as_mut().expect("nothing is sent after the end");
-        output.write_all(message).doing("write")
+        let mut at = 0;
+        while at < bytes {
+            match output.write(&message[at..]) {
+                Ok(more) => at += more,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => pause(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).doing("write"),
+            }
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), Fault> {
@@ -97,6 +121,7 @@ impl<I: Read, O: Write + AsFd> End for ByteEnd<I, O> {
                 Ok(0) if at == 0 => return Ok(false),
                 Ok(0) => return Err(Fault::Ended),
                 Ok(more) => at += more,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => pause(),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).doing("read"),
             }

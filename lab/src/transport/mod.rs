@@ -60,6 +60,11 @@ fn is_source(order: &Order) -> bool {
     order.role == crate::control::Role::Source
 }
 
+/// Whether a peer looks again and again instead of sleeping in the kernel.
+fn spins(order: &Order) -> bool {
+    order.word("wait") == "spin"
+}
+
 /// Opens an end, or says what is wrong.
 pub(crate) type Opened<E> = Result<E, Fault>;
 

@@ -2,13 +2,14 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::io::Errno;
+use os::sync::pause;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown,
     socketpair, sockopt,
 };
 
-use super::{End, Opened, Opening, is_source};
+use super::{End, Opened, Opening, is_source, spins};
 use crate::fault::{Doing, Fault};
 
 /// What a socket may hold before its sender waits. The usual 208 KiB do not hold the longest messages.
@@ -39,6 +40,9 @@ impl PacketEnd {
             let [ours] = control.descriptors()?;
             ours
         };
+        if spins(order) {
+            ioctl_fionbio(&socket, true).doing("keep a socket from sleeping")?;
+        }
         Ok(PacketEnd { socket, buffer: vec![0; bytes] })
     }
 }
@@ -51,6 +55,7 @@ impl End for PacketEnd {
         loop {
             match send(&self.socket, message, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
+                Err(Errno::AGAIN) => pause(),
                 Err(Errno::INTR) => {}
                 Err(Errno::MSGSIZE) => {
                     let why = format!("no packet of {bytes} B goes through a Unix socket here");
@@ -74,6 +79,7 @@ impl End for PacketEnd {
                     read(0, &self.buffer[..came.min(bytes)]);
                     return Ok(true);
                 }
+                Err(Errno::AGAIN) => pause(),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error).doing("receive"),
             }

@@ -6,7 +6,7 @@ use host::report::Counts;
 use os::processor::{now_ns, pin};
 
 use super::stream::{BYTES, check_count, is_path};
-use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set};
+use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set_wait_of_others};
 use crate::control::{Control, Order, Role};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::{Doing, Fault};
@@ -62,13 +62,11 @@ pub(super) const WORKLOAD: Workload = Workload {
 
 fn fit(factors: &mut Factors) {
     let Some(Level::Word(transport)) = factors.get("transport").cloned() else { return };
-    let is_line = transport.starts_with("cache-line");
-    if is_line || transport == "wake" {
+    if transport.starts_with("cache-line") || transport == "wake" {
         factors.remove("bytes");
     }
     if !is_path(factors) {
-        let spins = is_line || transport == "copy-limit";
-        set(factors, "wait", if spins { "spin" } else { "block" });
+        set_wait_of_others(factors, &transport);
     }
 }
 

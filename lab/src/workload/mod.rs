@@ -110,6 +110,17 @@ fn set(factors: &mut Factors, name: &str, level: &str) {
     factors.insert(name.to_owned(), Level::Word(level.to_owned()));
 }
 
+/// Sets how a transport waits that is no path: limits spin, and the kernel's own ways sleep unless they are
+/// to spin. They learn nothing.
+fn set_wait_of_others(factors: &mut Factors, transport: &str) {
+    match transport {
+        "copy-limit" | "cache-line-1" | "cache-line-2" => set(factors, "wait", "spin"),
+        "unix-stream-batched" | "wake" => set(factors, "wait", "block"),
+        _ if factors.get("wait") == Some(&Level::Word("spin".into())) => {}
+        _ => set(factors, "wait", "block"),
+    }
+}
+
 /// Processor time too short to be split: the kernel has sampled it less than 25 times.
 const SPLIT_NS_MIN: u64 = 25 * TICK_NS;
 

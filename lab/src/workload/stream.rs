@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use host::report::Counts;
 use os::processor::now_ns;
 
-use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set};
+use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set_wait_of_others};
 use crate::control::{Control, Order, Role};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::Fault;
@@ -78,12 +78,12 @@ pub(super) fn is_path(factors: &Factors) -> bool {
 }
 
 fn fit(factors: &mut Factors) {
-    let is_limit = factors.get("transport") == Some(&Level::Word("copy-limit".into()));
-    if !is_limit {
+    let Some(Level::Word(transport)) = factors.get("transport").cloned() else { return };
+    if transport != "copy-limit" {
         factors.remove("ring");
     }
     if !is_path(factors) {
-        set(factors, "wait", if is_limit { "spin" } else { "block" });
+        set_wait_of_others(factors, &transport);
     }
 }
 
@@ -222,16 +222,18 @@ mod tests {
 
     #[test]
     fn factors_that_do_not_apply_are_left_out() {
-        let fitted = |transport: &str| {
+        let fitted = |transport: &str, wait: &str| {
             let mut factors = Factors::new();
-            for (name, level) in [("transport", transport), ("wait", "adaptive"), ("ring", "4")] {
-                set(&mut factors, name, level);
+            for (name, level) in [("transport", transport), ("wait", wait), ("ring", "4")] {
+                factors.insert(name.into(), Level::Word(level.into()));
             }
             fit(&mut factors);
             crate::factor::describe(&factors, &["transport", "wait", "ring"])
         };
-        assert_eq!(fitted("path-send"), "path-send, adaptive");
-        assert_eq!(fitted("pipe"), "pipe, block");
-        assert_eq!(fitted("copy-limit"), "copy-limit, spin, 4");
+        assert_eq!(fitted("path-send", "adaptive"), "path-send, adaptive");
+        assert_eq!(fitted("pipe", "adaptive"), "pipe, block");
+        assert_eq!(fitted("pipe", "spin"), "pipe, spin");
+        assert_eq!(fitted("unix-stream-batched", "spin"), "unix-stream-batched, block");
+        assert_eq!(fitted("copy-limit", "block"), "copy-limit, spin, 4");
     }
 }
