@@ -102,14 +102,14 @@ impl Crew {
         drop(place);
         let start_ns = now_ns() + trial.warm_up.as_nanos() as u64;
         let window = Window { start_ns, end_ns: start_ns + trial.window.as_nanos() as u64 };
-        for worker in &stage.workers {
-            say(&worker.packets, &ToWorker::Go(window), &[])?;
+        for worker in &mut stage.workers {
+            worker.tell(&ToWorker::Go(window))?;
         }
         while !stage.are_done(&[Role::Source, Role::Target]) {
             stage.turn(give_up_ns, &mut reports)?;
         }
-        if let Some(host) = stage.workers.iter().find(|worker| worker.role == Role::Host) {
-            say(&host.packets, &ToWorker::Parcel("end".into()), &[])?;
+        if let Some(host) = stage.workers.iter_mut().find(|worker| worker.role == Role::Host) {
+            host.tell(&ToWorker::Parcel("end".into()))?;
             while !stage.are_done(&[Role::Host]) {
                 stage.turn(give_up_ns, &mut reports)?;
             }
@@ -155,8 +155,8 @@ impl Crew {
         // The command holds the worker's end too, and would keep a dead worker's connection open.
         drop(command);
         stage.workers.push(Worker { role, child, packets, is_ready: false, is_done: false });
-        let worker = stage.workers.last().expect("pushed just now");
-        Ok(say(&worker.packets, &ToWorker::Order(order), &[])?)
+        let worker = stage.workers.last_mut().expect("pushed just now");
+        worker.tell(&ToWorker::Order(order))
     }
 }
 
@@ -248,6 +248,11 @@ impl Stage {
 }
 
 impl Worker {
+    /// Tells a worker something, or says what became of it.
+    fn tell(&mut self, what: &ToWorker) -> Result<(), TrialError> {
+        say(&self.packets, what, &[]).map_err(|_| TrialError::Failed(self.last_words()))
+    }
+
     /// What a worker that has died had to say about it.
     fn last_words(&mut self) -> String {
         let status = self.child.wait();

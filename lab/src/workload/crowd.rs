@@ -122,5 +122,5 @@ fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
     check_count(reports)?;
     let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a stream has") };
-    rates_and_costs(reports, Some(*bytes))
+    rates_and_costs(reports, Some(*bytes), true)
 }

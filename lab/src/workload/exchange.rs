@@ -204,7 +204,7 @@ fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
         Some(Level::Number(bytes)) => Some(*bytes),
         _ => None,
     };
-    let mut figures = rates_and_costs(&reports, bytes)?;
+    let mut figures = rates_and_costs(&reports, bytes, is_path(factors))?;
     figures.extend(reports.source.figures);
     Ok(figures)
 }

@@ -127,8 +127,9 @@ const SPLIT_NS_MIN: u64 = 25 * TICK_NS;
 /// A window too short for a count of whole ticks to say something.
 const TICKS_NS_MIN: u64 = 100 * TICK_NS;
 
-/// Rates of what the target has verified, and what a message cost both sides.
-fn rates_and_costs(reports: &Reports, bytes: Option<u64>) -> Result<Figures, Fault> {
+/// Rates of what the target has verified, and what a message of `bytes` cost both sides; of it, spinning if
+/// it `is_path`, where that is counted.
+fn rates_and_costs(reports: &Reports, bytes: Option<u64>, is_path: bool) -> Result<Figures, Fault> {
     let Spent { ns, messages, .. } = reports.target.spent;
     if messages == 0 || reports.guests().iter().any(|report| report.spent.messages == 0) {
         return Err(Fault::Nothing);
@@ -161,16 +162,13 @@ fn rates_and_costs(reports: &Reports, bytes: Option<u64>) -> Result<Figures, Fau
         let all = each(|spent| spent.processor_ns.unwrap_or_default() as f64);
         put("cpu_processors_ns_per_message", all);
     }
-    let spinning = |report: &Report| -> Option<f64> {
-        let mut counters = report.counters.iter();
-        counters.any(|(name, _)| name.ends_with("messages")).then(|| {
-            let spinning = report.counters.iter().filter(|(name, _)| name.ends_with("spinning_ns"));
-            let ns: u64 = spinning.map(|(_, ns)| ns).sum();
-            ns as f64 / report.spent.messages as f64
-        })
-    };
-    if let [Some(source), Some(target)] = reports.guests().map(spinning) {
-        put("cpu_spinning_ns_per_message", source + target);
+    if is_path {
+        let spinning = |report: &Report| {
+            let counters = report.counters.iter();
+            let ns = counters.filter(|(name, _)| name.ends_with("spinning_ns")).map(|(_, ns)| ns);
+            ns.sum::<u64>() as f64 / report.spent.messages as f64
+        };
+        put("cpu_spinning_ns_per_message", reports.guests().into_iter().map(spinning).sum());
     }
     Ok(figures)
 }

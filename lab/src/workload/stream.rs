@@ -203,7 +203,7 @@ pub(super) fn check_count(reports: &Reports) -> Result<(), Fault> {
 fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
     check_count(reports)?;
     let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a stream has") };
-    let mut figures = rates_and_costs(reports, Some(*bytes))?;
+    let mut figures = rates_and_costs(reports, Some(*bytes), is_path(factors))?;
     figures.extend(reports.target.figures.clone());
     Ok(figures)
 }
