@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::case::{Case, SECONDS_MAX, TRIALS_MAX};
-use crate::factor::{Factors, Level};
+use crate::factor::{Factor, Factors};
 
 /// What the user wants different from what the cases say.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,11 +65,18 @@ impl Plan {
                 names.join(", ")
             ));
         }
-        let job = |case: Case| {
-            let case = as_wished(case, wishes)?;
-            Ok(Job { cells: case.cells(), case })
-        };
-        Ok(Plan { jobs: cases.into_iter().map(job).collect::<Result<_, String>>()? })
+        for (name, levels) in &wishes.set {
+            let factors = cases.iter().filter_map(|case| case.workload.factor(name));
+            let factors: Vec<&Factor> = factors.collect();
+            are_known(name, levels, &factors)?;
+        }
+        let mut jobs = Vec::new();
+        for case in cases {
+            if let Some(case) = as_wished(case, wishes)? {
+                jobs.push(Job { cells: case.cells(), case });
+            }
+        }
+        Ok(Plan { jobs })
     }
 
     /// All steps: case by case, trial by trial, and in each trial all cells one after the other, so that
@@ -100,7 +107,22 @@ impl Plan {
     }
 }
 
-fn as_wished(mut case: Case, wishes: &Wishes) -> Result<Case, String> {
+/// Whether each of these levels is one of some case's factor.
+fn are_known(name: &str, levels: &[String], factors: &[&Factor]) -> Result<(), String> {
+    for text in levels {
+        let refused: Vec<String> =
+            factors.iter().filter_map(|factor| factor.level(text).err()).collect();
+        if refused.len() == factors.len() {
+            let mut rights = refused;
+            rights.dedup();
+            return Err(format!("{name} = {text:?}: {}", rights.join("; ")));
+        }
+    }
+    Ok(())
+}
+
+/// The case as it is wished for; none if it knows none of the levels that one of its factors is to have.
+fn as_wished(mut case: Case, wishes: &Wishes) -> Result<Option<Case>, String> {
     if let Some(trials) = wishes.trials {
         if !(1..=TRIALS_MAX).contains(&trials) {
             return Err(format!("{trials} trials: must be 1 to {TRIALS_MAX}"));
@@ -124,15 +146,12 @@ fn as_wished(mut case: Case, wishes: &Wishes) -> Result<Case, String> {
         else {
             continue;
         };
-        let level = |text: &String| -> Result<Level, String> {
-            factor.level(text).map_err(|right| format!("{} = {text:?}: {right}", factor.name))
-        };
-        *levels = wished.iter().map(level).collect::<Result<_, _>>()?;
+        *levels = wished.iter().filter_map(|text| factor.level(text).ok()).collect();
         if levels.is_empty() {
-            return Err(format!("{} has no levels: must be {}", factor.name, factor.domain));
+            return Ok(None);
         }
     }
-    Ok(case)
+    Ok(Some(case))
 }
 
 #[cfg(test)]
@@ -196,6 +215,24 @@ mod tests {
         let walk = walk(&plan);
         assert_eq!(walk.len(), 5);
         assert_eq!(walk[2], "stream 1: path, 1024, adaptive");
+    }
+
+    #[test]
+    fn levels_go_to_the_cases_that_know_them() {
+        let cases =
+            || vec![case("stream", "message-stream", ""), case("ask", "message-exchange", "")];
+        let walked = |levels: &[&str]| {
+            let levels = levels.iter().map(|level| (*level).to_owned()).collect();
+            let set = vec![("transport".to_owned(), levels)];
+            walk(
+                &Plan::new(cases(), &Wishes { trials: Some(1), set, ..Wishes::default() }).unwrap(),
+            )
+        };
+        assert_eq!(
+            walked(&["pipe", "cache-line-2"]),
+            ["stream 1: pipe, 64, block", "ask 1: pipe, 64, block", "ask 1: cache-line-2, spin"]
+        );
+        assert_eq!(walked(&["wake"]), ["ask 1: wake, block"]);
     }
 
     #[test]
