@@ -80,7 +80,7 @@ pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
     let mut at = 0;
     for line in source.text().split_inclusive('\n') {
         let span = at..at + line.trim_end().len();
-        at = at + line.len();
+        at += line.len();
         if span.is_empty() {
             continue;
         }

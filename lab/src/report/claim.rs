@@ -56,7 +56,10 @@ pub(super) fn claims(series: &Series<'_>) -> Vec<Block> {
         head: ["here", "claim", "figures"].map(str::to_owned).into(),
         rows: claims.iter().zip(&judged).map(row).collect(),
     };
-    vec![Block::Text(summary(&verdicts)), Block::Table(grid)]
+    match verdicts.len() {
+        1 => vec![Block::Table(grid)],
+        _ => vec![Block::Text(summary(&verdicts)), Block::Table(grid)],
+    }
 }
 
 fn summary(verdicts: &[Verdict]) -> String {

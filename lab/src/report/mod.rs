@@ -110,7 +110,7 @@ fn how_sure(all: &[Series<'_>]) -> Vec<String> {
         let counters = record.counters.iter();
         counters.filter(|(name, _)| name.ends_with("_stolen_ns")).map(|(_, ns)| *ns).sum()
     };
-    let stolen_s = records().map(|record| stolen(record)).sum::<u64>() as f64 / 1e9;
+    let stolen_s = records().map(stolen).sum::<u64>() as f64 / 1e9;
     let part = stolen_s / records().map(|record| 2.0 * record.seconds).sum::<f64>();
     if part > STOLEN_MAX {
         lines.push(format!(
@@ -128,7 +128,8 @@ fn how_sure(all: &[Series<'_>]) -> Vec<String> {
 fn trials_and_spread(series: &Series<'_>) -> String {
     let trials = series.records.iter().map(|record| record.trial).max().unwrap_or_default();
     let seconds = series.records.first().map_or(0.0, |record| record.seconds);
-    let first = format!("{}: {trials} trials of {seconds} s for each cell", series.name);
+    let plural = if trials == 1 { "" } else { "s" };
+    let first = format!("{}: {trials} trial{plural} of {seconds} s for each cell", series.name);
     let spreads = spreads(series);
     match spreads.last() {
         None => format!("{first}; one trial says nothing of the spread"),

@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, TableStyle};
 
+use super::table::BASE;
 use super::{Block, Grid, Report};
 
 /// For terminals.
@@ -43,8 +44,8 @@ fn table(grid: &Grid) -> String {
 }
 
 fn is_figure(cell: &str) -> bool {
-    cell.starts_with(|first: char| first.is_ascii_digit() || "+-b".contains(first))
-        && !cell.contains('\n')
+    let is_number = cell.starts_with(|first: char| first.is_ascii_digit() || "+-".contains(first));
+    (is_number || cell == BASE) && !cell.contains('\n')
 }
 
 /// For documents.

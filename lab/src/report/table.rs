@@ -13,6 +13,9 @@ use crate::workload::Workload;
 /// What stands where there is no figure.
 pub(super) const NOTHING: &str = "-";
 
+/// What stands where a difference would be from itself.
+pub(super) const BASE: &str = "base";
+
 /// What stands for the level of a factor that does not apply.
 const ANY: &str = "any";
 
@@ -161,8 +164,12 @@ impl Layout<'_> {
         if self.layout.metrics.len() == 1 {
             return with_range(median / scale, min / scale, max / scale, trials);
         }
-        let half =
-            if trials > 1 { format!(" ±{:.0}%", summary.spread() * 50.0) } else { String::new() };
+        let half = (summary.spread() * 50.0).round();
+        let half = match trials {
+            ..2 => String::new(),
+            _ if half > 100.0 => " ±>100%".to_owned(),
+            _ => format!(" ±{half:.0}%"),
+        };
         show(metric, median) + &half
     }
 
@@ -228,7 +235,7 @@ fn delta(metric: &str, found: &Found<'_>, base: &Found<'_>, ratio: Ratio) -> Str
     let sign = if difference < 0.0 { "" } else { "+" };
     let figure = format!("{sign}{} ({percent:+.1} %)", three_digits(difference));
     if found.cell == base.cell {
-        return "base".into();
+        return BASE.into();
     }
     if ratio.is_in_noise(1.0) { format!("{figure}, in the noise") } else { figure }
 }
