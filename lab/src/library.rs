@@ -10,6 +10,15 @@ use crate::case::Case;
 const FILES: &[(&str, &str)] = &[
     ("cases/message-stream.toml", include_str!("../../cases/message-stream.toml")),
     ("cases/message-exchange.toml", include_str!("../../cases/message-exchange.toml")),
+    ("cases/border-64.toml", include_str!("../../cases/border-64.toml")),
+    ("cases/border-1000.toml", include_str!("../../cases/border-1000.toml")),
+    ("cases/border-32764.toml", include_str!("../../cases/border-32764.toml")),
+    ("cases/border-1000000.toml", include_str!("../../cases/border-1000000.toml")),
+    ("cases/border-spin.toml", include_str!("../../cases/border-spin.toml")),
+    ("cases/border-sleep.toml", include_str!("../../cases/border-sleep.toml")),
+    ("cases/border-idle.toml", include_str!("../../cases/border-idle.toml")),
+    ("cases/border-connect.toml", include_str!("../../cases/border-connect.toml")),
+    ("cases/border-crowd.toml", include_str!("../../cases/border-crowd.toml")),
 ];
 
 /// What is run if nobody says what.
@@ -55,7 +64,7 @@ pub fn select(names: &[String]) -> Result<Vec<Case>, SelectError> {
         let mut found: Vec<Case> = cases().into_iter().filter(is_meant).collect();
         if found.is_empty() {
             let file = Path::new(name);
-            if !file.extension().is_some_and(|extension| extension == "toml") {
+            if file.extension().is_none_or(|extension| extension != "toml") {
                 return Err(SelectError::Unknown { name: name.clone(), known: known() });
             }
             found.push(Case::read(file)?);
@@ -103,6 +112,20 @@ mod tests {
     }
 
     #[test]
+    fn counters_of_claims_are_counted() {
+        let halves = ["source_output_", "source_input_", "target_output_", "target_input_"];
+        let counted = |name: &str| {
+            let counter = halves.iter().find_map(|half| name.strip_prefix(half));
+            counter.is_some_and(|counter| siga::Counter::ALL.iter().any(|(_, own)| *own == counter))
+        };
+        for claim in cases().iter().flat_map(|case| &case.claims) {
+            for name in &claim.counters {
+                assert!(counted(name), "{}: {name}", claim.name);
+            }
+        }
+    }
+
+    #[test]
     fn cases_are_found_by_name_by_group_and_by_file() {
         let names = |wanted: &[&str]| -> Vec<String> {
             let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
@@ -110,6 +133,7 @@ mod tests {
         };
         assert_eq!(names(&[]), ["message-stream", "message-exchange"]);
         assert_eq!(names(&["messages"]), names(&[]));
+        assert!(names(&["border"]).iter().all(|name| name.starts_with("border-")));
         assert_eq!(
             names(&["message-exchange", "messages"]),
             ["message-exchange", "message-stream"]
