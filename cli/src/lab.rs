@@ -1,10 +1,12 @@
 //! `siga lab`: measure.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::case::Case;
 use lab::factor::{Factors, describe};
 use lab::library::{self, SelectError};
 use lab::machine::Machine;
@@ -13,6 +15,7 @@ use lab::record::{self, Results};
 use lab::report;
 use lab::run::{RunError, Watcher};
 use lab::trial::{Crew, TrialError};
+use serde_json::json;
 
 use crate::outcome::Outcome;
 
@@ -29,7 +32,20 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum LabCommand {
+    List(List),
     Run(Run),
+    Report(Report),
+}
+
+/// Say which cases there are, what they ask, and what can be varied
+#[derive(Debug, clap::Args)]
+struct List {
+    /// Names of cases or of groups of cases, or case files [default: all that come with siga]
+    #[arg(value_name = "CASE")]
+    cases: Vec<String>,
+    /// As a JSON array
+    #[arg(long)]
+    json: bool,
 }
 
 /// Run cases and print their tables
@@ -55,6 +71,29 @@ struct Run {
     json: Option<PathBuf>,
 }
 
+/// Print the tables of results that are kept
+///
+/// Of a case that was run several times, the latest run counts.
+#[derive(Debug, clap::Args)]
+struct Report {
+    /// What `siga lab run --json` wrote
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// For whom
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Format {
+    /// People at a terminal
+    Text,
+    /// Documents
+    Markdown,
+    /// Spreadsheets: raw numbers
+    Csv,
+}
+
 fn setting(text: &str) -> Result<(String, Vec<String>), String> {
     let (factor, levels) = text.split_once('=').ok_or("must be like bytes=64,1000")?;
     let levels = levels.split(',').map(|level| level.trim().to_owned()).collect();
@@ -64,15 +103,87 @@ fn setting(text: &str) -> Result<(String, Vec<String>), String> {
 /// Runs the lab.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     match &arguments.command {
+        LabCommand::List(arguments) => list(arguments),
         LabCommand::Run(arguments) => run_cases(arguments),
+        LabCommand::Report(arguments) => print_report(arguments),
     }
 }
 
-fn run_cases(arguments: &Run) -> Result<(), Outcome> {
-    let cases = library::select(&arguments.cases).map_err(|error| match error {
+fn select(names: &[String]) -> Result<Vec<Case>, Outcome> {
+    library::select(names).map_err(|error| match error {
         SelectError::File(error) => error.into(),
         unknown => Outcome::Usage(unknown.to_string()),
-    })?;
+    })
+}
+
+fn list(arguments: &List) -> Result<(), Outcome> {
+    let cases =
+        if arguments.cases.is_empty() { library::cases() } else { select(&arguments.cases)? };
+    let plan = Plan::new(cases, &Wishes::default()).map_err(Outcome::Usage)?;
+    if arguments.json {
+        let cases: Vec<serde_json::Value> = plan.jobs.iter().map(as_json).collect();
+        println!("{:#}", json!(cases));
+    } else {
+        let cases: Vec<String> = plan.jobs.iter().map(as_text).collect();
+        println!("{}", cases.join("\n"));
+        println!("siga lab run CASE.. --set FACTOR=LEVEL,..  runs them; without CASE: messages");
+    }
+    Ok(())
+}
+
+fn as_text(job: &Job) -> String {
+    let case = &job.case;
+    let group = case.group.as_ref().map_or(String::new(), |group| format!(" ({group})"));
+    let time = about(job.time());
+    let mut text = format!("{}{group}, {time}\n    {}\n", case.name, case.asks);
+    for (factor, levels) in &case.factors {
+        let levels: Vec<String> = levels.iter().map(ToString::to_string).collect();
+        let (name, meaning, domain) = (factor.name, factor.meaning, &factor.domain);
+        text += &format!("    {name}: {}\n", levels.join(", "));
+        text += &format!("        {meaning}; {domain}\n");
+    }
+    text
+}
+
+fn as_json(job: &Job) -> serde_json::Value {
+    let case = &job.case;
+    let factors = case.factors.iter().map(|(factor, levels)| {
+        let about = json!({
+            "levels": levels, "meaning": factor.meaning, "may_be": factor.domain.to_string(),
+        });
+        (factor.name.to_owned(), about)
+    });
+    json!({
+        "name": case.name,
+        "group": case.group,
+        "asks": case.asks,
+        "workload": case.workload.name,
+        "factors": factors.collect::<serde_json::Map<_, _>>(),
+        "metrics": case.workload.metrics,
+        "trials": case.trials,
+        "cells": job.cells.len(),
+        "time_s": job.time().as_secs_f64(),
+    })
+}
+
+fn print_report(arguments: &Report) -> Result<(), Outcome> {
+    let mut records = Vec::new();
+    for file in &arguments.files {
+        records.extend(record::read(file)?);
+    }
+    print!(
+        "{}",
+        match arguments.format {
+            Format::Text => report::text(&report::report(&records)),
+            Format::Markdown => report::markdown(&report::report(&records)),
+            Format::Csv => report::csv(&records),
+        }
+    );
+    Ok(())
+}
+
+fn run_cases(arguments: &Run) -> Result<(), Outcome> {
+    let cases = select(&arguments.cases)?;
     let wishes = Wishes {
         trials: arguments.trials,
         seconds: arguments.seconds,
@@ -97,36 +208,91 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         command
     };
     let crew = Crew::new(worker, machine.pinned);
-    let mut bar = Bar::new(&plan);
-    let outcome = lab::run::run(&plan, &crew, &machine, results.as_mut(), &mut bar);
-    bar.bar.finish_and_clear();
+    let mut progress = Progress::of(&plan);
+    let outcome = lab::run::run(&plan, &crew, &machine, results.as_mut(), &mut progress);
+    progress.bar.finish_and_clear();
     let outcome = outcome.map_err(|error| match error {
         RunError::System(error) => error.into(),
         RunError::Results(_) => Outcome::no(error),
     })?;
     print!("{}", report::text(&report::report(&outcome.records)));
-    Ok(())
-}
-
-/// Shows how far the run is.
-struct Bar {
-    bar: ProgressBar,
-}
-
-impl Bar {
-    fn new(plan: &Plan) -> Bar {
-        let bar = ProgressBar::new(plan.steps().len() as u64);
-        Bar { bar }
+    match outcome.failed {
+        0 => Ok(()),
+        failed => Err(Outcome::No(format!("{failed} trials went wrong, see above"))),
     }
 }
 
-impl Watcher for Bar {
+/// A time as people say it.
+fn about(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..100 => format!("about {} s", seconds.max(1)),
+        seconds => format!("about {} min", seconds.div_ceil(60)),
+    }
+}
+
+/// Shows what is running, how far it is, and how long it will take: a bar on a terminal, a line for each
+/// case elsewhere.
+struct Progress {
+    bar: ProgressBar,
+    /// What has been done when a step begins, and in the end, in milliseconds.
+    done_ms: Vec<u64>,
+    /// The case that is running.
+    case: String,
+}
+
+impl Progress {
+    fn of(plan: &Plan) -> Progress {
+        let mut done_ms = vec![0];
+        for step in plan.steps() {
+            let time = plan.jobs[step.job].step_time().as_millis() as u64;
+            done_ms.push(done_ms.last().copied().unwrap_or_default() + time);
+        }
+        let bar = ProgressBar::with_draw_target(
+            done_ms.last().copied(),
+            if std::io::stderr().is_terminal() {
+                ProgressDrawTarget::stderr()
+            } else {
+                ProgressDrawTarget::hidden()
+            },
+        );
+        let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {wide_msg}");
+        bar.set_style(style.expect("the template is valid"));
+        Progress { bar, done_ms, case: String::new() }
+    }
+
+    /// Says something that stays.
+    fn say(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+}
+
+impl Watcher for Progress {
     fn begins(&mut self, step: usize, job: &Job, cell: &Factors, trial: u32) {
-        self.bar.set_position(step as u64);
+        let case = &job.case;
+        if self.bar.is_hidden() && self.case != case.name {
+            let (name, cells) = (&case.name, job.cells.len());
+            let time = about(job.time());
+            self.say(&format!("{name}: {cells} cells, {} trials each, {time}", case.trials));
+        }
+        self.case.clone_from(&case.name);
+        let done = self.done_ms[step];
+        let left = Duration::from_millis(self.done_ms[self.done_ms.len() - 1] - done);
+        self.bar.set_position(done);
+        let cell = describe(cell, &case.workload.factor_names());
+        self.bar.set_message(format!(
+            "{} left: {}, trial {trial} of {}: {cell}",
+            about(left),
+            case.name,
+            case.trials
+        ));
     }
 
     fn failed(&mut self, job: &Job, cell: &Factors, trial: u32, error: &TrialError) {
+        // What a machine does not allow, it does not allow the next time either.
+        if trial > 1 && matches!(error, TrialError::Unable(_)) {
+            return;
+        }
         let cell = describe(cell, &job.case.workload.factor_names());
-        self.bar.suspend(|| eprintln!("{} ({cell}), trial {trial}: {error}", job.case.name));
+        self.say(&format!("{} ({cell}), trial {trial}: {error}", job.case.name));
     }
 }

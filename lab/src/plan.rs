@@ -97,13 +97,17 @@ impl Plan {
         }
         steps
     }
+}
 
-    /// About how long all steps take.
+impl Job {
+    /// About how long one of its steps takes.
+    pub fn step_time(&self) -> Duration {
+        self.case.warm_up + self.case.window + OVERHEAD
+    }
+
+    /// About how long all of them take.
     pub fn time(&self) -> Duration {
-        let job = |Job { case, cells }: &Job| {
-            (case.warm_up + case.window + OVERHEAD) * case.trials * cells.len() as u32
-        };
-        self.jobs.iter().map(job).sum()
+        self.step_time() * self.case.trials * self.cells.len() as u32
     }
 }
 
@@ -203,7 +207,8 @@ mod tests {
                 "idle 2: 5, adaptive",
             ]
         );
-        assert_eq!(plan.time(), Duration::from_millis(10 * 1530));
+        let time: Duration = plan.jobs.iter().map(Job::time).sum();
+        assert_eq!(time, Duration::from_millis(10 * 1530));
     }
 
     #[test]
