@@ -8,7 +8,7 @@
 //! trials = 3
 //! seconds = 0.25                      # how long each counts
 //! warm_up_seconds = 0.1               # how long it is done before
-//! system = "../systems/two.toml"      # what exists; left out: a host that allows everything
+//! system = "../systems/two.toml"      # guests SOURCE and TARGET; left out: a host that allows everything
 //!
 //! [factors]                           # what is varied; those left out have their usual levels
 //! transport = ["path", "unix-stream", "pipe"]
@@ -72,7 +72,7 @@ pub struct Case {
     pub warm_up: Duration,
     /// How long it counts.
     pub window: Duration,
-    /// The system file, beside the case file.
+    /// The system file. In a case file it stands as seen from there.
     pub system: Option<PathBuf>,
     /// How the results are shown.
     pub tables: Vec<Table>,
@@ -307,7 +307,7 @@ impl Written {
             trials,
             warm_up,
             window,
-            system: self.system,
+            system: self.system.map(|file| source.file().with_file_name(file)),
             tables,
             claims: claims.iter().map(|(claim, _)| claim.clone()).collect(),
             text: source.text().into(),
@@ -528,6 +528,13 @@ at_least = 2
         assert_eq!((claim.bound, claim.against.len()), (Bound::AtLeast(2.0), 1));
         assert!(claim.bound.holds(2.0) && !claim.bound.holds(1.9));
         assert!(!Bound::AtMost(2.0).holds(2.1));
+    }
+
+    #[test]
+    fn system_file_is_sought_from_the_case_file() {
+        let text = CASE.replace("trials = 2", "trials = 2\nsystem = \"../two.toml\"");
+        let case = Case::parse(&Source::of("here/cases/c.toml", &text)).unwrap();
+        assert_eq!(case.system, Some("here/cases/../two.toml".into()));
     }
 
     #[test]
