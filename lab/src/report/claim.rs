@@ -54,6 +54,7 @@ pub(super) fn claims(series: &Series<'_>) -> Vec<Block> {
     let grid = Grid {
         title: String::new(),
         head: ["here", "claim", "figures"].map(str::to_owned).into(),
+        words: 3,
         rows: claims.iter().zip(&judged).map(row).collect(),
     };
     match verdicts.len() {

@@ -40,6 +40,8 @@ pub(crate) struct Grid {
     /// Empty if what stands before it says it.
     pub(crate) title: String,
     pub(crate) head: Vec<String>,
+    /// How many of the columns are words; the others are figures.
+    pub(crate) words: usize,
     pub(crate) rows: Vec<Vec<String>>,
 }
 
@@ -169,7 +171,7 @@ fn other_levels(series: &Series<'_>) -> Option<String> {
     let case = series.case.as_ref()?;
     let mut factors = case.workload.factors.iter();
     let factor = factors.find(|factor| {
-        let is_used = series.cells().iter().all(|cell| cell.contains_key(factor.name));
+        let is_used = series.cells().iter().any(|cell| cell.contains_key(factor.name));
         is_used && !matches!(factor.domain, Domain::Words(_))
     })?;
     let (name, domain) = (factor.name, &factor.domain);

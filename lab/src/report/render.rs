@@ -2,7 +2,6 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, TableStyle};
 
-use super::table::BASE;
 use super::{Block, Grid, Report};
 
 /// For terminals.
@@ -33,19 +32,11 @@ fn table(grid: &Grid) -> String {
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(&grid.head);
     table.add_rows(&grid.rows);
-    for (index, column) in table.column_iter_mut().enumerate() {
-        let is_figures = index > 0 && grid.rows.iter().all(|row| is_figure(&row[index]));
-        if is_figures {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+    for column in table.column_iter_mut().skip(grid.words) {
+        column.set_cell_alignment(CellAlignment::Right);
     }
     let title = if grid.title.is_empty() { String::new() } else { format!("{}\n", grid.title) };
     format!("{title}{table}\n")
-}
-
-fn is_figure(cell: &str) -> bool {
-    let is_number = cell.starts_with(|first: char| first.is_ascii_digit() || "+-".contains(first));
-    (is_number || cell == BASE) && !cell.contains('\n')
 }
 
 /// For documents.

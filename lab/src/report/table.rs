@@ -13,9 +13,6 @@ use crate::workload::Workload;
 /// What stands where there is no figure.
 pub(super) const NOTHING: &str = "-";
 
-/// What stands where a difference would be from itself.
-pub(super) const BASE: &str = "base";
-
 /// What stands for the level of a factor that does not apply.
 const ANY: &str = "any";
 
@@ -115,7 +112,8 @@ impl Layout<'_> {
             }
             cells
         };
-        Grid { title: self.title(each, shown), rows: rows.iter().map(row).collect(), head }
+        let (title, words) = (self.title(each, shown), down.len());
+        Grid { title, rows: rows.iter().map(row).collect(), head, words }
     }
 
     fn title(&self, each: &Levels, shown: Show) -> String {
@@ -203,10 +201,11 @@ impl Layout<'_> {
     }
 
     fn describe(&self, factors: &[String], tuple: &Levels) -> String {
-        let named = factors.iter().zip(tuple);
-        let levels: Vec<String> =
-            named.map(|(factor, level)| self.level(factor, level.as_ref())).collect();
-        levels.join(", ")
+        let named = factors.iter().zip(tuple).map(|(factor, level)| match level {
+            None => format!("{ANY} {factor}"),
+            level => self.level(factor, level.as_ref()),
+        });
+        named.collect::<Vec<_>>().join(", ")
     }
 
     /// A level as people read it: sizes with their unit.
@@ -235,7 +234,7 @@ fn delta(metric: &str, found: &Found<'_>, base: &Found<'_>, ratio: Ratio) -> Str
     let sign = if difference < 0.0 { "" } else { "+" };
     let figure = format!("{sign}{} ({percent:+.1} %)", three_digits(difference));
     if found.cell == base.cell {
-        return BASE.into();
+        return "base".into();
     }
     if ratio.is_in_noise(1.0) { format!("{figure}, in the noise") } else { figure }
 }
