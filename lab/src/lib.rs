@@ -1,5 +1,9 @@
-//! The lab.
+//! The lab: measures this machine, and judges what is claimed of it. `docs/lab.md` tells how to use it.
+//!
+//! A [`case`] becomes a [`plan`] of trials; a [`trial`] is done by processes that each play a part of a
+//! [`workload`] as [`worker`]s; what comes of it is a [`record`], and a [`report`] is made of records alone.
 #![forbid(unsafe_code)]
+
 pub mod case;
 mod control;
 pub mod factor;
