@@ -1,11 +1,10 @@
 //! `siga lab`: measure.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use lab::case::Case;
 use lab::factor::{Factors, describe};
 use lab::library::{self, SelectError};
@@ -247,14 +246,8 @@ impl Progress {
             let time = plan.jobs[step.job].step_time().as_millis() as u64;
             done_ms.push(done_ms.last().copied().unwrap_or_default() + time);
         }
-        let bar = ProgressBar::with_draw_target(
-            done_ms.last().copied(),
-            if std::io::stderr().is_terminal() {
-                ProgressDrawTarget::stderr()
-            } else {
-                ProgressDrawTarget::hidden()
-            },
-        );
+        // Elsewhere than on a terminal it hides by itself.
+        let bar = ProgressBar::new(done_ms.last().copied().unwrap_or_default());
         let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {wide_msg}");
         bar.set_style(style.expect("the template is valid"));
         Progress { bar, done_ms, case: String::new() }
