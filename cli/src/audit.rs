@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use host::report::{Buffer, QueueAudit};
 use siga::Observer;
 
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, print};
 use crate::query::table;
 use crate::socket::Socket;
 
@@ -29,11 +29,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
     let report = observer.audit(arguments.path).map_err(Outcome::no)?;
     if arguments.json {
-        println!("{}", serde_json::to_string(&report).map_err(Outcome::no)?);
-        return Ok(());
+        return print(serde_json::to_string(&report).map_err(Outcome::no)?);
     }
     for queue in &report.queues {
-        println!("queue {} from {} to {}: {}", queue.queue, queue.writer, queue.reader, sum(queue));
+        let QueueAudit { queue: number, writer, reader, .. } = queue;
+        print(format!("queue {number} from {writer} to {reader}: {}", sum(queue)))?;
         let mut table = table(&["buffer", "owner", "state", "primed", "given back"], 3);
         let mut rows = 0;
         for (index, buffer) in queue.buffers.iter().enumerate() {
@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             }
         }
         if rows > 0 {
-            println!("{table}");
+            print(table)?;
         }
     }
     Ok(())

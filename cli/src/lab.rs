@@ -16,7 +16,7 @@ use lab::run::{RunError, Watcher};
 use lab::trial::{Crew, TrialError};
 use serde_json::json;
 
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, print};
 
 /// Measure this machine: run cases, print their tables
 ///
@@ -121,13 +121,12 @@ fn list(arguments: &List) -> Result<(), Outcome> {
     let plan = Plan::new(cases, &Wishes::default()).map_err(Outcome::Usage)?;
     if arguments.json {
         let cases: Vec<serde_json::Value> = plan.jobs.iter().map(as_json).collect();
-        println!("{:#}", json!(cases));
+        print(format!("{:#}", json!(cases)))
     } else {
         let cases: Vec<String> = plan.jobs.iter().map(as_text).collect();
-        println!("{}", cases.join("\n"));
-        println!("siga lab run CASE.. --set FACTOR=LEVEL,..  runs them; without CASE: messages");
+        print(cases.join("\n"))?;
+        print("siga lab run CASE.. --set FACTOR=LEVEL,..  runs them; without CASE: messages")
     }
-    Ok(())
 }
 
 fn as_text(job: &Job) -> String {
@@ -170,15 +169,12 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
     for file in &arguments.files {
         records.extend(record::read(file)?);
     }
-    print!(
-        "{}",
-        match arguments.format {
-            Format::Text => report::text(&report::report(&records)),
-            Format::Markdown => report::markdown(&report::report(&records)),
-            Format::Csv => report::csv(&records),
-        }
-    );
-    Ok(())
+    let report = match arguments.format {
+        Format::Text => report::text(&report::report(&records)),
+        Format::Markdown => report::markdown(&report::report(&records)),
+        Format::Csv => report::csv(&records),
+    };
+    print(report.trim_end())
 }
 
 fn run_cases(arguments: &Run) -> Result<(), Outcome> {
@@ -214,7 +210,7 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         RunError::System(error) => error.into(),
         RunError::Results(_) => Outcome::no(error),
     })?;
-    print!("{}", report::text(&report::report(&outcome.records)));
+    print(report::text(&report::report(&outcome.records)).trim_end())?;
     match outcome.failed {
         0 => Ok(()),
         failed => Err(Outcome::No(format!("{failed} trials went wrong, see above"))),

@@ -1,5 +1,6 @@
 //! How a command ends.
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use host::config::FileError;
@@ -47,6 +48,14 @@ impl Outcome {
 impl From<FileError> for Outcome {
     fn from(error: FileError) -> Outcome {
         Outcome::File(Box::new(error))
+    }
+}
+
+/// Prints a result and a line's end to standard output. Whoever reads it may have read enough: that is well.
+pub fn print(result: impl std::fmt::Display) -> Result<(), Outcome> {
+    match writeln!(std::io::stdout(), "{result}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Outcome::no(error)),
+        _ => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use host::report::{
 };
 use siga::Observer;
 
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, print};
 use crate::socket::Socket;
 
 /// Show the guests that are attached, the paths between them, and the resources they manage
@@ -38,8 +38,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
     let report = observer.query().map_err(Outcome::no)?;
     if arguments.json {
-        println!("{}", serde_json::to_string(&report).map_err(Outcome::no)?);
-        return Ok(());
+        return print(serde_json::to_string(&report).map_err(Outcome::no)?);
     }
     let tables: &[Table] = match arguments.subject {
         None => &[guests(&report.guests), paths(&report), resources(&report.resources)],
@@ -49,7 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     };
     // Nobody misses the head of an empty table, unless he asked for it.
     for table in tables.iter().filter(|table| tables.len() == 1 || table.row_count() > 0) {
-        println!("{table}");
+        print(table)?;
     }
     Ok(())
 }

@@ -28,6 +28,15 @@ fn cases_are_listed_with_what_can_be_varied() {
 }
 
 #[test]
+fn reader_who_has_read_enough_is_no_error() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command.args(["lab", "list"]).stdout(writer).output().unwrap();
+    assert_eq!((text(&output.stderr).as_str(), output.status.code()), ("", Some(0)));
+}
+
+#[test]
 fn wrong_use_ends_with_two_and_says_what_would_be_right() {
     for (arguments, right) in [
         (&["run", "nonsense"][..], "no case \"nonsense\": must be one of messages, message-stream"),
