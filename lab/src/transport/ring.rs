@@ -1,7 +1,9 @@
 //! A plain ring in shared memory: copy in, copy out, and nothing else. It is the limit that memory sets.
 //!
 //! One writer, one reader, two counts. Each side writes only its own storage, as on a path, but nothing is
-//! checked, packed, accounted or slept for. What a path carries is measured against the best such ring.
+//! checked, packed, accounted or slept for. What a path carries is measured against the best such ring. Large
+//! messages go in pieces, so that one side copies in while the other copies out (1 MB: 12.8 GB/s instead of
+//! 9.5).
 
 use os::copy::put;
 use os::storage::{Borrowed, Storage, StorageOptions};
@@ -15,7 +17,7 @@ use super::{End, Opened, Opening, PIECE_BYTES};
 use crate::control::Control;
 use crate::fault::{Doing, Fault};
 
-/// Messages start at multiples of this.
+/// Pieces start at multiples of this.
 const GRAIN_BYTES: usize = 64;
 
 /// Progress is shown to the other side after so many bytes at the latest: a cache line that goes there and
@@ -46,17 +48,17 @@ struct Output {
     slots: u64,
     /// Where the slots end.
     end: usize,
-    /// Messages written, and of these, shown to the reader.
+    /// Pieces written, and of these, shown to the reader.
     written: u64,
     shown: u64,
     show_every: u64,
-    /// (w) our counts: messages shown.
+    /// (w) our counts: pieces shown.
     own: Words,
-    /// (r) the reader's: messages read.
+    /// (r) the reader's: pieces read.
     peer: LentWords,
     /// The reader's count, as far as we have looked.
     peer_read: u64,
-    /// Where the next message goes.
+    /// Where the next piece goes.
     next: usize,
 }
 
@@ -79,7 +81,7 @@ impl RingEnd {
     pub(crate) fn open(opening: Opening<'_>) -> Opened<RingEnd> {
         let Opening { order, control, bytes, is_exchange } = opening;
         let ring_bytes = if is_exchange { EXCHANGE_BYTES } else { order.number("ring") as usize };
-        let slot_bytes = bytes.next_multiple_of(GRAIN_BYTES);
+        let slot_bytes = bytes.min(PIECE_BYTES).next_multiple_of(GRAIN_BYTES);
         let slots = (ring_bytes / slot_bytes).max(1);
         // Each side makes its half of both rings, and passes what the other may read of it.
         let lend = |bytes| Storage::create("siga lab ring", bytes, StorageOptions::default());
@@ -146,17 +148,16 @@ fn after(at: usize, slot_bytes: usize, end: usize) -> usize {
 
 impl Output {
     #[inline(always)]
-    fn put(&mut self, message: &[u8]) -> Result<(), Fault> {
+    fn put(&mut self, piece: &[u8]) {
         if self.written - self.peer_read == self.slots {
             self.wait_for_room();
         }
-        put(self.data.bytes_mut(self.next, message.len()), message);
+        put(self.data.bytes_mut(self.next, piece.len()), piece);
         self.next = after(self.next, self.slot_bytes, self.end);
         self.written += 1;
         if self.written - self.shown >= self.show_every {
             self.show();
         }
-        Ok(())
     }
 
     #[inline]
@@ -181,7 +182,7 @@ impl Output {
 }
 
 impl Input {
-    /// Waits for the next message; false if there will be none.
+    /// Waits for the next piece; false if there will be none.
     #[inline(never)]
     fn wait(&mut self) -> bool {
         self.show();
@@ -213,7 +214,10 @@ impl End for RingEnd {
     fn send(&mut self, bytes: usize, mut build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
         let message = &mut self.buffer[..bytes];
         build(message);
-        self.output.put(message)
+        for piece in message.chunks(PIECE_BYTES) {
+            self.output.put(piece);
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), Fault> {
@@ -223,19 +227,19 @@ impl End for RingEnd {
 
     #[inline(always)]
     fn receive(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
-        let input = &mut self.input;
-        if input.peer_written == input.read && !input.wait() {
-            return Ok(false);
-        }
         for at in (0..bytes).step_by(PIECE_BYTES) {
+            let input = &mut self.input;
+            if input.peer_written == input.read && !input.wait() {
+                return if at == 0 { Ok(false) } else { Err(Fault::Ended) };
+            }
             let piece = &mut self.buffer[..PIECE_BYTES.min(bytes - at)];
-            input.data.read(input.next + at, piece).doing("read a ring")?;
+            input.data.read(input.next, piece).doing("read a ring")?;
             read(at, piece);
-        }
-        input.next = after(input.next, input.slot_bytes, input.end);
-        input.read += 1;
-        if input.read - input.shown >= input.show_every {
-            input.show();
+            input.next = after(input.next, input.slot_bytes, input.end);
+            input.read += 1;
+            if input.read - input.shown >= input.show_every {
+                input.show();
+            }
         }
         Ok(true)
     }
