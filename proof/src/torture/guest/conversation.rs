@@ -89,8 +89,8 @@ impl Conversation {
 
     /// What it is at, in words.
     pub fn describe(&mut self) -> String {
-        let (lanes, more) = (&self.lanes, self.more);
-        let text = format!("path {} more={more} {lanes:?}", self.path.number());
+        let lanes: Vec<String> = self.lanes.iter().map(|talk| talk.outgoing.describe()).collect();
+        let text = format!("path {} more={} {lanes:?}", self.path.number(), self.more);
         let ready = self.is_ready();
         let (senders, receivers) = self.path.halves();
         let senders: Vec<_> = senders.iter_mut().map(|sender| sender.half().ended()).collect();

@@ -300,7 +300,7 @@ impl Program {
                 Server::Seat(key) => conversation(&mut self.waiter, *key).describe(),
                 Server::Threads(threads) => threads.describe(),
             };
-            lines.push(format!("  with {}: {state}", talk.peer));
+            lines.push(format!("  with {}, path {:x}: {state}", talk.peer, talk.key));
         }
         lines.join("\n")
     }

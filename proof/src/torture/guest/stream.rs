@@ -152,7 +152,9 @@ impl Outgoing {
         if self.draft.is_some() {
             return true;
         }
-        let within = self.next - self.acknowledged < self.window;
+        // Acknowledgements are not acknowledged themselves: they must not fill the window for ever.
+        let all_acknowledged = self.acknowledged >= self.data_end;
+        let within = all_acknowledged || self.next - self.acknowledged < self.window;
         let kind = match (streaming && within, self.owes(came)) {
             (true, _) => Kind::Data,
             (false, true) => Kind::Acknowledgement,
@@ -264,6 +266,14 @@ impl Outgoing {
         self.draft.is_none() && self.acknowledged >= self.data_end && !self.owes(came)
     }
 
+    /// What it is at, in words.
+    pub fn describe(&self) -> String {
+        let Outgoing { next, completed, acknowledged, told, data_end, window, draft, .. } = self;
+        format!(
+            "next {next}, completed {completed}, acknowledged {acknowledged}, told {told}, data up to {data_end}, window {window}, {draft:?}"
+        )
+    }
+
     /// Counts of both directions.
     pub fn counts(&self) -> LaneCounts {
         let Outgoing { completed, acknowledged, .. } = *self;
@@ -334,5 +344,24 @@ impl Incoming {
     /// How much has come.
     pub fn came(&self) -> Came {
         self.came
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::torture::blackbox::BlackBox;
+
+    #[test]
+    fn acknowledgements_on_their_way_do_not_keep_data_back() {
+        let (mut blackbox, _descriptor) = BlackBox::create().unwrap();
+        let slot = blackbox.open(1);
+        let mut outgoing = Outgoing { window: 1, ..Outgoing::new(1, 0, slot) };
+        let nothing = Came::default();
+        // One message that brings something, acknowledged by the peer, and one that acknowledges.
+        (outgoing.next, outgoing.data_end) = (2, 1);
+        assert!(!outgoing.wants_to_send(true, nothing), "one is on its way");
+        outgoing.acknowledge(1).unwrap();
+        assert!(outgoing.wants_to_send(true, nothing));
     }
 }
