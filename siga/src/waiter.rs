@@ -22,8 +22,9 @@ const ROUNDS_PER_CLOCK: u32 = 32;
 /// How often a waiter that is busy, or spins, listens to the doorbells of those asleep.
 const LISTEN_NS: u64 = 50_000;
 
-/// Members found ready between two looks at the clock.
-const FINDS_PER_CLOCK: u32 = 64;
+/// Members found ready between two looks at the clock, at most: as long as what is done with them is
+/// short.
+const FINDS_PER_CLOCK_MAX: u32 = 16;
 
 /// Rounds of looks without success after which a member goes to sleep though others are active.
 const QUIET_ROUNDS_MAX: u32 = 2048;
@@ -66,7 +67,11 @@ pub struct Waiter<M> {
     /// Indexes of the members that are watched.
     watched: Vec<u32>,
     next: usize,
+    /// Members found since the last look at the clock, how many there may be until the next, and when
+    /// that was.
     finds: u32,
+    finds_per_clock: u32,
+    clock_ns: u64,
     listened_ns: u64,
     spin_ns: u64,
     /// Whether somebody may have left storage idle, and when to look.
@@ -115,6 +120,8 @@ impl<M: Member> Waiter<M> {
             watched: Vec::new(),
             next: 0,
             finds: 0,
+            finds_per_clock: 1,
+            clock_ns: 0,
             listened_ns: 0,
             spin_ns: SPIN_NS_MAX / 2,
             untidy: true,
@@ -267,17 +274,26 @@ impl<M: Member> Waiter<M> {
     #[inline]
     fn next_busy(&mut self) -> io::Result<Option<Key>> {
         self.finds += 1;
-        if self.finds >= FINDS_PER_CLOCK {
-            self.finds = 0;
-            // Those asleep must not wait until the others are quiet.
-            let now = now_ns();
-            if now - self.listened_ns >= LISTEN_NS {
-                self.listen(Some(Duration::ZERO))?;
-                self.listened_ns = now;
-                self.poll_members(now);
-            }
+        if self.finds >= self.finds_per_clock {
+            self.listen_if_due()?;
         }
         Ok(self.look())
+    }
+
+    /// Listens to the doorbells of those asleep, who must not wait until the others are quiet.
+    fn listen_if_due(&mut self) -> io::Result<()> {
+        let now = now_ns();
+        // What the caller does with those we find may take long. Then it comes here seldom.
+        let is_short = now - self.clock_ns < LISTEN_NS / 2;
+        self.finds_per_clock =
+            if is_short { (self.finds_per_clock * 2).min(FINDS_PER_CLOCK_MAX) } else { 1 };
+        (self.finds, self.clock_ns) = (0, now);
+        if now - self.listened_ns >= LISTEN_NS {
+            self.listen(Some(Duration::ZERO))?;
+            self.listened_ns = now;
+            self.poll_members(now);
+        }
+        Ok(())
     }
 
     /// Looks at each watched member once, from where the last one was found.
@@ -506,5 +522,70 @@ impl Member for Served {
 
     fn count(&mut self, looks: u64, spinning_ns: u64) {
         self.member_mut().count(looks, spinning_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use os::doorbell::{Doorbell, Listen};
+
+    use super::*;
+
+    /// Rings until it is heard, or is always ready.
+    struct Fake {
+        bell: Doorbell,
+        ready: bool,
+    }
+
+    impl Member for Fake {
+        fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+            add(self.bell.as_fd());
+        }
+
+        fn hear(&mut self, _index: usize) -> bool {
+            self.ready = self.bell.hear(Listen::Now).rings > 0;
+            true
+        }
+
+        fn is_ready(&mut self) -> bool {
+            self.ready
+        }
+
+        fn sleep(&mut self) {}
+
+        fn wake(&mut self) {}
+
+        fn tidy(&mut self) -> bool {
+            false
+        }
+
+        fn poll(&mut self, _now_ns: u64) -> Option<u64> {
+            None
+        }
+
+        fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+    }
+
+    #[test]
+    fn sleeper_is_found_soon_though_others_are_busy_for_long() {
+        let (bell, far) = Doorbell::pair().unwrap();
+        let (quiet, _quiet_far) = Doorbell::pair().unwrap();
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        let sleeper = waiter.add(Fake { bell, ready: false }).unwrap();
+        assert_eq!(waiter.wait_for(Duration::ZERO).unwrap(), None);
+        let busy = waiter.add(Fake { bell: quiet, ready: true }).unwrap();
+        // Short work first, which allows the waiter to listen seldom.
+        (0..1000).for_each(|_| assert_eq!(waiter.wait().unwrap(), busy));
+        for round in 0..10 {
+            far.ring();
+            let finds = (0..).take_while(|_| {
+                let start = now_ns();
+                while now_ns() - start < 2 * LISTEN_NS {}
+                waiter.wait().unwrap() == busy
+            });
+            let finds = finds.count();
+            assert!(finds <= if round == 0 { FINDS_PER_CLOCK_MAX as usize } else { 3 }, "{finds}");
+            waiter.get_mut(sleeper).unwrap().ready = false;
+        }
     }
 }
