@@ -122,11 +122,12 @@ fn verdict(
         found.unread
     ));
     line(format!(
-        "paths severed {}, the slowest survivor knew after {:.1} ms; {} half made by a dead host",
+        "paths severed {}, {} half made by a dead host; the slowest survivor knew {:.1} ms after the kill",
         found.severed,
-        found.worst.as_secs_f64() * 1e3,
-        found.half_made
+        found.half_made,
+        found.worst.as_secs_f64() * 1e3
     ));
+    line(format!("the slowest process took {:.1} ms to end", tally.dying.as_secs_f64() * 1e3));
     line(format!("looks for leaks {}, leaks {}", tally.inspections, tally.leaks.len()));
     for (role, footprint) in &tally.footprints {
         line(format!("  {role}: {footprint}"));

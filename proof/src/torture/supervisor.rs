@@ -50,6 +50,8 @@ pub struct Fault(pub String);
 pub struct Tally {
     /// Kills, by kind.
     pub kills: BTreeMap<Kind, u64>,
+    /// The longest time from a kill to the end of the process.
+    pub dying: Duration,
     /// Looks for leaks.
     pub inspections: u64,
     /// What has leaked.
@@ -209,9 +211,11 @@ impl Supervisor {
             dead.push((role, now_ns()));
             post.child.kill().map_err(|error| fault(format!("killing {role}: {error}")))?;
         }
-        for (role, _) in &dead {
+        for (role, killed_ns) in &dead {
             let post = self.posts.get_mut(role).expect("killed above");
             let status = post.child.wait().map_err(|error| fault(format!("{role}: {error}")))?;
+            let dying = Duration::from_nanos(now_ns() - killed_ns);
+            self.tally.dying = self.tally.dying.max(dying);
             if status.signal() != Some(Signal::KILL.as_raw()) {
                 return Err(fault(format!("{role} had ended by itself: {status}")));
             }
