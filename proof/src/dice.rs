@@ -44,6 +44,13 @@ impl Dice {
     }
 }
 
+/// A seed that nobody has chosen, short enough to be typed.
+pub fn any_seed() -> u64 {
+    let mut bytes = [0; 4];
+    os::random::fill(&mut bytes).expect("the kernel has random numbers");
+    u32::from_le_bytes(bytes).into()
+}
+
 /// Spreads what differs a little over all bits.
 pub fn mix(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

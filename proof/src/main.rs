@@ -3,6 +3,7 @@
 
 mod crew;
 mod dice;
+mod footprint;
 mod pattern;
 mod torture;
 

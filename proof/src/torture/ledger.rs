@@ -32,10 +32,20 @@ pub struct Severed {
     pub lanes: Vec<LaneCounts>,
 }
 
+/// When a process was killed, by the machine's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Death {
+    /// When the signal was sent.
+    pub killed_ns: u64,
+    /// When the kernel was found to have ended it. It may take its time, most of all to take away the
+    /// memory, and closes the doorbells at the end of that.
+    pub ended_ns: u64,
+}
+
 /// A guest that was killed.
 #[derive(Debug)]
 struct Grave {
-    killed_ns: u64,
+    death: Death,
     blackbox: Option<LentBox>,
 }
 
@@ -63,7 +73,11 @@ pub struct Found {
     /// Ends of paths that the host had made on one side only when it was killed.
     pub half_made: u64,
     /// The longest time from a kill to a survivor's knowledge of it.
-    pub worst: Duration,
+    pub worst_after_kill: Duration,
+    /// The longest time from the end of a process to a survivor's knowledge of it.
+    pub worst_after_end: Duration,
+    /// The longest time from a kill to the end of the process.
+    pub dying: Duration,
     /// Ends that came later than they may.
     pub late: Vec<String>,
     /// Messages received and verified, of paths that have ended.
@@ -78,7 +92,7 @@ pub struct Found {
 
 impl Ledger {
     /// A guest has died. What it had told before is known by now.
-    pub fn bury(&mut self, life: Life, killed_ns: u64, blackbox: Option<LentBox>) {
+    pub fn bury(&mut self, life: Life, death: Death, blackbox: Option<LentBox>) {
         let own: Vec<_> =
             self.open.range((life, 0)..=(life, u64::MAX)).map(|(at, _)| *at).collect();
         for at in own {
@@ -88,12 +102,13 @@ impl Ledger {
                 self.found.bytes += counts.received_bytes;
             }
         }
-        self.graves.insert(life, Grave { killed_ns, blackbox });
+        self.found.dying = self.found.dying.max(time(death.killed_ns, death.ended_ns));
+        self.graves.insert(life, Grave { death, blackbox });
     }
 
     /// The host has died.
-    pub fn bury_host(&mut self, killed_ns: u64) {
-        self.host_killed_ns = killed_ns;
+    pub fn bury_host(&mut self, death: Death) {
+        self.host_killed_ns = death.killed_ns;
     }
 
     /// A guest has told of a path.
@@ -127,12 +142,15 @@ impl Ledger {
             }
             return Err(format!("{} has ended though both live", what()));
         };
-        let delay_ns = at_ns.saturating_sub(grave.killed_ns.max(path.joined_ns));
-        let delay = Duration::from_nanos(delay_ns);
-        self.found.severed += 1;
-        self.found.worst = self.found.worst.max(delay);
-        if delay > late_after {
-            self.found.late.push(format!("{} after {:.1} ms", what(), delay.as_secs_f64() * 1e3));
+        let Death { killed_ns, ended_ns } = grave.death;
+        let after_kill = time(killed_ns.max(path.joined_ns), at_ns);
+        let after_end = time(ended_ns.max(path.joined_ns), at_ns);
+        let found = &mut self.found;
+        found.severed += 1;
+        found.worst_after_kill = found.worst_after_kill.max(after_kill);
+        found.worst_after_end = found.worst_after_end.max(after_end);
+        if after_end > late_after {
+            found.late.push(format!("{} after {:.1} ms", what(), after_end.as_secs_f64() * 1e3));
         }
         for (survivor, key) in severed.lanes.iter().zip(lanes(key)) {
             let dead = grave.blackbox.as_ref().and_then(|blackbox| blackbox.read(key));
@@ -172,6 +190,11 @@ impl Ledger {
     }
 }
 
+/// From one time to another; nothing if that is the earlier one.
+fn time(from_ns: u64, to_ns: u64) -> Duration {
+    Duration::from_nanos(to_ns.saturating_sub(from_ns))
+}
+
 /// The keys of a path's queues.
 pub fn lanes(key: u64) -> impl Iterator<Item = u64> {
     (0..super::wire::LANES_MAX as u64).map(move |lane| key + lane)
@@ -207,6 +230,8 @@ mod tests {
         Severed { survivor: A, key: 256, at_ns, gone: true, reason: String::new(), lanes }
     }
 
+    const DEATH: Death = Death { killed_ns: 100, ended_ns: 110 };
+
     fn ledger() -> Ledger {
         let mut ledger = Ledger::default();
         ledger.join(A, B, 256, 10);
@@ -217,11 +242,13 @@ mod tests {
     #[test]
     fn end_of_a_path_is_explained_by_a_death_and_measured_from_it() {
         let mut ledger = ledger();
-        ledger.bury(B, 100, None);
+        ledger.bury(B, DEATH, None);
         assert_eq!(ledger.overdue().len(), 1);
-        assert_eq!(ledger.sever(&severed(150), Duration::from_nanos(40)), Ok(()));
+        assert_eq!(ledger.sever(&severed(150), Duration::from_nanos(30)), Ok(()));
         assert_eq!(ledger.found.late.len(), 1);
-        assert_eq!((ledger.found.severed, ledger.found.worst.as_nanos()), (1, 50));
+        let Found { worst_after_kill, worst_after_end, dying, .. } = ledger.found;
+        let times = [worst_after_kill, worst_after_end, dying].map(|time| time.as_nanos());
+        assert_eq!((ledger.found.severed, times), (1, [50, 40, 10]));
         assert!(ledger.overdue().is_empty());
         assert!(ledger.sever(&severed(150), Duration::ZERO).is_err(), "told twice");
     }
@@ -233,7 +260,7 @@ mod tests {
         half_made.join(A, B, 256, 10);
         assert!(half_made.sever(&severed(150), Duration::ZERO).is_err());
         half_made.join(A, B, 256, 10);
-        half_made.bury_host(12);
+        half_made.bury_host(Death { killed_ns: 12, ended_ns: 12 });
         assert_eq!(half_made.sever(&severed(150), Duration::ZERO), Ok(()));
     }
 

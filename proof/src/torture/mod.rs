@@ -1,7 +1,6 @@
 //! `siga-proof torture`: guests stream checked data in a mesh, and are killed.
 
 mod blackbox;
-mod footprint;
 pub mod guest;
 pub mod host;
 mod ledger;
@@ -16,6 +15,7 @@ use std::time::{Duration, Instant};
 use self::schedule::{Act, Kind};
 use self::supervisor::{Fault, Supervisor, Terms};
 use self::wire::GUESTS_MAX;
+use crate::dice;
 
 /// Guests stream checked data in a mesh; guests and the host are killed at random and started again
 ///
@@ -32,7 +32,7 @@ pub struct Arguments {
     /// How many guests
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=GUESTS_MAX as u64))]
     guests: u64,
-    /// How long a survivor may take to learn of a death, in milliseconds
+    /// How long a survivor may take to learn of a death once the process has ended, in milliseconds
     #[arg(long, default_value_t = 100)]
     severed_ms: u64,
     /// How long anything may take before it counts as hanging, in seconds
@@ -45,7 +45,7 @@ pub struct Arguments {
 
 /// Runs the torture.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let seed = arguments.seed.unwrap_or_else(any_seed);
+    let seed = arguments.seed.unwrap_or_else(dice::any_seed);
     let guests = arguments.guests as usize;
     let schedule = schedule::draw(seed, arguments.kills, guests);
     println!("seed {seed}, {guests} guests");
@@ -94,12 +94,6 @@ fn kill_all(supervisor: &mut Supervisor, schedule: &[Act]) -> Result<(), Fault> 
     Ok(())
 }
 
-fn any_seed() -> u64 {
-    let mut bytes = [0; 4];
-    os::random::fill(&mut bytes).expect("the kernel has random numbers");
-    u32::from_le_bytes(bytes).into()
-}
-
 /// What has been found, in words, and whether it is good.
 fn verdict(
     supervisor: &Supervisor,
@@ -121,13 +115,14 @@ fn verdict(
         found.unfinished,
         found.unread
     ));
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    line(format!("paths severed {}, {} half made by a dead host", found.severed, found.half_made));
     line(format!(
-        "paths severed {}, {} half made by a dead host; the slowest survivor knew {:.1} ms after the kill",
-        found.severed,
-        found.half_made,
-        found.worst.as_secs_f64() * 1e3
+        "the slowest survivor knew {:.1} ms after the end of a process, {:.1} ms after the kill; the slowest end took {:.1} ms",
+        ms(found.worst_after_end),
+        ms(found.worst_after_kill),
+        ms(found.dying)
     ));
-    line(format!("the slowest process took {:.1} ms to end", tally.dying.as_secs_f64() * 1e3));
     line(format!("looks for leaks {}, leaks {}", tally.inspections, tally.leaks.len()));
     for (role, footprint) in &tally.footprints {
         line(format!("  {role}: {footprint}"));

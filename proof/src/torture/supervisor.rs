@@ -16,13 +16,14 @@ use siga::Observer;
 use siga::report::PathState;
 
 use super::blackbox::LentBox;
-use super::footprint::Footprint;
+
 use super::guest;
 use super::host;
-use super::ledger::{self, Ledger, Severed};
+use super::ledger::{self, Death, Ledger, Severed};
 use super::schedule::{Act, Kind};
 use super::wire::{Life, Role, Say, Tell};
 use crate::crew::{self, Heard, Line, Workplace};
+use crate::footprint::Footprint;
 
 /// How often the host is asked again for what it does not account for yet.
 const ASK_AGAIN: Duration = Duration::from_millis(3);
@@ -50,8 +51,6 @@ pub struct Fault(pub String);
 pub struct Tally {
     /// Kills, by kind.
     pub kills: BTreeMap<Kind, u64>,
-    /// The longest time from a kill to the end of the process.
-    pub dying: Duration,
     /// Looks for leaks.
     pub inspections: u64,
     /// What has leaked.
@@ -208,21 +207,20 @@ impl Supervisor {
         for (role, kind) in blow {
             *self.tally.kills.entry(kind).or_insert(0) += 1;
             let post = self.posts.get_mut(&role).expect("the schedule kills the living");
-            dead.push((role, now_ns()));
+            dead.push((role, Death { killed_ns: now_ns(), ended_ns: 0 }));
             post.child.kill().map_err(|error| fault(format!("killing {role}: {error}")))?;
         }
-        for (role, killed_ns) in &dead {
+        for (role, death) in &mut dead {
             let post = self.posts.get_mut(role).expect("killed above");
             let status = post.child.wait().map_err(|error| fault(format!("{role}: {error}")))?;
-            let dying = Duration::from_nanos(now_ns() - killed_ns);
-            self.tally.dying = self.tally.dying.max(dying);
+            death.ended_ns = now_ns();
             if status.signal() != Some(Signal::KILL.as_raw()) {
                 return Err(fault(format!("{role} had ended by itself: {status}")));
             }
         }
         // Everything they have said is there by now. What survivors say of their death comes after it.
         self.hear_strangers();
-        for (role, killed_ns) in dead {
+        for (role, death) in dead {
             if let Some((name, _)) = self.posts[&role].line {
                 self.hear(name);
             }
@@ -234,11 +232,11 @@ impl Supervisor {
             match role {
                 Role::Host => {
                     self.observer = None;
-                    self.ledger.bury_host(killed_ns);
+                    self.ledger.bury_host(death);
                 }
                 Role::Guest(guest) => {
                     let life = Life { guest, number: post.life };
-                    self.ledger.bury(life, killed_ns, post.blackbox);
+                    self.ledger.bury(life, death, post.blackbox);
                 }
             }
         }
@@ -348,20 +346,12 @@ impl Supervisor {
     /// Lets all fall quiet, and compares what everybody holds with what was held at the first time.
     fn inspect(&mut self) -> Result<(), Fault> {
         self.tally.inspections += 1;
-        for (tell, what) in
-            [(Tell::Pause, "guests do not fall quiet"), (Tell::Tidy, "guests are not tidy")]
-        {
-            self.posts.values_mut().for_each(|post| post.answered = false);
-            self.tell_guests(&tell);
-            self.until(what, |supervisor| {
-                let guests = supervisor.posts.iter().filter(|(role, _)| **role != Role::Host);
-                Ok(guests.into_iter().all(|(_, post)| post.answered))
-            })?;
-        }
-        // What was retired is still being taken note of: it is a leak only if that does not end.
+        self.ask_guests(&Tell::Pause, "guests do not fall quiet")?;
+        // The last buffers are still being given back, and storage is retired once they are: it is a leak
+        // only if that does not end.
         let give_up_ns = now_ns() + self.terms.patience.as_nanos() as u64 / 4;
         loop {
-            self.check()?;
+            self.ask_guests(&Tell::Tidy, "guests are not tidy")?;
             let (footprints, leaks) = self.compare()?;
             if leaks.is_empty() || now_ns() >= give_up_ns {
                 self.tally.leaks.extend(leaks);
@@ -375,6 +365,16 @@ impl Supervisor {
         }
         self.tell_guests(&Tell::Resume);
         Ok(())
+    }
+
+    /// Tells all guests something, and waits until they have answered.
+    fn ask_guests(&mut self, tell: &Tell, what: &str) -> Result<(), Fault> {
+        self.posts.values_mut().for_each(|post| post.answered = false);
+        self.tell_guests(tell);
+        self.until(what, |supervisor| {
+            let guests = supervisor.posts.iter().filter(|(role, _)| **role != Role::Host);
+            Ok(guests.into_iter().all(|(_, post)| post.answered))
+        })
     }
 
     /// What everybody holds, and what of it is too much.

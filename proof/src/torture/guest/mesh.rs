@@ -99,8 +99,11 @@ impl Mesh {
     /// Takes note that a peer is attached.
     pub fn note_up(&mut self, life: Life) {
         let peer = &mut self.peers[life.guest];
-        peer.life = Some(life.number);
-        peer.is_up = true;
+        // A path may have told us of a later life before.
+        if peer.life <= Some(life.number) {
+            peer.life = Some(life.number);
+            peer.is_up = true;
+        }
     }
 
     /// Takes note that a path has ended.
@@ -288,4 +291,20 @@ impl Member for Attachment {
     }
 
     fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_word_of_a_former_life_changes_nothing() {
+        let mut mesh = Mesh::new(Life { guest: 0, number: 0 }, 2, Wait::Block);
+        let life = |number| Life { guest: 1, number };
+        mesh.note_up(life(8));
+        mesh.note_up(life(7));
+        assert_eq!(mesh.peers[1].life, Some(8));
+        mesh.note_up(life(9));
+        assert_eq!(mesh.peers[1].life, Some(9));
+    }
 }
