@@ -28,3 +28,5 @@ pub use fabric::queue::{Entry, EntryFlags, Lease, LeaseLost, Server, Violation};
 pub use host::report;
 pub use host::system::System;
 pub use host::{Embedded, default_socket};
+pub use os::doorbell::Listen;
+pub use os::storage::StorageOptions;

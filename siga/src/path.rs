@@ -364,9 +364,7 @@ impl Sender {
                 Err(SendError::Full) => {}
                 done => return done,
             }
-            if self.patience.wait(&mut self.half, None) == Waited::Idle {
-                self.patience.tidied(Half::tidy(&mut self.half));
-            }
+            self.wait_once();
         }
     }
 
@@ -379,8 +377,8 @@ impl Sender {
         self.try_with(|half| half.send(body))
     }
 
-    /// Does something that may be refused for want of room. If it is, a waiter finds this half ready when
-    /// it is worth another try.
+    /// Does something that may be refused for want of room, or because the receiver has asked for quiet. If
+    /// it is, a waiter finds this half ready when it is worth another try.
     ///
     /// # Errors
     /// What `attempt` says.
@@ -390,8 +388,23 @@ impl Sender {
         attempt: impl FnOnce(&mut path::Sender) -> Result<T, SendError>,
     ) -> Result<T, SendError> {
         let done = attempt(&mut self.half);
-        self.wants_room = matches!(done, Err(SendError::Full));
+        self.wants_room = matches!(done, Err(SendError::Full | SendError::Quiesced));
         done
+    }
+
+    /// Waits until a send that was refused is worth another try: there is room again, the receiver has
+    /// resumed the path, or the path has ended.
+    pub fn wait(&mut self) {
+        while !self.wait_once() {}
+    }
+
+    /// Waits for the next occasion to look; whether a refused send is worth another try.
+    fn wait_once(&mut self) -> bool {
+        let waited = self.patience.wait(&mut self.half, None);
+        if waited == Waited::Idle {
+            self.patience.tidied(Half::tidy(&mut self.half));
+        }
+        waited == Waited::Ready
     }
 
     pub(crate) fn wants_room(&self) -> bool {

@@ -321,6 +321,39 @@ fn peer_asleep_over_the_other_direction_still_falls_quiet() {
 }
 
 #[test]
+fn sender_that_was_quiesced_waits_for_the_end_of_it() {
+    let host = host();
+    let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+    for policy in POLICIES {
+        let options = PathOptions { wait: policy, ..PathOptions::default() };
+        let (mut ours, mut theirs) = joined(&client, &server, &options);
+        let quiesce = |path: &mut Path, sender: &mut Path| {
+            path.quiesce();
+            while sender.try_send(b"too late") != Err(SendError::Quiesced) {}
+        };
+        quiesce(&mut theirs, &mut ours);
+        // By itself.
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                ours.sender().wait();
+                ours.send(b"after").unwrap();
+            });
+            theirs.resume();
+            while theirs.receive().unwrap().body != b"after" {}
+        });
+        // And in a waiter.
+        quiesce(&mut theirs, &mut ours);
+        let mut waiter = Waiter::new(policy).unwrap();
+        let key = waiter.add(ours).unwrap();
+        assert_eq!(waiter.wait_for(Duration::from_millis(5)).unwrap(), None);
+        theirs.resume();
+        assert_eq!(waiter.wait().unwrap(), key);
+        waiter.get_mut(key).unwrap().send(b"after").unwrap();
+        while theirs.receive().unwrap().body != b"after" {}
+    }
+}
+
+#[test]
 fn observer_sees_guests_paths_and_buffers() {
     let socket = std::env::temp_dir().join(format!("siga-observer-{}", std::process::id()));
     let mut system = System::open();
