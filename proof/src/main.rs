@@ -1,6 +1,7 @@
 //! Programs that are there to find faults. What they prove and how stands in `docs/proof.md`.
 #![forbid(unsafe_code)]
 
+mod conformance;
 mod crew;
 mod dice;
 mod footprint;
@@ -24,6 +25,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Conformance(conformance::Arguments),
+    #[command(hide = true)]
+    ConformancePart(conformance::PartArguments),
     Torture(torture::Arguments),
     #[command(hide = true)]
     TortureHost(torture::host::Arguments),
@@ -33,6 +37,8 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
+        Command::Conformance(arguments) => conformance::run(&arguments),
+        Command::ConformancePart(arguments) => conformance::play(&arguments),
         Command::Torture(arguments) => torture::run(&arguments),
         Command::TortureHost(arguments) => torture::host::run(&arguments),
         Command::TortureGuest(arguments) => torture::guest::run(&arguments),

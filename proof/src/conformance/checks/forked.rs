@@ -1,0 +1,193 @@
+//! A guest that forks while it is attached.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::time::Duration;
+use std::{io, thread};
+
+use os::fork;
+use siga::{Guest, Path, PathOptions, Reason, SendError, Severed};
+
+use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
+use crate::conformance::messages::Messages;
+
+pub const CHECK: Check = Check {
+    name: "forked",
+    about: "a child forked while attached can neither use nor harm the path, nor hide its parent's death",
+    cast: &[one("peer", peer), one("parent", parent)],
+    ..Check::USUAL
+};
+
+const MESSAGE_BYTES_MAX: usize = 300_000;
+
+/// How long an orphan waits to be told to end.
+const ORPHAN_TIME: Duration = Duration::from_secs(30);
+
+fn messages(part: &Part) -> u64 {
+    part.size(1000, 50_000)
+}
+
+/// Sends back what comes, until the other side is gone; then looks after its orphan.
+fn peer(part: &Part) -> Outcome {
+    let guest = part.attach("PEER")?;
+    let mut path = guest.accept()?;
+    let mut orphan = None;
+    let mut echoed = 0;
+    let severed = loop {
+        let body = match path.receive() {
+            Ok(message) if message.head == b"orphan" => {
+                orphan = Some(u32::from_le_bytes(message.body.try_into()?));
+                continue;
+            }
+            Ok(message) => message.body.to_vec(),
+            Err(severed) => break severed,
+        };
+        path.send(&body)?;
+        echoed += 1;
+    };
+    ensure(severed.reason == Reason::Gone, || format!("the parent ended: {severed}"))?;
+    let orphan = orphan.ok_or("the parent ended before it had forked")?;
+    let stat = fs::read_to_string(format!("/proc/{orphan}/stat"))?;
+    let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+    ensure(state.is_some_and(|state| state != "Z"), || format!("the orphan is dead: {stat}"))?;
+    fs::write(part.directory.join("orphan may end"), "")?;
+    Ok(format!("{echoed} messages; the parent's death was heard though its child lives"))
+}
+
+fn parent(part: &Part) -> Outcome {
+    let guest = part.attach("PARENT")?;
+    let path = part.connect(&guest, "PEER", &PathOptions::default())?;
+    let mut party = Party { guest: Some(guest), path: Some(path) };
+    let mut talk = Talk { messages: Messages::new(part.seed, MESSAGE_BYTES_MAX), next: 0 };
+    talk.go_on(&mut party, messages(part))?;
+
+    // One that tries everything, and drops what it has inherited.
+    let child = fork::fork(|| {
+        let tried = party.try_everything();
+        let seen = tried.and_then(|()| nothing_inherited());
+        drop((party.path.take(), party.guest.take()));
+        match seen.and_then(|()| nothing_inherited()) {
+            Ok(()) => 0,
+            Err(wrong) => {
+                println!("in the child: {wrong}");
+                1
+            }
+        }
+    })?;
+    talk.go_on(&mut party, messages(part))?;
+    let status = child.wait()?;
+    ensure(status == Some(0), || format!("the child ended with {status:?}"))?;
+    talk.go_on(&mut party, messages(part))?;
+
+    // One that tries everything again and again while its parent uses the path.
+    let (mut end, mut ends) = io::pipe()?;
+    let child = fork::fork(|| {
+        let mut byte = [0];
+        let mut tries = 0_u8;
+        while tries < 100 && party.try_everything().is_ok() {
+            tries += 1;
+            thread::sleep(Duration::from_millis(1));
+        }
+        match end.read(&mut byte) {
+            Ok(1) => tries,
+            _ => 0,
+        }
+    })?;
+    talk.go_on(&mut party, messages(part))?;
+    ends.write_all(&[1])?;
+    let tries = child.wait()?;
+    ensure(tries == Some(100), || format!("the child could use the path after {tries:?} tries"))?;
+    talk.go_on(&mut party, messages(part))?;
+
+    // One that lives on when its parent ends.
+    let may_end = part.directory.join("orphan may end");
+    let orphan = fork::fork(|| {
+        let start = os::processor::now_ns();
+        while !may_end.exists() && os::processor::now_ns() - start < ORPHAN_TIME.as_nanos() as u64 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        0
+    })?;
+    let path = party.path.as_mut().expect("ours");
+    path.sender().send_with(b"orphan", &orphan.process().to_le_bytes())?;
+    // No destructor says that this was the end: only the kernel does.
+    std::mem::forget((party, orphan));
+    Ok(format!("{} messages came back whole; 2 children could do nothing", talk.next))
+}
+
+/// What a process has inherited, or has of its own.
+struct Party {
+    guest: Option<Guest>,
+    path: Option<Path>,
+}
+
+impl Party {
+    /// Calls each verb as a child, and sees to it that none does anything.
+    fn try_everything(&mut self) -> Result<(), Wrong> {
+        let (Some(path), Some(guest)) = (&mut self.path, &self.guest) else {
+            return Err("there is nothing to try".into());
+        };
+        let forked = |ended: Result<(), Severed>| match ended {
+            Err(severed) if severed.reason == Reason::Forked => Ok(()),
+            other => Err(Wrong::from(format!("a child's receive brings {other:?}"))),
+        };
+        let refused = |sent: Result<(), SendError>| match sent {
+            Err(SendError::Severed(severed)) => forked(Err(severed)),
+            other => Err(format!("a child's send brings {other:?}").into()),
+        };
+        for bytes in [8, 5000, 200_000] {
+            let body = vec![0xbb; bytes];
+            refused(path.send(&body))?;
+            refused(path.push(&body))?;
+            refused(path.try_send(&body))?;
+        }
+        forked(path.try_receive().map(drop))?;
+        forked(path.receive().map(drop))?;
+        path.flush();
+        path.quiesce();
+        path.resume();
+        path.tidy();
+        path.end_sending([0xbb; 16]);
+        let (sender, receiver) = path.halves();
+        sender[0].half().rouse();
+        sender[0].half().sever([0xbb; 16]);
+        receiver[0].half().announce_sleep();
+        receiver[0].half().sever([0xbb; 16]);
+        let connected = guest.connect("PEER", &PathOptions::default()).is_err();
+        ensure(connected, || "a child has connected".into())
+    }
+}
+
+/// Whether a child has no storage, no doorbell and no connection of its parent's.
+fn nothing_inherited() -> Result<(), Wrong> {
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let storage = maps.lines().find(|line| line.contains("/memfd:siga"));
+    ensure(storage.is_none(), || format!("a child has {storage:?}"))?;
+    for entry in fs::read_dir("/proc/self/fd")? {
+        // The directory itself is closed by now.
+        let Ok(link) = fs::read_link(entry?.path()) else { continue };
+        let link = link.to_string_lossy().into_owned();
+        let ours =
+            ["socket:", "/memfd:siga", "anon_inode:"].iter().any(|kind| link.starts_with(kind));
+        ensure(!ours, || format!("a child has {link}"))?;
+    }
+    Ok(())
+}
+
+/// Messages that are sent, and come back.
+struct Talk {
+    messages: Messages,
+    next: u64,
+}
+
+impl Talk {
+    fn go_on(&mut self, party: &mut Party, count: u64) -> Result<(), Wrong> {
+        let path = party.path.as_mut().expect("ours");
+        for number in self.next..self.next + count {
+            path.send(self.messages.body(number))?;
+            self.messages.verify(number, path.receive()?.body)?;
+        }
+        self.next += count;
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! What goes with entries and messages beside their bytes.
+
+use siga::{
+    Entry, EntryFlags, HEAD_BYTES_MAX, Incoming, Path, PathOptions, Shared, StorageOptions,
+};
+
+use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
+use crate::conformance::messages::Messages;
+use crate::dice::Dice;
+
+pub const CHECK: Check = Check {
+    name: "metadata",
+    about: "metadata, flags and place of each entry, notes of lists and heads of messages are carried",
+    cast: &[one("reader", reader), one("writer", writer)],
+    ..Check::USUAL
+};
+
+const STORAGE_BYTES: usize = 1 << 20;
+const MESSAGE_BYTES_MAX: usize = 200_000;
+
+/// What is sent next, as both sides know it.
+enum Sent {
+    List(u8, Vec<Entry>),
+    Message(Vec<u8>),
+}
+
+/// The next thing to send. Segment 0 stands for the one that was lent.
+fn next(dice: &mut Dice) -> Sent {
+    if dice.one_in(3) {
+        let head = (0..dice.below(HEAD_BYTES_MAX + 1)).map(|_| dice.number() as u8).collect();
+        return Sent::Message(head);
+    }
+    let flags = [EntryFlags::NONE, EntryFlags::FIRST, EntryFlags::MIDDLE, EntryFlags::LAST];
+    let (note, count) = (dice.number() as u8, 1 + dice.below(16));
+    let entry = |_| {
+        let length = dice.magnitude(STORAGE_BYTES as u64);
+        let offset = dice.number() % (STORAGE_BYTES as u64 - length + 1);
+        let mut flags = flags[dice.below(flags.len())];
+        if dice.one_in(2) {
+            flags |= EntryFlags::LAST_ENTRY;
+        }
+        Entry { segment: 0, offset, length: length as u32, flags, metadata: dice.number() as u32 }
+    };
+    Sent::List(note, (0..count).map(entry).collect())
+}
+
+fn writer(part: &Part) -> Outcome {
+    let guest = part.attach("WRITER")?;
+    let mut path = part.connect(&guest, "READER", &PathOptions::default())?;
+    let mut dice = part.dice(0);
+    let mut messages = Messages::new(part.seed, MESSAGE_BYTES_MAX);
+    let shared = Shared::create(STORAGE_BYTES, StorageOptions::default())?;
+    let sender = path.sender();
+    let segment = sender.until_done(|half| half.lend_shared(&shared))?;
+    path.receive()?;
+    let sender = path.sender();
+    let (mut lists, mut heads) = (0, 0);
+    for number in 0..part.size(100_000, 2_000_000) {
+        match next(&mut dice) {
+            Sent::Message(head) => {
+                heads += 1;
+                sender.send_with(&head, messages.body(number))?;
+            }
+            Sent::List(note, mut entries) => {
+                lists += 1;
+                entries.iter_mut().for_each(|entry| entry.segment = segment);
+                sender.until_done(|half| half.send_list(note, &entries, None))?;
+            }
+        }
+    }
+    path.end_sending([0; 16]);
+    while path.receive().is_ok() {}
+    Ok(format!("{lists} lists and {heads} messages sent"))
+}
+
+fn reader(part: &Part) -> Outcome {
+    let guest = part.attach("READER")?;
+    let mut path = guest.accept()?;
+    path.send(b"ready")?;
+    let mut dice = part.dice(0);
+    let messages = Messages::new(part.seed, MESSAGE_BYTES_MAX);
+    let mut carried = 0;
+    for number in 0..part.size(100_000, 2_000_000) {
+        match next(&mut dice) {
+            Sent::Message(head) => {
+                let message = path.receive()?;
+                messages.verify(number, message.body)?;
+                ensure(message.head == head, || format!("message {number}: head {head:?}"))?;
+            }
+            Sent::List(note, expected) => {
+                carried += expected.len();
+                receive_list(&mut path, note, &expected)
+                    .map_err(|wrong| format!("list {number}: {wrong}"))?;
+            }
+        }
+    }
+    ensure(path.receive().is_err(), || "more came than was sent".into())?;
+    Ok(format!("{carried} entries as they were sent"))
+}
+
+fn receive_list(path: &mut Path, note: u8, expected: &[Entry]) -> Result<(), Wrong> {
+    let receiver = path.receiver();
+    loop {
+        receiver.wait();
+        match receiver.half().take()? {
+            None => {}
+            Some(Incoming::List(list)) => {
+                let found = list.entries();
+                let segment = found.first().map_or(0, |entry| entry.segment);
+                let expected = expected.iter().map(|entry| Entry { segment, ..*entry });
+                let same = found.iter().copied().eq(expected) && list.note() == note;
+                ensure(same, || format!("{list:?}"))?;
+                receiver.half().give_back_list(list);
+                return Ok(());
+            }
+            Some(other) => return Err(format!("came {other:?}").into()),
+        }
+    }
+}

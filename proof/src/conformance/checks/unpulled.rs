@@ -1,0 +1,150 @@
+//! A message of 1 GiB that is announced and never pulled, while others pass.
+
+use siga::{
+    Announced, Counter, Entry, Incoming, Path, PathOptions, PullError, Shared, StorageOptions,
+};
+
+use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
+use crate::conformance::messages::Messages;
+use crate::footprint::Footprint;
+
+pub const CHECK: Check = Check {
+    name: "unpulled",
+    about: "1 GiB is announced and never pulled, while small, large and control messages pass",
+    cast: &[one("reader", reader), one("writer", writer)],
+    ..Check::USUAL
+};
+
+const BYTES: usize = 1 << 30;
+
+/// The first page of each message of 1 GiB is filled; the rest takes no memory.
+const FILLED_BYTES: usize = 4096;
+
+const MESSAGE_BYTES_MAX: usize = 500_000;
+const SHARED_BYTES: usize = 4096;
+
+fn messages(part: &Part) -> u64 {
+    part.size(20_000, 500_000)
+}
+
+/// Every so many messages storage is lent, named and retired.
+const MESSAGES_PER_LEND: u64 = 100;
+
+fn options() -> PathOptions {
+    // A message may have half of what may be lent.
+    PathOptions { storage_bytes: 4 * BYTES as u64, ..PathOptions::default() }
+}
+
+fn writer(part: &Part) -> Outcome {
+    let guest = part.attach("WRITER")?;
+    let mut path = part.connect(&guest, "READER", &options())?;
+    let mut patterns = Messages::new(part.seed + 1, FILLED_BYTES);
+    let mut announce = |path: &mut Path, number: u64| -> Result<siga::Waiting, Wrong> {
+        let sender = path.sender();
+        let mut lent = sender.until_done(|half| half.lend(&number.to_le_bytes(), BYTES))?;
+        let half = sender.half();
+        let target = &mut half.lent_bytes(&mut lent)[..FILLED_BYTES];
+        target.copy_from_slice(patterns.body_of(number, FILLED_BYTES));
+        let waiting = half.send_lent(lent).map_err(|(error, _)| error)?;
+        Ok(waiting.expect("it is large"))
+    };
+    let kept = announce(&mut path, 0)?;
+    let mut messages_sent = Messages::new(part.seed, MESSAGE_BYTES_MAX);
+    let mut patterns = Messages::new(part.seed + 2, SHARED_BYTES);
+    for number in 0..messages(part) {
+        path.send(messages_sent.body(number))?;
+        if number.is_multiple_of(MESSAGES_PER_LEND) {
+            let mut shared = Shared::create(SHARED_BYTES, StorageOptions::default())?;
+            shared.bytes_mut().copy_from_slice(patterns.body_of(number, SHARED_BYTES));
+            let sender = path.sender();
+            let segment = sender.until_done(|half| half.lend_shared(&shared))?;
+            let entry = Entry { segment, length: SHARED_BYTES as u32, ..Entry::default() };
+            sender.until_done(|half| half.send_list(0, &[entry], None))?;
+            sender.until_done(|half| half.retire_shared(segment))?;
+            // And the other direction.
+            let answer = u64::from_le_bytes(path.receive()?.body.try_into()?);
+            ensure(answer == number, || format!("answer {answer} to {number}"))?;
+        }
+    }
+    let half = path.sender().half();
+    ensure(half.is_waiting(kept), || "the message does not wait any more".into())?;
+    // A second one is taken back.
+    let second = announce(&mut path, 1)?;
+    ensure(path.receive()?.body == b"two wait", || "the reader says something else".into())?;
+    let half = path.sender().half();
+    let withdrawn = (half.withdraw(second), half.is_waiting(kept));
+    ensure(withdrawn == (true, true), || format!("withdrawn {withdrawn:?}"))?;
+    path.send(b"withdrawn")?;
+    ensure(path.receive()?.body == b"released", || "the reader says something else".into())?;
+    // It is out until we look what came back.
+    let half = path.sender().half();
+    half.is_ready();
+    let waiting = (half.is_waiting(kept), half.is_waiting(second));
+    ensure(waiting == (false, false), || format!("released, and yet waiting: {waiting:?}"))?;
+    // Idle storage is given back: what was used since the last time stays the first time.
+    while path.tidy() {}
+    let lent = path.sender().half().counters().get(Counter::LentBytes);
+    ensure(lent == 0, || format!("{lent} bytes are still lent"))?;
+    path.sever([0; 16]);
+    Ok(format!("1 GiB waited while {} messages passed", messages(part)))
+}
+
+fn reader(part: &Part) -> Outcome {
+    let guest = part.attach("READER")?;
+    let mut path = guest.accept()?;
+    let first = take_announced(&mut path)?;
+    check_announced(part, &mut path, &first, 0)?;
+    let expected = Messages::new(part.seed, MESSAGE_BYTES_MAX);
+    let patterns = Messages::new(part.seed + 2, SHARED_BYTES);
+    for number in 0..messages(part) {
+        expected.verify(number, path.receive()?.body)?;
+        if number.is_multiple_of(MESSAGES_PER_LEND) {
+            patterns.verify_content(number, path.receive()?.body)?;
+            path.send(&number.to_le_bytes())?;
+        }
+    }
+    let mut second = take_announced(&mut path)?;
+    check_announced(part, &mut path, &second, 1)?;
+    path.send(b"two wait")?;
+    ensure(path.receive()?.body == b"withdrawn", || "the writer says something else".into())?;
+    let half = path.receiver().half();
+    let pulled = half.pull(&mut second, &mut [0; 100]);
+    ensure(pulled == Err(PullError::Withdrawn), || format!("pulled {pulled:?}"))?;
+    half.release(second);
+    let pulled = (first.pulled_bytes(), first.left_bytes());
+    ensure(pulled == (0, BYTES), || format!("pulled and left: {pulled:?}"))?;
+    path.receiver().half().release(first);
+    path.send(b"released")?;
+    while path.receive().is_ok() {}
+    let resident = os::memory::resident(std::process::id())?;
+    ensure(resident.bytes < BYTES as u64 / 4, || format!("{} bytes resident", resident.bytes))?;
+    drop(path);
+    let others = Footprint::of(std::process::id())?.others;
+    ensure(others == 0, || format!("{others} storages are still mapped"))?;
+    Ok(format!("{} messages in order and whole, 0 bytes of 1 GiB pulled", messages(part)))
+}
+
+fn take_announced(path: &mut Path) -> Result<Announced, Wrong> {
+    let receiver = path.receiver();
+    loop {
+        receiver.wait();
+        match receiver.half().take()? {
+            None => {}
+            Some(Incoming::Announced(message)) => return Ok(message),
+            Some(other) => return Err(format!("came {other:?}").into()),
+        }
+    }
+}
+
+/// Whether what was announced is message `number`, and could be pulled.
+fn check_announced(
+    part: &Part,
+    path: &mut Path,
+    message: &Announced,
+    number: u64,
+) -> Result<(), Wrong> {
+    let (head, bytes) = (message.head(), message.body_bytes());
+    ensure(head == number.to_le_bytes() && bytes == BYTES, || format!("announced: {message:?}"))?;
+    let pullable = path.receiver().half().is_pullable(message);
+    ensure(pullable, || format!("message {number} of {} cannot be pulled", part.seed))
+}
