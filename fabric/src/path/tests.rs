@@ -499,6 +499,21 @@ fn writer_refused_by_a_quiet_path_is_ready_when_it_is_resumed() {
 }
 
 #[test]
+fn writer_that_waits_for_room_learns_of_quiet() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    while sender.send(&[1; 8]).is_ok() {}
+    assert!(!sender.is_ready());
+    receiver.quiesce();
+    assert!(sender.is_ready());
+    assert_eq!(sender.send(&[1; 8]), Err(SendError::Quiesced));
+    assert!(!sender.is_ready());
+    receiver.resume();
+    assert!(sender.is_ready());
+    assert_eq!(sender.send(&[1; 8]), Err(SendError::Full));
+    assert!(!sender.is_ready());
+}
+
+#[test]
 fn rings_that_nobody_listened_for_leave_room_on_the_line_for_storage() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     for _ in 0..2000 {

@@ -141,10 +141,11 @@ pub struct Sender {
     /// yet, asks for quiet.
     quiesced: u64,
     is_quiet: bool,
-    /// Things that came back so far, quiet that ended counting as one, and how many had when a send was
-    /// last refused.
+    /// Things that came back so far, and how many had when a send was last refused for want of room.
     returned: u64,
     returned_at_full: u64,
+    /// Whether it was for quiet that a send was last refused.
+    refused_for_quiet: bool,
     ended: Option<Severed>,
     terms: Terms,
 }
@@ -195,6 +196,7 @@ impl Sender {
             is_quiet: false,
             returned: 0,
             returned_at_full: 0,
+            refused_for_quiet: false,
             ended: None,
             terms,
         })
@@ -495,7 +497,10 @@ impl Sender {
         self.look_at_peer();
         match self.ended {
             Some(severed) => Err(severed.into()),
-            None if self.is_quiet => Err(SendError::Quiesced),
+            None if self.is_quiet => {
+                self.refused_for_quiet = true;
+                Err(SendError::Quiesced)
+            }
             None => Ok(()),
         }
     }
@@ -546,7 +551,7 @@ impl Sender {
         if self.counters.get(Counter::Full).is_multiple_of(FULLS_BEFORE_A_LOOK) {
             self.hear(Listen::Now);
         }
-        self.returned_at_full = self.progress();
+        (self.returned_at_full, self.refused_for_quiet) = (self.progress(), false);
         match self.ended {
             Some(severed) => severed.into(),
             None => SendError::Full,

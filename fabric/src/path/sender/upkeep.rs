@@ -47,9 +47,7 @@ impl Sender {
 
     pub(super) fn answer_quiesce(&mut self, request: u64) {
         self.publish();
-        let was_quiet = std::mem::replace(&mut self.is_quiet, request & 1 == 1);
-        // Those who were refused meanwhile may try again.
-        self.returned += u64::from(was_quiet && !self.is_quiet);
+        self.is_quiet = request & 1 == 1;
         if self.is_quiet
             && !self.hand_over_control(Control::Quiesced { request, messages: self.messages })
         {
@@ -107,7 +105,10 @@ impl Sender {
         }
         self.look_at_peer();
         self.collect(Search::All);
-        self.ended.is_some() || (!self.is_quiet && self.progress() != self.returned_at_full)
+        // Who waits for room learns of quiet, and who waits for the end of quiet of nothing else.
+        self.ended.is_some()
+            || self.is_quiet != self.refused_for_quiet
+            || (!self.is_quiet && self.progress() != self.returned_at_full)
     }
 
     /// Hands everything over and says that we are about to sleep until something comes back. Look at
