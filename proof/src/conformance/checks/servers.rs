@@ -48,7 +48,7 @@ struct Work {
 
 enum Half {
     Sending(Box<Sender>),
-    Receiving(Receiver),
+    Receiving(Box<Receiver>),
     Done,
 }
 
@@ -81,7 +81,7 @@ fn serve(part: &Part, path: Path, side: u64) -> Outcome {
         receivers
             .into_iter()
             .enumerate()
-            .map(|(at, half)| work(Half::Receiving(half), 1 - side, at)),
+            .map(|(at, half)| work(Half::Receiving(Box::new(half)), 1 - side, at)),
     );
     let (left, moves, lost) =
         (AtomicUsize::new(works.len()), AtomicUsize::new(0), AtomicUsize::new(0));
