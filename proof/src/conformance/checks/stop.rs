@@ -49,7 +49,8 @@ struct Stops {
 
 fn writer(part: &Part) -> Outcome {
     let guest = part.attach("WRITER")?;
-    let options = PathOptions { outputs: 2, ..PathOptions::default() };
+    // Wide enough for a page in every buffer: it is the queue that is full, down to the last of them.
+    let options = PathOptions { outputs: 2, window_bytes: 16 << 20, ..PathOptions::default() };
     let path = part.connect(&guest, "READER", &options)?;
     let (mut senders, mut receivers) = path.split();
     let (mut urgent, mut answers) = (senders.remove(1), receivers.remove(0));
