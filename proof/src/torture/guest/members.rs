@@ -20,7 +20,7 @@ pub enum Seat {
     /// Threads of this guest.
     Bell(Bell),
     /// The host.
-    Guest(Attachment),
+    Guest(Box<Attachment>),
     /// A peer.
     Path(Box<Conversation>),
 }
@@ -30,7 +30,7 @@ impl Seat {
         match self {
             Seat::Ear(ear) => ear,
             Seat::Bell(bell) => bell,
-            Seat::Guest(guest) => guest,
+            Seat::Guest(guest) => guest.as_ref(),
             Seat::Path(conversation) => conversation.as_ref(),
         }
     }
@@ -39,7 +39,7 @@ impl Seat {
         match self {
             Seat::Ear(ear) => ear,
             Seat::Bell(bell) => bell,
-            Seat::Guest(guest) => guest,
+            Seat::Guest(guest) => guest.as_mut(),
             Seat::Path(conversation) => conversation.as_mut(),
         }
     }

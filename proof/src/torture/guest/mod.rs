@@ -166,7 +166,7 @@ impl Program {
         let mut add = |seat| waiter.add(seat).expect("room in the waiter");
         let ear = add(Seat::Ear(Ear::new(line)));
         let bell = add(Seat::Bell(Bell::new(ours, receiver)));
-        let guest = add(Seat::Guest(mesh::Attachment::new(guest)));
+        let guest = add(Seat::Guest(Box::new(mesh::Attachment::new(guest))));
         Program {
             own,
             style,
