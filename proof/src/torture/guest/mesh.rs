@@ -56,6 +56,8 @@ struct Peer {
     life: Option<u32>,
     /// Whether that life is worth a try to connect.
     is_up: bool,
+    /// How often we were told that it is attached.
+    ups: u32,
     connecting: Option<Attempt>,
     /// Lives we have a path to.
     paths: Vec<u32>,
@@ -63,8 +65,8 @@ struct Peer {
 
 /// A connection that was asked for.
 struct Attempt {
-    /// The life of the peer that it was meant for.
-    life: u32,
+    /// How often we had been told of the peer when it was asked for.
+    ups: u32,
     key: u64,
     connecting: Connecting,
 }
@@ -72,7 +74,7 @@ struct Attempt {
 impl fmt::Debug for Mesh {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, peer) in self.peers.iter().enumerate().filter(|(at, _)| *at != self.own.guest) {
-            let Peer { life, is_up, connecting, paths } = peer;
+            let Peer { life, is_up, connecting, paths, .. } = peer;
             let connecting = connecting.as_ref().map(|attempt| attempt.key);
             write!(
                 formatter,
@@ -103,6 +105,7 @@ impl Mesh {
         if peer.life <= Some(life.number) {
             peer.life = Some(life.number);
             peer.is_up = true;
+            peer.ups += 1;
         }
     }
 
@@ -163,6 +166,7 @@ impl Mesh {
             if !self.connects_to(index) || peer.paths.contains(&life) {
                 continue;
             }
+            let ups = peer.ups;
             self.connections += 1;
             let Life { guest: own, number } = self.own;
             let key = (own as u64 + 1) << 56
@@ -171,9 +175,9 @@ impl Mesh {
             let lanes = if (own + index).is_multiple_of(3) { 2 } else { 1 };
             match guest.start_connecting(&super::name(index), &self.options(key, lanes)) {
                 Ok(connecting) => {
-                    self.peers[index].connecting = Some(Attempt { life, key, connecting });
+                    self.peers[index].connecting = Some(Attempt { ups, key, connecting });
                 }
-                Err(error) => self.fail(guest, index, life, error, done),
+                Err(error) => self.fail(guest, index, ups, error, done),
             }
         }
     }
@@ -183,10 +187,10 @@ impl Mesh {
         let mut any = false;
         for index in 0..self.peers.len() {
             let Some(attempt) = self.peers[index].connecting.take() else { continue };
-            let Attempt { life, key, connecting } = attempt;
+            let Attempt { ups, key, connecting } = attempt;
             match guest.try_complete(connecting) {
                 Ok(Err(connecting)) => {
-                    self.peers[index].connecting = Some(Attempt { life, key, connecting });
+                    self.peers[index].connecting = Some(Attempt { ups, key, connecting });
                 }
                 Ok(Ok(path)) => {
                     any = true;
@@ -195,7 +199,7 @@ impl Mesh {
                 }
                 Err(error) => {
                     any = true;
-                    self.fail(guest, index, life, error, done);
+                    self.fail(guest, index, ups, error, done);
                 }
             }
         }
@@ -234,7 +238,7 @@ impl Mesh {
         &mut self,
         guest: &Guest,
         index: usize,
-        life: u32,
+        ups: u32,
         error: ConnectError,
         done: &mut Done,
     ) {
@@ -242,7 +246,7 @@ impl Mesh {
             ConnectError::Refused { problem: Problem::NotAttached, .. } => {
                 // The supervisor tells when it is there again, and may have done so already.
                 let peer = &mut self.peers[index];
-                peer.is_up = peer.life != Some(life);
+                peer.is_up = peer.ups != ups;
             }
             ConnectError::HostGone if guest.is_attached() => done.attached_again = true,
             // All are worth a try when there is a host again.
