@@ -64,7 +64,7 @@ fn serve(part: &Part, path: Path, side: u64) -> Outcome {
     let counts = (senders.len(), receivers.len());
     let expected = if side == 0 { (OUTPUTS, INPUTS) } else { (INPUTS, OUTPUTS) };
     ensure(counts == expected, || format!("{counts:?} queues: must be {expected:?}"))?;
-    let end = part.size(50_000, 1_000_000);
+    let end = part.size(20_000, 1_000_000);
     let work = |half, sender_side: u64, queue: usize| {
         let seed = part.dice(sender_side << 8 | queue as u64).number();
         let messages = Messages::new(seed, MESSAGE_BYTES_MAX);

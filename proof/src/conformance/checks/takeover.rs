@@ -126,7 +126,7 @@ fn client(part: &Part) -> Outcome {
     let guest = part.attach("CLIENT")?;
     let mut path = part.connect(&guest, "SERVER", &PathOptions::default())?;
     let mut messages = Messages::new(part.seed, MESSAGE_BYTES_MAX);
-    let end = part.size(50_000, 2_000_000);
+    let end = part.size(20_000, 2_000_000);
     let (mut sent, mut received) = (0, 0);
     while received < end {
         while sent < end && sent < received + AHEAD {
