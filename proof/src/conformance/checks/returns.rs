@@ -57,7 +57,7 @@ fn writer(part: &Part) -> Outcome {
             senders[1].send(b"next")?;
         }
     }
-    let mut bodies = Messages::new(part.seed + 1, MESSAGE_BYTES);
+    let mut bodies = Messages::new(part.seed ^ 1, MESSAGE_BYTES);
     for number in 0..messages(part) {
         path.sender().send(bodies.body_of(number, MESSAGE_BYTES))?;
     }
@@ -94,7 +94,7 @@ fn reader(part: &Part) -> Outcome {
         }
     }
     let mut held: Vec<(u64, InPage)> = Vec::new();
-    let mut bodies = Bodies { messages: Messages::new(part.seed + 1, MESSAGE_BYTES), next: 0 };
+    let mut bodies = Bodies { messages: Messages::new(part.seed ^ 1, MESSAGE_BYTES), next: 0 };
     let mut most = 0;
     loop {
         match bodies.take(&mut path)? {

@@ -162,7 +162,7 @@ impl Stream {
 
 /// Lends storage though the queue is full, and takes some back: control has room of its own.
 fn lend(part: &Part, sender: &mut Sender, stop: u64) -> Result<u16, Wrong> {
-    let mut patterns = Messages::new(part.seed + 1, SHARED_BYTES);
+    let mut patterns = Messages::new(part.seed ^ 1, SHARED_BYTES);
     let mut shared = Shared::create(SHARED_BYTES, StorageOptions::default())?;
     shared.bytes_mut().copy_from_slice(patterns.body_of(stop, SHARED_BYTES));
     let half = sender.half();
@@ -204,7 +204,7 @@ fn reader(part: &Part) -> Outcome {
 /// Reads the queue that stops, up to its end; how many messages and bytes came.
 fn read(part: &Part, receiver: &mut Receiver, stops: &Stops) -> Result<(u64, u64), Wrong> {
     let bodies = Messages::new(part.seed, LARGE_BYTES_MAX);
-    let patterns = Messages::new(part.seed + 1, SHARED_BYTES);
+    let patterns = Messages::new(part.seed ^ 1, SHARED_BYTES);
     let (mut number, mut all) = (0, 0);
     for stop in 0..stops_of(part) {
         let stops_at = number + BEFORE;

@@ -38,7 +38,7 @@ fn options() -> PathOptions {
 fn writer(part: &Part) -> Outcome {
     let guest = part.attach("WRITER")?;
     let mut path = part.connect(&guest, "READER", &options())?;
-    let mut patterns = Messages::new(part.seed + 1, FILLED_BYTES);
+    let mut patterns = Messages::new(part.seed ^ 1, FILLED_BYTES);
     let mut announce = |path: &mut Path, number: u64| -> Result<siga::Waiting, Wrong> {
         let sender = path.sender();
         let mut lent = sender.until_done(|half| half.lend(&number.to_le_bytes(), BYTES))?;
@@ -50,7 +50,7 @@ fn writer(part: &Part) -> Outcome {
     };
     let kept = announce(&mut path, 0)?;
     let mut messages_sent = Messages::new(part.seed, MESSAGE_BYTES_MAX);
-    let mut patterns = Messages::new(part.seed + 2, SHARED_BYTES);
+    let mut patterns = Messages::new(part.seed ^ 2, SHARED_BYTES);
     for number in 0..messages(part) {
         path.send(messages_sent.body(number))?;
         if number.is_multiple_of(MESSAGES_PER_LEND) {
@@ -95,7 +95,7 @@ fn reader(part: &Part) -> Outcome {
     let first = take_announced(&mut path)?;
     check_announced(part, &mut path, &first, 0)?;
     let expected = Messages::new(part.seed, MESSAGE_BYTES_MAX);
-    let patterns = Messages::new(part.seed + 2, SHARED_BYTES);
+    let patterns = Messages::new(part.seed ^ 2, SHARED_BYTES);
     for number in 0..messages(part) {
         expected.verify(number, path.receive()?.body)?;
         if number.is_multiple_of(MESSAGES_PER_LEND) {
