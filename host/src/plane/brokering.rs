@@ -218,6 +218,8 @@ impl Host {
         peer: Name,
         descriptors: Vec<OwnedFd>,
     ) -> Result<u64, Problem> {
+        self.check_path_limit(end.guest, Problem::OwnPathLimit)?;
+        end.allowance = self.grant(end.guest, end.allowance)?;
         let [board] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
         end.board = Some(borrow_board(&board, end.shape)?);
         let waits = |record: &PathRecord| {

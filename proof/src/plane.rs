@@ -1,0 +1,198 @@
+//! A host that is driven by hand, and parties that speak its protocol by hand.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use fabric::control::{Allowance, Kind, PACKET_BYTES_MAX, Reply, Request, Target};
+use fabric::name::Name;
+use fabric::path::{Shape, Side, SideDescriptors};
+use host::config::Source;
+use host::report::SystemReport;
+use host::system::System;
+use host::{Handle, Host};
+use os::packets::Packets;
+use os::storage::Borrowed;
+
+/// Turns within which a host answers, whatever others do to it meanwhile: one to take a connection in,
+/// one to hear it.
+const TURNS_MAX: usize = 2;
+
+/// What honest guests ask for.
+pub const ALLOWANCE: Allowance = Allowance { storage_bytes: 1 << 20, messages: 8 };
+
+/// A host that does something only when it is told to, at the time it is told.
+#[derive(Debug)]
+pub struct Plane {
+    host: Host,
+    handle: Handle,
+    /// The time.
+    pub now_ns: u64,
+}
+
+/// A connection to it.
+#[derive(Debug)]
+pub struct Party {
+    packets: Packets,
+    /// Of the last request.
+    pub serial: u32,
+}
+
+/// What the host said.
+#[derive(Debug)]
+pub struct Heard {
+    /// Of the request it answers; 0 if it is no answer.
+    pub serial: u32,
+    /// What it said.
+    pub reply: Reply,
+    /// What it passed.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+impl Plane {
+    /// A host for the system that this text of a system file describes.
+    ///
+    /// # Panics
+    /// If the text makes no sense, or the machine has no descriptors left.
+    pub fn new(system: &str) -> Plane {
+        let system = System::parse(&Source::of("system.toml", system)).expect("a system file");
+        let (host, handle) = Host::new(system).expect("a host");
+        Plane { host, handle, now_ns: 1 }
+    }
+
+    /// A new connection.
+    ///
+    /// # Panics
+    /// If the machine has no descriptors left.
+    pub fn connect(&self) -> Party {
+        Party { packets: self.handle.connect().expect("a connection"), serial: 0 }
+    }
+
+    /// A guest that is attached.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn attach(&mut self, name: &str) -> Party {
+        let mut party = self.connect();
+        let name = name.parse().expect("a name");
+        let attached = self.answer(&mut party, &Request::Attach { name }, &[]);
+        assert_eq!(attached, Reply::Attached);
+        party
+    }
+
+    /// Lets the host do what there is to do, once.
+    ///
+    /// # Panics
+    /// If the host fails.
+    pub fn turn(&mut self) {
+        self.host.poll(self.now_ns, Some(Duration::ZERO)).expect("nothing keeps it from looking");
+    }
+
+    /// What the host answers, as soon as it must. What else it says is passed over.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub fn answer(
+        &mut self,
+        party: &mut Party,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Reply {
+        self.answer_with(party, request, descriptors).reply
+    }
+
+    /// The same, with what it passes.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub fn answer_with(
+        &mut self,
+        party: &mut Party,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Heard {
+        assert!(party.ask(request, descriptors), "the host is there for {request:?}");
+        self.heard(party, |heard, serial| heard.serial == serial)
+    }
+
+    /// What the host says that is wanted, as soon as it must; what comes before is passed over.
+    ///
+    /// # Panics
+    /// If it does not come.
+    pub fn heard(&mut self, party: &Party, wanted: impl Fn(&Heard, u32) -> bool) -> Heard {
+        for turn in 0..=TURNS_MAX {
+            if turn > 0 {
+                self.turn();
+            }
+            while let Some(heard) = party.receive() {
+                if wanted(&heard, party.serial) {
+                    return heard;
+                }
+            }
+        }
+        panic!("the host is silent for {TURNS_MAX} turns");
+    }
+
+    /// What an observer is told.
+    ///
+    /// # Panics
+    /// If it is not told.
+    pub fn report(&mut self, observer: &mut Party) -> SystemReport {
+        let Heard { reply, descriptors, .. } = self.answer_with(observer, &Request::Query, &[]);
+        let Reply::Report { bytes } = reply else { panic!("{reply:?} instead of a report") };
+        let storage = Borrowed::borrow(&descriptors[0], 1..=usize::MAX).expect("a storage");
+        let mut text = vec![0; bytes as usize];
+        storage.read(0, &mut text).expect("all of it is there");
+        serde_json::from_slice(&text).expect("a report")
+    }
+}
+
+impl Party {
+    /// Asks with the next serial. Whether it went.
+    pub fn ask(&mut self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> bool {
+        self.serial += 1;
+        self.say(&request.bytes(self.serial), descriptors)
+    }
+
+    /// Sends any bytes. Whether they went.
+    pub fn say(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> bool {
+        self.packets.send(bytes, descriptors).is_ok()
+    }
+
+    /// Asks for a path, as an honest guest does. Whether that went; the side that is to be joined.
+    ///
+    /// # Panics
+    /// If the machine has no memory or no descriptors left.
+    pub fn ask_for_path(&mut self, target: Name, shape: Shape) -> (bool, Side) {
+        let (side, SideDescriptors { board, lines }) = Side::create(shape).expect("a side");
+        let request = Request::Connect {
+            target: Target::Guest(target),
+            kind: Kind::MESSAGES,
+            flags: 0,
+            data: [0; 16],
+            shape,
+            allowance: ALLOWANCE,
+        };
+        (self.ask(&request, &[board.as_fd(), lines.as_fd()]), side)
+    }
+
+    /// What the host has said next; none if nothing more has come, or the host has hung up.
+    ///
+    /// # Panics
+    /// If the host says what makes no sense.
+    pub fn receive(&self) -> Option<Heard> {
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        let packet = self.packets.receive(&mut buffer).ok().filter(|packet| packet.bytes > 0)?;
+        assert!(!packet.truncated, "no packet of a host is too long");
+        let (serial, reply) = Reply::parse(&buffer[..packet.bytes]).expect("a reply");
+        Some(Heard { serial, reply, descriptors: packet.descriptors })
+    }
+
+    /// Whether the host has hung up, once all it said was received.
+    pub fn is_cut(&self) -> bool {
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        self.packets.receive(&mut buffer).map_or_else(
+            |error| error.kind() != std::io::ErrorKind::WouldBlock,
+            |packet| packet.bytes == 0,
+        )
+    }
+}
