@@ -70,6 +70,9 @@ pub struct Host {
     connections: HashMap<u64, Connection>,
     guests: BTreeMap<Name, Guest>,
     paths: BTreeMap<u64, PathRecord>,
+    /// Connections to be given up when there is nothing else in hand: one that goes may leave no room
+    /// for what the next has to be told, and so on.
+    doomed: Vec<u64>,
     resources: Resources,
     next_connection: u64,
     next_path: u64,
@@ -195,6 +198,7 @@ impl Host {
             connections: HashMap::new(),
             guests: BTreeMap::new(),
             paths: BTreeMap::new(),
+            doomed: Vec::new(),
             resources: Resources::default(),
             next_connection: 1,
             next_path: 1,
@@ -232,6 +236,9 @@ impl Host {
                         _ => unreachable!("a connection has a socket and a process"),
                     }
                 }
+            }
+            while let Some(connection) = self.doomed.pop() {
+                self.detach(connection, "it does not read what is sent to it");
             }
         }
         Ok(self.next_turn(now_ns))
@@ -444,7 +451,7 @@ impl Host {
     fn send(&mut self, number: u64, serial: u32, reply: &Reply, descriptors: &[BorrowedFd<'_>]) {
         let Some(connection) = self.connections.get(&number) else { return };
         if connection.packets.send(&reply.bytes(serial), descriptors).is_err() {
-            self.detach(number, "it does not read what is sent to it");
+            self.doomed.push(number);
         }
     }
 

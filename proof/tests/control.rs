@@ -73,3 +73,50 @@ fn limits_of_paths_and_storage_hold_for_those_who_say_they_rejoin() {
     assert_eq!(rejoin(3, 0), failed(Problem::OwnPathLimit));
 }
 
+/// Asks so often, without reading the answers.
+fn ask_and_leave_unread(plane: &mut Plane, party: &mut Party, times: usize) {
+    for _ in 0..times {
+        party.ask(&Request::Cancel { connect: 0 }, &[]);
+        plane.turn();
+    }
+}
+
+/// How many answers a guest can leave unread and stay attached.
+fn unread_max(plane: &mut Plane) -> usize {
+    let mut glutton = plane.attach("GLUTTON");
+    ask_and_leave_unread(plane, &mut glutton, 5000);
+    let answers = std::iter::from_fn(|| glutton.receive()).count();
+    assert!(answers < 5000 && glutton.is_cut());
+    answers
+}
+
+#[test]
+fn guests_that_fall_one_after_the_other_do_not_take_the_host_with_them() {
+    const GUESTS: usize = 100;
+    const STACK_BYTES: usize = 128 << 10;
+    let mut plane = Plane::new(SYSTEM);
+    let mut honest = plane.attach("HONEST");
+    let unread = unread_max(&mut plane);
+    let names: Vec<String> = (0..GUESTS).map(|number| format!("G{number}")).collect();
+    let mut guests: Vec<Party> = names.iter().map(|name| plane.attach(name)).collect();
+    // Each waits for the next. What the next has to be told when one goes does not fit any more.
+    for next in 1..GUESTS {
+        let (before, after) = guests.split_at_mut(next);
+        pending(&mut plane, before.last_mut().unwrap(), (&names[next], &after[0]));
+    }
+    for guest in &mut guests {
+        ask_and_leave_unread(&mut plane, guest, unread);
+    }
+    let last = guests.pop().unwrap();
+    drop(guests.remove(0));
+    // So little room that the host cannot go down the line as deep as it is long.
+    let host = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+        plane.turn();
+        plane
+    });
+    let mut plane = host.unwrap().join().unwrap();
+    while last.receive().is_some() {}
+    assert!(last.is_cut(), "the fall went through");
+    let answer = plane.answer(&mut honest, &Request::Cancel { connect: 0 }, &[]);
+    assert_eq!(answer, failed(Problem::NoPath));
+}
