@@ -446,6 +446,11 @@ impl Host {
         self.connections.get_mut(&number).expect("it is being answered").role = role;
     }
 
+    /// Whether a connection leaves little unread.
+    fn has_room(&self, number: u64) -> bool {
+        self.connections.get(&number).is_some_and(|other| other.packets.has_room())
+    }
+
     /// Sends to a connection. One that leaves so much unread that nothing more fits is given up: it can
     /// only be broken, and we keep no queue for it.
     fn send(&mut self, number: u64, serial: u32, reply: &Reply, descriptors: &[BorrowedFd<'_>]) {

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{
@@ -98,6 +99,13 @@ impl Packets {
         let sent = net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags)?;
         debug_assert_eq!(sent, bytes.len(), "a packet goes whole or not at all");
         Ok(())
+    }
+
+    /// Whether at most a quarter of the room is taken by packets that the peer has not received. If its end
+    /// is gone, there is room: sending tells.
+    pub fn has_room(&self) -> bool {
+        let mut asked = [PollFd::new(&self.socket, PollFlags::OUT)];
+        poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
     /// Receives one packet, without waiting.
@@ -231,6 +239,23 @@ mod tests {
         ours.send(&[7; 100], &[]).unwrap();
         let packet = theirs.receive(&mut [0; 16]).unwrap();
         assert!(packet.truncated && packet.bytes == 16);
+    }
+
+    #[test]
+    fn room_is_gone_long_before_nothing_more_can_be_sent() {
+        let (ours, theirs) = Packets::pair().unwrap();
+        let mut sent_with_room = 0;
+        while ours.has_room() {
+            ours.send(b"a packet", &[]).unwrap();
+            sent_with_room += 1;
+        }
+        for _ in 0..2 * sent_with_room {
+            ours.send(b"a packet", &[]).unwrap();
+        }
+        for _ in 0..3 * sent_with_room {
+            theirs.receive(&mut [0; 16]).unwrap();
+        }
+        assert!(ours.has_room());
     }
 
     #[test]

@@ -73,6 +73,31 @@ fn limits_of_paths_and_storage_hold_for_those_who_say_they_rejoin() {
     assert_eq!(rejoin(3, 0), failed(Problem::OwnPathLimit));
 }
 
+#[test]
+fn guest_that_is_busy_is_not_lost_because_others_connect_and_cancel() {
+    let mut plane = Plane::new(SYSTEM);
+    let (mut evil, mut server) = (plane.attach("EVIL"), plane.attach("SERVER"));
+    let mut told_to_stop = 0;
+    for _ in 0..500 {
+        let (went, _side) = evil.ask_for_path(name("SERVER"), Shape::SIMPLE);
+        let connect = evil.serial;
+        assert!(went && evil.ask(&Request::Cancel { connect }, &[]));
+        plane.turn();
+        while let Some(heard) = evil.receive() {
+            told_to_stop += usize::from(heard.reply == failed(Problem::NotAnswering));
+        }
+    }
+    assert!(told_to_stop > 100, "only {told_to_stop} times");
+    let mut events = 0;
+    while server.receive().is_some() {
+        events += 1;
+    }
+    assert!(events >= 2 * PENDING_MAX / 4, "only {events} events");
+    // It is there, and gets what is new.
+    let path = pending(&mut plane, &mut evil, ("SERVER", &server));
+    assert!(matches!(accept(&mut plane, &mut server, path).reply, Reply::Joined(_)));
+}
+
 /// Asks so often, without reading the answers.
 fn ask_and_leave_unread(plane: &mut Plane, party: &mut Party, times: usize) {
     for _ in 0..times {

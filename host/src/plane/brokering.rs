@@ -103,7 +103,9 @@ impl Host {
             return Err(Problem::NotAuthorised);
         }
         let target_guest = self.guests.get(&target).ok_or(Problem::NotAttached)?;
-        if target_guest.pending >= PENDING_MAX {
+        // A guest that is behind is spared: what is pending may be withdrawn too, and a whole socket of
+        // messages unread would be the end of it.
+        if target_guest.pending >= PENDING_MAX || !self.has_room(target_guest.connection) {
             return Err(Problem::NotAnswering);
         }
         self.check_path_limit(from.guest, Problem::OwnPathLimit)?;
