@@ -120,7 +120,7 @@ pub fn state(state: PathState) -> &'static str {
     match state {
         PathState::Pending => "pending",
         PathState::Joined => "joined",
-        PathState::Rejoining => "rejoining",
+        PathState::OneSided => "one-sided",
     }
 }
 

@@ -160,8 +160,8 @@ enum State {
         lines: OwnedFd,
     },
     Joined,
-    /// Only the side `from` has said that it has this path.
-    Rejoining,
+    /// Only the side `from` has this path: the other has not said yet that it has it too, or has ended it.
+    OneSided,
 }
 
 #[derive(Debug)]
@@ -170,6 +170,19 @@ struct End {
     shape: Shape,
     allowance: Allowance,
     board: Option<LentWords>,
+}
+
+impl End {
+    /// The side of a guest that does not have the path yet, or has it no longer.
+    fn absent(guest: Name, shape: Shape) -> End {
+        End { guest, shape, allowance: Allowance { storage_bytes: 0, messages: 0 }, board: None }
+    }
+}
+
+impl PathRecord {
+    fn is_pending(&self) -> bool {
+        matches!(self.state, State::Pending { .. })
+    }
 }
 
 /// An answer that is not sent by itself: the request failed.
@@ -514,7 +527,7 @@ impl Host {
             let state = match record.state {
                 State::Pending { .. } => PathState::Pending,
                 State::Joined => PathState::Joined,
-                State::Rejoining => PathState::Rejoining,
+                State::OneSided => PathState::OneSided,
             };
             let sides = vec![side(&record.from), side(&record.to)];
             PathReport { path: *path, kind: record.kind.to_string(), state, sides }

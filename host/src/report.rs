@@ -86,8 +86,8 @@ pub struct PathReport {
     pub kind: String,
     /// What has become of it.
     pub state: PathState,
-    /// Both sides: who asked for it, who was asked. The second is missing while a path that another host
-    /// made has been announced by one side only.
+    /// Both sides: who asked for it, who was asked. If only one has it, that one and no counters of the
+    /// other.
     pub sides: Vec<SideReport>,
 }
 
@@ -99,8 +99,9 @@ pub enum PathState {
     Pending,
     /// It is there.
     Joined,
-    /// Another host made it, and only one side has said so.
-    Rejoining,
+    /// Only one side has it: the other has not told this host of it yet, or has ended it.
+    #[serde(rename = "one-sided")]
+    OneSided,
 }
 
 /// A side of a path.

@@ -74,6 +74,49 @@ fn limits_of_paths_and_storage_hold_for_those_who_say_they_rejoin() {
 }
 
 #[test]
+fn path_counts_for_a_guest_until_that_guest_says_that_it_has_ended() {
+    let mut plane = Plane::new(SYSTEM);
+    let mut server = plane.attach("SERVER");
+    let mut observer = plane.connect();
+    assert_eq!(plane.answer(&mut observer, &Request::Observe, &[]), Reply::Attached);
+    let mut paths = Vec::new();
+    // One says that its paths have ended, the other goes and comes back.
+    let mut evil = plane.attach("EVIL");
+    for goes in [false, false, true, true] {
+        let path = pending(&mut plane, &mut evil, ("SERVER", &server));
+        assert!(matches!(accept(&mut plane, &mut server, path).reply, Reply::Joined(_)));
+        if goes {
+            drop(evil);
+            evil = plane.attach("EVIL");
+        } else {
+            assert!(evil.ask(&Request::Ended { path }, &[]));
+        }
+        paths.push(path);
+        let report = plane.report(&mut observer);
+        assert_eq!((paths_of(&report, "EVIL"), paths_of(&report, "SERVER")), (0, paths.len()));
+        assert!(report.paths.iter().all(|path| path.state == PathState::OneSided));
+    }
+    assert!(evil.ask_for_path(name("SERVER"), Shape::SIMPLE).0);
+    let serial = evil.serial;
+    let answer = plane.heard(&evil, |heard, _| heard.serial == serial).reply;
+    assert_eq!(answer, failed(Problem::TargetPathLimit));
+    for path in paths {
+        assert!(server.ask(&Request::Ended { path }, &[]));
+    }
+    assert!(plane.report(&mut observer).paths.is_empty());
+}
+
+#[test]
+fn pending_path_does_not_end() {
+    let mut plane = Plane::new(SYSTEM);
+    let (mut evil, mut server) = (plane.attach("EVIL"), plane.attach("SERVER"));
+    let path = pending(&mut plane, &mut evil, ("SERVER", &server));
+    assert!(evil.ask(&Request::Ended { path }, &[]) && server.ask(&Request::Ended { path }, &[]));
+    plane.turn();
+    assert!(matches!(accept(&mut plane, &mut server, path).reply, Reply::Joined(_)));
+}
+
+#[test]
 fn guest_that_is_busy_is_not_lost_because_others_connect_and_cancel() {
     let mut plane = Plane::new(SYSTEM);
     let (mut evil, mut server) = (plane.attach("EVIL"), plane.attach("SERVER"));

@@ -108,8 +108,11 @@ fn connection_dropped_after_it_was_accepted_leaves_no_path() {
             poll(&client);
         }
         drop(connecting);
-        place.until(&[&client], |report| report.paths.is_empty());
+        let one_sided = PathState::OneSided;
+        place.until(&[&client], |report| report.paths.iter().all(|path| path.state == one_sided));
         assert_eq!(accepted.receive().unwrap_err().reason, Reason::Gone);
+        drop(accepted);
+        place.until(&[&client], |report| report.paths.is_empty());
     }
 }
 

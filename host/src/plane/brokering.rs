@@ -55,8 +55,10 @@ impl Host {
             }
             Request::Ended { path } => {
                 // The other side may have been first: that is no fault, and nobody waits for an answer.
-                if self.guests[&name].paths.contains(&path) {
-                    self.remove_path(path);
+                let record = self.paths.get(&path);
+                let is_pending = record.is_some_and(PathRecord::is_pending);
+                if self.guests[&name].paths.contains(&path) && !is_pending {
+                    self.end_side(name, path);
                 }
                 Ok(())
             }
@@ -113,12 +115,7 @@ impl Host {
         from.allowance = self.grant(from.guest, from.allowance)?;
         from.board = Some(borrow_board(&board, from.shape)?);
         let shape = from.shape.mirrored();
-        let to = End {
-            guest: target,
-            shape,
-            allowance: Allowance { storage_bytes: 0, messages: 0 },
-            board: None,
-        };
+        let to = End::absent(target, shape);
         let path = self.next_path;
         let pending = Pending { path, from: from.guest, resource, kind, flags, data, shape };
         let token = Token(random_token().map_err(|_| Problem::HostResources)?);
@@ -211,7 +208,7 @@ impl Host {
         Ok(())
     }
 
-    /// Takes in a path that another host has made, from one of its sides.
+    /// Takes in a side of a path that another host has made, or that its guest had left.
     fn rejoin(
         &mut self,
         token: Token,
@@ -220,12 +217,12 @@ impl Host {
         peer: Name,
         descriptors: Vec<OwnedFd>,
     ) -> Result<u64, Problem> {
+        let [board] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
         self.check_path_limit(end.guest, Problem::OwnPathLimit)?;
         end.allowance = self.grant(end.guest, end.allowance)?;
-        let [board] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
         end.board = Some(borrow_board(&board, end.shape)?);
         let waits = |record: &PathRecord| {
-            matches!(record.state, State::Rejoining)
+            matches!(record.state, State::OneSided)
                 && record.token == token
                 && record.kind == kind
                 && record.from.guest == peer
@@ -244,28 +241,17 @@ impl Host {
                 Ok(path)
             }
             None => {
-                let to = End {
-                    guest: peer,
-                    shape: end.shape.mirrored(),
-                    allowance: Allowance { storage_bytes: 0, messages: 0 },
-                    board: None,
-                };
-                Ok(self.add_path(PathRecord {
-                    token,
-                    kind,
-                    state: State::Rejoining,
-                    from: end,
-                    to,
-                }))
+                let to = End::absent(peer, end.shape.mirrored());
+                let state = State::OneSided;
+                Ok(self.add_path(PathRecord { token, kind, state, from: end, to }))
             }
         }
     }
 
     /// Whether `path` waits to be accepted by this guest.
     fn pending_for(&self, name: Name, path: u64) -> Answer {
-        let record = self.paths.get(&path).filter(|record| {
-            record.to.guest == name && matches!(record.state, State::Pending { .. })
-        });
+        let record =
+            self.paths.get(&path).filter(|record| record.to.guest == name && record.is_pending());
         record.map(drop).ok_or(Problem::NoPath)
     }
 
@@ -297,9 +283,8 @@ impl Host {
     fn add_path(&mut self, record: PathRecord) -> u64 {
         let path = self.next_path;
         self.next_path += 1;
-        // A path that rejoins belongs to the other side when that says so.
-        let is_rejoining = matches!(record.state, State::Rejoining);
-        let both = [(record.from.guest, true), (record.to.guest, !is_rejoining)];
+        let is_one_sided = matches!(record.state, State::OneSided);
+        let both = [(record.from.guest, true), (record.to.guest, !is_one_sided)];
         for (name, _) in both.into_iter().filter(|(_, counts)| *counts) {
             if let Some(guest) = self.guests.get_mut(&name) {
                 guest.paths.insert(path);
@@ -307,6 +292,26 @@ impl Host {
         }
         self.paths.insert(path, record);
         path
+    }
+
+    /// Takes a path out of a guest's account. The other side has it until it says so itself: who lies
+    /// about the end of a path gets nobody beyond their limits.
+    fn end_side(&mut self, name: Name, path: u64) {
+        let Some(record) = self.paths.get_mut(&path) else { return };
+        if !matches!(record.state, State::Joined) {
+            return self.remove_path(path);
+        }
+        if record.from.guest == name {
+            std::mem::swap(&mut record.from, &mut record.to);
+        }
+        record.to = End::absent(name, record.to.shape);
+        record.state = State::OneSided;
+        // A path of a guest with itself has two sides to end.
+        if record.from.guest != name
+            && let Some(guest) = self.guests.get_mut(&name)
+        {
+            guest.paths.remove(&path);
+        }
     }
 
     /// Forgets a path. Its two sides know without us.
@@ -317,7 +322,7 @@ impl Host {
                 guest.paths.remove(&path);
             }
         }
-        if matches!(record.state, State::Pending { .. })
+        if record.is_pending()
             && let Some(target) = self.guests.get_mut(&record.to.guest)
         {
             target.pending -= 1;
@@ -340,13 +345,17 @@ impl Host {
         let Some(guest) = self.guests.get_mut(&name) else { return };
         for path in std::mem::take(&mut guest.paths) {
             let Some(record) = self.paths.get(&path) else { continue };
-            let is_pending = matches!(record.state, State::Pending { .. });
-            let target = record.to.guest;
-            if is_pending && target == name {
+            let (from, target) = (record.from.guest, record.to.guest);
+            if !record.is_pending() {
+                self.end_side(name, path);
+                if from == target {
+                    self.remove_path(path);
+                }
+            } else if target == name {
                 self.fail_pending(path, Problem::NotAttached, NO_DATA);
             } else {
                 self.remove_path(path);
-                if is_pending && let Some(target) = self.guests.get(&target) {
+                if let Some(target) = self.guests.get(&target) {
                     let connection = target.connection;
                     self.send(connection, 0, &Reply::Withdrawn { path }, &[]);
                 }
