@@ -7,7 +7,7 @@
 mod brokering;
 mod resources;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fabric::control::{
-    Allowance, Kind, Malformed, PACKET_BYTES_MAX, Problem, Reply, Request, Token, UserData,
+    Allowance, Kind, Malformed, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Token, UserData,
 };
 use fabric::name::Name;
 use fabric::path::Shape;
@@ -46,6 +46,9 @@ const OBSERVERS_MAX: usize = 64;
 /// How long not to listen when no descriptor is left for a new connection.
 const PAUSE_NS: u64 = 100_000_000;
 
+/// How long to leave a guest alone that is behind.
+const BEHIND_NS: u64 = 10_000_000;
+
 /// Connections that a guest may leave unanswered.
 pub const PENDING_MAX: usize = 64;
 
@@ -70,6 +73,8 @@ pub struct Host {
     connections: HashMap<u64, Connection>,
     guests: BTreeMap<Name, Guest>,
     paths: BTreeMap<u64, PathRecord>,
+    /// Guests that have left so much unread that they are not told of more pending paths for now.
+    behind: BTreeSet<Name>,
     /// Connections to be given up when there is nothing else in hand: one that goes may leave no room
     /// for what the next has to be told, and so on.
     doomed: Vec<u64>,
@@ -138,6 +143,8 @@ struct Guest {
     paths: BTreeSet<u64>,
     /// Of these, connections it has not answered.
     pending: usize,
+    /// Of these, connections it has not been told of.
+    unannounced: VecDeque<u64>,
 }
 
 #[derive(Debug)]
@@ -158,6 +165,7 @@ enum State {
         connect: u32,
         board: OwnedFd,
         lines: OwnedFd,
+        event: Pending,
     },
     Joined,
     /// Only the side `from` has this path: the other has not said yet that it has it too, or has ended it.
@@ -211,6 +219,7 @@ impl Host {
             connections: HashMap::new(),
             guests: BTreeMap::new(),
             paths: BTreeMap::new(),
+            behind: BTreeSet::new(),
             doomed: Vec::new(),
             resources: Resources::default(),
             next_connection: 1,
@@ -237,6 +246,9 @@ impl Host {
     /// The kernel refuses to let us wait: nothing that can be helped.
     pub fn poll(&mut self, now_ns: u64, wait: Option<Duration>) -> io::Result<Option<Duration>> {
         let ready = self.poller.wait(wait)?.to_vec();
+        for name in std::mem::take(&mut self.behind) {
+            self.announce(name);
+        }
         for name in ready {
             match name {
                 LISTENER => self.accept(now_ns),
@@ -285,7 +297,8 @@ impl Host {
         }
         let strangers = self.connections.values().filter(|other| other.role == Role::Stranger);
         let deadlines = strangers.map(|stranger| stranger.since_ns + STRANGER_NS_MAX);
-        let next = deadlines.chain(self.paused_until).min()?;
+        let behind = (!self.behind.is_empty()).then_some(now_ns + BEHIND_NS);
+        let next = deadlines.chain(self.paused_until).chain(behind).min()?;
         Some(Duration::from_nanos(next.saturating_sub(now_ns)))
     }
 
@@ -434,7 +447,12 @@ impl Host {
             return Err(Problem::GuestLimit);
         }
         info!(%name, process = connection.credentials.process, "attached");
-        let guest = Guest { connection: number, paths: BTreeSet::new(), pending: 0 };
+        let guest = Guest {
+            connection: number,
+            paths: BTreeSet::new(),
+            pending: 0,
+            unannounced: VecDeque::new(),
+        };
         self.guests.insert(name, guest);
         self.set_role(number, Role::Guest(name));
         self.send(number, serial, &Reply::Attached, &[]);
@@ -457,11 +475,6 @@ impl Host {
 
     fn set_role(&mut self, number: u64, role: Role) {
         self.connections.get_mut(&number).expect("it is being answered").role = role;
-    }
-
-    /// Whether a connection leaves little unread.
-    fn has_room(&self, number: u64) -> bool {
-        self.connections.get(&number).is_some_and(|other| other.packets.has_room())
     }
 
     /// Sends to a connection. One that leaves so much unread that nothing more fits is given up: it can

@@ -1,5 +1,6 @@
 //! A host that is driven by hand, and parties that speak its protocol by hand.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Plane {
 #[derive(Debug)]
 pub struct Party {
     packets: Packets,
+    /// What was heard while something else was waited for.
+    inbox: VecDeque<Heard>,
     /// Of the last request.
     pub serial: u32,
 }
@@ -64,13 +67,15 @@ impl Plane {
     /// # Panics
     /// If the machine has no descriptors left.
     pub fn connect(&self) -> Party {
-        Party { packets: self.handle.connect().expect("a connection"), serial: 0 }
+        let packets = self.handle.connect().expect("a connection");
+        Party { packets, inbox: VecDeque::new(), serial: 0 }
     }
 
     /// A guest that is attached.
     ///
     /// # Panics
     /// If it is not.
+    #[track_caller]
     pub fn attach(&mut self, name: &str) -> Party {
         let mut party = self.connect();
         let name = name.parse().expect("a name");
@@ -87,10 +92,11 @@ impl Plane {
         self.host.poll(self.now_ns, Some(Duration::ZERO)).expect("nothing keeps it from looking");
     }
 
-    /// What the host answers, as soon as it must. What else it says is passed over.
+    /// What the host answers, as soon as it must.
     ///
     /// # Panics
     /// If it does not answer.
+    #[track_caller]
     pub fn answer(
         &mut self,
         party: &mut Party,
@@ -104,6 +110,7 @@ impl Plane {
     ///
     /// # Panics
     /// If it does not answer.
+    #[track_caller]
     pub fn answer_with(
         &mut self,
         party: &mut Party,
@@ -111,31 +118,39 @@ impl Plane {
         descriptors: &[BorrowedFd<'_>],
     ) -> Heard {
         assert!(party.ask(request, descriptors), "the host is there for {request:?}");
-        self.heard(party, |heard, serial| heard.serial == serial)
+        let serial = party.serial;
+        self.heard(party, |heard| heard.serial == serial)
     }
 
-    /// What the host says that is wanted, as soon as it must; what comes before is passed over.
+    /// What the host says that is wanted, as soon as it must. What else it says is kept.
     ///
     /// # Panics
     /// If it does not come.
-    pub fn heard(&mut self, party: &Party, wanted: impl Fn(&Heard, u32) -> bool) -> Heard {
+    #[track_caller]
+    pub fn heard(&mut self, party: &mut Party, wanted: impl Fn(&Heard) -> bool) -> Heard {
+        let kept = party.inbox.iter().position(&wanted);
+        if let Some(heard) = kept.and_then(|at| party.inbox.remove(at)) {
+            return heard;
+        }
         for turn in 0..=TURNS_MAX {
             if turn > 0 {
                 self.turn();
             }
-            while let Some(heard) = party.receive() {
-                if wanted(&heard, party.serial) {
+            while let Some(heard) = party.hear() {
+                if wanted(&heard) {
                     return heard;
                 }
+                party.inbox.push_back(heard);
             }
         }
-        panic!("the host is silent for {TURNS_MAX} turns");
+        panic!("the host is silent for {TURNS_MAX} turns, but for {:?}", party.inbox);
     }
 
     /// What an observer is told.
     ///
     /// # Panics
     /// If it is not told.
+    #[track_caller]
     pub fn report(&mut self, observer: &mut Party) -> SystemReport {
         let Heard { reply, descriptors, .. } = self.answer_with(observer, &Request::Query, &[]);
         let Reply::Report { bytes } = reply else { panic!("{reply:?} instead of a report") };
@@ -143,6 +158,19 @@ impl Plane {
         let mut text = vec![0; bytes as usize];
         storage.read(0, &mut text).expect("all of it is there");
         serde_json::from_slice(&text).expect("a report")
+    }
+}
+
+impl Heard {
+    /// What comes with [`Reply::Joined`]: the peer's storages, and our ends of the doorbells.
+    ///
+    /// # Panics
+    /// If the storages are missing.
+    pub fn lent(self) -> (SideDescriptors, Vec<OwnedFd>) {
+        let mut descriptors = self.descriptors.into_iter();
+        let mut next = || descriptors.next().expect("a board and lines");
+        let peer = SideDescriptors { board: next(), lines: next() };
+        (peer, descriptors.collect())
     }
 }
 
@@ -179,7 +207,11 @@ impl Party {
     ///
     /// # Panics
     /// If the host says what makes no sense.
-    pub fn receive(&self) -> Option<Heard> {
+    pub fn receive(&mut self) -> Option<Heard> {
+        self.inbox.pop_front().or_else(|| self.hear())
+    }
+
+    fn hear(&self) -> Option<Heard> {
         let mut buffer = [0; PACKET_BYTES_MAX];
         let packet = self.packets.receive(&mut buffer).ok().filter(|packet| packet.bytes > 0)?;
         assert!(!packet.truncated, "no packet of a host is too long");

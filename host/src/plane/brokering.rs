@@ -105,9 +105,7 @@ impl Host {
             return Err(Problem::NotAuthorised);
         }
         let target_guest = self.guests.get(&target).ok_or(Problem::NotAttached)?;
-        // A guest that is behind is spared: what is pending may be withdrawn too, and a whole socket of
-        // messages unread would be the end of it.
-        if target_guest.pending >= PENDING_MAX || !self.has_room(target_guest.connection) {
+        if target_guest.pending >= PENDING_MAX {
             return Err(Problem::NotAnswering);
         }
         self.check_path_limit(from.guest, Problem::OwnPathLimit)?;
@@ -117,15 +115,38 @@ impl Host {
         let shape = from.shape.mirrored();
         let to = End::absent(target, shape);
         let path = self.next_path;
-        let pending = Pending { path, from: from.guest, resource, kind, flags, data, shape };
+        let event = Pending { path, from: from.guest, resource, kind, flags, data, shape };
         let token = Token(random_token().map_err(|_| Problem::HostResources)?);
-        let state = State::Pending { connect, board, lines };
+        let state = State::Pending { connect, board, lines, event };
         self.add_path(PathRecord { token, kind, state, from, to });
         let guest = self.guests.get_mut(&target).expect("looked up above");
         guest.pending += 1;
-        let connection = guest.connection;
-        self.send(connection, 0, &Reply::Pending(pending), &[]);
+        guest.unannounced.push_back(path);
+        self.announce(target);
         Ok(())
+    }
+
+    /// Tells a guest of its pending paths, as far as it reads what it is told. It is spared while it is
+    /// behind: what is pending may have to be withdrawn too, and nothing that others do may fill its
+    /// socket, which would be the end of it.
+    pub(super) fn announce(&mut self, name: Name) {
+        while let Some(guest) = self.guests.get_mut(&name)
+            && !guest.unannounced.is_empty()
+        {
+            let connection = guest.connection;
+            if !self.connections.get(&connection).is_some_and(|other| other.packets.has_room()) {
+                self.behind.insert(name);
+                return;
+            }
+            let path = guest.unannounced.pop_front().expect("there is one");
+            // Unless it was accepted unseen.
+            if let Some(PathRecord { state: State::Pending { event, .. }, .. }) =
+                self.paths.get(&path)
+            {
+                let event = Reply::Pending(*event);
+                self.send(connection, 0, &event, &[]);
+            }
+        }
     }
 
     /// Takes back a connection that its guest does not want to wait for any longer.
@@ -137,11 +158,23 @@ impl Host {
                 && matches!(record.state, State::Pending { connect, .. } if connect == serial)
         };
         let path = *paths.iter().find(is_it).ok_or(Problem::NoPath)?;
-        let target = self.paths[&path].to.guest;
-        self.remove_path(path);
-        let connection = self.guests[&target].connection;
-        self.send(connection, 0, &Reply::Withdrawn { path }, &[]);
+        self.withdraw(path);
         Ok(path)
+    }
+
+    /// Takes a pending path away from the guest that should accept it.
+    fn withdraw(&mut self, path: u64) {
+        let Some(target) =
+            self.paths.get(&path).and_then(|record| self.guests.get(&record.to.guest))
+        else {
+            return;
+        };
+        let connection = target.connection;
+        let is_announced = !target.unannounced.contains(&path);
+        self.remove_path(path);
+        if is_announced {
+            self.send(connection, 0, &Reply::Withdrawn { path }, &[]);
+        }
     }
 
     fn accept_path(
@@ -169,7 +202,7 @@ impl Host {
         let record = self.paths.get_mut(&path).expect("pending");
         record.to.allowance = allowance;
         record.to.board = Some(words);
-        let State::Pending { connect, board: from_board, lines: from_lines } =
+        let State::Pending { connect, board: from_board, lines: from_lines, .. } =
             std::mem::replace(&mut record.state, State::Joined)
         else {
             unreachable!("pending, as seen above")
@@ -326,6 +359,7 @@ impl Host {
             && let Some(target) = self.guests.get_mut(&record.to.guest)
         {
             target.pending -= 1;
+            target.unannounced.retain(|other| *other != path);
         }
     }
 
@@ -354,11 +388,7 @@ impl Host {
             } else if target == name {
                 self.fail_pending(path, Problem::NotAttached, NO_DATA);
             } else {
-                self.remove_path(path);
-                if let Some(target) = self.guests.get(&target) {
-                    let connection = target.connection;
-                    self.send(connection, 0, &Reply::Withdrawn { path }, &[]);
-                }
+                self.withdraw(path);
             }
         }
     }
