@@ -6,6 +6,8 @@
 //! the terms, or a neighbour that notices.
 
 mod doorbell;
+mod hosting;
+mod intruder;
 mod neighbour;
 mod reader;
 mod reading;
@@ -19,6 +21,7 @@ use std::sync::{Mutex, MutexGuard};
 use fabric::path::{PAGE_BYTES, Terms};
 
 pub use doorbell::doorbell_abuse;
+pub use hosting::control_protocol_host;
 pub use reading::{reader_scribble, reader_scribble_meanwhile};
 pub use writing::{writer_scribble, writer_scribble_meanwhile};
 

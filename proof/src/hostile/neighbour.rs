@@ -14,7 +14,11 @@ pub(super) struct Neighbour {
 
 impl Neighbour {
     pub(super) fn new() -> Neighbour {
-        Neighbour { path: pair(Terms::default()), sent: 0 }
+        Neighbour::on(pair(Terms::default()))
+    }
+
+    pub(super) fn on(path: Pair) -> Neighbour {
+        Neighbour { path, sent: 0 }
     }
 
     /// Sends messages of each kind and receives them.
