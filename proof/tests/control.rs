@@ -1,13 +1,17 @@
-//! Guests that break the rules of the control protocol, one by one.
+//! Guests that break the rules of the control protocol, one by one, and a host that does.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::thread;
+use std::time::Duration;
 
 use fabric::control::{Allowance, Kind, Problem, Reply, Request, Token};
 use fabric::name::Name;
 use fabric::path::{Shape, Side};
 use host::report::{PathState, SystemReport};
+use os::poller::Poller;
+use os::processor::now_ns;
+use proof::hostile::Impostor;
 use proof::plane::{ALLOWANCE, Heard, Party, Plane};
 
 const SYSTEM: &str = r#"
@@ -171,9 +175,9 @@ fn guests_that_fall_one_after_the_other_do_not_take_the_host_with_them() {
     let names: Vec<String> = (0..GUESTS).map(|number| format!("G{number}")).collect();
     let mut guests: Vec<Party> = names.iter().map(|name| plane.attach(name)).collect();
     // Each waits for the next. What the next has to be told when one goes does not fit any more.
-    for next in 1..GUESTS {
+    for (next, name) in names.iter().enumerate().skip(1) {
         let (before, after) = guests.split_at_mut(next);
-        pending(&mut plane, before.last_mut().unwrap(), (&names[next], &mut after[0]));
+        pending(&mut plane, before.last_mut().unwrap(), (name, &mut after[0]));
     }
     for guest in &mut guests {
         ask_and_leave_unread(&mut plane, guest, unread);
@@ -190,4 +194,19 @@ fn guests_that_fall_one_after_the_other_do_not_take_the_host_with_them() {
     assert!(last.is_cut(), "the fall went through");
     let answer = plane.answer(&mut honest, &Request::Cancel { connect: 0 }, &[]);
     assert_eq!(answer, failed(Problem::NoPath));
+}
+
+#[test]
+fn guest_hears_a_host_for_a_while_only_however_much_it_says() {
+    let (impostor, guest) = Impostor::admit("GUEST");
+    let mut poller = Poller::new().unwrap();
+    poller.add(&guest, 1).unwrap();
+    while impostor.say(0, &Reply::Withdrawn { path: 1 }, &[]) {}
+    // If it went on until nothing is left, a host that never stops would never let it go.
+    guest.poll(now_ns());
+    assert_eq!(poller.wait(Some(Duration::ZERO)).unwrap(), [1]);
+    for _ in 0..100 {
+        guest.poll(now_ns());
+    }
+    assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
 }

@@ -6,8 +6,8 @@
 //! that run in threads need not fail again with the same seed.
 
 use proof::hostile::{
-    control_protocol_host, doorbell_abuse, reader_scribble, reader_scribble_meanwhile,
-    writer_scribble, writer_scribble_meanwhile,
+    control_protocol_guest, control_protocol_host, doorbell_abuse, reader_scribble,
+    reader_scribble_meanwhile, writer_scribble, writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -44,6 +44,11 @@ proptest! {
     #[test]
     fn nobody_is_harmed_by_guests_that_say_anything_to_the_host(program in program()) {
         control_protocol_host(&program);
+    }
+
+    #[test]
+    fn guest_is_not_harmed_by_a_host_that_says_anything(program in program()) {
+        control_protocol_guest(&program);
     }
 }
 

@@ -28,6 +28,10 @@ use crate::path::{Path, Said};
 /// How often a guest whose host has died looks for a new one.
 const RETRY_NS: u64 = 100_000_000;
 
+/// Packets of the host that are taken in at once: one that never stops must not keep its guests from what
+/// else they do. The descriptor stays readable while there are more.
+const PACKETS_PER_POLL: usize = 64;
+
 /// How long a host may take to answer what it can answer by itself.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
@@ -418,7 +422,7 @@ impl Guest {
     }
 
     /// Whether a connection waits, or something has become of one that was asked for, as far as we have
-    /// heard. Every verb takes in all that the host has sent, so one may bring what another waits for:
+    /// heard. Every verb takes in what the host has sent, so one may bring what another waits for:
     /// whoever waits on the descriptor, or in a waiter, looks here before.
     pub fn has_news(&self) -> bool {
         let inbox = self.inbox.borrow();
@@ -561,7 +565,8 @@ impl Guest {
 
     fn take_in(&self, now_ns: u64) {
         let mut buffer = [0; PACKET_BYTES_MAX];
-        while let Some(packets) = self.link.packets() {
+        for _ in 0..PACKETS_PER_POLL {
+            let Some(packets) = self.link.packets() else { return };
             match packets.receive(&mut buffer) {
                 Ok(packet) if packet.bytes > 0 => {
                     // A packet that makes no sense is from a host of another kind: nothing to be done.

@@ -7,11 +7,13 @@
 
 mod doorbell;
 mod hosting;
+mod impostor;
 mod intruder;
 mod neighbour;
 mod reader;
 mod reading;
 mod script;
+mod visiting;
 mod writer;
 mod writing;
 
@@ -22,7 +24,9 @@ use fabric::path::{PAGE_BYTES, Terms};
 
 pub use doorbell::doorbell_abuse;
 pub use hosting::control_protocol_host;
+pub use impostor::Impostor;
 pub use reading::{reader_scribble, reader_scribble_meanwhile};
+pub use visiting::control_protocol_guest;
 pub use writing::{writer_scribble, writer_scribble_meanwhile};
 
 /// Deeds of one program, on either side.
