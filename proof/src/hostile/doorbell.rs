@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use fabric::path::{Receiver, Sender};
 use os::doorbell::{Doorbell, Listen};
 use os::storage::{Storage, StorageOptions};
-use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
+use rustix::fs::{
+    CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create, openat,
+};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
 
 use super::neighbour::Neighbour;
@@ -29,16 +31,54 @@ pub(super) fn descriptor(script: &mut Script<'_>) -> OwnedFd {
     let open = |path: &str, flags: OFlags| {
         openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).expect("it is there")
     };
-    match script.below(8) {
-        0 | 1 => Storage::create("siga bare", 4096, StorageOptions::default()).expect("storage").1,
-        2 => memfd_create("siga bare", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-            .expect("a memory file"),
-        3 => rustix::pipe::pipe().expect("a pipe").0,
-        4 => Doorbell::ends().expect("a doorbell").0,
-        5 => open("/dev/null", OFlags::RDONLY),
-        6 => open("/", OFlags::RDONLY | OFlags::DIRECTORY),
-        _ => open("/proc/self/exe", OFlags::PATH),
+    match script.below(12) {
+        0..3 => Storage::create("siga bare", 4096, StorageOptions::default()).expect("storage").1,
+        3..8 => memory_file(script),
+        8 => rustix::pipe::pipe().expect("a pipe").0,
+        9 => Doorbell::ends().expect("a doorbell").0,
+        10 => open("/dev/null", OFlags::RDONLY),
+        _ => match script.below(2) {
+            0 => open("/", OFlags::RDONLY | OFlags::DIRECTORY),
+            _ => open("/proc/self/exe", OFlags::PATH),
+        },
     }
+}
+
+/// A memory file with some size and some seals.
+fn memory_file(script: &mut Script<'_>) -> OwnedFd {
+    match script.below(8) {
+        0 => sealed(script.pick(&[0, 2 << 20]), MemfdFlags::HUGETLB, SEALS),
+        1 => sealed(4096, MemfdFlags::empty(), SEALS | SealFlags::WRITE | SealFlags::EXEC),
+        2..5 => sealed(script.pick(&[0, 5000, 8192, 1 << 20]), MemfdFlags::empty(), SEALS),
+        _ => unsealed(script),
+    }
+}
+
+/// What storage needs.
+const SEALS: SealFlags =
+    SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
+
+/// A memory file that would be storage, if it were not for one seal.
+pub(super) fn unsealed(script: &mut Script<'_>) -> OwnedFd {
+    let seals =
+        [SealFlags::SHRINK, SealFlags::GROW, SealFlags::FUTURE_WRITE, SealFlags::SEAL, SEALS];
+    sealed(4096, MemfdFlags::empty(), SEALS - script.pick(&seals))
+}
+
+fn sealed(bytes: u64, kind: MemfdFlags, seals: SealFlags) -> OwnedFd {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // A machine may have no huge pages at all.
+    let created = memfd_create("siga bare", flags | kind);
+    let file = created.or_else(|_| memfd_create("siga bare", flags)).expect("a memory file");
+    // Neither does each kind know each size, nor each kernel each seal.
+    let _ = ftruncate(&file, bytes).and_then(|()| fcntl_add_seals(&file, seals));
+    file
+}
+
+/// Makes a file smaller than it was when it was passed, if its seals allow it. Whoever borrowed it all the
+/// same is ended by its next read.
+pub(super) fn spoil(file: &OwnedFd) {
+    let _ = ftruncate(file, 0);
 }
 
 /// Rings without end, descriptors of all kinds, one or many at a time, and an end that is hung up and

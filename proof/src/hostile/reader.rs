@@ -2,10 +2,11 @@
 
 use std::os::fd::AsFd;
 
-use fabric::path::SLOTS;
 use fabric::path::board::{HALT_WORD, LENT_TAKEN_WORD, QUIESCE_WORD, SLEEP_WORD};
+use fabric::path::{Counter, SLOTS};
 use fabric::queue::{QUEUE_BUFFERS, Sequence, State};
 use os::sync::Ordering;
+use os::words::LentWords;
 use rustix::net::send;
 
 use super::doorbell::{QUIETLY, descriptor};
@@ -30,17 +31,20 @@ const STATES: [State; 7] = [
 #[derive(Debug)]
 pub(super) struct Vandal {
     bare: Bare,
+    /// What the writer shows.
+    counters: LentWords,
     /// The buffer that an honest reader would give back next.
     next: Sequence,
 }
 
 impl Vandal {
-    pub(super) fn new(bare: Bare) -> Vandal {
-        Vandal { bare, next: Sequence(0) }
+    pub(super) fn new(bare: Bare, counters: LentWords) -> Vandal {
+        Vandal { bare, counters, next: Sequence(0) }
     }
 
-    /// Does one deed. `primed` hand-overs were made so far.
-    pub(super) fn act(&mut self, primed: Sequence, script: &mut Script<'_>) {
+    /// Does one deed.
+    pub(super) fn act(&mut self, script: &mut Script<'_>) {
+        let primed = Sequence(self.counters.load(Counter::Buffers as usize, Ordering::Relaxed));
         match script.below(12) {
             0..4 => self.give_back_all(primed, script),
             4 => self.give_back_any(primed, script),

@@ -5,7 +5,7 @@ use std::thread;
 
 use fabric::path::{
     Announced, Counter, HEAD_BYTES_MAX, InPage, Incoming, List, PAGE_BYTES, PullError, Reason,
-    Receiver, Severed,
+    Receiver, Sender, Severed,
 };
 use fabric::queue::QUEUE_BUFFERS;
 use os::doorbell::Listen;
@@ -36,11 +36,14 @@ pub fn reader_scribble(program: &[u8]) {
     {
         let mut script = Script::new(program);
         let mut neighbour = Neighbour::new();
-        let Facing { bare, receiver, sender, .. } = face(TERMS);
-        let (mut vandal, mut reading) = (Vandal::new(bare), Reading::new(receiver));
+        let (mut vandal, mut reading, mut sender) = meet();
         for deed in 0..DEEDS_MAX {
             if script.is_over() {
                 break;
+            }
+            if reading.receiver.ended().is_some() && script.below(8) == 0 {
+                reading.finish();
+                (vandal, reading, sender) = meet();
             }
             if script.below(2) == 0 {
                 vandal.act(&mut script);
@@ -67,8 +70,7 @@ pub fn reader_scribble_meanwhile(writer: &[u8], reader: &[u8]) {
     let watch = Watch::start();
     {
         let mut neighbour = Neighbour::new();
-        let Facing { bare, receiver, sender, .. } = face(TERMS);
-        let (mut vandal, mut reading) = (Vandal::new(bare), Reading::new(receiver));
+        let (mut vandal, mut reading, sender) = meet();
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let _stop = Stop(&stop);
@@ -94,6 +96,12 @@ pub fn reader_scribble_meanwhile(writer: &[u8], reader: &[u8]) {
         drop((sender, vandal));
     }
     watch.stop();
+}
+
+/// A new path: both its sides, and the other direction, which has to live too.
+fn meet() -> (Vandal, Reading, Sender) {
+    let Facing { bare, receiver, sender, .. } = face(TERMS);
+    (Vandal::new(bare), Reading::new(receiver), sender)
 }
 
 impl Reading {
@@ -124,7 +132,10 @@ impl Reading {
             }
             12 => match script.below(3) {
                 0 => self.receiver.quiesce(),
-                1 => self.receiver.resume(),
+                1 => {
+                    self.receiver.known_point();
+                    self.receiver.resume();
+                }
                 _ => self.receiver.tidy(),
             },
             13 if script.below(16) == 0 => self.receiver.sever([1; 16]),

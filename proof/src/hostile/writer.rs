@@ -1,19 +1,19 @@
 //! A writer that does what a script says.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use fabric::path::board::{HALT_WORD, SLEEP_WORD};
-use fabric::path::{SEGMENTS_MAX, SLOTS};
-use fabric::queue::{Entry, EntryFlags, Form, LINE_WORDS, State, WriterWord};
+use fabric::path::{PAGE_BYTES, SEGMENTS_MAX, SLOTS};
+use fabric::queue::{ENTRIES_MAX, Entry, EntryFlags, Form, LINE_WORDS, State, WriterWord};
 use os::storage::Storage;
 use os::sync::Ordering;
 use rustix::net::send;
 
-use super::doorbell::{QUIETLY, descriptor};
+use super::doorbell::{QUIETLY, descriptor, spoil, unsealed};
 use super::script::Script;
 use crate::bare::{Bare, code, label};
 
-/// Storages that it has at a time.
+/// Storages that it has at a time. They may be more bytes than the terms allow.
 const STORAGES_MAX: usize = 24;
 
 /// Rings of one deed.
@@ -29,50 +29,71 @@ const STATES: [State; 6] = [
     State::Empty,
 ];
 
+/// One deed in so many is one that no honest writer does.
+const TAME: usize = 8;
+
 /// A writer without manners, and the storages it has lent.
 #[derive(Debug)]
 pub(super) struct Vandal {
     pub(super) bare: Bare,
     storages: Vec<(u16, Storage)>,
+    /// The number of the storage that it lends next.
+    next_segment: u16,
+    /// The slot of the large message that it announces next.
+    next_slot: u16,
+    /// The last that it passed and that may be no storage.
+    passed: Vec<OwnedFd>,
+    /// The number under which it said it lent that.
+    unsound: Option<u16>,
 }
 
 impl Vandal {
     pub(super) fn new(bare: Bare) -> Vandal {
-        Vandal { bare, storages: Vec::new() }
+        let (storages, passed) = (Vec::new(), Vec::new());
+        Vandal { bare, storages, next_segment: 0, next_slot: 0, passed, unsound: None }
     }
 
-    /// Does one deed. Those that an honest writer might have done come often, or nothing would ever be
-    /// reached that lies behind the first check.
+    /// Does one deed. Most are those that an honest writer might do, or nothing would ever be reached
+    /// that lies behind the first check.
     pub(super) fn act(&mut self, script: &mut Script<'_>) {
+        let is_wild = script.below(TAME) == 0;
         match script.below(16) {
-            0 | 1 => self.scribble(script),
-            2 | 3 => self.prime_bytes(script),
-            4 | 5 => self.prime_entries(script),
-            6 => self.prime_pack(script),
-            7 => self.lend(script),
-            8 => self.lend_what_is_none(script),
+            // What else it does needs storage.
+            3..12 if self.storages.is_empty() && !is_wild => self.lend(script),
+            _ if is_wild && script.below(2) == 0 => self.scribble(script),
+            0..3 => self.prime_bytes(is_wild, script),
+            3..6 => self.prime_entries(is_wild, script),
+            6 | 7 => self.prime_pack(is_wild, script),
+            8 if is_wild => self.lend_what_is_none(script),
+            8 => self.lend(script),
+            9 if is_wild => self.bare.retire(script.number() as u16),
             9 => {
-                let segment = self.segment(script);
-                self.bare.retire(segment);
+                if script.below(4) == 0 && !self.storages.is_empty() {
+                    let (segment, _) = self.storages.remove(0);
+                    self.bare.retire(segment);
+                }
             }
-            10 => self.announce(script),
-            11 => self.fill(script),
+            10 => self.announce(is_wild, script),
+            11 => self.fill(is_wild, script),
             12 => self.scribble_storage(script),
             13 => self.ring(script),
-            14 => self.bare.control(script.number(), script.number(), script.number()),
-            _ => self.end(script),
+            14 if is_wild => {
+                self.bare.control(script.pick(&[1, 2, 3, 4]), script.number(), script.number());
+            }
+            _ if is_wild => self.end(script),
+            _ => self.prime_bytes(false, script),
         }
     }
 
     /// Any word that a writer may write.
     fn scribble(&mut self, script: &mut Script<'_>) {
         let Bare { lines, writer, board, .. } = &self.bare;
-        // The next lines are the ones that are looked at.
-        let near = (self.bare.next.index() * LINE_WORDS).saturating_sub(LINE_WORDS);
+        // The next lines and lists are the ones that are looked at.
+        let before = self.bare.next.index().saturating_sub(1);
         let (words, first) = match script.below(6) {
-            0 | 1 => (&lines.lines, near),
+            0 | 1 => (&lines.lines, before * LINE_WORDS),
             2 => (&lines.slot_lines, 0),
-            3 => (&lines.lists, 0),
+            3 => (&lines.lists, before * 2 * ENTRIES_MAX),
             4 => (&writer.control, 0),
             _ => (board, 0),
         };
@@ -83,52 +104,81 @@ impl Vandal {
         words.store(at, word, Ordering::Release);
     }
 
-    fn segment(&mut self, script: &mut Script<'_>) -> u16 {
-        if self.storages.is_empty() || script.below(16) == 0 {
-            return script.number() as u16;
+    /// A storage that it has lent, or said it had.
+    fn segment(&self, is_wild: bool, script: &mut Script<'_>) -> u16 {
+        match self.unsound {
+            Some(unsound) if script.below(2) == 0 => unsound,
+            _ if is_wild && script.below(4) == 0 => script.number() as u16,
+            _ if self.storages.is_empty() => 0,
+            _ => self.storages[script.below(self.storages.len())].0,
         }
-        self.storages[script.below(self.storages.len())].0
+    }
+
+    fn segment_bytes(&self, segment: u16) -> u64 {
+        let lent = self.storages.iter().find(|(number, _)| *number == segment);
+        lent.map_or(4096, |(_, storage)| storage.bytes() as u64)
     }
 
     /// A place that is within what was lent, or just outside it.
-    fn entry(&mut self, script: &mut Script<'_>) -> Entry {
-        let segment = self.segment(script);
-        let lent = self.storages.iter().find(|(number, _)| *number == segment);
-        let bytes = lent.map_or(4096, |(_, storage)| storage.bytes() as u64);
-        let offset =
-            script.pick(&[0, 0, 64, bytes / 2, bytes - 1, bytes, bytes + 1, (1 << 40) - 1]);
-        let length = script.pick(&[0, 1, 57, 4096, bytes - bytes / 2, bytes, bytes + 1]) as u32;
-        Entry { segment, offset, length, flags: EntryFlags::NONE, metadata: 0 }
+    fn entry(&self, is_wild: bool, script: &mut Script<'_>) -> Entry {
+        let segment = self.segment(is_wild, script);
+        let bytes = self.segment_bytes(segment);
+        let (offset, length) = if is_wild {
+            let offset = script.pick(&[0, bytes / 2, bytes - 1, bytes, bytes + 1, (1 << 40) - 1]);
+            (offset, script.pick(&[0, 1, 57, bytes - bytes / 2, bytes, bytes + 1]))
+        } else {
+            let offset = script.pick(&[0, 0, 64, bytes / 2, bytes - 1, bytes]);
+            let most = (bytes - offset).min(PAGE_BYTES as u64);
+            (offset, script.pick(&[0, 1, 57, 4096, bytes]).min(most))
+        };
+        let flags = script.pick(&[
+            EntryFlags::NONE,
+            EntryFlags::FIRST,
+            EntryFlags::MIDDLE,
+            EntryFlags::LAST | EntryFlags::LAST_ENTRY,
+        ]);
+        let length = length as u32;
+        Entry { segment, offset, length, flags, metadata: script.number() as u32 }
     }
 
-    fn prime_bytes(&mut self, script: &mut Script<'_>) {
-        let label = script.pick(&[0, 0, 0, 1, 2, 3, 4, 5, 15]);
+    fn prime_bytes(&mut self, is_wild: bool, script: &mut Script<'_>) {
         let bytes = script.bytes(56);
-        let note = script.pick(&[0, 0, 1, 24, 25, 255]);
-        self.bare.prime_bytes(label, note, bytes);
+        if is_wild {
+            let label = script.pick(&[0, 0, 1, 2, 3, 4, 5, 15]);
+            self.bare.prime_bytes(label, script.pick(&[0, 0, 1, 24, 25, 255]), bytes);
+        } else {
+            let head = script.below(25).min(bytes.len());
+            self.bare.prime_bytes(label::MESSAGE, head as u8, bytes);
+        }
     }
 
-    fn prime_entries(&mut self, script: &mut Script<'_>) {
-        let label = script.pick(&[0, 0, 1, 4, 4, 2, 3, 5]);
-        let count = script.pick(&[1, 1, 1, 2, 3, 4, 16]);
-        let entries: Vec<Entry> = (0..count).map(|_| self.entry(script)).collect();
+    fn prime_entries(&mut self, is_wild: bool, script: &mut Script<'_>) {
+        let (label, count, note) = if is_wild {
+            let label = script.pick(&[0, 0, 1, 4, 4, 2, 3, 5]);
+            (label, script.pick(&[1, 1, 2, 3, 4, 16]), script.pick(&[0, 7, 24, 25]))
+        } else if script.below(2) == 0 {
+            (label::MESSAGE, 1, 0)
+        } else {
+            (label::LIST, script.pick(&[1, 2, 3, 4, 16]), 7)
+        };
+        let entries: Vec<Entry> = (0..count).map(|_| self.entry(is_wild, script)).collect();
         if count <= 3 {
-            self.bare.prime_entries(label, script.pick(&[0, 0, 7, 24, 25]), &entries);
+            self.bare.prime_entries(label, note, &entries);
             return;
         }
-        let list = self.bare.next.index() * 2 * 16;
+        let list = self.bare.next.index() * 2 * ENTRIES_MAX;
         for (at, entry) in entries.iter().enumerate() {
             let [low, high] = entry.bits();
             self.bare.lines.lists.store(list + 2 * at, low, Ordering::Relaxed);
             self.bare.lines.lists.store(list + 2 * at + 1, high, Ordering::Relaxed);
         }
-        let (state, form) = (script.pick(&STATES), Form::Entries);
-        let word = WriterWord { count: 0, state, form, label, size: count, note: 0 };
+        let state = if is_wild { script.pick(&STATES) } else { State::Primed };
+        let word = WriterWord { count: 0, state, form: Form::Entries, label, size: count, note };
         self.bare.prime(word, [0; LINE_WORDS - 1]);
     }
 
-    /// Messages as an honest writer packs them, and perhaps one length that is wrong.
-    fn prime_pack(&mut self, script: &mut Script<'_>) {
+    /// Messages as an honest writer packs them, and perhaps one byte that is wrong.
+    fn prime_pack(&mut self, is_wild: bool, script: &mut Script<'_>) {
         let Some((segment, storage)) = self.storages.last_mut() else { return };
         let target = storage.bytes_mut(0, 4096);
         let mut at = 0;
@@ -139,57 +189,75 @@ impl Vandal {
             target[at + 4..at + 8].copy_from_slice(&(head as u32).to_le_bytes());
             at += (8 + length).next_multiple_of(8);
         }
-        if script.below(4) == 0 {
+        let mut length = at;
+        if is_wild {
             target[script.below(4096)] = script.number() as u8;
+            length = script.pick(&[at, at / 2, 4096]);
         }
-        let length = script.pick(&[at, at, at, at / 2, 4096]) as u32;
-        let entry = Entry { segment: *segment, length, ..Entry::default() };
+        let entry = Entry { segment: *segment, length: length as u32, ..Entry::default() };
         self.bare.prime_entries(label::PACK, 0, &[entry]);
     }
 
     fn lend(&mut self, script: &mut Script<'_>) {
-        let segment = match script.below(8) {
-            0 => script.number() as u16,
-            1 => SEGMENTS_MAX as u16 - 1,
-            _ => self.storages.len() as u16,
-        };
         let bytes = script.pick(&[4096, 4096, 8192, 65_536, 1 << 18, 1 << 20]);
-        let storage = self.bare.lend(segment, bytes);
-        if self.storages.len() < STORAGES_MAX {
-            self.storages.push((segment, storage));
+        if self.storages.len() == STORAGES_MAX {
+            return;
         }
+        // The last number there is, now and then.
+        let segment = match script.below(8) {
+            0 => SEGMENTS_MAX as u16 - 1,
+            _ => self.next_segment,
+        };
+        self.next_segment += 1;
+        let storage = self.bare.lend(segment, bytes);
+        self.storages.push((segment, storage));
     }
 
     /// Says that it lends, and passes something else, or nothing.
     fn lend_what_is_none(&mut self, script: &mut Script<'_>) {
-        let passed = script.below(4);
-        for _ in 0..passed {
-            let descriptor = descriptor(script);
-            self.bare.writer_bell.pass(descriptor.as_fd());
-        }
-        if script.below(2) == 0 {
-            let bytes = script.pick(&[4096, 0, 1, 1 << 22, u64::MAX]);
-            self.bare.control(code::LEND, self.storages.len() as u64, bytes);
+        let is_nearly = script.below(2) == 0;
+        let passed = if is_nearly { 1 } else { script.below(4) };
+        let pass = |_| {
+            let file = if is_nearly { unsealed(script) } else { descriptor(script) };
+            self.bare.writer_bell.pass(file.as_fd());
+            file
+        };
+        self.passed = (0..passed).map(pass).collect();
+        let bytes = script.pick(&[4096, 4096, 4096, 0, 1, 2 << 20, 1 << 22, u64::MAX]);
+        let segment = self.next_segment;
+        self.next_segment += 1;
+        self.bare.control(code::LEND, segment.into(), bytes);
+        self.unsound = Some(segment);
+    }
+
+    fn announce(&mut self, is_wild: bool, script: &mut Script<'_>) {
+        let segment = self.segment(is_wild, script);
+        let bytes = self.segment_bytes(segment);
+        let length = script.pick(&[0, 1, 4096, bytes / 2, bytes]);
+        if is_wild {
+            let slot = script.pick(&[0, 1, self.next_slot, SLOTS as u16 - 1, SLOTS as u16]);
+            let length = script.pick(&[length, bytes + 1, u64::MAX]);
+            self.bare.announce(slot, script.pick(&[1, 1, 2, 3]), length, segment);
+        } else {
+            self.bare.announce(self.next_slot, 1, length, segment);
+            if script.below(2) == 0 {
+                self.bare.fill(self.next_slot, length);
+            }
+            self.next_slot += 1;
         }
     }
 
-    fn announce(&mut self, script: &mut Script<'_>) {
-        let slot = script.below(4) as u16;
-        let (count, length) = (script.pick(&[1, 1, 2, 3, 4]), script.pick(&[0, 1, 4096, 65_537]));
-        let segment = self.segment(script);
-        self.bare.announce(slot, count, length, segment);
-        if script.below(2) == 0 {
-            self.bare.fill(slot, length);
-        }
-    }
-
-    fn fill(&mut self, script: &mut Script<'_>) {
-        let slot = script.below(SLOTS.min(4)) as u16;
-        let filled = script.pick(&[0, 1, 100, 4096, 65_537, u64::MAX]);
-        self.bare.fill(slot, filled);
+    fn fill(&mut self, is_wild: bool, script: &mut Script<'_>) {
+        let slot = self.next_slot.saturating_sub(1 + script.below(4) as u16);
+        let filled: &[u64] = if is_wild { &[4097, 65_537, u64::MAX] } else { &[0, 1, 100, 4096] };
+        self.bare.fill(slot, script.pick(filled));
     }
 
     fn scribble_storage(&mut self, script: &mut Script<'_>) {
+        if script.below(4) == 0 {
+            self.passed.iter().for_each(spoil);
+            return;
+        }
         if self.storages.is_empty() {
             return;
         }

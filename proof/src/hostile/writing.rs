@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fabric::path::{
-    Counter, Lent, PAGE_BYTES, Ringing, SendError, Sender, Severed, Shared, Waiting,
+    Counter, Lent, PAGE_BYTES, Receiver, Ringing, SendError, Sender, Severed, Shared, Waiting,
 };
-use fabric::queue::{Entry, Sequence};
+use fabric::queue::Entry;
 use os::doorbell::Listen;
 use os::storage::StorageOptions;
-use os::words::LentWords;
 
 use super::neighbour::Neighbour;
 use super::reader::Vandal;
@@ -43,14 +42,17 @@ pub fn writer_scribble(program: &[u8]) {
     {
         let mut script = Script::new(program);
         let mut neighbour = Neighbour::new();
-        let Facing { bare, receiver, sender, shown_writer, .. } = face(TERMS);
-        let (mut vandal, mut writing) = (Vandal::new(bare), Writing::new(sender));
+        let (mut vandal, mut writing, mut receiver) = meet();
         for deed in 0..DEEDS_MAX {
             if script.is_over() {
                 break;
             }
+            if writing.sender.ended().is_some() && script.below(8) == 0 {
+                writing.finish();
+                (vandal, writing, receiver) = meet();
+            }
             if script.below(2) == 0 {
-                vandal.act(primed(&shown_writer.counters), &mut script);
+                vandal.act(&mut script);
             } else {
                 writing.act(&mut script);
             }
@@ -74,8 +76,7 @@ pub fn writer_scribble_meanwhile(writer: &[u8], reader: &[u8]) {
     let watch = Watch::start();
     {
         let mut neighbour = Neighbour::new();
-        let Facing { bare, receiver, sender, shown_writer, .. } = face(TERMS);
-        let (mut vandal, mut writing) = (Vandal::new(bare), Writing::new(sender));
+        let (mut vandal, mut writing, receiver) = meet();
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let _stop = Stop(&stop);
@@ -83,7 +84,7 @@ pub fn writer_scribble_meanwhile(writer: &[u8], reader: &[u8]) {
                 while !stop.load(Ordering::Relaxed) {
                     let mut script = Script::new(reader);
                     while !script.is_over() && !stop.load(Ordering::Relaxed) {
-                        vandal.act(primed(&shown_writer.counters), &mut script);
+                        vandal.act(&mut script);
                     }
                 }
             });
@@ -103,9 +104,10 @@ pub fn writer_scribble_meanwhile(writer: &[u8], reader: &[u8]) {
     watch.stop();
 }
 
-/// Hand-overs so far, as the sender's counters show them.
-fn primed(counters: &LentWords) -> Sequence {
-    Sequence(counters.load(Counter::Buffers as usize, Ordering::Relaxed))
+/// A new path: both its sides, and the other direction, which has to live too.
+fn meet() -> (Vandal, Writing, Receiver) {
+    let Facing { bare, receiver, sender, shown_writer, .. } = face(TERMS);
+    (Vandal::new(bare, shown_writer.counters), Writing::new(sender), receiver)
 }
 
 impl Writing {
@@ -128,7 +130,11 @@ impl Writing {
             6 => self.send_lent(script),
             7 => {
                 if let Some(waiting) = pick(&mut self.waiting, script) {
-                    self.sender.withdraw(waiting);
+                    let is_waiting = self.sender.is_waiting(waiting);
+                    assert!(
+                        is_waiting || !self.sender.withdraw(waiting),
+                        "it was pulled or let go"
+                    );
                 }
             }
             8 => self.lend_shared(script),
@@ -141,7 +147,12 @@ impl Writing {
             11 => {
                 let ringing = [Ringing::Now, Ringing::After(3), Ringing::Deferred];
                 self.sender.set_ringing(script.pick(&ringing));
-                self.sender.flush();
+                match script.below(4) {
+                    0 => self.sender.publish(),
+                    1 => self.sender.ring(),
+                    2 => self.sender.rouse(),
+                    _ => self.sender.flush(),
+                }
             }
             12 => {
                 self.sender.announce_sleep();
