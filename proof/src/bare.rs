@@ -65,6 +65,8 @@ pub struct Facing {
     pub bare: Bare,
     /// What the honest side shows of its sender to the bare side's reader.
     pub shown_writer: WriterBlock<LentWords>,
+    /// Its lines.
+    pub shown_lines: LineBlock<LentWords>,
     /// What the honest side shows of its receiver to the bare side's writer.
     pub shown_reader: ReaderBlock<LentWords>,
     /// The honest sender, which writes to the bare side.
@@ -82,11 +84,14 @@ pub fn face(terms: Terms) -> Facing {
     let (side, shown) = Side::create(shape).expect("an honest side");
     let (bare, descriptors, bells) = Bare::create();
     let mut halves = side.join(descriptors, bells, terms).expect("a bare side is fresh");
-    let shown = Borrowed::borrow(shown.board, 1..=usize::MAX).expect("an honest board");
-    let shown = LentWords::borrow(shown);
+    let words = |descriptor: OwnedFd| {
+        LentWords::borrow(Borrowed::borrow(descriptor, 1..=usize::MAX).expect("honest storage"))
+    };
+    let (shown, lines) = (words(shown.board), words(shown.lines));
     Facing {
         bare,
         shown_writer: board::writer_block(&shown, shape, 0),
+        shown_lines: board::line_block(&lines, 0),
         shown_reader: board::reader_block(&shown, shape, 0),
         sender: halves.senders.remove(0),
         receiver: halves.receivers.remove(0),

@@ -4,13 +4,13 @@ use std::os::fd::AsFd;
 
 use fabric::path::board::{HALT_WORD, LENT_TAKEN_WORD, QUIESCE_WORD, SLEEP_WORD};
 use fabric::path::{Counter, SLOTS};
-use fabric::queue::{QUEUE_BUFFERS, Sequence, State};
+use fabric::queue::{LINE_WORDS, QUEUE_BUFFERS, Sequence, State};
 use os::sync::Ordering;
 use os::words::LentWords;
 use rustix::net::send;
 
 use super::doorbell::{QUIETLY, descriptor};
-use super::script::Script;
+use super::script::{Script, TAME};
 use crate::bare::Bare;
 
 /// Rings of one deed.
@@ -33,22 +33,26 @@ pub(super) struct Vandal {
     bare: Bare,
     /// What the writer shows.
     counters: LentWords,
+    /// Its lines of large messages.
+    slot_lines: LentWords,
     /// The buffer that an honest reader would give back next.
     next: Sequence,
 }
 
 impl Vandal {
-    pub(super) fn new(bare: Bare, counters: LentWords) -> Vandal {
-        Vandal { bare, counters, next: Sequence(0) }
+    pub(super) fn new(bare: Bare, counters: LentWords, slot_lines: LentWords) -> Vandal {
+        Vandal { bare, counters, slot_lines, next: Sequence(0) }
     }
 
     /// Does one deed.
     pub(super) fn act(&mut self, script: &mut Script<'_>) {
         let primed = Sequence(self.counters.load(Counter::Buffers as usize, Ordering::Relaxed));
+        let is_wild = script.below(TAME) == 0;
         match script.below(12) {
+            4 | 7 | 11 if !is_wild => self.give_back_all(primed, script),
             0..4 => self.give_back_all(primed, script),
             4 => self.give_back_any(primed, script),
-            5 | 6 => self.release(script),
+            5 | 6 => self.release(is_wild, script),
             7 => self.scribble(script),
             8 => {
                 let word = script.pick(&[
@@ -86,10 +90,12 @@ impl Vandal {
         self.bare.give_back(sequence, script.pick(&STATES));
     }
 
-    fn release(&mut self, script: &mut Script<'_>) {
+    /// Releases a large message, which was announced or not.
+    fn release(&mut self, is_wild: bool, script: &mut Script<'_>) {
         let slot = script.below(SLOTS.min(6));
         let there = self.bare.reader.slots.load(slot, Ordering::Relaxed);
-        let count = there.wrapping_add(script.pick(&[1, 1, 1, 0, 2]));
+        let announced = self.slot_lines.load(slot * LINE_WORDS, Ordering::Relaxed) & 0xffff_ffff;
+        let count = if is_wild { there.wrapping_add(script.pick(&[1, 2])) } else { announced };
         self.bare.reader.slots.store(slot, count, Ordering::Release);
     }
 

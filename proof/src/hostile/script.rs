@@ -2,6 +2,9 @@
 
 use arbitrary::Unstructured;
 
+/// One deed in so many is one that no honest peer does.
+pub(super) const TAME: usize = 8;
+
 /// Bytes that say what is done next. When they are used up, all that they say is zero.
 #[derive(Debug)]
 pub(super) struct Script<'a>(Unstructured<'a>);

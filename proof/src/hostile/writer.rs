@@ -10,7 +10,7 @@ use os::sync::Ordering;
 use rustix::net::send;
 
 use super::doorbell::{QUIETLY, descriptor, spoil, unsealed};
-use super::script::Script;
+use super::script::{Script, TAME};
 use crate::bare::{Bare, code, label};
 
 /// Storages that it has at a time. They may be more bytes than the terms allow.
@@ -28,9 +28,6 @@ const STATES: [State; 6] = [
     // Not a writer's.
     State::Empty,
 ];
-
-/// One deed in so many is one that no honest writer does.
-const TAME: usize = 8;
 
 /// A writer without manners, and the storages it has lent.
 #[derive(Debug)]

@@ -106,8 +106,9 @@ pub fn writer_scribble_meanwhile(writer: &[u8], reader: &[u8]) {
 
 /// A new path: both its sides, and the other direction, which has to live too.
 fn meet() -> (Vandal, Writing, Receiver) {
-    let Facing { bare, receiver, sender, shown_writer, .. } = face(TERMS);
-    (Vandal::new(bare, shown_writer.counters), Writing::new(sender), receiver)
+    let Facing { bare, receiver, sender, shown_writer, shown_lines, .. } = face(TERMS);
+    let vandal = Vandal::new(bare, shown_writer.counters, shown_lines.slot_lines);
+    (vandal, Writing::new(sender), receiver)
 }
 
 impl Writing {
