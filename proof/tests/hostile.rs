@@ -5,6 +5,8 @@
 //! the fix. `PROPTEST_RNG_SEED=N` repeats a whole run, `PROPTEST_CASES=N` makes it longer or shorter. The two
 //! that run in threads need not fail again with the same seed.
 
+use std::path::{Path, PathBuf};
+
 use proof::hostile::{
     control_protocol_guest, control_protocol_host, doorbell_abuse, reader_scribble,
     reader_scribble_meanwhile, writer_scribble, writer_scribble_meanwhile,
@@ -12,6 +14,31 @@ use proof::hostile::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
+
+type Body = fn(&[u8]);
+
+#[test]
+fn what_the_fuzzer_has_found_does_no_harm() {
+    let bodies: [(&str, Body); 5] = [
+        ("reader_scribble", reader_scribble),
+        ("writer_scribble", writer_scribble),
+        ("doorbell_abuse", doorbell_abuse),
+        ("control_protocol_host", control_protocol_host),
+        ("control_protocol_guest", control_protocol_guest),
+    ];
+    for (target, body) in bodies {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+        let files = std::fs::read_dir(&corpus).expect("a corpus for each target");
+        // Nothing stays open meanwhile: descriptors are counted.
+        let files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+        assert!(!files.is_empty(), "{} is empty", corpus.display());
+        for file in files {
+            // Shown if it fails.
+            println!("{}", file.display());
+            body(&std::fs::read(file).expect("a file"));
+        }
+    }
+}
 
 fn config(cases: u32) -> ProptestConfig {
     let beside = FileFailurePersistence::WithSource("proptest-regressions");

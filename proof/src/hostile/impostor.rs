@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use fabric::control::{Joined, Kind, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Token};
-use fabric::path::Shape;
 use os::packets::{Listener, Packets};
 use os::poller::wait_readable;
 use siga::Guest;
@@ -50,11 +49,16 @@ impl Impostor {
         let place: &Path = &impostor.place.clone();
         let guest = thread::scope(|scope| {
             let guest = scope.spawn(|| Guest::attach(place, guest).expect("it was admitted"));
-            wait_readable(&impostor.listener, None).expect("nothing keeps us from waiting");
-            impostor.accept();
-            let packets = impostor.packets.as_ref().expect("somebody has connected");
-            wait_readable(packets, None).expect("nothing keeps us from waiting");
-            impostor.listen();
+            // A signal ends waiting too.
+            while impostor.packets.is_none() {
+                wait_readable(&impostor.listener, None).expect("nothing keeps us from waiting");
+                impostor.accept();
+            }
+            while impostor.serial == 0 {
+                let packets = impostor.packets.as_ref().expect("it has connected");
+                wait_readable(packets, None).expect("nothing keeps us from waiting");
+                impostor.listen();
+            }
             assert!(impostor.say(impostor.serial, &Reply::Attached, &[]));
             guest.join().expect("admitted")
         });
@@ -189,7 +193,6 @@ impl Impostor {
         let (bare, lent, bells) = Bare::create();
         let mut descriptors = vec![lent.board, lent.lines];
         descriptors.extend(bells);
-        debug_assert_eq!(descriptors.len(), 2 + Shape::SIMPLE.outputs + Shape::SIMPLE.inputs);
         if is_wrong {
             let wrong = script.below(descriptors.len());
             descriptors[wrong] = descriptor(script);

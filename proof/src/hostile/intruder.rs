@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fabric::control::{Allowance, Kind, Reply, Request, Scope, Target, Token, UserData};
+use fabric::control::{Kind, Reply, Request, Scope, Target, Token};
 use fabric::name::Name;
 use fabric::path::Shape;
 use fabric::path::board;
@@ -224,25 +224,6 @@ impl Intruder {
         if !self.boards.is_empty() {
             scribble(&self.boards[script.below(self.boards.len())], script);
         }
-    }
-}
-
-/// What only requests and replies are made of.
-impl Script<'_> {
-    pub(super) fn data(&mut self) -> UserData {
-        [self.below(256) as u8; 16]
-    }
-
-    pub(super) fn shape(&mut self) -> Shape {
-        match self.below(4) {
-            0 => Shape { outputs: 1 + self.below(8), inputs: 1 + self.below(8) },
-            _ => Shape::SIMPLE,
-        }
-    }
-
-    pub(super) fn allowance(&mut self) -> Allowance {
-        let storage_bytes = self.pick(&[0, 4096, 100_000, 1 << 20, 2 << 20, 1 << 40, u64::MAX]);
-        Allowance { storage_bytes, messages: self.pick(&[0, 1, 8, 1024, 1025, u32::MAX]) }
     }
 }
 

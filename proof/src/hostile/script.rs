@@ -1,6 +1,8 @@
 //! A program of bytes.
 
 use arbitrary::Unstructured;
+use fabric::control::{Allowance, UserData};
+use fabric::path::Shape;
 
 /// One deed in so many is one that no honest peer does.
 pub(super) const TAME: usize = 8;
@@ -53,5 +55,24 @@ impl<'a> Script<'a> {
     pub(super) fn bytes(&mut self, most: usize) -> &'a [u8] {
         let count = self.below(most + 1).min(self.0.len());
         self.0.bytes(count).unwrap_or(&[])
+    }
+}
+
+/// What requests and replies are made of.
+impl Script<'_> {
+    pub(super) fn data(&mut self) -> UserData {
+        [self.below(256) as u8; 16]
+    }
+
+    pub(super) fn shape(&mut self) -> Shape {
+        match self.below(4) {
+            0 => Shape { outputs: 1 + self.below(8), inputs: 1 + self.below(8) },
+            _ => Shape::SIMPLE,
+        }
+    }
+
+    pub(super) fn allowance(&mut self) -> Allowance {
+        let storage_bytes = self.pick(&[0, 4096, 100_000, 1 << 20, 2 << 20, 1 << 40, u64::MAX]);
+        Allowance { storage_bytes, messages: self.pick(&[0, 1, 8, 1024, 1025, u32::MAX]) }
     }
 }

@@ -90,8 +90,7 @@ impl Visiting {
             13 => drop(pick(&mut self.paths, script)),
             _ => self.paths.iter_mut().for_each(|path| converse(path, script)),
         }
-        // Nobody waits for what does not come.
-        let _ = self.guest.has_news();
+        self.guest.has_news();
     }
 
     fn hold(&mut self, path: Path) {
