@@ -262,9 +262,9 @@ impl Host {
                     }
                 }
             }
-            while let Some(connection) = self.doomed.pop() {
-                self.detach(connection, "it does not read what is sent to it");
-            }
+        }
+        while let Some(connection) = self.doomed.pop() {
+            self.detach(connection, "it does not read what is sent to it");
         }
         Ok(self.next_turn(now_ns))
     }
