@@ -58,7 +58,7 @@ impl Terms {
     /// What is good for most paths.
     pub const DEFAULT: Terms = Terms {
         window_bytes: 256 << 10,
-        announced_bytes_max: 4 << 20,
+        announced_bytes_max: 2 << 20,
         messages_max: SLOTS as u32,
         storage_bytes_max: 256 << 20,
         peer_storage_bytes_max: 256 << 20,
