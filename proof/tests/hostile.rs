@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use proof::hostile::{
-    control_protocol_guest, control_protocol_host, doorbell_abuse, reader_scribble,
+    alone, control_protocol_guest, control_protocol_host, doorbell_abuse, reader_scribble,
     reader_scribble_meanwhile, writer_scribble, writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
@@ -28,14 +28,16 @@ fn what_the_fuzzer_has_found_does_no_harm() {
     ];
     for (target, body) in bodies {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
-        let files = std::fs::read_dir(&corpus).expect("a corpus for each target");
-        // Nothing stays open meanwhile: descriptors are counted.
-        let files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+        // Bodies count descriptors.
+        let files: Vec<PathBuf> = alone(|| {
+            let files = std::fs::read_dir(&corpus).expect("a corpus for each target");
+            files.map(|file| file.expect("a file").path()).collect()
+        });
         assert!(!files.is_empty(), "{} is empty", corpus.display());
         for file in files {
             // Shown if it fails.
             println!("{}", file.display());
-            body(&std::fs::read(file).expect("a file"));
+            body(&alone(|| std::fs::read(file).expect("a file")));
         }
     }
 }

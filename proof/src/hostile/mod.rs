@@ -56,16 +56,26 @@ struct Watch {
     _alone: MutexGuard<'static, ()>,
 }
 
+/// Does what opens descriptors while no body counts them.
+pub fn alone<T>(deed: impl FnOnce() -> T) -> T {
+    let _alone = lock();
+    deed()
+}
+
+fn lock() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 impl Watch {
     fn start() -> Watch {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let alone = lock();
         Watch { descriptors: descriptors(), mappings: mappings(), _alone: alone }
     }
 
     /// Everything was given back.
     fn stop(self) {
-        // Another test may read a file at this moment.
+        // Another test may read its seeds at this moment.
         let mut left_over = usize::MAX;
         for _ in 0..LOOKS_MAX {
             left_over = descriptors().saturating_sub(self.descriptors);
