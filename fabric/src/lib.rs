@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`queue`] | 128 buffers that go from a writer to a reader and back |
 //! | [`path`] | messages over queues: in place, packed, in pages, announced |
+//! | [`iucv`] | messages with classes, priorities and replies over a path |
 //! | [`control`] | what guests and the host say to each other before there is a path |
 //! | [`mod@name`] | names of guests |
 //!
@@ -14,6 +15,8 @@
 
 #[cfg(not(loom))]
 pub mod control;
+#[cfg(not(loom))]
+pub mod iucv;
 pub mod name;
 #[cfg(not(loom))]
 pub mod path;

@@ -24,7 +24,9 @@ pub use board::{QUEUES_MAX, SLOTS, Shape};
 pub use counters::{COUNTERS, Counter, Counters};
 pub use lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
 pub use pages::PAGE_BYTES;
-pub use receiver::{Announced, InPage, Incoming, List, Message, PullError, Receiver, Spot, View};
+pub use receiver::{
+    Announced, InPage, Incoming, List, Message, Picked, PullError, Receiver, Spot, View,
+};
 pub use record::HEAD_BYTES_MAX;
 pub use sender::{Lent, Ringing, SendError, Sender, Shared, Waiting};
 pub use severed::{END_DATA_BYTES, Reason, Severed};

@@ -19,6 +19,19 @@ pub enum Incoming<'a> {
     List(List),
 }
 
+/// What has arrived, for those who have something else to do with the receiver before they look at it.
+#[derive(Debug)]
+pub enum Picked {
+    /// As [`Incoming::Message`]: see [`Receiver::message`](super::Receiver::message).
+    Message(Spot),
+    /// As [`Incoming::InPage`].
+    InPage(InPage),
+    /// As [`Incoming::Announced`].
+    Announced(Announced),
+    /// As [`Incoming::List`].
+    List(List),
+}
+
 /// Bytes in the sender's storage. They can change while they are read if the sender cheats, so they are
 /// copied out, and what was copied is looked at.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use os::fork::Mark;
 use os::storage::{Borrowed, Scratch};
 use os::words::{LentWords, Words};
 
-pub use incoming::{InPage, Incoming, Message, Spot, View};
+pub use incoming::{InPage, Incoming, Message, Picked, Spot, View};
 pub use large::{Announced, PullError};
 pub use lists::List;
 
@@ -135,37 +135,61 @@ impl Receiver {
     /// [`Severed`] once the path has ended and everything that was handed over has been given out.
     #[inline]
     pub fn take(&mut self) -> Result<Option<Incoming<'_>>, Severed> {
+        Ok(self.pick(0)?.map(|picked| match picked {
+            Picked::Message(spot) => Incoming::Message(self.message(spot)),
+            Picked::InPage(message) => Incoming::InPage(message),
+            Picked::Announced(message) => Incoming::Announced(message),
+            Picked::List(list) => Incoming::List(list),
+        }))
+    }
+
+    /// As [`Receiver::take`], but only says where a message is that is in memory of our own, as
+    /// [`Receiver::fetch`] does, and copies messages in pages of up to `copied_bytes_max` there.
+    ///
+    /// # Errors
+    /// As [`Receiver::take`].
+    #[inline]
+    pub fn pick(&mut self, copied_bytes_max: usize) -> Result<Option<Picked>, Severed> {
         if self.has_staged() {
-            let spot = self.next_staged()?;
-            return Ok(Some(Incoming::Message(self.message(spot))));
+            return Ok(Some(Picked::Message(self.next_staged()?)));
         }
-        self.take_from_buffers()
+        self.pick_from_buffers(copied_bytes_max)
+    }
+
+    /// The next message of a pack that is in memory of our own already, if one is left.
+    ///
+    /// # Errors
+    /// As [`Receiver::take`].
+    #[inline(always)]
+    pub fn pick_packed(&mut self) -> Result<Option<Spot>, Severed> {
+        if self.has_staged() { self.next_staged().map(Some) } else { Ok(None) }
     }
 
     #[inline(never)]
-    fn take_from_buffers(&mut self) -> Result<Option<Incoming<'_>>, Severed> {
+    fn pick_from_buffers(&mut self, copied_bytes_max: usize) -> Result<Option<Picked>, Severed> {
         if let Some(Pulling { message, target }) = self.pulling.take() {
             // Begun by `receive`. It is taken in its place, and from its start.
             self.large = Some(target);
-            return Ok(Some(Incoming::Announced(Announced { pulled: 0, ..message })));
+            return Ok(Some(Picked::Announced(Announced { pulled: 0, ..message })));
         }
         let Some(found) = self.find()? else { return Ok(None) };
         Ok(Some(match found {
-            Found::Staged => {
-                let spot = self.next_staged()?;
-                Incoming::Message(self.message(spot))
-            }
+            Found::Staged => Picked::Message(self.next_staged()?),
             Found::InPlace { head, bytes } => {
-                Incoming::Message(self.message(Spot::new(Memory::InPlace, head, bytes)))
+                Picked::Message(Spot::new(Memory::InPlace, head, bytes))
+            }
+            Found::InPage { head, place } if place.bytes <= copied_bytes_max => {
+                self.copy_to_scratch(place, 0);
+                Picked::Message(Spot::new(Memory::Scratch, head, place.bytes))
             }
             Found::InPage { head, place } => {
                 let view = self.extent_view(place);
-                Incoming::InPage(InPage { taken: self.owed.take().expect("owed"), head, view })
+                Picked::InPage(InPage { taken: self.owed.take().expect("owed"), head, view })
             }
-            Found::Announced => Incoming::Announced(self.announced.take().expect("parked")),
+            Found::Announced => Picked::Announced(self.announced.take().expect("parked")),
             Found::List => {
                 let taken = self.owed.take().expect("owed");
-                Incoming::List(self.list(taken))
+                Picked::List(self.list(taken))
             }
         }))
     }

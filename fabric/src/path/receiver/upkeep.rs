@@ -153,8 +153,9 @@ impl Receiver {
         self.bell.hang_up();
     }
 
-    /// The peer did what no peer may do: nothing it has written is worth reading any more.
-    pub(super) fn accuse(&mut self, violation: Violation) -> Severed {
+    /// The peer did what no peer may do: nothing it has written is worth reading any more. The receiver
+    /// finds out by itself what breaks its own rules; conversations over it have others.
+    pub fn accuse(&mut self, violation: Violation) -> Severed {
         if let Some(ended) = self.ended.filter(Severed::is_final) {
             // It ends once, and for the first reason.
             return ended;

@@ -1,0 +1,166 @@
+//! Where the data of a message or a reply lies until it is received.
+
+use crate::path::{Announced, InPage, PullError, Receiver, Spot};
+
+/// The data of a message or a reply, and how much of it was received.
+#[derive(Debug)]
+pub(super) struct Body {
+    source: Source,
+    bytes: usize,
+    at: usize,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// In the receiver's memory, until the next message is picked from its queue.
+    Spot(Spot),
+    /// In a page of the source's.
+    InPage(InPage),
+    /// In the storage of the source, which may still be filling it in.
+    Announced(Announced),
+    /// In memory of our own.
+    Parked(Box<[u8]>),
+}
+
+impl Body {
+    pub(super) fn at_spot(receiver: &Receiver, spot: Spot) -> Body {
+        let bytes = receiver.message(spot).body.len();
+        Body { source: Source::Spot(spot), bytes, at: 0 }
+    }
+
+    pub(super) fn in_page(message: InPage) -> Body {
+        Body { bytes: message.body_bytes(), source: Source::InPage(message), at: 0 }
+    }
+
+    pub(super) fn announced(message: Announced) -> Body {
+        Body { bytes: message.body_bytes(), source: Source::Announced(message), at: 0 }
+    }
+
+    /// The same, of which so many bytes were received.
+    pub(super) fn from(self, at: usize) -> Body {
+        Body { at, ..self }
+    }
+
+    /// None at all.
+    pub(super) fn none() -> Body {
+        Body { source: Source::Parked(Box::default()), bytes: 0, at: 0 }
+    }
+
+    /// How many bytes there are.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many of them were not received.
+    #[inline]
+    pub(super) fn left(&self) -> usize {
+        self.bytes - self.at
+    }
+
+    /// How many bytes of our own memory it keeps.
+    pub(super) fn parked_bytes(&self) -> usize {
+        match &self.source {
+            Source::Parked(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// Copies the next bytes into `target`: as many as fit and are in place.
+    ///
+    /// # Errors
+    /// [`PullError`].
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        receiver: &mut Receiver,
+        target: &mut [u8],
+    ) -> Result<usize, PullError> {
+        let bytes = self.left().min(target.len());
+        let target = &mut target[..bytes];
+        let from = self.at;
+        let copied = match &mut self.source {
+            Source::Spot(spot) => {
+                target.copy_from_slice(&receiver.message(*spot).body[from..from + bytes]);
+                bytes
+            }
+            Source::InPage(message) => {
+                message.read(from, target).expect("within the message");
+                bytes
+            }
+            Source::Announced(message) => {
+                let mut copied = 0;
+                while copied < bytes {
+                    match receiver.pull(message, &mut target[copied..])? {
+                        0 => break,
+                        more => copied += more,
+                    }
+                }
+                copied
+            }
+            Source::Parked(parked) => {
+                target.copy_from_slice(&parked[from..from + bytes]);
+                bytes
+            }
+        };
+        self.at += copied;
+        Ok(copied)
+    }
+
+    /// All bytes, if they lie in memory of our own.
+    #[inline]
+    pub(super) fn whole<'a>(&'a self, receiver: &'a Receiver) -> Option<&'a [u8]> {
+        match &self.source {
+            Source::Spot(spot) => Some(receiver.message(*spot).body),
+            Source::Parked(bytes) => Some(bytes),
+            Source::InPage(_) | Source::Announced(_) => None,
+        }
+    }
+
+    /// Where it is, if it is in the receiver's memory.
+    #[inline]
+    pub(super) fn spot(&self) -> Option<Spot> {
+        match self.source {
+            Source::Spot(spot) => Some(spot),
+            _ => None,
+        }
+    }
+
+    /// Whether more can be read now, or never.
+    pub(super) fn is_readable(&self, receiver: &Receiver) -> bool {
+        match &self.source {
+            Source::Announced(message) => receiver.is_pullable(message),
+            _ => true,
+        }
+    }
+
+    /// Sees to it that the queue can go on: copies what is in its way into memory of our own.
+    pub(super) fn park(&mut self, receiver: &mut Receiver) {
+        let parked = match &self.source {
+            Source::Spot(spot) => receiver.message(*spot).body.into(),
+            Source::InPage(message) => {
+                let mut bytes = vec![0; self.bytes];
+                message.read(0, &mut bytes).expect("within the message");
+                bytes.into_boxed_slice()
+            }
+            Source::Announced(_) | Source::Parked(_) => return,
+        };
+        std::mem::replace(&mut self.source, Source::Parked(parked)).release(receiver);
+    }
+
+    /// Gives back what it keeps of the source's.
+    #[inline]
+    pub(super) fn release(self, receiver: &mut Receiver) {
+        self.source.release(receiver);
+    }
+}
+
+impl Source {
+    fn release(self, receiver: &mut Receiver) {
+        match self {
+            Source::InPage(message) => receiver.give_back(message),
+            Source::Announced(message) => receiver.release(message),
+            Source::Spot(_) | Source::Parked(_) => {}
+        }
+    }
+}

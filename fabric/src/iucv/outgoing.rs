@@ -1,0 +1,163 @@
+//! What a source has sent and not seen complete.
+
+use super::record::MessageId;
+use crate::path::{self, Severed};
+
+/// How to send a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outgoing {
+    /// (TRGCLS) The class by which the target finds it.
+    pub target_class: u32,
+    /// (SRCCLS) The class by which we find its completion.
+    pub source_class: u32,
+    /// (MSGTAG) Whatever we want to be told with its completion.
+    pub tag: u32,
+    /// Whether it goes before those without priority.
+    pub priority: bool,
+    /// The longest reply that we take; none for a one-way message.
+    pub answer: Option<u32>,
+    /// Whether not to be told when it was received. Only of use one-way; that it was not is told anyway.
+    pub quiet: bool,
+}
+
+/// Why a message was not sent. The numbers in brackets are IUCV's return codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// (3) As many messages are outstanding as the path allows.
+    #[error("{limit} messages are outstanding, as many as the path allows")]
+    Limit {
+        /// How many that is.
+        limit: u32,
+    },
+    /// The target is too far behind: it does not take what is sent.
+    #[error("the target is too far behind")]
+    Full,
+    /// (2) The target has quiesced the path.
+    #[error("the target has quiesced the path")]
+    Quiesced,
+    /// (21) The target does not take data in the parameter list.
+    #[error("the target takes no data in the parameter list")]
+    NoParameters,
+    /// The message is longer than the storage of the path allows.
+    #[error("a message of this length does not go through this path: at most {most} bytes")]
+    TooLong {
+        /// The limit.
+        most: u64,
+    },
+    /// (1) The path has ended.
+    #[error(transparent)]
+    Severed(#[from] Severed),
+}
+
+impl From<path::SendError> for SendError {
+    fn from(error: path::SendError) -> SendError {
+        match error {
+            path::SendError::Full => SendError::Full,
+            path::SendError::TooLong { most } => SendError::TooLong { most },
+            path::SendError::Quiesced => SendError::Quiesced,
+            path::SendError::Severed(severed) => SendError::Severed(severed),
+        }
+    }
+}
+
+/// A message that was sent and is not complete, or whose completion was not taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) id: MessageId,
+    pub(super) source_class: u32,
+    pub(super) tag: u32,
+    pub(super) answer: Option<u32>,
+    pub(super) priority: bool,
+    pub(super) quiet: bool,
+    pub(super) state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Its place can be had.
+    Free,
+    /// It is with the target.
+    Sent,
+    /// We have purged it, and the target has not said that it knows.
+    Purged,
+    /// It waits for its completion to be taken.
+    Complete,
+}
+
+/// The messages of one source, by the places in their identities.
+#[derive(Debug)]
+pub(super) struct Table {
+    entries: Vec<Entry>,
+    /// The place that was freed last at the end.
+    free: Vec<u16>,
+    limit: u32,
+}
+
+impl Table {
+    pub(super) fn new(limit: u32) -> Table {
+        Table { entries: Vec::new(), free: Vec::new(), limit }
+    }
+
+    /// How many messages may be outstanding.
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.entries.len() >= self.limit as usize
+    }
+
+    /// Makes an entry for a message; none if as many are outstanding as may be.
+    #[inline]
+    pub(super) fn open(&mut self, outgoing: &Outgoing) -> Option<MessageId> {
+        let Outgoing { source_class, tag, priority, answer, quiet, .. } = *outgoing;
+        let (id, place) = match self.free.pop() {
+            Some(place) => {
+                let place = usize::from(place);
+                // The next generation, so that who mixes the old one up with this one is found out.
+                let generation = self.entries[place].id.generation().wrapping_add(1);
+                (MessageId::new(place, generation), place)
+            }
+            None if self.entries.len() < self.limit as usize => {
+                let place = self.entries.len();
+                (MessageId::new(place, 1), place)
+            }
+            None => return None,
+        };
+        let state = State::Sent;
+        let entry = Entry { id, source_class, tag, answer, priority, quiet, state };
+        match self.entries.get_mut(place) {
+            Some(old) => *old = entry,
+            None => self.entries.push(entry),
+        }
+        Some(id)
+    }
+
+    /// The entry of this identity, if there is one.
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: MessageId) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(id.place())?;
+        (entry.id == id && entry.state != State::Free).then_some(entry)
+    }
+
+    /// Frees an entry's place.
+    #[inline]
+    pub(super) fn close(&mut self, id: MessageId) {
+        if let Some(entry) = self.get_mut(id) {
+            entry.state = State::Free;
+            self.free.push(id.place() as u16);
+        }
+    }
+
+    /// Those that are with the target, in the order of their places.
+    pub(super) fn sent(&self) -> Vec<MessageId> {
+        let sent = self.entries.iter().filter(|entry| entry.state == State::Sent);
+        sent.map(|entry| entry.id).collect()
+    }
+
+    /// How many are in a state.
+    pub(super) fn count(&self, state: State) -> usize {
+        self.entries.iter().filter(|entry| entry.state == state).count()
+    }
+}

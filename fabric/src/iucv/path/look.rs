@@ -1,0 +1,285 @@
+//! Taking in what the other side has sent. Everything it says is checked here.
+
+use super::complete::completion;
+use super::{Arrived, COMPLETED_MAX, Done, PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT};
+use crate::iucv::body::Body;
+use crate::iucv::event::{Audit, Completion, Pending};
+use crate::iucv::outgoing::State;
+use crate::iucv::record::{MessageHead, MessageId, PARAMETER_BYTES, Record};
+use crate::path::{self, Picked, Severed};
+use crate::queue::Violation;
+
+/// Messages in pages up to this length are copied out before they are looked at; longer ones are
+/// received straight from the page.
+const COPIED_BYTES_MAX: usize = 4096;
+
+impl Path {
+    /// Takes in everything of the urgent queue: what is said about messages is done, messages are parked
+    /// but for the last.
+    pub fn poll(&mut self) {
+        while !self.is_urgent_over && self.receivers[URGENT].is_ready() {
+            if !self.advance_urgent() {
+                break;
+            }
+        }
+    }
+
+    /// Takes the next of the urgent queue. False if there is none.
+    pub(super) fn advance_urgent(&mut self) -> bool {
+        if let Some(front) = self.fronts[URGENT].take() {
+            self.park(URGENT, front);
+        }
+        if let Some(mut done) = self.front_done.take() {
+            done.body.park(&mut self.receivers[URGENT]);
+            self.park_done(done);
+        }
+        loop {
+            match self.pick(URGENT) {
+                None => return false,
+                Some((Record::Message(head), body)) => {
+                    if let Some(arrived) = self.arrive(URGENT, head, body) {
+                        self.fronts[URGENT] = Some(arrived);
+                    }
+                    return true;
+                }
+                Some((record, body)) => {
+                    if let Err(violation) = self.obey(record, body) {
+                        self.accuse(URGENT, violation);
+                        return false;
+                    }
+                    if self.front_done.is_some() {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the next of the plain queue; what stood in front of it is parked. False if there is none, or
+    /// too much is parked already.
+    pub(super) fn advance_plain(&mut self) -> bool {
+        if self.parked_bytes >= PARKED_BYTES_MAX || !self.receivers[PLAIN].is_ready() {
+            return false;
+        }
+        if let Some(front) = self.fronts[PLAIN].take() {
+            self.park(PLAIN, front);
+        }
+        self.pick_plain()
+    }
+
+    #[inline]
+    pub(super) fn pick_plain(&mut self) -> bool {
+        match self.pick(PLAIN) {
+            Some((Record::Message(head), body)) => {
+                self.fronts[PLAIN] = self.arrive(PLAIN, head, body);
+                true
+            }
+            Some(_) => unreachable!("the plain queue has messages alone"),
+            None => false,
+        }
+    }
+
+    /// Picks the next from a queue, and takes its head apart.
+    #[inline]
+    pub(super) fn pick(&mut self, queue: usize) -> Option<(Record, Body)> {
+        if self.is_final {
+            return None;
+        }
+        let receiver = &mut self.receivers[queue];
+        let picked = match receiver.pick(COPIED_BYTES_MAX) {
+            Ok(picked) => picked?,
+            Err(severed) => {
+                self.end(queue, severed);
+                return None;
+            }
+        };
+        let (record, body) = match picked {
+            Picked::Message(spot) => {
+                let record = Record::parse(queue, receiver.message(spot).head);
+                (record, Body::at_spot(receiver, spot))
+            }
+            Picked::InPage(message) => {
+                let mut head = [0; path::HEAD_BYTES_MAX];
+                let head = &mut head[..message.head_bytes()];
+                message.view().read(0, head).expect("within the message");
+                (Record::parse(queue, head), Body::in_page(message))
+            }
+            Picked::Announced(message) => {
+                (Record::parse(queue, message.head()), Body::announced(message))
+            }
+            Picked::List(list) => {
+                receiver.give_back_list(list);
+                (Err(Violation::Record), Body::none())
+            }
+        };
+        match record {
+            Ok(record) => Some((record, body)),
+            Err(violation) => {
+                body.release(receiver);
+                self.accuse(queue, violation);
+                None
+            }
+        }
+    }
+
+    /// A message has come.
+    pub(super) fn arrive(
+        &mut self,
+        queue: usize,
+        head: MessageHead,
+        body: Body,
+    ) -> Option<Arrived> {
+        match self.admit(queue, head, body.bytes()) {
+            Some(pending) => Some(Arrived { pending, body, told: false }),
+            None => {
+                body.release(&mut self.receivers[queue]);
+                None
+            }
+        }
+    }
+
+    /// Checks what the head of a message says.
+    #[inline]
+    pub(super) fn admit(
+        &mut self,
+        queue: usize,
+        head: MessageHead,
+        bytes: usize,
+    ) -> Option<Pending> {
+        let MessageHead { class, id, answer, parameters } = head;
+        let is_free = id.place() < self.limits.theirs as usize
+            && !self.arrived.has_place(id)
+            && self.awaiting.get(id.place()).is_none_or(Option::is_none);
+        let fits = !parameters || bytes == PARAMETER_BYTES && self.limits.parameters_for_us;
+        // In front there can be one of the other queue only.
+        let in_front = self.fronts[QUEUES - 1 - queue].as_ref();
+        if !is_free || !fits || in_front.is_some_and(|front| front.pending.id.place() == id.place())
+        {
+            self.accuse(queue, Violation::Record);
+            return None;
+        }
+        Some(Pending { id, class, bytes, priority: queue == URGENT, answer, parameters })
+    }
+
+    /// Does what the other side says about messages.
+    pub(super) fn obey(&mut self, record: Record, body: Body) -> Result<(), Violation> {
+        match record {
+            Record::Message(_) => unreachable!("handled by the caller"),
+            Record::Completed => {
+                let spot = body.spot().ok_or(Violation::Record)?;
+                let mut ids = [0; COMPLETED_MAX * 4];
+                let said = self.receivers[URGENT].message(spot).body;
+                let ids = ids.get_mut(..said.len()).ok_or(Violation::Size)?;
+                ids.copy_from_slice(said);
+                let (ids, rest) = ids.as_chunks::<4>();
+                if !rest.is_empty() {
+                    return Err(Violation::Size);
+                }
+                for id in ids {
+                    self.complete_one_way(MessageId(u32::from_le_bytes(*id)))?;
+                }
+                Ok(())
+            }
+            Record::Reply { id, parameters, priority } => {
+                let bytes = body.bytes();
+                let entry = self.table.get_mut(id).ok_or(Violation::Record)?;
+                let most = entry.answer.ok_or(Violation::Record)?;
+                if bytes as u64 > u64::from(most) || parameters && bytes != PARAMETER_BYTES {
+                    return Err(Violation::Size);
+                }
+                match entry.state {
+                    State::Sent => {
+                        entry.state = State::Complete;
+                        let entry = *entry;
+                        let completion = Completion {
+                            priority,
+                            answer: Some(bytes),
+                            parameters,
+                            ..completion(&entry, Audit::default())
+                        };
+                        self.front_done = Some(Done { completion, body, told: false });
+                        Ok(())
+                    }
+                    State::Purged => {
+                        body.release(&mut self.receivers[URGENT]);
+                        self.table.close(id);
+                        Ok(())
+                    }
+                    State::Complete | State::Free => Err(Violation::Record),
+                }
+            }
+            Record::Rejected(id) => {
+                let entry = self.table.get_mut(id).ok_or(Violation::Record)?;
+                match entry.state {
+                    State::Sent => {
+                        entry.state = State::Complete;
+                        let entry = *entry;
+                        let completion = completion(&entry, Audit::REJECTED);
+                        self.park_done(Done { completion, body: Body::none(), told: false });
+                        Ok(())
+                    }
+                    State::Purged => {
+                        self.table.close(id);
+                        Ok(())
+                    }
+                    State::Complete | State::Free => Err(Violation::Record),
+                }
+            }
+            Record::Purge(id) => {
+                // It was sent before it was purged, so it is there, or was received and that was said.
+                while !self.forget(id) {
+                    if !self.advance_plain() {
+                        return Ok(());
+                    }
+                }
+                self.to_say.push_back(Record::Purged(id));
+                Ok(())
+            }
+            Record::Purged(id) => {
+                let entry = self.table.get_mut(id).ok_or(Violation::Record)?;
+                if entry.state != State::Purged {
+                    return Err(Violation::Record);
+                }
+                self.table.close(id);
+                Ok(())
+            }
+            Record::Quiesce => {
+                self.is_quiet = true;
+                Ok(())
+            }
+            Record::Resume => {
+                self.is_quiet = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a message out of its queue's way.
+    pub(super) fn park(&mut self, queue: usize, mut arrived: Arrived) {
+        arrived.body.park(&mut self.receivers[queue]);
+        self.parked_bytes += arrived.body.parked_bytes();
+        let Pending { id, class, priority, .. } = arrived.pending;
+        self.arrived.add(id, class, priority, arrived.told, arrived);
+    }
+
+    /// The other side breaks the rules.
+    #[cold]
+    pub(super) fn accuse(&mut self, queue: usize, violation: Violation) {
+        let severed = self.receivers[queue].accuse(violation);
+        self.end(queue, severed);
+        self.is_final = true;
+        self.is_urgent_over = true;
+        self.fail_outstanding();
+    }
+
+    /// A queue has ended, and all that came over it has been taken.
+    #[cold]
+    pub(super) fn end(&mut self, queue: usize, severed: Severed) {
+        self.severed.get_or_insert(severed);
+        if queue == URGENT {
+            // No reply comes any more.
+            self.is_urgent_over = true;
+            self.fail_outstanding();
+        }
+    }
+}

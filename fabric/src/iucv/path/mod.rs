@@ -1,0 +1,172 @@
+//! A path of IUCV, as one of its two sides has it.
+
+mod complete;
+mod find;
+mod look;
+mod receive;
+mod reply;
+mod send;
+mod tell;
+mod upkeep;
+
+use std::collections::VecDeque;
+
+pub use complete::PurgeError;
+pub use receive::{ReceiveError, Received};
+pub use reply::ReplyError;
+pub use tell::Counts;
+
+use super::body::Body;
+use super::event::{Completion, Pending};
+use super::outgoing::Table;
+use super::record::{MessageId, QUEUES, Record};
+use super::store::Store;
+use crate::path::{Halves, Receiver, Sender, Severed};
+
+/// Messages that a side may have outstanding on a path.
+pub const MESSAGES_MAX: u32 = 65_535;
+
+/// Identities in one record of those completed.
+const COMPLETED_MAX: usize = 512;
+
+/// Bytes of messages taken into our own memory because something behind them was looked for. When there
+/// are more, what stands in front is no longer taken: searches find what was taken so far.
+pub const PARKED_BYTES_MAX: usize = 64 << 20;
+
+/// The queue of messages without priority.
+const PLAIN: usize = 0;
+/// The queue of messages with priority, and of what is said about messages.
+const URGENT: usize = 1;
+
+/// What the two sides of a path have agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Messages that we may have outstanding, 1 to [`MESSAGES_MAX`].
+    pub ours: u32,
+    /// Messages that the other side may have outstanding.
+    pub theirs: u32,
+    /// Whether we take data in the parameter list (PRMDATA=YES).
+    pub parameters_for_us: bool,
+    /// Whether the other side does.
+    pub parameters_for_them: bool,
+}
+
+/// Which message is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The next: those with priority first, else as they came. One that was received in part is not
+    /// meant.
+    Any,
+    /// The next of a class.
+    Class(u32),
+    /// The one of this identity, which must be of this class.
+    Message {
+        /// Its identity.
+        id: MessageId,
+        /// Its class: TRGCLS of one that is received, SRCCLS of one that is complete.
+        class: u32,
+    },
+}
+
+/// A message that has come and was not received.
+#[derive(Debug)]
+struct Arrived {
+    pending: Pending,
+    body: Body,
+    told: bool,
+}
+
+/// A message of ours whose completion was not taken.
+#[derive(Debug)]
+struct Done {
+    completion: Completion,
+    body: Body,
+    told: bool,
+}
+
+/// A message that was received and waits for our reply.
+#[derive(Clone, Copy, Debug)]
+struct Awaiting {
+    id: MessageId,
+    answer: u32,
+}
+
+/// A path of IUCV.
+#[derive(Debug)]
+pub struct Path {
+    senders: [Sender; QUEUES],
+    receivers: [Receiver; QUEUES],
+    limits: Limits,
+    /// What we have sent.
+    table: Table,
+    /// Picked from each queue, and still lying where it was found.
+    fronts: [Option<Arrived>; QUEUES],
+    front_done: Option<Done>,
+    arrived: Store<Arrived>,
+    /// By the place in its identity.
+    awaiting: Vec<Option<Awaiting>>,
+    awaiting_count: usize,
+    done: Store<Done>,
+    /// One-way messages of ours that were received, in order. Nothing else waits in `done` while there are
+    /// some: who sends many and takes their completions in order has no use for a search.
+    received: VecDeque<MessageId>,
+    parked_bytes: usize,
+    /// One-way messages that we have received and not said so.
+    completed: Vec<u8>,
+    /// When to say so at the latest.
+    completed_bytes_max: usize,
+    /// What else there is to say as soon as there is room.
+    to_say: VecDeque<Record>,
+    /// Whether the other side wants no messages, and whether somebody was told.
+    is_quiet: bool,
+    is_quiet_told: bool,
+    severed: Option<Severed>,
+    is_severed_told: bool,
+    /// Whether nothing more comes over the urgent queue, and whether nothing is to be had any more.
+    is_urgent_over: bool,
+    is_final: bool,
+}
+
+impl Path {
+    /// A path of IUCV over a path of two queues each way.
+    ///
+    /// # Panics
+    /// If there are not two queues each way, or a limit is out of range.
+    pub fn new(halves: Halves, limits: Limits) -> Path {
+        let Limits { ours, theirs, .. } = limits;
+        let within = 1..=MESSAGES_MAX;
+        assert!(within.contains(&ours) && within.contains(&theirs), "limits: {limits:?}");
+        Path {
+            senders: halves.senders.try_into().expect("two queues each way"),
+            receivers: halves.receivers.try_into().expect("two queues each way"),
+            limits,
+            table: Table::new(ours),
+            fronts: [None, None],
+            front_done: None,
+            arrived: Store::default(),
+            awaiting: Vec::new(),
+            awaiting_count: 0,
+            done: Store::default(),
+            received: VecDeque::new(),
+            parked_bytes: 0,
+            completed: Vec::new(),
+            completed_bytes_max: 4 * COMPLETED_MAX.min(theirs as usize / 4).max(1),
+            to_say: VecDeque::new(),
+            is_quiet: false,
+            is_quiet_told: false,
+            severed: None,
+            is_severed_told: false,
+            is_urgent_over: false,
+            is_final: false,
+        }
+    }
+
+    /// What the two sides have agreed on.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+}
+
+fn queue_of(priority: bool) -> usize {
+    if priority { URGENT } else { PLAIN }
+}

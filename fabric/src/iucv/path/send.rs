@@ -1,0 +1,89 @@
+//! Sending.
+
+use super::{PLAIN, Path, URGENT};
+use crate::iucv::outgoing::{Outgoing, SendError};
+use crate::iucv::record::{MessageHead, MessageId, PARAMETER_BYTES};
+use crate::path::{self, Sender};
+
+impl Path {
+    /// (SEND) Sends a message: it is with the target when this returns.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent then.
+    #[inline]
+    pub fn send(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
+        self.send_by(outgoing, false, |sender, head| sender.send_with(head, data))
+    }
+
+    /// Pushes a message: it may be held back while the target is behind, to go with those that follow, at
+    /// the latest with [`Path::flush`].
+    ///
+    /// # Errors
+    /// As [`Path::send`].
+    #[inline]
+    pub fn push(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
+        self.send_by(outgoing, false, |sender, head| sender.push_with(head, data))
+    }
+
+    /// Sends a message of `bytes` that `build` makes in place.
+    ///
+    /// # Errors
+    /// As [`Path::send`]; `build` was not called then.
+    #[inline]
+    pub fn send_built(
+        &mut self,
+        outgoing: &Outgoing,
+        bytes: usize,
+        build: impl FnOnce(&mut [u8]),
+    ) -> Result<MessageId, SendError> {
+        self.send_by(outgoing, false, |sender, head| sender.send_built(head, bytes, build))
+    }
+
+    /// (SEND DATA=PRMMSG) Sends eight bytes in the parameter list: the target has them with the event.
+    ///
+    /// # Errors
+    /// As [`Path::send`].
+    pub fn send_parameters(
+        &mut self,
+        outgoing: &Outgoing,
+        data: [u8; PARAMETER_BYTES],
+    ) -> Result<MessageId, SendError> {
+        if !self.limits.parameters_for_them {
+            return Err(SendError::NoParameters);
+        }
+        self.send_by(outgoing, true, |sender, head| sender.send_with(head, &data))
+    }
+
+    #[inline]
+    pub(super) fn send_by(
+        &mut self,
+        outgoing: &Outgoing,
+        parameters: bool,
+        send: impl FnOnce(&mut Sender, &[u8]) -> Result<(), path::SendError>,
+    ) -> Result<MessageId, SendError> {
+        if self.receivers[URGENT].is_ready() || self.table.is_full() {
+            self.poll();
+        }
+        if let Some(severed) = self.severed {
+            return Err(severed.into());
+        }
+        if self.is_quiet {
+            return Err(SendError::Quiesced);
+        }
+        let Some(id) = self.table.open(outgoing) else {
+            // What we have not said may be what the other side waits for.
+            self.flush();
+            return Err(SendError::Limit { limit: self.table.limit() });
+        };
+        let Outgoing { target_class: class, answer, .. } = *outgoing;
+        let (head, length) = MessageHead { class, id, answer, parameters }.bytes();
+        let queue = if outgoing.priority { URGENT } else { PLAIN };
+        match send(&mut self.senders[queue], &head[..length]) {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                self.table.close(id);
+                Err(error.into())
+            }
+        }
+    }
+}

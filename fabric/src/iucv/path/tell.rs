@@ -1,0 +1,99 @@
+//! What there is to tell.
+
+use super::{PLAIN, Path, queue_of};
+use crate::iucv::event::{Event, Interrupt};
+use crate::iucv::outgoing::State;
+use crate::path::Severed;
+
+/// How many messages are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ours, sent and not complete.
+    pub sent: usize,
+    /// Ours, complete, with the completion not taken.
+    pub complete: usize,
+    /// The other side's, seen and not received.
+    pub pending: usize,
+    /// The other side's, received and waiting for our reply.
+    pub received: usize,
+}
+
+impl Path {
+    /// The next thing that there is to tell and that `wanted` lets through: control first, then what has
+    /// priority, and among equals completions first. Each is told once; what it is about waits to be
+    /// received, or taken, until it is.
+    pub fn next_event(&mut self, wanted: impl Fn(Interrupt) -> bool) -> Option<Event> {
+        self.poll();
+        self.index_received();
+        if self.arrived.next_news(false).is_none()
+            && self.fronts[PLAIN].as_ref().is_none_or(|f| f.told)
+        {
+            // A message that was told of and still stands in front makes room for the next.
+            self.advance_plain();
+        }
+        if let Some(severed) = self.severed
+            && !self.is_severed_told
+            && wanted(Interrupt::PathSevered)
+        {
+            self.is_severed_told = true;
+            return Some(Event::Severed(severed));
+        }
+        if self.is_quiet != self.is_quiet_told {
+            let event = if self.is_quiet { Event::Quiesced } else { Event::Resumed };
+            if wanted(event.interrupt()) {
+                self.is_quiet_told = self.is_quiet;
+                return Some(event);
+            }
+        }
+        for priority in [true, false] {
+            let (complete, pending) = match priority {
+                true => (Interrupt::PriorityMessageComplete, Interrupt::PriorityMessagePending),
+                false => (Interrupt::MessageComplete, Interrupt::MessagePending),
+            };
+            if wanted(complete)
+                && let Some(id) = self.done.next_news(priority)
+            {
+                self.done.tell(id);
+                return Some(Event::Complete(self.done.get(id).expect("listed").completion));
+            }
+            if wanted(complete)
+                && let Some(done) = self.front_done.as_mut()
+                && !done.told
+                && done.completion.priority == priority
+            {
+                done.told = true;
+                return Some(Event::Complete(done.completion));
+            }
+            if wanted(pending)
+                && let Some(id) = self.arrived.next_news(priority)
+            {
+                self.arrived.tell(id);
+                return Some(Event::Pending(self.arrived.get(id).expect("listed").pending));
+            }
+            if wanted(pending)
+                && let Some(front) = self.fronts[queue_of(priority)].as_mut()
+                && !front.told
+            {
+                front.told = true;
+                return Some(Event::Pending(front.pending));
+            }
+        }
+        None
+    }
+
+    /// (QUERY) How many messages are in which state, as far as this side has looked.
+    pub fn counts(&self) -> Counts {
+        let fronts = self.fronts.iter().flatten().count();
+        Counts {
+            sent: self.table.count(State::Sent),
+            complete: self.table.count(State::Complete),
+            pending: self.arrived.len() + fronts,
+            received: self.awaiting_count,
+        }
+    }
+
+    /// Why the path has ended, if it has.
+    pub fn severed(&self) -> Option<Severed> {
+        self.severed
+    }
+}

@@ -1,0 +1,115 @@
+//! What keeps a path going: saying what is to be said, quiet, waiting, the end.
+
+use std::os::fd::BorrowedFd;
+
+use os::doorbell::Listen;
+
+use super::{COMPLETED_MAX, PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT, queue_of};
+use crate::iucv::record::{MessageId, Record};
+use crate::path::{Counters, END_DATA_BYTES, Reason, Receiver, Sender, Severed};
+
+impl Path {
+    /// (QUIESCE) Tells the other side to send no messages. What it has sent by then still comes; replies go
+    /// on in both directions.
+    pub fn quiesce(&mut self) {
+        self.to_say.push_back(Record::Quiesce);
+        self.flush();
+    }
+
+    /// (RESUME) Tells the other side that it may send again.
+    pub fn resume(&mut self) {
+        self.to_say.push_back(Record::Resume);
+        self.flush();
+    }
+
+    /// (SEVER) Ends the path. What we have sent can still be received; `data` tells the other side's user
+    /// why.
+    pub fn sever(&mut self, data: [u8; END_DATA_BYTES]) {
+        self.flush();
+        self.senders.iter_mut().for_each(|sender| sender.sever(data));
+        self.receivers.iter_mut().for_each(|receiver| receiver.sever(data));
+        if self.severed.is_none() {
+            self.severed = Some(Severed { reason: Reason::Ours, data });
+            self.is_severed_told = true;
+        }
+        self.is_final = true;
+        self.is_urgent_over = true;
+        self.fail_outstanding();
+    }
+
+    /// Hands over what was pushed, and says what is to be said. Whoever is about to wait calls this.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.senders[PLAIN].flush();
+        if !self.completed.is_empty() {
+            self.say_completed();
+        }
+        while let Some(record) = self.to_say.front() {
+            let (head, length) = record.bytes();
+            if self.senders[URGENT].send_with(&head[..length], &[]).is_err() {
+                return;
+            }
+            self.to_say.pop_front();
+        }
+        self.senders[URGENT].flush();
+    }
+
+    #[cold]
+    pub(super) fn say_completed(&mut self) {
+        let (head, length) = Record::Completed.bytes();
+        let said = self.completed.len().min(COMPLETED_MAX * 4);
+        // If there is no room it is said later; there are never more than the other side may have sent.
+        if self.senders[URGENT].send_with(&head[..length], &self.completed[..said]).is_ok() {
+            self.completed.drain(..said);
+        }
+    }
+
+    /// Whether there is something to say that could not be said yet.
+    pub fn has_more_to_say(&self) -> bool {
+        !self.completed.is_empty() || !self.to_say.is_empty()
+    }
+
+    /// The halves, to wait on: for queue 0 and 1.
+    pub fn halves(&mut self) -> (&mut [Sender; QUEUES], &mut [Receiver; QUEUES]) {
+        (&mut self.senders, &mut self.receivers)
+    }
+
+    /// The descriptors that become readable when the other side rings or is gone: of the receivers, then
+    /// of the senders.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2 * QUEUES] {
+        let [first, second] = &self.receivers;
+        let [third, fourth] = &self.senders;
+        [first.descriptor(), second.descriptor(), third.descriptor(), fourth.descriptor()]
+    }
+
+    /// Whether what was received in part, or a reply taken in part, has more bytes by now.
+    pub fn is_readable(&self, id: MessageId, priority: bool) -> bool {
+        let receiver = &self.receivers[queue_of(priority)];
+        self.arrived.get(id).is_none_or(|arrived| arrived.body.is_readable(receiver))
+    }
+
+    /// As [`Path::is_readable`], for a reply.
+    pub fn is_answer_readable(&self, id: MessageId) -> bool {
+        let receiver = &self.receivers[URGENT];
+        self.done.get(id).is_none_or(|done| done.body.is_readable(receiver))
+    }
+
+    /// Whether there is something in a queue to look at. A queue in front of which too much is parked
+    /// does not count.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.receivers[URGENT].is_ready()
+            || self.parked_bytes < PARKED_BYTES_MAX && self.receivers[PLAIN].is_ready()
+    }
+
+    /// Listens to all doorbells.
+    pub fn hear(&mut self, listen: Listen) {
+        self.receivers.iter_mut().for_each(|receiver| _ = receiver.hear(listen));
+        self.senders.iter_mut().for_each(|sender| _ = sender.hear(listen));
+    }
+
+    /// The counters of the plain receiver, which stand for the waiting of all.
+    pub fn counters(&mut self) -> &mut Counters {
+        self.receivers[PLAIN].counters()
+    }
+}
