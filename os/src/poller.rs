@@ -82,6 +82,23 @@ pub fn wait_readable(descriptor: impl AsFd, time: Option<Duration>) -> io::Resul
     }
 }
 
+/// Waits until one of `descriptors` is readable or its other end is gone, at most `time`.
+///
+/// # Errors
+/// As [`wait_readable`].
+pub fn wait_any<const N: usize>(
+    descriptors: [BorrowedFd<'_>; N],
+    time: Option<Duration>,
+) -> io::Result<()> {
+    let time = time.map(timespec);
+    let mut polled =
+        descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+    match poll(&mut polled, time.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn timespec(time: Duration) -> Timespec {
     Timespec {
         tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
@@ -99,6 +116,16 @@ impl AsFd for Poller {
 mod tests {
     use super::*;
     use crate::doorbell::{Doorbell, Listen};
+
+    #[test]
+    fn any_of_several_ends_the_wait() {
+        let (ours, theirs) = Doorbell::pair().unwrap();
+        let (_other, quiet) = Doorbell::pair().unwrap();
+        ours.ring();
+        wait_any([quiet.as_fd(), theirs.as_fd()], None).unwrap();
+        assert_eq!(theirs.hear(Listen::Now).rings, 1);
+        wait_any([quiet.as_fd(), theirs.as_fd()], Some(Duration::ZERO)).unwrap();
+    }
 
     #[test]
     fn names_of_what_is_readable_are_returned_until_it_is_read() {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod guest;
+pub mod iucv;
 mod link;
 mod members;
 mod observer;

@@ -251,6 +251,14 @@ impl Path {
         self.senders.iter_mut().for_each(|sender| sender.half.sever(data));
     }
 
+    /// The halves without their waiting, and what keeps the path in the host's accounts.
+    pub(crate) fn into_parts(self) -> (Halves, Arc<Membership>, Said) {
+        let Path { senders, receivers, membership, said } = self;
+        let senders = senders.into_iter().map(|sender| sender.half).collect();
+        let receivers = receivers.into_iter().map(|receiver| receiver.half).collect();
+        (Halves { senders, receivers }, membership, said)
+    }
+
     /// Gives out the halves: one sender for each output queue, one receiver for each input queue.
     pub fn split(self) -> (Vec<Sender>, Vec<Receiver>) {
         (self.senders, self.receivers)

@@ -29,6 +29,6 @@ pub use event::{Audit, Completion, Event, Interrupt, Pending};
 pub use outgoing::{Outgoing, SendError};
 pub use path::{
     Counts, Limits, MESSAGES_MAX, PARKED_BYTES_MAX, Path, PurgeError, ReceiveError, Received,
-    ReplyError, Which,
+    ReplyError, Shown, Which,
 };
 pub use record::{MessageId, PARAMETER_BYTES, QUEUES};

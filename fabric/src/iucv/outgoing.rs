@@ -156,6 +156,15 @@ impl Table {
         sent.map(|entry| entry.id).collect()
     }
 
+    /// Whether one will be freed without anybody taking its completion.
+    pub(super) fn will_free(&self) -> bool {
+        self.entries.iter().any(|entry| match entry.state {
+            State::Sent => entry.quiet && entry.answer.is_none(),
+            State::Purged => true,
+            State::Free | State::Complete => false,
+        })
+    }
+
     /// How many are in a state.
     pub(super) fn count(&self, state: State) -> usize {
         self.entries.iter().filter(|entry| entry.state == state).count()

@@ -83,6 +83,15 @@ impl Path {
         self.end_completing(done, read)
     }
 
+    /// Takes a completion whose reply was taken in part, and gives the rest of the reply up.
+    pub fn discard(&mut self, id: MessageId) {
+        if let Some(done) = self.done.remove(id) {
+            self.parked_bytes -= done.body.parked_bytes();
+            done.body.release(&mut self.receivers[URGENT]);
+            self.table.close(id);
+        }
+    }
+
     pub(super) fn end_completing(
         &mut self,
         mut done: Done,

@@ -12,7 +12,7 @@ mod upkeep;
 use std::collections::VecDeque;
 
 pub use complete::PurgeError;
-pub use receive::{ReceiveError, Received};
+pub use receive::{ReceiveError, Received, Shown};
 pub use reply::ReplyError;
 pub use tell::Counts;
 

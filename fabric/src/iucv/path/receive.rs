@@ -41,6 +41,13 @@ pub enum ReceiveError {
     Severed(#[from] Severed),
 }
 
+/// Where a message lies that was received in place, until the next verb.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    queue: usize,
+    spot: Spot,
+}
+
 impl Path {
     /// (RECEIVE) Copies a message, or what is left of it, into `target`. When nothing is left, a one-way
     /// message is complete and a two-way message waits for its reply.
@@ -52,9 +59,8 @@ impl Path {
         self.receive_into(which, target)
     }
 
-    /// As [`Path::receive`], but shows a message of up to a page, of which nothing was received so far,
-    /// where it lies, until the next verb. None, and nothing is received, if it does not lie in memory of
-    /// our own.
+    /// As [`Path::receive`], but shows a message where it lies, until the next verb: one that is in front of
+    /// its queue, in memory of our own. None, and nothing is received, if it is not: receive it.
     ///
     /// # Errors
     /// As [`Path::receive`].
@@ -62,27 +68,32 @@ impl Path {
     pub fn receive_in_place(
         &mut self,
         which: Which,
-    ) -> Result<Option<(Pending, &[u8])>, ReceiveError> {
+    ) -> Result<Option<(Pending, Shown)>, ReceiveError> {
         if let Some((pending, spot)) = self.next_packed(which) {
             self.end_receiving(&pending);
-            return Ok(Some((pending, self.receivers[PLAIN].message(spot).body)));
+            return Ok(Some((pending, Shown { queue: PLAIN, spot })));
         }
         self.receive_front_in_place(which)
     }
 
     #[inline(never)]
-    pub(super) fn receive_front_in_place(
+    fn receive_front_in_place(
         &mut self,
         which: Which,
-    ) -> Result<Option<(Pending, &[u8])>, ReceiveError> {
-        let found = self.find(which)?;
-        let Found::Front(queue) = found else { return Ok(None) };
+    ) -> Result<Option<(Pending, Shown)>, ReceiveError> {
+        let Found::Front(queue) = self.find(which)? else { return Ok(None) };
         let front = self.fronts[queue].as_ref().expect("found");
         let Some(spot) = front.body.spot() else { return Ok(None) };
         let pending = front.pending;
         self.fronts[queue] = None;
         self.end_receiving(&pending);
-        Ok(Some((pending, self.receivers[queue].message(spot).body)))
+        Ok(Some((pending, Shown { queue, spot })))
+    }
+
+    /// The data of a message that was received in place.
+    #[inline(always)]
+    pub fn data(&self, shown: Shown) -> &[u8] {
+        self.receivers[shown.queue].message(shown.spot).body
     }
 
     /// The next message, if there is nothing to choose from: it was packed and nothing else waits. A
@@ -184,6 +195,14 @@ impl Path {
                     }
                 }
             }
+        }
+    }
+
+    /// Receives what is left of a message that was received in part, and gives it up: it is as if all of it
+    /// had been received.
+    pub fn skip(&mut self, id: MessageId) {
+        if let Some(message) = self.take_arrived(id) {
+            self.end_receiving(&message);
         }
     }
 

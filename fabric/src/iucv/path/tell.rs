@@ -92,6 +92,11 @@ impl Path {
         }
     }
 
+    /// Whether one that is outstanding will be no more without anybody taking its completion.
+    pub fn will_free(&self) -> bool {
+        self.table.will_free()
+    }
+
     /// Why the path has ended, if it has.
     pub fn severed(&self) -> Option<Severed> {
         self.severed

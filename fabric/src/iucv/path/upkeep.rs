@@ -102,10 +102,12 @@ impl Path {
             || self.parked_bytes < PARKED_BYTES_MAX && self.receivers[PLAIN].is_ready()
     }
 
-    /// Listens to all doorbells.
-    pub fn hear(&mut self, listen: Listen) {
-        self.receivers.iter_mut().for_each(|receiver| _ = receiver.hear(listen));
-        self.senders.iter_mut().for_each(|sender| _ = sender.hear(listen));
+    /// Listens to all doorbells, for what has come already. Whether one rang.
+    pub fn hear(&mut self) -> bool {
+        let mut heard = 0;
+        self.receivers.iter_mut().for_each(|receiver| heard += receiver.hear(Listen::Now));
+        self.senders.iter_mut().for_each(|sender| heard += sender.hear(Listen::Now));
+        heard > 0
     }
 
     /// The counters of the plain receiver, which stand for the waiting of all.

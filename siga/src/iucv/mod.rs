@@ -1,0 +1,46 @@
+//! IUCV: messages with classes, priorities and replies.
+//!
+//! A [`Path`] is for a program that talks to one other and waits for it: [`Path::call`] sends a question and
+//! waits for the answer, [`Path::receive`] waits for what is asked, [`Path::reply`] answers. A [`Guest`] is for
+//! one that has many paths and is driven by their events, the nine kinds of IUCV's interrupt in their
+//! order, under masks. Both know everything that IUCV knows; what does not wait is
+//! [`fabric::iucv::Path`], reached by [`Path::half`]. [`Stream`] and [`SeqPacket`] are for programs that were
+//! written for sockets.
+//!
+//! ```
+//! use siga::iucv::{Options, Outgoing, Path, Which};
+//! use siga::{Embedded, Guest, System};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let host = Embedded::start(System::open())?;
+//! # let (server, client) = (Guest::attach_embedded(&host, "SERVER")?, Guest::attach_embedded(&host, "CLIENT")?);
+//! let serving = std::thread::spawn(move || {
+//!     let mut path = Path::accept(&server, &Options::default()).unwrap();
+//!     let mut question = [0; 100];
+//!     let received = path.receive(Which::Any, &mut question).unwrap();
+//!     path.reply(received.message.id, b"a minute past noon").unwrap();
+//! });
+//! let mut path = Path::connect(&client, "SERVER", &Options::default())?;
+//! let mut answer = [0; 100];
+//! let answered = path.call(&Outgoing::default(), b"what time is it?", &mut answer)?;
+//! assert_eq!(&answer[..answered.bytes], b"a minute past noon");
+//! # serving.join().unwrap();
+//! # Ok(())
+//! # }
+//! ```
+
+mod guest;
+mod options;
+mod path;
+mod socket;
+mod waits;
+
+pub use guest::{ControlMask, Guest, GuestEvent, Mask, PathError, PathId};
+pub use options::Options;
+pub use path::{Answered, CallError, Path};
+pub use socket::{Address, Listener, SeqPacket, Stream};
+
+pub use fabric::iucv::{
+    Audit, Completion, Counts, Event, Interrupt, Limits, MESSAGES_MAX, MessageId, Outgoing,
+    PARAMETER_BYTES, Pending, PurgeError, ReceiveError, Received, ReplyError, SendError, Which,
+};

@@ -1,0 +1,515 @@
+//! A path of IUCV, to program with: its verbs wait.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use fabric::control::{Target, UserData};
+use fabric::iucv::{
+    self, Completion, Event, Interrupt, MessageId, Outgoing, PARAMETER_BYTES, Pending,
+    ReceiveError, Received, ReplyError, SendError, Which,
+};
+use fabric::name::Name;
+use fabric::path::{Counter, END_DATA_BYTES};
+use os::doorbell::Listen;
+
+use super::options::Options;
+use super::waits::{Waiting, Wanted, tidy};
+use crate::guest::{ConnectError, Connecting, Guest};
+use crate::link::Membership;
+use crate::waiter::Member;
+use crate::waiting::{Half, Patience, Wait, Waited};
+
+/// A path of IUCV to another guest.
+#[derive(Debug)]
+pub struct Path {
+    inner: iucv::Path,
+    patience: Patience,
+    membership: Arc<Membership>,
+    data: UserData,
+    /// A message or reply that was shown whole, when it was not shown where it lay.
+    whole: Vec<u8>,
+}
+
+/// What came of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The call's message, complete.
+    pub completion: Completion,
+    /// How many bytes of the reply were copied.
+    pub bytes: usize,
+}
+
+/// Why a call brought no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The question was not sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// It was sent, and there is no reply: see the audit.
+    #[error("{}", .0.audit)]
+    Incomplete(Completion),
+    /// The reply was cut off: the path has ended.
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+}
+
+impl Path {
+    /// (CONNECT) Makes a path to another guest, which has to accept it. Waits until it does.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(guest: &Guest, target: &str, options: &Options) -> Result<Path, ConnectError> {
+        Path::connect_to(guest, Target::Guest(target.parse()?), options)
+    }
+
+    /// Makes a path to a guest, or to whoever manages a resource.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect_to(
+        guest: &Guest,
+        target: Target,
+        options: &Options,
+    ) -> Result<Path, ConnectError> {
+        let connecting = guest.start_connecting_to(target, &options.below())?;
+        Path::complete_connecting(guest, connecting, options)
+    }
+
+    pub(super) fn complete_connecting(
+        guest: &Guest,
+        connecting: Connecting,
+        options: &Options,
+    ) -> Result<Path, ConnectError> {
+        Ok(Path::over(guest.complete(connecting)?, options))
+    }
+
+    /// (ACCEPT) Waits for a connection for IUCV from another guest and accepts it.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn accept(guest: &Guest, options: &Options) -> Result<Path, ConnectError> {
+        Ok(Path::over(guest.accept_with(&options.below())?, options))
+    }
+
+    /// Accepts a connection for IUCV that waits.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn accept_pending(
+        guest: &Guest,
+        pending: fabric::control::Pending,
+        options: &Options,
+    ) -> Result<Path, ConnectError> {
+        Ok(Path::over(guest.accept_pending(pending, &options.below())?, options))
+    }
+
+    /// A path of IUCV over a path that was made for it.
+    pub(super) fn over(path: crate::Path, options: &Options) -> Path {
+        let limits = options.limits(path.flags(), path.messages_max());
+        let data = path.user_data();
+        let (halves, membership, _) = path.into_parts();
+        Path {
+            inner: iucv::Path::new(halves, limits),
+            patience: Patience::new(options.wait),
+            membership,
+            data,
+            whole: Vec::new(),
+        }
+    }
+
+    /// The guest at the other end.
+    pub fn peer(&self) -> Name {
+        self.membership.peer()
+    }
+
+    /// The number that the host gave the path.
+    pub fn number(&self) -> u64 {
+        self.membership.number()
+    }
+
+    /// What the other side's user said when the path was made.
+    pub fn user_data(&self) -> UserData {
+        self.data
+    }
+
+    /// (SEND) Sends a message: it is with the target when this returns. Waits while as many are outstanding as
+    /// the path allows, or the target is too far behind. Completions that nobody takes stay outstanding:
+    /// who does not want them says so with [`Outgoing::quiet`].
+    ///
+    /// # Errors
+    /// [`SendError`]; `Limit` if all that is outstanding is complete, or waits for a reply, so that waiting
+    /// would not help; never `Full`.
+    pub fn send(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
+        self.until_sent(outgoing, |inner| inner.send(outgoing, data))
+    }
+
+    /// Pushes a message: for streams of small ones. It may be held back while the target is behind, to go
+    /// with those that follow, with the next verb that waits, and at the latest with [`Path::flush`].
+    ///
+    /// # Errors
+    /// As [`Path::send`].
+    #[inline]
+    pub fn push(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
+        match self.inner.push(outgoing, data) {
+            Err(SendError::Full | SendError::Limit { .. }) => {
+                self.until_sent(outgoing, |inner| inner.push(outgoing, data))
+            }
+            done => done,
+        }
+    }
+
+    /// Hands over what was pushed, and says what was received.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.inner.flush();
+    }
+
+    /// Sends a message of `bytes` that `build` makes in place, in memory that is lent to the target.
+    ///
+    /// # Errors
+    /// As [`Path::send`]; `build` was not called then.
+    pub fn send_built(
+        &mut self,
+        outgoing: &Outgoing,
+        bytes: usize,
+        mut build: impl FnMut(&mut [u8]),
+    ) -> Result<MessageId, SendError> {
+        self.until_sent(outgoing, |inner| inner.send_built(outgoing, bytes, &mut build))
+    }
+
+    /// (SEND DATA=PRMMSG) Sends eight bytes in the parameter list.
+    ///
+    /// # Errors
+    /// As [`Path::send`].
+    pub fn send_parameters(
+        &mut self,
+        outgoing: &Outgoing,
+        data: [u8; PARAMETER_BYTES],
+    ) -> Result<MessageId, SendError> {
+        self.until_sent(outgoing, |inner| inner.send_parameters(outgoing, data))
+    }
+
+    fn until_sent(
+        &mut self,
+        outgoing: &Outgoing,
+        mut attempt: impl FnMut(&mut iucv::Path) -> Result<MessageId, SendError>,
+    ) -> Result<MessageId, SendError> {
+        loop {
+            match attempt(&mut self.inner) {
+                Err(SendError::Full) => {
+                    self.wait(Wanted::Room(usize::from(outgoing.priority)));
+                }
+                Err(error @ SendError::Limit { .. }) => {
+                    if !self.inner.will_free() {
+                        // Nobody but the caller will take the completions, or the replies.
+                        return Err(error);
+                    }
+                    self.wait(Wanted::Completion);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Sends a message and waits for the reply, of which as many bytes are copied into `answer` as fit.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    #[inline]
+    pub fn call(
+        &mut self,
+        outgoing: &Outgoing,
+        question: &[u8],
+        answer: &mut [u8],
+    ) -> Result<Answered, CallError> {
+        let most = u32::try_from(answer.len()).unwrap_or(u32::MAX);
+        let outgoing = Outgoing { answer: Some(most), ..*outgoing };
+        let id = self.send(&outgoing, question)?;
+        self.answer(id, outgoing.source_class, answer)
+    }
+
+    /// Waits for the reply to a message that was sent two-way.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    #[inline]
+    pub fn answer(
+        &mut self,
+        id: MessageId,
+        source_class: u32,
+        answer: &mut [u8],
+    ) -> Result<Answered, CallError> {
+        let which = Which::Message { id, class: source_class };
+        let mut bytes = 0;
+        loop {
+            match self.inner.complete(which, &mut answer[bytes..])? {
+                None => self.wait(Wanted::Completion),
+                Some((completion, copied, residual)) => {
+                    bytes += copied;
+                    if !completion.audit.is_good() {
+                        return Err(CallError::Incomplete(completion));
+                    }
+                    if residual == 0 {
+                        return Ok(Answered { completion, bytes });
+                    }
+                    self.wait(Wanted::AnswerFilling { id });
+                }
+            }
+        }
+    }
+
+    /// (TEST COMPLETION) Waits until a message of ours is complete, takes its completion, and copies as many
+    /// bytes of the reply into `answer` as fit; what does not is lost.
+    ///
+    /// # Errors
+    /// [`ReceiveError`]: the path has ended, and nothing is outstanding any more.
+    pub fn completion(
+        &mut self,
+        mut which: Which,
+        answer: &mut [u8],
+    ) -> Result<Answered, ReceiveError> {
+        let mut bytes = 0;
+        loop {
+            match self.inner.complete(which, &mut answer[bytes..])? {
+                Some((completion, copied, residual)) => {
+                    bytes += copied;
+                    if residual == 0 {
+                        return Ok(Answered { completion, bytes });
+                    }
+                    let Completion { id, source_class: class, .. } = completion;
+                    which = Which::Message { id, class };
+                    if bytes == answer.len() {
+                        self.inner.discard(id);
+                        return Ok(Answered { completion, bytes });
+                    }
+                    self.wait(Wanted::AnswerFilling { id });
+                }
+                None => {
+                    if let Some(severed) = self.inner.severed()
+                        && self.inner.counts().sent == 0
+                    {
+                        return Err(severed.into());
+                    }
+                    self.wait(Wanted::Completion);
+                }
+            }
+        }
+    }
+
+    /// (RECEIVE) Waits for a message and copies it into `target`, or as much of it as fits: what is left is
+    /// received by its identity and class.
+    ///
+    /// # Errors
+    /// [`ReceiveError`].
+    #[inline]
+    pub fn receive(
+        &mut self,
+        mut which: Which,
+        target: &mut [u8],
+    ) -> Result<Received, ReceiveError> {
+        let mut bytes = 0;
+        loop {
+            match self.inner.receive(which, &mut target[bytes..]) {
+                Ok(Received { message, bytes: copied, residual }) => {
+                    bytes += copied;
+                    if residual == 0 || bytes == target.len() {
+                        return Ok(Received { message, bytes, residual });
+                    }
+                    let Pending { id, class, priority, .. } = message;
+                    which = Which::Message { id, class };
+                    self.wait(Wanted::Filling { id, priority });
+                }
+                Err(ReceiveError::NotFound) => {
+                    if matches!(which, Which::Message { .. }) {
+                        return Err(ReceiveError::NotFound);
+                    }
+                    self.wait(Wanted::Arrival);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// (TEST MESSAGE) Waits for a message, and leaves it as it is.
+    ///
+    /// # Errors
+    /// [`ReceiveError`].
+    pub fn pending(&mut self, which: Which) -> Result<Pending, ReceiveError> {
+        loop {
+            match self.inner.describe(which) {
+                Err(ReceiveError::NotFound) if !matches!(which, Which::Message { .. }) => {
+                    self.wait(Wanted::Arrival);
+                }
+                found => return found,
+            }
+        }
+    }
+
+    /// Waits for the next message and shows it whole, until the next verb.
+    ///
+    /// # Errors
+    /// [`ReceiveError`].
+    #[inline]
+    pub fn next(&mut self) -> Result<(Pending, &[u8]), ReceiveError> {
+        loop {
+            match self.inner.receive_in_place(Which::Any) {
+                Ok(Some((pending, shown))) => return Ok((pending, self.inner.data(shown))),
+                Ok(None) => {
+                    let pending = self.inner.describe(Which::Any)?;
+                    return self.show(pending);
+                }
+                Err(ReceiveError::NotFound) => self.wait(Wanted::Arrival),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn show(&mut self, pending: Pending) -> Result<(Pending, &[u8]), ReceiveError> {
+        let Pending { id, class, bytes, .. } = pending;
+        let which = Which::Message { id, class };
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.resize(bytes, 0);
+        let received = self.receive(which, &mut whole);
+        self.whole = whole;
+        received?;
+        Ok((pending, &self.whole))
+    }
+
+    /// (REPLY) Replies to a message that was received. Waits while its source is too far behind.
+    ///
+    /// # Errors
+    /// [`ReplyError`], but never `Full`.
+    #[inline]
+    pub fn reply(&mut self, id: MessageId, data: &[u8]) -> Result<(), ReplyError> {
+        match self.inner.reply(id, false, data) {
+            Err(ReplyError::Full) => self.until_replied(|inner| inner.reply(id, false, data)),
+            done => done,
+        }
+    }
+
+    /// Replies with priority.
+    ///
+    /// # Errors
+    /// As [`Path::reply`].
+    pub fn reply_with_priority(&mut self, id: MessageId, data: &[u8]) -> Result<(), ReplyError> {
+        self.until_replied(|inner| inner.reply(id, true, data))
+    }
+
+    /// Replies with `bytes` that `build` makes in place.
+    ///
+    /// # Errors
+    /// As [`Path::reply`]; `build` was not called then.
+    pub fn reply_built(
+        &mut self,
+        id: MessageId,
+        bytes: usize,
+        mut build: impl FnMut(&mut [u8]),
+    ) -> Result<(), ReplyError> {
+        self.until_replied(|inner| inner.reply_built(id, false, bytes, &mut build))
+    }
+
+    fn until_replied(
+        &mut self,
+        mut attempt: impl FnMut(&mut iucv::Path) -> Result<(), ReplyError>,
+    ) -> Result<(), ReplyError> {
+        loop {
+            match attempt(&mut self.inner) {
+                Err(ReplyError::Full) => self.wait(Wanted::Room(1)),
+                done => return done,
+            }
+        }
+    }
+
+    /// Waits for the next event: for those who do several things on a path at once.
+    pub fn event(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.inner.next_event(|_| true) {
+                return event;
+            }
+            self.wait(Wanted::Arrival);
+        }
+    }
+
+    /// The next event that `wanted` lets through, if there is one.
+    pub fn try_event(&mut self, wanted: impl Fn(Interrupt) -> bool) -> Option<Event> {
+        self.inner.next_event(wanted)
+    }
+
+    /// (SEVER) Ends the path. What was sent can still be received; `data` tells the other side's user why.
+    pub fn sever(mut self, data: [u8; END_DATA_BYTES]) {
+        self.inner.sever(data);
+    }
+
+    /// Everything that a path of IUCV can do, none of which waits.
+    pub fn half(&mut self) -> &mut iucv::Path {
+        &mut self.inner
+    }
+
+    /// Says how to wait from now on.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.patience.set_policy(wait);
+    }
+
+    fn arrivals(&mut self) -> Waiting<'_> {
+        Waiting { path: &mut self.inner, wanted: Wanted::Arrival }
+    }
+
+    fn wait(&mut self, wanted: Wanted) {
+        self.inner.flush();
+        let mut waiting = Waiting { path: &mut self.inner, wanted };
+        if self.patience.wait(&mut waiting, None) == Waited::Idle {
+            self.patience.tidied(tidy(&mut self.inner));
+        }
+    }
+}
+
+/// Ready when something has come, or the path has ended.
+impl Member for Path {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        self.inner.descriptors().into_iter().for_each(add);
+    }
+
+    fn hear(&mut self, index: usize) -> bool {
+        let (senders, receivers) = self.inner.halves();
+        match index {
+            0 | 1 => {
+                receivers[index].hear(Listen::Now);
+                receivers[index].ended().is_none()
+            }
+            _ => {
+                senders[index - 2].hear(Listen::Now);
+                senders[index - 2].ended().is_none()
+            }
+        }
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        Half::is_ready(&mut self.arrivals())
+    }
+
+    fn sleep(&mut self) {
+        self.inner.flush();
+        self.arrivals().announce_sleep();
+        self.inner.counters().add(Counter::Sleeps, 1);
+    }
+
+    fn wake(&mut self) {
+        Half::wake(&mut self.arrivals());
+    }
+
+    fn tidy(&mut self) -> bool {
+        tidy(&mut self.inner)
+    }
+
+    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
+        None
+    }
+
+    fn count(&mut self, looks: u64, spinning_ns: u64) {
+        let counters = self.inner.counters();
+        counters.add(Counter::Polls, looks);
+        counters.add(Counter::PollsEmpty, looks);
+        counters.add(Counter::SpinningNs, spinning_ns);
+    }
+}

@@ -1,0 +1,322 @@
+//! Sockets' manner: for programs that were written for Unix or TCP sockets.
+//!
+//! After AF_IUCV: an address is the name of a guest and the name of a program in it, eight characters each;
+//! the user data of a connection are the names of the two programs. Up to seven bytes go in the parameter
+//! list, whose last byte says how many there are; a parameter list that ends in 1 says that no more
+//! comes.
+
+use std::io::{self, Read, Write};
+
+use fabric::control::Kind;
+use fabric::iucv::{Outgoing, PARAMETER_BYTES, Pending, ReceiveError, SendError, Which};
+use fabric::name::{NAME_BYTES, Name};
+use fabric::path::{END_DATA_BYTES, Reason, Severed};
+
+use super::options::Options;
+use super::path::Path;
+use crate::guest::{ConnectError, Guest};
+use crate::waiting::Wait;
+
+/// Where a program is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The guest.
+    pub guest: Name,
+    /// The program in it.
+    pub program: Name,
+}
+
+/// Bytes that fit into a parameter list beside their number.
+const SHORT_BYTES_MAX: usize = PARAMETER_BYTES - 1;
+
+/// A parameter list that says that no more comes.
+const NO_MORE: [u8; PARAMETER_BYTES] = [0, 0, 0, 0, 0, 0, 0, 1];
+
+/// Bytes of a stream that go as one message.
+const PIECE_BYTES_MAX: usize = 64 << 10;
+
+/// Takes connections for one program of a guest.
+#[derive(Debug)]
+pub struct Listener<'a> {
+    guest: &'a Guest,
+    program: Name,
+    options: Options,
+}
+
+impl<'a> Listener<'a> {
+    /// Listens for connections to `program`.
+    ///
+    /// # Errors
+    /// `InvalidInput` if that is no name.
+    pub fn bind(guest: &'a Guest, program: &str, options: &Options) -> io::Result<Listener<'a>> {
+        Ok(Listener { guest, program: name(program)?, options: *options })
+    }
+
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    /// What [`ConnectError`] says.
+    pub fn accept(&self) -> io::Result<(SeqPacket, Address)> {
+        let is_ours = |pending: &fabric::control::Pending| {
+            pending.kind == Kind::IUCV && pending.data[..NAME_BYTES] == self.program.bytes()
+        };
+        let pending = self.guest.wait_for_pending(is_ours);
+        let options = Options { parameters: true, ..self.options };
+        let path = Path::accept_pending(self.guest, pending, &options).map_err(refused)?;
+        let program = pending.data[NAME_BYTES..].as_array().copied().and_then(Name::parse);
+        let program = program.unwrap_or(self.program);
+        Ok((SeqPacket::over(path), Address { guest: pending.from, program }))
+    }
+}
+
+/// Packets, each of which arrives whole: SOCK_SEQPACKET.
+#[derive(Debug)]
+pub struct SeqPacket {
+    path: Option<Path>,
+    /// A packet of which a stream has read a part.
+    rest: Option<Pending>,
+    short: Short,
+    ended: bool,
+}
+
+/// Bytes that came in a parameter list and were not read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Short {
+    bytes: [u8; SHORT_BYTES_MAX],
+    at: usize,
+    end: usize,
+}
+
+impl SeqPacket {
+    /// Connects to a program of a guest, as the program `own`.
+    ///
+    /// # Errors
+    /// What [`ConnectError`] says: `NotFound` if the guest is not there, `PermissionDenied` if it may not be
+    /// connected to, `ConnectionRefused` if it does not want to, `TimedOut`.
+    pub fn connect(
+        guest: &Guest,
+        to: Address,
+        own: &str,
+        options: &Options,
+    ) -> io::Result<SeqPacket> {
+        let mut data = [0; 2 * NAME_BYTES];
+        data[..NAME_BYTES].copy_from_slice(&to.program.bytes());
+        data[NAME_BYTES..].copy_from_slice(&name(own)?.bytes());
+        let options = Options { parameters: true, data, ..*options };
+        let path = Path::connect(guest, to.guest.as_str(), &options).map_err(refused)?;
+        Ok(SeqPacket::over(path))
+    }
+
+    fn over(path: Path) -> SeqPacket {
+        SeqPacket { path: Some(path), rest: None, short: Short::default(), ended: false }
+    }
+
+    fn path(&mut self) -> &mut Path {
+        self.path.as_mut().expect("until it is dropped")
+    }
+
+    /// Sends a packet.
+    ///
+    /// # Errors
+    /// `BrokenPipe` if nobody receives any more; `InvalidInput` if the packet is too long.
+    pub fn send(&mut self, packet: &[u8]) -> io::Result<usize> {
+        const QUIETLY: Outgoing = Outgoing {
+            target_class: 0,
+            source_class: 0,
+            tag: 0,
+            priority: false,
+            answer: None,
+            quiet: true,
+        };
+        let sent = if packet.len() <= SHORT_BYTES_MAX {
+            let mut list = [0; PARAMETER_BYTES];
+            list[..packet.len()].copy_from_slice(packet);
+            list[SHORT_BYTES_MAX] = 0xff - packet.len() as u8;
+            self.path().send_parameters(&QUIETLY, list)
+        } else {
+            self.path().push(&QUIETLY, packet)
+        };
+        sent.map(|_| packet.len()).map_err(|error| match error {
+            SendError::TooLong { .. } => io::Error::new(io::ErrorKind::InvalidInput, error),
+            _ => io::Error::new(io::ErrorKind::BrokenPipe, error),
+        })
+    }
+
+    /// Sends what was held back to go with more.
+    pub fn flush(&mut self) {
+        self.path().flush();
+    }
+
+    /// Waits for the next packet. As many bytes of it are copied as fit, and how many those are is
+    /// returned; the rest is lost. Zero if no more come, or the packet is empty.
+    ///
+    /// # Errors
+    /// `ConnectionReset` if the other side is gone without a word, or has broken the rules.
+    pub fn receive(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.read_some(target)?;
+        if let Some(rest) = self.rest.take() {
+            self.path().half().skip(rest.id);
+        }
+        self.short = Short::default();
+        Ok(bytes)
+    }
+
+    /// Reads as much of the next packet, or of the rest of the last one, as fits.
+    fn read_some(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        if self.short.at == self.short.end && self.rest.is_none() {
+            match self.next_packet()? {
+                None => return Ok(0),
+                Some(pending) => self.rest = Some(pending),
+            }
+        }
+        if let Some(pending) = self.rest.take_if(|pending| !pending.parameters) {
+            let which = Which::Message { id: pending.id, class: pending.class };
+            let received = self.path().receive(which, target).map_err(lost)?;
+            self.rest = (received.residual > 0).then_some(pending);
+            return Ok(received.bytes);
+        }
+        if let Some(pending) = self.rest.take() {
+            let mut list = [0; PARAMETER_BYTES];
+            let which = Which::Message { id: pending.id, class: pending.class };
+            self.path().receive(which, &mut list).map_err(lost)?;
+            let [bytes @ .., last] = list;
+            if list == NO_MORE {
+                self.ended = true;
+                return Ok(0);
+            }
+            let end = usize::from(0xff - last);
+            if end > SHORT_BYTES_MAX {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "not a packet of AF_IUCV"));
+            }
+            self.short = Short { bytes, at: 0, end };
+        }
+        let Short { bytes, at, end } = self.short;
+        let copied = target.len().min(end - at);
+        target[..copied].copy_from_slice(&bytes[at..at + copied]);
+        self.short.at += copied;
+        Ok(copied)
+    }
+
+    /// Waits for the next packet; none if no more come.
+    fn next_packet(&mut self) -> io::Result<Option<Pending>> {
+        if self.ended {
+            return Ok(None);
+        }
+        match self.path().pending(Which::Any) {
+            Ok(pending) => Ok(Some(pending)),
+            Err(ReceiveError::Severed(Severed { reason: Reason::Peer, .. })) => Ok(None),
+            Err(error) => Err(lost(error)),
+        }
+    }
+
+    /// Tells the other side that no more comes, and goes on receiving.
+    ///
+    /// # Errors
+    /// As [`SeqPacket::send`].
+    pub fn shutdown(&mut self) -> io::Result<()> {
+        let outgoing = Outgoing { quiet: true, ..Outgoing::default() };
+        let sent = self.path().send_parameters(&outgoing, NO_MORE);
+        self.flush();
+        sent.map(drop).map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error))
+    }
+
+    /// The same connection, as a stream of bytes.
+    pub fn into_stream(self) -> Stream {
+        Stream(self)
+    }
+
+    /// Says how to wait from now on.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.path().set_wait(wait);
+    }
+}
+
+/// What was sent is received; then the other side reads the end.
+impl Drop for SeqPacket {
+    fn drop(&mut self) {
+        if let Some(path) = self.path.take() {
+            path.sever([0; END_DATA_BYTES]);
+        }
+    }
+}
+
+/// Bytes in their order, without boundaries: SOCK_STREAM.
+#[derive(Debug)]
+pub struct Stream(SeqPacket);
+
+impl Stream {
+    /// Connects to a program of a guest, as the program `own`.
+    ///
+    /// # Errors
+    /// As [`SeqPacket::connect`].
+    pub fn connect(guest: &Guest, to: Address, own: &str, options: &Options) -> io::Result<Stream> {
+        SeqPacket::connect(guest, to, own, options).map(Stream)
+    }
+
+    /// As [`SeqPacket::shutdown`].
+    ///
+    /// # Errors
+    /// As [`SeqPacket::send`].
+    pub fn shutdown(&mut self) -> io::Result<()> {
+        self.0.shutdown()
+    }
+
+    /// Says how to wait from now on.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.0.set_wait(wait);
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let bytes = self.0.read_some(target)?;
+            // An empty packet is not the end of a stream.
+            if bytes > 0 || target.is_empty() || self.0.is_over() {
+                return Ok(bytes);
+            }
+        }
+    }
+}
+
+impl SeqPacket {
+    fn is_over(&mut self) -> bool {
+        self.ended || self.path().half().severed().is_some()
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = &bytes[..bytes.len().min(PIECE_BYTES_MAX)];
+        if piece.is_empty() { Ok(0) } else { self.0.send(piece) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush();
+        Ok(())
+    }
+}
+
+fn name(text: &str) -> io::Result<Name> {
+    text.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+fn refused(error: ConnectError) -> io::Error {
+    use fabric::control::Problem;
+    let kind = match &error {
+        ConnectError::Name(_) | ConnectError::Shape => io::ErrorKind::InvalidInput,
+        ConnectError::Refused { problem: Problem::NotAttached, .. } => io::ErrorKind::NotFound,
+        ConnectError::Refused { problem: Problem::NotAuthorised, .. } => {
+            io::ErrorKind::PermissionDenied
+        }
+        ConnectError::Refused { .. } => io::ErrorKind::ConnectionRefused,
+        ConnectError::TimedOut => io::ErrorKind::TimedOut,
+        ConnectError::HostGone => io::ErrorKind::NotConnected,
+        ConnectError::Join(_) | ConnectError::Resources(_) => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
+
+fn lost(error: ReceiveError) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, error)
+}

@@ -1,0 +1,134 @@
+//! What a path of IUCV waits for.
+
+use fabric::iucv::{MessageId, Path, QUEUES};
+use fabric::path::Counters;
+use os::doorbell::Listen;
+use os::poller::wait_any;
+
+use crate::waiting::Half;
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Anything from the other side.
+    Arrival,
+    /// A reply, or that something is complete.
+    Completion,
+    /// Room in a queue to send.
+    Room(usize),
+    /// More of a message that is being filled in.
+    Filling { id: MessageId, priority: bool },
+    /// More of a reply that is being filled in.
+    AnswerFilling { id: MessageId },
+}
+
+/// A path, and what is waited for on it.
+pub(super) struct Waiting<'a> {
+    pub(super) path: &'a mut Path,
+    pub(super) wanted: Wanted,
+}
+
+const PLAIN: usize = 0;
+const URGENT: usize = 1;
+
+impl Waiting<'_> {
+    /// The queues whose receivers, and whose senders, have news.
+    fn queues(&self) -> ([bool; QUEUES], [bool; QUEUES]) {
+        // What could not be said yet waits for room too.
+        let more = self.path.has_more_to_say();
+        match self.wanted {
+            Wanted::Arrival => ([true, true], [false, more]),
+            Wanted::Completion => ([false, true], [false, more]),
+            Wanted::Room(PLAIN) => ([false, true], [true, more]),
+            Wanted::Room(_) => ([false, true], [false, true]),
+            Wanted::Filling { priority, .. } => ([!priority, priority], [false, false]),
+            Wanted::AnswerFilling { .. } => ([false, true], [false, false]),
+        }
+    }
+
+    fn each(
+        &mut self,
+        mut receiver: impl FnMut(&mut fabric::path::Receiver),
+        mut sender: impl FnMut(&mut fabric::path::Sender),
+    ) {
+        let (receivers_wanted, senders_wanted) = self.queues();
+        let (senders, receivers) = self.path.halves();
+        for queue in 0..QUEUES {
+            if receivers_wanted[queue] {
+                receiver(&mut receivers[queue]);
+            }
+            if senders_wanted[queue] {
+                sender(&mut senders[queue]);
+            }
+        }
+    }
+}
+
+impl Half for Waiting<'_> {
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        match self.wanted {
+            Wanted::Arrival => self.path.is_ready() || self.is_sayable(),
+            Wanted::Completion => {
+                let (_, receivers) = self.path.halves();
+                receivers[URGENT].is_ready() || self.is_sayable()
+            }
+            Wanted::Room(queue) => {
+                let (senders, receivers) = self.path.halves();
+                senders[queue].is_ready() || receivers[URGENT].is_ready() || self.is_sayable()
+            }
+            Wanted::Filling { id, priority } => self.path.is_readable(id, priority),
+            Wanted::AnswerFilling { id } => self.path.is_answer_readable(id),
+        }
+    }
+
+    fn announce_sleep(&mut self) {
+        self.each(|receiver| receiver.announce_sleep(), |sender| sender.announce_sleep());
+    }
+
+    fn wake(&mut self) {
+        self.each(|receiver| receiver.wake(), |sender| sender.wake());
+    }
+
+    fn hear(&mut self, listen: Listen) -> bool {
+        if self.queues() == ([false, true], [false, false]) {
+            let (_, receivers) = self.path.halves();
+            return receivers[URGENT].hear(listen) > 0;
+        }
+        // Several doorbells: one call to wait, and one for each to listen.
+        let time = match listen {
+            Listen::Now => return self.path.hear(),
+            Listen::For(time) => Some(time),
+            Listen::Forever => None,
+        };
+        // Nothing can be done about a kernel that refuses: what comes is found by looking.
+        let _ = wait_any(self.path.descriptors(), time);
+        self.path.hear()
+    }
+
+    fn tidy(&mut self) -> bool {
+        tidy(self.path)
+    }
+
+    fn counters(&mut self) -> &mut Counters {
+        self.path.counters()
+    }
+}
+
+impl Waiting<'_> {
+    /// Whether what could not be said can be said now.
+    fn is_sayable(&mut self) -> bool {
+        self.path.has_more_to_say() && self.path.halves().0[URGENT].is_ready()
+    }
+}
+
+/// Gives back what was not used lately; whether there may be more to give back later.
+pub(super) fn tidy(path: &mut Path) -> bool {
+    let (senders, receivers) = path.halves();
+    receivers.iter_mut().for_each(|receiver| receiver.tidy());
+    let mut untidy = false;
+    for sender in senders {
+        untidy |= sender.tidy();
+    }
+    untidy
+}

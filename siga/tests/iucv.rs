@@ -1,0 +1,245 @@
+//! Programs that talk by IUCV.
+
+use std::io::{Read, Write};
+use std::thread;
+
+use siga::iucv::{
+    Address, Audit, CallError, Event, Guest as IucvGuest, GuestEvent, Interrupt, Listener, Mask,
+    Options, Outgoing, Path, ReceiveError, ReplyError, SendError, SeqPacket, Which,
+};
+use siga::{Embedded, Guest, Problem, Reason, System, Wait};
+
+const OPTIONS: Options = Options { wait: Wait::Block, ..Options::DEFAULT };
+const QUIET: Outgoing = Outgoing {
+    target_class: 0,
+    source_class: 0,
+    tag: 0,
+    priority: false,
+    answer: None,
+    quiet: true,
+};
+
+struct Two {
+    _host: Embedded,
+    client: Guest,
+    server: Guest,
+}
+
+fn two() -> Two {
+    let host = Embedded::start(System::open()).unwrap();
+    let client = Guest::attach_embedded(&host, "CLIENT").unwrap();
+    let server = Guest::attach_embedded(&host, "SERVER").unwrap();
+    Two { _host: host, client, server }
+}
+
+/// Runs one side in a thread of its own.
+fn talk(server: impl FnOnce(Path) + Send, client: impl FnOnce(Path)) {
+    let two = two();
+    thread::scope(|scope| {
+        let Two { server: guest, client: near, _host } = two;
+        let accepted = scope.spawn(move || server(Path::accept(&guest, &OPTIONS).unwrap()));
+        client(Path::connect(&near, "SERVER", &OPTIONS).unwrap());
+        accepted.join().unwrap();
+    });
+}
+
+#[test]
+fn questions_of_any_length_are_answered() {
+    let lengths = [0, 1, 8, 64, 5000, 65_536, 1_000_000];
+    talk(
+        |mut path| {
+            for _ in lengths {
+                let (message, question) = path.next().unwrap();
+                let answer: Vec<u8> = question.iter().rev().copied().collect();
+                path.reply(message.id, &answer).unwrap();
+            }
+            let error = path.next().unwrap_err();
+            assert!(matches!(error, ReceiveError::Severed(end) if end.reason == Reason::Peer));
+        },
+        |mut path| {
+            for (class, length) in lengths.into_iter().enumerate() {
+                let question: Vec<u8> = (0..length).map(|at| (at * 7 + class) as u8).collect();
+                let mut answer = vec![0; length];
+                let outgoing = Outgoing { source_class: 9, tag: class as u32, ..QUIET };
+                let answered = path.call(&outgoing, &question, &mut answer).unwrap();
+                assert_eq!((answered.bytes, answered.completion.tag), (length, class as u32));
+                assert!(answer.iter().rev().eq(&question));
+            }
+            path.sever([0; 16]);
+        },
+    );
+}
+
+#[test]
+fn stream_waits_for_its_receiver_and_arrives_whole() {
+    const MESSAGES: u64 = 20_000;
+    talk(
+        |mut path| {
+            for number in 0..MESSAGES {
+                let (_, data) = path.next().unwrap();
+                assert_eq!(data, number.to_le_bytes().repeat(8));
+            }
+            path.sever([1; 16]);
+        },
+        |mut path| {
+            for number in 0..MESSAGES {
+                path.push(&QUIET, &number.to_le_bytes().repeat(8)).unwrap();
+            }
+            path.flush();
+            let mut none = [];
+            let end = path.completion(Which::Any, &mut none).unwrap_err();
+            assert!(matches!(end, ReceiveError::Severed(end) if end.data == [1; 16]));
+        },
+    );
+}
+
+#[test]
+fn whoever_is_not_answered_learns_it() {
+    talk(
+        |mut path| {
+            let rejected = path.pending(Which::Class(1)).unwrap();
+            path.half().reject(rejected.id).unwrap();
+            let mut byte = [0];
+            let received = path.receive(Which::Class(2), &mut byte).unwrap();
+            let error = path.reply(received.message.id, &[0; 9]).unwrap_err();
+            assert_eq!(error, ReplyError::TooLong { most: 8 });
+            drop(path);
+        },
+        |mut path| {
+            let mut answer = [0; 8];
+            let one = Outgoing { target_class: 1, ..QUIET };
+            let error = path.call(&one, b"no", &mut answer).unwrap_err();
+            assert!(matches!(error, CallError::Incomplete(end) if end.audit == Audit::REJECTED));
+            let two = Outgoing { target_class: 2, ..QUIET };
+            let error = path.call(&two, b"?", &mut answer).unwrap_err();
+            assert!(matches!(error, CallError::Incomplete(end) if end.audit == Audit::SEVERED));
+            let error = path.send(&two, b"?").unwrap_err();
+            assert!(matches!(error, SendError::Severed(end) if end.reason == Reason::Gone));
+        },
+    );
+}
+
+#[test]
+fn message_limit_is_the_lower_of_what_both_sides_know() {
+    talk(
+        |mut path| {
+            let (message, _) = path.next().unwrap();
+            assert_eq!(message.answer, Some(1));
+            while !matches!(path.event(), Event::Severed(_)) {}
+        },
+        |mut path| {
+            let loud = Outgoing { answer: Some(1), ..QUIET };
+            for _ in 0..OPTIONS.limit {
+                path.send(&loud, b"x").unwrap();
+            }
+            let error = path.send(&loud, b"x").unwrap_err();
+            assert_eq!(error, SendError::Limit { limit: OPTIONS.limit });
+        },
+    );
+}
+
+#[test]
+fn guest_is_told_of_paths_then_priority_then_the_rest() {
+    let two = two();
+    let mut server = IucvGuest::declare(two.server, Wait::Block).unwrap();
+    let mut client = IucvGuest::declare(two.client, Wait::Block).unwrap();
+    let options = Options { data: *b"who asks is this", ..OPTIONS };
+    let ours = client.connect("SERVER", &options).unwrap();
+    let GuestEvent::ConnectionPending { path, from, data, .. } = server.event().unwrap() else {
+        panic!("a connection")
+    };
+    assert_eq!((from.as_str(), data), ("CLIENT", options.data));
+    server.accept(path, &OPTIONS).unwrap();
+    let complete = client.event().unwrap();
+    assert_eq!(complete, GuestEvent::ConnectionComplete { path: ours, data: [0; 16] });
+
+    let sending = client.path(ours).unwrap();
+    sending.send(&QUIET, b"plain").unwrap();
+    sending.send(&Outgoing { priority: true, answer: Some(5), ..QUIET }, b"urgent").unwrap();
+    sending.half().quiesce();
+    server.set_mask(Mask(Mask::ALL.0 & !Mask::MESSAGES.0));
+    let kinds: Vec<_> = (0..2).map(|_| server.event().unwrap().interrupt()).collect();
+    assert_eq!(kinds, [Interrupt::PathQuiesced, Interrupt::PriorityMessagePending]);
+    assert_eq!(server.try_event().unwrap(), None, "the other is masked");
+    server.set_mask(Mask::ALL);
+    assert_eq!(server.event().unwrap().interrupt(), Interrupt::MessagePending);
+
+    let mut text = [0; 6];
+    let receiving = server.path(path).unwrap();
+    let urgent = receiving.receive(Which::Any, &mut text).unwrap();
+    assert_eq!(&text, b"urgent");
+    assert_eq!(receiving.send(&QUIET, b"no"), Err(SendError::Quiesced));
+    receiving.reply(urgent.message.id, b"reply").unwrap();
+    let event = client.event().unwrap();
+    assert_eq!(event.interrupt(), Interrupt::MessageComplete, "the reply has no priority");
+
+    server.sever(path, *b"enough is enough").unwrap();
+    let GuestEvent::Path(_, siga::iucv::Event::Severed(end)) = client.event().unwrap() else {
+        panic!("the end")
+    };
+    assert_eq!(end.data, *b"enough is enough");
+    drop(server.retrieve());
+}
+
+#[test]
+fn guest_that_may_not_connect_gets_the_code_that_iucv_gives() {
+    let rules = "[[guest]]\nname = \"CLIENT\"\n[[guest]]\nname = \"SERVER\"\n";
+    let host = Embedded::start(System::parse(&host::config::Source::of("s.toml", rules)).unwrap());
+    let host = host.unwrap();
+    let client = Guest::attach_embedded(&host, "CLIENT").unwrap();
+    let _server = Guest::attach_embedded(&host, "SERVER").unwrap();
+    let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
+    let path = client.connect("SERVER", &OPTIONS).unwrap();
+    let GuestEvent::ConnectionSevered { path: refused, problem, .. } = client.event().unwrap()
+    else {
+        panic!("a refusal")
+    };
+    assert_eq!((refused, problem), (path, Some(Problem::NotAuthorised)));
+    assert_eq!(Problem::NotAuthorised as u16, 15);
+}
+
+#[test]
+fn stream_and_packets_go_as_they_do_through_sockets() {
+    let two = two();
+    let own = |guest: &Guest, program: &str| Address {
+        guest: guest.name(),
+        program: program.parse().unwrap(),
+    };
+    let to = own(&two.server, "ECHO");
+    thread::scope(|scope| {
+        let Two { server, client, _host } = two;
+        scope.spawn(move || {
+            let listener = Listener::bind(&server, "ECHO", &OPTIONS).unwrap();
+            let (mut packets, from) = listener.accept().unwrap();
+            assert_eq!(from.program.as_str(), "ASKER");
+            let mut packet = [0; 100_000];
+            for _ in 0..4 {
+                let bytes = packets.receive(&mut packet).unwrap();
+                packets.send(&packet[..bytes]).unwrap();
+            }
+            drop(packets);
+            let (packets, _) = listener.accept().unwrap();
+            let mut stream = packets.into_stream();
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).unwrap();
+            stream.write_all(&all).unwrap();
+            stream.flush().unwrap();
+        });
+        let mut packets = SeqPacket::connect(&client, to, "ASKER", &OPTIONS).unwrap();
+        let mut packet = vec![0; 100_000];
+        for length in [1, 7, 8, 100_000] {
+            packets.send(&vec![length as u8; length]).unwrap();
+            packets.flush();
+            assert_eq!(packets.receive(&mut packet).unwrap(), length);
+            assert_eq!(packet[..length], vec![length as u8; length]);
+        }
+        assert_eq!(packets.receive(&mut packet).unwrap(), 0, "the other side has ended");
+        let mut stream = siga::iucv::Stream::connect(&client, to, "ASKER", &OPTIONS).unwrap();
+        let bytes: Vec<u8> = (0..300_000_u32).map(|at| (at >> 3) as u8).collect();
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown().unwrap();
+        let mut echo = Vec::new();
+        stream.read_to_end(&mut echo).unwrap();
+        assert_eq!(echo, bytes);
+    });
+}
