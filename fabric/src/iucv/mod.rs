@@ -18,7 +18,6 @@
 //! A path of IUCV is a part like any other here: it does not wait, and asks no clock. The crate `siga` adds
 //! waiting, guests with many paths, and masks.
 
-mod body;
 mod event;
 mod outgoing;
 mod path;

@@ -25,7 +25,7 @@ pub use counters::{COUNTERS, Counter, Counters};
 pub use lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
 pub use pages::PAGE_BYTES;
 pub use receiver::{
-    Announced, InPage, Incoming, List, Message, Picked, PullError, Receiver, Spot, View,
+    Announced, Body, InPage, Incoming, List, Message, Picked, PullError, Receiver, Spot, View,
 };
 pub use record::HEAD_BYTES_MAX;
 pub use sender::{Lent, Ringing, SendError, Sender, Shared, Waiting};

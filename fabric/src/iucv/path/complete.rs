@@ -2,11 +2,10 @@
 
 use super::receive::purged_or_severed;
 use super::{Done, PLAIN, Path, ReceiveError, URGENT, Which};
-use crate::iucv::body::Body;
 use crate::iucv::event::{Audit, Completion};
 use crate::iucv::outgoing::{Entry, State};
 use crate::iucv::record::{MessageId, Record};
-use crate::path::PullError;
+use crate::path::{Body, PullError};
 use crate::queue::Violation;
 
 /// Why nothing was purged.

@@ -2,11 +2,10 @@
 
 use super::complete::completion;
 use super::{Arrived, COMPLETED_MAX, Done, PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT};
-use crate::iucv::body::Body;
 use crate::iucv::event::{Audit, Completion, Pending};
 use crate::iucv::outgoing::State;
 use crate::iucv::record::{MessageHead, MessageId, PARAMETER_BYTES, Record};
-use crate::path::{self, Picked, Severed};
+use crate::path::{Body, Severed};
 use crate::queue::Violation;
 
 /// Messages in pages up to this length are copied out before they are looked at; longer ones are
@@ -93,25 +92,8 @@ impl Path {
                 return None;
             }
         };
-        let (record, body) = match picked {
-            Picked::Message(spot) => {
-                let record = Record::parse(queue, receiver.message(spot).head);
-                (record, Body::at_spot(receiver, spot))
-            }
-            Picked::InPage(message) => {
-                let mut head = [0; path::HEAD_BYTES_MAX];
-                let head = &mut head[..message.head_bytes()];
-                message.view().read(0, head).expect("within the message");
-                (Record::parse(queue, head), Body::in_page(message))
-            }
-            Picked::Announced(message) => {
-                (Record::parse(queue, message.head()), Body::announced(message))
-            }
-            Picked::List(list) => {
-                receiver.give_back_list(list);
-                (Err(Violation::Record), Body::none())
-            }
-        };
+        let opened = Body::open(receiver, picked, |head| Record::parse(queue, head));
+        let (record, body) = opened.unwrap_or((Err(Violation::Record), Body::none()));
         match record {
             Ok(record) => Some((record, body)),
             Err(violation) => {

@@ -16,12 +16,11 @@ pub use receive::{ReceiveError, Received, Shown};
 pub use reply::ReplyError;
 pub use tell::Counts;
 
-use super::body::Body;
 use super::event::{Completion, Pending};
 use super::outgoing::Table;
 use super::record::{MessageId, QUEUES, Record};
 use super::store::Store;
-use crate::path::{Halves, Receiver, Sender, Severed};
+use crate::path::{Body, Halves, Receiver, Sender, Severed};
 
 /// Messages that a side may have outstanding on a path.
 pub const MESSAGES_MAX: u32 = 65_535;

@@ -2,10 +2,9 @@
 
 use super::find::Found;
 use super::{Arrived, Awaiting, PLAIN, Path, URGENT, Which, queue_of};
-use crate::iucv::body::Body;
 use crate::iucv::event::Pending;
 use crate::iucv::record::{MessageId, PARAMETER_BYTES, Record};
-use crate::path::{PullError, Severed, Spot};
+use crate::path::{Body, PullError, Severed, Spot};
 use crate::queue::Violation;
 
 /// What came of receiving.

@@ -1,5 +1,6 @@
 //! The receiving half of a path: buffers into messages.
 
+mod body;
 mod incoming;
 mod large;
 mod lists;
@@ -14,6 +15,7 @@ use os::fork::Mark;
 use os::storage::{Borrowed, Scratch};
 use os::words::{LentWords, Words};
 
+pub use body::Body;
 pub use incoming::{InPage, Incoming, Message, Picked, Spot, View};
 pub use large::{Announced, PullError};
 pub use lists::List;

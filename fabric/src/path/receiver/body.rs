@@ -1,10 +1,14 @@
-//! Where the data of a message or a reply lies until it is received.
+//! Messages that are received in parts, wherever they lie.
 
-use crate::path::{Announced, InPage, PullError, Receiver, Spot};
+use super::Receiver;
+use super::incoming::{InPage, Picked, Spot};
+use super::large::{Announced, PullError};
+use crate::path::record::HEAD_BYTES_MAX;
 
-/// The data of a message or a reply, and how much of it was received.
+/// The body of a message, and how much of it was received: for conversations over a path that receive in
+/// parts. Give it back with [`Body::release`].
 #[derive(Debug)]
-pub(super) struct Body {
+pub struct Body {
     source: Source,
     bytes: usize,
     at: usize,
@@ -23,43 +27,71 @@ enum Source {
 }
 
 impl Body {
-    pub(super) fn at_spot(receiver: &Receiver, spot: Spot) -> Body {
+    /// The body of a message that was picked, and what `parse` makes of its head. A list is no message: it is
+    /// given back.
+    #[inline]
+    pub fn open<T>(
+        receiver: &mut Receiver,
+        picked: Picked,
+        parse: impl FnOnce(&[u8]) -> T,
+    ) -> Option<(T, Body)> {
+        Some(match picked {
+            Picked::Message(spot) => {
+                (parse(receiver.message(spot).head), Body::at_spot(receiver, spot))
+            }
+            Picked::InPage(message) => {
+                let mut head = [0; HEAD_BYTES_MAX];
+                let head = &mut head[..message.head_bytes()];
+                message.view().read(0, head).expect("within the message");
+                (parse(head), Body::in_page(message))
+            }
+            Picked::Announced(message) => (parse(message.head()), Body::announced(message)),
+            Picked::List(list) => {
+                receiver.give_back_list(list);
+                return None;
+            }
+        })
+    }
+
+    /// The body of a message in the receiver's memory.
+    #[inline]
+    pub fn at_spot(receiver: &Receiver, spot: Spot) -> Body {
         let bytes = receiver.message(spot).body.len();
         Body { source: Source::Spot(spot), bytes, at: 0 }
     }
 
-    pub(super) fn in_page(message: InPage) -> Body {
+    fn in_page(message: InPage) -> Body {
         Body { bytes: message.body_bytes(), source: Source::InPage(message), at: 0 }
     }
 
-    pub(super) fn announced(message: Announced) -> Body {
+    fn announced(message: Announced) -> Body {
         Body { bytes: message.body_bytes(), source: Source::Announced(message), at: 0 }
     }
 
     /// The same, of which so many bytes were received.
-    pub(super) fn from(self, at: usize) -> Body {
+    pub fn from(self, at: usize) -> Body {
         Body { at, ..self }
     }
 
     /// None at all.
-    pub(super) fn none() -> Body {
+    pub fn none() -> Body {
         Body { source: Source::Parked(Box::default()), bytes: 0, at: 0 }
     }
 
     /// How many bytes there are.
     #[inline]
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// How many of them were not received.
     #[inline]
-    pub(super) fn left(&self) -> usize {
+    pub fn left(&self) -> usize {
         self.bytes - self.at
     }
 
     /// How many bytes of our own memory it keeps.
-    pub(super) fn parked_bytes(&self) -> usize {
+    pub fn parked_bytes(&self) -> usize {
         match &self.source {
             Source::Parked(bytes) => bytes.len(),
             _ => 0,
@@ -71,11 +103,7 @@ impl Body {
     /// # Errors
     /// [`PullError`].
     #[inline]
-    pub(super) fn read(
-        &mut self,
-        receiver: &mut Receiver,
-        target: &mut [u8],
-    ) -> Result<usize, PullError> {
+    pub fn read(&mut self, receiver: &mut Receiver, target: &mut [u8]) -> Result<usize, PullError> {
         let bytes = self.left().min(target.len());
         let target = &mut target[..bytes];
         let from = self.at;
@@ -109,7 +137,7 @@ impl Body {
 
     /// All bytes, if they lie in memory of our own.
     #[inline]
-    pub(super) fn whole<'a>(&'a self, receiver: &'a Receiver) -> Option<&'a [u8]> {
+    pub fn whole<'a>(&'a self, receiver: &'a Receiver) -> Option<&'a [u8]> {
         match &self.source {
             Source::Spot(spot) => Some(receiver.message(*spot).body),
             Source::Parked(bytes) => Some(bytes),
@@ -119,7 +147,7 @@ impl Body {
 
     /// Where it is, if it is in the receiver's memory.
     #[inline]
-    pub(super) fn spot(&self) -> Option<Spot> {
+    pub fn spot(&self) -> Option<Spot> {
         match self.source {
             Source::Spot(spot) => Some(spot),
             _ => None,
@@ -127,7 +155,7 @@ impl Body {
     }
 
     /// Whether more can be read now, or never.
-    pub(super) fn is_readable(&self, receiver: &Receiver) -> bool {
+    pub fn is_readable(&self, receiver: &Receiver) -> bool {
         match &self.source {
             Source::Announced(message) => receiver.is_pullable(message),
             _ => true,
@@ -135,7 +163,7 @@ impl Body {
     }
 
     /// Sees to it that the queue can go on: copies what is in its way into memory of our own.
-    pub(super) fn park(&mut self, receiver: &mut Receiver) {
+    pub fn park(&mut self, receiver: &mut Receiver) {
         let parked = match &self.source {
             Source::Spot(spot) => receiver.message(*spot).body.into(),
             Source::InPage(message) => {
@@ -150,7 +178,7 @@ impl Body {
 
     /// Gives back what it keeps of the source's.
     #[inline]
-    pub(super) fn release(self, receiver: &mut Receiver) {
+    pub fn release(self, receiver: &mut Receiver) {
         self.source.release(receiver);
     }
 }
