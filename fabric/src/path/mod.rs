@@ -11,7 +11,7 @@ mod sender;
 mod severed;
 mod slots;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::io;
 use std::os::fd::OwnedFd;

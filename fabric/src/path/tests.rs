@@ -16,7 +16,7 @@ fn bells(shape: Shape) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
     (ours, theirs)
 }
 
-fn joined(shape: Shape, terms: Terms) -> (Halves, Halves) {
+pub(crate) fn joined(shape: Shape, terms: Terms) -> (Halves, Halves) {
     let (one, one_descriptors) = Side::create(shape).unwrap();
     let (other, other_descriptors) = Side::create(shape.mirrored()).unwrap();
     let (one_bells, other_bells) = bells(shape);
