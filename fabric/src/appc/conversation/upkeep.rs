@@ -12,17 +12,10 @@ use crate::path::{Counters, END_DATA_BYTES, Receiver, Sender};
 impl Conversation {
     /// The next thing that there is to tell, each once.
     pub fn next_event(&mut self) -> Option<Event> {
-        if !self.is_open() {
-            return None;
-        }
-        if self.receiver.is_ready() {
-            self.look();
-        }
-        if self.requested && !self.is_request_told {
-            self.is_request_told = true;
+        if self.next_request() {
             return Some(Event::Request);
         }
-        if self.is_told {
+        if !self.is_open() || self.is_told {
             return None;
         }
         let event = match self.ended {
@@ -32,6 +25,23 @@ impl Conversation {
         };
         self.is_told = true;
         Some(event)
+    }
+
+    /// Whether the next event is a request for the turn; then it is told. The rest is for later: a verb is
+    /// waiting for it.
+    pub fn next_request(&mut self) -> bool {
+        if self.is_open() && self.receiver.is_ready() {
+            self.look();
+        }
+        let is_news = self.has_request();
+        self.is_request_told |= is_news;
+        is_news
+    }
+
+    /// Whether a request for the turn was not told by an event.
+    #[inline]
+    pub fn has_request(&self) -> bool {
+        self.requested && !self.is_request_told
     }
 
     /// (SENDREQ) Whether the partner has asked for the turn since that was told last.
@@ -52,11 +62,17 @@ impl Conversation {
         }
     }
 
+    /// Whether something has come that was not looked at: a verb that waits for room may have to give up.
+    #[inline]
+    pub fn has_come(&self) -> bool {
+        !self.has_found() && self.receiver.is_ready()
+    }
+
     /// Whether there may be an event.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.is_open()
-            && (self.requested && !self.is_request_told
+            && (self.has_request()
                 || if self.has_found() {
                     !self.is_told && !self.is_confirmed
                 } else {

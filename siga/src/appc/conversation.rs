@@ -1,0 +1,332 @@
+//! A conversation, to program with: its verbs wait (WAIT=YES).
+
+use std::sync::Arc;
+
+use fabric::appc::{self, Level, Received, Role, State, StateError, Then, VerbError};
+use fabric::control::{Kind, Pending, Problem, Target, UserData};
+use fabric::name::Name;
+use fabric::path::END_DATA_BYTES;
+
+use super::function::receive_on;
+use super::options::{Options, level};
+use super::waits::{Waiting, Wanted};
+use crate::guest::{ConnectError, Connecting, Guest};
+use crate::link::Membership;
+use crate::waiting::{Patience, Wait, Waited};
+
+/// A conversation with another guest. Dropping it before it has ended is a failure to the partner.
+#[derive(Debug)]
+pub struct Conversation {
+    pub(super) inner: appc::Conversation,
+    patience: Patience,
+    membership: Arc<Membership>,
+    data: UserData,
+    resource: Option<Name>,
+}
+
+impl Conversation {
+    /// (CONNECT) Allocates a conversation with whoever manages a resource: the local one of this name, or else
+    /// the global one. Waits until it accepts. This side sends first.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn allocate(
+        guest: &Guest,
+        resource: &str,
+        options: &Options,
+    ) -> Result<Conversation, ConnectError> {
+        Conversation::allocate_to(guest, Target::Resource(resource.parse()?), options)
+    }
+
+    /// Allocates a conversation with a guest, or with whoever manages a resource.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn allocate_to(
+        guest: &Guest,
+        target: Target,
+        options: &Options,
+    ) -> Result<Conversation, ConnectError> {
+        let connecting = Conversation::start_allocating(guest, target, options)?;
+        let path = guest.complete(connecting)?;
+        Ok(Conversation::allocated(path, target, options))
+    }
+
+    pub(super) fn start_allocating(
+        guest: &Guest,
+        target: Target,
+        options: &Options,
+    ) -> Result<Connecting, ConnectError> {
+        guest.start_connecting_to(target, &options.below())
+    }
+
+    pub(super) fn allocated(path: crate::Path, target: Target, options: &Options) -> Conversation {
+        let resource = match target {
+            Target::Resource(resource) => Some(resource),
+            Target::Guest(_) => None,
+        };
+        Conversation::over(path, Role::Allocator, options.level, resource, options)
+    }
+
+    /// (ACCEPT) Waits for somebody to allocate a conversation with this guest, for whatever resource, and
+    /// accepts it. This side receives first.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn accept(guest: &Guest, options: &Options) -> Result<Conversation, ConnectError> {
+        Conversation::accept_where(guest, options, |_| true)
+    }
+
+    /// Waits for somebody to allocate a conversation for this resource, and accepts it. Others go on
+    /// waiting.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn accept_for(
+        guest: &Guest,
+        resource: &str,
+        options: &Options,
+    ) -> Result<Conversation, ConnectError> {
+        let resource: Name = resource.parse()?;
+        Conversation::accept_where(guest, options, |pending| pending.resource == Some(resource))
+    }
+
+    fn accept_where(
+        guest: &Guest,
+        options: &Options,
+        wanted: impl Fn(&Pending) -> bool,
+    ) -> Result<Conversation, ConnectError> {
+        let wanted = |pending: &Pending| pending.kind == Kind::APPC && wanted(pending);
+        loop {
+            let pending = guest.wait_for_pending(wanted);
+            match Conversation::accept_pending(guest, pending, options) {
+                // It was taken back between being heard of and being accepted.
+                Err(ConnectError::Refused { problem: Problem::NoPath, .. }) => {}
+                accepted => return accepted,
+            }
+        }
+    }
+
+    /// Accepts a conversation that waits.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn accept_pending(
+        guest: &Guest,
+        pending: Pending,
+        options: &Options,
+    ) -> Result<Conversation, ConnectError> {
+        let path = guest.accept_pending(pending, &options.below())?;
+        let level = level(path.flags());
+        Ok(Conversation::over(path, Role::Acceptor, level, pending.resource, options))
+    }
+
+    fn over(
+        path: crate::Path,
+        role: Role,
+        level: Level,
+        resource: Option<Name>,
+        options: &Options,
+    ) -> Conversation {
+        let data = path.user_data();
+        let (halves, membership, _) = path.into_parts();
+        Conversation {
+            inner: appc::Conversation::new(halves, role, level),
+            patience: Patience::new(options.wait),
+            membership,
+            data,
+            resource,
+        }
+    }
+
+    /// The guest at the other end.
+    pub fn peer(&self) -> Name {
+        self.membership.peer()
+    }
+
+    /// The number that the host gave the path below.
+    pub fn number(&self) -> u64 {
+        self.membership.number()
+    }
+
+    /// What the other side's user said when the conversation was made.
+    pub fn user_data(&self) -> UserData {
+        self.data
+    }
+
+    /// The resource that it was allocated for; none if for a guest.
+    pub fn resource(&self) -> Option<Name> {
+        self.resource
+    }
+
+    /// The state, as this program has been told it.
+    pub fn state(&self) -> State {
+        self.inner.state()
+    }
+
+    /// Whether records can be confirmed.
+    pub fn level(&self) -> Level {
+        self.inner.level()
+    }
+
+    /// (SENDDATA) Sends a record, and says what comes next. Waits while the partner is too far behind, and, if
+    /// it is to confirm, until it has.
+    ///
+    /// # Errors
+    /// [`VerbError`], but never `Pending`; `Trouble` if the partner has found an error, also instead of
+    /// confirming.
+    #[inline]
+    pub fn send(&mut self, record: &[u8], then: Then) -> Result<(), VerbError> {
+        self.until_done(Wanted::Room, |inner| inner.send(record, then))?;
+        self.until_confirmed(then)
+    }
+
+    /// Sends a record: for streams of small ones. It may be held back while the partner is behind, to go with
+    /// those that follow, with the next verb that waits or says what comes next, and at the latest with
+    /// [`Conversation::flush`].
+    ///
+    /// # Errors
+    /// As [`Conversation::send`].
+    #[inline]
+    pub fn push(&mut self, record: &[u8]) -> Result<(), VerbError> {
+        self.until_done(Wanted::Room, |inner| inner.push(record))
+    }
+
+    /// Hands over what was pushed.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.inner.flush();
+    }
+
+    /// Sends a record of `bytes` that `build` makes in place, in memory that is lent to the partner.
+    ///
+    /// # Errors
+    /// As [`Conversation::send`]; if the record was not sent, `build` was not called.
+    pub fn send_built(
+        &mut self,
+        bytes: usize,
+        then: Then,
+        mut build: impl FnMut(&mut [u8]),
+    ) -> Result<(), VerbError> {
+        self.until_done(Wanted::Room, |inner| inner.send_built(bytes, then, &mut build))?;
+        self.until_confirmed(then)
+    }
+
+    /// Says what comes next, without a record: turns round, asks to confirm, or ends the conversation. Waits
+    /// as [`Conversation::send`] does.
+    ///
+    /// # Errors
+    /// As [`Conversation::send`].
+    pub fn say(&mut self, then: Then) -> Result<(), VerbError> {
+        self.until_done(Wanted::Room, |inner| inner.say(then))?;
+        self.until_confirmed(then)
+    }
+
+    /// (SENDCNF) Asks the partner to confirm, and waits until it has.
+    ///
+    /// # Errors
+    /// As [`Conversation::send`].
+    pub fn confirm(&mut self) -> Result<(), VerbError> {
+        self.say(Then::Confirm)
+    }
+
+    #[inline]
+    fn until_confirmed(&mut self, then: Then) -> Result<(), VerbError> {
+        if !then.confirms() {
+            return Ok(());
+        }
+        self.until_done(Wanted::Arrival, appc::Conversation::confirmation)
+    }
+
+    /// (RECEIVE) Waits for a record and copies it into `target`, or as much of it as fits: the rest is received
+    /// by the next call. Waits too for what comes next, if the partner says that without a record.
+    ///
+    /// # Errors
+    /// [`VerbError`], but never `Pending`.
+    #[inline]
+    pub fn receive(&mut self, target: &mut [u8]) -> Result<Received, VerbError> {
+        let (mut at, mut requested) = (0, false);
+        self.until_done(Wanted::Arrival, |inner| receive_on(inner, target, &mut at, &mut requested))
+    }
+
+    /// Waits for a record and receives it whole, into `target`, which is made as long as the record.
+    ///
+    /// # Errors
+    /// As [`Conversation::receive`].
+    pub fn receive_whole(&mut self, target: &mut Vec<u8>) -> Result<Received, VerbError> {
+        let bytes = self.until_done(Wanted::Arrival, appc::Conversation::pending_bytes)?;
+        target.resize(bytes, 0);
+        self.receive(target)
+    }
+
+    /// (SENDCNFD) Confirms what the partner has asked to be confirmed.
+    ///
+    /// # Errors
+    /// [`VerbError`], but never `Pending`.
+    pub fn confirmed(&mut self) -> Result<(), VerbError> {
+        self.until_done(Wanted::Room, appc::Conversation::confirmed)
+    }
+
+    /// (SENDERR) Tells the partner of an error. What it has sent and this side has not received is purged, or is
+    /// not confirmed; this side sends then. A side that is sending goes on, and nothing is purged.
+    ///
+    /// # Errors
+    /// [`VerbError`], but never `Pending`.
+    pub fn error(&mut self) -> Result<(), VerbError> {
+        self.until_done(Wanted::Room, appc::Conversation::error)
+    }
+
+    /// (SENDREQ) Asks the partner for the turn.
+    ///
+    /// # Errors
+    /// [`VerbError`], but never `Pending`.
+    pub fn request(&mut self) -> Result<(), VerbError> {
+        self.until_done(Wanted::Room, appc::Conversation::request)
+    }
+
+    /// Whether the partner has asked for the turn since this was said last.
+    pub fn take_requested(&mut self) -> bool {
+        self.inner.take_requested()
+    }
+
+    /// (SEVER) Ends the conversation where it stands. What was sent can still be received; then the partner is
+    /// told, with `data` for its user. To end it in good order, send or say [`Then::Sever`].
+    ///
+    /// # Errors
+    /// It has ended already.
+    pub fn sever(&mut self, data: [u8; END_DATA_BYTES]) -> Result<(), StateError> {
+        self.inner.sever(data)
+    }
+
+    /// Everything that a conversation can do, none of which waits.
+    pub fn half(&mut self) -> &mut appc::Conversation {
+        &mut self.inner
+    }
+
+    /// Says how to wait from now on.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.patience.set_policy(wait);
+    }
+
+    #[inline]
+    fn until_done<T>(
+        &mut self,
+        wanted: Wanted,
+        mut verb: impl FnMut(&mut appc::Conversation) -> Result<T, VerbError>,
+    ) -> Result<T, VerbError> {
+        loop {
+            match verb(&mut self.inner) {
+                Err(VerbError::Pending) => self.wait(wanted),
+                done => return done,
+            }
+        }
+    }
+
+    fn wait(&mut self, wanted: Wanted) {
+        self.inner.flush();
+        let mut waiting = Waiting { conversation: &mut self.inner, wanted };
+        if self.patience.wait(&mut waiting, None) == Waited::Idle {
+            self.patience.tidied(self.inner.tidy());
+        }
+    }
+}

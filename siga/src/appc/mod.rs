@@ -1,0 +1,47 @@
+//! APPC/VM: conversations, in which one side sends while the other receives.
+//!
+//! A guest *identifies* itself as the manager of a resource ([`crate::Guest::identify`]); others *allocate* a
+//! conversation with whoever manages it. A [`Conversation`] is for a program that has one at a time: its verbs
+//! wait (WAIT=YES). A [`Guest`] is for one that has many: it starts functions and is told when they are
+//! complete (WAIT=NO). Each verb is allowed in some states only; [`fabric::appc`] has the table.
+//!
+//! ```
+//! use siga::appc::{Conversation, Options, Status, Then};
+//! use siga::{Embedded, Guest, Scope, System};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let host = Embedded::start(System::open())?;
+//! # let (server, client) = (Guest::attach_embedded(&host, "SERVER")?, Guest::attach_embedded(&host, "CLIENT")?);
+//! server.identify("TIME", Scope::Local)?;
+//! let serving = std::thread::spawn(move || {
+//!     let mut conversation = Conversation::accept(&server, &Options::default()).unwrap();
+//!     let mut question = [0; 100];
+//!     let received = conversation.receive(&mut question).unwrap();
+//!     assert_eq!(received.status, Status::Send); // It is our turn.
+//!     conversation.send(b"a minute past noon", Then::Sever).unwrap();
+//! });
+//! let mut conversation = Conversation::allocate(&client, "TIME", &Options::default())?;
+//! conversation.send(b"what time is it?", Then::Receive)?;
+//! let mut answer = [0; 100];
+//! let received = conversation.receive(&mut answer)?;
+//! assert_eq!(&answer[..received.bytes], b"a minute past noon");
+//! assert_eq!(received.status, Status::Severed);
+//! # serving.join().unwrap();
+//! # Ok(())
+//! # }
+//! ```
+
+mod conversation;
+mod function;
+mod guest;
+mod options;
+mod waits;
+
+pub use conversation::Conversation;
+pub use function::{Completed, Function};
+pub use guest::{AcceptError, Busy, ConversationId, Guest, GuestEvent, Interrupt};
+pub use options::Options;
+
+pub use fabric::appc::{
+    Data, Ended, Event, Level, Received, State, StateError, Status, Then, Trouble, Verb, VerbError,
+};
