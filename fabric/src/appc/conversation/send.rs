@@ -180,8 +180,10 @@ impl Conversation {
         let Some(Arrived { body, then, .. }) = self.arrived.take() else { return };
         body.release(&mut self.receiver);
         self.is_told = false;
-        if then == Then::Sever {
-            self.ended = Some(Ended::Normal);
+        match then {
+            Then::Receive => self.may_be_purged = true,
+            Then::Sever => self.ended = Some(Ended::Normal),
+            _ => {}
         }
     }
 
@@ -200,7 +202,9 @@ impl Conversation {
                     self.purge();
                 }
                 self.purge();
-                self.ended.get_or_insert(Ended::of(severed));
+                if self.trouble.is_none() {
+                    self.ended.get_or_insert(Ended::of(severed));
+                }
                 self.tell().expect_err("it has ended")
             }
         }

@@ -41,7 +41,7 @@ impl Conversation {
     /// Whether a request for the turn was not told by an event.
     #[inline]
     pub fn has_request(&self) -> bool {
-        self.requested && !self.is_request_told
+        self.requested && !self.is_request_told && self.is_open()
     }
 
     /// (SENDREQ) Whether the partner has asked for the turn since that was told last.

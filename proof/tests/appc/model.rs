@@ -1,0 +1,363 @@
+//! What a conversation is, in plain words: two sides, and what is under way to each.
+
+use std::collections::VecDeque;
+
+use fabric::appc::{
+    Data, Ended, Event, Level, Received, State, StateError, Status, Then, Trouble, Verb, VerbError,
+};
+use fabric::path::{Reason, Severed};
+
+/// The side whose error counts when both find one at once.
+const ALLOCATOR: usize = 0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// A record, by its number and length; none if only what comes next is said.
+    Says(Option<(usize, usize)>, Then),
+    Confirmed,
+    Error {
+        purges: bool,
+    },
+    Request,
+    /// The end, with data or without a word.
+    End(Option<[u8; 16]>),
+}
+
+/// Something under way.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    word: Word,
+    /// Purged by an error: only a request, and that the conversation is over, are heard all the same.
+    is_void: bool,
+    has_arrived: bool,
+}
+
+/// A record that is being received.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    record: Option<(usize, usize)>,
+    at: usize,
+    then: Then,
+}
+
+#[derive(Debug)]
+struct Side {
+    state: State,
+    current: Option<Current>,
+    trouble: Option<Trouble>,
+    ended: Option<Ended>,
+    is_confirmed: bool,
+    asked: Then,
+    is_told: bool,
+    /// Asked for the turn, and whether there was an event about it.
+    requested: Option<bool>,
+    /// What is under way to it.
+    lane: VecDeque<Item>,
+}
+
+/// Both sides.
+#[derive(Debug)]
+pub struct Model {
+    sides: [Side; 2],
+    level: Level,
+}
+
+impl Model {
+    pub fn new(level: Level) -> Model {
+        let side = |state| Side {
+            state,
+            current: None,
+            trouble: None,
+            ended: None,
+            is_confirmed: false,
+            asked: Then::More,
+            is_told: false,
+            requested: None,
+            lane: VecDeque::new(),
+        };
+        Model { sides: [side(State::Send), side(State::Receive)], level }
+    }
+
+    pub fn state(&self, side: usize) -> State {
+        self.sides[side].state
+    }
+
+    /// How much is under way to a side, or has arrived and was not looked at.
+    pub fn lane(&self, side: usize) -> usize {
+        self.sides[side].lane.len()
+    }
+
+    /// What is under way to a side and arrives next.
+    pub fn carry(&mut self, side: usize) -> Option<Word> {
+        let next = self.sides[side].lane.iter_mut().find(|item| !item.has_arrived)?;
+        next.has_arrived = true;
+        let word = next.word;
+        if self.sides[side].state == State::Reset {
+            self.sides[side].lane.pop_front();
+        }
+        Some(word)
+    }
+
+    /// Whether an error that counts is under way to a side: what it says until it hears of it is void.
+    fn is_behind(&self, side: usize) -> bool {
+        self.sides[side].lane.iter().any(counts)
+    }
+
+    fn say(&mut self, from: usize, word: Word) {
+        let is_void = self.is_behind(from);
+        let item = Item { word, is_void, has_arrived: false };
+        self.sides[1 - from].lane.push_back(item);
+    }
+
+    /// Takes in what has arrived, until there is something to tell.
+    fn look(&mut self, side: usize) {
+        let side = &mut self.sides[side];
+        if matches!(side.state, State::Reset | State::Sever) {
+            return;
+        }
+        while side.current.is_none()
+            && side.trouble.is_none()
+            && side.ended.is_none()
+            && !side.is_confirmed
+            && side.lane.front().is_some_and(|item| item.has_arrived)
+        {
+            let Item { word, is_void, .. } = side.lane.pop_front().unwrap();
+            match word {
+                Word::End(None) => {
+                    side.ended =
+                        Some(Ended::Failed(Severed { reason: Reason::Gone, data: [0; 16] }));
+                }
+                Word::End(Some(data)) => side.ended = Some(Ended::Abend(data)),
+                Word::Request => {
+                    side.requested.get_or_insert(false);
+                }
+                Word::Says(_, Then::Sever) if is_void => side.ended = Some(Ended::Normal),
+                _ if is_void => {}
+                Word::Says(record, then) => side.current = Some(Current { record, at: 0, then }),
+                Word::Confirmed => side.is_confirmed = true,
+                Word::Error { purges: true } => side.trouble = Some(Trouble::Purging),
+                Word::Error { purges: false } => side.trouble = Some(Trouble::NoTruncation),
+            }
+        }
+    }
+
+    fn tell(&mut self, side: usize) -> Result<(), VerbError> {
+        let side = &mut self.sides[side];
+        if let Some(trouble) = side.trouble.take() {
+            side.is_told = false;
+            side.state = State::Receive;
+            return Err(trouble.into());
+        }
+        match side.ended {
+            Some(ended) if side.current.is_none() => {
+                side.state = State::Sever;
+                Err(ended.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, side: usize, verb: Verb) -> Result<(), VerbError> {
+        let state = self.sides[side].state;
+        if !state.allows(verb) {
+            return Err(StateError { verb, state }.into());
+        }
+        self.look(side);
+        self.tell(side)
+    }
+
+    pub fn send(
+        &mut self,
+        side: usize,
+        record: Option<(usize, usize)>,
+        then: Then,
+    ) -> Result<(), VerbError> {
+        let is_confirm = record.is_none() && then.confirms();
+        self.begin(side, if is_confirm { Verb::Confirm } else { Verb::Send })?;
+        if then.confirms() && self.level == Level::None {
+            return Err(VerbError::NoConfirmation);
+        }
+        if record.is_some() || then != Then::More {
+            self.say(side, Word::Says(record, then));
+        }
+        self.sides[side].asked = then;
+        match then {
+            Then::More => {}
+            Then::Receive => self.sides[side].state = State::Receive,
+            Then::Sever => self.close(side, Some([0; 16])),
+            _ => self.sides[side].state = State::Confirming,
+        }
+        Ok(())
+    }
+
+    /// What is received, and which bytes of which record.
+    pub fn receive(
+        &mut self,
+        side: usize,
+        most: usize,
+    ) -> Result<(Received, usize, usize), VerbError> {
+        self.begin(side, Verb::Receive)?;
+        let side = &mut self.sides[side];
+        let current = side.current.as_mut().ok_or(VerbError::Pending)?;
+        let (number, length) = current.record.unwrap_or((0, 0));
+        let at = current.at;
+        let bytes = most.min(length - at);
+        current.at += bytes;
+        let left = length - current.at;
+        let requested = side.requested.take().is_some();
+        if left > 0 {
+            let data = Data::Incomplete { left };
+            return Ok((Received { bytes, data, status: Status::More, requested }, number, at));
+        }
+        let Current { record, then, .. } = side.current.take().unwrap();
+        side.is_told = false;
+        let (state, status) = match then {
+            Then::More => (State::Receive, Status::More),
+            Then::Receive => (State::Send, Status::Send),
+            Then::Confirm => (State::Confirm, Status::Confirm),
+            Then::ConfirmReceive => (State::ConfirmSend, Status::ConfirmSend),
+            Then::ConfirmSever => (State::ConfirmSever, Status::ConfirmSever),
+            Then::Sever => (State::Sever, Status::Severed),
+        };
+        side.state = state;
+        let data = if record.is_some() { Data::Complete } else { Data::None };
+        Ok((Received { bytes, data, status, requested }, number, at))
+    }
+
+    pub fn confirmation(&mut self, side: usize) -> Result<(), VerbError> {
+        if self.sides[side].state != State::Confirming {
+            return Ok(());
+        }
+        self.look(side);
+        self.tell(side)?;
+        if !std::mem::take(&mut self.sides[side].is_confirmed) {
+            return Err(VerbError::Pending);
+        }
+        match self.sides[side].asked {
+            Then::ConfirmReceive => self.sides[side].state = State::Receive,
+            Then::ConfirmSever => self.close(side, Some([0; 16])),
+            _ => self.sides[side].state = State::Send,
+        }
+        Ok(())
+    }
+
+    pub fn confirmed(&mut self, side: usize) -> Result<(), VerbError> {
+        self.begin(side, Verb::Confirmed)?;
+        self.say(side, Word::Confirmed);
+        match self.sides[side].state {
+            State::ConfirmSend => self.sides[side].state = State::Send,
+            State::ConfirmSever => self.close(side, Some([0; 16])),
+            _ => self.sides[side].state = State::Receive,
+        }
+        Ok(())
+    }
+
+    pub fn error(&mut self, side: usize) -> Result<(), VerbError> {
+        self.begin(side, Verb::Error)?;
+        if self.sides[side].current.is_some_and(|current| current.then == Then::Sever) {
+            self.sides[side].current = None;
+            self.sides[side].ended = Some(Ended::Normal);
+            return self.tell(side);
+        }
+        if self.has_end_arrived(side) {
+            // Nobody hears it: what is left is only whether there is something to tell before the end.
+            while self.sides[side].trouble.is_none() && self.sides[side].ended.is_none() {
+                if let Some(current) = self.sides[side].current.take()
+                    && current.then == Then::Sever
+                {
+                    self.sides[side].ended = Some(Ended::Normal);
+                }
+                self.look(side);
+            }
+            self.sides[side].current = None;
+            self.sides[side].is_told = false;
+            return self.tell(side);
+        }
+        if self.sides[side].state == State::Send {
+            self.say(side, Word::Error { purges: false });
+            return Ok(());
+        }
+        let is_void = side != ALLOCATOR && self.is_behind(side);
+        let own = &mut self.sides[side];
+        if own.current.take().is_some() {
+            own.is_told = false;
+        }
+        // All that is under way is void; but from an allocator's error on, that counts.
+        for item in own.lane.iter_mut() {
+            if is_void && counts(item) {
+                break;
+            }
+            item.is_void = true;
+        }
+        own.state = State::Send;
+        let item = Item { word: Word::Error { purges: true }, is_void, has_arrived: false };
+        self.sides[1 - side].lane.push_back(item);
+        Ok(())
+    }
+
+    pub fn request(&mut self, side: usize) -> Result<(), VerbError> {
+        self.begin(side, Verb::Request)?;
+        if !self.has_end_arrived(side) {
+            self.say(side, Word::Request);
+        }
+        Ok(())
+    }
+
+    fn has_end_arrived(&self, side: usize) -> bool {
+        let lane = &self.sides[side].lane;
+        lane.iter().any(|item| item.has_arrived && matches!(item.word, Word::End(_)))
+    }
+
+    pub fn take_requested(&mut self, side: usize) -> bool {
+        self.look(side);
+        self.sides[side].requested.take().is_some()
+    }
+
+    pub fn event(&mut self, side: usize) -> Option<Event> {
+        self.look(side);
+        let side = &mut self.sides[side];
+        if matches!(side.state, State::Reset | State::Sever) {
+            return None;
+        }
+        if side.requested == Some(false) {
+            side.requested = Some(true);
+            return Some(Event::Request);
+        }
+        if side.is_told {
+            return None;
+        }
+        let event = match side.ended {
+            _ if side.current.is_some() || side.trouble.is_some() => Event::MessagePending,
+            Some(ended) => Event::Severed(ended),
+            None => return None,
+        };
+        side.is_told = true;
+        Some(event)
+    }
+
+    pub fn sever(&mut self, side: usize, data: [u8; 16]) -> Result<(), StateError> {
+        let (verb, state) = (Verb::Sever, self.sides[side].state);
+        if !state.allows(verb) {
+            return Err(StateError { verb, state });
+        }
+        self.close(side, Some(data));
+        Ok(())
+    }
+
+    /// A side is no more.
+    pub fn close(&mut self, side: usize, data: Option<[u8; 16]>) {
+        if self.sides[side].state != State::Reset {
+            self.say(side, Word::End(data));
+        }
+        let own = &mut self.sides[side];
+        own.state = State::Reset;
+        own.requested = None;
+        // What has arrived there, nobody looks at any more.
+        own.lane.retain(|item| !item.has_arrived);
+    }
+}
+
+/// Whether this is an error that purges, and is not void itself.
+fn counts(item: &Item) -> bool {
+    item.word == Word::Error { purges: true } && !item.is_void
+}
