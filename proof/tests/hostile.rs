@@ -8,8 +8,8 @@
 use std::path::{Path, PathBuf};
 
 use proof::hostile::{
-    alone, control_protocol_guest, control_protocol_host, doorbell_abuse, reader_scribble,
-    reader_scribble_meanwhile, writer_scribble, writer_scribble_meanwhile,
+    alone, appc_peer, control_protocol_guest, control_protocol_host, doorbell_abuse,
+    reader_scribble, reader_scribble_meanwhile, writer_scribble, writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -78,6 +78,11 @@ proptest! {
     #[test]
     fn guest_is_not_harmed_by_a_host_that_says_anything(program in program()) {
         control_protocol_guest(&program);
+    }
+
+    #[test]
+    fn conversation_is_not_harmed_by_a_partner_that_says_anything(program in program()) {
+        appc_peer(&program);
     }
 }
 
