@@ -31,13 +31,28 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         place: "fabric/src/queue",
-        without: &["crate::path", "crate::control", "crate::name"],
+        without: &["crate::path", "crate::iucv", "crate::appc", "crate::control", "crate::name"],
         because: "queue knows no user of it",
     },
     Wall {
         place: "fabric/src/path",
         without: &["crate::control"],
         because: "a path needs no control plane once it is made",
+    },
+    Wall {
+        place: "fabric/src/path",
+        without: &["crate::iucv", "crate::appc"],
+        because: "path knows no conversation over it",
+    },
+    Wall {
+        place: "fabric/src/iucv",
+        without: &["crate::control", "crate::name", "crate::appc"],
+        because: "a conversation needs its path alone",
+    },
+    Wall {
+        place: "fabric/src/appc",
+        without: &["crate::control", "crate::name", "crate::iucv"],
+        because: "a conversation needs its path alone",
     },
     Wall {
         place: "fabric/src/path/sender",
