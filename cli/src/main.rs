@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod identify;
 mod lab;
 mod outcome;
 mod query;
@@ -32,6 +33,7 @@ enum Command {
     Up(up::Arguments),
     Send(send::Arguments),
     Receive(receive::Arguments),
+    Identify(identify::Arguments),
     Query(query::Arguments),
     Audit(audit::Arguments),
     Top(top::Arguments),
@@ -46,6 +48,7 @@ fn main() -> std::process::ExitCode {
         Command::Up(arguments) => up::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
+        Command::Identify(arguments) => identify::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),

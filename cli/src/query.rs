@@ -3,9 +3,10 @@
 use comfy_table::{CellAlignment, Table, presets};
 use host::config::Bytes;
 use host::report::{
-    GuestReport, PathReport, PathState, ResourceReport, ResourceScope, SideReport, SystemReport,
+    GuestReport, HalfReport, PathReport, PathState, ResourceReport, ResourceScope, SideReport,
+    SystemReport,
 };
-use siga::Observer;
+use siga::{Kind, Observer};
 
 use crate::outcome::{Outcome, print};
 use crate::socket::Socket;
@@ -31,6 +32,8 @@ enum Subject {
     Path,
     /// The resources they manage
     Resource,
+    /// The paths of IUCV and APPC, and the messages on them
+    Iucv,
 }
 
 /// Shows guests, paths and resources.
@@ -45,6 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Some(Subject::Guest) => &[guests(&report.guests)],
         Some(Subject::Path) => &[paths(&report)],
         Some(Subject::Resource) => &[resources(&report.resources)],
+        Some(Subject::Iucv) => &[conversations(&report.paths)],
     };
     // Nobody misses the head of an empty table, unless he asked for it.
     for table in tables.iter().filter(|table| tables.len() == 1 || table.row_count() > 0) {
@@ -88,6 +92,36 @@ fn paths(report: &SystemReport) -> Table {
         ]);
     }
     table
+}
+
+/// Paths of IUCV and APPC: what was sent on them each way, and what of it the other side has not taken yet.
+fn conversations(paths: &[PathReport]) -> Table {
+    let heads = ["path", "from", "to", "kind", "state", "there", "waiting", "back", "waiting"];
+    let mut table = table(&heads, 5);
+    let kinds = [Kind::IUCV, Kind::APPC].map(|kind| kind.to_string());
+    for path in paths.iter().filter(|path| kinds.contains(&path.kind)) {
+        let [there, back] = [(0, 1), (1, 0)].map(|(from, to)| {
+            let sent = messages(path.sides.get(from).map(|side| &side.outputs));
+            let taken = messages(path.sides.get(to).map(|side| &side.inputs));
+            (sent, sent.saturating_sub(taken))
+        });
+        table.add_row([
+            path.path.to_string(),
+            guest(path, 0),
+            guest(path, 1),
+            path.kind.clone(),
+            state(path.state).to_owned(),
+            there.0.to_string(),
+            there.1.to_string(),
+            back.0.to_string(),
+            back.1.to_string(),
+        ]);
+    }
+    table
+}
+
+fn messages(halves: Option<&Vec<HalfReport>>) -> u64 {
+    halves.into_iter().flatten().filter_map(|half| half.counts.get("messages")).sum()
 }
 
 fn resources(resources: &[ResourceReport]) -> Table {

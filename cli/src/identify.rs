@@ -1,0 +1,144 @@
+//! `siga identify`: a command as the manager of a resource.
+
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use siga::appc::{Conversation, Ended, Options, Status, Then, VerbError};
+use siga::{ConnectError, Guest, Problem, ResourceError, Scope};
+
+use crate::outcome::Outcome;
+use crate::socket::Socket;
+
+/// Bytes of one turn that are kept for the command. Who sends more is severed.
+const TURN_BYTES_MAX: usize = 1 << 30;
+
+/// Manage a resource: answer the conversations that others allocate with it
+///
+/// For each turn of a partner's the command is run, with what was sent on its standard input; its standard
+/// output is sent back. A command that fails is an error to the partner, who gets the output all the same.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The name to attach under
+    name: String,
+    /// The resource: conversations allocated with it come here
+    resource: String,
+    /// Let other systems know of it too; its name is one of the global ones then
+    #[arg(long)]
+    global: bool,
+    #[command(flatten)]
+    socket: Socket,
+    /// What answers [default: what was sent is sent back]
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// Serves conversations until it is killed.
+pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    let Arguments { name, resource, command, .. } = arguments;
+    let guest = Guest::attach(arguments.socket.path()?, name).map_err(Outcome::no)?;
+    let (scope, known) =
+        if arguments.global { (Scope::Global, "global") } else { (Scope::Local, "local") };
+    guest.identify(resource, scope).map_err(|error| {
+        let why = match error {
+            ResourceError::Refused { problem: Problem::NotAuthorised } => {
+                format!("the system file must say so: manage = [\"{resource}\"]")
+            }
+            error => error.to_string(),
+        };
+        Outcome::No(format!("{name} may not manage {resource}: {why}"))
+    })?;
+    eprintln!("{} manages {resource} ({known})", guest.name());
+    loop {
+        match Conversation::accept_for(&guest, resource, &Options::default()) {
+            Ok(conversation) => {
+                let command = command.clone();
+                thread::spawn(move || serve(conversation, &command));
+            }
+            // The guest looks for another host.
+            Err(ConnectError::HostGone) => {}
+            Err(error) => eprintln!("siga: a conversation could not be accepted: {error}"),
+        }
+    }
+}
+
+fn serve(mut conversation: Conversation, command: &[String]) {
+    let partner = conversation.peer();
+    match answer_all(&mut conversation, command) {
+        Ok(()) | Err(VerbError::Ended(Ended::Normal)) => {}
+        Err(error) => eprintln!("siga: {partner}: {error}"),
+    }
+}
+
+/// Answers turn by turn, until the partner ends the conversation.
+fn answer_all(conversation: &mut Conversation, command: &[String]) -> Result<(), VerbError> {
+    let mut record = Vec::new();
+    loop {
+        let mut sent = Vec::new();
+        let status = loop {
+            let status = match conversation.receive_whole(&mut record) {
+                Ok(received) => received.status,
+                // What was to be answered is not what was meant.
+                Err(VerbError::Trouble(_)) => {
+                    sent.clear();
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            sent.append(&mut record);
+            if sent.len() > TURN_BYTES_MAX {
+                // It has not ended, or we would not be here.
+                let _ = conversation.sever(*b"the turn is long");
+                return Ok(());
+            }
+            match status {
+                Status::More => {}
+                Status::Confirm => conversation.confirmed()?,
+                status => break status,
+            }
+        };
+        if matches!(status, Status::ConfirmSend | Status::ConfirmSever) {
+            conversation.confirmed()?;
+        }
+        if matches!(status, Status::ConfirmSever | Status::Severed) {
+            if !sent.is_empty() {
+                // There is nobody any more to tell.
+                let _ = answer(command, sent);
+            }
+            return Ok(());
+        }
+        let answered = answer(command, sent).unwrap_or_else(|error| {
+            eprintln!("siga: {}: {error}", command.join(" "));
+            Answer { output: Vec::new(), is_good: false }
+        });
+        let done = if answered.is_good { Ok(()) } else { conversation.error() };
+        match done.and_then(|()| conversation.send(&answered.output, Then::Receive)) {
+            // The partner does not want the answer, and sends again.
+            Err(VerbError::Trouble(_)) => {}
+            done => done?,
+        }
+    }
+}
+
+struct Answer {
+    output: Vec<u8>,
+    is_good: bool,
+}
+
+fn answer(command: &[String], input: Vec<u8>) -> io::Result<Answer> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Ok(Answer { output: input, is_good: true });
+    };
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut stdin = child.stdin.take().expect("piped");
+    let output = thread::scope(|scope| {
+        // A command may write before it has read all, and need not read at all.
+        scope.spawn(move || stdin.write_all(&input));
+        child.wait_with_output()
+    })?;
+    Ok(Answer { output: output.stdout, is_good: output.status.success() })
+}
