@@ -4,12 +4,12 @@ use super::{Arrived, Conversation, Level, Role};
 use crate::appc::outcome::{Ended, Trouble};
 use crate::appc::record::{Record, Then, Word};
 use crate::appc::state::State;
-use crate::path::{Body, Reason, Severed};
+use crate::path::{Body, Picked, Reason, Severed};
 use crate::queue::{QUEUE_BUFFERS, Violation};
 
 /// Messages in pages up to this length are copied out before they are looked at; longer ones are
 /// received straight from the page.
-const COPIED_BYTES_MAX: usize = 4096;
+pub(super) const COPIED_BYTES_MAX: usize = 4096;
 
 /// Messages that one look takes in at most: a partner could send requests as fast as we look.
 pub(super) const LOOK_MESSAGES_MAX: usize = QUEUE_BUFFERS;
@@ -39,18 +39,23 @@ impl Conversation {
                     return;
                 }
             };
-            let opened = Body::open(&mut self.receiver, picked, Record::parse);
-            let taken = match opened {
-                Some((Ok(record), body)) => self.take_in(record, body),
-                Some((Err(violation), body)) => {
-                    body.release(&mut self.receiver);
-                    Err(violation)
-                }
-                None => Err(Violation::Record),
-            };
-            if let Err(violation) = taken {
-                self.ended = Some(Ended::of(self.receiver.accuse(violation)));
+            self.take(picked);
+        }
+    }
+
+    /// Takes in what was picked.
+    pub(super) fn take(&mut self, picked: Picked) {
+        let opened = Body::open(&mut self.receiver, picked, Record::parse);
+        let taken = match opened {
+            Some((Ok(record), body)) => self.take_in(record, body),
+            Some((Err(violation), body)) => {
+                body.release(&mut self.receiver);
+                Err(violation)
             }
+            None => Err(Violation::Record),
+        };
+        if let Err(violation) = taken {
+            self.ended = Some(Ended::of(self.receiver.accuse(violation)));
         }
     }
 
@@ -92,7 +97,7 @@ impl Conversation {
     }
 
     #[inline]
-    fn may_come(&self, then: Then) -> bool {
+    pub(super) fn may_come(&self, then: Then) -> bool {
         self.state == State::Receive && (self.level == Level::Confirm || !then.confirms())
     }
 
