@@ -71,6 +71,43 @@ fn questions_of_any_length_are_answered() {
 }
 
 #[test]
+fn reply_is_taken_in_parts() {
+    let reply: Vec<u8> = (0..300_000_u32).map(|at| (at ^ at >> 8) as u8).collect();
+    let expected = reply.clone();
+    talk(
+        move |mut path| {
+            for _ in 0..2 {
+                let received = path.receive(Which::Any, &mut []).unwrap();
+                path.reply(received.message.id, &reply).unwrap();
+            }
+            assert_eq!(path.receive(Which::Any, &mut []).unwrap().message.bytes, 0);
+        },
+        |mut path| {
+            let outgoing = Outgoing { answer: Some(1 << 20), source_class: 7, ..Outgoing::default() };
+            let id = path.send(&outgoing, &[]).unwrap();
+            let mut came = Vec::new();
+            loop {
+                let mut part = [0; 70_000];
+                let answered = path.answer(id, 7, &mut part).unwrap();
+                came.extend_from_slice(&part[..answered.bytes]);
+                assert_eq!(answered.residual, expected.len() - came.len());
+                if answered.residual == 0 {
+                    break;
+                }
+            }
+            assert!(came == expected);
+            // What is left can be given up.
+            let id = path.send(&outgoing, &[]).unwrap();
+            let answered = path.answer(id, 7, &mut []).unwrap();
+            assert_eq!((answered.bytes, answered.residual), (0, 300_000));
+            path.half().discard(id);
+            assert_eq!(path.half().counts().complete, 0);
+            path.send(&Outgoing::default(), &[]).unwrap();
+        },
+    );
+}
+
+#[test]
 fn stream_waits_for_its_receiver_and_arrives_whole() {
     const MESSAGES: u64 = 20_000;
     talk(

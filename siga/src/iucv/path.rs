@@ -35,8 +35,10 @@ pub struct Path {
 pub struct Answered {
     /// The call's message, complete.
     pub completion: Completion,
-    /// How many bytes of the reply were copied.
+    /// How many bytes of the reply were copied now.
     pub bytes: usize,
+    /// How many are left: of [`Path::answer`] only, whose next call copies more.
+    pub residual: usize,
 }
 
 /// Why a call brought no answer.
@@ -228,7 +230,8 @@ impl Path {
         self.answer(id, outgoing.source_class, answer)
     }
 
-    /// Waits for the reply to a message that was sent two-way.
+    /// Waits for the reply to a message that was sent two-way, and copies it into `answer`, or as much of it
+    /// as fits: what is left is copied by the next call, or given up by [`iucv::Path::discard`].
     ///
     /// # Errors
     /// [`CallError`].
@@ -249,8 +252,8 @@ impl Path {
                     if !completion.audit.is_good() {
                         return Err(CallError::Incomplete(completion));
                     }
-                    if residual == 0 {
-                        return Ok(Answered { completion, bytes });
+                    if residual == 0 || bytes == answer.len() {
+                        return Ok(Answered { completion, bytes, residual });
                     }
                     self.wait(Wanted::AnswerFilling { id });
                 }
@@ -274,13 +277,13 @@ impl Path {
                 Some((completion, copied, residual)) => {
                     bytes += copied;
                     if residual == 0 {
-                        return Ok(Answered { completion, bytes });
+                        return Ok(Answered { completion, bytes, residual: 0 });
                     }
                     let Completion { id, source_class: class, .. } = completion;
                     which = Which::Message { id, class };
                     if bytes == answer.len() {
                         self.inner.discard(id);
-                        return Ok(Answered { completion, bytes });
+                        return Ok(Answered { completion, bytes, residual: 0 });
                     }
                     self.wait(Wanted::AnswerFilling { id });
                 }
