@@ -16,11 +16,13 @@ impl Path {
     /// Takes in everything of the urgent queue: what is said about messages is done, messages are parked
     /// but for the last.
     pub fn poll(&mut self) {
-        while !self.is_urgent_over && self.receivers[URGENT].is_ready() {
-            if !self.advance_urgent() {
-                break;
-            }
-        }
+        while self.is_urgent_ready() && self.advance_urgent() {}
+    }
+
+    /// Whether there is something in the urgent queue to look at.
+    #[inline]
+    pub(super) fn is_urgent_ready(&self) -> bool {
+        !self.is_urgent_over && self.receivers[URGENT].is_ready()
     }
 
     /// Takes the next of the urgent queue. False if there is none.

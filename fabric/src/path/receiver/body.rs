@@ -18,10 +18,10 @@ pub struct Body {
 enum Source {
     /// In the receiver's memory, until the next message is picked from its queue.
     Spot(Spot),
-    /// In a page of the source's.
-    InPage(InPage),
+    /// In a page of the source's. Such messages are long, and their shape would be that of all.
+    InPage(Box<InPage>),
     /// In the storage of the source, which may still be filling it in.
-    Announced(Announced),
+    Announced(Box<Announced>),
     /// In memory of our own.
     Parked(Box<[u8]>),
 }
@@ -61,11 +61,11 @@ impl Body {
     }
 
     fn in_page(message: InPage) -> Body {
-        Body { bytes: message.body_bytes(), source: Source::InPage(message), at: 0 }
+        Body { bytes: message.body_bytes(), source: Source::InPage(Box::new(message)), at: 0 }
     }
 
     fn announced(message: Announced) -> Body {
-        Body { bytes: message.body_bytes(), source: Source::Announced(message), at: 0 }
+        Body { bytes: message.body_bytes(), source: Source::Announced(Box::new(message)), at: 0 }
     }
 
     /// The same, of which so many bytes were received.
@@ -186,8 +186,8 @@ impl Body {
 impl Source {
     fn release(self, receiver: &mut Receiver) {
         match self {
-            Source::InPage(message) => receiver.give_back(message),
-            Source::Announced(message) => receiver.release(message),
+            Source::InPage(message) => receiver.give_back(*message),
+            Source::Announced(message) => receiver.release(*message),
             Source::Spot(_) | Source::Parked(_) => {}
         }
     }
