@@ -83,7 +83,8 @@ fn reply_is_taken_in_parts() {
             assert_eq!(path.receive(Which::Any, &mut []).unwrap().message.bytes, 0);
         },
         |mut path| {
-            let outgoing = Outgoing { answer: Some(1 << 20), source_class: 7, ..Outgoing::default() };
+            let outgoing =
+                Outgoing { answer: Some(1 << 20), source_class: 7, ..Outgoing::default() };
             let id = path.send(&outgoing, &[]).unwrap();
             let mut came = Vec::new();
             loop {

@@ -354,6 +354,15 @@ impl Path {
     /// [`ReceiveError`].
     #[inline]
     pub fn next(&mut self) -> Result<(Pending, &[u8]), ReceiveError> {
+        // Where both ways meet the compiler would have the message copied: a third of the time.
+        if let Some((pending, shown)) = self.inner.receive_packed() {
+            return Ok((pending, self.inner.data(shown)));
+        }
+        self.next_of_all()
+    }
+
+    #[inline(never)]
+    fn next_of_all(&mut self) -> Result<(Pending, &[u8]), ReceiveError> {
         loop {
             match self.inner.receive_in_place(Which::Any) {
                 Ok(Some((pending, shown))) => return Ok((pending, self.inner.data(shown))),

@@ -68,11 +68,21 @@ impl Path {
         &mut self,
         which: Which,
     ) -> Result<Option<(Pending, Shown)>, ReceiveError> {
-        if let Some((pending, spot)) = self.next_packed(which) {
-            self.end_receiving(&pending);
-            return Ok(Some((pending, Shown { queue: PLAIN, spot })));
+        if which == Which::Any
+            && let Some(shown) = self.receive_packed()
+        {
+            return Ok(Some(shown));
         }
         self.receive_front_in_place(which)
+    }
+
+    /// Receives the next message where it lies if it was packed and nothing else waits, which is so for most
+    /// of a stream. None, and nothing is received, if it is not.
+    #[inline(always)]
+    pub fn receive_packed(&mut self) -> Option<(Pending, Shown)> {
+        let (pending, spot) = self.next_packed(Which::Any)?;
+        self.end_receiving(&pending);
+        Some((pending, Shown { queue: PLAIN, spot }))
     }
 
     #[inline(never)]
