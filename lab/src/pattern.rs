@@ -85,7 +85,8 @@ pub fn is_intact(piece: &[u8], number: u64, at: usize) -> bool {
         difference |= u64::from_le_bytes(*found) ^ first;
         first = first.wrapping_add(PLACE_STEP);
     }
-    difference == 0 && *tail == first.to_le_bytes()[..tail.len()]
+    // Comparing nothing is a call, and the word on the stack is read back before it is there: 5 ns.
+    difference == 0 && (tail.is_empty() || *tail == first.to_le_bytes()[..tail.len()])
 }
 
 /// Writes a time over the first word of a message.
