@@ -1,8 +1,8 @@
 //! Honest paths, and messages that tell where they belong.
 
-use std::os::fd::OwnedFd;
 use std::sync::LazyLock;
 
+use fabric::iucv::{self, Limits};
 use fabric::path::{Halves, Receiver, Sender, Shape, Side, Terms};
 use os::doorbell::Doorbell;
 
@@ -22,18 +22,38 @@ pub struct Pair {
 /// # Panics
 /// If the machine has no memory or no descriptors left.
 pub fn pair(terms: Terms) -> Pair {
-    let shape = Shape::SIMPLE;
-    let (one, one_descriptors) = Side::create(shape).expect("a side");
-    let (other, other_descriptors) = Side::create(shape).expect("a side");
-    let ((out, far_out), (back, far_back)) = (ends(), ends());
-    let one = one.join(other_descriptors, vec![out, back], terms);
-    let other = other.join(one_descriptors, vec![far_back, far_out], terms);
-    let (mut one, mut other) = (one.expect("honest"), other.expect("honest"));
+    let (mut one, mut other) = sides(Shape::SIMPLE, terms);
     Pair { sender: one.senders.remove(0), receiver: other.receivers.remove(0), back: (one, other) }
 }
 
-fn ends() -> (OwnedFd, OwnedFd) {
-    Doorbell::ends().expect("a doorbell")
+/// Both sides of a path of IUCV. `limits` are those of the first.
+///
+/// # Panics
+/// If the machine has no memory or no descriptors left.
+pub fn iucv(terms: Terms, limits: Limits) -> [iucv::Path; 2] {
+    let shape = Shape { outputs: iucv::QUEUES, inputs: iucv::QUEUES };
+    let (one, other) = sides(shape, terms);
+    let Limits { ours, theirs, parameters_for_us, parameters_for_them } = limits;
+    let mirrored = Limits {
+        ours: theirs,
+        theirs: ours,
+        parameters_for_us: parameters_for_them,
+        parameters_for_them: parameters_for_us,
+    };
+    [iucv::Path::new(one, limits), iucv::Path::new(other, mirrored)]
+}
+
+/// Both sides of a path. `shape` is that of the first.
+fn sides(shape: Shape, terms: Terms) -> (Halves, Halves) {
+    let (one, one_descriptors) = Side::create(shape).expect("a side");
+    let (other, other_descriptors) = Side::create(shape.mirrored()).expect("a side");
+    let bells = (0..shape.outputs + shape.inputs).map(|_| Doorbell::ends().expect("a doorbell"));
+    let (bells, mut far_bells): (Vec<_>, Vec<_>) = bells.unzip();
+    // The other side's outputs are our inputs.
+    far_bells.rotate_left(shape.outputs);
+    let one = one.join(other_descriptors, bells, terms).expect("honest");
+    let other = other.join(one_descriptors, far_bells, terms).expect("honest");
+    (one, other)
 }
 
 /// The longest message that [`body`] can make.

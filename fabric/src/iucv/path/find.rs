@@ -27,9 +27,11 @@ impl Path {
 
     #[inline]
     pub(super) fn find_next(&mut self) -> Result<Found, ReceiveError> {
-        if self.fronts[URGENT].is_none() && self.receivers[URGENT].is_ready() {
-            self.advance_urgent();
-        }
+        // A reply stands in front of what has priority behind it, too.
+        while self.fronts[URGENT].is_none()
+            && self.receivers[URGENT].is_ready()
+            && self.advance_urgent()
+        {}
         if let Some(id) = self.arrived.next(true) {
             return Ok(Found::Parked(id));
         }

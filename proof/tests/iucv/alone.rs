@@ -1,0 +1,38 @@
+//! What deserves a test of its own: what random programs have found, and what they hardly ever do.
+
+use fabric::iucv::{Limits, Outgoing, Path, ReceiveError, Which};
+use fabric::path::Terms;
+use proof::honest::iucv;
+
+const LIMITS: Limits =
+    Limits { ours: 100, theirs: 100, parameters_for_us: true, parameters_for_them: true };
+
+const PLAIN: Outgoing = Outgoing {
+    target_class: 1,
+    source_class: 2,
+    tag: 3,
+    priority: false,
+    answer: None,
+    quiet: false,
+};
+const URGENT: Outgoing = Outgoing { priority: true, ..PLAIN };
+const TWO_WAY: Outgoing = Outgoing { answer: Some(100), ..PLAIN };
+
+fn receive(path: &mut Path, which: Which) -> Result<Vec<u8>, ReceiveError> {
+    let mut buffer = [0; 5000];
+    let received = path.receive(which, &mut buffer)?;
+    assert_eq!(received.residual, 0);
+    Ok(buffer[..received.bytes].to_vec())
+}
+
+#[test]
+fn priority_overtakes_though_a_reply_stands_before_it() {
+    let [mut one, mut other] = iucv(Terms::default(), LIMITS);
+    let asked = one.send(&TWO_WAY, b"question").unwrap();
+    receive(&mut other, Which::Any).unwrap();
+    other.reply(asked, false, b"answer").unwrap();
+    other.send(&PLAIN, b"plain").unwrap();
+    other.send(&URGENT, b"urgent").unwrap();
+    assert_eq!(receive(&mut one, Which::Any).unwrap(), b"urgent");
+    assert_eq!(receive(&mut one, Which::Any).unwrap(), b"plain");
+}

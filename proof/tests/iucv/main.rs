@@ -1,0 +1,3 @@
+//! A path of IUCV between two honest sides.
+
+mod alone;
