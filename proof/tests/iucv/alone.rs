@@ -36,3 +36,14 @@ fn priority_overtakes_though_a_reply_stands_before_it() {
     assert_eq!(receive(&mut one, Which::Any).unwrap(), b"urgent");
     assert_eq!(receive(&mut one, Which::Any).unwrap(), b"plain");
 }
+
+#[test]
+fn path_that_has_ended_has_nothing_more_to_say() {
+    let [mut one, mut other] = iucv(Terms::default(), LIMITS);
+    one.send(&PLAIN, b"last words").unwrap();
+    one.sever([7; 16]);
+    assert_eq!(receive(&mut other, Which::Any).unwrap(), b"last words");
+    assert!(matches!(receive(&mut other, Which::Any), Err(ReceiveError::Severed(_))));
+    other.flush();
+    assert!(!other.has_more_to_say(), "nobody hears that it was received");
+}

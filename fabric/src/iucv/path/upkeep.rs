@@ -64,9 +64,10 @@ impl Path {
         }
     }
 
-    /// Whether there is something to say that could not be said yet.
+    /// Whether there is something to say that could not be said yet. On a path that has ended there is
+    /// nobody to say it to.
     pub fn has_more_to_say(&self) -> bool {
-        !self.completed.is_empty() || !self.to_say.is_empty()
+        self.severed.is_none() && (!self.completed.is_empty() || !self.to_say.is_empty())
     }
 
     /// The halves, to wait on: for queue 0 and 1.
