@@ -47,3 +47,18 @@ fn path_that_has_ended_has_nothing_more_to_say() {
     other.flush();
     assert!(!other.has_more_to_say(), "nobody hears that it was received");
 }
+
+/// A pack is in memory of our own: its messages take another way than those in buffers of their own.
+#[test]
+fn message_of_which_nothing_was_received_is_still_the_next() {
+    let [mut one, mut other] = iucv(Terms::default(), LIMITS);
+    for number in 0..10_u8 {
+        one.push(&PLAIN, &[number; 9]).unwrap();
+    }
+    one.flush();
+    for number in 0..10_u8 {
+        let received = other.receive(Which::Any, &mut []).unwrap();
+        assert_eq!((received.bytes, received.residual), (0, 9));
+        assert_eq!(receive(&mut other, Which::Any).unwrap(), [number; 9]);
+    }
+}

@@ -14,8 +14,8 @@ pub struct Received {
     pub message: Pending,
     /// How many bytes were copied now.
     pub bytes: usize,
-    /// How many are left. While there are some, the message is received in part: it is found by its
-    /// identity alone, and what is left is copied by the next call. A message of more than a page may
+    /// How many are left: they are copied by the next call. Once some were copied and some are left, the
+    /// message is received in part: it is found by its identity alone. A message of more than a page may
     /// still be on its way; then there can be some left though there was room for more.
     pub residual: usize,
 }
@@ -148,7 +148,9 @@ impl Path {
             } else {
                 let rest = Body::at_spot(&self.receivers[PLAIN], spot).from(bytes);
                 self.park(PLAIN, Arrived { pending: message, body: rest, told: false });
-                self.arrived.unlist(message.id);
+                if bytes > 0 {
+                    self.arrived.unlist(message.id);
+                }
             }
             return Ok(Received { message, bytes, residual });
         }
