@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use fabric::iucv;
 use fabric::path::board::{self, LineBlock, ReaderBlock, WriterBlock};
 use fabric::path::{Receiver, SLOTS, Sender, Shape, Side, SideDescriptors, Terms};
 use fabric::queue::{
@@ -36,13 +37,13 @@ pub mod code {
     pub const QUIESCED: u64 = 3;
 }
 
-/// A side of a path with one queue each way. What it has not been told to write is as an honest side
-/// leaves it before it does anything.
+/// A queue each way of a side of a path. What it has not been told to write is as an honest side leaves it
+/// before it does anything.
 #[derive(Debug)]
 pub struct Bare {
-    /// All of its board.
+    /// All of its side's board.
     pub board: Words,
-    /// All of its lines.
+    /// All of its side's lines.
     pub all_lines: Words,
     /// Its part of the board as a writer.
     pub writer: WriterBlock<Words>,
@@ -82,14 +83,11 @@ pub struct Facing {
 pub fn face(terms: Terms) -> Facing {
     let shape = Shape::SIMPLE;
     let (side, shown) = Side::create(shape).expect("an honest side");
-    let (bare, descriptors, bells) = Bare::create();
+    let (mut bare, descriptors, bells) = Bare::create(shape);
     let mut halves = side.join(descriptors, bells, terms).expect("a bare side is fresh");
-    let words = |descriptor: OwnedFd| {
-        LentWords::borrow(Borrowed::borrow(descriptor, 1..=usize::MAX).expect("honest storage"))
-    };
-    let (shown, lines) = (words(shown.board), words(shown.lines));
+    let (shown, lines) = (borrow(shown.board), borrow(shown.lines));
     Facing {
-        bare,
+        bare: bare.remove(0),
         shown_writer: board::writer_block(&shown, shape, 0),
         shown_lines: board::line_block(&lines, 0),
         shown_reader: board::reader_block(&shown, shape, 0),
@@ -98,13 +96,47 @@ pub fn face(terms: Terms) -> Facing {
     }
 }
 
+/// A bare queue each way, and what the honest side shows of its halves that face it.
+#[derive(Debug)]
+pub struct BareQueue {
+    /// The queue of the side without manners.
+    pub bare: Bare,
+    /// Of the honest sender.
+    pub shown_writer: WriterBlock<LentWords>,
+    /// Of the honest receiver.
+    pub shown_reader: ReaderBlock<LentWords>,
+}
+
+/// A bare side, joined with an honest one that has a conversation over it.
+///
+/// # Panics
+/// If the machine has no memory or no descriptors left.
+pub fn face_iucv(terms: Terms, limits: iucv::Limits) -> (Vec<BareQueue>, iucv::Path) {
+    let shape = Shape { outputs: iucv::QUEUES, inputs: iucv::QUEUES };
+    let (side, shown) = Side::create(shape).expect("an honest side");
+    let (bares, descriptors, bells) = Bare::create(shape);
+    let halves = side.join(descriptors, bells, terms).expect("a bare side is fresh");
+    let shown = borrow(shown.board);
+    let queue = |(queue, bare)| BareQueue {
+        bare,
+        shown_writer: board::writer_block(&shown, shape, queue),
+        shown_reader: board::reader_block(&shown, shape, queue),
+    };
+    let queues = bares.into_iter().enumerate().map(queue).collect();
+    (queues, iucv::Path::new(halves, limits))
+}
+
+fn borrow(board: OwnedFd) -> LentWords {
+    LentWords::borrow(Borrowed::borrow(board, 1..=usize::MAX).expect("an honest board"))
+}
+
 impl Bare {
-    /// A bare side, its descriptors, and the honest side's ends of the doorbells.
+    /// A bare side with as many queues each way, its descriptors, and the honest side's ends of the
+    /// doorbells.
     ///
     /// # Panics
     /// If the machine has no memory or no descriptors left.
-    pub fn create() -> (Bare, SideDescriptors, Vec<OwnedFd>) {
-        let shape = Shape::SIMPLE;
+    pub fn create(shape: Shape) -> (Vec<Bare>, SideDescriptors, Vec<OwnedFd>) {
         let storage = |words: usize| {
             let created = Storage::create("siga bare", words * 8, StorageOptions::default());
             let (storage, descriptor) = created.expect("storage");
@@ -113,20 +145,21 @@ impl Bare {
         let (board, board_descriptor) = storage(shape.board_words());
         let (all_lines, lines_descriptor) = storage(shape.lines_words());
         board::establish(&board, shape);
-        let (reader_bell, honest_output) = bell();
-        let (writer_bell, honest_input) = bell();
-        let bare = Bare {
-            writer: board::writer_block(&board, shape, 0),
-            reader: board::reader_block(&board, shape, 0),
-            lines: board::line_block(&all_lines, 0),
-            board,
-            all_lines,
+        let (reader_bells, honest_outputs) = bells(shape.inputs);
+        let (writer_bells, honest_inputs) = bells(shape.outputs);
+        let bare = |(queue, (reader_bell, writer_bell))| Bare {
+            writer: board::writer_block(&board, shape, queue),
+            reader: board::reader_block(&board, shape, queue),
+            lines: board::line_block(&all_lines, queue),
+            board: board.clone(),
+            all_lines: all_lines.clone(),
             writer_bell,
             reader_bell,
             next: Sequence(0),
         };
+        let bares = reader_bells.into_iter().zip(writer_bells).enumerate().map(bare).collect();
         let descriptors = SideDescriptors { board: board_descriptor, lines: lines_descriptor };
-        (bare, descriptors, vec![honest_output, honest_input])
+        (bares, descriptors, honest_outputs.into_iter().chain(honest_inputs).collect())
     }
 
     /// Hands the next buffer over with this word, whose count is made right, and this body.
@@ -171,6 +204,11 @@ impl Bare {
 
     /// Announces a large message with an empty head, as an honest writer would.
     pub fn announce(&mut self, slot: u16, count: u32, length: u64, segment: u16) {
+        self.announce_with(&[], slot, count, length, segment);
+    }
+
+    /// Announces a large message with a head of at most 24 bytes.
+    pub fn announce_with(&mut self, head: &[u8], slot: u16, count: u32, length: u64, segment: u16) {
         let state = word(State::Primed, Form::InPlace, 0, 0, 0);
         let line = usize::from(slot) % SLOTS * LINE_WORDS;
         let bits = WriterWord { count, ..state }.bits();
@@ -178,7 +216,8 @@ impl Bare {
         let [low, high] = Entry { segment, ..Entry::default() }.bits();
         let identity = u64::from(slot) | u64::from(count) << 32;
         let record = [identity, length, low, high].map(u64::to_le_bytes);
-        self.prime_bytes(label::ANNOUNCEMENT, 0, record.as_flattened());
+        let record = [record.as_flattened(), head].concat();
+        self.prime_bytes(label::ANNOUNCEMENT, head.len() as u8, &record);
     }
 
     /// Says how many bytes of a large message are in place.
@@ -225,7 +264,10 @@ fn word(state: State, form: Form, label: u8, size: u8, note: u8) -> WriterWord {
     WriterWord { count: 0, state, form, label: label & 0xf, size, note }
 }
 
-fn bell() -> (Doorbell, OwnedFd) {
-    let (ours, theirs) = Doorbell::ends().expect("a doorbell");
-    (Doorbell::adopt(ours).expect("made just now"), theirs)
+fn bells(count: usize) -> (Vec<Doorbell>, Vec<OwnedFd>) {
+    let ends = (0..count).map(|_| {
+        let (ours, theirs) = Doorbell::ends().expect("a doorbell");
+        (Doorbell::adopt(ours).expect("made just now"), theirs)
+    });
+    ends.unzip()
 }
