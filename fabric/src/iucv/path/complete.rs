@@ -1,6 +1,5 @@
 //! What becomes of our messages.
 
-use super::receive::purged_or_severed;
 use super::{Done, PLAIN, Path, ReceiveError, URGENT, Which};
 use crate::iucv::event::{Audit, Completion};
 use crate::iucv::outgoing::{Entry, State};
@@ -29,10 +28,11 @@ impl Path {
     /// (TEST COMPLETION) Takes a completion, and copies its reply, or what is left of it, into `target`.
     /// `Class` and `Message` go by the source class. How many bytes were copied, and how many are left:
     /// while there are some, the completion is found by its identity alone. None if there is no such
-    /// completion.
+    /// completion. A reply that cannot be had any more, for the path has ended before all of it was in
+    /// place, is none: its message was severed first.
     ///
     /// # Errors
-    /// [`ReceiveError`], but never that it was not found.
+    /// [`ReceiveError::WrongClass`].
     #[inline]
     pub fn complete(
         &mut self,
@@ -49,14 +49,14 @@ impl Path {
         {
             let mut done = self.front_done.take().expect("looked at just now");
             let read = done.body.read(&mut self.receivers[URGENT], target);
-            return self.end_completing(done, read);
+            return Ok(Some(self.end_completing(done, read)));
         }
         if which == Which::Any
             && self.front_done.is_none()
             && let Some(id) = self.received.pop_front()
         {
             let entry = self.table.get_mut(id).expect("complete, and not taken");
-            let completion = completion(entry, Audit::default());
+            let completion = completion_of(entry, Audit::default());
             self.table.close(id);
             return Ok(Some((completion, 0, 0)));
         }
@@ -82,7 +82,7 @@ impl Path {
         let mut done = self.done.remove(id).expect("found");
         self.parked_bytes -= done.body.parked_bytes();
         let read = done.body.read(&mut self.receivers[URGENT], target);
-        self.end_completing(done, read)
+        Ok(Some(self.end_completing(done, read)))
     }
 
     /// Takes a completion whose reply was taken in part, and gives the rest of the reply up.
@@ -98,26 +98,32 @@ impl Path {
         &mut self,
         mut done: Done,
         read: Result<usize, PullError>,
-    ) -> Result<Option<(Completion, usize, usize)>, ReceiveError> {
+    ) -> (Completion, usize, usize) {
         let residual = done.body.left();
         let completion = done.completion;
         match read {
             Ok(bytes) if residual == 0 => {
                 done.body.release(&mut self.receivers[URGENT]);
                 self.table.close(completion.id);
-                Ok(Some((completion, bytes, residual)))
+                (completion, bytes, residual)
             }
             Ok(bytes) => {
                 done.told = true;
                 let id = done.completion.id;
                 self.park_done(done);
                 self.done.unlist(id);
-                Ok(Some((completion, bytes, residual)))
+                (completion, bytes, residual)
             }
             Err(error) => {
                 done.body.release(&mut self.receivers[URGENT]);
+                let entry = self.table.get_mut(completion.id).expect("complete, and not taken");
+                let severed = completion_of(entry, Audit::SEVERED);
                 self.table.close(completion.id);
-                Err(purged_or_severed(error))
+                if error == PullError::Withdrawn {
+                    // Nobody takes a reply back.
+                    self.accuse(URGENT, Violation::Record);
+                }
+                (severed, 0, 0)
             }
         }
     }
@@ -130,7 +136,7 @@ impl Path {
             State::Sent if !entry.quiet => {
                 entry.state = State::Complete;
                 if entry.priority || !self.done.is_empty() {
-                    let completion = completion(entry, Audit::default());
+                    let completion = completion_of(entry, Audit::default());
                     self.park_done(Done { completion, body: Body::none(), told: false });
                 } else {
                     self.received.push_back(id);
@@ -147,7 +153,7 @@ impl Path {
         for id in std::mem::take(&mut self.received) {
             let entry = self.table.get_mut(id).expect("complete, and not taken");
             let (source_class, priority) = (entry.source_class, entry.priority);
-            let completion = completion(entry, Audit::default());
+            let completion = completion_of(entry, Audit::default());
             let done = Done { completion, body: Body::none(), told: false };
             self.done.add(id, source_class, priority, false, done);
         }
@@ -191,7 +197,7 @@ impl Path {
         for id in self.table.sent() {
             let entry = self.table.get_mut(id).expect("listed");
             entry.state = State::Complete;
-            let completion = completion(entry, Audit::SEVERED);
+            let completion = completion_of(entry, Audit::SEVERED);
             self.park_done(Done { completion, body: Body::none(), told: false });
         }
     }
@@ -205,7 +211,7 @@ fn is_meant(which: Which, own_id: MessageId, own_class: u32) -> bool {
     }
 }
 
-pub(super) fn completion(entry: &Entry, audit: Audit) -> Completion {
+pub(super) fn completion_of(entry: &Entry, audit: Audit) -> Completion {
     Completion {
         id: entry.id,
         source_class: entry.source_class,

@@ -1,6 +1,6 @@
 //! Taking in what the other side has sent. Everything it says is checked here.
 
-use super::complete::completion;
+use super::complete::completion_of;
 use super::{Arrived, COMPLETED_MAX, Done, PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT};
 use crate::iucv::event::{Audit, Completion, Pending};
 use crate::iucv::outgoing::State;
@@ -179,7 +179,7 @@ impl Path {
                             priority,
                             answer: Some(bytes),
                             parameters,
-                            ..completion(&entry, Audit::default())
+                            ..completion_of(&entry, Audit::default())
                         };
                         self.front_done = Some(Done { completion, body, told: false });
                         Ok(())
@@ -198,7 +198,7 @@ impl Path {
                     State::Sent => {
                         entry.state = State::Complete;
                         let entry = *entry;
-                        let completion = completion(&entry, Audit::REJECTED);
+                        let completion = completion_of(&entry, Audit::REJECTED);
                         self.park_done(Done { completion, body: Body::none(), told: false });
                         Ok(())
                     }

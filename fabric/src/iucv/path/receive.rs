@@ -272,7 +272,7 @@ impl Path {
     }
 }
 
-pub(super) fn purged_or_severed(error: PullError) -> ReceiveError {
+fn purged_or_severed(error: PullError) -> ReceiveError {
     match error {
         PullError::Withdrawn => ReceiveError::Purged,
         PullError::Severed(severed) => severed.into(),
