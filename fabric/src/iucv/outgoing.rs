@@ -2,6 +2,7 @@
 
 use super::record::MessageId;
 use crate::path::{self, Severed};
+use crate::queue::Violation;
 
 /// How to send a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +79,10 @@ pub(super) enum State {
     Free,
     /// It is with the target.
     Sent,
+    /// We have purged it, and not said so yet.
+    Purging,
+    /// We have purged it, and not said so, and the target is done with it.
+    PurgedLate,
     /// We have purged it, and the target has not said that it knows.
     Purged,
     /// It waits for its completion to be taken.
@@ -141,6 +146,21 @@ impl Table {
         (entry.id == id && entry.state != State::Free).then_some(entry)
     }
 
+    /// The target is done with a message that we have purged. Its place is taken until we have said what
+    /// we had to say about it: there is never more to say than there are places.
+    ///
+    /// # Errors
+    /// If it is not one that we have purged, or the target was done with it before.
+    pub(super) fn end_purged(&mut self, id: MessageId) -> Result<(), Violation> {
+        let entry = self.get_mut(id).ok_or(Violation::Record)?;
+        match entry.state {
+            State::Purging => entry.state = State::PurgedLate,
+            State::Purged => self.close(id),
+            _ => return Err(Violation::Record),
+        }
+        Ok(())
+    }
+
     /// Frees an entry's place.
     #[inline]
     pub(super) fn close(&mut self, id: MessageId) {
@@ -160,7 +180,7 @@ impl Table {
     pub(super) fn will_free(&self) -> bool {
         self.entries.iter().any(|entry| match entry.state {
             State::Sent => entry.quiet && entry.answer.is_none(),
-            State::Purged => true,
+            State::Purging | State::Purged | State::PurgedLate => true,
             State::Free | State::Complete => false,
         })
     }

@@ -31,6 +31,9 @@ pub const QUEUES: usize = 2;
 /// Bytes in a parameter list.
 pub const PARAMETER_BYTES: usize = 8;
 
+/// Bytes of an identity.
+pub(super) const ID_BYTES: usize = 4;
+
 /// The identity of a message, among those that its source has outstanding on this path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId(pub u32);
@@ -109,6 +112,12 @@ pub(super) enum Record {
 }
 
 impl Record {
+    /// Whether bytes may follow the head.
+    #[inline]
+    pub(super) fn may_have_body(self) -> bool {
+        matches!(self, Record::Message(_) | Record::Completed | Record::Reply { .. })
+    }
+
     /// Puts the head together of what is no message.
     pub(super) fn bytes(self) -> Head {
         let (code, flags, id) = match self {

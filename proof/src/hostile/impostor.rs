@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use fabric::control::{Joined, Kind, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Token};
+use fabric::path::Shape;
 use os::packets::{Listener, Packets};
 use os::poller::wait_readable;
 use siga::Guest;
@@ -190,7 +191,7 @@ impl Impostor {
 
     /// What makes a path of one queue each way, or all but one of that.
     fn side(&mut self, is_wrong: bool, script: &mut Script<'_>) -> Vec<OwnedFd> {
-        let (bare, lent, bells) = Bare::create();
+        let (mut bare, lent, bells) = Bare::create(Shape::SIMPLE);
         let mut descriptors = vec![lent.board, lent.lines];
         descriptors.extend(bells);
         if is_wrong {
@@ -200,7 +201,7 @@ impl Impostor {
         if self.sides.len() == SIDES_MAX {
             self.sides.remove(0);
         }
-        self.sides.push(Vandal::new(bare));
+        self.sides.push(Vandal::new(bare.remove(0)));
         descriptors
     }
 

@@ -139,7 +139,8 @@ impl Message {
 
     /// Whether neither side has it any more.
     fn is_forgotten(&self) -> bool {
-        self.source == Source::Taken || self.ends_quietly() && self.is_known()
+        let is_unsaid = self.source == Source::Purged { is_said: false };
+        self.source == Source::Taken || self.ends_quietly() && self.is_known() && !is_unsaid
     }
 
     /// Whether its completion waits to be taken, or is on its way.

@@ -5,7 +5,6 @@ use fabric::iucv::{
     ReceiveError, Received, ReplyError, SendError, Which,
 };
 use fabric::path::{Reason, Terms};
-use os::doorbell::Listen;
 use proof::honest::{body, iucv};
 
 use super::deeds::{Deed, Pick, Way, is_wanted};
@@ -414,7 +413,7 @@ impl World {
         let found = self.find(side, which);
         match self.paths[side].receive_in_place(which) {
             Ok(Some((pending, data))) => {
-                let data = data.to_vec();
+                let data = self.paths[side].data(data).to_vec();
                 let message = self.check_found(side, which, &found, &pending);
                 assert!(matches!(message.target, Target::Pending { at: 0, .. }), "{message:?}");
                 assert!(data == body(message.number, message.bytes), "{pending:?}");
@@ -760,7 +759,7 @@ impl World {
         let mut hearings = 0;
         // A hang-up is heard behind the rings that came before it.
         while !is_over(&mut self.paths[rest]) {
-            self.paths[rest].hear(Listen::Now);
+            self.paths[rest].hear();
             hearings += 1;
             assert!(hearings < 1000, "nobody has hung up");
         }

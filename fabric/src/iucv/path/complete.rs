@@ -3,7 +3,7 @@
 use super::{Done, PLAIN, Path, ReceiveError, URGENT, Which};
 use crate::iucv::event::{Audit, Completion};
 use crate::iucv::outgoing::{Entry, State};
-use crate::iucv::record::{MessageId, Record};
+use crate::iucv::record::MessageId;
 use crate::path::{Body, PullError};
 use crate::queue::Violation;
 
@@ -142,8 +142,8 @@ impl Path {
                     self.received.push_back(id);
                 }
             }
-            State::Sent | State::Purged => self.table.close(id),
-            State::Complete | State::Free => return Err(Violation::Record),
+            State::Sent => self.table.close(id),
+            _ => return self.table.end_purged(id),
         }
         Ok(())
     }
@@ -182,12 +182,14 @@ impl Path {
         match entry.state {
             State::Sent => {}
             State::Complete => return Err(PurgeError::Complete),
-            State::Purged | State::Free => return Err(PurgeError::NotFound),
+            State::Purging | State::PurgedLate | State::Purged | State::Free => {
+                return Err(PurgeError::NotFound);
+            }
         }
-        entry.state = State::Purged;
+        entry.state = State::Purging;
         // The target must find the message when it hears that it is purged.
         self.senders[PLAIN].flush();
-        self.to_say.push_back(Record::Purge(id));
+        self.purged.push_back(id);
         self.flush();
         Ok(())
     }

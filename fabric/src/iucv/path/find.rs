@@ -27,11 +27,8 @@ impl Path {
 
     #[inline]
     pub(super) fn find_next(&mut self) -> Result<Found, ReceiveError> {
-        // A reply stands in front of what has priority behind it, too.
-        while self.fronts[URGENT].is_none()
-            && self.receivers[URGENT].is_ready()
-            && self.advance_urgent()
-        {}
+        // What is said about messages may stand in front of one that has priority.
+        self.poll_while(|path| path.fronts[URGENT].is_none());
         if let Some(id) = self.arrived.next(true) {
             return Ok(Found::Parked(id));
         }

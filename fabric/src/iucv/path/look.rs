@@ -1,10 +1,12 @@
 //! Taking in what the other side has sent. Everything it says is checked here.
 
 use super::complete::completion_of;
-use super::{Arrived, COMPLETED_MAX, Done, PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT};
+use super::{
+    Arrived, COMPLETED_MAX, Done, MESSAGES_MAX, PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT,
+};
 use crate::iucv::event::{Audit, Completion, Pending};
 use crate::iucv::outgoing::State;
-use crate::iucv::record::{MessageHead, MessageId, PARAMETER_BYTES, Record};
+use crate::iucv::record::{ID_BYTES, MessageHead, MessageId, PARAMETER_BYTES, Record};
 use crate::path::{Body, Severed};
 use crate::queue::Violation;
 
@@ -12,11 +14,24 @@ use crate::queue::Violation;
 /// received straight from the page.
 const COPIED_BYTES_MAX: usize = 4096;
 
+/// Records of the urgent queue that are taken at a time. No more can be there by right: something about
+/// each message of either side.
+const RECORDS_PER_POLL_MAX: usize = 2 * MESSAGES_MAX as usize;
+
 impl Path {
     /// Takes in everything of the urgent queue: what is said about messages is done, messages are parked
     /// but for the last.
     pub fn poll(&mut self) {
-        while self.is_urgent_ready() && self.advance_urgent() {}
+        self.poll_while(|_| true);
+    }
+
+    pub(super) fn poll_while(&mut self, wanted: impl Fn(&Path) -> bool) {
+        // Not for ever: the other side could say something as fast as we take it in.
+        for _ in 0..RECORDS_PER_POLL_MAX {
+            if !self.is_urgent_ready() || !wanted(self) || !self.advance_urgent() {
+                return;
+            }
+        }
     }
 
     /// Whether there is something in the urgent queue to look at.
@@ -34,26 +49,18 @@ impl Path {
             done.body.park(&mut self.receivers[URGENT]);
             self.park_done(done);
         }
-        loop {
-            match self.pick(URGENT) {
-                None => return false,
-                Some((Record::Message(head), body)) => {
-                    if let Some(arrived) = self.arrive(URGENT, head, body) {
-                        self.fronts[URGENT] = Some(arrived);
-                    }
-                    return true;
-                }
-                Some((record, body)) => {
-                    if let Err(violation) = self.obey(record, body) {
-                        self.accuse(URGENT, violation);
-                        return false;
-                    }
-                    if self.front_done.is_some() {
-                        return true;
-                    }
+        match self.pick(URGENT) {
+            None => return false,
+            Some((Record::Message(head), body)) => {
+                self.fronts[URGENT] = self.arrive(URGENT, head, body);
+            }
+            Some((record, body)) => {
+                if let Err(violation) = self.obey(record, body) {
+                    self.accuse(URGENT, violation);
                 }
             }
         }
+        true
     }
 
     /// Takes the next of the plain queue; what stood in front of it is parked. False if there is none, or
@@ -97,8 +104,9 @@ impl Path {
         let opened = Body::open(receiver, picked, |head| Record::parse(queue, head));
         let (record, body) = opened.unwrap_or((Err(Violation::Record), Body::none()));
         match record {
-            Ok(record) => Some((record, body)),
-            Err(violation) => {
+            Ok(record) if record.may_have_body() || body.bytes() == 0 => Some((record, body)),
+            refused => {
+                let violation = refused.err().unwrap_or(Violation::Size);
                 body.release(receiver);
                 self.accuse(queue, violation);
                 None
@@ -134,6 +142,13 @@ impl Path {
         let is_free = id.place() < self.limits.theirs as usize
             && !self.arrived.has_place(id)
             && self.awaiting.get(id.place()).is_none_or(Option::is_none);
+        // What we have not said yet counts: there is never more to say than there are places.
+        let outstanding = self.arrived.len()
+            + self.fronts.iter().flatten().count()
+            + self.awaiting_count
+            + self.completed.len() / ID_BYTES
+            + self.ended.len();
+        let is_free = is_free && outstanding < self.limits.theirs as usize;
         let fits = !parameters || bytes == PARAMETER_BYTES && self.limits.parameters_for_us;
         // In front there can be one of the other queue only.
         let in_front = self.fronts[QUEUES - 1 - queue].as_ref();
@@ -151,11 +166,11 @@ impl Path {
             Record::Message(_) => unreachable!("handled by the caller"),
             Record::Completed => {
                 let spot = body.spot().ok_or(Violation::Record)?;
-                let mut ids = [0; COMPLETED_MAX * 4];
+                let mut ids = [0; COMPLETED_MAX * ID_BYTES];
                 let said = self.receivers[URGENT].message(spot).body;
                 let ids = ids.get_mut(..said.len()).ok_or(Violation::Size)?;
                 ids.copy_from_slice(said);
-                let (ids, rest) = ids.as_chunks::<4>();
+                let (ids, rest) = ids.as_chunks::<ID_BYTES>();
                 if !rest.is_empty() {
                     return Err(Violation::Size);
                 }
@@ -184,12 +199,10 @@ impl Path {
                         self.front_done = Some(Done { completion, body, told: false });
                         Ok(())
                     }
-                    State::Purged => {
+                    _ => {
                         body.release(&mut self.receivers[URGENT]);
-                        self.table.close(id);
-                        Ok(())
+                        self.table.end_purged(id)
                     }
-                    State::Complete | State::Free => Err(Violation::Record),
                 }
             }
             Record::Rejected(id) => {
@@ -202,11 +215,7 @@ impl Path {
                         self.park_done(Done { completion, body: Body::none(), told: false });
                         Ok(())
                     }
-                    State::Purged => {
-                        self.table.close(id);
-                        Ok(())
-                    }
-                    State::Complete | State::Free => Err(Violation::Record),
+                    _ => self.table.end_purged(id),
                 }
             }
             Record::Purge(id) => {
@@ -216,7 +225,7 @@ impl Path {
                         return Ok(());
                     }
                 }
-                self.to_say.push_back(Record::Purged(id));
+                self.ended.push_back(Record::Purged(id));
                 Ok(())
             }
             Record::Purged(id) => {

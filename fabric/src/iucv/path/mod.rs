@@ -18,7 +18,7 @@ pub use tell::Counts;
 
 use super::event::{Completion, Pending};
 use super::outgoing::Table;
-use super::record::{MessageId, QUEUES, Record};
+use super::record::{ID_BYTES, MessageId, QUEUES, Record};
 use super::store::Store;
 use crate::path::{Body, Halves, Receiver, Sender, Severed};
 
@@ -114,8 +114,13 @@ pub struct Path {
     completed: Vec<u8>,
     /// When to say so at the latest.
     completed_bytes_max: usize,
-    /// What else there is to say as soon as there is room.
-    to_say: VecDeque<Record>,
+    /// Messages that we have rejected or forgotten, and not said so.
+    ended: VecDeque<Record>,
+    /// Messages of ours that we have purged, and not said so.
+    purged: VecDeque<MessageId>,
+    /// Whether we want quiet, and whether we have said so.
+    wants_quiet: bool,
+    has_said_quiet: bool,
     /// Whether the other side wants no messages, and whether somebody was told.
     is_quiet: bool,
     is_quiet_told: bool,
@@ -149,8 +154,11 @@ impl Path {
             received: VecDeque::new(),
             parked_bytes: 0,
             completed: Vec::new(),
-            completed_bytes_max: 4 * COMPLETED_MAX.min(theirs as usize / 4).max(1),
-            to_say: VecDeque::new(),
+            completed_bytes_max: ID_BYTES * COMPLETED_MAX.min(theirs as usize / 4).max(1),
+            ended: VecDeque::new(),
+            purged: VecDeque::new(),
+            wants_quiet: false,
+            has_said_quiet: false,
             is_quiet: false,
             is_quiet_told: false,
             severed: None,

@@ -130,7 +130,7 @@ impl Path {
         if !self.forget(id) {
             return Err(self.no_such_message(id));
         }
-        self.to_say.push_back(Record::Rejected(id));
+        self.ended.push_back(Record::Rejected(id));
         self.flush();
         Ok(())
     }

@@ -5,20 +5,21 @@ use std::os::fd::BorrowedFd;
 use os::doorbell::Listen;
 
 use super::{COMPLETED_MAX, PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT, queue_of};
-use crate::iucv::record::{MessageId, Record};
+use crate::iucv::outgoing::State;
+use crate::iucv::record::{ID_BYTES, MessageId, Record};
 use crate::path::{Counters, END_DATA_BYTES, Reason, Receiver, Sender, Severed};
 
 impl Path {
     /// (QUIESCE) Tells the other side to send no messages. What it has sent by then still comes; replies go
     /// on in both directions.
     pub fn quiesce(&mut self) {
-        self.to_say.push_back(Record::Quiesce);
+        self.wants_quiet = true;
         self.flush();
     }
 
     /// (RESUME) Tells the other side that it may send again.
     pub fn resume(&mut self) {
-        self.to_say.push_back(Record::Resume);
+        self.wants_quiet = false;
         self.flush();
     }
 
@@ -41,33 +42,70 @@ impl Path {
     #[inline]
     pub fn flush(&mut self) {
         self.senders[PLAIN].flush();
-        if !self.completed.is_empty() {
-            self.say_completed();
-        }
-        while let Some(record) = self.to_say.front() {
-            let (head, length) = record.bytes();
-            if self.senders[URGENT].send_with(&head[..length], &[]).is_err() {
+        while !self.completed.is_empty() {
+            if !self.say_completed() {
                 return;
             }
-            self.to_say.pop_front();
+        }
+        while let Some(record) = self.ended.front() {
+            if !self.say(*record) {
+                return;
+            }
+            self.ended.pop_front();
+        }
+        while let Some(id) = self.purged.front().copied() {
+            let entry = self.table.get_mut(id).expect("its place is taken until this was said");
+            if entry.state == State::PurgedLate {
+                self.table.close(id);
+            } else {
+                if !self.say(Record::Purge(id)) {
+                    return;
+                }
+                self.table.get_mut(id).expect("as above").state = State::Purged;
+            }
+            self.purged.pop_front();
+        }
+        if self.wants_quiet != self.has_said_quiet {
+            let record = if self.wants_quiet { Record::Quiesce } else { Record::Resume };
+            if !self.say(record) {
+                return;
+            }
+            self.has_said_quiet = self.wants_quiet;
         }
         self.senders[URGENT].flush();
     }
 
+    /// Says something about messages; whether there was room.
+    fn say(&mut self, record: Record) -> bool {
+        let (head, length) = record.bytes();
+        self.senders[URGENT].send_with(&head[..length], &[]).is_ok()
+    }
+
+    /// Says of as many messages as go into one record that they were received; whether there was room.
     #[cold]
-    pub(super) fn say_completed(&mut self) {
+    pub(super) fn say_completed(&mut self) -> bool {
         let (head, length) = Record::Completed.bytes();
-        let said = self.completed.len().min(COMPLETED_MAX * 4);
+        let said = self.completed.len().min(COMPLETED_MAX * ID_BYTES);
         // If there is no room it is said later; there are never more than the other side may have sent.
-        if self.senders[URGENT].send_with(&head[..length], &self.completed[..said]).is_ok() {
+        let is_said =
+            self.senders[URGENT].send_with(&head[..length], &self.completed[..said]).is_ok();
+        if is_said {
             self.completed.drain(..said);
         }
+        is_said
     }
 
     /// Whether there is something to say that could not be said yet. On a path that has ended there is
     /// nobody to say it to.
     pub fn has_more_to_say(&self) -> bool {
-        self.severed.is_none() && (!self.completed.is_empty() || !self.to_say.is_empty())
+        self.severed.is_none() && self.unsaid() > 0
+    }
+
+    /// How many things there are to say that were not said yet: at most one about each message of either
+    /// side, and one about quiet.
+    pub fn unsaid(&self) -> usize {
+        let quiet = usize::from(self.wants_quiet != self.has_said_quiet);
+        self.completed.len() / ID_BYTES + self.ended.len() + self.purged.len() + quiet
     }
 
     /// The halves, to wait on: for queue 0 and 1.
