@@ -180,7 +180,7 @@ impl Receiver {
             Found::InPlace { head, bytes } => {
                 Picked::Message(Spot::new(Memory::InPlace, head, bytes))
             }
-            Found::InPage { head, place } if place.bytes <= copied_bytes_max => {
+            Found::InPage { head, place } if (1..=copied_bytes_max).contains(&place.bytes) => {
                 self.copy_to_scratch(place, 0);
                 Picked::Message(Spot::new(Memory::Scratch, head, place.bytes))
             }
