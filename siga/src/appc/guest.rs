@@ -142,7 +142,7 @@ enum Place {
 
 #[derive(Debug)]
 enum Served {
-    Guest(crate::Guest),
+    Guest(Box<crate::Guest>),
     Conversation(Box<Seat>),
 }
 
@@ -162,7 +162,7 @@ impl Guest {
     /// No descriptors left.
     pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<Guest> {
         let mut waiter = Waiter::new(wait)?;
-        let guest = waiter.add(Served::Guest(guest))?;
+        let guest = waiter.add(Served::Guest(Box::new(guest)))?;
         Ok(Guest {
             waiter,
             guest,
@@ -179,7 +179,7 @@ impl Guest {
             let _ = self.sever(id, [0; END_DATA_BYTES]);
         }
         match self.waiter.remove(self.guest) {
-            Some(Served::Guest(guest)) => guest,
+            Some(Served::Guest(guest)) => *guest,
             _ => unreachable!("declared with a guest"),
         }
     }
@@ -526,7 +526,7 @@ impl Member for Served {
 
     fn poll(&mut self, now_ns: u64) -> Option<u64> {
         match self {
-            Served::Guest(guest) => Member::poll(guest, now_ns),
+            Served::Guest(guest) => Member::poll(&mut **guest, now_ns),
             Served::Conversation(_) => None,
         }
     }
