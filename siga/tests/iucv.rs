@@ -281,3 +281,29 @@ fn stream_and_packets_go_as_they_do_through_sockets() {
         assert_eq!(echo, bytes);
     });
 }
+
+/// Its paths may stay as they are for long: none of them keeps the guest awake.
+#[test]
+fn guest_that_was_told_of_an_end_can_sleep() {
+    let Two { server, client, _host } = two();
+    let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
+    for sent in [0, 1, 3] {
+        let id = client.connect("SERVER", &OPTIONS).unwrap();
+        let mut path = Path::accept(&server, &OPTIONS).unwrap();
+        client.event().unwrap();
+        for _ in 0..sent {
+            path.send(&QUIET, b"unreceived").unwrap();
+        }
+        path.sever([1; 16]);
+        let mut events = Vec::new();
+        while events.len() < sent + 1 {
+            events.push(client.event().unwrap().interrupt());
+        }
+        events.sort_unstable();
+        let pending = std::iter::repeat_n(Interrupt::MessagePending, sent);
+        assert!(events.into_iter().eq(std::iter::once(Interrupt::PathSevered).chain(pending)));
+        assert_eq!(client.try_event().unwrap(), None);
+        assert!(client.prepare_wait(), "{sent} messages");
+        client.path(id).unwrap();
+    }
+}

@@ -262,6 +262,7 @@ impl Path {
         self.end(queue, severed);
         self.is_final = true;
         self.is_urgent_over = true;
+        self.is_plain_over = true;
         self.fail_outstanding();
     }
 
@@ -273,6 +274,8 @@ impl Path {
             // No reply comes any more.
             self.is_urgent_over = true;
             self.fail_outstanding();
+        } else {
+            self.is_plain_over = true;
         }
     }
 }

@@ -126,8 +126,9 @@ pub struct Path {
     is_quiet_told: bool,
     severed: Option<Severed>,
     is_severed_told: bool,
-    /// Whether nothing more comes over the urgent queue, and whether nothing is to be had any more.
+    /// Whether nothing more comes over each queue, and whether nothing is to be had any more.
     is_urgent_over: bool,
+    is_plain_over: bool,
     is_final: bool,
 }
 
@@ -164,6 +165,7 @@ impl Path {
             severed: None,
             is_severed_told: false,
             is_urgent_over: false,
+            is_plain_over: false,
             is_final: false,
         }
     }

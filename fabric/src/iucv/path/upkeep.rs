@@ -35,6 +35,7 @@ impl Path {
         }
         self.is_final = true;
         self.is_urgent_over = true;
+        self.is_plain_over = true;
         self.fail_outstanding();
     }
 
@@ -133,12 +134,15 @@ impl Path {
         self.done.get(id).is_none_or(|done| done.body.is_readable(receiver))
     }
 
-    /// Whether there is something in a queue to look at. A queue in front of which too much is parked
-    /// does not count.
+    /// Whether there is something in a queue to look at, or an end to be told. A queue in front of which
+    /// too much is parked does not count.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        self.receivers[URGENT].is_ready()
-            || self.parked_bytes < PARKED_BYTES_MAX && self.receivers[PLAIN].is_ready()
+        !self.is_urgent_over && self.receivers[URGENT].is_ready()
+            || self.parked_bytes < PARKED_BYTES_MAX
+                && !self.is_plain_over
+                && self.receivers[PLAIN].is_ready()
+            || self.severed.is_some() && !self.is_severed_told
     }
 
     /// Listens to all doorbells, for what has come already. Whether one rang.
