@@ -366,6 +366,7 @@ fn functions_complete_and_events_tell() {
     server.sever(far, [9; 16]).unwrap();
     assert_eq!(client.event().unwrap(), GuestEvent::Severed(near, Ended::Abend([9; 16])));
     assert_eq!(client.try_event().unwrap(), None);
+    assert!(client.prepare_wait(), "an end that was told keeps nobody awake");
     client.sever(near, [0; 16]).unwrap();
     assert_eq!(client.state(near), State::Reset);
     let none = StateError { verb: Verb::Sever, state: State::Reset };

@@ -331,11 +331,8 @@ impl Guest {
 
     /// Prepares for waiting elsewhere. True if there is nothing to tell: then the descriptor becomes readable
     /// when there may be.
-    ///
-    /// # Errors
-    /// As [`Guest::event`].
-    pub fn prepare_wait(&mut self) -> io::Result<bool> {
-        Ok(self.connections.is_empty() && self.active.is_empty() && self.waiter.prepare_wait())
+    pub fn prepare_wait(&mut self) -> bool {
+        self.connections.is_empty() && self.active.is_empty() && self.waiter.prepare_wait()
     }
 
     /// Somebody has something. False if that was known.

@@ -94,11 +94,11 @@ impl Conversation {
         self.may_be_purged = true;
     }
 
-    /// Whether the partner has confirmed what it was asked to. If so, what was to come next has come. True
-    /// too if it was not asked.
+    /// What has become of what the partner was asked to confirm. Once it has, or if it was not asked, what
+    /// was to come next has come.
     ///
     /// # Errors
-    /// [`VerbError`]; `Pending` if it has not.
+    /// [`VerbError`]; `Pending` if it has not answered; `Trouble` instead of a confirmation.
     pub fn confirmation(&mut self) -> Result<(), VerbError> {
         if self.state != State::Confirming {
             return Ok(());
@@ -181,6 +181,7 @@ impl Conversation {
         body.release(&mut self.receiver);
         self.is_told = false;
         match then {
+            // As if it had been received: behind it the partner receives.
             Then::Receive => self.may_be_purged = true,
             Then::Sever => self.ended = Some(Ended::Normal),
             _ => {}
