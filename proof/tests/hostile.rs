@@ -19,12 +19,13 @@ type Body = fn(&[u8]);
 
 #[test]
 fn what_the_fuzzer_has_found_does_no_harm() {
-    let bodies: [(&str, Body); 5] = [
+    let bodies: [(&str, Body); 6] = [
         ("reader_scribble", reader_scribble),
         ("writer_scribble", writer_scribble),
         ("doorbell_abuse", doorbell_abuse),
         ("control_protocol_host", control_protocol_host),
         ("control_protocol_guest", control_protocol_guest),
+        ("appc_peer", appc_peer),
     ];
     for (target, body) in bodies {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
