@@ -156,7 +156,7 @@ enum State {
 
 #[derive(Debug)]
 enum Served {
-    Guest(crate::Guest),
+    Guest(Box<crate::Guest>),
     Path(Box<Path>, PathId),
 }
 
@@ -176,7 +176,7 @@ impl Guest {
     /// No descriptors left.
     pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<Guest> {
         let mut waiter = Waiter::new(wait)?;
-        let guest = waiter.add(Served::Guest(guest))?;
+        let guest = waiter.add(Served::Guest(Box::new(guest)))?;
         Ok(Guest {
             waiter,
             guest,
@@ -195,7 +195,7 @@ impl Guest {
             let _ = self.sever(id, [0; END_DATA_BYTES]);
         }
         match self.waiter.remove(self.guest) {
-            Some(Served::Guest(guest)) => guest,
+            Some(Served::Guest(guest)) => *guest,
             _ => unreachable!("declared with a guest"),
         }
     }
@@ -439,14 +439,14 @@ impl Guest {
 impl Served {
     fn member(&self) -> &dyn Member {
         match self {
-            Served::Guest(guest) => guest,
+            Served::Guest(guest) => &**guest,
             Served::Path(path, _) => &**path,
         }
     }
 
     fn member_mut(&mut self) -> &mut dyn Member {
         match self {
-            Served::Guest(guest) => guest,
+            Served::Guest(guest) => &mut **guest,
             Served::Path(path, _) => &mut **path,
         }
     }

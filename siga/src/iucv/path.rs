@@ -352,6 +352,7 @@ impl Path {
     ///
     /// # Errors
     /// [`ReceiveError`].
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend from itself")]
     #[inline]
     pub fn next(&mut self) -> Result<(Pending, &[u8]), ReceiveError> {
         // Where both ways meet the compiler would have the message copied: a third of the time.
