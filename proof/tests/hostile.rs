@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use proof::hostile::{
-    alone, appc_peer, control_protocol_guest, control_protocol_host, doorbell_abuse,
+    alone, appc_peer, control_protocol_guest, control_protocol_host, doorbell_abuse, iucv_peer,
     reader_scribble, reader_scribble_meanwhile, writer_scribble, writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
@@ -19,13 +19,14 @@ type Body = fn(&[u8]);
 
 #[test]
 fn what_the_fuzzer_has_found_does_no_harm() {
-    let bodies: [(&str, Body); 6] = [
+    let bodies: [(&str, Body); 7] = [
         ("reader_scribble", reader_scribble),
         ("writer_scribble", writer_scribble),
         ("doorbell_abuse", doorbell_abuse),
         ("control_protocol_host", control_protocol_host),
         ("control_protocol_guest", control_protocol_guest),
         ("appc_peer", appc_peer),
+        ("iucv_peer", iucv_peer),
     ];
     for (target, body) in bodies {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
@@ -84,6 +85,11 @@ proptest! {
     #[test]
     fn conversation_is_not_harmed_by_a_partner_that_says_anything(program in program()) {
         appc_peer(&program);
+    }
+
+    #[test]
+    fn path_of_iucv_is_not_harmed_by_a_side_that_says_anything(program in program()) {
+        iucv_peer(&program);
     }
 }
 

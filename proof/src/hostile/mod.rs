@@ -5,10 +5,12 @@
 //! hang, a byte read outside what was lent, a descriptor or a mapping that is left over, memory beyond
 //! the terms, or a neighbour that notices.
 
+mod conversing;
 mod doorbell;
 mod hosting;
 mod impostor;
 mod intruder;
+mod liar;
 mod neighbour;
 mod partner;
 mod reader;
@@ -24,6 +26,7 @@ use std::thread;
 
 use fabric::path::{PAGE_BYTES, Terms};
 
+pub use conversing::iucv_peer;
 pub use doorbell::doorbell_abuse;
 pub use hosting::control_protocol_host;
 pub use impostor::Impostor;
