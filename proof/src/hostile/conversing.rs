@@ -5,6 +5,7 @@ use fabric::iucv::{
     ReceiveError, Received, Which,
 };
 use fabric::path::Reason;
+use fabric::queue::QUEUE_BUFFERS;
 use os::doorbell::Listen;
 
 use super::liar::{Known, Liar, OURS, Sent, THEIRS};
@@ -50,8 +51,12 @@ pub fn iucv_peer(program: &[u8]) {
             parameters_for_them: true,
         };
         let (queues, path) = face_iucv(TERMS, limits);
-        let mut liar = Liar::new(queues, script.below(8) == 0);
+        let keeps_all = script.below(8) == 0;
+        let mut liar = Liar::new(queues, keeps_all);
         let mut conversing = Conversing::new(path);
+        if keeps_all {
+            conversing.fill_queue();
+        }
         for deed in 0..DEEDS_MAX {
             if script.is_over() {
                 break;
@@ -75,6 +80,16 @@ impl Conversing {
     fn new(path: Path) -> Conversing {
         let (seen, known, buffer) = (Vec::new(), Known::default(), vec![0; ROOM_BYTES]);
         Conversing { path, seen, known, buffer, serial: 0 }
+    }
+
+    /// Says so much that there is no room for more.
+    fn fill_queue(&mut self) {
+        for _ in 0..QUEUE_BUFFERS {
+            self.path.quiesce();
+            self.path.resume();
+        }
+        self.path.quiesce();
+        assert!(self.path.has_more_to_say());
     }
 
     /// One verb.
@@ -107,13 +122,8 @@ impl Conversing {
                 }
             }
             17 => match script.below(8) {
-                0 | 1 => {
-                    for _ in 0..script.pick(&[1, 1, 1, 100]) {
-                        self.path.quiesce();
-                        self.path.resume();
-                    }
-                }
-                2 | 3 => self.path.quiesce(),
+                0 | 1 => self.path.quiesce(),
+                2 | 3 => self.path.resume(),
                 4 if script.below(8) == 0 => self.path.sever([1; 16]),
                 _ => self.path.hear(Listen::Now),
             },

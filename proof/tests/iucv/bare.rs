@@ -72,6 +72,13 @@ fn messages_against_the_rules_end_the_path() {
     let taken = Limits { parameters_for_us: true, ..LIMITS };
     assert!(parameters(taken, &[0; 8]));
     assert!(!parameters(taken, &[0; 9]));
+    let (mut queues, mut path) = face_iucv(Terms::default(), LIMITS);
+    say(&mut queues[PLAIN], &two_way(2), b"");
+    path.receive(Which::Any, &mut []).unwrap();
+    say(&mut queues[URGENT], &two_way(0x10002), b"");
+    path.poll();
+    let severed = path.severed().map(|severed| severed.reason);
+    assert_eq!(severed, RECORD, "the place of one that waits for its reply is taken");
     let both = said(nothing, |queues| {
         say(&mut queues[PLAIN], &message(0, 1), b"");
         say(&mut queues[URGENT], &message(0, 1), b"");
