@@ -41,7 +41,7 @@ impl Path {
     ) -> Result<Option<(Completion, usize, usize)>, ReceiveError> {
         // Whoever waits for one reply takes it where it lies: to keep it and find it again costs as much as
         // all the rest.
-        while self.front_done.is_none() && self.is_urgent_ready() && self.advance_urgent() {}
+        self.poll_while(|path| path.front_done.is_none());
         if let Some(done) = &self.front_done
             && is_meant(which, done.completion.id, done.completion.source_class)
             && (self.done.is_empty() && self.received.is_empty()
