@@ -6,7 +6,6 @@ use fabric::iucv::{
 };
 use fabric::path::Reason;
 use fabric::queue::QUEUE_BUFFERS;
-use os::doorbell::Listen;
 
 use super::liar::{Known, Liar, OURS, Sent, THEIRS};
 use super::neighbour::Neighbour;
@@ -101,10 +100,11 @@ impl Conversing {
             9 => self.describe(script),
             10 | 11 => self.reply(script),
             12 => {
-                if let Some(pending) = self.seen(script)
-                    && self.path.reject(pending.id).is_ok()
-                {
-                    self.has_ended(pending.id);
+                let Some(Pending { id, .. }) = self.seen(script) else { return };
+                if script.below(4) == 0 {
+                    self.path.skip(id);
+                } else if self.path.reject(id).is_ok() {
+                    self.has_ended(id);
                 }
             }
             13 => self.purge(script),
@@ -125,7 +125,9 @@ impl Conversing {
                 0 | 1 => self.path.quiesce(),
                 2 | 3 => self.path.resume(),
                 4 if script.below(8) == 0 => self.path.sever([1; 16]),
-                _ => self.path.hear(Listen::Now),
+                _ => {
+                    self.path.hear();
+                }
             },
             18 => self.path.poll(),
             _ => self.path.flush(),
@@ -222,7 +224,12 @@ impl Conversing {
 
     fn receive_in_place(&mut self, script: &mut Script<'_>) {
         let which = self.which(script);
-        if let Ok(Some((pending, data))) = self.path.receive_in_place(which) {
+        let received = match script.below(2) {
+            0 => self.path.receive_in_place(which).unwrap_or(None),
+            _ => self.path.receive_packed(),
+        };
+        if let Some((pending, shown)) = received {
+            let data = self.path.data(shown);
             assert_eq!(data.len(), pending.bytes);
             self.buffer[..data.len()].copy_from_slice(data);
             self.see(pending);

@@ -18,6 +18,11 @@ pub enum Deed {
         room: usize,
     },
     ReceiveInPlace(Pick),
+    ReceivePacked,
+    /// Of a message that was received in part.
+    Skip(u16),
+    /// Of a reply that was taken in part.
+    Discard(u16),
     Describe(Pick),
     Reply {
         which: u16,
@@ -132,6 +137,8 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         30 => send,
         16 => (pick(), room()).prop_map(|(which, room)| Deed::Receive { which, room }),
         6 => pick().prop_map(Deed::ReceiveInPlace),
+        1 => any::<u16>().prop_map(Deed::Skip),
+        1 => any::<u16>().prop_map(Deed::Discard),
         4 => pick().prop_map(Deed::Describe),
         12 => reply,
         3 => any::<u16>().prop_map(Deed::Reject),
@@ -158,7 +165,8 @@ pub fn stream_deed() -> impl Strategy<Value = (usize, Deed)> {
         1 => deed().prop_map(|deed| (0, deed)),
         1 => Just((0, Deed::Flush)),
         1 => Just((0, complete)),
-        3 => Just((1, Deed::ReceiveInPlace(Pick::Any))),
+        2 => Just((1, Deed::ReceiveInPlace(Pick::Any))),
+        2 => Just((1, Deed::ReceivePacked)),
         3 => room().prop_map(|room| (1, Deed::Receive { which: Pick::Any, room })),
         1 => deed().prop_map(|deed| (1, deed)),
         1 => Just((1, Deed::Flush)),

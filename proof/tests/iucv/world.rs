@@ -2,7 +2,7 @@
 
 use fabric::iucv::{
     Completion, Counts, Event, Interrupt, Limits, MessageId, Outgoing, Path, Pending, PurgeError,
-    ReceiveError, Received, ReplyError, SendError, Which,
+    ReceiveError, Received, ReplyError, SendError, Shown, Which,
 };
 use fabric::path::{Reason, Terms};
 use proof::honest::{body, iucv};
@@ -76,6 +76,9 @@ impl World {
                 self.receive(side, which, room);
             }
             Deed::ReceiveInPlace(which) => self.receive_in_place(side, which),
+            Deed::ReceivePacked => self.receive_packed(side),
+            Deed::Skip(which) => self.skip(side, which),
+            Deed::Discard(which) => self.discard(side, which),
             Deed::Describe(which) => self.describe(side, which),
             Deed::Reply { which, way, priority, bytes } => {
                 if let Some(at) = self.pick(other(side), which) {
@@ -412,15 +415,57 @@ impl World {
         let which = self.received(side, which);
         let found = self.find(side, which);
         match self.paths[side].receive_in_place(which) {
-            Ok(Some((pending, data))) => {
-                let data = self.paths[side].data(data).to_vec();
-                let message = self.check_found(side, which, &found, &pending);
-                assert!(matches!(message.target, Target::Pending { at: 0, .. }), "{message:?}");
-                assert!(data == body(message.number, message.bytes), "{pending:?}");
-                self.end_receiving(side, pending.id);
+            Ok(Some((pending, shown))) => {
+                self.check_in_place(side, which, &found, &pending, shown);
             }
             Ok(None) => assert!(!found.may.is_empty(), "{which:?} is none that could be there"),
             Err(error) => self.assert_not_found(side, which, &found, error),
+        }
+    }
+
+    fn receive_packed(&mut self, side: usize) {
+        let found = self.find(side, Which::Any);
+        if let Some((pending, shown)) = self.paths[side].receive_packed() {
+            self.check_in_place(side, Which::Any, &found, &pending, shown);
+        }
+    }
+
+    fn check_in_place(
+        &mut self,
+        side: usize,
+        which: Which,
+        found: &Found,
+        pending: &Pending,
+        shown: Shown,
+    ) {
+        let data = self.paths[side].data(shown).to_vec();
+        let message = self.check_found(side, which, found, pending);
+        assert!(matches!(message.target, Target::Pending { at: 0, .. }), "{message:?}");
+        assert!(data == body(message.number, message.bytes), "{pending:?}");
+        self.end_receiving(side, pending.id);
+    }
+
+    /// Gives up what is left of a message that was received in part.
+    fn skip(&mut self, side: usize, which: u16) {
+        let is_partly =
+            |m: &&Message| matches!(m.target, Target::Pending { at: 1.., .. }) && !m.is_purged();
+        let messages = self.flows[other(side)].messages.iter();
+        let ids: Vec<MessageId> = messages.filter(is_partly).map(|message| message.id).collect();
+        if !ids.is_empty() {
+            let id = ids[usize::from(which) % ids.len()];
+            self.paths[side].skip(id);
+            self.end_receiving(side, id);
+        }
+    }
+
+    /// Gives up what is left of a reply that was taken in part.
+    fn discard(&mut self, side: usize, which: u16) {
+        let is_partly = |m: &&mut Message| matches!(m.source, Source::Taking { .. });
+        let mut messages: Vec<_> = self.flows[side].messages.iter_mut().filter(is_partly).collect();
+        if !messages.is_empty() {
+            let at = usize::from(which) % messages.len();
+            self.paths[side].discard(messages[at].id);
+            messages[at].source = Source::Taken;
         }
     }
 
