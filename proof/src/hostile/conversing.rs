@@ -129,7 +129,10 @@ impl Conversing {
                     self.path.hear();
                 }
             },
-            18 => self.path.poll(),
+            18 => {
+                self.path.poll();
+                self.path.tidy();
+            }
             _ => self.path.flush(),
         }
         let counts = self.path.counts();

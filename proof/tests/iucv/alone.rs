@@ -62,3 +62,22 @@ fn message_of_which_nothing_was_received_is_still_the_next() {
         assert_eq!(receive(&mut other, Which::Any).unwrap(), [number; 9]);
     }
 }
+
+#[test]
+fn what_stands_in_front_outlives_housekeeping() {
+    let [mut one, mut other] = iucv(Terms::default(), LIMITS);
+    let asked = one.send(&TWO_WAY, &[1; 100]).unwrap();
+    one.send(&URGENT, &[2; 100]).unwrap();
+    other.poll();
+    assert!(other.describe(Which::Message { id: asked, class: 1 }).is_ok());
+    other.tidy();
+    assert_eq!(receive(&mut other, Which::Any).unwrap(), [2; 100]);
+    assert_eq!(receive(&mut other, Which::Any).unwrap(), [1; 100]);
+    other.reply(asked, false, &[3; 100]).unwrap();
+    one.poll();
+    one.tidy();
+    let mut buffer = [0; 100];
+    let which = Which::Message { id: asked, class: 2 };
+    let (_, bytes, residual) = one.complete(which, &mut buffer).unwrap().unwrap();
+    assert_eq!((bytes, residual, buffer), (100, 0, [3; 100]));
+}

@@ -45,6 +45,7 @@ pub enum Deed {
     Resume,
     Flush,
     Poll,
+    Tidy,
     Settle,
 }
 
@@ -149,6 +150,7 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         2 => Just(Deed::Resume),
         4 => Just(Deed::Flush),
         2 => Just(Deed::Poll),
+        2 => Just(Deed::Tidy),
         4 => Just(Deed::Settle),
     ]
 }

@@ -119,6 +119,10 @@ impl World {
                 self.paths[side].poll();
                 self.has_looked(side);
             }
+            Deed::Tidy => {
+                self.paths[side].tidy();
+                self.flows[side].hand_over(|_| true);
+            }
             Deed::Settle => self.settle(),
         }
         self.has_acted();

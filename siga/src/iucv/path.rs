@@ -13,7 +13,7 @@ use fabric::path::{Counter, END_DATA_BYTES};
 use os::doorbell::Listen;
 
 use super::options::Options;
-use super::waits::{Waiting, Wanted, tidy};
+use super::waits::{Waiting, Wanted};
 use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
 use crate::waiter::Member;
@@ -471,7 +471,7 @@ impl Path {
         self.inner.flush();
         let mut waiting = Waiting { path: &mut self.inner, wanted };
         if self.patience.wait(&mut waiting, None) == Waited::Idle {
-            self.patience.tidied(tidy(&mut self.inner));
+            self.patience.tidied(self.inner.tidy());
         }
     }
 }
@@ -512,7 +512,7 @@ impl Member for Path {
     }
 
     fn tidy(&mut self) -> bool {
-        tidy(&mut self.inner)
+        self.inner.tidy()
     }
 
     fn poll(&mut self, _now_ns: u64) -> Option<u64> {

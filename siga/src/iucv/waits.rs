@@ -107,7 +107,7 @@ impl Half for Waiting<'_> {
     }
 
     fn tidy(&mut self) -> bool {
-        tidy(self.path)
+        self.path.tidy()
     }
 
     fn counters(&mut self) -> &mut Counters {
@@ -120,15 +120,4 @@ impl Waiting<'_> {
     fn is_sayable(&mut self) -> bool {
         self.path.has_more_to_say() && self.path.halves().0[URGENT].is_ready()
     }
-}
-
-/// Gives back what was not used lately; whether there may be more to give back later.
-pub(super) fn tidy(path: &mut Path) -> bool {
-    let (senders, receivers) = path.halves();
-    receivers.iter_mut().for_each(|receiver| receiver.tidy());
-    let mut untidy = false;
-    for sender in senders {
-        untidy |= sender.tidy();
-    }
-    untidy
 }

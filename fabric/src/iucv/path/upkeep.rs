@@ -153,6 +153,19 @@ impl Path {
         heard > 0
     }
 
+    /// Housekeeping, about once a second while there is something to keep: gives back what was not used
+    /// lately. Says whether there may be more to give back later.
+    pub fn tidy(&mut self) -> bool {
+        // What stands in front may lie in its receiver's memory.
+        if self.fronts[PLAIN].is_none() {
+            self.receivers[PLAIN].tidy();
+        }
+        if self.fronts[URGENT].is_none() && self.front_done.is_none() {
+            self.receivers[URGENT].tidy();
+        }
+        self.senders.iter_mut().fold(false, |untidy, sender| untidy | sender.tidy())
+    }
+
     /// The counters of the plain receiver, which stand for the waiting of all.
     pub fn counters(&mut self) -> &mut Counters {
         self.receivers[PLAIN].counters()
