@@ -1,6 +1,6 @@
 //! What deserves a test of its own: what random programs have found, and what they hardly ever do.
 
-use fabric::iucv::{Limits, Outgoing, Path, ReceiveError, Which};
+use fabric::iucv::{Limits, Outgoing, Path, ReceiveError, SendError, Which};
 use fabric::path::Terms;
 use proof::honest::iucv;
 
@@ -80,4 +80,62 @@ fn what_stands_in_front_outlives_housekeeping() {
     let which = Which::Message { id: asked, class: 2 };
     let (_, bytes, residual) = one.complete(which, &mut buffer).unwrap().unwrap();
     assert_eq!((bytes, residual, buffer), (100, 0, [3; 100]));
+}
+
+#[test]
+fn each_of_ten_thousand_messages_is_found_by_identity_and_by_class_in_any_order() {
+    const MESSAGES: usize = 10_000;
+    // Every number once, and neighbours far apart.
+    let in_disorder = (0..MESSAGES).map(|number| number * 7919 % MESSAGES);
+    let limits = Limits { ours: MESSAGES as u32, ..LIMITS };
+    let [mut one, mut other] = iucv(Terms::default(), limits);
+    let mut ids = Vec::new();
+    for number in 0..MESSAGES {
+        let class = number as u32;
+        let urgent = number % 4 == 0;
+        let two_way = Outgoing { priority: urgent, target_class: class, ..TWO_WAY };
+        let outgoing = Outgoing { source_class: class, tag: class, ..two_way };
+        let id = loop {
+            match one.push(&outgoing, &class.to_le_bytes()) {
+                Ok(id) => break id,
+                // They are taken out of the queue when one is looked for that is not there.
+                Err(SendError::Full) => {
+                    let nobodys = other.describe(Which::Class(u32::MAX));
+                    assert_eq!(nobodys, Err(ReceiveError::NotFound));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        ids.push(id);
+    }
+    assert_eq!(one.push(&PLAIN, b""), Err(SendError::Limit { limit: MESSAGES as u32 }));
+    let which = |number: usize| {
+        let class = number as u32;
+        let is_by_class = number.is_multiple_of(3);
+        if is_by_class { Which::Class(class) } else { Which::Message { id: ids[number], class } }
+    };
+    for number in in_disorder.clone() {
+        let data = receive(&mut other, which(number)).unwrap();
+        assert_eq!(data, (number as u32).to_le_bytes());
+        assert_eq!(receive(&mut other, which(number)), Err(ReceiveError::NotFound), "once");
+    }
+    assert_eq!(other.counts().received, MESSAGES);
+    for (replies, number) in in_disorder.enumerate() {
+        other.reply(ids[number], false, &data_of(number)).unwrap();
+        if replies.is_multiple_of(50) {
+            one.poll();
+        }
+    }
+    for number in (0..MESSAGES).rev().map(|number| number * 7919 % MESSAGES) {
+        let mut buffer = [0; 8];
+        let (completion, bytes, _) = one.complete(which(number), &mut buffer).unwrap().unwrap();
+        assert_eq!((completion.id, completion.tag as usize), (ids[number], number));
+        assert_eq!(buffer[..bytes], data_of(number));
+        assert_eq!(one.complete(which(number), &mut buffer), Ok(None), "once");
+    }
+    assert_eq!((one.counts(), other.counts()), Default::default());
+}
+
+fn data_of(number: usize) -> [u8; 8] {
+    (number as u64 * 3).to_le_bytes()
 }
