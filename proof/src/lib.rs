@@ -1,12 +1,13 @@
 //! Proofs about whole paths.
 //!
-//! An [`honest`] path is compared with a model in `tests/model.rs`.
+//! An [`honest`] path is compared with a model in `tests/model`, and IUCV over it with another in `tests/iucv`.
 //!
 //! A [`Bare`](bare::Bare) side has every word that a party may write in its hand, and writes what it
 //! likes: `tests/rules.rs` breaks the rules one by one, `tests/endurance.rs` keeps to each single one and
-//! goes on and on. A [`Plane`](plane::Plane) is a host that is driven by hand, with parties that say to it what
-//! they like: `tests/control.rs` breaks the rules of the control protocol. [`hostile`] peers do what a program of bytes says: random ones in `tests/hostile.rs`, and
-//! those that a fuzzer finds worth while in `fuzz/`.
+//! goes on and on; `tests/iucv/bare.rs` breaks those of IUCV. A [`Plane`](plane::Plane) is a host that is driven
+//! by hand, with parties that say to it what they like: `tests/control.rs` breaks the rules of the control
+//! protocol. [`hostile`] peers do what a program of bytes says: random ones in `tests/hostile.rs`, and those that
+//! a fuzzer finds worth while in `fuzz/`.
 #![forbid(unsafe_code)]
 
 pub mod bare;

@@ -94,6 +94,7 @@ impl Liar {
     pub(super) fn act(&mut self, script: &mut Script<'_>, known: &mut Known) {
         match script.below(16) {
             0..4 if !self.keeps_all => self.give_back(script),
+            // It has something else to do instead.
             0 => self.queues[URGENT].queue.bare.ring(1),
             1 => self.storm(script, known),
             2..8 => {
