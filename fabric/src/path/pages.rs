@@ -58,7 +58,7 @@ impl Pages {
     }
 
     /// Finds room for a piece of `bytes`, at most a page. `None` if all pages are in use.
-    #[inline]
+    #[inline(always)]
     pub(super) fn reserve(&mut self, bytes: usize) -> Option<Piece> {
         debug_assert!(bytes <= PAGE_BYTES);
         // A piece of no bytes takes room too: a page has 1024 pieces at most, which a count can hold.

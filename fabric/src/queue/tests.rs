@@ -89,7 +89,10 @@ impl Goods {
     fn content(&self) -> Content<'_> {
         match self {
             Goods::Bytes(bytes, head) => Content::InPlace(&bytes[..*head], &bytes[*head..]),
-            Goods::Entries(entries) => Content::Entries(entries),
+            Goods::Entries(entries) => match &entries[..] {
+                [entry] => Content::Entry(entry.bits()),
+                entries => Content::Entries(entries),
+            },
         }
     }
 }

@@ -26,6 +26,10 @@ pub struct Filling<'a> {
 pub enum Content<'a> {
     /// Two pieces of bytes, one after the other, at most [`IN_PLACE_BYTES_MAX`] together.
     InPlace(&'a [u8], &'a [u8]),
+    /// One entry, by its words: see [`Entry::bits`].
+    // They are put together before: words loaded from fields stored just now wait until the stores before
+    // them are done, which are those of the message into lines that the reader still has.
+    Entry([u64; 2]),
     /// One to [`ENTRIES_MAX`] entries.
     Entries(&'a [Entry]),
 }
@@ -149,6 +153,10 @@ impl Writer {
         debug_assert!(self.out & 1 << index == 0, "the span covers every buffer that is out");
         let (form, size) = match filling.content {
             Content::InPlace(head, body) => (Form::InPlace, self.put_bytes(index, head, body)),
+            Content::Entry(bits) => {
+                put_entry(&self.lines, index * LINE_WORDS + 1, bits);
+                (Form::Entries, 1)
+            }
             Content::Entries(entries) => (Form::Entries, self.put_entries(index, entries)),
         };
         let word = WriterWord {
@@ -196,10 +204,7 @@ impl Writer {
             (&self.lists, index * LIST_WORDS)
         };
         for (at, entry) in entries.iter().enumerate() {
-            let [low, high] = entry.bits();
-            // Relaxed: published by the Release of the line's first word.
-            target.store(first + 2 * at, low, Ordering::Relaxed);
-            target.store(first + 2 * at + 1, high, Ordering::Relaxed);
+            put_entry(target, first + 2 * at, entry.bits());
         }
         entries.len() as u8
     }
@@ -271,6 +276,13 @@ impl Writer {
     pub fn next(&self) -> Sequence {
         self.next
     }
+}
+
+#[inline]
+fn put_entry(target: &Words, at: usize, [low, high]: [u64; 2]) {
+    // Relaxed: published by the Release of the line's first word.
+    target.store(at, low, Ordering::Relaxed);
+    target.store(at + 1, high, Ordering::Relaxed);
 }
 
 const _: () = assert!(QUEUE_BUFFERS <= u128::BITS as usize, "one bit for each buffer");

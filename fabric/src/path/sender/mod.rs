@@ -414,7 +414,7 @@ impl Sender {
         self.pages.shorten(pack.piece, used);
         let entry = piece_entry(pack.piece, used);
         let ticket = Ticket { page: Some(pack.piece.page), bytes: used as u32, cookie: None };
-        self.hand_over(Label::Pack, 0, Content::Entries(&[entry]), ticket);
+        self.hand_over(Label::Pack, 0, Content::Entry(entry.bits()), ticket);
         self.counters.add(Counter::Packs, 1);
         self.show_messages();
         self.ring_if_due();
@@ -423,7 +423,7 @@ impl Sender {
     fn hand_over_piece(&mut self, piece: Piece, head: usize, length: usize) {
         let entry = piece_entry(piece, length);
         let ticket = Ticket { page: Some(piece.page), bytes: length as u32, cookie: None };
-        self.hand_over(Label::Message, head as u8, Content::Entries(&[entry]), ticket);
+        self.hand_over(Label::Message, head as u8, Content::Entry(entry.bits()), ticket);
         self.count_message(length - head);
     }
 
