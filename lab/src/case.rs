@@ -584,7 +584,7 @@ at_least = 2
             (
                 "workload = \"message-stream\"",
                 "workload = \"message-river\"",
-                "c.toml:4: there is no workload \"message-river\": must be one of message-stream, message-exchange, path-idle, path-connect, path-crowd",
+                "c.toml:4: there is no workload \"message-river\": must be one of message-stream, message-exchange, message-request, path-idle, path-connect, path-crowd, iucv-outstanding",
             ),
             ("trials = 2", "trials = 0", "c.toml:5: trials = 0: must be 1 to 1000"),
             ("seconds = 1", "seconds = 0", "c.toml:6: seconds = 0: must be 0.001 to 3600"),

@@ -31,6 +31,14 @@ pub struct Report {
     pub counters: Counts,
 }
 
+impl Report {
+    /// Time spent looking while there was nothing, as paths count it.
+    pub(crate) fn spinning_ns(&self) -> f64 {
+        let spinning = self.counters.iter().filter(|(name, _)| name.ends_with("spinning_ns"));
+        spinning.map(|(_, ns)| ns).sum::<u64>() as f64
+    }
+}
+
 /// What was done between the first and the last look at a window, and what it cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {

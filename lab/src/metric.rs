@@ -24,11 +24,32 @@ pub enum Better {
 
 /// All metrics there are, in the order in which they are shown.
 pub const METRICS: &[Metric] = &[
+    more("rate_mib_per_s", "rate", "bytes that the requester has verified"),
+    more(
+        "rate_mib_per_cpu_s",
+        "for CPU",
+        "the same, for each second of processor time of both sides",
+    ),
+    less("cpu_s_per_s", "CPU", "processor time of both sides in a second"),
+    less("cpu_spinning_s_per_s", "spinning", "of it, spent looking while there was nothing"),
+    less("cpu_cp_s_per_mib", "CP", "processor time of the kernel on their behalf"),
+    less("cpu_cp_percent", "CP", "the kernel's part of the processor time"),
+    less("cpu_cp_error_percent", "CP error", "how far the kernel's part may be off, in points"),
+    less(
+        "exchange_p50_ns",
+        "exchange",
+        "time of an exchange, mean of a sample, of half of the samples",
+    ),
     more("rate_messages_per_s", "messages", "messages that the receiver has verified"),
     more("rate_bytes_per_s", "bytes", "bytes of those messages"),
     less("latency_p50_ns", "p50", "delay that half of the messages, or of the exchanges, keep to"),
     less("latency_p99_ns", "p99", "delay that 99 of 100 keep to"),
     less("latency_p999_ns", "p99.9", "delay that 999 of 1000 keep to"),
+    less(
+        "receive_p50_ns",
+        "receive",
+        "time of receiving one, mean of eight, of half of the eights",
+    ),
     less("cpu_ns_per_message", "CPU", "processor time of both sides for a message, all of it"),
     less(
         "cpu_spinning_ns_per_message",
@@ -79,9 +100,14 @@ pub struct Unit {
 }
 
 /// By the end of a metric's name, longest first.
-const UNITS: [(&str, Unit); 6] = [
+const UNITS: [(&str, Unit); 11] = [
     ("_bytes_per_path_side", Unit { label: "KiB", scale: 1024.0 }),
     ("_percent_of_core", Unit { label: "%", scale: 1.0 }),
+    ("_mib_per_cpu_s", Unit { label: "MiB/CPU-s", scale: 1.0 }),
+    ("_s_per_mib", Unit { label: "CPU-s/MiB", scale: 1.0 }),
+    ("_mib_per_s", Unit { label: "MiB/s", scale: 1.0 }),
+    ("_s_per_s", Unit { label: "CPU-s/s", scale: 1.0 }),
+    ("_percent", Unit { label: "%", scale: 1.0 }),
     ("_ns_per_message", Unit { label: "ns", scale: 1.0 }),
     ("_messages_per_s", Unit { label: "M/s", scale: 1e6 }),
     ("_bytes_per_s", Unit { label: "GB/s", scale: 1e9 }),

@@ -77,6 +77,8 @@ fn streams_arrive_whole_over_every_transport() {
         "path",
         "path-send",
         "path-in-place",
+        "iucv",
+        "iucv-send",
         "unix-stream",
         "unix-stream-batched",
         "unix-seqpacket",
@@ -97,7 +99,7 @@ fn streams_arrive_whole_over_every_transport() {
             assert!(metrics["cpu_ns_per_message"] > 0.0, "{levels:?}");
             let is_stamped = bytes != "1";
             assert_eq!(metrics.contains_key("latency_p99_ns"), is_stamped, "{levels:?}");
-            let is_path = transport.starts_with("path");
+            let is_path = transport.starts_with("path") || transport.starts_with("iucv");
             assert_eq!(metrics.contains_key("cpu_spinning_ns_per_message"), is_path, "{levels:?}");
             // A busy machine may let less than a buffer through, which is not counted yet.
             let is_counted = counters.keys().any(|name| name.starts_with("target_input"));
@@ -112,6 +114,7 @@ fn exchanges_are_answered_over_every_transport() {
     for transport in [
         "path",
         "path-in-place",
+        "iucv",
         "unix-stream",
         "unix-seqpacket",
         "pipe",
@@ -131,9 +134,43 @@ fn exchanges_are_answered_over_every_transport() {
 }
 
 #[test]
+fn requests_bring_as_many_bytes_as_they_ask_for() {
+    for transport in
+        ["path", "iucv", "unix-stream", "unix-seqpacket", "pipe", "tcp-loopback", "copy-limit"]
+    {
+        for bytes in ["1", "1000", "9000", "200000"] {
+            let levels =
+                [("transport", transport), ("bytes", bytes), ("wait", "block"), ("ring", "1 MiB")];
+            let Measured { metrics, counters } = run("message-request", &levels);
+            let is_counted = metrics["rate_mib_per_s"] > 0.0 && metrics["exchange_p50_ns"] > 0.0;
+            assert!(is_counted, "{levels:?}");
+            // What one says of rate and cost, the other two say too.
+            let rate = metrics["rate_mib_per_cpu_s"] * metrics["cpu_s_per_s"];
+            assert!((rate / metrics["rate_mib_per_s"] - 1.0).abs() < 1e-9, "{levels:?}");
+            assert!(counters["source_exchanges_per_sample"] > 0, "{levels:?}");
+        }
+    }
+}
+
+#[test]
+fn messages_that_wait_are_received_in_any_order() {
+    for by in ["id", "class"] {
+        for outstanding in ["8", "300"] {
+            let levels =
+                [("by", by), ("outstanding", outstanding), ("bytes", "64"), ("wait", "block")];
+            let Measured { metrics, .. } = run("iucv-outstanding", &levels);
+            assert!(metrics["receive_p50_ns"] > 0.0, "{levels:?}");
+        }
+    }
+}
+
+#[test]
 fn sides_wait_in_every_way() {
-    for wait in ["spin", "adaptive", "block"] {
-        let levels = [("transport", "path"), ("bytes", "64"), ("wait", wait)];
+    for (transport, wait) in ["path", "iucv"]
+        .into_iter()
+        .flat_map(|transport| ["spin", "adaptive", "block"].map(|wait| (transport, wait)))
+    {
+        let levels = [("transport", transport), ("bytes", "64"), ("wait", wait)];
         run("message-stream", &levels);
         run("message-exchange", &levels);
     }
@@ -209,6 +246,7 @@ fn every_transport_is_in_these_tests() {
             lab::factor::Domain::Words(words) => words.len(),
             _ => unreachable!("transports are words"),
         };
-    assert_eq!((words("message-stream"), words("message-exchange")), (9, 10));
+    assert_eq!((words("message-stream"), words("message-exchange")), (11, 11));
+    assert_eq!(words("message-request"), 7);
     assert_eq!(Level::Number(1).to_string(), "1");
 }

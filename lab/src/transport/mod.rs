@@ -4,6 +4,7 @@
 
 mod batch;
 mod bytes;
+mod iucv;
 mod line;
 mod packets;
 mod path;
@@ -17,9 +18,12 @@ use crate::fault::Fault;
 
 pub(crate) use batch::BatchEnd;
 pub(crate) use bytes::{pipe, tcp, unix};
+pub(crate) use iucv::{OneWayEnd, TwoWayEnd, connect_iucv, counts_of_iucv};
 pub(crate) use line::{OneLineEnd, TwoLinesEnd};
 pub(crate) use packets::PacketEnd;
-pub(crate) use path::{Copied, InPlace, PathEnd, Pushed, Sent, connect, counts_of, ended, wait};
+pub(crate) use path::{
+    Copied, InPlace, PathEnd, Pushed, Sent, attach, connect, counts_of, ended, wait,
+};
 pub(crate) use ring::RingEnd;
 pub(crate) use wake::WakeEnd;
 
@@ -72,8 +76,6 @@ pub(crate) type Opened<E> = Result<E, Fault>;
 pub(crate) struct Opening<'a> {
     pub(crate) order: &'a Order,
     pub(crate) control: &'a mut Control,
-    /// The size of the messages.
+    /// The size of the longest messages.
     pub(crate) bytes: usize,
-    /// Whether messages also go back.
-    pub(crate) is_exchange: bool,
 }

@@ -15,7 +15,20 @@ use crate::fault::{Doing, Fault};
 
 /// The names of the two guests of a trial.
 const SOURCE: &str = "SOURCE";
-const TARGET: &str = "TARGET";
+pub(super) const TARGET: &str = "TARGET";
+
+/// Attaches to the host. The target is there when the source has done so.
+pub(crate) fn attach(order: &Order, control: &mut Control) -> Result<Guest, Fault> {
+    let socket = order.socket.as_ref().expect("trials with paths have a host");
+    let name = if is_source(order) { SOURCE } else { TARGET };
+    let guest = Guest::attach(socket, name).doing("attach to the host")?;
+    if is_source(order) {
+        control.parcel()?;
+    } else {
+        control.pass("attached", &[])?;
+    }
+    Ok(guest)
+}
 
 /// Makes the paths of a trial: as many connections as asked for, from the source to the target.
 pub(crate) fn connect(
@@ -23,22 +36,15 @@ pub(crate) fn connect(
     control: &mut Control,
     paths: usize,
 ) -> Result<(Guest, Vec<Path>), Fault> {
-    let socket = order.socket.as_ref().expect("trials with paths have a host");
     let options = PathOptions { wait: wait(order), ..PathOptions::default() };
-    let name = if is_source(order) { SOURCE } else { TARGET };
-    let guest = Guest::attach(socket, name).doing("attach to the host")?;
+    let guest = attach(order, control)?;
     let mut made = Vec::with_capacity(paths);
-    if is_source(order) {
-        // The target is there.
-        control.parcel()?;
-        for _ in 0..paths {
-            made.push(guest.connect(TARGET, &options).doing("connect")?);
-        }
-    } else {
-        control.pass("attached", &[])?;
-        for _ in 0..paths {
-            made.push(guest.accept_with(&options).doing("accept")?);
-        }
+    for _ in 0..paths {
+        made.push(if is_source(order) {
+            guest.connect(TARGET, &options).doing("connect")?
+        } else {
+            guest.accept_with(&options).doing("accept")?
+        });
     }
     Ok((guest, made))
 }
@@ -272,13 +278,15 @@ pub(crate) fn ended(severed: Severed) -> Result<bool, Fault> {
 /// The counters of a path's first halves.
 pub(crate) fn counts_of(path: &mut Path) -> Counts {
     let mut counts = Counts::new();
-    let mut add = |half: &str, counters: &mut Counters| {
-        for (counter, name) in Counter::ALL {
-            counts.insert(format!("{half}_{name}"), counters.get(counter));
-        }
-    };
     let (senders, receivers) = path.halves();
-    add("output", senders[0].half().counters());
-    add("input", receivers[0].half().counters());
+    add_counters(&mut counts, "output", senders[0].half().counters());
+    add_counters(&mut counts, "input", receivers[0].half().counters());
     counts
+}
+
+/// Adds the counters of a half to those of others of its kind.
+pub(super) fn add_counters(counts: &mut Counts, half: &str, counters: &mut Counters) {
+    for (counter, name) in Counter::ALL {
+        *counts.entry(format!("{half}_{name}")).or_default() += counters.get(counter);
+    }
 }

@@ -24,7 +24,7 @@ const GRAIN_BYTES: usize = 64;
 /// back with every small message would be all that is measured.
 const SHOW_BYTES: usize = 4 << 10;
 
-/// The size of rings that carry an exchange: they hold one message or a few.
+/// The size of rings that carry an exchange of equals: they hold one message or a few.
 const EXCHANGE_BYTES: usize = 1 << 20;
 
 /// Words of each side's own counts: how far it has come, and whether it has finished.
@@ -79,8 +79,9 @@ struct Input {
 
 impl RingEnd {
     pub(crate) fn open(opening: Opening<'_>) -> Opened<RingEnd> {
-        let Opening { order, control, bytes, is_exchange } = opening;
-        let ring_bytes = if is_exchange { EXCHANGE_BYTES } else { order.number("ring") as usize };
+        let Opening { order, control, bytes } = opening;
+        let has_choice = order.factors.contains_key("ring");
+        let ring_bytes = if has_choice { order.number("ring") as usize } else { EXCHANGE_BYTES };
         let slot_bytes = bytes.min(PIECE_BYTES).next_multiple_of(GRAIN_BYTES);
         let slots = (ring_bytes / slot_bytes).max(1);
         // Each side makes its half of both rings, and passes what the other may read of it.

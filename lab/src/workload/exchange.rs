@@ -14,7 +14,7 @@ use crate::measure::{Delays, Meter, Report, Window};
 use crate::pattern::{self, Reading, fill};
 use crate::transport::{
     Copied, End, InPlace, OneLineEnd, Opening, PacketEnd, PathEnd, RingEnd, Sent, TwoLinesEnd,
-    WakeEnd, pipe, tcp, unix,
+    TwoWayEnd, WakeEnd, pipe, tcp, unix,
 };
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -27,6 +27,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             domain: Domain::Words(&[
                 "path",
                 "path-in-place",
+                "iucv",
                 "unix-stream",
                 "unix-seqpacket",
                 "pipe",
@@ -81,10 +82,11 @@ fn bytes_of(order: &Order) -> usize {
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = bytes_of(order);
-    let opening = Opening { order, control: &mut *control, bytes, is_exchange: true };
+    let opening = Opening { order, control: &mut *control, bytes };
     match order.word("transport") {
         "path" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
         "path-in-place" => run(PathEnd::<InPlace<Sent>>::open(opening)?, order, control),
+        "iucv" => run(TwoWayEnd::open(opening)?, order, control),
         "unix-stream" => run(unix(opening)?, order, control),
         "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),
         "pipe" => run(pipe(opening)?, order, control),

@@ -4,6 +4,8 @@ mod connect;
 mod crowd;
 mod exchange;
 mod idle;
+mod outstanding;
+mod request;
 mod stream;
 
 use std::collections::BTreeMap;
@@ -40,8 +42,15 @@ pub struct Workload {
 }
 
 /// All there are.
-pub const WORKLOADS: &[Workload] =
-    &[stream::WORKLOAD, exchange::WORKLOAD, idle::WORKLOAD, connect::WORKLOAD, crowd::WORKLOAD];
+pub const WORKLOADS: &[Workload] = &[
+    stream::WORKLOAD,
+    exchange::WORKLOAD,
+    request::WORKLOAD,
+    idle::WORKLOAD,
+    connect::WORKLOAD,
+    crowd::WORKLOAD,
+    outstanding::WORKLOAD,
+];
 
 /// The workload of this name.
 pub fn find(name: &str) -> Option<&'static Workload> {
@@ -95,6 +104,11 @@ impl Reports {
     fn guests(&self) -> [&Report; 2] {
         [&self.source, &self.target]
     }
+
+    /// What a message has cost both sides: each its share of those that it has seen in its own window.
+    fn each(&self, cost: impl Fn(&Report) -> f64) -> f64 {
+        self.guests().map(|report| cost(report) / report.spent.messages as f64).iter().sum()
+    }
 }
 
 /// Where a trial waits for messages, of the transports that have a choice.
@@ -143,11 +157,7 @@ fn rates_and_costs(reports: &Reports, bytes: Option<u64>, is_path: bool) -> Resu
     if let Some(bytes) = bytes {
         put("rate_bytes_per_s", rate * bytes as f64);
     }
-    // Each side's costs are those of the messages that it has seen in its own window.
-    let each = |cost: fn(&Spent) -> f64| -> f64 {
-        let share = |report: &Report| cost(&report.spent) / report.spent.messages as f64;
-        reports.guests().into_iter().map(share).sum()
-    };
+    let each = |cost: fn(&Spent) -> f64| reports.each(|report| cost(&report.spent));
     put("cpu_ns_per_message", each(|spent| spent.cpu_ns as f64));
     if reports.guests().iter().all(|report| report.spent.cpu_ns >= SPLIT_NS_MIN) {
         put("cpu_virtual_ns_per_message", each(|spent| spent.user_ns as f64));
@@ -163,12 +173,7 @@ fn rates_and_costs(reports: &Reports, bytes: Option<u64>, is_path: bool) -> Resu
         put("cpu_processors_ns_per_message", all);
     }
     if is_path {
-        let spinning = |report: &Report| {
-            let counters = report.counters.iter();
-            let ns = counters.filter(|(name, _)| name.ends_with("spinning_ns")).map(|(_, ns)| ns);
-            ns.sum::<u64>() as f64 / report.spent.messages as f64
-        };
-        put("cpu_spinning_ns_per_message", reports.guests().into_iter().map(spinning).sum());
+        put("cpu_spinning_ns_per_message", reports.each(Report::spinning_ns));
     }
     Ok(figures)
 }

@@ -12,8 +12,8 @@ use crate::fault::Fault;
 use crate::measure::{Delays, Meter, Report};
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
 use crate::transport::{
-    BatchEnd, Copied, End, InPlace, Opening, PacketEnd, PathEnd, Pushed, RingEnd, Sent, pipe, tcp,
-    unix,
+    BatchEnd, Copied, End, InPlace, OneWayEnd, Opening, PacketEnd, PathEnd, Pushed, RingEnd, Sent,
+    pipe, tcp, unix,
 };
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -27,6 +27,8 @@ pub(super) const WORKLOAD: Workload = Workload {
                 "path",
                 "path-send",
                 "path-in-place",
+                "iucv",
+                "iucv-send",
                 "unix-stream",
                 "unix-stream-batched",
                 "unix-seqpacket",
@@ -36,12 +38,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             ]),
             usual: &["path", "unix-stream"],
         },
-        Factor {
-            name: "ring",
-            meaning: "size of the ring that is the copy limit",
-            domain: Domain::Bytes { least: 4 << 10, most: 1 << 30 },
-            usual: &["1 MiB", "4 MiB", "16 MiB", "64 MiB"],
-        },
+        RING,
         BYTES,
         WAIT,
     ],
@@ -64,6 +61,14 @@ pub(super) const WORKLOAD: Workload = Workload {
     conclude,
 };
 
+/// The ring of the copy limit.
+pub(super) const RING: Factor = Factor {
+    name: "ring",
+    meaning: "size of the ring that is the copy limit",
+    domain: Domain::Bytes { least: 4 << 10, most: 1 << 30 },
+    usual: &["1 MiB", "4 MiB", "16 MiB", "64 MiB"],
+};
+
 /// The size of messages.
 pub(super) const BYTES: Factor = Factor {
     name: "bytes",
@@ -72,9 +77,11 @@ pub(super) const BYTES: Factor = Factor {
     usual: &["64"],
 };
 
-/// Whether the transport is a path.
+/// Whether the transport is a path, or goes over one.
 pub(super) fn is_path(factors: &Factors) -> bool {
-    matches!(factors.get("transport"), Some(Level::Word(word)) if word.starts_with("path"))
+    let over_paths = ["path", "iucv"];
+    matches!(factors.get("transport"), Some(Level::Word(word))
+        if over_paths.iter().any(|start| word.starts_with(start)))
 }
 
 fn fit(factors: &mut Factors) {
@@ -89,11 +96,13 @@ fn fit(factors: &mut Factors) {
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = order.number("bytes") as usize;
-    let opening = Opening { order, control: &mut *control, bytes, is_exchange: false };
+    let opening = Opening { order, control: &mut *control, bytes };
     match order.word("transport") {
         "path" => run(PathEnd::<Copied<Pushed>>::open(opening)?, order, control),
         "path-send" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
         "path-in-place" => run(PathEnd::<InPlace<Pushed>>::open(opening)?, order, control),
+        "iucv" => run(OneWayEnd::open(opening, true)?, order, control),
+        "iucv-send" => run(OneWayEnd::open(opening, false)?, order, control),
         "unix-stream" => run(unix(opening)?, order, control),
         "unix-stream-batched" => run(BatchEnd::open(opening)?, order, control),
         "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),

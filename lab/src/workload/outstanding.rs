@@ -1,0 +1,190 @@
+//! Messages of IUCV that wait in great number, and are received in any order.
+
+use host::report::Counts;
+use os::processor::now_ns;
+use siga::END_DATA_BYTES;
+use siga::iucv::{Event, MessageId, Outgoing, Path, Which};
+
+use super::stream::BYTES;
+use super::{Figures, Reports, WAIT, Workload, rates_and_costs};
+use crate::control::{Control, Order, Role};
+use crate::factor::{Domain, Factor, Factors, Level};
+use crate::fault::{Doing, Fault};
+use crate::measure::{Delays, Meter, Report};
+use crate::pattern::{Reading, fill};
+use crate::transport::{connect_iucv, counts_of_iucv, ended};
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "iucv-outstanding",
+    summary: "of many messages one is received at random, another takes its place, and so on",
+    factors: &[
+        Factor {
+            name: "by",
+            meaning: "how a message is found",
+            domain: Domain::Words(&["id", "class"]),
+            usual: &["id", "class"],
+        },
+        Factor {
+            name: "outstanding",
+            meaning: "messages that wait, each of a class of its own",
+            domain: Domain::Number { least: BATCH as u64, most: siga::iucv::MESSAGES_MAX as u64 },
+            usual: &["10", "10000"],
+        },
+        Factor { domain: Domain::Bytes { least: 1, most: 4000 }, ..BYTES },
+        WAIT,
+    ],
+    metrics: &[
+        "receive_p50_ns",
+        "rate_messages_per_s",
+        "rate_bytes_per_s",
+        "cpu_ns_per_message",
+        "cpu_spinning_ns_per_message",
+        "cpu_virtual_ns_per_message",
+        "cpu_cp_ns_per_message",
+        "cpu_split_error_ns_per_message",
+        "cpu_processors_ns_per_message",
+    ],
+    fit: |_| {},
+    needs_host: |_| true,
+    work,
+    conclude,
+};
+
+/// Messages received between two looks at the clock, which costs as much as receiving one.
+const BATCH: usize = 8;
+
+fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let outstanding = order.number("outstanding") as usize;
+    let (_guest, path) = connect_iucv(order, control, outstanding as u32)?;
+    match order.role {
+        Role::Source => source(path, outstanding, order, control),
+        Role::Target => target(path, outstanding, order, control),
+        Role::Host => unreachable!("a host sends nothing"),
+    }
+}
+
+/// Sends a message of each class, and another of the same whenever one was received. What a message of a
+/// class has in it follows from how many there were before.
+fn source(
+    mut path: Path,
+    outstanding: usize,
+    order: &Order,
+    control: &mut Control,
+) -> Result<Report, Fault> {
+    let mut body = vec![0; order.number("bytes") as usize];
+    let mut sent = vec![0; outstanding];
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order.processor);
+    let mut send = |path: &mut Path, class: u32| {
+        let count = &mut sent[class as usize];
+        fill(&mut body, number(class, *count));
+        *count += 1;
+        let outgoing = Outgoing { target_class: class, source_class: class, ..Outgoing::default() };
+        path.push(&outgoing, &body).doing("send")
+    };
+    for class in 0..outstanding as u32 {
+        send(&mut path, class)?;
+    }
+    let mut received = 0;
+    while meter.look(now_ns(), received, || counts_of_iucv(&mut path)) < window.end_ns {
+        for _ in 0..BATCH {
+            let complete = path.completion(Which::Any, &mut []).doing("wait for a completion")?;
+            send(&mut path, complete.completion.source_class)?;
+        }
+        received += BATCH as u64;
+    }
+    let (spent, counters) = meter.close(received, Counts::new)?;
+    path.sever([0; END_DATA_BYTES]);
+    Ok(Report { messages: received, spent, counters, ..Report::default() })
+}
+
+/// The number of the message of a class before which there were so many.
+fn number(class: u32, count: u32) -> u64 {
+    u64::from(class) << 32 | u64::from(count)
+}
+
+/// Receives messages at random while all wait, until there will be no more.
+fn target(
+    mut path: Path,
+    outstanding: usize,
+    order: &Order,
+    control: &mut Control,
+) -> Result<Report, Fault> {
+    let bytes = order.number("bytes") as usize;
+    let which: fn(Waiting) -> Which = match order.word("by") {
+        "id" => |(id, class)| Which::Message { id, class },
+        "class" => |(_, class)| Which::Class(class),
+        other => unreachable!("nothing is found by {other}"),
+    };
+    let mut body = vec![0; bytes];
+    let mut came = vec![0; outstanding];
+    let mut waiting: Vec<Waiting> = Vec::with_capacity(outstanding);
+    let mut random = 1;
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order.processor);
+    let mut times = Delays::new();
+    let mut received = 0;
+    while wait_for_all(&mut path, &mut waiting, outstanding)? {
+        let before = meter.look(now_ns(), received, || counts_of_iucv(&mut path));
+        for _ in 0..BATCH {
+            let (id, class) =
+                waiting.swap_remove(next_random(&mut random) as usize % waiting.len());
+            let message = path.receive(which((id, class)), &mut body).doing("receive")?.message;
+            let count = &mut came[class as usize];
+            let mut reading = Reading::new(number(class, *count), false);
+            reading.take(0, &body);
+            if message.id != id || !reading.is_whole(bytes) {
+                return Err(Fault::Corrupt(received));
+            }
+            *count += 1;
+            received += 1;
+        }
+        if meter.is_open() {
+            times.add(now_ns() - before);
+        }
+    }
+    let (spent, counters) = meter.close(received, || counts_of_iucv(&mut path))?;
+    let batch_ns = times.figures().get("latency_p50_ns").copied();
+    let receive_ns = batch_ns.map(|ns| ("receive_p50_ns".to_owned(), ns / BATCH as f64));
+    let figures = receive_ns.into_iter().collect();
+    Ok(Report { messages: received, spent, counters, figures })
+}
+
+/// A message that waits: its identity and its class.
+type Waiting = (MessageId, u32);
+
+/// Waits until all messages are there; false if there will be no more.
+fn wait_for_all(
+    path: &mut Path,
+    waiting: &mut Vec<Waiting>,
+    outstanding: usize,
+) -> Result<bool, Fault> {
+    while waiting.len() < outstanding {
+        match path.event() {
+            Event::Pending(pending) if (pending.class as usize) < outstanding => {
+                waiting.push((pending.id, pending.class));
+            }
+            Event::Severed(severed) => return ended(severed),
+            other => {
+                let why = format!("{other:?} came");
+                return Err(Fault::Refused { what: "wait for a message", why });
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Numbers that are anything but in order (xorshift).
+fn next_random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
+    let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a message has") };
+    let mut figures = rates_and_costs(reports, Some(*bytes), true)?;
+    figures.extend(reports.target.figures.clone());
+    Ok(figures)
+}
