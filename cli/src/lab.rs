@@ -50,9 +50,12 @@ struct List {
 /// Run cases and print their tables
 #[derive(Debug, clap::Args)]
 struct Run {
-    /// Names of cases or of groups of cases, or case files [default: messages]
+    /// Names of cases or of groups of cases, or case files [default: messages studies, and --quick]
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
+    /// Run the quick forms of cases that have one: fewer levels, fewer or shorter trials
+    #[arg(long)]
+    quick: bool,
     /// Measure each cell so often, instead of what the case says
     #[arg(long, value_name = "N")]
     trials: Option<u32>,
@@ -125,7 +128,9 @@ fn list(arguments: &List) -> Result<(), Outcome> {
     } else {
         let cases: Vec<String> = plan.jobs.iter().map(as_text).collect();
         print(cases.join("\n"))?;
-        print("siga lab run CASE.. --set FACTOR=LEVEL,..  runs them; without CASE: messages")
+        print(
+            "siga lab run CASE.. --set FACTOR=LEVEL,..  runs them; without CASE: messages and studies, quickly",
+        )
     }
 }
 
@@ -180,6 +185,7 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
 fn run_cases(arguments: &Run) -> Result<(), Outcome> {
     let cases = select(&arguments.cases)?;
     let wishes = Wishes {
+        quick: arguments.quick || arguments.cases.is_empty(),
         trials: arguments.trials,
         seconds: arguments.seconds,
         warm_up_seconds: arguments.warm_up,

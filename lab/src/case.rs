@@ -14,6 +14,16 @@
 //! transport = ["path", "unix-stream", "pipe"]
 //! bytes = [64, "4 KiB"]
 //!
+//! [quick]                             # what is different when it is one of several, run without being named
+//! trials = 1                          # or seconds, warm_up_seconds, factors; left out: as above
+//!
+//! [published]                         # a table that others have published
+//! name = "there"                      # what its figures are called
+//! document = "A Book, table 1"        # where it stands
+//! file = "../published/book.csv"      # as seen from here; the first line names the columns
+//! factors = { bytes = "size" }        # which columns are which factors, and which metrics
+//! metrics = { rate_messages_per_s = "messages" }
+//!
 //! [[table]]
 //! metric = "rate_messages_per_s"      # one, or several beside each other
 //! each = "bytes"                      # a table for each of its levels; left out: one table
@@ -22,6 +32,25 @@
 //! only = { wait = "adaptive" }        # which cells; left out: all
 //! base = { transport = "pipe" }       # what ratios and deltas are against
 //! show = ["absolute", "ratio"]        # or "delta"; left out: absolute
+//! published = true                    # beside each metric what was published of it; left out: false
+//!
+//! [[knee]]                            # where curves flatten
+//! metric = "rate_messages_per_s"
+//! along = "bytes"                     # a factor whose levels are numbers
+//! each = ["transport", "wait"]        # a curve for each of their levels
+//! only = { transport = "path" }       # which cells; left out: all
+//! part = 0.95                         # the least level with so much of the best; left out: 0.95
+//!
+//! [[breakdown]]                       # what something consists of
+//! name = "where the time goes"
+//! metric = "latency_p50_ns"           # of something like time: parts are differences
+//! down = "bytes"
+//! of = { transport = "path", wait = "block" }
+//! rest = "other"                      # what is left when the parts are taken away
+//! part = [                            # each what one cell has more than another, of the same row
+//!     { name = "wake", from = { wait = "block" }, less = { wait = "spin" } },
+//!     { name = "hand-over", from = { wait = "spin", bytes = 64 } },
+//! ]
 //!
 //! [[claim]]
 //! name = "a path is much faster than the best peer"
@@ -29,23 +58,28 @@
 //! of = { transport = "path", bytes = 64 }
 //! against = [{ transport = "unix-stream", bytes = 64 }, { transport = "pipe", bytes = 64 }]
 //! at_least = 10                       # or at_most; the ratio, or without against the metric itself
+//! every = "bytes"                     # judged at each of its levels, and the worst counts; left out: once
 //! counters = ["source_output_packs"]  # what shows why
+//! note = "A path packs."              # what one should know; alone: why it is not measured
 //! ```
 //!
 //! Where a table or a claim leaves a factor open, the best of its levels counts.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+mod written;
+
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use host::config::{FileError, Source};
 use serde::Deserialize;
-use toml::Spanned;
 
-use crate::factor::{Factor, Factors, Level, matches};
-use crate::workload::{self, WORKLOADS, Workload};
+use self::written::Written;
+use crate::factor::{Factor, Factors, Level};
+use crate::published::Published;
+use crate::workload::Workload;
 
 /// Trials of each cell that a case may ask for.
 pub const TRIALS_MAX: u32 = 1000;
@@ -76,10 +110,31 @@ pub struct Case {
     pub system: Option<PathBuf>,
     /// How the results are shown.
     pub tables: Vec<Table>,
-    /// What is claimed of them.
+    /// Where curves flatten.
+    pub knees: Vec<Knee>,
+    /// What something consists of.
+    pub breakdowns: Vec<Breakdown>,
+    /// What is claimed of the results.
     pub claims: Vec<Claim>,
+    /// What others have measured.
+    pub published: Option<Published>,
+    /// What is different when it is run quickly.
+    pub quick: Quick,
     /// The case, as it was written.
     pub text: Arc<str>,
+}
+
+/// What is different when a case is run quickly.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Quick {
+    /// How often each cell is measured.
+    pub trials: Option<u32>,
+    /// How long it is done before it counts.
+    pub warm_up: Option<Duration>,
+    /// How long it counts.
+    pub window: Option<Duration>,
+    /// Factors, and their levels.
+    pub factors: Vec<(String, Vec<Level>)>,
 }
 
 /// How results are shown.
@@ -99,6 +154,51 @@ pub struct Table {
     pub base: Option<Factors>,
     /// What is printed.
     pub show: Vec<Show>,
+    /// Whether what was published stands beside it.
+    pub published: bool,
+}
+
+/// Where curves flatten: beyond which level of a factor no better figure is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Knee {
+    /// Of which metric.
+    pub metric: String,
+    /// The factor that the curves go along.
+    pub along: String,
+    /// Whose levels have a curve each.
+    pub each: Vec<String>,
+    /// Which cells.
+    pub only: Factors,
+    /// The knee is the least level that has this part of the best figure.
+    pub part: f64,
+}
+
+/// What something consists of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Breakdown {
+    /// What it is about.
+    pub name: String,
+    /// Of which metric.
+    pub metric: String,
+    /// Whose levels go down.
+    pub down: Vec<String>,
+    /// Of which cells.
+    pub of: Factors,
+    /// Its parts.
+    pub parts: Vec<Part>,
+    /// What the rest is called.
+    pub rest: String,
+}
+
+/// A part: what one cell has more than another. Levels that are not named are those of the whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// What it is called.
+    pub name: String,
+    /// The one.
+    pub from: Factors,
+    /// The other; none if all of the one counts.
+    pub less: Option<Factors>,
 }
 
 /// What a table shows of its cells.
@@ -118,12 +218,23 @@ pub enum Show {
 pub struct Claim {
     /// In words.
     pub name: String,
+    /// How it is put to the test; none if it is not.
+    pub test: Option<Test>,
+    /// What one should know of it.
+    pub note: Option<String>,
+}
+
+/// How a claim is put to the test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Test {
     /// Of which metric.
     pub metric: String,
     /// Of which cells.
     pub of: Factors,
     /// Against the best of these; none if the metric itself is bounded.
     pub against: Vec<Factors>,
+    /// The factors at each level of which it is judged.
+    pub every: Vec<String>,
     /// The bound.
     pub bound: Bound,
     /// Counters that show why.
@@ -132,29 +243,35 @@ pub struct Claim {
 
 /// What a ratio, or a metric, has to keep to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
-    /// At least this.
-    AtLeast(f64),
-    /// At most this.
-    AtMost(f64),
+pub struct Bound {
+    /// At least this, if anything.
+    pub at_least: Option<f64>,
+    /// At most this, if anything.
+    pub at_most: Option<f64>,
 }
 
 impl Bound {
-    /// The number.
-    pub fn number(self) -> f64 {
-        match self {
-            Bound::AtLeast(number) | Bound::AtMost(number) => number,
-        }
+    /// Its numbers.
+    pub fn numbers(self) -> impl Iterator<Item = f64> {
+        self.at_least.into_iter().chain(self.at_most)
+    }
+
+    /// How many times better than it has to be something is.
+    pub fn margin(self, found: f64) -> f64 {
+        let above = self.at_least.map(|least| found / least);
+        let below = self.at_most.map(|most| most / found);
+        above.into_iter().chain(below).fold(f64::INFINITY, f64::min)
     }
 
     /// Whether something keeps to it.
     pub fn holds(self, found: f64) -> bool {
-        match self {
-            Bound::AtLeast(least) => found >= least,
-            Bound::AtMost(most) => found <= most,
-        }
+        self.at_least.is_none_or(|least| found >= least)
+            && self.at_most.is_none_or(|most| found <= most)
     }
 }
+
+/// Reads the file of a published table, by the name that a case has for it.
+pub type ReadTable<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 
 impl Case {
     /// Reads a case file.
@@ -162,16 +279,31 @@ impl Case {
     /// # Errors
     /// [`FileError`]: where, what is wrong, what would be right.
     pub fn read(file: &Path) -> Result<Case, FileError> {
-        Case::parse(&Source::read(file)?)
+        Case::parse(&Source::read(file)?, &|table| fs::read_to_string(file.with_file_name(table)))
     }
 
-    /// Takes the text of a case file apart.
+    /// Takes the text of a case file apart, and the published table that it names.
     ///
     /// # Errors
     /// As [`Case::read`].
-    pub fn parse(source: &Source) -> Result<Case, FileError> {
+    pub fn parse(source: &Source, read_table: ReadTable<'_>) -> Result<Case, FileError> {
         let written: Written = source.parse()?;
-        written.case(source)
+        written.case(source, read_table)
+    }
+
+    /// The same, as it is run quickly.
+    #[must_use]
+    pub fn quickly(mut self) -> Case {
+        let quick = std::mem::take(&mut self.quick);
+        self.trials = quick.trials.unwrap_or(self.trials);
+        self.warm_up = quick.warm_up.unwrap_or(self.warm_up);
+        self.window = quick.window.unwrap_or(self.window);
+        for (factor, levels) in &mut self.factors {
+            if let Some((_, fewer)) = quick.factors.iter().find(|(name, _)| name == factor.name) {
+                levels.clone_from(fewer);
+            }
+        }
+        self
     }
 
     /// Everything that is measured: all combinations of levels that make sense, each once. Those that
@@ -200,277 +332,6 @@ impl Case {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    name: Spanned<String>,
-    group: Option<String>,
-    asks: String,
-    workload: Spanned<String>,
-    trials: Spanned<u32>,
-    seconds: Spanned<f64>,
-    warm_up_seconds: Spanned<f64>,
-    system: Option<PathBuf>,
-    #[serde(default)]
-    factors: WrittenFactors,
-    #[serde(default)]
-    table: Vec<WrittenTable>,
-    #[serde(default)]
-    claim: Vec<WrittenClaim>,
-}
-
-type WrittenFactors = BTreeMap<Spanned<String>, Spanned<Vec<Spanned<Level>>>>;
-type WrittenLevels = BTreeMap<Spanned<String>, Spanned<Level>>;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenTable {
-    metric: Spanned<OneOrMany>,
-    each: Option<Spanned<OneOrMany>>,
-    down: Spanned<OneOrMany>,
-    across: Option<Spanned<OneOrMany>>,
-    #[serde(default)]
-    only: WrittenLevels,
-    base: Option<Spanned<WrittenLevels>>,
-    show: Option<Spanned<Vec<Show>>>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a name, or a list of names")]
-enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl OneOrMany {
-    /// Each name, all of them at the place of the list.
-    fn names(written: Spanned<OneOrMany>) -> Vec<Spanned<String>> {
-        let span = written.span();
-        let names = match written.into_inner() {
-            OneOrMany::One(name) => vec![name],
-            OneOrMany::Many(names) => names,
-        };
-        names.into_iter().map(|name| Spanned::new(span.clone(), name)).collect()
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenClaim {
-    name: Spanned<String>,
-    metric: Spanned<String>,
-    of: WrittenLevels,
-    #[serde(default)]
-    against: Vec<WrittenLevels>,
-    at_least: Option<f64>,
-    at_most: Option<f64>,
-    #[serde(default)]
-    counters: Vec<String>,
-}
-
-impl Written {
-    fn case(self, source: &Source) -> Result<Case, FileError> {
-        let name = self.name.get_ref();
-        let is_named = !name.is_empty()
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-        if !is_named {
-            let what = format!("{name:?} is no name of a case");
-            return Err(source.error(self.name.span(), what, "must be letters, digits, - _ ."));
-        }
-        let workload = workload::find(self.workload.get_ref()).ok_or_else(|| {
-            let known: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
-            unknown(source, "workload", &self.workload, &known)
-        })?;
-        let trials = *self.trials.get_ref();
-        if !(1..=TRIALS_MAX).contains(&trials) {
-            let what = format!("trials = {trials}");
-            return Err(source.error(
-                self.trials.span(),
-                what,
-                format!("must be 1 to {TRIALS_MAX}"),
-            ));
-        }
-        let window = seconds(source, "seconds", &self.seconds, 0.001)?;
-        let warm_up = seconds(source, "warm_up_seconds", &self.warm_up_seconds, 0.0)?;
-        let checker = Checker { source, workload };
-        let factors = checker.factors(&self.factors)?;
-        let tables = self.table.into_iter().map(|table| checker.table(table));
-        let tables = tables.collect::<Result<_, _>>()?;
-        let claims = self.claim.into_iter().map(|claim| checker.claim(claim));
-        let claims = claims.collect::<Result<Vec<_>, _>>()?;
-        let case = Case {
-            name: self.name.into_inner(),
-            group: self.group,
-            asks: self.asks,
-            workload,
-            factors,
-            trials,
-            warm_up,
-            window,
-            system: self.system.map(|file| source.file().with_file_name(file)),
-            tables,
-            claims: claims.iter().map(|(claim, _)| claim.clone()).collect(),
-            text: source.text().into(),
-        };
-        let cells = case.cells();
-        for (claim, span) in claims {
-            let sides = std::iter::once(&claim.of).chain(&claim.against);
-            for side in sides {
-                if !cells.iter().any(|cell| matches(cell, side)) {
-                    let order = workload.factor_names();
-                    let what = format!(
-                        "nothing is measured with {}",
-                        crate::factor::describe(side, &order)
-                    );
-                    return Err(source.error(
-                        span,
-                        what,
-                        "must be levels of the factors above that go together",
-                    ));
-                }
-            }
-        }
-        Ok(case)
-    }
-}
-
-fn seconds(
-    source: &Source,
-    field: &str,
-    written: &Spanned<f64>,
-    least: f64,
-) -> Result<Duration, FileError> {
-    let found = *written.get_ref();
-    if (least..=SECONDS_MAX).contains(&found) {
-        return Ok(Duration::from_secs_f64(found));
-    }
-    let what = format!("{field} = {found}");
-    Err(source.error(written.span(), what, format!("must be {least} to {SECONDS_MAX}")))
-}
-
-fn unknown(source: &Source, kind: &str, written: &Spanned<String>, known: &[&str]) -> FileError {
-    let what = format!("there is no {kind} {:?}", written.get_ref());
-    source.error(written.span(), what, format!("must be one of {}", known.join(", ")))
-}
-
-/// Checks what is said of a workload.
-struct Checker<'a> {
-    source: &'a Source,
-    workload: &'static Workload,
-}
-
-impl Checker<'_> {
-    fn factor(&self, written: &Spanned<String>) -> Result<&'static Factor, FileError> {
-        let known = self.workload.factor_names();
-        let factor = self.workload.factor(written.get_ref());
-        factor.ok_or_else(|| unknown(self.source, "factor", written, &known))
-    }
-
-    fn level(&self, factor: &Factor, written: &Spanned<Level>) -> Result<Level, FileError> {
-        let text = written.get_ref().to_string();
-        factor.level(&text).map_err(|right| {
-            let what = format!("{} = {text:?}", factor.name);
-            self.source.error(written.span(), what, right)
-        })
-    }
-
-    /// All factors of the workload, with the levels that are written or usual.
-    fn factors(
-        &self,
-        written: &WrittenFactors,
-    ) -> Result<Vec<(&'static Factor, Vec<Level>)>, FileError> {
-        for name in written.keys() {
-            self.factor(name)?;
-        }
-        let levels = |factor: &'static Factor| {
-            let Some(levels) = written.get(factor.name) else {
-                return Ok((factor, factor.usual()));
-            };
-            if levels.get_ref().is_empty() {
-                let what = format!("{} has no levels", factor.name);
-                let right = format!("must be {}, at least once", factor.domain);
-                return Err(self.source.error(levels.span(), what, right));
-            }
-            let levels = levels.get_ref().iter().map(|level| self.level(factor, level));
-            Ok((factor, levels.collect::<Result<_, _>>()?))
-        };
-        self.workload.factors.iter().map(levels).collect()
-    }
-
-    fn levels(&self, written: &WrittenLevels) -> Result<Factors, FileError> {
-        let level = |(name, level): (&Spanned<String>, &Spanned<Level>)| {
-            let factor = self.factor(name)?;
-            Ok((factor.name.to_owned(), self.level(factor, level)?))
-        };
-        written.iter().map(level).collect()
-    }
-
-    fn metric(&self, written: Spanned<String>) -> Result<String, FileError> {
-        let known = self.workload.metrics;
-        if known.contains(&written.get_ref().as_str()) {
-            return Ok(written.into_inner());
-        }
-        Err(unknown(self.source, "metric", &written, known))
-    }
-
-    fn factor_names(&self, written: Option<Spanned<OneOrMany>>) -> Result<Vec<String>, FileError> {
-        let names = written.map(OneOrMany::names).unwrap_or_default();
-        names.iter().map(|name| Ok(self.factor(name)?.name.to_owned())).collect()
-    }
-
-    fn table(&self, written: WrittenTable) -> Result<Table, FileError> {
-        let show = match &written.show {
-            Some(show) => show.get_ref().clone(),
-            None => vec![Show::Absolute],
-        };
-        let base = match &written.base {
-            Some(base) => Some(self.levels(base.get_ref())?),
-            None => None,
-        };
-        if let (Some(written), None) = (&written.show, &base)
-            && show.iter().any(|show| *show != Show::Absolute)
-        {
-            let right = "must have a base, for example base = { transport = \"unix-stream\" }";
-            let what = "a ratio or delta against nothing";
-            return Err(self.source.error(written.span(), what, right));
-        }
-        Ok(Table {
-            metrics: OneOrMany::names(written.metric)
-                .into_iter()
-                .map(|metric| self.metric(metric))
-                .collect::<Result<_, _>>()?,
-            each: self.factor_names(written.each)?,
-            down: self.factor_names(Some(written.down))?,
-            across: self.factor_names(written.across)?,
-            only: self.levels(&written.only)?,
-            base,
-            show,
-        })
-    }
-
-    fn claim(&self, written: WrittenClaim) -> Result<(Claim, Range<usize>), FileError> {
-        let span = written.name.span();
-        let bound = match (written.at_least, written.at_most) {
-            (Some(least), None) => Bound::AtLeast(least),
-            (None, Some(most)) => Bound::AtMost(most),
-            _ => {
-                let what = "a claim without one bound";
-                return Err(self.source.error(span, what, "must have at_least or at_most"));
-            }
-        };
-        let against = written.against.iter().map(|side| self.levels(side));
-        let claim = Claim {
-            name: written.name.into_inner(),
-            metric: self.metric(written.metric)?,
-            of: self.levels(&written.of)?,
-            against: against.collect::<Result<_, _>>()?,
-            bound,
-            counters: written.counters,
-        };
-        Ok((claim, span))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -487,6 +348,16 @@ transport = ["path", "pipe", "copy-limit"]
 ring = ["4 KiB", 8192]
 bytes = [64, 1000]
 wait = ["spin", "adaptive"]
+[quick]
+trials = 1
+[quick.factors]
+bytes = [64]
+[published]
+name = "there"
+document = "A Book, table 1"
+file = "../book.csv"
+factors = { bytes = "size" }
+metrics = { rate_bytes_per_s = "rate" }
 [[table]]
 metric = "rate_bytes_per_s"
 down = ["transport", "wait"]
@@ -494,16 +365,38 @@ across = "bytes"
 only = { wait = "spin" }
 base = { transport = "pipe" }
 show = ["absolute", "delta"]
+published = true
+[[knee]]
+metric = "rate_bytes_per_s"
+along = "bytes"
+each = "transport"
+part = 0.9
+[[breakdown]]
+name = "where it goes"
+metric = "latency_p50_ns"
+down = "bytes"
+of = { transport = "path" }
+part = [{ name = "copy", from = { transport = "copy-limit" }, less = { bytes = 64 } }]
+rest = "other"
 [[claim]]
 name = "twice"
 metric = "rate_bytes_per_s"
 of = { transport = "path", bytes = 64, wait = "spin" }
 against = [{ transport = "pipe", bytes = 64 }]
 at_least = 2
+[[claim]]
+name = "better"
+note = "Who knows?"
 "#;
 
+    /// The table that the case names, and no other.
+    fn read_table(file: &Path) -> io::Result<String> {
+        let found = (file == "../book.csv").then(|| "size,rate\n64,1e6\n".to_owned());
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is none"))
+    }
+
     fn parse(text: &str) -> Result<Case, String> {
-        Case::parse(&Source::of("c.toml", text)).map_err(|error| error.to_string())
+        Case::parse(&Source::of("c.toml", text), &read_table).map_err(|error| error.to_string())
     }
 
     fn levels(pairs: &[(&str, Level)]) -> Factors {
@@ -524,16 +417,44 @@ at_least = 2
         assert_eq!(table.only, levels(&[("wait", word("spin"))]));
         assert_eq!(table.base, Some(levels(&[("transport", word("pipe"))])));
         assert_eq!(table.show, [Show::Absolute, Show::Delta]);
-        let claim = &case.claims[0];
-        assert_eq!((claim.bound, claim.against.len()), (Bound::AtLeast(2.0), 1));
-        assert!(claim.bound.holds(2.0) && !claim.bound.holds(1.9));
-        assert!(!Bound::AtMost(2.0).holds(2.1));
+        assert!(table.published);
+        let test = case.claims[0].test.as_ref().unwrap();
+        assert_eq!(test.bound, Bound { at_least: Some(2.0), at_most: None });
+        assert_eq!((test.against.len(), test.every.len()), (1, 0));
+        assert_eq!(case.claims[1].test, None);
+        assert_eq!(case.claims[1].note.as_deref(), Some("Who knows?"));
+        let published = case.published.as_ref().unwrap();
+        let cell = levels(&[("bytes", Level::Number(64))]);
+        assert_eq!(published.figure("rate_bytes_per_s", &cell), Some(1e6));
+        let Knee { along, each, part, .. } = &case.knees[0];
+        assert_eq!((along.as_str(), each.len(), *part), ("bytes", 1, 0.9));
+        let part = &case.breakdowns[0].parts[0];
+        assert_eq!(part.from, levels(&[("transport", word("copy-limit"))]));
+        assert_eq!(part.less, Some(levels(&[("bytes", Level::Number(64))])));
+    }
+
+    #[test]
+    fn bound_has_one_side_or_two() {
+        let within = Bound { at_least: Some(1.0), at_most: Some(2.0) };
+        assert!(within.holds(1.0) && within.holds(2.0));
+        assert!(!within.holds(0.9) && !within.holds(2.1));
+        assert_eq!((within.margin(1.0), within.margin(4.0), within.margin(1.25)), (1.0, 0.5, 1.25));
+        assert!(!Bound { at_least: None, ..within }.holds(2.1));
+    }
+
+    #[test]
+    fn quick_form_differs_where_the_case_says_so() {
+        let case = parse(CASE).unwrap();
+        let quick = case.clone().quickly();
+        assert_eq!((quick.trials, quick.window), (1, case.window));
+        assert!(quick.cells().iter().all(|cell| cell["bytes"] == Level::Number(64)));
+        assert_eq!(quick.cells().len() * 2, case.cells().len());
     }
 
     #[test]
     fn system_file_is_sought_from_the_case_file() {
         let text = CASE.replace("trials = 2", "trials = 2\nsystem = \"../two.toml\"");
-        let case = Case::parse(&Source::of("here/cases/c.toml", &text)).unwrap();
+        let case = Case::parse(&Source::of("here/cases/c.toml", &text), &read_table).unwrap();
         assert_eq!(case.system, Some("here/cases/../two.toml".into()));
     }
 
@@ -606,33 +527,56 @@ at_least = 2
             (
                 "across = \"bytes\"",
                 "across = \"size\"",
-                "c.toml:16: there is no factor \"size\": must be one of transport, ring, bytes, wait",
+                "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, wait",
             ),
             (
                 "base = { transport = \"pipe\" }",
                 "",
-                "c.toml:19: a ratio or delta against nothing: must have a base, for example base = { transport = \"unix-stream\" }",
+                "c.toml:29: a ratio or delta against nothing: must have a base, for example base = { transport = \"unix-stream\" }",
             ),
             (
                 "at_least = 2",
                 "",
-                "c.toml:21: a claim without one bound: must have at_least or at_most",
+                "c.toml:44: a claim without a bound: must have at_least or at_most",
             ),
             (
                 "bytes = 64 }]",
                 "bytes = 65 }]",
-                "c.toml:21: nothing is measured with pipe, 65: must be levels of the factors above that go together",
+                "c.toml:44: nothing is measured with pipe, 65: must be levels of the factors above that go together",
             ),
+            (
+                "along = \"bytes\"",
+                "along = \"wait\"",
+                "c.toml:33: the levels of wait are no numbers: must be numbers",
+            ),
+            ("part = 0.9", "part = 2", "c.toml:35: part = 2: must be 0 to 1"),
+            (
+                "../book.csv",
+                "../film.csv",
+                "c.toml:17: ../film.csv: there is none: must be a table with these columns",
+            ),
+            (
+                "\"rate\" }",
+                "\"speed\" }",
+                "c.toml:17: ../book.csv: there is no column \"speed\" among size, rate: must be a table with these columns",
+            ),
+            (
+                "note = \"Who knows?\"",
+                "",
+                "c.toml:50: a claim without a metric: must have one, or a note that says why it is not measured",
+            ),
+            ("trials = 1", "trials = 0", "c.toml:14: trials = 0: must be 1 to 1000"),
             ("asks = \"What?\"", "ask = \"What?\"", "c.toml:3: unknown field `ask`"),
         ] {
             let text = CASE.replacen(from, to, 1);
             let found = parse(&text).unwrap_err();
             assert!(found.starts_with(error), "{found}\nis not\n{error}");
         }
-        let error = parse(&CASE.replace("rate_bytes_per_s", "rate")).unwrap_err();
+        let table = "metric = \"rate_bytes_per_s\"\ndown";
+        let error = parse(&CASE.replace(table, "metric = \"rate\"\ndown")).unwrap_err();
         assert!(
             error.starts_with(
-                "c.toml:14: there is no metric \"rate\": must be one of rate_messages_per_s, "
+                "c.toml:24: there is no metric \"rate\": must be one of rate_messages_per_s, "
             ),
             "{error}"
         );

@@ -14,6 +14,7 @@ mod measure;
 pub mod metric;
 mod pattern;
 pub mod plan;
+pub mod published;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -1,5 +1,6 @@
 //! The cases that come with siga.
 
+use std::io;
 use std::path::Path;
 
 use host::config::{FileError, Source};
@@ -10,6 +11,7 @@ use crate::case::Case;
 const FILES: &[(&str, &str)] = &[
     ("cases/message-stream.toml", include_str!("../../cases/message-stream.toml")),
     ("cases/message-exchange.toml", include_str!("../../cases/message-exchange.toml")),
+    ("cases/iucv-pipe.toml", include_str!("../../cases/iucv-pipe.toml")),
     ("cases/border-64.toml", include_str!("../../cases/border-64.toml")),
     ("cases/border-1000.toml", include_str!("../../cases/border-1000.toml")),
     ("cases/border-32764.toml", include_str!("../../cases/border-32764.toml")),
@@ -19,10 +21,19 @@ const FILES: &[(&str, &str)] = &[
     ("cases/border-idle.toml", include_str!("../../cases/border-idle.toml")),
     ("cases/border-connect.toml", include_str!("../../cases/border-connect.toml")),
     ("cases/border-crowd.toml", include_str!("../../cases/border-crowd.toml")),
+    ("cases/iucv-64.toml", include_str!("../../cases/iucv-64.toml")),
+    ("cases/iucv-reply.toml", include_str!("../../cases/iucv-reply.toml")),
+    ("cases/iucv-pipe-large.toml", include_str!("../../cases/iucv-pipe-large.toml")),
+    ("cases/iucv-pipe-1.toml", include_str!("../../cases/iucv-pipe-1.toml")),
+    ("cases/iucv-outstanding.toml", include_str!("../../cases/iucv-outstanding.toml")),
 ];
 
-/// What is run if nobody says what.
-pub const DEFAULT_GROUP: &str = "messages";
+/// The published tables that cases name, by the names that they have there.
+const TABLES: &[(&str, &str)] =
+    &[("../published/iucv_pipe.csv", include_str!("../../published/iucv_pipe.csv"))];
+
+/// The groups that are run if nobody says what.
+pub const DEFAULT_GROUPS: [&str; 2] = ["messages", "studies"];
 
 /// All cases that come with siga, in the order in which they are run.
 ///
@@ -30,9 +41,15 @@ pub const DEFAULT_GROUP: &str = "messages";
 /// If one of them is wrong: a broken promise inside this program.
 pub fn cases() -> Vec<Case> {
     let case = |(file, text): &(&str, &str)| {
-        Case::parse(&Source::of(file, text)).unwrap_or_else(|error| panic!("{error}"))
+        Case::parse(&Source::of(file, text), &read_table).unwrap_or_else(|error| panic!("{error}"))
     };
     FILES.iter().map(case).collect()
+}
+
+/// A published table that comes with siga.
+fn read_table(name: &Path) -> io::Result<String> {
+    let table = TABLES.iter().find(|(own, _)| Path::new(own) == name);
+    table.map(|(_, text)| (*text).to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Why there are no such cases.
@@ -56,7 +73,7 @@ pub enum SelectError {
 /// # Errors
 /// [`SelectError`].
 pub fn select(names: &[String]) -> Result<Vec<Case>, SelectError> {
-    let default = [DEFAULT_GROUP.to_owned()];
+    let default = DEFAULT_GROUPS.map(str::to_owned);
     let names = if names.is_empty() { &default } else { names };
     let mut selected: Vec<Case> = Vec::new();
     for name in names {
@@ -105,6 +122,22 @@ mod tests {
     }
 
     #[test]
+    fn every_published_table_comes_with_siga() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../published");
+        let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let tables = entries.filter(|file| file.extension().is_some_and(|is| is == "csv"));
+        let (mut there, mut ours): (Vec<String>, Vec<String>) = (
+            tables
+                .map(|file| format!("../published/{}", file.file_name().unwrap().display()))
+                .collect(),
+            TABLES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        );
+        there.sort_unstable();
+        ours.sort_unstable();
+        assert_eq!(there, ours);
+    }
+
+    #[test]
     fn case_is_named_as_its_file() {
         for ((file, _), case) in FILES.iter().zip(cases()) {
             assert_eq!(*file, format!("cases/{}.toml", case.name));
@@ -119,7 +152,7 @@ mod tests {
             counter.is_some_and(|counter| siga::Counter::ALL.iter().any(|(_, own)| *own == counter))
         };
         for claim in cases().iter().flat_map(|case| &case.claims) {
-            for name in &claim.counters {
+            for name in claim.test.iter().flat_map(|test| &test.counters) {
                 assert!(counted(name), "{}: {name}", claim.name);
             }
         }
@@ -131,8 +164,8 @@ mod tests {
             let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
             select(&wanted).unwrap().into_iter().map(|case| case.name).collect()
         };
-        assert_eq!(names(&[]), ["message-stream", "message-exchange"]);
-        assert_eq!(names(&["messages"]), names(&[]));
+        assert_eq!(names(&[]), ["message-stream", "message-exchange", "iucv-pipe"]);
+        assert_eq!(names(&["messages", "studies"]), names(&[]));
         assert!(names(&["border"]).iter().all(|name| name.starts_with("border-")));
         assert_eq!(
             names(&["message-exchange", "messages"]),

@@ -8,6 +8,8 @@ use crate::factor::{Factor, Factors};
 /// What the user wants different from what the cases say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wishes {
+    /// Whether cases are to be run in their quick form, if they have one.
+    pub quick: bool,
     /// How often each cell is measured.
     pub trials: Option<u32>,
     /// How long each trial counts, in seconds.
@@ -126,7 +128,8 @@ fn are_known(name: &str, levels: &[String], factors: &[&Factor]) -> Result<(), S
 }
 
 /// The case as it is wished for; none if it knows none of the levels that one of its factors is to have.
-fn as_wished(mut case: Case, wishes: &Wishes) -> Result<Option<Case>, String> {
+fn as_wished(case: Case, wishes: &Wishes) -> Result<Option<Case>, String> {
+    let mut case = if wishes.quick { case.quickly() } else { case };
     if let Some(trials) = wishes.trials {
         if !(1..=TRIALS_MAX).contains(&trials) {
             return Err(format!("{trials} trials: must be 1 to {TRIALS_MAX}"));
@@ -169,7 +172,7 @@ mod tests {
             "name = \"{name}\"\nasks = \"?\"\nworkload = \"{workload}\"\ntrials = 3\nseconds = 1\n\
              warm_up_seconds = 0.5\n[factors]\n{factors}"
         );
-        Case::parse(&Source::of("c.toml", &text)).unwrap()
+        Case::parse(&Source::of("c.toml", &text), &|_| unreachable!("it names none")).unwrap()
     }
 
     fn two_cases() -> Vec<Case> {
@@ -220,6 +223,23 @@ mod tests {
         let walk = walk(&plan);
         assert_eq!(walk.len(), 5);
         assert_eq!(walk[2], "stream 1: path, 1024, adaptive");
+    }
+
+    #[test]
+    fn wishes_go_before_what_a_quick_form_says() {
+        let case = case(
+            "stream",
+            "message-stream",
+            "bytes = [1, 64]\n[quick]\ntrials = 2\nseconds = 0.1\n[quick.factors]\nbytes = [64]",
+        );
+        let quick = |trials| {
+            let wishes = Wishes { quick: true, trials, ..Wishes::default() };
+            Plan::new(vec![case.clone()], &wishes).unwrap()
+        };
+        assert_eq!((quick(None).steps().len(), quick(Some(5)).steps().len()), (2 * 2, 5 * 2));
+        assert_eq!(quick(None).jobs[0].case.window, Duration::from_millis(100));
+        let usual = Plan::new(vec![case.clone()], &Wishes::default()).unwrap();
+        assert_eq!(usual.steps().len(), 3 * 2 * 2);
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub struct Record {
     /// The text of the case, with the first of its trials in a run: a report needs nothing but the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
+    /// The published table that the case names, beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<String>,
 }
 
 /// Where results are kept.

@@ -88,6 +88,7 @@ pub fn run(
             run: began.as_millis() as u64,
             seconds: job.case.window.as_secs_f64(),
             definition: is_first.then(|| job.case.text.to_string()),
+            published: job.case.published.as_ref().filter(|_| is_first).map(|p| p.text.to_string()),
         };
         if let Some(results) = &mut results {
             results.add(&record).map_err(RunError::Results)?;

@@ -58,6 +58,15 @@ fn median(sorted: &[f64]) -> Option<f64> {
     }
 }
 
+/// How much more each of one side's samples says than that of the other side's same trial.
+pub fn difference(samples: &[Sample], base: &[Sample]) -> Vec<Sample> {
+    let less = |sample: &Sample| {
+        let other = base.iter().find(|other| other.trial == sample.trial)?;
+        Some(Sample { value: sample.value - other.value, ..*sample })
+    };
+    samples.iter().filter_map(less).collect()
+}
+
 /// Trials from which on the two extremes are left out of the noise.
 const TRIMMED_TRIALS_MIN: usize = 5;
 
@@ -124,6 +133,15 @@ mod tests {
         assert_eq!(ratio.noise, (2.5, 4.0));
         assert!(ratio.is_in_noise(3.0));
         assert!(!ratio.is_in_noise(2.5) && !ratio.is_in_noise(4.5));
+    }
+
+    #[test]
+    fn differences_are_of_the_same_trial() {
+        let late = [Sample { trial: 2, value: 1.5 }, Sample { trial: 9, value: 1.0 }];
+        assert_eq!(
+            difference(&samples(&[5.0, 7.0, 9.0]), &late),
+            [Sample { trial: 2, value: 5.5 }]
+        );
     }
 
     #[test]

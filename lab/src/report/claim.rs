@@ -1,15 +1,15 @@
 //! Claims: what was promised of the figures, and whether it is so here.
 
-use super::series::{Found, Series};
+use super::series::{Found, Series, levels};
 use super::table::with_range;
 use super::{Block, Grid};
-use crate::case::{Bound, Claim};
-use crate::factor::describe;
+use crate::case::{Bound, Claim, Test};
+use crate::factor::{Factors, describe, matches};
 use crate::metric::{show, three_digits, unit};
 use crate::statistics::{Ratio, Sample};
 
-/// What has become of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What has become of a claim: the worse, the later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Holds,
     /// By the median; but some trials lie on the other side of the bound.
@@ -21,7 +21,7 @@ pub(super) enum Verdict {
 
 impl Verdict {
     fn of(bound: Bound, ratio: Ratio) -> Verdict {
-        match (bound.holds(ratio.ratio), ratio.is_in_noise(bound.number())) {
+        match (bound.holds(ratio.ratio), bound.numbers().any(|one| ratio.is_in_noise(one))) {
             (true, false) => Verdict::Holds,
             (true, true) => Verdict::HoldsInNoise,
             (false, true) => Verdict::FailsInNoise,
@@ -76,55 +76,91 @@ fn summary(verdicts: &[Verdict]) -> String {
 
 /// Whether a claim holds, and the figures that say so.
 fn judge(series: &Series<'_>, claim: &Claim) -> (Verdict, String) {
-    let Some(of) = series.best_of(&claim.metric, &claim.of) else {
-        return (Verdict::NotMeasured, String::new());
-    };
-    let sides = claim.against.iter().filter_map(|side| series.best_of(&claim.metric, side));
-    let sides: Vec<Found<'_>> = sides.collect();
-    if sides.len() < claim.against.len() {
-        return (Verdict::NotMeasured, String::new());
+    let judged = claim.test.as_ref().and_then(|test| judge_all(series, test));
+    let (verdict, figures) = judged.unwrap_or((Verdict::NotMeasured, String::new()));
+    let lines = [Some(figures), claim.note.clone()];
+    let lines: Vec<String> = lines.into_iter().flatten().filter(|line| !line.is_empty()).collect();
+    (verdict, lines.join("\n"))
+}
+
+/// The worst of what is judged; none if nothing can be.
+fn judge_all(series: &Series<'_>, test: &Test) -> Option<(Verdict, String)> {
+    let mut all: Vec<Factors> = Vec::new();
+    for cell in series.cells().into_iter().filter(|cell| matches(cell, &test.of)) {
+        let named = test.every.iter().zip(levels(cell, &test.every));
+        let here = named.filter_map(|(factor, level)| Some((factor.clone(), level?))).collect();
+        if !all.contains(&here) {
+            all.push(here);
+        }
     }
-    let best = series.best(&claim.metric, |cell| sides.iter().any(|side| side.cell == cell));
+    let judged: Vec<Judged> = all.iter().filter_map(|here| judge_at(series, test, here)).collect();
+    let count = judged.len();
+    let worst = |one: &Judged, other: &Judged| {
+        one.verdict.cmp(&other.verdict).then(other.margin.total_cmp(&one.margin))
+    };
+    let Judged { verdict, figures, .. } = judged.into_iter().max_by(worst)?;
+    let which = if test.every.is_empty() {
+        String::new()
+    } else {
+        format!("the worst of {count} by {}: ", test.every.join(", "))
+    };
+    Some((verdict, which + &figures))
+}
+
+/// A claim, judged at one level of the factors that it is judged by.
+struct Judged {
+    verdict: Verdict,
+    /// How many times better it is than it has to be.
+    margin: f64,
+    figures: String,
+}
+
+/// Judges a claim `here`; none if something that it needs was not measured.
+fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> {
+    // What a side says itself goes before what holds for all.
+    let with = |own: &Factors| -> Factors { here.clone().into_iter().chain(own.clone()).collect() };
+    let of = series.best_of(&test.metric, &with(&test.of))?;
+    let sides = test.against.iter().map(|side| series.best_of(&test.metric, &with(side)));
+    let sides: Vec<Found<'_>> = sides.collect::<Option<_>>()?;
+    let best = series.best(&test.metric, |cell| sides.iter().any(|side| side.cell == cell));
     let base = match &best {
         Some(best) => best.samples.clone(),
         // Without anything against it the metric itself is what is bounded.
         None => of.samples.iter().map(|sample| Sample { value: 1.0, ..*sample }).collect(),
     };
-    let Some(ratio) = Ratio::of(&of.samples, &base) else {
-        return (Verdict::NotMeasured, String::new());
-    };
-    let verdict = Verdict::of(claim.bound, ratio);
+    let ratio = Ratio::of(&of.samples, &base)?;
+    let verdict = Verdict::of(test.bound, ratio);
     let mut figures = match &best {
-        Some(best) => against(series, claim, &of, best, ratio),
-        None => alone(series, claim, &of),
+        Some(best) => against(series, test, &of, best, ratio),
+        None => alone(series, test, &of),
     };
     let record = series.trial(of.cell, of.summary.representative);
-    for name in &claim.counters {
+    for name in &test.counters {
         let count = record.and_then(|record| record.counters.get(name)).copied().unwrap_or(0);
         figures += &format!("\n{name} {count}");
     }
-    (verdict, figures)
+    Some(Judged { verdict, margin: test.bound.margin(ratio.ratio), figures })
 }
 
 fn against(
     series: &Series<'_>,
-    claim: &Claim,
+    test: &Test,
     of: &Found<'_>,
     best: &Found<'_>,
     ratio: Ratio,
 ) -> String {
     let order = series.order();
     let side = |found: &Found<'_>| {
-        let number = show(&claim.metric, found.summary.median);
-        format!("{number} {} ({})", unit(&claim.metric).label, describe(found.cell, &order))
+        let number = show(&test.metric, found.summary.median);
+        format!("{number} {} ({})", unit(&test.metric).label, describe(found.cell, &order))
     };
     let times = with_range(ratio.ratio, ratio.min, ratio.max, of.summary.trials);
-    let wanted = wanted(claim.bound, three_digits(claim.bound.number()), "");
+    let wanted = wanted(test.bound, three_digits, "");
     format!("{times} times, {wanted}\n{} against {}", side(of), side(best))
 }
 
-fn alone(series: &Series<'_>, claim: &Claim, of: &Found<'_>) -> String {
-    let unit = unit(&claim.metric);
+fn alone(series: &Series<'_>, test: &Test, of: &Found<'_>) -> String {
+    let unit = unit(&test.metric);
     let summary = of.summary;
     let scaled = |number: f64| number / unit.scale;
     let number = with_range(
@@ -133,14 +169,13 @@ fn alone(series: &Series<'_>, claim: &Claim, of: &Found<'_>) -> String {
         scaled(summary.max),
         summary.trials,
     );
-    let wanted = wanted(claim.bound, show(&claim.metric, claim.bound.number()), unit.label);
+    let wanted = wanted(test.bound, |number| show(&test.metric, number), unit.label);
     format!("{number} {}, {wanted}\n{}", unit.label, describe(of.cell, &series.order()))
 }
 
-fn wanted(bound: Bound, number: String, unit: &str) -> String {
-    let which = match bound {
-        Bound::AtLeast(_) => "at least",
-        Bound::AtMost(_) => "at most",
-    };
-    format!("wanted {which} {number} {unit}").trim_end().to_owned()
+fn wanted(bound: Bound, shown: impl Fn(f64) -> String, unit: &str) -> String {
+    let least = bound.at_least.map(|least| format!("at least {}", shown(least)));
+    let most = bound.at_most.map(|most| format!("at most {}", shown(most)));
+    let both: Vec<String> = [least, most].into_iter().flatten().collect();
+    format!("wanted {} {unit}", both.join(" and ")).trim_end().to_owned()
 }

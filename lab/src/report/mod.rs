@@ -2,8 +2,10 @@
 //!
 //! The answer comes first, then how sure it is, then what to try next.
 
+mod breakdown;
 mod claim;
 mod csv;
+mod knee;
 mod render;
 mod series;
 mod table;
@@ -14,6 +16,7 @@ pub use csv::csv;
 pub use render::{markdown, text};
 
 use crate::factor::{Domain, describe};
+use crate::published::Published;
 use crate::record::Record;
 use crate::statistics::Summary;
 
@@ -56,6 +59,13 @@ pub fn report(records: &[Record]) -> Report {
         }
         blocks.extend(claim::claims(series));
         blocks.extend(table::tables(series));
+        blocks.extend(knee::knees(series));
+        blocks.extend(breakdown::breakdowns(series));
+        if let Some(Published { name, document, .. }) =
+            series.case.as_ref().and_then(|case| case.published.as_ref())
+        {
+            blocks.push(Block::Text(format!("{name}: {document}.")));
+        }
     }
     if series.is_empty() {
         blocks.push(Block::Text("There are no results.".into()));

@@ -1,9 +1,12 @@
 //! The trials of one case in one run, and questions to them.
 
-use host::config::Source;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use host::config::{Bytes, Source};
 
 use crate::case::Case;
-use crate::factor::{Factors, Level, matches};
+use crate::factor::{Domain, Factors, Level, matches};
 use crate::metric::{self, Better};
 use crate::record::Record;
 use crate::statistics::{Sample, Summary};
@@ -27,6 +30,9 @@ pub(super) struct Found<'a> {
     pub(super) summary: Summary,
 }
 
+/// What stands for the level of a factor that does not apply.
+pub(super) const ANY: &str = "any";
+
 /// What a factor has in a cell; none where it does not apply.
 pub(super) type Levels = Vec<Option<Level>>;
 
@@ -46,8 +52,11 @@ impl<'a> Series<'a> {
             runs.dedup();
             let last = *runs.last().expect("a name comes from a record");
             let records: Vec<&Record> = own().filter(|record| record.run == last).collect();
-            let text = records.iter().find_map(|record| record.definition.as_deref());
-            let case = text.and_then(|text| Case::parse(&Source::of(name, text)).ok());
+            let first = records.iter().find(|record| record.definition.is_some());
+            let case = first.and_then(|record| {
+                let table = |_: &Path| record.published.clone().ok_or(ErrorKind::NotFound.into());
+                Case::parse(&Source::of(name, record.definition.as_ref()?), &table).ok()
+            });
             Series { name, case, records, earlier_runs: runs.len() - 1 }
         };
         names.into_iter().map(latest).collect()
@@ -77,6 +86,16 @@ impl<'a> Series<'a> {
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// A level as people read it: sizes with their unit.
+    pub(super) fn level(&self, factor: &str, level: Option<&Level>) -> String {
+        let known = self.case.as_ref().and_then(|case| case.workload.factor(factor));
+        match (level, known.map(|factor| &factor.domain)) {
+            (None, _) => ANY.to_owned(),
+            (Some(Level::Number(bytes)), Some(Domain::Bytes { .. })) => Bytes(*bytes).to_string(),
+            (Some(level), _) => level.to_string(),
+        }
     }
 
     /// The metrics that were measured, in the order in which they are shown.

@@ -1,28 +1,29 @@
 //! Tables of figures: absolute, as ratios to a base, as differences from it.
 
-use host::config::Bytes;
-
-use super::series::{Found, Levels, Series, levels};
+use super::series::{ANY, Found, Levels, Series, levels};
 use super::{Block, Grid};
 use crate::case::{Show, Table};
-use crate::factor::{Domain, Factors, Level, matches};
+use crate::factor::{Factors, Level, matches};
 use crate::metric::{heading, show, three_digits, unit};
+use crate::published::Published;
 use crate::statistics::{Ratio, Summary};
 use crate::workload::Workload;
 
 /// What stands where there is no figure.
 pub(super) const NOTHING: &str = "-";
 
-/// What stands for the level of a factor that does not apply.
-const ANY: &str = "any";
-
 /// The tables of a series, as its case lays them out.
 pub(super) fn tables(series: &Series<'_>) -> Vec<Block> {
     let workload = series.case.as_ref().map(|case| case.workload);
+    let published = series.case.as_ref().and_then(|case| case.published.as_ref());
     let laid_out = series.case.as_ref().map_or(&[][..], |case| &case.tables);
     let usual = [usual_layout(series)];
     let layouts = if laid_out.is_empty() { &usual } else { laid_out };
-    layouts.iter().flat_map(|layout| Layout { series, layout, workload }.blocks()).collect()
+    let blocks = |layout: &Table| {
+        let published = published.filter(|_| layout.published);
+        Layout { series, layout, workload, published }.blocks()
+    };
+    layouts.iter().flat_map(blocks).collect()
 }
 
 /// One row for each cell, one column for each metric.
@@ -36,6 +37,7 @@ fn usual_layout(series: &Series<'_>) -> Table {
         only: Factors::new(),
         base: None,
         show: vec![Show::Absolute],
+        published: false,
     }
 }
 
@@ -43,6 +45,8 @@ struct Layout<'a> {
     series: &'a Series<'a>,
     layout: &'a Table,
     workload: Option<&'static Workload>,
+    /// What stands beside the figures.
+    published: Option<&'a Published>,
 }
 
 impl Layout<'_> {
@@ -90,17 +94,22 @@ impl Layout<'_> {
         let mut head: Vec<String> = down.clone();
         for column in &columns {
             let level = self.describe(across, column);
-            head.extend(metrics.iter().map(|metric| match (level.is_empty(), metrics.len()) {
-                (true, _) => self.heading(metric, shown),
-                (false, 1) => level.clone(),
-                (false, _) => format!("{level}: {}", self.heading(metric, shown)),
-            }));
+            for metric in metrics {
+                head.push(match (level.is_empty(), metrics.len()) {
+                    (true, _) => self.heading(metric, shown),
+                    (false, 1) => level.clone(),
+                    (false, _) => format!("{level}: {}", self.heading(metric, shown)),
+                });
+                if let Some(published) = self.beside(metric) {
+                    head.extend([published.name.clone(), "times".to_owned()]);
+                }
+            }
         }
         let row = |row: &Levels| {
             let mut cells: Vec<String> = down
                 .iter()
                 .zip(row)
-                .map(|(factor, level)| self.level(factor, level.as_ref()))
+                .map(|(factor, level)| self.series.level(factor, level.as_ref()))
                 .collect();
             for column in &columns {
                 let is_meant = |cell: &Factors| {
@@ -108,12 +117,40 @@ impl Layout<'_> {
                         && levels(cell, down) == *row
                         && levels(cell, across) == *column
                 };
-                cells.extend(metrics.iter().map(|metric| self.cell(metric, &is_meant, shown)));
+                for metric in metrics {
+                    cells.push(self.cell(metric, &is_meant, shown));
+                    if let Some(published) = self.beside(metric) {
+                        cells.extend(self.compared(metric, &is_meant, published));
+                    }
+                }
             }
             cells
         };
         let (title, words) = (self.title(each, shown), down.len());
         Grid { title, rows: rows.iter().map(row).collect(), head, words }
+    }
+
+    /// What was published of a metric, if something was and is to be shown.
+    fn beside(&self, metric: &str) -> Option<&Published> {
+        self.published.filter(|published| published.knows(metric))
+    }
+
+    /// What was published, and how many times that it is here.
+    fn compared(
+        &self,
+        metric: &str,
+        is_meant: &dyn Fn(&Factors) -> bool,
+        published: &Published,
+    ) -> [String; 2] {
+        let is_shown = |cell: &Factors| matches(cell, &self.layout.only) && is_meant(cell);
+        let found = self.series.best(metric, is_shown);
+        let figure = found.as_ref().and_then(|found| published.figure(metric, found.cell));
+        match (found, figure) {
+            (Some(found), Some(figure)) => {
+                [show(metric, figure), three_digits(found.summary.median / figure)]
+            }
+            _ => [NOTHING.to_owned(), NOTHING.to_owned()],
+        }
     }
 
     fn title(&self, each: &Levels, shown: Show) -> String {
@@ -123,7 +160,8 @@ impl Layout<'_> {
             let colon = if title.is_empty() { "" } else { ": " };
             title = format!("{title}{colon}{}", self.heading(metric, shown));
         }
-        let base = base.iter().flatten().map(|(factor, level)| self.level(factor, Some(level)));
+        let base =
+            base.iter().flatten().map(|(factor, level)| self.series.level(factor, Some(level)));
         let base = base.collect::<Vec<_>>().join(", ");
         match shown {
             Show::Absolute => title,
@@ -203,19 +241,9 @@ impl Layout<'_> {
     fn describe(&self, factors: &[String], tuple: &Levels) -> String {
         let named = factors.iter().zip(tuple).map(|(factor, level)| match level {
             None => format!("{ANY} {factor}"),
-            level => self.level(factor, level.as_ref()),
+            level => self.series.level(factor, level.as_ref()),
         });
         named.collect::<Vec<_>>().join(", ")
-    }
-
-    /// A level as people read it: sizes with their unit.
-    fn level(&self, factor: &str, level: Option<&Level>) -> String {
-        let known = self.workload.and_then(|workload| workload.factor(factor));
-        match (level, known.map(|factor| &factor.domain)) {
-            (None, _) => ANY.to_owned(),
-            (Some(Level::Number(bytes)), Some(Domain::Bytes { .. })) => Bytes(*bytes).to_string(),
-            (Some(level), _) => level.to_string(),
-        }
     }
 }
 

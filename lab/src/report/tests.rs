@@ -190,3 +190,141 @@ fn what_spoils_results_is_said_and_what_to_do() {
         assert!(found.contains(part), "{part}\nis not in\n{found}");
     }
 }
+
+const STUDY: &str = r#"name = "study"
+asks = "Where is the knee?"
+workload = "message-request"
+trials = 2
+seconds = 0.5
+warm_up_seconds = 0
+[factors]
+transport = ["iucv", "copy-limit"]
+bytes = [1, 4096, 65536]
+wait = ["spin", "block"]
+[published]
+name = "there"
+document = "A Book, table 1"
+file = "../book.csv"
+factors = { bytes = "size" }
+metrics = { rate_mib_per_s = "rate" }
+[[table]]
+metric = ["rate_mib_per_s", "exchange_p50_ns"]
+only = { transport = "iucv", wait = "block" }
+down = "bytes"
+published = true
+[[knee]]
+metric = "rate_mib_per_s"
+along = "bytes"
+each = ["transport", "wait"]
+[[breakdown]]
+name = "Where the time goes"
+metric = "exchange_p50_ns"
+down = "bytes"
+of = { transport = "iucv", wait = "block" }
+rest = "other"
+part = [
+    { name = "wake", from = { wait = "block" }, less = { wait = "spin" } },
+    { name = "hand-over", from = { wait = "spin", bytes = 1 } },
+    { name = "copy", from = { transport = "copy-limit" } },
+]
+[[claim]]
+name = "always half of a second"
+metric = "exchange_p50_ns"
+of = { transport = "iucv", wait = "block" }
+every = "bytes"
+at_most = 20000
+[[claim]]
+name = "spinning is about twice as fast"
+metric = "exchange_p50_ns"
+of = { transport = "iucv", wait = "block" }
+against = [{ transport = "iucv", wait = "spin" }]
+every = "bytes"
+at_least = 1.5
+at_most = 2.5
+note = "Who spins does not sleep."
+[[claim]]
+name = "somebody else is slower"
+note = "He is not here."
+"#;
+
+/// Results of the study: rates and times of a transport at three sizes, the second trial a tenth slower.
+fn study() -> Vec<Record> {
+    let mut lines = String::new();
+    for (transport, wait, figures) in [
+        ("iucv", "block", [(0.1, 10_000), (200.0, 20_000), (1000.0, 50_000)]),
+        ("iucv", "spin", [(0.5, 5000), (400.0, 10_000), (1100.0, 40_000)]),
+        ("copy-limit", "spin", [(1.0, 1000), (800.0, 4000), (790.0, 30_000)]),
+    ] {
+        for ((rate, ns), bytes) in figures.into_iter().zip([1, 4096, 65536]) {
+            for trial in 1..=2 {
+                let cell = format!(r#""transport":"{transport}","bytes":{bytes},"wait":"{wait}""#);
+                let ns = ns * (9 + trial) / 10;
+                let metrics = format!(r#""rate_mib_per_s":{rate},"exchange_p50_ns":{ns}"#);
+                let more = match trial {
+                    1 => format!(
+                        r#","definition":{},"published":"size,rate\n1,0.05\n4096,150\n65536,160\n""#,
+                        serde_json::to_string(STUDY).unwrap()
+                    ),
+                    _ => String::new(),
+                };
+                lines += &format!(
+                    r#"{{"case":"study","system":"open","trial":{trial},"factors":{{{cell}}},"metrics":{{{metrics}}},"counters":{{}},"machine":{{}},"run":7,"seconds":0.5{more}}}"#
+                );
+                lines += "\n";
+            }
+        }
+    }
+    parse(&Source::of("r.jsonl", &lines)).unwrap()
+}
+
+#[test]
+fn study_stands_beside_what_was_published() {
+    let found = markdown(&report(&study()));
+    for part in [
+        "| bytes | rate, MiB/s | there | times | exchange, µs |\n",
+        "| 1 B | 0.100 ±0% | 0.0500 | 2.00 | 10.5 ±5% |\n",
+        "| 64 KiB | 1000 ±0% | 160 | 6.25 | 52.5 ±5% |\n",
+        "\nthere: A Book, table 1.\n",
+    ] {
+        assert!(found.contains(part), "{part}\nis not in\n{found}");
+    }
+}
+
+#[test]
+fn knee_is_the_least_level_with_nearly_the_best_figure() {
+    let found = markdown(&report(&study()));
+    for part in [
+        "| transport | wait | knee | rate, MiB/s | best | at |\n",
+        "| iucv | block | 64 KiB | 1000 | 1000 | 64 KiB |\n",
+        "| copy-limit | spin | 4 KiB | 800 | 800 | 4 KiB |\n",
+        "| there |  | 64 KiB | 160 | 160 | 64 KiB |\n",
+        "The knee of a curve is the least bytes with 95 % of its best rate.",
+    ] {
+        assert!(found.contains(part), "{part}\nis not in\n{found}");
+    }
+}
+
+#[test]
+fn parts_are_taken_from_the_whole() {
+    let found = markdown(&report(&study()));
+    for part in [
+        "Where the time goes, µs\n\n| bytes | iucv, block | wake | hand-over | copy | other |\n",
+        "| 1 B | 10.5 | 5.25 | 5.25 | 1.05 | -1.05 |\n",
+        "| 64 KiB | 52.5 | 10.5 | 5.25 | 31.5 | 5.25 |\n",
+        "wake is block less spin; hand-over is 1, spin; copy is copy-limit; other is what is left.",
+    ] {
+        assert!(found.contains(part), "{part}\nis not in\n{found}");
+    }
+}
+
+#[test]
+fn claim_for_every_level_is_judged_by_the_worst() {
+    let found = markdown(&report(&study()));
+    for part in [
+        "| does not hold here | always half of a second | the worst of 3 by bytes: 52.5 (50.0..55.0) µs, wanted at most 20.0 µs<br>iucv, 65536, block |\n",
+        "| does not hold here | spinning is about twice as fast | the worst of 3 by bytes: 1.25 (1.25..1.25) times, wanted at least 1.50 and at most 2.50<br>52.5 µs (iucv, 65536, block) against 42.0 µs (iucv, 65536, spin)<br>Who spins does not sleep. |\n",
+        "| not measured | somebody else is slower | He is not here. |\n",
+    ] {
+        assert!(found.contains(part), "{part}\nis not in\n{found}");
+    }
+}

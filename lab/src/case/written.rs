@@ -1,0 +1,466 @@
+//! Case files as they are written, and checked.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use host::config::{FileError, Source};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{
+    Bound, Breakdown, Case, Claim, Knee, Part, Quick, ReadTable, SECONDS_MAX, Show, TRIALS_MAX,
+    Table, Test,
+};
+use crate::factor::{Domain, Factor, Factors, Level, matches};
+use crate::published::{Columns, Published};
+use crate::workload::{self, WORKLOADS, Workload};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Written {
+    name: Spanned<String>,
+    group: Option<String>,
+    asks: String,
+    workload: Spanned<String>,
+    trials: Spanned<u32>,
+    seconds: Spanned<f64>,
+    warm_up_seconds: Spanned<f64>,
+    system: Option<PathBuf>,
+    #[serde(default)]
+    factors: WrittenFactors,
+    #[serde(default)]
+    quick: WrittenQuick,
+    published: Option<Spanned<WrittenPublished>>,
+    #[serde(default)]
+    table: Vec<WrittenTable>,
+    #[serde(default)]
+    knee: Vec<WrittenKnee>,
+    #[serde(default)]
+    breakdown: Vec<WrittenBreakdown>,
+    #[serde(default)]
+    claim: Vec<WrittenClaim>,
+}
+
+type WrittenFactors = BTreeMap<Spanned<String>, Spanned<Vec<Spanned<Level>>>>;
+type WrittenLevels = BTreeMap<Spanned<String>, Spanned<Level>>;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenQuick {
+    trials: Option<Spanned<u32>>,
+    seconds: Option<Spanned<f64>>,
+    warm_up_seconds: Option<Spanned<f64>>,
+    #[serde(default)]
+    factors: WrittenFactors,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenPublished {
+    name: String,
+    document: String,
+    file: PathBuf,
+    factors: BTreeMap<Spanned<String>, String>,
+    metrics: BTreeMap<Spanned<String>, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenTable {
+    metric: Spanned<OneOrMany>,
+    each: Option<Spanned<OneOrMany>>,
+    down: Spanned<OneOrMany>,
+    across: Option<Spanned<OneOrMany>>,
+    #[serde(default)]
+    only: WrittenLevels,
+    base: Option<Spanned<WrittenLevels>>,
+    show: Option<Spanned<Vec<Show>>>,
+    #[serde(default)]
+    published: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenKnee {
+    metric: Spanned<String>,
+    along: Spanned<String>,
+    each: Option<Spanned<OneOrMany>>,
+    #[serde(default)]
+    only: WrittenLevels,
+    part: Option<Spanned<f64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenBreakdown {
+    name: String,
+    metric: Spanned<String>,
+    down: Spanned<OneOrMany>,
+    of: WrittenLevels,
+    part: Vec<WrittenPart>,
+    rest: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenPart {
+    name: String,
+    from: WrittenLevels,
+    less: Option<WrittenLevels>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a name, or a list of names")]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    /// Each name, all of them at the place of the list.
+    fn names(written: Spanned<OneOrMany>) -> Vec<Spanned<String>> {
+        let span = written.span();
+        let names = match written.into_inner() {
+            OneOrMany::One(name) => vec![name],
+            OneOrMany::Many(names) => names,
+        };
+        names.into_iter().map(|name| Spanned::new(span.clone(), name)).collect()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenClaim {
+    name: Spanned<String>,
+    metric: Option<Spanned<String>>,
+    #[serde(default)]
+    of: WrittenLevels,
+    #[serde(default)]
+    against: Vec<WrittenLevels>,
+    every: Option<Spanned<OneOrMany>>,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+    #[serde(default)]
+    counters: Vec<String>,
+    note: Option<String>,
+}
+
+impl Written {
+    pub(super) fn case(
+        self,
+        source: &Source,
+        read_table: ReadTable<'_>,
+    ) -> Result<Case, FileError> {
+        let name = self.name.get_ref();
+        let is_named = !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        if !is_named {
+            let what = format!("{name:?} is no name of a case");
+            return Err(source.error(self.name.span(), what, "must be letters, digits, - _ ."));
+        }
+        let workload = workload::find(self.workload.get_ref()).ok_or_else(|| {
+            let known: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+            unknown(source, "workload", &self.workload, &known)
+        })?;
+        let checker = Checker { source, workload };
+        let trials = checker.trials(&self.trials)?;
+        let window = checker.window(&self.seconds)?;
+        let warm_up = checker.warm_up(&self.warm_up_seconds)?;
+        let factors = checker.factors(&self.factors)?;
+        let quick = checker.quick(&self.quick)?;
+        let published = self.published.map(|written| checker.published(written, read_table));
+        let published = published.transpose()?;
+        let tables = self.table.into_iter().map(|table| checker.table(table));
+        let tables = tables.collect::<Result<_, _>>()?;
+        let knees = self.knee.into_iter().map(|knee| checker.knee(knee));
+        let knees = knees.collect::<Result<_, _>>()?;
+        let breakdowns = self.breakdown.into_iter().map(|breakdown| checker.breakdown(breakdown));
+        let breakdowns = breakdowns.collect::<Result<_, _>>()?;
+        let claims = self.claim.into_iter().map(|claim| checker.claim(claim));
+        let claims = claims.collect::<Result<Vec<_>, _>>()?;
+        let case = Case {
+            name: self.name.into_inner(),
+            group: self.group,
+            asks: self.asks,
+            workload,
+            factors,
+            trials,
+            warm_up,
+            window,
+            system: self.system.map(|file| source.file().with_file_name(file)),
+            tables,
+            knees,
+            breakdowns,
+            published,
+            quick,
+            claims: claims.iter().map(|(claim, _)| claim.clone()).collect(),
+            text: source.text().into(),
+        };
+        let cells = case.cells();
+        for (claim, span) in claims {
+            let tests = claim.test.iter();
+            let sides = tests.flat_map(|test| std::iter::once(&test.of).chain(&test.against));
+            for side in sides {
+                if !cells.iter().any(|cell| matches(cell, side)) {
+                    let order = workload.factor_names();
+                    let what = format!(
+                        "nothing is measured with {}",
+                        crate::factor::describe(side, &order)
+                    );
+                    return Err(source.error(
+                        span,
+                        what,
+                        "must be levels of the factors above that go together",
+                    ));
+                }
+            }
+        }
+        Ok(case)
+    }
+}
+
+fn unknown(source: &Source, kind: &str, written: &Spanned<String>, known: &[&str]) -> FileError {
+    let what = format!("there is no {kind} {:?}", written.get_ref());
+    source.error(written.span(), what, format!("must be one of {}", known.join(", ")))
+}
+
+/// The part of the best figure at which a curve is said to be flat.
+const KNEE_PART: f64 = 0.95;
+
+/// Checks what is said of a workload.
+struct Checker<'a> {
+    source: &'a Source,
+    workload: &'static Workload,
+}
+
+impl Checker<'_> {
+    fn trials(&self, written: &Spanned<u32>) -> Result<u32, FileError> {
+        let trials = *written.get_ref();
+        if (1..=TRIALS_MAX).contains(&trials) {
+            return Ok(trials);
+        }
+        let right = format!("must be 1 to {TRIALS_MAX}");
+        Err(self.source.error(written.span(), format!("trials = {trials}"), right))
+    }
+
+    fn window(&self, written: &Spanned<f64>) -> Result<Duration, FileError> {
+        self.seconds("seconds", written, 0.001)
+    }
+
+    fn warm_up(&self, written: &Spanned<f64>) -> Result<Duration, FileError> {
+        self.seconds("warm_up_seconds", written, 0.0)
+    }
+
+    fn seconds(
+        &self,
+        field: &str,
+        written: &Spanned<f64>,
+        least: f64,
+    ) -> Result<Duration, FileError> {
+        let found = *written.get_ref();
+        if (least..=SECONDS_MAX).contains(&found) {
+            return Ok(Duration::from_secs_f64(found));
+        }
+        let right = format!("must be {least} to {SECONDS_MAX}");
+        Err(self.source.error(written.span(), format!("{field} = {found}"), right))
+    }
+
+    fn factor(&self, written: &Spanned<String>) -> Result<&'static Factor, FileError> {
+        let known = self.workload.factor_names();
+        let factor = self.workload.factor(written.get_ref());
+        factor.ok_or_else(|| unknown(self.source, "factor", written, &known))
+    }
+
+    fn level(&self, factor: &Factor, written: &Spanned<Level>) -> Result<Level, FileError> {
+        let text = written.get_ref().to_string();
+        factor.level(&text).map_err(|right| {
+            let what = format!("{} = {text:?}", factor.name);
+            self.source.error(written.span(), what, right)
+        })
+    }
+
+    /// All factors of the workload, with the levels that are written or usual.
+    fn factors(
+        &self,
+        written: &WrittenFactors,
+    ) -> Result<Vec<(&'static Factor, Vec<Level>)>, FileError> {
+        let named = self.named_factors(written)?;
+        let levels = |factor: &'static Factor| {
+            let levels = named.iter().find(|(name, _)| name == factor.name);
+            (factor, levels.map_or_else(|| factor.usual(), |(_, levels)| levels.clone()))
+        };
+        Ok(self.workload.factors.iter().map(levels).collect())
+    }
+
+    /// The factors that are written, with their levels.
+    fn named_factors(
+        &self,
+        written: &WrittenFactors,
+    ) -> Result<Vec<(String, Vec<Level>)>, FileError> {
+        let levels = |(name, levels): (&Spanned<String>, &Spanned<Vec<Spanned<Level>>>)| {
+            let factor = self.factor(name)?;
+            if levels.get_ref().is_empty() {
+                let what = format!("{} has no levels", factor.name);
+                let right = format!("must be {}, at least once", factor.domain);
+                return Err(self.source.error(levels.span(), what, right));
+            }
+            let levels = levels.get_ref().iter().map(|level| self.level(factor, level));
+            Ok((factor.name.to_owned(), levels.collect::<Result<_, _>>()?))
+        };
+        written.iter().map(levels).collect()
+    }
+
+    fn quick(&self, written: &WrittenQuick) -> Result<Quick, FileError> {
+        let WrittenQuick { trials, seconds, warm_up_seconds, factors } = written;
+        Ok(Quick {
+            trials: trials.as_ref().map(|trials| self.trials(trials)).transpose()?,
+            window: seconds.as_ref().map(|seconds| self.window(seconds)).transpose()?,
+            warm_up: warm_up_seconds.as_ref().map(|seconds| self.warm_up(seconds)).transpose()?,
+            factors: self.named_factors(factors)?,
+        })
+    }
+
+    fn published(
+        &self,
+        written: Spanned<WrittenPublished>,
+        read_table: ReadTable<'_>,
+    ) -> Result<Published, FileError> {
+        let span = written.span();
+        let WrittenPublished { name, document, file, factors, metrics } = written.into_inner();
+        let columns = Columns {
+            factors: factors
+                .iter()
+                .map(|(factor, column)| Ok((self.factor(factor)?, column.clone())))
+                .collect::<Result<_, FileError>>()?,
+            metrics: metrics
+                .into_iter()
+                .map(|(metric, column)| Ok((self.metric(metric)?, column)))
+                .collect::<Result<_, FileError>>()?,
+        };
+        let text = read_table(&file).map_err(|error| error.to_string());
+        let table = text.and_then(|text| Published::parse((name, document), &text, &columns));
+        table.map_err(|why| {
+            let what = format!("{}: {why}", file.display());
+            self.source.error(span, what, "must be a table with these columns")
+        })
+    }
+
+    fn knee(&self, written: WrittenKnee) -> Result<Knee, FileError> {
+        let along = self.factor(&written.along)?;
+        if matches!(along.domain, Domain::Words(_)) {
+            let what = format!("the levels of {} are no numbers", along.name);
+            return Err(self.source.error(written.along.span(), what, "must be numbers"));
+        }
+        let part = written.part.as_ref().map_or(KNEE_PART, |part| *part.get_ref());
+        if let Some(written) = written.part.filter(|_| !(0.0..=1.0).contains(&part)) {
+            let what = format!("part = {part}");
+            return Err(self.source.error(written.span(), what, "must be 0 to 1"));
+        }
+        Ok(Knee {
+            metric: self.metric(written.metric)?,
+            along: along.name.to_owned(),
+            each: self.factor_names(written.each)?,
+            only: self.levels(&written.only)?,
+            part,
+        })
+    }
+
+    fn breakdown(&self, written: WrittenBreakdown) -> Result<Breakdown, FileError> {
+        let part = |part: WrittenPart| -> Result<Part, FileError> {
+            Ok(Part {
+                name: part.name,
+                from: self.levels(&part.from)?,
+                less: part.less.as_ref().map(|less| self.levels(less)).transpose()?,
+            })
+        };
+        Ok(Breakdown {
+            name: written.name,
+            metric: self.metric(written.metric)?,
+            down: self.factor_names(Some(written.down))?,
+            of: self.levels(&written.of)?,
+            parts: written.part.into_iter().map(part).collect::<Result<_, _>>()?,
+            rest: written.rest,
+        })
+    }
+
+    fn levels(&self, written: &WrittenLevels) -> Result<Factors, FileError> {
+        let level = |(name, level): (&Spanned<String>, &Spanned<Level>)| {
+            let factor = self.factor(name)?;
+            Ok((factor.name.to_owned(), self.level(factor, level)?))
+        };
+        written.iter().map(level).collect()
+    }
+
+    fn metric(&self, written: Spanned<String>) -> Result<String, FileError> {
+        let known = self.workload.metrics;
+        if known.contains(&written.get_ref().as_str()) {
+            return Ok(written.into_inner());
+        }
+        Err(unknown(self.source, "metric", &written, known))
+    }
+
+    fn factor_names(&self, written: Option<Spanned<OneOrMany>>) -> Result<Vec<String>, FileError> {
+        let names = written.map(OneOrMany::names).unwrap_or_default();
+        names.iter().map(|name| Ok(self.factor(name)?.name.to_owned())).collect()
+    }
+
+    fn table(&self, written: WrittenTable) -> Result<Table, FileError> {
+        let show = match &written.show {
+            Some(show) => show.get_ref().clone(),
+            None => vec![Show::Absolute],
+        };
+        let base = match &written.base {
+            Some(base) => Some(self.levels(base.get_ref())?),
+            None => None,
+        };
+        if let (Some(written), None) = (&written.show, &base)
+            && show.iter().any(|show| *show != Show::Absolute)
+        {
+            let right = "must have a base, for example base = { transport = \"unix-stream\" }";
+            let what = "a ratio or delta against nothing";
+            return Err(self.source.error(written.span(), what, right));
+        }
+        Ok(Table {
+            metrics: OneOrMany::names(written.metric)
+                .into_iter()
+                .map(|metric| self.metric(metric))
+                .collect::<Result<_, _>>()?,
+            each: self.factor_names(written.each)?,
+            down: self.factor_names(Some(written.down))?,
+            across: self.factor_names(written.across)?,
+            only: self.levels(&written.only)?,
+            base,
+            show,
+            published: written.published,
+        })
+    }
+
+    fn claim(&self, written: WrittenClaim) -> Result<(Claim, Range<usize>), FileError> {
+        let span = written.name.span();
+        let WrittenClaim { name, metric, of, against, every, at_least, at_most, counters, note } =
+            written;
+        let test = match metric {
+            Some(_) if at_least.is_none() && at_most.is_none() => {
+                let what = "a claim without a bound";
+                return Err(self.source.error(span, what, "must have at_least or at_most"));
+            }
+            Some(metric) => Some(Test {
+                metric: self.metric(metric)?,
+                of: self.levels(&of)?,
+                against: against.iter().map(|side| self.levels(side)).collect::<Result<_, _>>()?,
+                every: self.factor_names(every)?,
+                bound: Bound { at_least, at_most },
+                counters,
+            }),
+            None if note.is_some() => None,
+            None => {
+                let what = "a claim without a metric";
+                let right = "must have one, or a note that says why it is not measured";
+                return Err(self.source.error(span, what, right));
+            }
+        };
+        Ok((Claim { name: name.into_inner(), test, note }, span))
+    }
+}
