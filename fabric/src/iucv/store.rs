@@ -2,6 +2,7 @@
 //! are.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 
 use super::record::MessageId;
 
@@ -10,9 +11,9 @@ use super::record::MessageId;
 pub(super) struct Store<T> {
     /// Where they lie; free seats form a list.
     seats: Vec<Seat<T>>,
-    free: Vec<u32>,
+    free: Vec<Number>,
     /// By the place in their identity: the seat.
-    places: Vec<Option<u32>>,
+    places: Vec<Option<Number>>,
     /// Without priority, and with it.
     orders: [List; 2],
     /// Of these, those that nobody was told of yet.
@@ -20,7 +21,12 @@ pub(super) struct Store<T> {
     classes: HashMap<u32, [List; 2]>,
 }
 
+/// The number of a seat, from 1: that there is none takes no room.
+type Number = NonZeroU32;
+
+// Two lines of the cache, which come together: of many items each is found where it is in none.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Seat<T> {
     id: MessageId,
     class: u32,
@@ -37,37 +43,42 @@ struct Seat<T> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Links {
-    before: Option<u32>,
-    after: Option<u32>,
+    before: Option<Number>,
+    after: Option<Number>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct List {
-    first: Option<u32>,
-    last: Option<u32>,
+    first: Option<Number>,
+    last: Option<Number>,
 }
 
 /// Which links of a seat a list goes by.
 type Pick<T> = fn(&mut Seat<T>) -> &mut Links;
 
+/// Where a seat lies.
+fn at(number: Number) -> usize {
+    number.get() as usize - 1
+}
+
 impl List {
-    fn append<T>(&mut self, seats: &mut [Seat<T>], seat: u32, links: Pick<T>) {
-        *links(&mut seats[seat as usize]) = Links { before: self.last, after: None };
+    fn append<T>(&mut self, seats: &mut [Seat<T>], seat: Number, links: Pick<T>) {
+        *links(&mut seats[at(seat)]) = Links { before: self.last, after: None };
         match self.last {
-            Some(last) => links(&mut seats[last as usize]).after = Some(seat),
+            Some(last) => links(&mut seats[at(last)]).after = Some(seat),
             None => self.first = Some(seat),
         }
         self.last = Some(seat);
     }
 
-    fn remove<T>(&mut self, seats: &mut [Seat<T>], seat: u32, links: Pick<T>) {
-        let Links { before, after } = *links(&mut seats[seat as usize]);
+    fn remove<T>(&mut self, seats: &mut [Seat<T>], seat: Number, links: Pick<T>) {
+        let Links { before, after } = *links(&mut seats[at(seat)]);
         match before {
-            Some(before) => links(&mut seats[before as usize]).after = after,
+            Some(before) => links(&mut seats[at(before)]).after = after,
             None => self.first = after,
         }
         match after {
-            Some(after) => links(&mut seats[after as usize]).before = before,
+            Some(after) => links(&mut seats[at(after)]).before = before,
             None => self.last = before,
         }
     }
@@ -117,12 +128,12 @@ impl<T> Store<T> {
             Seat { id, class, priority, listed: true, told, in_order, in_news, in_class, item };
         let number = match self.free.pop() {
             Some(number) => {
-                self.seats[number as usize] = seat;
+                self.seats[at(number)] = seat;
                 number
             }
             None => {
                 self.seats.push(seat);
-                (self.seats.len() - 1) as u32
+                Number::new(self.seats.len() as u32).expect("there is one now")
             }
         };
         self.places[id.place()] = Some(number);
@@ -158,32 +169,32 @@ impl<T> Store<T> {
         }
     }
 
-    fn take_from_news(&mut self, number: u32) {
-        let seat = &mut self.seats[number as usize];
+    fn take_from_news(&mut self, number: Number) {
+        let seat = &mut self.seats[at(number)];
         if !std::mem::replace(&mut seat.told, true) {
             let rank = usize::from(seat.priority);
             self.news[rank].remove(&mut self.seats, number, |seat| &mut seat.in_news);
         }
     }
 
-    fn id_of(&self, seat: Option<u32>) -> Option<MessageId> {
-        seat.map(|seat| self.seats[seat as usize].id)
+    fn id_of(&self, seat: Option<Number>) -> Option<MessageId> {
+        seat.map(|seat| self.seats[at(seat)].id)
     }
 
-    fn seat(&self, id: MessageId) -> Option<u32> {
+    fn seat(&self, id: MessageId) -> Option<Number> {
         let seat = self.places.get(id.place()).copied().flatten()?;
-        (self.seats[seat as usize].id == id).then_some(seat)
+        (self.seats[at(seat)].id == id).then_some(seat)
     }
 
     /// The item of this identity.
     pub(super) fn get(&self, id: MessageId) -> Option<&T> {
-        self.seats[self.seat(id)? as usize].item.as_ref()
+        self.seats[at(self.seat(id)?)].item.as_ref()
     }
 
     /// The item of this identity.
     pub(super) fn get_mut(&mut self, id: MessageId) -> Option<&mut T> {
         let seat = self.seat(id)?;
-        self.seats[seat as usize].item.as_mut()
+        self.seats[at(seat)].item.as_mut()
     }
 
     /// From now on the item is found by its identity alone.
@@ -193,8 +204,8 @@ impl<T> Store<T> {
         }
     }
 
-    fn unlink(&mut self, number: u32) {
-        let seat = &mut self.seats[number as usize];
+    fn unlink(&mut self, number: Number) {
+        let seat = &mut self.seats[at(number)];
         if !std::mem::replace(&mut seat.listed, false) {
             return;
         }
@@ -214,7 +225,7 @@ impl<T> Store<T> {
         self.unlink(number);
         self.places[id.place()] = None;
         self.free.push(number);
-        self.seats[number as usize].item.take()
+        self.seats[at(number)].item.take()
     }
 }
 
