@@ -79,6 +79,7 @@ fn streams_arrive_whole_over_every_transport() {
         "path-in-place",
         "iucv",
         "iucv-send",
+        "appc",
         "unix-stream",
         "unix-stream-batched",
         "unix-seqpacket",
@@ -99,7 +100,7 @@ fn streams_arrive_whole_over_every_transport() {
             assert!(metrics["cpu_ns_per_message"] > 0.0, "{levels:?}");
             let is_stamped = bytes != "1";
             assert_eq!(metrics.contains_key("latency_p99_ns"), is_stamped, "{levels:?}");
-            let is_path = transport.starts_with("path") || transport.starts_with("iucv");
+            let is_path = ["path", "iucv", "appc"].iter().any(|start| transport.starts_with(start));
             assert_eq!(metrics.contains_key("cpu_spinning_ns_per_message"), is_path, "{levels:?}");
             // A busy machine may let less than a buffer through, which is not counted yet.
             let is_counted = counters.keys().any(|name| name.starts_with("target_input"));
@@ -115,6 +116,7 @@ fn exchanges_are_answered_over_every_transport() {
         "path",
         "path-in-place",
         "iucv",
+        "appc",
         "unix-stream",
         "unix-seqpacket",
         "pipe",
@@ -135,9 +137,16 @@ fn exchanges_are_answered_over_every_transport() {
 
 #[test]
 fn requests_bring_as_many_bytes_as_they_ask_for() {
-    for transport in
-        ["path", "iucv", "unix-stream", "unix-seqpacket", "pipe", "tcp-loopback", "copy-limit"]
-    {
+    for transport in [
+        "path",
+        "iucv",
+        "appc",
+        "unix-stream",
+        "unix-seqpacket",
+        "pipe",
+        "tcp-loopback",
+        "copy-limit",
+    ] {
         for bytes in ["1", "1000", "9000", "200000"] {
             let levels =
                 [("transport", transport), ("bytes", bytes), ("wait", "block"), ("ring", "1 MiB")];
@@ -166,7 +175,7 @@ fn messages_that_wait_are_received_in_any_order() {
 
 #[test]
 fn sides_wait_in_every_way() {
-    for (transport, wait) in ["path", "iucv"]
+    for (transport, wait) in ["path", "iucv", "appc"]
         .into_iter()
         .flat_map(|transport| ["spin", "adaptive", "block"].map(|wait| (transport, wait)))
     {
@@ -246,7 +255,7 @@ fn every_transport_is_in_these_tests() {
             lab::factor::Domain::Words(words) => words.len(),
             _ => unreachable!("transports are words"),
         };
-    assert_eq!((words("message-stream"), words("message-exchange")), (11, 11));
-    assert_eq!(words("message-request"), 7);
+    assert_eq!((words("message-stream"), words("message-exchange")), (12, 12));
+    assert_eq!(words("message-request"), 8);
     assert_eq!(Level::Number(1).to_string(), "1");
 }

@@ -2,6 +2,7 @@
 //!
 //! Paths, the kernel's own ways, and what memory and processors allow at most.
 
+mod appc;
 mod batch;
 mod bytes;
 mod iucv;
@@ -16,6 +17,7 @@ use host::report::Counts;
 use crate::control::{Control, Order};
 use crate::fault::Fault;
 
+pub(crate) use appc::AppcEnd;
 pub(crate) use batch::BatchEnd;
 pub(crate) use bytes::{pipe, tcp, unix};
 pub(crate) use iucv::{OneWayEnd, TwoWayEnd, connect_iucv, counts_of_iucv};

@@ -13,8 +13,8 @@ use crate::fault::{Doing, Fault};
 use crate::measure::{Delays, Meter, Report, Window};
 use crate::pattern::{self, Reading, fill};
 use crate::transport::{
-    Copied, End, InPlace, OneLineEnd, Opening, PacketEnd, PathEnd, RingEnd, Sent, TwoLinesEnd,
-    TwoWayEnd, WakeEnd, pipe, tcp, unix,
+    AppcEnd, Copied, End, InPlace, OneLineEnd, Opening, PacketEnd, PathEnd, RingEnd, Sent,
+    TwoLinesEnd, TwoWayEnd, WakeEnd, pipe, tcp, unix,
 };
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -28,6 +28,7 @@ pub(super) const WORKLOAD: Workload = Workload {
                 "path",
                 "path-in-place",
                 "iucv",
+                "appc",
                 "unix-stream",
                 "unix-seqpacket",
                 "pipe",
@@ -87,6 +88,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
         "path" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
         "path-in-place" => run(PathEnd::<InPlace<Sent>>::open(opening)?, order, control),
         "iucv" => run(TwoWayEnd::open(opening)?, order, control),
+        "appc" => run(AppcEnd::open(opening, true)?, order, control),
         "unix-stream" => run(unix(opening)?, order, control),
         "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),
         "pipe" => run(pipe(opening)?, order, control),

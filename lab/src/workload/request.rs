@@ -23,7 +23,7 @@ use crate::fault::Fault;
 use crate::measure::{Meter, Report, Spent, Window};
 use crate::pattern::{self, Reading, fill};
 use crate::transport::{
-    Copied, End, Opening, PacketEnd, PathEnd, RingEnd, Sent, TwoWayEnd, pipe, tcp, unix,
+    AppcEnd, Copied, End, Opening, PacketEnd, PathEnd, RingEnd, Sent, TwoWayEnd, pipe, tcp, unix,
 };
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -36,6 +36,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             domain: Domain::Words(&[
                 "path",
                 "iucv",
+                "appc",
                 "unix-stream",
                 "unix-seqpacket",
                 "pipe",
@@ -80,6 +81,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     match order.word("transport") {
         "path" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
         "iucv" => run(TwoWayEnd::open(opening)?, order, control),
+        "appc" => run(AppcEnd::open(opening, true)?, order, control),
         "unix-stream" => run(unix(opening)?, order, control),
         "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),
         "pipe" => run(pipe(opening)?, order, control),

@@ -12,8 +12,8 @@ use crate::fault::Fault;
 use crate::measure::{Delays, Meter, Report};
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
 use crate::transport::{
-    BatchEnd, Copied, End, InPlace, OneWayEnd, Opening, PacketEnd, PathEnd, Pushed, RingEnd, Sent,
-    pipe, tcp, unix,
+    AppcEnd, BatchEnd, Copied, End, InPlace, OneWayEnd, Opening, PacketEnd, PathEnd, Pushed,
+    RingEnd, Sent, pipe, tcp, unix,
 };
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -29,6 +29,7 @@ pub(super) const WORKLOAD: Workload = Workload {
                 "path-in-place",
                 "iucv",
                 "iucv-send",
+                "appc",
                 "unix-stream",
                 "unix-stream-batched",
                 "unix-seqpacket",
@@ -79,7 +80,7 @@ pub(super) const BYTES: Factor = Factor {
 
 /// Whether the transport is a path, or goes over one.
 pub(super) fn is_path(factors: &Factors) -> bool {
-    let over_paths = ["path", "iucv"];
+    let over_paths = ["path", "iucv", "appc"];
     matches!(factors.get("transport"), Some(Level::Word(word))
         if over_paths.iter().any(|start| word.starts_with(start)))
 }
@@ -103,6 +104,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
         "path-in-place" => run(PathEnd::<InPlace<Pushed>>::open(opening)?, order, control),
         "iucv" => run(OneWayEnd::open(opening, true)?, order, control),
         "iucv-send" => run(OneWayEnd::open(opening, false)?, order, control),
+        "appc" => run(AppcEnd::open(opening, false)?, order, control),
         "unix-stream" => run(unix(opening)?, order, control),
         "unix-stream-batched" => run(BatchEnd::open(opening)?, order, control),
         "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),
