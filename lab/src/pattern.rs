@@ -60,7 +60,10 @@ pub fn fill(message: &mut [u8], number: u64) {
         *target = first.to_le_bytes();
         first = first.wrapping_add(PLACE_STEP);
     }
-    tail.copy_from_slice(&first.to_le_bytes()[..tail.len()]);
+    // Copying nothing is a call too.
+    if !tail.is_empty() {
+        tail.copy_from_slice(&first.to_le_bytes()[..tail.len()]);
+    }
 }
 
 /// Whether a piece of message `number` is what [`fill`] made, all of it.
