@@ -166,3 +166,22 @@ impl Counters {
         self.words.store(counter as usize, value, Ordering::Relaxed);
     }
 }
+
+/// Messages and their bytes, which are counted together.
+// Both are added to at once. Were they in two lines, what one message leaves could not be had by the next
+// before it is stored, and a half would bring 65 or 108 M/s depending on where its owner keeps it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(16))]
+pub(super) struct Tally {
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+}
+
+impl Tally {
+    /// Counts a message of so many bytes.
+    #[inline(always)]
+    pub(super) fn count(&mut self, bytes: usize) {
+        self.messages += 1;
+        self.bytes += bytes as u64;
+    }
+}

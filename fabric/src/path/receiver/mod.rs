@@ -25,7 +25,7 @@ use self::large::Pulling;
 use self::open::{After, Extent, Found};
 use super::Terms;
 use super::board::{self, LineBlock, ReaderBlock, WriterBlock};
-use super::counters::{Counter, Counters};
+use super::counters::{Counter, Counters, Tally};
 use super::pages::PAGE_BYTES;
 use super::patience::Patience;
 use super::record::{PACKED_HEADER_BYTES, Packed, packed_bytes};
@@ -38,6 +38,7 @@ use crate::queue::{
 
 /// The receiving half: one queue of a path, seen from its reader.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct Receiver {
     /// Packed messages, copied and not given out yet.
     staged: Option<Scratch>,
@@ -46,8 +47,7 @@ pub struct Receiver {
     large: Option<Scratch>,
     staged_at: usize,
     staged_end: usize,
-    messages: u64,
-    bytes: u64,
+    tally: Tally,
     in_place: [u8; IN_PLACE_BYTES_MAX],
     /// A large message, or the entries of a list, just found.
     announced: Option<Announced>,
@@ -102,8 +102,7 @@ impl Receiver {
             large: None,
             staged_at: 0,
             staged_end: 0,
-            messages: 0,
-            bytes: 0,
+            tally: Tally::default(),
             in_place: [0; IN_PLACE_BYTES_MAX],
             announced: None,
             entries: Box::default(),
@@ -304,8 +303,7 @@ impl Receiver {
         };
         let at = self.staged_at + PACKED_HEADER_BYTES;
         self.staged_at += packed_bytes(packed.length);
-        self.messages += 1;
-        self.bytes += (packed.length - packed.head) as u64;
+        self.tally.count(packed.length - packed.head);
         Ok(Spot { memory: Memory::Scratch, at, head: packed.head, bytes: packed.length })
     }
 
@@ -392,14 +390,13 @@ impl Receiver {
     }
 
     fn count_message(&mut self, bytes: usize) {
-        self.messages += 1;
-        self.bytes += bytes as u64;
+        self.tally.count(bytes);
         self.show_messages();
     }
 
     fn show_messages(&mut self) {
-        self.counters.set(Counter::Messages, self.messages);
-        self.counters.set(Counter::Bytes, self.bytes);
+        self.counters.set(Counter::Messages, self.tally.messages);
+        self.counters.set(Counter::Bytes, self.tally.bytes);
     }
 
     /// Why the path has ended, if it has. Messages may still be there.
@@ -414,7 +411,7 @@ impl Receiver {
 
     /// Messages that were given out.
     pub fn messages(&self) -> u64 {
-        self.messages
+        self.tally.messages
     }
 
     /// The descriptor that becomes readable when the peer rings or is gone.

@@ -164,7 +164,7 @@ impl Receiver {
                 Ok(())
             }
             Control::Quiesced { request, messages } => {
-                if request != self.quiesce || messages != self.messages {
+                if request != self.quiesce || messages != self.tally.messages {
                     // An answer to a request that we have taken back is late, not wrong.
                     return if request < self.quiesce { Ok(()) } else { Err(Violation::Record) };
                 }

@@ -21,6 +21,13 @@ impl Receiver {
         self.has_staged() || self.mark.inherited() || self.reader.is_ready() || self.ended.is_some()
     }
 
+    /// As [`Receiver::is_ready`], for those who pick messages and find out by other means that they are a
+    /// forked child.
+    #[inline(always)]
+    pub fn has_arrived(&self) -> bool {
+        self.reader.is_ready() || self.has_staged() || self.ended.is_some()
+    }
+
     /// Says that we are about to sleep until something comes. Look at [`Receiver::is_ready`] once more
     /// before sleeping.
     pub fn announce_sleep(&mut self) {

@@ -8,7 +8,7 @@ mod upkeep;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use os::copy::put;
+use os::copy::{expect_writes, put};
 use os::doorbell::{Doorbell, Listen};
 use os::fork::Mark;
 use os::words::{LentWords, Words};
@@ -18,7 +18,7 @@ pub use lists::Shared;
 
 use super::Terms;
 use super::board::{self, LineBlock, ReaderBlock, WriterBlock};
-use super::counters::{Counter, Counters};
+use super::counters::{Counter, Counters, Tally};
 use super::lending::Lending;
 use super::pages::{PAGE_BYTES, Page, Pages, Piece};
 use super::patience::Patience;
@@ -39,6 +39,9 @@ const PACKABLE_BYTES_MAX: usize = 4 << 10;
 
 /// While packing, the writer looks whether the reader has caught up each time so many bytes were added.
 const LOOK_BYTES: usize = 4 << 10;
+
+/// How far ahead in a pack its lines are asked for: the time that some ten messages take.
+const AHEAD_BYTES: usize = 1 << 10;
 
 /// Buffers that may be out before the writer bothers to collect: a look at the reader's words costs a
 /// cache line that the reader has just written.
@@ -109,11 +112,11 @@ struct Pack {
 
 /// The sending half: one queue of a path, seen from its writer.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct Sender {
     pack: Option<Pack>,
     lending: Lending,
-    messages: u64,
-    bytes: u64,
+    tally: Tally,
     writer: Writer,
     /// Whether something was pushed since the line was last idle.
     busy: bool,
@@ -172,8 +175,7 @@ impl Sender {
         Ok(Sender {
             pack: None,
             lending: Lending::new(terms.storage, terms.storage_bytes_max),
-            messages: 0,
-            bytes: 0,
+            tally: Tally::default(),
             writer,
             busy: false,
             unrung: 0,
@@ -328,15 +330,18 @@ impl Sender {
         let pack = self.pack.as_mut().expect("called with a pack");
         let length = head.len() + bytes;
         let segment = pack.piece.page.segment;
-        let record = self.lending.bytes_mut(segment, pack.at, PACKED_HEADER_BYTES + length);
-        let (header, content) = record.split_at_mut(PACKED_HEADER_BYTES);
+        let rest = self.lending.bytes_mut(segment, pack.at, pack.end - pack.at);
+        if let Some(ahead) = rest.get_mut(AHEAD_BYTES..) {
+            expect_writes(ahead);
+        }
+        let (header, content) = rest.split_at_mut(PACKED_HEADER_BYTES);
+        let content = &mut content[..length];
         header.copy_from_slice(&Packed { length, head: head.len() }.bytes());
         let (head_target, body_target) = content.split_at_mut(head.len());
         put(head_target, head);
         build(body_target);
         pack.at += packed_bytes(length);
-        self.messages += 1;
-        self.bytes += bytes as u64;
+        self.tally.count(bytes);
         if urgency == Urgency::Now {
             self.publish();
         } else if pack.at >= pack.look_at {
@@ -439,14 +444,13 @@ impl Sender {
     }
 
     fn count_message(&mut self, bytes: usize) {
-        self.messages += 1;
-        self.bytes += bytes as u64;
+        self.tally.count(bytes);
         self.show_messages();
     }
 
     fn show_messages(&mut self) {
-        self.counters.set(Counter::Messages, self.messages);
-        self.counters.set(Counter::Bytes, self.bytes);
+        self.counters.set(Counter::Messages, self.tally.messages);
+        self.counters.set(Counter::Bytes, self.tally.bytes);
     }
 
     /// Says when to ring for what is handed over from now on.
@@ -570,7 +574,7 @@ impl Sender {
 
     /// Messages that were sent.
     pub fn messages(&self) -> u64 {
-        self.messages
+        self.tally.messages
     }
 
     /// The descriptor that becomes readable when the peer rings or is gone.

@@ -49,7 +49,7 @@ impl Sender {
         self.publish();
         self.is_quiet = request & 1 == 1;
         if self.is_quiet
-            && !self.hand_over_control(Control::Quiesced { request, messages: self.messages })
+            && !self.hand_over_control(Control::Quiesced { request, messages: self.tally.messages })
         {
             // No room for the answer yet: it is tried again at the next look.
             return;
