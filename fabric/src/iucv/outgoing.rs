@@ -63,13 +63,10 @@ impl From<path::SendError> for SendError {
 
 /// A message that was sent and is not complete, or whose completion was not taken.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(super) struct Entry {
+    pub(super) outgoing: Outgoing,
     pub(super) id: MessageId,
-    pub(super) source_class: u32,
-    pub(super) tag: u32,
-    pub(super) answer: Option<u32>,
-    pub(super) priority: bool,
-    pub(super) quiet: bool,
     pub(super) state: State,
 }
 
@@ -95,12 +92,15 @@ pub(super) struct Table {
     entries: Vec<Entry>,
     /// The place that was freed last at the end.
     free: Vec<u16>,
+    /// How many there have been: its low half tells those apart that have had a place one after the other.
+    // As wide as it is loaded: a load of more than was stored just now waits for all stores before it.
+    opened: u32,
     limit: u32,
 }
 
 impl Table {
     pub(super) fn new(limit: u32) -> Table {
-        Table { entries: Vec::new(), free: Vec::new(), limit }
+        Table { entries: Vec::new(), free: Vec::new(), opened: 0, limit }
     }
 
     /// How many messages may be outstanding.
@@ -114,24 +114,16 @@ impl Table {
     }
 
     /// Makes an entry for a message; none if as many are outstanding as may be.
-    #[inline]
+    #[inline(always)]
     pub(super) fn open(&mut self, outgoing: &Outgoing) -> Option<MessageId> {
-        let Outgoing { source_class, tag, priority, answer, quiet, .. } = *outgoing;
-        let (id, place) = match self.free.pop() {
-            Some(place) => {
-                let place = usize::from(place);
-                // The next generation, so that who mixes the old one up with this one is found out.
-                let generation = self.entries[place].id.generation().wrapping_add(1);
-                (MessageId::new(place, generation), place)
-            }
-            None if self.entries.len() < self.limit as usize => {
-                let place = self.entries.len();
-                (MessageId::new(place, 1), place)
-            }
+        let place = match self.free.pop() {
+            Some(place) => usize::from(place),
+            None if self.entries.len() < self.limit as usize => self.entries.len(),
             None => return None,
         };
-        let state = State::Sent;
-        let entry = Entry { id, source_class, tag, answer, priority, quiet, state };
+        self.opened = self.opened.wrapping_add(1);
+        let id = MessageId::new(place, self.opened as u16);
+        let entry = Entry { outgoing: *outgoing, id, state: State::Sent };
         match self.entries.get_mut(place) {
             Some(old) => *old = entry,
             None => self.entries.push(entry),
@@ -179,7 +171,7 @@ impl Table {
     /// Whether one will be freed without anybody taking its completion.
     pub(super) fn will_free(&self) -> bool {
         self.entries.iter().any(|entry| match entry.state {
-            State::Sent => entry.quiet && entry.answer.is_none(),
+            State::Sent => entry.outgoing.quiet && entry.outgoing.answer.is_none(),
             State::Purging | State::Purged | State::PurgedLate => true,
             State::Free | State::Complete => false,
         })

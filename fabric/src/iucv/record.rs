@@ -23,6 +23,7 @@
 
 use std::fmt;
 
+use super::outgoing::Outgoing;
 use crate::queue::Violation;
 
 /// Queues of a path each way.
@@ -48,10 +49,6 @@ impl MessageId {
     pub(super) fn place(self) -> usize {
         (self.0 & 0xffff) as usize
     }
-
-    pub(super) fn generation(self) -> u16 {
-        (self.0 >> 16) as u16
-    }
 }
 
 impl fmt::Debug for MessageId {
@@ -76,16 +73,32 @@ pub(super) struct MessageHead {
     pub(super) parameters: bool,
 }
 
+/// Bytes of the head of a one-way message.
+pub(super) const ONE_WAY_HEAD_BYTES: usize = 8;
+
 /// A head, and how much of it there is.
 pub(super) type Head = ([u8; 13], usize);
 
 impl MessageHead {
+    /// The head of a message that is sent so.
+    #[inline(always)]
+    pub(super) fn of(outgoing: &Outgoing, id: MessageId, parameters: bool) -> MessageHead {
+        let Outgoing { target_class: class, answer, .. } = *outgoing;
+        MessageHead { class, id, answer, parameters }
+    }
+
+    /// The head, which is that of a one-way message: of a length that the compiler knows, so that it is put
+    /// in with one store.
+    #[inline(always)]
+    pub(super) fn one_way_bytes(self) -> [u8; ONE_WAY_HEAD_BYTES] {
+        (u64::from(self.class) | u64::from(self.id.0) << 32).to_le_bytes()
+    }
+
     #[inline]
     pub(super) fn bytes(self) -> Head {
         let mut bytes = [0; 13];
-        bytes[..4].copy_from_slice(&self.class.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.id.0.to_le_bytes());
-        let mut length = 8;
+        let mut length = ONE_WAY_HEAD_BYTES;
+        bytes[..length].copy_from_slice(&self.one_way_bytes());
         if let Some(answer) = self.answer {
             bytes[8..12].copy_from_slice(&answer.to_le_bytes());
             length = 12;

@@ -132,10 +132,10 @@ impl Path {
     pub(super) fn complete_one_way(&mut self, id: MessageId) -> Result<(), Violation> {
         let entry = self.table.get_mut(id).ok_or(Violation::Record)?;
         match entry.state {
-            State::Sent if entry.answer.is_some() => return Err(Violation::Record),
-            State::Sent if !entry.quiet => {
+            State::Sent if entry.outgoing.answer.is_some() => return Err(Violation::Record),
+            State::Sent if !entry.outgoing.quiet => {
                 entry.state = State::Complete;
-                if entry.priority || !self.done.is_empty() {
+                if entry.outgoing.priority || !self.done.is_empty() {
                     let completion = completion_of(entry, Audit::default());
                     self.park_done(Done { completion, body: Body::none(), told: false });
                 } else {
@@ -152,7 +152,7 @@ impl Path {
     pub(super) fn index_received(&mut self) {
         for id in std::mem::take(&mut self.received) {
             let entry = self.table.get_mut(id).expect("complete, and not taken");
-            let (source_class, priority) = (entry.source_class, entry.priority);
+            let (source_class, priority) = (entry.outgoing.source_class, entry.outgoing.priority);
             let completion = completion_of(entry, Audit::default());
             let done = Done { completion, body: Body::none(), told: false };
             self.done.add(id, source_class, priority, false, done);
@@ -176,8 +176,8 @@ impl Path {
     pub fn purge(&mut self, id: MessageId, source_class: u32) -> Result<(), PurgeError> {
         self.poll();
         let entry = self.table.get_mut(id).ok_or(PurgeError::NotFound)?;
-        if entry.source_class != source_class {
-            return Err(PurgeError::WrongClass { class: entry.source_class });
+        if entry.outgoing.source_class != source_class {
+            return Err(PurgeError::WrongClass { class: entry.outgoing.source_class });
         }
         match entry.state {
             State::Sent => {}
@@ -216,9 +216,9 @@ fn is_meant(which: Which, own_id: MessageId, own_class: u32) -> bool {
 pub(super) fn completion_of(entry: &Entry, audit: Audit) -> Completion {
     Completion {
         id: entry.id,
-        source_class: entry.source_class,
-        tag: entry.tag,
-        priority: entry.priority,
+        source_class: entry.outgoing.source_class,
+        tag: entry.outgoing.tag,
+        priority: entry.outgoing.priority,
         audit,
         answer: None,
         parameters: false,

@@ -139,16 +139,8 @@ impl Path {
         bytes: usize,
     ) -> Option<Pending> {
         let MessageHead { class, id, answer, parameters } = head;
-        let is_free = id.place() < self.limits.theirs as usize
-            && !self.arrived.has_place(id)
-            && self.awaiting.get(id.place()).is_none_or(Option::is_none);
-        // What we have not said yet counts: there is never more to say than there are places.
-        let outstanding = self.arrived.len()
-            + self.fronts.iter().flatten().count()
-            + self.awaiting_count
-            + self.completed.len() / ID_BYTES
-            + self.ended.len();
-        let is_free = is_free && outstanding < self.limits.theirs as usize;
+        let is_free = !self.arrived.has_place(id)
+            && self.has_room_for(id, self.arrived.len() + self.fronts.iter().flatten().count());
         let fits = !parameters || bytes == PARAMETER_BYTES && self.limits.parameters_for_us;
         // In front there can be one of the other queue only.
         let in_front = self.fronts[QUEUES - 1 - queue].as_ref();
@@ -158,6 +150,28 @@ impl Path {
             return None;
         }
         Some(Pending { id, class, bytes, priority: queue == URGENT, answer, parameters })
+    }
+
+    /// As [`Path::admit`], for one that nothing stands beside.
+    #[inline(always)]
+    pub(super) fn admit_alone(&mut self, head: MessageHead, bytes: usize) -> Option<Pending> {
+        let MessageHead { class, id, answer, parameters } = head;
+        if parameters || !self.has_room_for(id, 0) {
+            return self.admit(PLAIN, head, bytes);
+        }
+        Some(Pending { id, class, bytes, priority: false, answer, parameters })
+    }
+
+    /// Whether the other side may have one message more outstanding, besides those `in_sight`, and this is not
+    /// the place of one that was received.
+    #[inline(always)]
+    fn has_room_for(&self, id: MessageId, in_sight: usize) -> bool {
+        // What we have not said yet counts: there is never more to say than there are places.
+        let outstanding =
+            in_sight + self.awaiting_count + self.completed.len() / ID_BYTES + self.ended.len();
+        id.place() < self.limits.theirs as usize
+            && outstanding < self.limits.theirs as usize
+            && self.awaiting.get(id.place()).is_none_or(Option::is_none)
     }
 
     /// Does what the other side says about messages.
@@ -182,7 +196,7 @@ impl Path {
             Record::Reply { id, parameters, priority } => {
                 let bytes = body.bytes();
                 let entry = self.table.get_mut(id).ok_or(Violation::Record)?;
-                let most = entry.answer.ok_or(Violation::Record)?;
+                let most = entry.outgoing.answer.ok_or(Violation::Record)?;
                 if bytes as u64 > u64::from(most) || parameters && bytes != PARAMETER_BYTES {
                     return Err(Violation::Size);
                 }

@@ -176,6 +176,7 @@ impl Path {
     }
 }
 
+#[inline]
 fn queue_of(priority: bool) -> usize {
     if priority { URGENT } else { PLAIN }
 }

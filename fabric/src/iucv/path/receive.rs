@@ -123,7 +123,7 @@ impl Path {
         match Record::parse(PLAIN, message.head) {
             Ok(Record::Message(head)) => {
                 let bytes = message.body.len();
-                Some((self.admit(PLAIN, head, bytes)?, spot))
+                Some((self.admit_alone(head, bytes)?, spot))
             }
             Ok(_) | Err(_) => {
                 self.accuse(PLAIN, Violation::Record);

@@ -1,6 +1,6 @@
 //! Sending.
 
-use super::{PLAIN, Path, URGENT};
+use super::{Path, URGENT, queue_of};
 use crate::iucv::outgoing::{Outgoing, SendError};
 use crate::iucv::record::{MessageHead, MessageId, PARAMETER_BYTES};
 use crate::path::{self, Sender};
@@ -20,8 +20,19 @@ impl Path {
     ///
     /// # Errors
     /// As [`Path::send`].
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
+        if outgoing.answer.is_some() {
+            return self.push_two_way(outgoing, data);
+        }
+        let id = self.open(outgoing)?;
+        let head = MessageHead::of(outgoing, id, false).one_way_bytes();
+        let sent = self.senders[queue_of(outgoing.priority)].push_with(&head, data);
+        self.close_unless(id, sent)
+    }
+
+    #[inline(never)]
+    fn push_two_way(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
         self.send_by(outgoing, false, |sender, head| sender.push_with(head, data))
     }
 
@@ -54,14 +65,22 @@ impl Path {
         self.send_by(outgoing, true, |sender, head| sender.send_with(head, &data))
     }
 
-    #[inline]
-    pub(super) fn send_by(
+    fn send_by(
         &mut self,
         outgoing: &Outgoing,
         parameters: bool,
         send: impl FnOnce(&mut Sender, &[u8]) -> Result<(), path::SendError>,
     ) -> Result<MessageId, SendError> {
-        if self.receivers[URGENT].is_ready() || self.table.is_full() {
+        let id = self.open(outgoing)?;
+        let (head, length) = MessageHead::of(outgoing, id, parameters).bytes();
+        let sent = send(&mut self.senders[queue_of(outgoing.priority)], &head[..length]);
+        self.close_unless(id, sent)
+    }
+
+    /// Makes an entry for a message.
+    #[inline(always)]
+    fn open(&mut self, outgoing: &Outgoing) -> Result<MessageId, SendError> {
+        if self.receivers[URGENT].has_arrived() || self.table.is_full() {
             self.poll();
         }
         if let Some(severed) = self.severed {
@@ -70,15 +89,20 @@ impl Path {
         if self.is_quiet {
             return Err(SendError::Quiesced);
         }
-        let Some(id) = self.table.open(outgoing) else {
+        self.table.open(outgoing).ok_or_else(|| {
             // What we have not said may be what the other side waits for.
             self.flush();
-            return Err(SendError::Limit { limit: self.table.limit() });
-        };
-        let Outgoing { target_class: class, answer, .. } = *outgoing;
-        let (head, length) = MessageHead { class, id, answer, parameters }.bytes();
-        let queue = if outgoing.priority { URGENT } else { PLAIN };
-        match send(&mut self.senders[queue], &head[..length]) {
+            SendError::Limit { limit: self.table.limit() }
+        })
+    }
+
+    #[inline(always)]
+    fn close_unless(
+        &mut self,
+        id: MessageId,
+        sent: Result<(), path::SendError>,
+    ) -> Result<MessageId, SendError> {
+        match sent {
             Ok(()) => Ok(id),
             Err(error) => {
                 self.table.close(id);

@@ -39,10 +39,16 @@ impl Path {
         self.fail_outstanding();
     }
 
+    /// Hands over what was pushed.
+    #[inline]
+    pub fn hand_over(&mut self) {
+        self.senders[PLAIN].flush();
+    }
+
     /// Hands over what was pushed, and says what is to be said. Whoever is about to wait calls this.
     #[inline]
     pub fn flush(&mut self) {
-        self.senders[PLAIN].flush();
+        self.hand_over();
         while !self.completed.is_empty() {
             if !self.say_completed() {
                 return;
