@@ -155,6 +155,25 @@ impl Patience {
         if half.is_ready() { Waited::Ready } else { self.wait_longer(half, deadline_ns) }
     }
 
+    /// Looks for a moment, if the policy is to look at all; whether `half` is ready.
+    pub(crate) fn glance(&mut self, half: &mut impl Half) -> bool {
+        let mut is_ready = half.is_ready();
+        if is_ready || self.policy == Wait::Block {
+            return is_ready;
+        }
+        let mut looks = 0;
+        while !is_ready && looks < LOOKS_PER_CLOCK {
+            pause();
+            looks += 1;
+            is_ready = half.is_ready();
+        }
+        let counters = half.counters();
+        counters.add(Counter::Polls, u64::from(looks));
+        counters.add(Counter::PollsEmpty, u64::from(looks) - u64::from(is_ready));
+        counters.add(Counter::SpinningNs, u64::from(looks) * self.look_ns);
+        is_ready
+    }
+
     fn wait_longer(&mut self, half: &mut impl Half, deadline_ns: Option<u64>) -> Waited {
         if self.policy != Wait::Block
             && let Some(waited) = self.spin(half, deadline_ns)

@@ -12,6 +12,8 @@ use crate::waiting::Half;
 pub(super) enum Wanted {
     /// Anything from the other side.
     Arrival,
+    /// The same, at once: what there is to say waits for it.
+    Next,
     /// A reply, or that something is complete.
     Completion,
     /// Room in a queue to send.
@@ -38,6 +40,7 @@ impl Waiting<'_> {
         let more = self.path.has_more_to_say();
         match self.wanted {
             Wanted::Arrival => ([true, true], [false, more]),
+            Wanted::Next => ([true, true], [false, false]),
             Wanted::Completion => ([false, true], [false, more]),
             Wanted::Room(PLAIN) => ([false, true], [true, more]),
             Wanted::Room(_) => ([false, true], [false, true]),
@@ -69,6 +72,7 @@ impl Half for Waiting<'_> {
     fn is_ready(&mut self) -> bool {
         match self.wanted {
             Wanted::Arrival => self.path.is_ready() || self.is_sayable(),
+            Wanted::Next => self.path.is_ready(),
             Wanted::Completion => {
                 let (_, receivers) = self.path.halves();
                 receivers[URGENT].is_ready() || self.is_sayable()
