@@ -82,21 +82,24 @@ pub fn wait_readable(descriptor: impl AsFd, time: Option<Duration>) -> io::Resul
     }
 }
 
-/// Waits until one of `descriptors` is readable or its other end is gone, at most `time`.
+/// Waits until one of `descriptors` is readable or its other end is gone, at most `time`; says which are.
 ///
 /// # Errors
 /// As [`wait_readable`].
 pub fn wait_any<const N: usize>(
-    descriptors: [BorrowedFd<'_>; N],
+    descriptors: [Option<BorrowedFd<'_>>; N],
     time: Option<Duration>,
-) -> io::Result<()> {
+) -> io::Result<[bool; N]> {
     let time = time.map(timespec);
-    let mut polled =
-        descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+    let mut polled: Vec<PollFd<'_>> = (descriptors.iter().flatten())
+        .map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN))
+        .collect();
     match poll(&mut polled, time.as_ref()) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
     }
+    let mut polled = polled.iter().map(|polled| !polled.revents().is_empty());
+    Ok(descriptors.map(|descriptor| descriptor.is_some() && polled.next() == Some(true)))
 }
 
 fn timespec(time: Duration) -> Timespec {
@@ -122,9 +125,10 @@ mod tests {
         let (ours, theirs) = Doorbell::pair().unwrap();
         let (_other, quiet) = Doorbell::pair().unwrap();
         ours.ring();
-        wait_any([quiet.as_fd(), theirs.as_fd()], None).unwrap();
+        let all = [Some(quiet.as_fd()), None, Some(theirs.as_fd())];
+        assert_eq!(wait_any(all, None).unwrap(), [false, false, true]);
         assert_eq!(theirs.hear(Listen::Now).rings, 1);
-        wait_any([quiet.as_fd(), theirs.as_fd()], Some(Duration::ZERO)).unwrap();
+        assert_eq!(wait_any(all, Some(Duration::ZERO)).unwrap(), [false; 3]);
     }
 
     #[test]

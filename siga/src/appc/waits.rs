@@ -65,7 +65,7 @@ impl Half for Waiting<'_> {
             Listen::Forever => None,
         };
         // Nothing can be done about a kernel that refuses: what comes is found by looking.
-        let _ = wait_any(self.conversation.descriptors(), time);
+        let _ = wait_any(self.conversation.descriptors().map(Some), time);
         self.conversation.hear()
     }
 

@@ -13,7 +13,7 @@ use fabric::path::{Counter, END_DATA_BYTES};
 use os::doorbell::Listen;
 
 use super::options::Options;
-use super::waits::{Waiting, Wanted};
+use super::waits::{HALVES, Waiting, Wanted};
 use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
 use crate::waiter::Member;
@@ -24,6 +24,7 @@ use crate::waiting::{Half, Patience, Wait, Waited};
 pub struct Path {
     inner: iucv::Path,
     patience: Patience,
+    unheard: [bool; HALVES],
     membership: Arc<Membership>,
     data: UserData,
     /// A message or reply that was shown whole, when it was not shown where it lay.
@@ -113,6 +114,7 @@ impl Path {
         Path {
             inner: iucv::Path::new(halves, limits),
             patience: Patience::new(options.wait),
+            unheard: [false; HALVES],
             membership,
             data,
             whole: Vec::new(),
@@ -469,7 +471,7 @@ impl Path {
     }
 
     fn arrivals(&mut self) -> Waiting<'_> {
-        Waiting { path: &mut self.inner, wanted: Wanted::Arrival }
+        Waiting { path: &mut self.inner, wanted: Wanted::Arrival, unheard: &mut self.unheard }
     }
 
     fn wait(&mut self, wanted: Wanted) {
@@ -478,13 +480,14 @@ impl Path {
             // said with what is received of the others. (64 B: a record to each of 60 messages, and
             // nothing to do while it went.)
             self.inner.hand_over();
-            let mut next = Waiting { path: &mut self.inner, wanted: Wanted::Next };
-            if self.patience.glance(&mut next) {
+            let Path { inner: path, unheard, .. } = self;
+            if self.patience.glance(&mut Waiting { path, wanted: Wanted::Next, unheard }) {
                 return;
             }
         }
         self.inner.flush();
-        let mut waiting = Waiting { path: &mut self.inner, wanted };
+        let Path { inner: path, unheard, .. } = self;
+        let mut waiting = Waiting { path, wanted, unheard };
         if self.patience.wait(&mut waiting, None) == Waited::Idle {
             self.patience.tidied(self.inner.tidy());
         }

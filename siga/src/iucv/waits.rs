@@ -28,7 +28,13 @@ pub(super) enum Wanted {
 pub(super) struct Waiting<'a> {
     pub(super) path: &'a mut Path,
     pub(super) wanted: Wanted,
+    /// The halves whose doorbells rang and were not listened to, receivers first.
+    // That is for the next sleep: the other side wakes up meanwhile, and what it sent is not kept waiting.
+    pub(super) unheard: &'a mut [bool; HALVES],
 }
+
+/// Halves of a path of IUCV.
+pub(super) const HALVES: usize = 2 * QUEUES;
 
 const PLAIN: usize = 0;
 const URGENT: usize = 1;
@@ -87,6 +93,15 @@ impl Half for Waiting<'_> {
     }
 
     fn announce_sleep(&mut self) {
+        let (senders, receivers) = self.path.halves();
+        for queue in 0..QUEUES {
+            if std::mem::take(&mut self.unheard[queue]) {
+                receivers[queue].hear(Listen::Now);
+            }
+            if std::mem::take(&mut self.unheard[QUEUES + queue]) {
+                senders[queue].hear(Listen::Now);
+            }
+        }
         self.each(|receiver| receiver.announce_sleep(), |sender| sender.announce_sleep());
     }
 
@@ -95,19 +110,25 @@ impl Half for Waiting<'_> {
     }
 
     fn hear(&mut self, listen: Listen) -> bool {
-        if self.queues() == ([false, true], [false, false]) {
+        let (receivers_wanted, senders_wanted) = self.queues();
+        if (receivers_wanted, senders_wanted) == ([false, true], [false, false]) {
             let (_, receivers) = self.path.halves();
             return receivers[URGENT].hear(listen) > 0;
         }
-        // Several doorbells: one call to wait, and one for each to listen.
         let time = match listen {
             Listen::Now => return self.path.hear(),
             Listen::For(time) => Some(time),
             Listen::Forever => None,
         };
+        let mut wanted = [receivers_wanted, senders_wanted].into_iter().flatten();
+        let descriptors = self.path.descriptors();
+        let descriptors = descriptors.map(|descriptor| wanted.next()?.then_some(descriptor));
         // Nothing can be done about a kernel that refuses: what comes is found by looking.
-        let _ = wait_any(self.path.descriptors(), time);
-        self.path.hear()
+        let rang = wait_any(descriptors, time).unwrap_or_default();
+        for (unheard, rang) in self.unheard.iter_mut().zip(rang) {
+            *unheard |= rang;
+        }
+        rang.contains(&true)
     }
 
     fn tidy(&mut self) -> bool {
