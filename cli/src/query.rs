@@ -94,34 +94,48 @@ fn paths(report: &SystemReport) -> Table {
     table
 }
 
-/// Paths of IUCV and APPC: what was sent on them each way, and what of it the other side has not taken yet.
+/// Paths of IUCV and APPC, each way: how many messages may be outstanding, and where those are that were sent
+/// and not seen off.
 fn conversations(paths: &[PathReport]) -> Table {
-    let heads = ["path", "from", "to", "kind", "state", "there", "waiting", "back", "waiting"];
+    let heads = [
+        "path",
+        "from",
+        "to",
+        "kind",
+        "state",
+        "limit",
+        "outstanding",
+        "unreceived",
+        "unreplied",
+        "untaken",
+    ];
     let mut table = table(&heads, 5);
     let kinds = [Kind::IUCV, Kind::APPC].map(|kind| kind.to_string());
     for path in paths.iter().filter(|path| kinds.contains(&path.kind)) {
-        let [there, back] = [(0, 1), (1, 0)].map(|(from, to)| {
-            let sent = messages(path.sides.get(from).map(|side| &side.outputs));
-            let taken = messages(path.sides.get(to).map(|side| &side.inputs));
-            (sent, sent.saturating_sub(taken))
-        });
-        table.add_row([
-            path.path.to_string(),
-            guest(path, 0),
-            guest(path, 1),
-            path.kind.clone(),
-            state(path.state).to_owned(),
-            there.0.to_string(),
-            there.1.to_string(),
-            back.0.to_string(),
-            back.1.to_string(),
-        ]);
+        for (from, to) in [(0, 1), (1, 0)] {
+            let output = path.sides.get(from).and_then(|side| side.outputs.first());
+            let input = path.sides.get(to).and_then(|side| side.inputs.first());
+            let in_queue = count(output, "messages").saturating_sub(count(input, "messages"));
+            let limit = output.and_then(|half| half.limit);
+            table.add_row([
+                path.path.to_string(),
+                guest(path, from),
+                guest(path, to),
+                path.kind.clone(),
+                state(path.state).to_owned(),
+                limit.map_or("-".to_owned(), |limit| limit.to_string()),
+                count(output, "outstanding").to_string(),
+                (in_queue + count(input, "waiting")).to_string(),
+                count(input, "outstanding").to_string(),
+                count(output, "waiting").to_string(),
+            ]);
+        }
     }
     table
 }
 
-fn messages(halves: Option<&Vec<HalfReport>>) -> u64 {
-    halves.into_iter().flatten().filter_map(|half| half.counts.get("messages")).sum()
+fn count(half: Option<&HalfReport>, counter: &str) -> u64 {
+    half.and_then(|half| half.counts.get(counter)).copied().unwrap_or(0)
 }
 
 fn resources(resources: &[ResourceReport]) -> Table {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use siga::appc::{Conversation, Ended, Level, Options, Status, Then, Trouble, VerbError};
+use siga::iucv::{self, Outgoing};
 use siga::{ConnectError, Guest, Problem, Reason, Wait};
 
 const OPTIONS: Options = Options { wait: Wait::Block, level: Level::Confirm, ..Options::DEFAULT };
@@ -119,7 +120,7 @@ fn command_answers_turn_by_turn_and_is_seen() {
     );
     let paths = text(&siga(&socket, &["query", "iucv"]).stdout);
     let row: Vec<&str> = paths.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(row[1..], ["CLIENT", "CLERK", "APPC", "joined", "4", "0", "3", "0"], "{paths}");
+    assert_eq!(row[1..], ["CLIENT", "CLERK", "APPC", "joined", "-", "0", "0", "0", "0"], "{paths}");
 
     conversation.say(Then::ConfirmSever).unwrap();
     let mut conversation = Conversation::allocate(&client, "UPPER", &OPTIONS).unwrap();
@@ -131,6 +132,37 @@ fn command_answers_turn_by_turn_and_is_seen() {
         panic!("the clerk is gone")
     };
     assert_eq!(severed.reason, Reason::Gone);
+}
+
+#[test]
+fn messages_are_seen_in_the_states_they_are_in() {
+    let system = System::start("states");
+    let client = system.client();
+    let clerk = Guest::attach(system.socket(), "CLERK").unwrap();
+    let options = iucv::Options { limit: 100, ..iucv::Options::default() };
+    let accepting = std::thread::spawn(move || iucv::Path::accept(&clerk, &options).unwrap());
+    let mut path = iucv::Path::connect(&client, "CLERK", &options).unwrap();
+    let mut other = accepting.join().unwrap();
+    let one_way = Outgoing::default();
+    let two_way = Outgoing { answer: Some(100), ..one_way };
+    for outgoing in [two_way, two_way, one_way, one_way] {
+        path.send(&outgoing, b"message").unwrap();
+    }
+    other.next().unwrap();
+    let answered = other.next().unwrap().0.id;
+    other.reply(answered, b"reply").unwrap();
+    other.next().unwrap();
+    other.flush();
+    // Sees what has become of the others.
+    path.send(&one_way, b"message").unwrap();
+    path.flush();
+    let paths = text(&siga(&system.socket(), &["query", "iucv"]).stdout);
+    let rows: Vec<Vec<&str>> =
+        paths.lines().map(|line| line.split_whitespace().collect()).collect();
+    let states = ["limit", "outstanding", "unreceived", "unreplied", "untaken"];
+    assert_eq!(rows[0][5..], states, "{paths}");
+    assert_eq!(rows[1][1..], ["CLIENT", "CLERK", "IUCV", "joined", "100", "3", "2", "1", "2"]);
+    assert_eq!(rows[2][1..], ["CLERK", "CLIENT", "IUCV", "joined", "100", "0", "0", "0", "0"]);
 }
 
 #[test]

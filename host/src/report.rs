@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use fabric::control::Scope;
-use fabric::path::board::{reader_block, writer_block};
+use fabric::path::board::{LIMIT_WORD, SLEEP_WORD, reader_block, writer_block};
 use fabric::path::{Counter, Shape};
 use fabric::queue::{Owner, QUEUE_BUFFERS, State, audit};
 use os::sync::Ordering;
@@ -120,6 +120,9 @@ pub struct SideReport {
 pub struct HalfReport {
     /// Whether it says that it sleeps.
     pub asleep: bool,
+    /// How many messages it may have outstanding, if it sends messages of a conversation with a limit.
+    #[serde(default)]
+    pub limit: Option<u64>,
     /// Its counters.
     pub counts: Counts,
 }
@@ -161,8 +164,9 @@ pub struct Buffer {
 
 /// The counters of all halves of a side.
 pub(crate) fn side(guest: String, board: &LentWords, shape: Shape) -> SideReport {
-    let half = |control: LentWords, counters: LentWords| HalfReport {
-        asleep: control.load(0, Ordering::Relaxed) & 1 == 1,
+    let half = |limit: u64, control: LentWords, counters: LentWords| HalfReport {
+        asleep: control.load(SLEEP_WORD, Ordering::Relaxed) & 1 == 1,
+        limit: (limit > 0).then_some(limit),
         counts: Counter::ALL
             .iter()
             .map(|(counter, name)| {
@@ -172,11 +176,11 @@ pub(crate) fn side(guest: String, board: &LentWords, shape: Shape) -> SideReport
     };
     let outputs = (0..shape.outputs).map(|queue| {
         let block = writer_block(board, shape, queue);
-        half(block.control, block.counters)
+        half(block.control.load(LIMIT_WORD, Ordering::Relaxed), block.control, block.counters)
     });
     let inputs = (0..shape.inputs).map(|queue| {
         let block = reader_block(board, shape, queue);
-        half(block.control, block.counters)
+        half(0, block.control, block.counters)
     });
     SideReport { guest, outputs: outputs.collect(), inputs: inputs.collect() }
 }

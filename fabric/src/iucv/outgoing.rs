@@ -108,6 +108,12 @@ impl Table {
         self.limit
     }
 
+    /// How many there are.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.free.is_empty() && self.entries.len() >= self.limit as usize

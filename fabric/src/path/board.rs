@@ -14,6 +14,7 @@
 //! control line of the writer   word 0  sleep word: odd while it sleeps, waiting for room
 //!                              word 1  zero, or why it ended (Halt)
 //!                              words 2, 3  user data of the end
+//!                              word 4  messages that may be outstanding, if the conversation has a limit
 //! control line of the reader   word 0  sleep word: odd while it sleeps, waiting for messages
 //!                              word 1  zero, or why it ended
 //!                              words 2, 3  user data of the end
@@ -62,6 +63,9 @@ pub const QUIESCE_WORD: usize = 4;
 
 /// Word of a reader's control line: how many lent storages it has taken in.
 pub const LENT_TAKEN_WORD: usize = 5;
+
+/// Word of a writer's control line: how many messages may be outstanding; zero where there is no limit.
+pub const LIMIT_WORD: usize = 4;
 
 /// How many queues a side of a path has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

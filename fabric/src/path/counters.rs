@@ -70,10 +70,15 @@ pub enum Counter {
     StorageViolations,
     /// Of these, rings without end.
     DoorbellViolations,
+    /// Messages of a conversation now: sent and not complete, or received and not replied to.
+    Outstanding,
+    /// Messages of a conversation now: complete and nobody took their completion, or arrived and nobody
+    /// received them.
+    Waiting,
 }
 
 /// How many there are.
-pub const COUNTERS: usize = Counter::DoorbellViolations as usize + 1;
+pub const COUNTERS: usize = Counter::Waiting as usize + 1;
 
 /// Words set aside for the counters of a half.
 pub const COUNTER_WORDS: usize = 32;
@@ -112,6 +117,8 @@ impl Counter {
         (Counter::RecordViolations, "record_violations"),
         (Counter::StorageViolations, "storage_violations"),
         (Counter::DoorbellViolations, "doorbell_violations"),
+        (Counter::Outstanding, "outstanding"),
+        (Counter::Waiting, "waiting"),
     ];
 
     /// The counter of one kind of violation.
@@ -151,6 +158,15 @@ impl Counters {
     #[inline]
     pub fn add(&mut self, counter: Counter, amount: u64) {
         self.set(counter, self.values[counter as usize] + amount);
+    }
+
+    /// Shows how many there are of what comes and goes.
+    #[inline]
+    pub(crate) fn show(&mut self, counter: Counter, level: usize) {
+        // Often it is as before, and those who watch have the line.
+        if self.get(counter) != level as u64 {
+            self.set(counter, level as u64);
+        }
     }
 
     /// Counts a violation, in all and by its kind.

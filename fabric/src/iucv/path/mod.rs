@@ -141,8 +141,10 @@ impl Path {
         let Limits { ours, theirs, .. } = limits;
         let within = 1..=MESSAGES_MAX;
         assert!(within.contains(&ours) && within.contains(&theirs), "limits: {limits:?}");
+        let senders: [Sender; QUEUES] = halves.senders.try_into().expect("two queues each way");
+        senders[PLAIN].show_limit(ours);
         Path {
-            senders: halves.senders.try_into().expect("two queues each way"),
+            senders,
             receivers: halves.receivers.try_into().expect("two queues each way"),
             limits,
             table: Table::new(ours),

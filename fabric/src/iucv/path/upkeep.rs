@@ -7,7 +7,7 @@ use os::doorbell::Listen;
 use super::{COMPLETED_MAX, PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT, queue_of};
 use crate::iucv::outgoing::State;
 use crate::iucv::record::{ID_BYTES, MessageId, Record};
-use crate::path::{Counters, END_DATA_BYTES, Reason, Receiver, Sender, Severed};
+use crate::path::{Counter, Counters, END_DATA_BYTES, Reason, Receiver, Sender, Severed};
 
 impl Path {
     /// (QUIESCE) Tells the other side to send no messages. What it has sent by then still comes; replies go
@@ -39,6 +39,19 @@ impl Path {
         self.fail_outstanding();
     }
 
+    /// Shows those who watch how many messages there are in which state.
+    #[inline]
+    fn show_messages(&mut self) {
+        let untaken =
+            self.received.len() + self.done.len() + usize::from(self.front_done.is_some());
+        let sent = self.senders[PLAIN].counters();
+        sent.show(Counter::Outstanding, self.table.len().saturating_sub(untaken));
+        sent.show(Counter::Waiting, untaken);
+        let taken = self.receivers[PLAIN].counters();
+        taken.show(Counter::Outstanding, self.awaiting_count);
+        taken.show(Counter::Waiting, self.arrived.len() + self.fronts.iter().flatten().count());
+    }
+
     /// Hands over what was pushed.
     #[inline]
     pub fn hand_over(&mut self) {
@@ -49,6 +62,7 @@ impl Path {
     #[inline]
     pub fn flush(&mut self) {
         self.hand_over();
+        self.show_messages();
         while !self.completed.is_empty() {
             if !self.say_completed() {
                 return;

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use os::copy::{expect_writes, put};
 use os::doorbell::{Doorbell, Listen};
 use os::fork::Mark;
+use os::sync::Ordering;
 use os::words::{LentWords, Words};
 
 pub use large::{Lent, Waiting};
@@ -451,6 +452,12 @@ impl Sender {
     fn show_messages(&mut self) {
         self.counters.set(Counter::Messages, self.tally.messages);
         self.counters.set(Counter::Bytes, self.tally.bytes);
+    }
+
+    /// Shows those who watch how many messages may be outstanding.
+    pub(crate) fn show_limit(&self, limit: u32) {
+        // Relaxed: for watchers, who may be late.
+        self.control.store(board::LIMIT_WORD, limit.into(), Ordering::Relaxed);
     }
 
     /// Says when to ring for what is handed over from now on.
