@@ -176,6 +176,7 @@ mod tests {
 
     fn report(now_ns: u64, messages: u64, spinning_ns: u64) -> SystemReport {
         let half = |counts: &[(&str, u64)]| HalfReport {
+            limit: None,
             asleep: false,
             counts: counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
         };

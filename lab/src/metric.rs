@@ -135,7 +135,8 @@ pub fn unit(name: &str) -> Unit {
 pub fn three_digits(number: f64) -> String {
     let magnitude = number.abs();
     let places = match magnitude {
-        0.0 => 0,
+        // What is left of a difference of equals.
+        m if m < 5e-7 => return "0".to_owned(),
         m if m >= 99.95 => 0,
         m if m >= 9.995 => 1,
         m if m >= 0.9995 => 2,

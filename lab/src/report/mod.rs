@@ -48,6 +48,22 @@ pub(crate) struct Grid {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
+impl Grid {
+    /// The same without the columns in which there is no figure: what was not measured in so short a time, or
+    /// is not of these cells. None if no column is left.
+    fn with_figures(mut self) -> Option<Grid> {
+        let is_kept = |column: usize| {
+            column < self.words || self.rows.iter().any(|row| row[column] != table::NOTHING)
+        };
+        let kept: Vec<bool> = (0..self.head.len()).map(is_kept).collect();
+        for row in self.rows.iter_mut().chain([&mut self.head]) {
+            let mut kept = kept.iter();
+            row.retain(|_| *kept.next().expect("as many cells as heads"));
+        }
+        (self.head.len() > self.words).then_some(self)
+    }
+}
+
 /// A report of results. Of a case that was run several times, the latest run counts.
 pub fn report(records: &[Record]) -> Report {
     let series = Series::all(records);

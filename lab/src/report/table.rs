@@ -54,7 +54,7 @@ impl Layout<'_> {
         let mut blocks = Vec::new();
         for each in self.tuples(&self.layout.each, &[]) {
             for show in &self.layout.show {
-                blocks.push(Block::Table(self.grid(&each, *show)));
+                blocks.extend(self.grid(&each, *show).with_figures().map(Block::Table));
             }
         }
         let reduced = self.reduced();
