@@ -7,12 +7,9 @@ use crate::path::{self, Sender, Severed};
 /// Why there was no reply, and no rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// There is no such message.
-    #[error("no such message waits for a reply")]
+    /// There is no such message, or (5) its source has purged it.
+    #[error("no such message waits for a reply: it was never sent, is answered, or was purged")]
     NotFound,
-    /// (5) The source has purged the message.
-    #[error("the message was purged by its source")]
-    Purged,
     /// The message was not received yet.
     #[error("a message is received before it is replied to")]
     NotReceived,
