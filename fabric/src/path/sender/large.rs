@@ -112,9 +112,10 @@ impl Sender {
         assert!(head.len() <= HEAD_BYTES_MAX, "a head has at most {HEAD_BYTES_MAX} bytes");
         self.check()?;
         self.publish();
+        // So that what was built is not refused for want of a buffer.
+        self.make_room()?;
         let length = head.len() + bytes;
         let place = if length <= PAGE_BYTES {
-            self.make_room()?;
             let piece = self.reserve(length)?;
             let target = self.lending.bytes_mut(piece.page.segment, piece.offset, head.len());
             target.copy_from_slice(head);
