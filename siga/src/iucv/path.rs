@@ -106,8 +106,12 @@ impl Path {
         Ok(Path::over(guest.accept_pending(pending, &options.below())?, options))
     }
 
-    /// A path of IUCV over a path that was made for it.
-    pub(super) fn over(path: crate::Path, options: &Options) -> Path {
+    /// A path of IUCV over a path that was made for it: of kind [`fabric::control::Kind::IUCV`], with two
+    /// queues each way. For those who wait for connections by themselves.
+    ///
+    /// # Panics
+    /// If there are not two queues each way.
+    pub fn over(path: crate::Path, options: &Options) -> Path {
         let limits = options.limits(path.flags(), path.messages_max());
         let data = path.user_data();
         let (halves, membership, _) = path.into_parts();
