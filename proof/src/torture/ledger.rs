@@ -30,6 +30,8 @@ pub struct Severed {
     pub reason: String,
     /// Its counts.
     pub lanes: Vec<LaneCounts>,
+    /// Of the source of a path of IUCV: messages that it knows will not be answered.
+    pub unanswered: Option<u64>,
 }
 
 /// When a process was killed, by the machine's clock.
@@ -86,6 +88,8 @@ pub struct Found {
     pub bytes: u64,
     /// Messages that were being sent when the sender died and were not received.
     pub unfinished: u64,
+    /// Messages of IUCV that the dead owed a reply, each of which its source has learned of.
+    pub unanswered: u64,
     /// Messages that were handed over to one that died before it took them.
     pub unread: u64,
 }
@@ -132,6 +136,11 @@ impl Ledger {
         }
         if !severed.gone {
             return Err(format!("{} has ended for another reason: {}", what(), severed.reason));
+        }
+        if let Some(unanswered) = severed.unanswered {
+            check_unanswered(&severed.lanes, unanswered)
+                .map_err(|wrong| format!("{}: {wrong}", what()))?;
+            self.found.unanswered += unanswered;
         }
         let Some(grave) = self.graves.get(&path.peer) else {
             let never_made = !self.told.contains(&(path.peer, key));
@@ -200,6 +209,16 @@ pub fn lanes(key: u64) -> impl Iterator<Item = u64> {
     (0..super::wire::LANES_MAX as u64).map(move |lane| key + lane)
 }
 
+/// Each message that was sent is either answered, or its source knows that it will not be.
+fn check_unanswered(lanes: &[LaneCounts], unanswered: u64) -> Result<(), String> {
+    let sent: u64 = lanes.iter().map(|lane| lane.completed).sum();
+    let answered: u64 = lanes.iter().map(|lane| lane.received).sum();
+    if sent == answered + unanswered {
+        return Ok(());
+    }
+    Err(format!("{sent} messages sent, {answered} answered, {unanswered} known to be unanswered"))
+}
+
 /// Holds what a survivor has counted against the black box of the dead.
 fn check(survivor: &LaneCounts, dead: &LaneCounts) -> Result<(), String> {
     let within = |what: &str, number: u64, least: u64, most: u64| {
@@ -227,7 +246,15 @@ mod tests {
 
     fn severed(at_ns: u64) -> Severed {
         let lanes = vec![LaneCounts::default()];
-        Severed { survivor: A, key: 256, at_ns, gone: true, reason: String::new(), lanes }
+        Severed {
+            survivor: A,
+            key: 256,
+            at_ns,
+            gone: true,
+            reason: String::new(),
+            lanes,
+            unanswered: None,
+        }
     }
 
     const DEATH: Death = Death { killed_ns: 100, ended_ns: 110 };
@@ -262,6 +289,25 @@ mod tests {
         half_made.join(A, B, 256, 10);
         half_made.bury_host(Death { killed_ns: 12, ended_ns: 12 });
         assert_eq!(half_made.sever(&severed(150), Duration::ZERO), Ok(()));
+    }
+
+    #[test]
+    fn unanswered_message_that_its_source_was_not_told_of_is_wrong() {
+        let told_of = |unanswered| {
+            let lanes = vec![LaneCounts { completed: 9, received: 4, ..Default::default() }];
+            let mut ledger = ledger();
+            ledger.bury(B, DEATH, None);
+            ledger.sever(
+                &Severed { lanes, unanswered: Some(unanswered), ..severed(110) },
+                Duration::ZERO,
+            )
+        };
+        for wrong in [4, 6] {
+            let error = told_of(wrong).unwrap_err();
+            assert!(error.contains("known to be unanswered"), "{error}");
+        }
+        // The dead of this test has no black box: what is wrong then are its counts.
+        assert!(!told_of(5).unwrap_err().contains("unanswered"));
     }
 
     #[test]

@@ -116,6 +116,10 @@ fn verdict(
         found.unread
     ));
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    line(format!(
+        "messages of IUCV unanswered at a death {}, each learned by its source",
+        found.unanswered
+    ));
     line(format!("paths severed {}, {} half made by a dead host", found.severed, found.half_made));
     line(format!(
         "the slowest survivor knew {:.1} ms after the end of a process, {:.1} ms after the kill; the slowest end took {:.1} ms",

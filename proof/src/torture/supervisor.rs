@@ -514,10 +514,10 @@ impl Supervisor {
                 let Role::Guest(guest) = role else { return };
                 self.ledger.join(Life { guest, number }, peer, key, at_ns);
             }
-            Say::Severed { key, at_ns, gone, reason, lanes } => {
+            Say::Severed { key, at_ns, gone, reason, lanes, unanswered } => {
                 let Role::Guest(guest) = role else { return };
                 let survivor = Life { guest, number };
-                let severed = Severed { survivor, key, at_ns, gone, reason, lanes };
+                let severed = Severed { survivor, key, at_ns, gone, reason, lanes, unanswered };
                 let checked = self.ledger.sever(&severed, self.terms.severed_within);
                 self.troubles.extend(checked.err());
             }

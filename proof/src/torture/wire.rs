@@ -95,6 +95,8 @@ pub enum Say {
         reason: String,
         /// What had come and gone by then.
         lanes: Vec<LaneCounts>,
+        /// Of the source of a path of IUCV: messages that it knows will not be answered.
+        unanswered: Option<u64>,
     },
     /// All that was sent is acknowledged, and nothing is on its way to us.
     Quiet,

@@ -7,6 +7,7 @@ use os::doorbell::{Doorbell, Listen};
 use siga::Member;
 
 use super::conversation::Conversation;
+use super::iucv::Inquiry;
 use super::mesh::Attachment;
 use super::threads::Note;
 use crate::crew::{Heard, Line};
@@ -23,6 +24,8 @@ pub enum Seat {
     Guest(Box<Attachment>),
     /// A peer.
     Path(Box<Conversation>),
+    /// A peer, over a path of IUCV.
+    Iucv(Box<Inquiry>),
 }
 
 impl Seat {
@@ -32,6 +35,7 @@ impl Seat {
             Seat::Bell(bell) => bell,
             Seat::Guest(guest) => guest.as_ref(),
             Seat::Path(conversation) => conversation.as_ref(),
+            Seat::Iucv(inquiry) => inquiry.as_ref(),
         }
     }
 
@@ -41,6 +45,7 @@ impl Seat {
             Seat::Bell(bell) => bell,
             Seat::Guest(guest) => guest.as_mut(),
             Seat::Path(conversation) => conversation.as_mut(),
+            Seat::Iucv(inquiry) => inquiry.as_mut(),
         }
     }
 }

@@ -4,8 +4,10 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use fabric::iucv::QUEUES;
 use siga::{
-    ConnectError, Connecting, Guest, Member, Path, PathOptions, Pending, Problem, UserData, Wait,
+    ConnectError, Connecting, Guest, Kind, Member, Path, PathOptions, Pending, Problem, UserData,
+    Wait,
 };
 
 use crate::torture::wire::Life;
@@ -116,7 +118,10 @@ impl Mesh {
         paths.remove(index.expect("it was there"));
     }
 
-    fn options(&self, key: u64, lanes: usize) -> PathOptions {
+    fn options(&self, peer: usize, key: u64, lanes: usize) -> PathOptions {
+        let iucv = super::iucv::is_between(self.own.guest, peer);
+        let (kind, lanes) =
+            if iucv { (Kind::IUCV, QUEUES) } else { (PathOptions::DEFAULT.kind, lanes) };
         let mut data: UserData = [0; 16];
         data[..8].copy_from_slice(&key.to_le_bytes());
         data[8..12].copy_from_slice(&self.own.number.to_le_bytes());
@@ -124,6 +129,7 @@ impl Mesh {
             outputs: lanes,
             inputs: lanes,
             wait: self.wait,
+            kind,
             data,
             time: ACCEPT_TIME,
             ..PathOptions::default()
@@ -173,7 +179,7 @@ impl Mesh {
                 | u64::from(number) << 32
                 | self.connections << KEY_LANE_BITS;
             let lanes = if (own + index).is_multiple_of(3) { 2 } else { 1 };
-            match guest.start_connecting(&super::name(index), &self.options(key, lanes)) {
+            match guest.start_connecting(&super::name(index), &self.options(index, key, lanes)) {
                 Ok(connecting) => {
                     self.peers[index].connecting = Some(Attempt { ups, key, connecting });
                 }
@@ -215,7 +221,7 @@ impl Mesh {
             let (key, number) = parse(data);
             let index = (0..self.peers.len()).find(|index| super::name(*index) == from.as_str());
             let index = index.expect("only guests of ours are there");
-            match guest.accept_pending(pending, &self.options(key, 1)) {
+            match guest.accept_pending(pending, &self.options(index, key, 1)) {
                 Ok(path) => self.note_joined(Life { guest: index, number }, key, path, done),
                 // Its guest is dead, or the host is.
                 Err(ConnectError::Refused { problem: Problem::NoPath, .. }) => {}
@@ -257,6 +263,11 @@ impl Mesh {
             }
         }
     }
+}
+
+/// Which guest has asked for the path with this key.
+pub fn asker(key: u64) -> usize {
+    (key >> 56) as usize - 1
 }
 
 /// Key and life in the data of the user that goes with a connection.

@@ -1,6 +1,7 @@
 //! A guest of the torture: attaches, has a path to every other guest, and sends and verifies.
 
 mod conversation;
+mod iucv;
 mod members;
 mod mesh;
 mod reading;
@@ -17,6 +18,7 @@ use os::processor::now_ns;
 use siga::{AttachError, Guest, Key, Path, Wait, Waiter};
 
 use self::conversation::Conversation;
+use self::iucv::Inquiry;
 use self::members::{Bell, Ear, Seat};
 use self::mesh::Mesh;
 use self::reading::{End, Reading};
@@ -121,6 +123,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 struct Program {
     own: Life,
     style: Style,
+    wait: Wait,
     mode: Mode,
     waiter: Waiter<Seat>,
     ear: Key,
@@ -145,7 +148,14 @@ struct Talk {
 
 enum Server {
     Seat(Key),
+    Iucv(Key),
     Threads(Threads),
+}
+
+impl Server {
+    fn is_at(&self, seat: Key) -> bool {
+        matches!(self, Server::Seat(key) | Server::Iucv(key) if *key == seat)
+    }
 }
 
 impl Program {
@@ -170,6 +180,7 @@ impl Program {
         Program {
             own,
             style,
+            wait,
             mode: Mode::Streaming,
             waiter,
             ear,
@@ -199,6 +210,10 @@ impl Program {
                 Some(Seat::Guest(_)) => self.serve_guest(),
                 Some(Seat::Path(conversation)) => {
                     let served = conversation.serve();
+                    self.note_served(key, served);
+                }
+                Some(Seat::Iucv(inquiry)) => {
+                    let served = inquiry.serve();
                     self.note_served(key, served);
                 }
                 None => unreachable!("nobody else removes members"),
@@ -251,6 +266,7 @@ impl Program {
         for talk in &mut self.talks {
             match &mut talk.server {
                 Server::Seat(key) => conversation(&mut self.waiter, *key).set_mode(mode),
+                Server::Iucv(key) => inquiry(&mut self.waiter, *key).set_mode(mode),
                 Server::Threads(threads) => threads.set_mode(mode),
             }
         }
@@ -260,6 +276,7 @@ impl Program {
         for talk in &mut self.talks {
             match &mut talk.server {
                 Server::Seat(key) => conversation(&mut self.waiter, *key).tidy(),
+                Server::Iucv(key) => inquiry(&mut self.waiter, *key).tidy(),
                 Server::Threads(threads) => threads.tidy(),
             }
         }
@@ -273,6 +290,7 @@ impl Program {
                     Some(Seat::Path(conversation)) => conversation.is_quiet(),
                     _ => unreachable!("a talk has a seat"),
                 },
+                Server::Iucv(key) => inquiry(&mut self.waiter, *key).is_quiet(),
                 Server::Threads(threads) => threads.is_quiet(),
             });
             if quiet {
@@ -282,7 +300,7 @@ impl Program {
         }
         if self.tidy_owed {
             let tidy = self.talks.iter().all(|talk| match &talk.server {
-                Server::Seat(_) => true,
+                Server::Seat(_) | Server::Iucv(_) => true,
                 Server::Threads(threads) => threads.is_tidy(),
             });
             if tidy {
@@ -298,6 +316,7 @@ impl Program {
         for talk in &mut self.talks {
             let state = match &mut talk.server {
                 Server::Seat(key) => conversation(&mut self.waiter, *key).describe(),
+                Server::Iucv(key) => inquiry(&mut self.waiter, *key).describe(),
                 Server::Threads(threads) => threads.describe(),
             };
             lines.push(format!("  with {}, path {:x}: {state}", talk.peer, talk.key));
@@ -324,6 +343,9 @@ impl Program {
 
     fn start_talk(&mut self, peer: Life, key: u64, path: Path) {
         self.say(&Say::Joined { peer, key, at_ns: now_ns() });
+        if iucv::is_between(self.own.guest, peer.guest) {
+            return self.start_inquiry(peer, key, path);
+        }
         let mut path = path;
         let (senders, receivers) = path.halves();
         assert!(senders.len() == receivers.len() && senders.len() <= LANES_MAX);
@@ -352,6 +374,16 @@ impl Program {
         self.talks.push(Talk { peer, key, slots, server });
     }
 
+    fn start_inquiry(&mut self, peer: Life, key: u64, path: Path) {
+        let slot = self.blackbox.open(key);
+        let options = siga::iucv::Options { wait: self.wait, ..Default::default() };
+        let path = siga::iucv::Path::over(path, &options);
+        let is_source = mesh::asker(key) == self.own.guest;
+        let inquiry = Inquiry::new(path, key, is_source, slot.clone(), self.mode);
+        let seat = self.waiter.add(Seat::Iucv(Box::new(inquiry))).expect("room in the waiter");
+        self.talks.push(Talk { peer, key, slots: vec![slot], server: Server::Iucv(seat) });
+    }
+
     fn note_served(&mut self, key: Key, served: Result<(), End>) {
         let severed = match served {
             Ok(()) => return,
@@ -359,23 +391,26 @@ impl Program {
             Err(End::Wrong(what)) => return self.complain(key, &what),
         };
         let at_ns = now_ns();
-        let index =
-            self.talks.iter().position(|talk| matches!(talk.server, Server::Seat(k) if k == key));
+        let index = self.talks.iter().position(|talk| talk.server.is_at(key));
         let talk = self.talks.remove(index.expect("a seat has a talk"));
-        let Some(Seat::Path(conversation)) = self.waiter.remove(key) else {
-            unreachable!("served")
+        let (counts, unanswered) = match self.waiter.remove(key) {
+            Some(Seat::Path(conversation)) => (conversation.counts(), None),
+            Some(Seat::Iucv(inquiry)) => (vec![inquiry.counts()], inquiry.unanswered()),
+            _ => unreachable!("served"),
         };
-        let counts = conversation.counts();
-        drop(conversation);
-        self.end_talk(talk.peer, talk.key, &talk.slots, at_ns, severed, counts);
+        self.end_talk((talk.peer, talk.key, &talk.slots), at_ns, severed, counts, unanswered);
     }
 
     fn complain(&mut self, key: Key, what: &str) {
-        let state = conversation(&mut self.waiter, key).describe();
+        let state = match self.waiter.get_mut(key) {
+            Some(Seat::Path(conversation)) => conversation.describe(),
+            Some(Seat::Iucv(inquiry)) => inquiry.describe(),
+            _ => unreachable!("served"),
+        };
         self.say(&Say::Trouble(format!("{what}; {state}")));
         // It would say the same again and again.
         self.waiter.remove(key);
-        self.talks.retain(|talk| !matches!(talk.server, Server::Seat(k) if k == key));
+        self.talks.retain(|talk| !talk.server.is_at(key));
     }
 
     fn read_notes(&mut self) {
@@ -400,7 +435,7 @@ impl Program {
                     let Talk { peer, key, slots, server } = self.talks.remove(index);
                     let Server::Threads(threads) = server else { unreachable!("as above") };
                     let counts = threads.join();
-                    self.end_talk(peer, key, &slots, at_ns, severed, counts);
+                    self.end_talk((peer, key, &slots), at_ns, severed, counts, None);
                 }
             }
         }
@@ -408,18 +443,25 @@ impl Program {
 
     fn end_talk(
         &mut self,
-        peer: Life,
-        key: u64,
-        slots: &[Slot],
+        (peer, key, slots): (Life, u64, &[Slot]),
         at_ns: u64,
         severed: siga::Severed,
         lanes: Vec<LaneCounts>,
+        unanswered: Option<u64>,
     ) {
         slots.iter().for_each(|slot| self.blackbox.close(slot));
         let gone = severed.reason == siga::Reason::Gone;
-        self.say(&Say::Severed { key, at_ns, gone, reason: severed.to_string(), lanes });
+        let reason = severed.to_string();
+        self.say(&Say::Severed { key, at_ns, gone, reason, lanes, unanswered });
         self.mesh.note_ended(peer);
         self.serve_guest();
+    }
+}
+
+fn inquiry(waiter: &mut Waiter<Seat>, key: Key) -> &mut Inquiry {
+    match waiter.get_mut(key) {
+        Some(Seat::Iucv(inquiry)) => inquiry,
+        _ => unreachable!("a talk has a seat"),
     }
 }
 
