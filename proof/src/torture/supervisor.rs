@@ -275,11 +275,13 @@ impl Supervisor {
         }
     }
 
-    /// Waits until a message has come through every queue of every path that both sides have.
+    /// Waits until a message has come through every queue of every path that both sides have, but for those of
+    /// IUCV: a question and its reply wait for the turns of two guests that are busy with their streams.
     fn flow(&mut self) -> Result<(), Fault> {
         let mut waiting: Vec<(Life, u64, u64)> = Vec::new();
         for (own, key, path) in self.ledger.open() {
-            if self.ledger.has_path(path.peer, own) != Some(key) {
+            let is_iucv = super::guest::is_iucv_between(own.guest, path.peer.guest);
+            if is_iucv || self.ledger.has_path(path.peer, own) != Some(key) {
                 continue;
             }
             for key in ledger::lanes(key) {

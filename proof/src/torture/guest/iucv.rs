@@ -150,9 +150,9 @@ impl Inquiry {
             let outgoing = Outgoing { tag: number as u32, answer, ..Outgoing::default() };
             match self.path.half().send(&outgoing, &self.body) {
                 Ok(id) => drop(unanswered.insert(id, number)),
-                Err(SendError::Full) => return Ok(()),
-                // The end is told after all that is outstanding.
-                Err(SendError::Severed(_)) => {
+                // The waiter knows of what arrives, not of room; the end is told after all that is
+                // outstanding.
+                Err(SendError::Full | SendError::Severed(_)) => {
                     self.more = true;
                     return Ok(());
                 }

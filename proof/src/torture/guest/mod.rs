@@ -19,6 +19,7 @@ use siga::{AttachError, Guest, Key, Path, Wait, Waiter};
 
 use self::conversation::Conversation;
 use self::iucv::Inquiry;
+pub use self::iucv::is_between as is_iucv_between;
 use self::members::{Bell, Ear, Seat};
 use self::mesh::Mesh;
 use self::reading::{End, Reading};
