@@ -517,7 +517,7 @@ impl World {
                 assert!(bytes as u64 > most);
             }
             Err(ReplyError::NotReceived) => assert!(message.is_pending(), "{message:?}"),
-            Err(ReplyError::NotFound | ReplyError::Purged) => assert_gone(message),
+            Err(ReplyError::NotFound) => assert_gone(message),
             Err(ReplyError::Full) => self.assert_large(side, bytes),
             Err(error) => panic!("{error}"),
         }
@@ -553,7 +553,7 @@ impl World {
                 flow.end(at, Kind::Rejected);
                 self.flows[side].hand_over(|_| true);
             }
-            Err(ReplyError::NotFound | ReplyError::Purged) => assert_gone(message),
+            Err(ReplyError::NotFound) => assert_gone(message),
             Err(error) => panic!("{error}"),
         }
     }
