@@ -125,7 +125,7 @@ fn conversations(paths: &[PathReport]) -> Table {
                 state(path.state).to_owned(),
                 limit.map_or("-".to_owned(), |limit| limit.to_string()),
                 count(output, "outstanding").to_string(),
-                (in_queue + count(input, "waiting")).to_string(),
+                in_queue.saturating_add(count(input, "waiting")).to_string(),
                 count(input, "outstanding").to_string(),
                 count(output, "waiting").to_string(),
             ]);
@@ -134,6 +134,7 @@ fn conversations(paths: &[PathReport]) -> Table {
     table
 }
 
+/// A counter of a half, which is what its guest says: any number.
 fn count(half: Option<&HalfReport>, counter: &str) -> u64 {
     half.and_then(|half| half.counts.get(counter)).copied().unwrap_or(0)
 }
@@ -179,11 +180,12 @@ fn queues(side: &SideReport) -> String {
 /// What the sending halves of both sides have counted.
 pub fn both(path: &PathReport, counter: &str) -> u64 {
     let halves = path.sides.iter().flat_map(|side| &side.outputs);
-    halves.filter_map(|half| half.counts.get(counter)).sum()
+    let counts = halves.filter_map(|half| half.counts.get(counter));
+    counts.fold(0, |sum, count| sum.saturating_add(*count))
 }
 
 fn violations(path: &PathReport) -> String {
     let halves = path.sides.iter().flat_map(|side| side.outputs.iter().chain(&side.inputs));
-    let count: u64 = halves.filter_map(|half| half.counts.get("violations")).sum();
-    if count == 0 { String::new() } else { "a side broke the rules".to_owned() }
+    let mut counts = halves.filter_map(|half| half.counts.get("violations"));
+    if counts.all(|count| *count == 0) { String::new() } else { "a side broke the rules".to_owned() }
 }

@@ -24,7 +24,7 @@ impl Receiver {
     /// As [`Receiver::is_ready`], for those who pick messages and find out by other means that they are a
     /// forked child.
     #[inline(always)]
-    pub fn has_arrived(&self) -> bool {
+    pub(crate) fn has_arrived(&self) -> bool {
         self.reader.is_ready() || self.has_staged() || self.ended.is_some()
     }
 
