@@ -187,5 +187,9 @@ pub fn both(path: &PathReport, counter: &str) -> u64 {
 fn violations(path: &PathReport) -> String {
     let halves = path.sides.iter().flat_map(|side| side.outputs.iter().chain(&side.inputs));
     let mut counts = halves.filter_map(|half| half.counts.get("violations"));
-    if counts.all(|count| *count == 0) { String::new() } else { "a side broke the rules".to_owned() }
+    if counts.all(|count| *count == 0) {
+        String::new()
+    } else {
+        "a side broke the rules".to_owned()
+    }
 }
