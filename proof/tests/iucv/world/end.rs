@@ -18,6 +18,7 @@ impl World {
             self.act(side, Deed::Resume);
         }
         self.clear();
+        // A reply finds no room while much that has priority waits on the same way: first all is received.
         for side in 0..2 {
             while self.receive(side, Which::Any, BYTES_MAX) {
                 self.has_acted();
@@ -26,6 +27,8 @@ impl World {
                 assert!(self.receive(side, Which::Message { id, class }, BYTES_MAX));
                 self.has_acted();
             }
+        }
+        for side in 0..2 {
             let ids: Vec<_> = self.flows[other(side)].messages.iter().map(|m| m.id).collect();
             for id in ids {
                 self.reply_if_awaited(side, id);
