@@ -9,7 +9,7 @@
 #[cfg(loom)]
 pub use modelled::Doorbell;
 #[cfg(not(loom))]
-pub use sockets::Doorbell;
+pub use sockets::{Doorbell, Hearer, Ringer};
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -56,6 +56,7 @@ mod sockets {
     use std::io::{self, IoSlice, IoSliceMut};
     use std::mem::MaybeUninit;
     use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+    use std::sync::Arc;
     use std::time::Duration;
 
     use rustix::io::Errno;
@@ -67,12 +68,11 @@ mod sockets {
     use super::{HEARD_RINGS_MAX, Heard, Listen, Rung};
     use crate::fork::Kept;
 
-    /// Our end of a doorbell.
+    /// Our end of a doorbell: what rings the peer's, and what hears ours.
     #[derive(Debug)]
     pub struct Doorbell {
-        end: Kept,
-        /// The longest a blocking receive may last, as the socket knows it; `None` is forever.
-        patience: Cell<Option<Duration>>,
+        ringer: Ringer,
+        hearer: Hearer,
     }
 
     impl Doorbell {
@@ -108,16 +108,58 @@ mod sockets {
             if !local || sockopt::socket_type(&end)? != SocketType::STREAM {
                 return Err(io::Error::other("the descriptor passed as doorbell is none"));
             }
-            Ok(Doorbell { end: Kept::new(end), patience: Cell::new(None) })
+            let end = Arc::new(Kept::new(end));
+            let hearer = Hearer { end: end.clone(), patience: Cell::new(None) };
+            Ok(Doorbell { ringer: Ringer { end }, hearer })
         }
 
+        /// The two directions of the end, for two owners: each lives and ends by itself.
+        pub fn split(self) -> (Ringer, Hearer) {
+            (self.ringer, self.hearer)
+        }
+
+        /// As [`Ringer::ring`].
+        pub fn ring(&self) -> Rung {
+            self.ringer.ring()
+        }
+
+        /// As [`Ringer::pass`].
+        pub fn pass(&self, descriptor: BorrowedFd<'_>) -> Rung {
+            self.ringer.pass(descriptor)
+        }
+
+        /// As [`Hearer::hear`].
+        pub fn hear(&self, listen: Listen) -> Heard {
+            self.hearer.hear(listen)
+        }
+
+        /// Ends both directions: see [`Ringer::hang_up`] and [`Hearer::hang_up`].
+        pub fn hang_up(&self) {
+            self.ringer.hang_up();
+            self.hearer.hang_up();
+        }
+    }
+
+    impl AsFd for Doorbell {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.hearer.as_fd()
+        }
+    }
+
+    /// What rings the peer's doorbell. A clone rings the same.
+    #[derive(Clone, Debug)]
+    pub struct Ringer {
+        end: Arc<Kept>,
+    }
+
+    impl Ringer {
         /// Wakes the peer. Never waits.
         pub fn ring(&self) -> Rung {
             if self.end.inherited() {
                 return Rung::Gone;
             }
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            rung(net::send(&self.end, &[0], flags).map(drop))
+            rung(net::send(&*self.end, &[0], flags).map(drop))
         }
 
         /// Wakes the peer and passes it a descriptor. Never waits.
@@ -131,9 +173,25 @@ mod sockets {
             let fits = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
             assert!(fits, "space for one descriptor holds one descriptor");
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            rung(net::sendmsg(&self.end, &[IoSlice::new(&[0])], &mut ancillary, flags).map(drop))
+            rung(net::sendmsg(&*self.end, &[IoSlice::new(&[0])], &mut ancillary, flags).map(drop))
         }
 
+        /// Says that there will be no more rings: the peer hears, after the last of them, that we are gone,
+        /// though other copies of our end live.
+        pub fn hang_up(&self) {
+            shut_down(&self.end, net::Shutdown::Write);
+        }
+    }
+
+    /// What hears our doorbell.
+    #[derive(Debug)]
+    pub struct Hearer {
+        end: Arc<Kept>,
+        /// The longest a blocking receive may last, as the socket knows it; `None` is forever.
+        patience: Cell<Option<Duration>>,
+    }
+
+    impl Hearer {
         /// Takes rings off the line, waiting for them as long as `listen` says. To a forked child, who has
         /// no doorbell, everybody is gone.
         pub fn hear(&self, listen: Listen) -> Heard {
@@ -151,7 +209,7 @@ mod sockets {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut ancillary = RecvAncillaryBuffer::new(&mut space);
             let mut buffers = [IoSliceMut::new(&mut rings)];
-            match net::recvmsg(&self.end, &mut buffers, &mut ancillary, flags) {
+            match net::recvmsg(&*self.end, &mut buffers, &mut ancillary, flags) {
                 Ok(message) => Heard {
                     rings: message.bytes,
                     descriptor: ancillary.drain().find_map(|part| match part {
@@ -166,27 +224,30 @@ mod sockets {
             }
         }
 
-        /// Ends the conversation: the peer hears that we are gone, and so do other copies of our end.
+        /// Says that nobody will hear any more: to the peer who rings we are gone.
         pub fn hang_up(&self) {
-            if self.end.inherited() {
-                return;
-            }
-            // An error means that the peer hung up first.
-            let _ = net::shutdown(&self.end, net::Shutdown::Both);
+            shut_down(&self.end, net::Shutdown::Read);
         }
 
         fn set_patience(&self, patience: Option<Duration>) {
             if self.patience.get() != patience {
-                let set = sockopt::set_socket_timeout(&self.end, sockopt::Timeout::Recv, patience);
+                let set = sockopt::set_socket_timeout(&*self.end, sockopt::Timeout::Recv, patience);
                 // Refused only for times beyond what the kernel counts; forever is near enough.
                 self.patience.set(if set.is_ok() { patience } else { None });
             }
         }
     }
 
-    impl AsFd for Doorbell {
+    impl AsFd for Hearer {
         fn as_fd(&self) -> BorrowedFd<'_> {
             self.end.as_fd()
+        }
+    }
+
+    fn shut_down(end: &Kept, how: net::Shutdown) {
+        if !end.inherited() {
+            // An error means that the peer hung up first.
+            let _ = net::shutdown(end, how);
         }
     }
 
@@ -248,6 +309,37 @@ mod sockets {
             ours.hang_up();
             assert!(theirs.hear(Listen::Forever).gone);
             drop(copy);
+        }
+
+        #[test]
+        fn directions_of_an_end_end_one_by_one() {
+            let (one, other) = Doorbell::pair().unwrap();
+            let ((ring, hear), (far_ring, far_hear)) = (one.split(), other.split());
+            ring.ring();
+            ring.hang_up();
+            assert_eq!(far_hear.hear(Listen::Forever).rings, 1);
+            assert!(far_hear.hear(Listen::Forever).gone);
+            assert_eq!(far_ring.ring(), Rung::Rung);
+            assert_eq!(hear.hear(Listen::Forever).rings, 1);
+            hear.hang_up();
+            assert_eq!(far_ring.ring(), Rung::Gone);
+        }
+
+        #[test]
+        fn room_on_the_line_is_no_ring() {
+            let (one, other) = Doorbell::pair().unwrap();
+            let (ring, hear) = one.split();
+            std::thread::scope(|scope| {
+                let answered = scope.spawn(move || hear.hear(Listen::Forever));
+                for _ in 0..100 {
+                    // The kernel tells the sleeper, who rang, that there is room: it sleeps on.
+                    ring.ring();
+                    assert_eq!(other.hear(Listen::Forever).rings, 1);
+                    assert!(!answered.is_finished());
+                }
+                other.ring();
+                assert_eq!(answered.join().unwrap().rings, 1);
+            });
         }
 
         #[test]

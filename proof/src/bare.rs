@@ -51,10 +51,10 @@ pub struct Bare {
     pub lines: LineBlock<Words>,
     /// Its part of the board as a reader.
     pub reader: ReaderBlock<Words>,
-    /// Its end of the doorbell that the honest receiver hears.
-    pub writer_bell: Doorbell,
-    /// Its end of the doorbell that the honest sender hears.
-    pub reader_bell: Doorbell,
+    /// Its end of the doorbell that senders ring and receivers hear.
+    pub arrivals: Doorbell,
+    /// Its end of the doorbell that receivers ring and senders hear.
+    pub returns: Doorbell,
     /// The hand-over that an honest writer would make next.
     pub next: Sequence,
 }
@@ -145,21 +145,26 @@ impl Bare {
         let (board, board_descriptor) = storage(shape.board_words());
         let (all_lines, lines_descriptor) = storage(shape.lines_words());
         board::establish(&board, shape);
-        let (reader_bells, honest_outputs) = bells(shape.inputs);
-        let (writer_bells, honest_inputs) = bells(shape.outputs);
-        let bare = |(queue, (reader_bell, writer_bell))| Bare {
+        assert_eq!(shape.outputs, shape.inputs, "each queue has one in the other direction");
+        let mut honest_bells = Vec::new();
+        let mut bell = || {
+            let (ours, theirs) = Doorbell::ends().expect("a doorbell");
+            honest_bells.push(theirs);
+            Doorbell::adopt(ours).expect("made just now")
+        };
+        let bare = |queue| Bare {
             writer: board::writer_block(&board, shape, queue),
             reader: board::reader_block(&board, shape, queue),
             lines: board::line_block(&all_lines, queue),
             board: board.clone(),
             all_lines: all_lines.clone(),
-            writer_bell,
-            reader_bell,
+            arrivals: bell(),
+            returns: bell(),
             next: Sequence(0),
         };
-        let bares = reader_bells.into_iter().zip(writer_bells).enumerate().map(bare).collect();
+        let bares = (0..shape.outputs).map(bare).collect();
         let descriptors = SideDescriptors { board: board_descriptor, lines: lines_descriptor };
-        (bares, descriptors, honest_outputs.into_iter().chain(honest_inputs).collect())
+        (bares, descriptors, honest_bells)
     }
 
     /// Hands the next buffer over with this word, whose count is made right, and this body.
@@ -233,7 +238,7 @@ impl Bare {
     pub fn lend(&mut self, segment: u16, bytes: usize) -> Storage {
         let created = Storage::create("siga bare", bytes, StorageOptions::default());
         let (storage, descriptor) = created.expect("storage");
-        self.writer_bell.pass(descriptor.as_fd());
+        self.arrivals.pass(descriptor.as_fd());
         self.control(code::LEND, u64::from(segment), storage.bytes() as u64);
         storage
     }
@@ -253,7 +258,7 @@ impl Bare {
     /// Rings the honest receiver so many times, as far as the line goes.
     pub fn ring(&self, times: usize) {
         for _ in 0..times {
-            if self.writer_bell.ring() != Rung::Rung {
+            if self.arrivals.ring() != Rung::Rung {
                 return;
             }
         }
@@ -262,12 +267,4 @@ impl Bare {
 
 fn word(state: State, form: Form, label: u8, size: u8, note: u8) -> WriterWord {
     WriterWord { count: 0, state, form, label: label & 0xf, size, note }
-}
-
-fn bells(count: usize) -> (Vec<Doorbell>, Vec<OwnedFd>) {
-    let ends = (0..count).map(|_| {
-        let (ours, theirs) = Doorbell::ends().expect("a doorbell");
-        (Doorbell::adopt(ours).expect("made just now"), theirs)
-    });
-    ends.unzip()
 }

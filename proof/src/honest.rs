@@ -48,9 +48,7 @@ fn sides(shape: Shape, terms: Terms) -> (Halves, Halves) {
     let (one, one_descriptors) = Side::create(shape).expect("a side");
     let (other, other_descriptors) = Side::create(shape.mirrored()).expect("a side");
     let bells = (0..shape.outputs + shape.inputs).map(|_| Doorbell::ends().expect("a doorbell"));
-    let (bells, mut far_bells): (Vec<_>, Vec<_>) = bells.unzip();
-    // The other side's outputs are our inputs.
-    far_bells.rotate_left(shape.outputs);
+    let (bells, far_bells): (Vec<_>, Vec<_>) = bells.unzip();
     let one = one.join(other_descriptors, bells, terms).expect("honest");
     let other = other.join(one_descriptors, far_bells, terms).expect("honest");
     (one, other)

@@ -49,7 +49,7 @@ fn buffers_that_bring_nothing_keep_a_reader_no_longer_than_one_round() {
 fn storage_is_not_looked_for_behind_any_number_of_rings() {
     let Facing { mut bare, mut receiver, .. } = face(Terms::default());
     let rings = [0; 100_000];
-    assert_eq!(send(&bare.writer_bell, &rings, SendFlags::DONTWAIT), Ok(rings.len()));
+    assert_eq!(send(&bare.arrivals, &rings, SendFlags::DONTWAIT), Ok(rings.len()));
     bare.control(code::LEND, 0, 4096);
     let severed = receiver.receive().unwrap_err();
     assert_eq!(severed.reason, Reason::Violation(Violation::Doorbell));
@@ -89,9 +89,9 @@ fn lists_that_are_held_keep_no_storage_but_their_own() {
 fn doorbell_that_rings_and_rings_ends_the_path_in_both_directions() {
     let Facing { bare, mut receiver, mut sender, .. } = face(Terms::default());
     for _ in 0..10_000 {
-        bare.writer_bell.ring();
+        bare.arrivals.ring();
         receiver.hear(Listen::Now);
-        bare.reader_bell.ring();
+        bare.returns.ring();
         sender.hear(Listen::Now);
     }
     let abused = Reason::Violation(Violation::Doorbell);
@@ -108,7 +108,7 @@ fn peer_that_rings_once_or_twice_for_each_sleep_is_patiently_heard() {
         assert_eq!(receiver.hear(Listen::Now), 2);
         receiver.wake();
         sender.announce_sleep();
-        bare.reader_bell.ring();
+        bare.returns.ring();
         assert_eq!(sender.hear(Listen::Now), 1);
         sender.wake();
     }

@@ -30,7 +30,7 @@ fn reading(deed: impl FnOnce(&mut Bare)) -> Result<bool, Reason> {
     };
     if let Err(reason) = found {
         assert_eq!(receiver.take().unwrap_err().reason, reason, "it stays like that");
-        assert!(bare.writer_bell.hear(Listen::Now).gone, "the peer hears of it");
+        assert!(bare.returns.hear(Listen::Now).gone, "the peer hears of it");
         let Reason::Violation(violation) = reason else { panic!("{reason}") };
         for counter in [Counter::Violations, Counter::of(violation)] {
             assert_eq!(receiver.counters().get(counter), 1);
@@ -188,7 +188,7 @@ fn sealed(bytes: usize) -> OwnedFd {
 fn storage_that_is_not_what_was_announced_is_a_storage_violation() {
     let passed = |descriptor: OwnedFd, bytes: u64| {
         reading(move |bare| {
-            bare.writer_bell.pass(descriptor.as_fd());
+            bare.arrivals.pass(descriptor.as_fd());
             bare.control(code::LEND, 0, bytes);
         })
     };
@@ -275,9 +275,9 @@ fn writing(deed: impl FnOnce(&mut Bare)) -> Result<(), SendError> {
     if sent.is_err() {
         assert_eq!(sender.send(b"again"), sent, "it stays like that");
         assert!(sender.is_ready(), "nobody waits for a path that has ended");
-        assert!(bare.reader_bell.hear(Listen::Forever).rings > 0, "storage was lent");
-        while bare.reader_bell.hear(Listen::Now).rings > 0 {}
-        assert!(bare.reader_bell.hear(Listen::Now).gone, "the peer hears of it");
+        assert!(bare.arrivals.hear(Listen::Forever).rings > 0, "storage was lent");
+        while bare.arrivals.hear(Listen::Now).rings > 0 {}
+        assert!(bare.arrivals.hear(Listen::Now).gone, "the peer hears of it");
     }
     sent
 }

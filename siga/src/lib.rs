@@ -9,14 +9,16 @@ mod members;
 mod observer;
 mod options;
 mod path;
+mod switchboard;
 mod waiter;
 mod waiting;
 
 pub use guest::{AttachError, ConnectError, Connecting, Guest, ResourceError};
+pub use members::Served;
 pub use observer::{ObserveError, Observer};
 pub use options::PathOptions;
 pub use path::{Path, ReceiveError, Receiver, Sender};
-pub use waiter::{Key, Member, Served, Waiter};
+pub use waiter::{Key, Member, OneOf, Waiter};
 pub use waiting::{SPIN_NS_MAX, Wait};
 
 pub use fabric::control::{Kind, Pending, Problem, Scope, Target, UserData};

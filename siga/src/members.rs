@@ -8,10 +8,10 @@ use os::processor::now_ns;
 
 use crate::guest::Guest;
 use crate::path::{Path, Receiver, Sender};
-use crate::waiter::Member;
+use crate::waiter::{Member, OneOf};
 
 /// Takes note of looks, the last of which may have been successful.
-fn count(counters: &mut Counters, looks: u64, spinning_ns: u64) {
+pub(crate) fn count(counters: &mut Counters, looks: u64, spinning_ns: u64) {
     counters.add(Counter::Polls, looks);
     counters.add(Counter::PollsEmpty, looks);
     counters.add(Counter::SpinningNs, spinning_ns);
@@ -171,4 +171,37 @@ impl Member for Guest {
     }
 
     fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+}
+
+/// A guest together with its paths: what a server serves.
+#[derive(Debug)]
+pub enum Served {
+    /// Ready when a connection waits, or something has become of one that was asked for.
+    Guest(Guest),
+    /// Ready when a message waits, or there is room again, or the path has ended.
+    Path(Path),
+}
+
+impl OneOf for Served {
+    fn member(&self) -> &dyn Member {
+        match self {
+            Served::Guest(guest) => guest,
+            Served::Path(path) => path,
+        }
+    }
+
+    fn member_mut(&mut self) -> &mut dyn Member {
+        match self {
+            Served::Guest(guest) => guest,
+            Served::Path(path) => path,
+        }
+    }
+
+    #[inline]
+    fn is_one_ready(&mut self) -> bool {
+        match self {
+            Served::Guest(guest) => guest.is_ready(),
+            Served::Path(path) => path.is_ready(),
+        }
+    }
 }

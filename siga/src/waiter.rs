@@ -12,8 +12,6 @@ use os::poller::Poller;
 use os::processor::now_ns;
 use os::sync::pause;
 
-use crate::guest::Guest;
-use crate::path::Path;
 use crate::waiting::{SPIN_NS_MAX, TIDY, Wait};
 
 /// Looks at all watched members between two looks at the clock.
@@ -47,6 +45,56 @@ pub trait Member {
     fn poll(&mut self, now_ns: u64) -> Option<u64>;
     /// Takes note of what was spent on looking for it.
     fn count(&mut self, looks: u64, spinning_ns: u64);
+}
+
+/// What is one of several kinds of members.
+pub trait OneOf {
+    /// The member that it is.
+    fn member(&self) -> &dyn Member;
+
+    /// The member that it is.
+    fn member_mut(&mut self) -> &mut dyn Member;
+
+    /// [`Member::is_ready`], which is asked again and again: for a `match` that calls nobody.
+    #[inline]
+    fn is_one_ready(&mut self) -> bool {
+        self.member_mut().is_ready()
+    }
+}
+
+impl<T: OneOf> Member for T {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        self.member().doorbells(add);
+    }
+
+    fn hear(&mut self, index: usize) -> bool {
+        self.member_mut().hear(index)
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        self.is_one_ready()
+    }
+
+    fn sleep(&mut self) {
+        self.member_mut().sleep();
+    }
+
+    fn wake(&mut self) {
+        self.member_mut().wake();
+    }
+
+    fn tidy(&mut self) -> bool {
+        self.member_mut().tidy()
+    }
+
+    fn poll(&mut self, now_ns: u64) -> Option<u64> {
+        self.member_mut().poll(now_ns)
+    }
+
+    fn count(&mut self, looks: u64, spinning_ns: u64) {
+        self.member_mut().count(looks, spinning_ns);
+    }
 }
 
 /// Stands for a member of a waiter, until it is removed.
@@ -459,69 +507,6 @@ impl<M: Member> Waiter<M> {
 impl<M> AsFd for Waiter<M> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
-    }
-}
-
-/// A guest together with its paths: what a server serves.
-#[derive(Debug)]
-pub enum Served {
-    /// Ready when a connection waits, or something has become of one that was asked for.
-    Guest(Guest),
-    /// Ready when a message waits, or there is room again, or the path has ended.
-    Path(Path),
-}
-
-impl Served {
-    fn member(&self) -> &dyn Member {
-        match self {
-            Served::Guest(guest) => guest,
-            Served::Path(path) => path,
-        }
-    }
-
-    fn member_mut(&mut self) -> &mut dyn Member {
-        match self {
-            Served::Guest(guest) => guest,
-            Served::Path(path) => path,
-        }
-    }
-}
-
-impl Member for Served {
-    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.member().doorbells(add);
-    }
-
-    fn hear(&mut self, index: usize) -> bool {
-        self.member_mut().hear(index)
-    }
-
-    #[inline]
-    fn is_ready(&mut self) -> bool {
-        match self {
-            Served::Guest(guest) => guest.is_ready(),
-            Served::Path(path) => path.is_ready(),
-        }
-    }
-
-    fn sleep(&mut self) {
-        self.member_mut().sleep();
-    }
-
-    fn wake(&mut self) {
-        self.member_mut().wake();
-    }
-
-    fn tidy(&mut self) -> bool {
-        self.member_mut().tidy()
-    }
-
-    fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        self.member_mut().poll(now_ns)
-    }
-
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        self.member_mut().count(looks, spinning_ns);
     }
 }
 

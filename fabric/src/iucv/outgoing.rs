@@ -122,18 +122,23 @@ impl Table {
     /// Makes an entry for a message; none if as many are outstanding as may be.
     #[inline(always)]
     pub(super) fn open(&mut self, outgoing: &Outgoing) -> Option<MessageId> {
-        let place = match self.free.pop() {
-            Some(place) => usize::from(place),
-            None if self.entries.len() < self.limit as usize => self.entries.len(),
-            None => return None,
-        };
+        let Some(place) = self.free.pop() else { return self.open_new(outgoing) };
         self.opened = self.opened.wrapping_add(1);
+        let place = usize::from(place);
         let id = MessageId::new(place, self.opened as u16);
-        let entry = Entry { outgoing: *outgoing, id, state: State::Sent };
-        match self.entries.get_mut(place) {
-            Some(old) => *old = entry,
-            None => self.entries.push(entry),
+        self.entries[place] = Entry { outgoing: *outgoing, id, state: State::Sent };
+        Some(id)
+    }
+
+    /// As [`Table::open`], at a place that nobody has had.
+    #[inline(never)]
+    fn open_new(&mut self, outgoing: &Outgoing) -> Option<MessageId> {
+        if self.entries.len() >= self.limit as usize {
+            return None;
         }
+        self.opened = self.opened.wrapping_add(1);
+        let id = MessageId::new(self.entries.len(), self.opened as u16);
+        self.entries.push(Entry { outgoing: *outgoing, id, state: State::Sent });
         Some(id)
     }
 

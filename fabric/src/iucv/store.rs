@@ -1,12 +1,14 @@
 //! Things that wait, found as the next, by class, or by identity, each in the same time however many there
 //! are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 
 use super::record::MessageId;
 
 /// Items in their order of arrival, those with priority before those without.
+// What a deed touches is its own seat, and tables so small that they stay in the cache. With lists through the
+// seats it was their neighbours too: of 10,000, half again the time of a receive.
 #[derive(Debug)]
 pub(super) struct Store<T> {
     /// Where they lie; free seats form a list.
@@ -15,10 +17,11 @@ pub(super) struct Store<T> {
     /// By the place in their identity: the seat.
     places: Vec<Option<Number>>,
     /// Without priority, and with it.
-    orders: [List; 2],
-    /// Of these, those that nobody was told of yet.
-    news: [List; 2],
-    classes: HashMap<u32, [List; 2]>,
+    orders: [Order; 2],
+    /// Before these turns there is nobody who was not told of.
+    news: [Turn; 2],
+    /// The first of each class, without priority, and with it.
+    classes: [HashMap<u32, Number>; 2],
 }
 
 /// The number of a seat, from 1: that there is none takes no room.
@@ -35,51 +38,68 @@ struct Seat<T> {
     listed: bool,
     /// Whether somebody was told of it.
     told: bool,
-    in_order: Links,
-    in_news: Links,
-    in_class: Links,
+    in_order: Turn,
+    /// Those of its class and priority form a ring.
+    before_in_class: Number,
+    after_in_class: Number,
     item: Option<T>,
 }
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Links {
-    before: Option<Number>,
-    after: Option<Number>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct List {
-    first: Option<Number>,
-    last: Option<Number>,
-}
-
-/// Which links of a seat a list goes by.
-type Pick<T> = fn(&mut Seat<T>) -> &mut Links;
 
 /// Where a seat lies.
 fn at(number: Number) -> usize {
     number.get() as usize - 1
 }
 
-impl List {
-    fn append<T>(&mut self, seats: &mut [Seat<T>], seat: Number, links: Pick<T>) {
-        *links(&mut seats[at(seat)]) = Links { before: self.last, after: None };
-        match self.last {
-            Some(last) => links(&mut seats[at(last)]).after = Some(seat),
-            None => self.first = Some(seat),
-        }
-        self.last = Some(seat);
+/// A place in an order, counted from the beginning of time.
+type Turn = u32;
+
+/// Seats in the order in which they came.
+#[derive(Debug, Default)]
+struct Order {
+    /// The first is there; behind it some may have been taken out.
+    line: VecDeque<Option<Number>>,
+    /// The turn of the first.
+    first: Turn,
+    taken_out: usize,
+}
+
+/// Orders are made anew when more than half of them was taken out, and so many at least.
+const TAKEN_OUT_MAX: usize = if cfg!(test) { 2 } else { 64 };
+
+impl Order {
+    fn first(&self) -> Option<Number> {
+        *self.line.front()?
     }
 
-    fn remove<T>(&mut self, seats: &mut [Seat<T>], seat: Number, links: Pick<T>) {
-        let Links { before, after } = *links(&mut seats[at(seat)]);
-        match before {
-            Some(before) => links(&mut seats[at(before)]).after = after,
-            None => self.first = after,
+    fn append(&mut self, number: Number) -> Turn {
+        self.line.push_back(Some(number));
+        self.first.wrapping_add(self.line.len() as u32 - 1)
+    }
+
+    /// Takes a seat out. True if the order is to be made anew.
+    fn remove(&mut self, turn: Turn) -> bool {
+        self.line[turn.wrapping_sub(self.first) as usize] = None;
+        self.taken_out += 1;
+        while self.line.front() == Some(&None) {
+            self.line.pop_front();
+            self.first = self.first.wrapping_add(1);
+            self.taken_out -= 1;
         }
-        match after {
-            Some(after) => links(&mut seats[at(after)]).before = before,
-            None => self.last = before,
+        self.taken_out > TAKEN_OUT_MAX.max(self.line.len() / 2)
+    }
+
+    /// How many are before this turn. One that is over comes before all.
+    fn behind(&self, turn: Turn) -> usize {
+        let behind = turn.wrapping_sub(self.first);
+        if behind as usize <= self.line.len() { behind as usize } else { 0 }
+    }
+
+    /// Closes the gaps; `moved` learns who has which turn from now on.
+    fn close_up(&mut self, mut moved: impl FnMut(Number, Turn)) {
+        self.line.retain(Option::is_some);
+        self.taken_out = 0;
+        for (behind, number) in self.line.iter().flatten().enumerate() {
+            moved(*number, self.first.wrapping_add(behind as u32));
         }
     }
 }
@@ -92,12 +112,15 @@ impl<T> Default for Store<T> {
             places: Vec::new(),
             orders: Default::default(),
             news: Default::default(),
-            classes: HashMap::new(),
+            classes: Default::default(),
         }
     }
 }
 
 impl<T> Store<T> {
+    /// What each item takes.
+    pub(super) const SEAT_BYTES: usize = size_of::<Seat<T>>();
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.seats.len() - self.free.len()
@@ -121,59 +144,67 @@ impl<T> Store<T> {
         if self.places.len() <= id.place() {
             self.places.resize(id.place() + 1, None);
         }
-        let links = Links::default();
-        let (in_order, in_news, in_class) = (links, links, links);
-        let item = Some(item);
-        let seat =
-            Seat { id, class, priority, listed: true, told, in_order, in_news, in_class, item };
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.seats[at(number)] = seat;
-                number
-            }
-            None => {
-                self.seats.push(seat);
-                Number::new(self.seats.len() as u32).expect("there is one now")
-            }
-        };
-        self.places[id.place()] = Some(number);
+        let next = self.seats.len() as u32 + 1;
+        let number = self.free.pop().unwrap_or(Number::new(next).expect("one is added"));
         let rank = usize::from(priority);
-        self.orders[rank].append(&mut self.seats, number, |seat| &mut seat.in_order);
-        if !told {
-            self.news[rank].append(&mut self.seats, number, |seat| &mut seat.in_news);
+        let in_order = self.orders[rank].append(number);
+        let (before_in_class, after_in_class) = self.join_class(number, class, rank);
+        let seat = Seat {
+            id,
+            class,
+            priority,
+            listed: true,
+            told,
+            in_order,
+            before_in_class,
+            after_in_class,
+            item: Some(item),
+        };
+        match self.seats.get_mut(at(number)) {
+            Some(free) => *free = seat,
+            None => self.seats.push(seat),
         }
-        let class = self.classes.entry(class).or_default();
-        class[rank].append(&mut self.seats, number, |seat| &mut seat.in_class);
+        self.places[id.place()] = Some(number);
+    }
+
+    /// Makes room behind the last of a class, and says who is before it and after it.
+    fn join_class(&mut self, number: Number, class: u32, rank: usize) -> (Number, Number) {
+        let first = *self.classes[rank].entry(class).or_insert(number);
+        if first == number {
+            return (number, number);
+        }
+        let last = std::mem::replace(&mut self.seats[at(first)].before_in_class, number);
+        self.seats[at(last)].after_in_class = number;
+        (last, first)
     }
 
     /// The identity of the next.
     #[inline]
     pub(super) fn next(&self, priority: bool) -> Option<MessageId> {
-        self.id_of(self.orders[usize::from(priority)].first)
+        self.id_of(self.orders[usize::from(priority)].first())
     }
 
     /// The identity of the next of a class.
     pub(super) fn next_of_class(&self, class: u32, priority: bool) -> Option<MessageId> {
-        self.id_of(self.classes.get(&class)?[usize::from(priority)].first)
+        self.id_of(self.classes[usize::from(priority)].get(&class).copied())
     }
 
     /// The identity of the next that nobody was told of.
-    pub(super) fn next_news(&self, priority: bool) -> Option<MessageId> {
-        self.id_of(self.news[usize::from(priority)].first)
+    pub(super) fn next_news(&mut self, priority: bool) -> Option<MessageId> {
+        let Store { seats, orders, news, .. } = self;
+        let (order, news) = (&orders[usize::from(priority)], &mut news[usize::from(priority)]);
+        let behind = order.behind(*news);
+        let is_news = |number: &Number| !seats[at(*number)].told;
+        let found = order.line.range(behind..).position(|n| n.as_ref().is_some_and(is_news));
+        let passed = behind + found.unwrap_or(order.line.len() - behind);
+        *news = order.first.wrapping_add(passed as u32);
+        self.id_of(*self.orders[usize::from(priority)].line.get(passed)?)
     }
 
     /// Somebody was told of this one.
     pub(super) fn tell(&mut self, id: MessageId) {
         if let Some(number) = self.seat(id) {
-            self.take_from_news(number);
-        }
-    }
-
-    fn take_from_news(&mut self, number: Number) {
-        let seat = &mut self.seats[at(number)];
-        if !std::mem::replace(&mut seat.told, true) {
-            let rank = usize::from(seat.priority);
-            self.news[rank].remove(&mut self.seats, number, |seat| &mut seat.in_news);
+            self.seats[at(number)].told = true;
         }
     }
 
@@ -205,17 +236,32 @@ impl<T> Store<T> {
     }
 
     fn unlink(&mut self, number: Number) {
-        let seat = &mut self.seats[at(number)];
-        if !std::mem::replace(&mut seat.listed, false) {
+        if !std::mem::replace(&mut self.seats[at(number)].listed, false) {
             return;
         }
-        let (class, rank) = (seat.class, usize::from(seat.priority));
-        self.take_from_news(number);
-        self.orders[rank].remove(&mut self.seats, number, |seat| &mut seat.in_order);
-        let lists = self.classes.get_mut(&class).expect("a listed item has a class");
-        lists[rank].remove(&mut self.seats, number, |seat| &mut seat.in_class);
-        if lists.iter().all(|list| list.first.is_none()) {
-            self.classes.remove(&class);
+        let Store { seats, orders, news, .. } = self;
+        let seat = &seats[at(number)];
+        let rank = usize::from(seat.priority);
+        if orders[rank].remove(seat.in_order) {
+            orders[rank].close_up(|number, turn| seats[at(number)].in_order = turn);
+            news[rank] = orders[rank].first;
+        }
+        self.leave_class(number);
+    }
+
+    fn leave_class(&mut self, number: Number) {
+        let Seat { class, before_in_class: before, after_in_class: after, .. } =
+            self.seats[at(number)];
+        let firsts = &mut self.classes[usize::from(self.seats[at(number)].priority)];
+        if after == number {
+            firsts.remove(&class);
+            return;
+        }
+        self.seats[at(before)].after_in_class = after;
+        self.seats[at(after)].before_in_class = before;
+        let first = firsts.get_mut(&class).expect("a class of several has a first");
+        if *first == number {
+            *first = after;
         }
     }
 
@@ -303,7 +349,7 @@ mod tests {
                 prop_assert_eq!(store.remove(id), Some(id));
             }
             prop_assert!(model.0.iter().all(|item| !item.3));
-            prop_assert!(store.classes.is_empty());
+            prop_assert!(store.classes.iter().all(HashMap::is_empty));
         }
     }
 }

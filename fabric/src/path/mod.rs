@@ -1,5 +1,6 @@
 //! A path: two parties, one or more queues in each direction.
 
+mod bells;
 pub mod board;
 mod counters;
 mod lending;
@@ -16,7 +17,6 @@ pub(crate) mod tests;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use os::doorbell::Doorbell;
 use os::storage::{BorrowError, Borrowed, Storage, StorageOptions};
 use os::words::{LentWords, Words};
 
@@ -25,7 +25,8 @@ pub use counters::{COUNTERS, Counter, Counters};
 pub use lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
 pub use pages::PAGE_BYTES;
 pub use receiver::{
-    Announced, Body, InPage, Incoming, List, Message, Picked, PullError, Receiver, Spot, View,
+    Announced, Body, InPage, Incoming, List, Message, Parked, Picked, PullError, Receiver, Spot,
+    View,
 };
 pub use record::HEAD_BYTES_MAX;
 pub use sender::{Lent, Ringing, SendError, Sender, Shared, Waiting};
@@ -128,8 +129,9 @@ impl Side {
         Ok((Side { shape, board, lines }, descriptors))
     }
 
-    /// Joins our side with the peer's: `bells` has one end for each of our outputs, and then one for each
-    /// of our inputs.
+    /// Joins our side with the peer's. `bells` has our ends of as many doorbells as there are queues, in
+    /// the order of the other side's: for each queue two that are rung when something arrives and when it
+    /// is returned, and one for a queue without one in the other direction.
     ///
     /// # Errors
     /// [`JoinError`] if anything of the peer's is not as it must be.
@@ -146,27 +148,23 @@ impl Side {
             return Err(JoinError::Board);
         }
         let peer_lines = LentWords::borrow(borrow(peer.lines, peer_shape.lines_words())?);
-        if bells.len() != shape.outputs + shape.inputs {
-            return Err(JoinError::Doorbell(io::Error::other("one for each queue is needed")));
-        }
-        let mut bells = bells.into_iter().map(Doorbell::adopt);
-        let mut next_bell = || bells.next().expect("counted above").map_err(JoinError::Doorbell);
+        let (senders, receivers) = bells::deal(shape, bells).map_err(JoinError::Doorbell)?;
         let mut halves = Halves { senders: Vec::new(), receivers: Vec::new() };
-        for queue in 0..shape.outputs {
+        for (queue, bells) in senders.into_iter().enumerate() {
             halves.senders.push(Sender::new(
                 board::writer_block(&board, shape, queue),
                 board::line_block(&lines, queue),
                 board::reader_block(&peer_board, peer_shape, queue),
-                next_bell()?,
+                bells,
                 terms,
             )?);
         }
-        for queue in 0..shape.inputs {
+        for (queue, bells) in receivers.into_iter().enumerate() {
             halves.receivers.push(Receiver::new(
                 board::reader_block(&board, shape, queue),
                 board::line_block(&peer_lines, queue),
                 board::writer_block(&peer_board, peer_shape, queue),
-                next_bell()?,
+                bells,
                 terms,
             ));
         }

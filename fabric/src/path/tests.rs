@@ -8,12 +8,7 @@ use crate::queue::{DATA_BUFFERS, Entry, EntryFlags, QUEUE_BUFFERS};
 
 /// One end of each doorbell of a side, in the order in which [`Side::join`] wants them.
 fn bells(shape: Shape) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
-    let pairs: Vec<_> =
-        (0..shape.outputs + shape.inputs).map(|_| Doorbell::ends().unwrap()).collect();
-    let (ours, mut theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    // Their outputs are our inputs.
-    theirs.rotate_left(shape.outputs);
-    (ours, theirs)
+    (0..shape.outputs + shape.inputs).map(|_| Doorbell::ends().unwrap()).unzip()
 }
 
 pub(crate) fn joined(shape: Shape, terms: Terms) -> (Halves, Halves) {
@@ -442,6 +437,59 @@ fn queues_of_a_path_are_independent() {
     other.receivers.remove(1).sever([0; END_DATA_BYTES]);
     assert!(matches!(one.senders[1].send(b"x"), Err(SendError::Severed(_))));
     assert_eq!(one.senders[2].send(b"x"), Ok(()));
+}
+
+#[test]
+fn each_half_hears_its_partner_alone_whatever_the_shape() {
+    for (outputs, inputs) in [(1, 1), (4, 1), (1, 4), (3, 2)] {
+        let (mut one, mut other) = joined(Shape { outputs, inputs }, Terms::default());
+        for from_one in [true, false] {
+            for queue in 0..if from_one { outputs } else { inputs } {
+                let (from, to) =
+                    if from_one { (&mut one, &mut other) } else { (&mut other, &mut one) };
+                to.receivers[queue].announce_sleep();
+                from.senders[queue].send(b"x").unwrap();
+                assert!(heard(from).is_empty());
+                assert_eq!(heard(to), [format!("receiver {queue}")]);
+                to.receivers[queue].wake();
+                from.senders[queue].announce_sleep();
+                expect(&mut to.receivers[queue], &[], b"x");
+                to.receivers[queue].announce_sleep();
+                to.receivers[queue].wake();
+                assert!(heard(to).is_empty());
+                assert_eq!(heard(from), [format!("sender {queue}")]);
+                from.senders[queue].wake();
+            }
+        }
+    }
+}
+
+/// The halves of a side whose doorbell rang.
+fn heard(side: &mut Halves) -> Vec<String> {
+    let senders = side.senders.iter_mut().map(|half| ("sender", half.hear(Listen::Now)));
+    let senders: Vec<_> = senders.enumerate().collect();
+    let receivers = side.receivers.iter_mut().map(|half| ("receiver", half.hear(Listen::Now)));
+    let all = senders.into_iter().chain(receivers.enumerate());
+    let rang = all.filter(|(_, (_, rings))| *rings > 0);
+    rang.map(|(queue, (half, _))| format!("{half} {queue}")).collect()
+}
+
+#[test]
+fn half_that_ends_leaves_the_other_its_doorbells() {
+    let (mut one, mut other) = joined(Shape::SIMPLE, Terms::default());
+    one.senders.clear();
+    other.receivers[0].hear(Listen::Now);
+    assert!(other.receivers[0].ended().is_some());
+    one.receivers[0].announce_sleep();
+    other.senders[0].send(b"x").unwrap();
+    assert_eq!(one.receivers[0].hear(Listen::Forever), 1);
+    other.senders[0].announce_sleep();
+    expect(&mut one.receivers[0], &[], b"x");
+    one.receivers[0].announce_sleep();
+    one.receivers.clear();
+    assert_eq!(other.senders[0].hear(Listen::Forever), 1);
+    other.senders[0].hear(Listen::Forever);
+    assert!(other.senders[0].ended().is_some());
 }
 
 #[test]

@@ -193,11 +193,8 @@ impl Host {
         let words = borrow_board(&board, shape)?;
         let queues = shape.outputs + shape.inputs;
         let bells = (0..queues).map(|_| Doorbell::ends()).collect::<Result<Vec<_>, _>>();
-        // For the acceptor in the order that it needs: outputs, then inputs. For the other side its
-        // outputs are our inputs.
-        let (ours, mut theirs): (Vec<_>, Vec<_>) =
+        let (ours, theirs): (Vec<_>, Vec<_>) =
             bells.map_err(|_| Problem::HostResources)?.into_iter().unzip();
-        theirs.rotate_left(shape.outputs);
 
         let record = self.paths.get_mut(&path).expect("pending");
         record.to.allowance = allowance;

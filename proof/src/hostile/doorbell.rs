@@ -140,7 +140,7 @@ fn listen(script: &mut Script<'_>, receiver: &mut Receiver, sender: &mut Sender)
 }
 
 fn abuse(script: &mut Script<'_>, bare: &Bare) {
-    let bell = if script.below(3) == 0 { &bare.reader_bell } else { &bare.writer_bell };
+    let bell = if script.below(3) == 0 { &bare.returns } else { &bare.arrivals };
     match script.below(16) {
         0..4 => drop(bell.ring()),
         4..8 => drop(bell.pass(descriptor(script).as_fd())),

@@ -124,7 +124,7 @@ impl Liar {
                 bare.give_back(voice.returned, State::Empty);
                 voice.returned = voice.returned.next();
             }
-            bare.reader_bell.hear(Listen::Now);
+            bare.arrivals.hear(Listen::Now);
             bare.reader.control.store(LENT_TAKEN_WORD, shown(Counter::Lent), Ordering::Release);
             if script.below(16) == 0 {
                 let slot = script.below(SLOTS_USED);
@@ -234,8 +234,8 @@ impl Liar {
                     Ordering::Release,
                 );
             }
-            6 => voice.queue.bare.writer_bell.hang_up(),
-            7 => voice.queue.bare.reader_bell.hang_up(),
+            6 => voice.queue.bare.arrivals.hang_up(),
+            7 => voice.queue.bare.returns.hang_up(),
             8 => {
                 let (state, form) = (State::Halted, Form::InPlace);
                 let word = WriterWord { count: 0, state, form, label: 0, size: 24, note: 0 };

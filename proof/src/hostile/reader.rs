@@ -68,7 +68,7 @@ impl Vandal {
             }
             9 => self.ring(script),
             10 => {
-                self.bare.reader_bell.hear(os::doorbell::Listen::Now);
+                self.bare.arrivals.hear(os::doorbell::Listen::Now);
             }
             _ => self.end(script),
         }
@@ -115,9 +115,9 @@ impl Vandal {
 
     fn ring(&mut self, script: &mut Script<'_>) {
         match script.below(4) {
-            0 => drop(send(&self.bare.reader_bell, &[0; RINGS_MAX], QUIETLY)),
-            1 => drop(self.bare.reader_bell.pass(descriptor(script).as_fd())),
-            _ => drop(self.bare.reader_bell.ring()),
+            0 => drop(send(&self.bare.returns, &[0; RINGS_MAX], QUIETLY)),
+            1 => drop(self.bare.returns.pass(descriptor(script).as_fd())),
+            _ => drop(self.bare.returns.ring()),
         }
     }
 
@@ -125,7 +125,7 @@ impl Vandal {
     fn end(&mut self, script: &mut Script<'_>) {
         match script.below(16) {
             0 => self.bare.reader.control.store(HALT_WORD, script.number(), Ordering::Release),
-            1 => self.bare.reader_bell.hang_up(),
+            1 => self.bare.returns.hang_up(),
             _ => {}
         }
     }

@@ -216,7 +216,7 @@ impl Vandal {
         let passed = if is_nearly { 1 } else { script.below(4) };
         let pass = |_| {
             let file = if is_nearly { unsealed(script) } else { descriptor(script) };
-            self.bare.writer_bell.pass(file.as_fd());
+            self.bare.arrivals.pass(file.as_fd());
             file
         };
         self.passed = (0..passed).map(pass).collect();
@@ -271,7 +271,7 @@ impl Vandal {
             2 => self.bare.ring(RINGS_MAX),
             _ => {
                 // Many at once. What does not go does not matter.
-                let _ = send(&self.bare.writer_bell, &[0; RINGS_MAX], QUIETLY);
+                let _ = send(&self.bare.arrivals, &[0; RINGS_MAX], QUIETLY);
             }
         }
         let asleep = script.number();
@@ -284,7 +284,7 @@ impl Vandal {
         let word = WriterWord { count: 0, state, form: Form::InPlace, label: 0, size: 24, note: 0 };
         match script.below(6) {
             0 => self.bare.writer.control.store(HALT_WORD, script.number(), Ordering::Release),
-            1 => self.bare.writer_bell.hang_up(),
+            1 => self.bare.arrivals.hang_up(),
             _ => self.bare.prime(word, [script.number(); LINE_WORDS - 1]),
         }
     }

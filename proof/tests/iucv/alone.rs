@@ -1,7 +1,8 @@
 //! What deserves a test of its own: what random programs have found, and what they hardly ever do.
 
-use fabric::iucv::{Limits, Outgoing, Path, ReceiveError, SendError, Which};
-use fabric::path::Terms;
+use fabric::iucv::{Limits, Outgoing, PARKED_BYTES_MAX, Path, ReceiveError, SendError, Which};
+use fabric::path::{Receiver, Terms};
+use os::doorbell::Listen;
 use proof::honest::iucv;
 
 const LIMITS: Limits =
@@ -35,6 +36,56 @@ fn priority_overtakes_though_a_reply_stands_before_it() {
     other.send(&URGENT, b"urgent").unwrap();
     assert_eq!(receive(&mut one, Which::Any).unwrap(), b"urgent");
     assert_eq!(receive(&mut one, Which::Any).unwrap(), b"plain");
+}
+
+#[test]
+fn one_doorbell_tells_of_both_queues_until_its_own_is_over() {
+    let [mut one, mut other] = iucv(Terms::default(), LIMITS);
+    for outgoing in [PLAIN, URGENT] {
+        other.announce_sleep([true, true]);
+        one.send(&outgoing, b"here").unwrap();
+        assert!(other.hear_arrivals(Listen::Forever));
+        other.halves().1.iter_mut().for_each(Receiver::wake);
+        receive(&mut other, Which::Any).unwrap();
+    }
+    let (senders, _) = one.halves();
+    senders[0].sever([0; 16]);
+    assert!(!other.hear_arrivals(Listen::Forever), "hung up");
+    other.announce_sleep([false, true]);
+    senders[1].send(b"more").unwrap();
+    assert!(other.hear_arrivals(Listen::Forever));
+}
+
+#[test]
+fn message_is_purged_though_too_much_is_parked_in_front_of_it() {
+    const BYTES: usize = 60_000;
+    let limits = Limits { ours: 5000, theirs: 5000, ..LIMITS };
+    let [mut one, mut other] = iucv(Terms::default(), limits);
+    let mut sent = Vec::new();
+    let last = loop {
+        match one.send(&PLAIN, &[1; BYTES]) {
+            Ok(id) => sent.push(id),
+            Err(SendError::Full) => {
+                let before = other.counts().pending;
+                assert_eq!(receive(&mut other, Which::Class(9)), Err(ReceiveError::NotFound));
+                if other.counts().pending == before {
+                    break sent.pop().expect("many were sent");
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(other.counts().pending >= PARKED_BYTES_MAX / BYTES && !sent.is_empty());
+    one.purge(last, PLAIN.source_class).unwrap();
+    let mut buffer = [0; BYTES];
+    for id in &sent {
+        let received = other.receive(Which::Any, &mut buffer).unwrap();
+        assert_eq!((received.message.id, received.bytes), (*id, BYTES));
+    }
+    assert_eq!(receive(&mut other, Which::Any), Err(ReceiveError::NotFound));
+    other.flush();
+    one.poll();
+    assert_eq!((one.counts().sent, one.counts().complete), (0, sent.len()));
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! A guest of APPC/VM: many conversations, and their events.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,8 +13,10 @@ use os::doorbell::Listen;
 use super::conversation::Conversation;
 use super::function::{Completed, Function, Running};
 use super::options::{Options, level};
-use crate::guest::{ConnectError, Connecting};
-use crate::waiter::{Key, Member, Waiter};
+use crate::guest::ConnectError;
+use crate::members::count;
+use crate::switchboard::{Call, News, Switchboard};
+use crate::waiter::Member;
 use crate::waiting::Wait;
 
 /// A conversation, as its guest knows it.
@@ -121,35 +122,12 @@ pub struct Busy(pub Function);
 /// complete and what else happens, one event at a time.
 #[derive(Debug)]
 pub struct Guest {
-    waiter: Waiter<Served>,
-    guest: Key,
-    places: BTreeMap<ConversationId, Place>,
-    /// Conversations that may have something to tell.
-    active: BTreeSet<ConversationId>,
-    /// What is to be told about connections.
-    connections: VecDeque<GuestEvent>,
-}
-
-#[derive(Debug)]
-enum Place {
-    /// It waits to be accepted here.
-    Pending(Pending),
-    /// It waits to be accepted there.
-    Connecting(Connecting, Target, Options),
-    /// It is there.
-    Joined(Key),
-}
-
-#[derive(Debug)]
-enum Served {
-    Guest(Box<crate::Guest>),
-    Conversation(Box<Seat>),
+    board: Switchboard<Seat>,
 }
 
 /// A conversation, and the function that it is about.
 #[derive(Debug)]
 struct Seat {
-    id: ConversationId,
     conversation: Conversation,
     running: Option<Running>,
 }
@@ -161,35 +139,17 @@ impl Guest {
     /// # Errors
     /// No descriptors left.
     pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<Guest> {
-        let mut waiter = Waiter::new(wait)?;
-        let guest = waiter.add(Served::Guest(Box::new(guest)))?;
-        Ok(Guest {
-            waiter,
-            guest,
-            places: BTreeMap::new(),
-            active: BTreeSet::new(),
-            connections: VecDeque::new(),
-        })
+        Ok(Guest { board: Switchboard::new(guest, wait)? })
     }
 
     /// Gives the guest back. All its conversations are severed.
-    pub fn retrieve(mut self) -> crate::Guest {
-        for id in self.places.keys().copied().collect::<Vec<_>>() {
-            // It is there.
-            let _ = self.sever(id, [0; END_DATA_BYTES]);
-        }
-        match self.waiter.remove(self.guest) {
-            Some(Served::Guest(guest)) => *guest,
-            _ => unreachable!("declared with a guest"),
-        }
+    pub fn retrieve(self) -> crate::Guest {
+        self.board.into_guest()
     }
 
     /// The guest, for what is not a conversation's.
     pub fn guest(&self) -> &crate::Guest {
-        match self.waiter.get(self.guest) {
-            Some(Served::Guest(guest)) => guest,
-            _ => unreachable!("declared with a guest"),
-        }
+        self.board.guest()
     }
 
     /// (CONNECT) Asks for a conversation with a guest, or with whoever manages a resource. It is there with
@@ -202,10 +162,10 @@ impl Guest {
         target: Target,
         options: &Options,
     ) -> Result<ConversationId, ConnectError> {
-        let id = self.free_id()?;
-        let connecting = Conversation::start_allocating(self.guest(), target, options)?;
-        self.places.insert(id, Place::Connecting(connecting, target, *options));
-        Ok(id)
+        let ask = |guest: &_, (target, options): &(Target, Options)| {
+            Conversation::start_allocating(guest, *target, options)
+        };
+        self.board.connect((target, *options), ask).map(ConversationId)
     }
 
     /// (ACCEPT) Accepts a conversation that is pending. It is there when this returns, in RECEIVE state.
@@ -213,14 +173,11 @@ impl Guest {
     /// # Errors
     /// [`AcceptError`].
     pub fn accept(&mut self, id: ConversationId, options: &Options) -> Result<(), AcceptError> {
-        let Some(Place::Pending(pending)) = self.places.get(&id) else {
-            return Err(StateError { verb: Verb::Accept, state: self.state(id) }.into());
-        };
-        let pending = *pending;
-        self.places.remove(&id);
-        let conversation = Conversation::accept_pending(self.guest(), pending, options)?;
-        self.join(id, conversation).map_err(ConnectError::from)?;
-        Ok(())
+        let accepted = self.board.accept(id.0, |guest, pending| {
+            Conversation::accept_pending(guest, pending, options).map(Seat::new)
+        });
+        let state = self.state(id);
+        Ok(accepted.ok_or(StateError { verb: Verb::Accept, state })??)
     }
 
     /// (SEVER) Ends a conversation where it stands, refuses one that is pending, or takes back one that was
@@ -234,29 +191,15 @@ impl Guest {
         data: [u8; END_DATA_BYTES],
     ) -> Result<(), StateError> {
         let none = StateError { verb: Verb::Sever, state: State::Reset };
-        match self.places.remove(&id).ok_or(none)? {
-            Place::Pending(pending) => self.guest().refuse(pending, data),
-            Place::Connecting(connecting, ..) => drop(connecting),
-            Place::Joined(key) => {
-                if let Some(Served::Conversation(mut seat)) = self.waiter.remove(key) {
-                    // If it has ended, that is what is wanted.
-                    let _ = seat.conversation.sever(data);
-                }
-            }
-        }
-        self.active.remove(&id);
-        Ok(())
+        if self.board.sever(id.0, data) { Ok(()) } else { Err(none) }
     }
 
     /// The state of a conversation: RESET if there is none, CONNECT if it was not accepted yet.
     pub fn state(&self, id: ConversationId) -> State {
-        match self.places.get(&id) {
+        match self.board.get(id.0) {
+            Some(seat) => seat.conversation.state(),
+            None if self.board.is_taken(id.0) => State::Connect,
             None => State::Reset,
-            Some(Place::Pending(_) | Place::Connecting(..)) => State::Connect,
-            Some(Place::Joined(key)) => match self.waiter.get(*key) {
-                Some(Served::Conversation(seat)) => seat.conversation.state(),
-                _ => State::Reset,
-            },
         }
     }
 
@@ -271,7 +214,7 @@ impl Guest {
         function: Function,
     ) -> Result<Option<Completed>, Busy> {
         let state = self.state(id);
-        let Some(seat) = self.seat(id) else {
+        let Some(seat) = self.board.get_mut(id.0) else {
             let error = StateError { verb: function.verb(), state };
             return Ok(Some(Completed { function, outcome: Err(error.into()) }));
         };
@@ -279,17 +222,7 @@ impl Guest {
             return Err(Busy(function));
         }
         seat.running = Some(Running::new(function));
-        let completed = seat.go_on();
-        self.active.insert(id);
-        Ok(completed)
-    }
-
-    fn seat(&mut self, id: ConversationId) -> Option<&mut Seat> {
-        let Some(Place::Joined(key)) = self.places.get(&id) else { return None };
-        match self.waiter.get_mut(*key) {
-            Some(Served::Conversation(seat)) => Some(seat),
-            _ => None,
-        }
+        Ok(seat.go_on())
     }
 
     /// Waits for the next event.
@@ -301,8 +234,7 @@ impl Guest {
             if let Some(event) = self.try_event()? {
                 return Ok(event);
             }
-            let key = self.waiter.wait()?;
-            self.take_note(key);
+            self.board.wait()?;
         }
     }
 
@@ -311,116 +243,50 @@ impl Guest {
     /// # Errors
     /// As [`Guest::event`].
     pub fn try_event(&mut self) -> io::Result<Option<GuestEvent>> {
-        for _ in 0..=self.places.len() {
-            let Some(key) = self.waiter.try_next()? else { break };
-            if !self.take_note(key) {
-                break;
-            }
+        self.board.listen()?;
+        if let Some(news) = self.board.next_news(|_| true) {
+            return Ok(Some(news.into()));
         }
-        if let Some(event) = self.connections.pop_front() {
-            return Ok(Some(event));
-        }
-        while let Some(id) = self.active.first().copied() {
-            if let Some(event) = self.seat(id).and_then(Seat::next_event) {
-                return Ok(Some(event));
-            }
-            self.active.remove(&id);
-        }
-        Ok(None)
+        Ok(self.board.ask(|number, seat| seat.next_event(ConversationId(number))))
     }
 
     /// Prepares for waiting elsewhere. True if there is nothing to tell: then the descriptor becomes readable
     /// when there may be.
     pub fn prepare_wait(&mut self) -> bool {
-        self.connections.is_empty() && self.active.is_empty() && self.waiter.prepare_wait()
+        self.board.prepare_wait()
     }
+}
 
-    /// Somebody has something. False if that was known.
-    fn take_note(&mut self, key: Key) -> bool {
-        if key == self.guest {
-            self.take_connections();
-            return true;
+impl From<News> for GuestEvent {
+    fn from(news: News) -> GuestEvent {
+        match news {
+            News::Pending(number, Pending { from, resource, flags, data, .. }) => {
+                let (conversation, level) = (ConversationId(number), level(flags));
+                GuestEvent::ConnectionPending { conversation, from, resource, level, data }
+            }
+            News::Complete(number, data) => {
+                GuestEvent::ConnectionComplete { conversation: ConversationId(number), data }
+            }
+            News::Severed(number, problem, data) => {
+                let conversation = ConversationId(number);
+                GuestEvent::ConnectionSevered { conversation, problem, data }
+            }
         }
-        match self.waiter.get(key) {
-            Some(Served::Conversation(seat)) => self.active.insert(seat.id),
-            _ => false,
-        }
-    }
-
-    fn take_connections(&mut self) {
-        while let Some(pending) = self.guest().pending() {
-            let id = match self.free_id() {
-                Ok(id) if pending.kind == Kind::APPC => id,
-                _ => {
-                    self.guest().refuse(pending, [0; END_DATA_BYTES]);
-                    continue;
-                }
-            };
-            let Pending { from, resource, flags, data, .. } = pending;
-            self.places.insert(id, Place::Pending(pending));
-            self.connections.push_back(GuestEvent::ConnectionPending {
-                conversation: id,
-                from,
-                resource,
-                level: level(flags),
-                data,
-            });
-        }
-        let is_connecting = |place: &Place| matches!(place, Place::Connecting(..));
-        let connecting = self.places.iter().filter(|(_, place)| is_connecting(place));
-        for id in connecting.map(|(id, _)| *id).collect::<Vec<_>>() {
-            let Some(Place::Connecting(connecting, target, options)) = self.places.remove(&id)
-            else {
-                continue;
-            };
-            let severed =
-                |problem, data| GuestEvent::ConnectionSevered { conversation: id, problem, data };
-            let event = match self.guest().try_complete(connecting) {
-                Ok(Err(connecting)) => {
-                    self.places.insert(id, Place::Connecting(connecting, target, options));
-                    continue;
-                }
-                Ok(Ok(path)) => {
-                    let conversation = Conversation::allocated(path, target, &options);
-                    let data = conversation.user_data();
-                    match self.join(id, conversation) {
-                        Ok(()) => GuestEvent::ConnectionComplete { conversation: id, data },
-                        Err(_) => severed(None, [0; END_DATA_BYTES]),
-                    }
-                }
-                Err(ConnectError::Refused { problem, data }) => severed(Some(problem), data),
-                Err(_) => severed(None, [0; END_DATA_BYTES]),
-            };
-            self.connections.push_back(event);
-        }
-    }
-
-    fn join(&mut self, id: ConversationId, conversation: Conversation) -> io::Result<()> {
-        let seat = Seat { id, conversation, running: None };
-        let key = self.waiter.add(Served::Conversation(Box::new(seat)))?;
-        self.places.insert(id, Place::Joined(key));
-        self.active.insert(id);
-        Ok(())
-    }
-
-    /// The lowest number that is no conversation's.
-    fn free_id(&self) -> io::Result<ConversationId> {
-        let used = self.places.keys().enumerate();
-        let next = used.take_while(|(at, id)| usize::from(id.0) == *at).count();
-        let next = u16::try_from(next);
-        let next = next.map_err(|_| io::Error::other("65536 conversations are in use"))?;
-        Ok(ConversationId(next))
     }
 }
 
 /// Readable when there may be an event: for a program's own epoll. Call [`Guest::prepare_wait`] before.
 impl AsFd for Guest {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.waiter.as_fd()
+        self.board.as_fd()
     }
 }
 
 impl Seat {
+    fn new(conversation: Conversation) -> Seat {
+        Seat { conversation, running: None }
+    }
+
     /// Goes on with the function; what came of it if it is complete.
     fn go_on(&mut self) -> Option<Completed> {
         let running = self.running.as_mut()?;
@@ -432,8 +298,7 @@ impl Seat {
         Some(Completed { function, outcome })
     }
 
-    fn next_event(&mut self) -> Option<GuestEvent> {
-        let id = self.id;
+    fn next_event(&mut self, id: ConversationId) -> Option<GuestEvent> {
         if let Some(completed) = self.go_on() {
             return Some(GuestEvent::FunctionComplete(id, completed));
         }
@@ -449,94 +314,71 @@ impl Seat {
     }
 }
 
-impl Member for Served {
+impl Call for Seat {
+    type Terms = (Target, Options);
+
+    const KIND: Kind = Kind::APPC;
+
+    fn over(path: crate::Path, (target, options): &(Target, Options)) -> Seat {
+        Seat::new(Conversation::allocated(path, *target, options))
+    }
+
+    fn sever(mut self, data: [u8; END_DATA_BYTES]) {
+        // If it has ended, that is what is wanted.
+        let _ = self.conversation.sever(data);
+    }
+}
+
+/// Ready when there is something to tell of a conversation.
+impl Member for Seat {
     fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        match self {
-            Served::Guest(guest) => guest.doorbells(add),
-            Served::Conversation(seat) => {
-                seat.conversation.inner.descriptors().into_iter().for_each(add);
-            }
-        }
+        self.conversation.inner.descriptors().into_iter().for_each(add);
     }
 
     fn hear(&mut self, index: usize) -> bool {
-        match self {
-            Served::Guest(guest) => guest.hear(index),
-            Served::Conversation(seat) => {
-                let (sender, receiver) = seat.conversation.inner.halves();
-                if index == 0 {
-                    receiver.hear(Listen::Now);
-                    receiver.ended().is_none()
-                } else {
-                    sender.hear(Listen::Now);
-                    sender.ended().is_none()
-                }
-            }
+        let (sender, receiver) = self.conversation.inner.halves();
+        if index == 0 {
+            receiver.hear(Listen::Now);
+            receiver.ended().is_none()
+        } else {
+            sender.hear(Listen::Now);
+            sender.ended().is_none()
         }
     }
 
     fn is_ready(&mut self) -> bool {
-        match self {
-            Served::Guest(guest) => guest.is_ready(),
-            Served::Conversation(seat) => {
-                let inner = &mut seat.conversation.inner;
-                match &seat.running {
-                    Some(running) => inner.has_request() || running.wanted().is_there(inner),
-                    None => inner.has_news(),
-                }
-            }
+        let inner = &mut self.conversation.inner;
+        match &self.running {
+            Some(running) => inner.has_request() || running.wanted().is_there(inner),
+            None => inner.has_news(),
         }
     }
 
     fn sleep(&mut self) {
-        match self {
-            Served::Guest(guest) => guest.sleep(),
-            Served::Conversation(seat) => {
-                let inner = &mut seat.conversation.inner;
-                inner.flush();
-                // Both: a function that is started while we sleep may wait for room.
-                let (sender, receiver) = inner.halves();
-                receiver.announce_sleep();
-                sender.announce_sleep();
-                inner.counters().add(Counter::Sleeps, 1);
-            }
-        }
+        let inner = &mut self.conversation.inner;
+        inner.flush();
+        // Both: a function that is started while we sleep may wait for room.
+        let (sender, receiver) = inner.halves();
+        receiver.announce_sleep();
+        sender.announce_sleep();
+        inner.counters().add(Counter::Sleeps, 1);
     }
 
     fn wake(&mut self) {
-        match self {
-            Served::Guest(guest) => guest.wake(),
-            Served::Conversation(seat) => {
-                let (sender, receiver) = seat.conversation.inner.halves();
-                receiver.wake();
-                sender.wake();
-            }
-        }
+        let (sender, receiver) = self.conversation.inner.halves();
+        receiver.wake();
+        sender.wake();
     }
 
     fn tidy(&mut self) -> bool {
-        match self {
-            Served::Guest(guest) => guest.tidy(),
-            Served::Conversation(seat) => seat.conversation.inner.tidy(),
-        }
+        self.conversation.inner.tidy()
     }
 
-    fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        match self {
-            Served::Guest(guest) => Member::poll(&mut **guest, now_ns),
-            Served::Conversation(_) => None,
-        }
+    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
+        None
     }
 
     fn count(&mut self, looks: u64, spinning_ns: u64) {
-        match self {
-            Served::Guest(guest) => guest.count(looks, spinning_ns),
-            Served::Conversation(seat) => {
-                let counters = seat.conversation.inner.counters();
-                counters.add(Counter::Polls, looks);
-                counters.add(Counter::PollsEmpty, looks);
-                counters.add(Counter::SpinningNs, spinning_ns);
-            }
-        }
+        count(self.conversation.inner.counters(), looks, spinning_ns);
     }
 }

@@ -1,19 +1,18 @@
 //! A guest of IUCV: many paths, and their events in IUCV's order.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use fabric::control::{self, Kind, Problem, Target, UserData};
+use fabric::control::{Kind, Pending, Problem, Target, UserData};
 use fabric::iucv::{Event, Interrupt};
 use fabric::name::Name;
 use fabric::path::END_DATA_BYTES;
 
 use super::options::Options;
 use super::path::Path;
-use crate::guest::{ConnectError, Connecting};
-use crate::waiter::{Key, Member, Waiter};
+use crate::guest::ConnectError;
+use crate::switchboard::{Call, News, Switchboard};
 use crate::waiting::Wait;
 
 /// (IPPATHID) A path, as its guest knows it.
@@ -133,31 +132,23 @@ impl GuestEvent {
 /// one event at a time: about paths first, then what has priority, then the rest.
 #[derive(Debug)]
 pub struct Guest {
-    waiter: Waiter<Served>,
-    guest: Key,
-    paths: BTreeMap<PathId, State>,
-    /// Paths that may have something to tell.
-    active: BTreeSet<PathId>,
-    /// What is to be told about connections.
-    connections: VecDeque<GuestEvent>,
+    board: Switchboard<Path>,
     mask: Mask,
     control_mask: ControlMask,
 }
 
-#[derive(Debug)]
-enum State {
-    /// It waits to be accepted here.
-    Pending(control::Pending),
-    /// It waits to be accepted there.
-    Connecting(Connecting, Options),
-    /// It is there.
-    Joined(Key),
-}
+impl Call for Path {
+    type Terms = Options;
 
-#[derive(Debug)]
-enum Served {
-    Guest(Box<crate::Guest>),
-    Path(Box<Path>, PathId),
+    const KIND: Kind = Kind::IUCV;
+
+    fn over(path: crate::Path, options: &Options) -> Path {
+        Path::over(path, options)
+    }
+
+    fn sever(self, data: [u8; END_DATA_BYTES]) {
+        Path::sever(self, data);
+    }
 }
 
 /// The three ranks of events, in the order in which they are told.
@@ -175,37 +166,18 @@ impl Guest {
     /// # Errors
     /// No descriptors left.
     pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<Guest> {
-        let mut waiter = Waiter::new(wait)?;
-        let guest = waiter.add(Served::Guest(Box::new(guest)))?;
-        Ok(Guest {
-            waiter,
-            guest,
-            paths: BTreeMap::new(),
-            active: BTreeSet::new(),
-            connections: VecDeque::new(),
-            mask: Mask::ALL,
-            control_mask: ControlMask::ALL,
-        })
+        let board = Switchboard::new(guest, wait)?;
+        Ok(Guest { board, mask: Mask::ALL, control_mask: ControlMask::ALL })
     }
 
     /// (RETRIEVE BUFFER) Gives the guest back. All its paths are severed.
-    pub fn retrieve(mut self) -> crate::Guest {
-        for id in self.paths.keys().copied().collect::<Vec<_>>() {
-            // It is there.
-            let _ = self.sever(id, [0; END_DATA_BYTES]);
-        }
-        match self.waiter.remove(self.guest) {
-            Some(Served::Guest(guest)) => *guest,
-            _ => unreachable!("declared with a guest"),
-        }
+    pub fn retrieve(self) -> crate::Guest {
+        self.board.into_guest()
     }
 
     /// The guest, for what is not IUCV's.
     pub fn guest(&self) -> &crate::Guest {
-        match self.waiter.get(self.guest) {
-            Some(Served::Guest(guest)) => guest,
-            _ => unreachable!("declared with a guest"),
-        }
+        self.board.guest()
     }
 
     /// (CONNECT) Asks for a path. It is there with [`GuestEvent::ConnectionComplete`].
@@ -225,10 +197,10 @@ impl Guest {
         target: Target,
         options: &Options,
     ) -> Result<PathId, ConnectError> {
-        let id = self.free_id()?;
-        let connecting = self.guest().start_connecting_to(target, &options.below())?;
-        self.paths.insert(id, State::Connecting(connecting, *options));
-        Ok(id)
+        let ask = |guest: &crate::Guest, options: &Options| {
+            guest.start_connecting_to(target, &options.below())
+        };
+        self.board.connect(*options, ask).map(PathId)
     }
 
     /// (ACCEPT) Accepts a connection that is pending. The path is there when this returns.
@@ -236,15 +208,11 @@ impl Guest {
     /// # Errors
     /// [`ConnectError`]; there is no such connection any more then.
     pub fn accept(&mut self, id: PathId, options: &Options) -> Result<(), ConnectError> {
-        let Some(State::Pending(pending)) = self.paths.get(&id) else {
-            let refused = ConnectError::Refused { problem: Problem::NoPath, data: [0; 16] };
-            return Err(refused);
-        };
-        let pending = *pending;
-        self.paths.remove(&id);
-        let path = Path::accept_pending(self.guest(), pending, options)?;
-        self.join(id, path)?;
-        Ok(())
+        let accept = |guest: &_, pending| Path::accept_pending(guest, pending, options);
+        self.board.accept(id.0, accept).unwrap_or(Err(ConnectError::Refused {
+            problem: Problem::NoPath,
+            data: [0; END_DATA_BYTES],
+        }))
     }
 
     /// (SEVER) Ends a path, refuses a connection that is pending, or takes back one that was asked for.
@@ -252,17 +220,7 @@ impl Guest {
     /// # Errors
     /// [`PathError`].
     pub fn sever(&mut self, id: PathId, data: [u8; END_DATA_BYTES]) -> Result<(), PathError> {
-        match self.paths.remove(&id).ok_or(PathError(id))? {
-            State::Pending(pending) => self.guest().refuse(pending, data),
-            State::Connecting(connecting, _) => drop(connecting),
-            State::Joined(key) => {
-                if let Some(Served::Path(path, _)) = self.waiter.remove(key) {
-                    path.sever(data);
-                }
-            }
-        }
-        self.active.remove(&id);
-        Ok(())
+        if self.board.sever(id.0, data) { Ok(()) } else { Err(PathError(id)) }
     }
 
     /// A path that is there, to send and receive.
@@ -270,31 +228,19 @@ impl Guest {
     /// # Errors
     /// [`PathError`].
     pub fn path(&mut self, id: PathId) -> Result<&mut Path, PathError> {
-        let Some(State::Joined(key)) = self.paths.get(&id) else { return Err(PathError(id)) };
-        // A verb may take in what there is to tell.
-        self.active.insert(id);
-        match self.waiter.get_mut(*key) {
-            Some(Served::Path(path, _)) => Ok(path),
-            _ => Err(PathError(id)),
-        }
+        self.board.get_mut(id.0).ok_or(PathError(id))
     }
 
     /// (SETMASK) Says what to be told of. What is not told waits.
     pub fn set_mask(&mut self, mask: Mask) {
         self.mask = mask;
-        self.look_at_all();
+        self.board.look_at_all();
     }
 
     /// (SETCMASK) Says what about paths to be told of.
     pub fn set_control_mask(&mut self, mask: ControlMask) {
         self.control_mask = mask;
-        self.look_at_all();
-    }
-
-    fn look_at_all(&mut self) {
-        let joined =
-            |(id, state): (&PathId, &State)| matches!(state, State::Joined(_)).then_some(*id);
-        self.active.extend(self.paths.iter().filter_map(joined));
+        self.board.look_at_all();
     }
 
     /// Waits for the next event.
@@ -306,8 +252,7 @@ impl Guest {
             if let Some(event) = self.try_event()? {
                 return Ok(event);
             }
-            let key = self.waiter.wait()?;
-            self.take_note(key);
+            self.board.wait()?;
         }
     }
 
@@ -316,172 +261,52 @@ impl Guest {
     /// # Errors
     /// As [`Guest::event`].
     pub fn try_event(&mut self) -> io::Result<Option<GuestEvent>> {
-        for _ in 0..=self.paths.len() {
-            let Some(key) = self.waiter.try_next()? else { break };
-            if !self.take_note(key) {
-                break;
-            }
-        }
-        let (mask, control_mask) = (self.mask, self.control_mask);
-        let wanted = |interrupt| lets_through(mask, control_mask, interrupt);
-        if let Some(at) = self.connections.iter().position(|event| wanted(event.interrupt())) {
-            return Ok(self.connections.remove(at));
+        let Guest { board, mask, control_mask } = self;
+        board.listen()?;
+        let wanted = |interrupt| lets_through(*mask, *control_mask, interrupt);
+        let news = board.next_news(|news| wanted(GuestEvent::from(*news).interrupt()));
+        if let Some(news) = news {
+            return Ok(Some(news.into()));
         }
         for rank in RANKS {
-            for id in &self.active {
-                let Some(State::Joined(key)) = self.paths.get(id) else { continue };
-                let Some(Served::Path(path, _)) = self.waiter.get_mut(*key) else { continue };
-                if let Some(event) =
-                    path.try_event(|interrupt| rank(interrupt) && wanted(interrupt))
-                {
-                    return Ok(Some(GuestEvent::Path(*id, event)));
-                }
+            let event = board.ask_all(|number, path| {
+                let event = path.try_event(|interrupt| rank(interrupt) && wanted(interrupt))?;
+                Some(GuestEvent::Path(PathId(number), event))
+            });
+            if event.is_some() {
+                return Ok(event);
             }
         }
-        self.active.clear();
+        board.all_told();
         Ok(None)
     }
 
-    /// Somebody has something. False if that was known.
-    fn take_note(&mut self, key: Key) -> bool {
-        if key == self.guest {
-            self.take_connections();
-            return true;
-        }
-        match self.waiter.get(key) {
-            Some(Served::Path(_, id)) => self.active.insert(*id),
-            _ => false,
-        }
-    }
-
-    fn take_connections(&mut self) {
-        while let Some(pending) = self.guest().pending() {
-            let id = match self.free_id() {
-                Ok(id) if pending.kind == Kind::IUCV => id,
-                _ => {
-                    self.guest().refuse(pending, [0; 16]);
-                    continue;
-                }
-            };
-            let control::Pending { from, resource, data, .. } = pending;
-            self.paths.insert(id, State::Pending(pending));
-            self.connections.push_back(GuestEvent::ConnectionPending {
-                path: id,
-                from,
-                resource,
-                data,
-            });
-        }
-        let connecting: Vec<PathId> = self
-            .paths
-            .iter()
-            .filter_map(|(id, state)| matches!(state, State::Connecting(..)).then_some(*id))
-            .collect();
-        for id in connecting {
-            let Some(State::Connecting(connecting, options)) = self.paths.remove(&id) else {
-                continue;
-            };
-            let event = match self.guest().try_complete(connecting) {
-                Ok(Err(connecting)) => {
-                    self.paths.insert(id, State::Connecting(connecting, options));
-                    continue;
-                }
-                Ok(Ok(path)) => {
-                    let path = Path::over(path, &options);
-                    let data = path.user_data();
-                    match self.join(id, path) {
-                        Ok(()) => GuestEvent::ConnectionComplete { path: id, data },
-                        Err(_) => severed(id, None, [0; 16]),
-                    }
-                }
-                Err(ConnectError::Refused { problem, data }) => severed(id, Some(problem), data),
-                Err(_) => severed(id, None, [0; 16]),
-            };
-            self.connections.push_back(event);
-        }
-    }
-
-    fn join(&mut self, id: PathId, path: Path) -> io::Result<()> {
-        let key = self.waiter.add(Served::Path(Box::new(path), id))?;
-        self.paths.insert(id, State::Joined(key));
-        self.active.insert(id);
-        Ok(())
-    }
-
-    /// The lowest number that is no path's.
-    fn free_id(&self) -> io::Result<PathId> {
-        let used = self.paths.keys().enumerate();
-        let next = used.take_while(|(at, id)| usize::from(id.0) == *at).count();
-        let next = u16::try_from(next).map_err(|_| io::Error::other("65536 paths are in use"))?;
-        Ok(PathId(next))
+    /// Prepares for waiting elsewhere. True if there is nothing to tell: then the descriptor becomes readable
+    /// when there may be.
+    pub fn prepare_wait(&mut self) -> bool {
+        self.board.prepare_wait()
     }
 }
 
-fn severed(path: PathId, problem: Option<Problem>, data: UserData) -> GuestEvent {
-    GuestEvent::ConnectionSevered { path, problem, data }
+impl From<News> for GuestEvent {
+    fn from(news: News) -> GuestEvent {
+        match news {
+            News::Pending(number, Pending { from, resource, data, .. }) => {
+                GuestEvent::ConnectionPending { path: PathId(number), from, resource, data }
+            }
+            News::Complete(number, data) => {
+                GuestEvent::ConnectionComplete { path: PathId(number), data }
+            }
+            News::Severed(number, problem, data) => {
+                GuestEvent::ConnectionSevered { path: PathId(number), problem, data }
+            }
+        }
+    }
 }
 
 /// Readable when there may be an event: for a program's own epoll. Call [`Guest::prepare_wait`] before.
 impl AsFd for Guest {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.waiter.as_fd()
-    }
-}
-
-impl Guest {
-    /// Prepares for waiting elsewhere. True if there is nothing to tell: then the descriptor becomes readable
-    /// when there may be.
-    pub fn prepare_wait(&mut self) -> bool {
-        self.active.is_empty() && self.connections.is_empty() && self.waiter.prepare_wait()
-    }
-}
-
-impl Served {
-    fn member(&self) -> &dyn Member {
-        match self {
-            Served::Guest(guest) => &**guest,
-            Served::Path(path, _) => &**path,
-        }
-    }
-
-    fn member_mut(&mut self) -> &mut dyn Member {
-        match self {
-            Served::Guest(guest) => &mut **guest,
-            Served::Path(path, _) => &mut **path,
-        }
-    }
-}
-
-impl Member for Served {
-    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.member().doorbells(add);
-    }
-
-    fn hear(&mut self, index: usize) -> bool {
-        self.member_mut().hear(index)
-    }
-
-    fn is_ready(&mut self) -> bool {
-        self.member_mut().is_ready()
-    }
-
-    fn sleep(&mut self) {
-        self.member_mut().sleep();
-    }
-
-    fn wake(&mut self) {
-        self.member_mut().wake();
-    }
-
-    fn tidy(&mut self) -> bool {
-        self.member_mut().tidy()
-    }
-
-    fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        self.member_mut().poll(now_ns)
-    }
-
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        self.member_mut().count(looks, spinning_ns);
+        self.board.as_fd()
     }
 }

@@ -13,9 +13,10 @@ use fabric::path::{Counter, END_DATA_BYTES};
 use os::doorbell::Listen;
 
 use super::options::Options;
-use super::waits::{HALVES, Waiting, Wanted};
+use super::waits::{Waiting, Wanted};
 use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
+use crate::members::count;
 use crate::waiter::Member;
 use crate::waiting::{Half, Patience, Wait, Waited};
 
@@ -24,7 +25,6 @@ use crate::waiting::{Half, Patience, Wait, Waited};
 pub struct Path {
     inner: iucv::Path,
     patience: Patience,
-    unheard: [bool; HALVES],
     membership: Arc<Membership>,
     data: UserData,
     /// A message or reply that was shown whole, when it was not shown where it lay.
@@ -118,7 +118,6 @@ impl Path {
         Path {
             inner: iucv::Path::new(halves, limits),
             patience: Patience::new(options.wait),
-            unheard: [false; HALVES],
             membership,
             data,
             whole: Vec::new(),
@@ -475,7 +474,7 @@ impl Path {
     }
 
     fn arrivals(&mut self) -> Waiting<'_> {
-        Waiting { path: &mut self.inner, wanted: Wanted::Arrival, unheard: &mut self.unheard }
+        Waiting { path: &mut self.inner, wanted: Wanted::Arrival }
     }
 
     fn wait(&mut self, wanted: Wanted) {
@@ -484,14 +483,14 @@ impl Path {
             // said with what is received of the others. (64 B: a record to each of 60 messages, and
             // nothing to do while it went.)
             self.inner.hand_over();
-            let Path { inner: path, unheard, .. } = self;
-            if self.patience.glance(&mut Waiting { path, wanted: Wanted::Next, unheard }) {
+            let path = &mut self.inner;
+            if self.patience.glance(&mut Waiting { path, wanted: Wanted::Next }) {
                 return;
             }
         }
         self.inner.flush();
-        let Path { inner: path, unheard, .. } = self;
-        let mut waiting = Waiting { path, wanted, unheard };
+        let path = &mut self.inner;
+        let mut waiting = Waiting { path, wanted };
         if self.patience.wait(&mut waiting, None) == Waited::Idle {
             self.patience.tidied(self.inner.tidy());
         }
@@ -542,9 +541,6 @@ impl Member for Path {
     }
 
     fn count(&mut self, looks: u64, spinning_ns: u64) {
-        let counters = self.inner.counters();
-        counters.add(Counter::Polls, looks);
-        counters.add(Counter::PollsEmpty, looks);
-        counters.add(Counter::SpinningNs, spinning_ns);
+        count(self.inner.counters(), looks, spinning_ns);
     }
 }

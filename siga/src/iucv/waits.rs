@@ -1,7 +1,7 @@
 //! What a path of IUCV waits for.
 
 use fabric::iucv::{MessageId, Path, QUEUES};
-use fabric::path::Counters;
+use fabric::path::{Counters, Sender};
 use os::doorbell::Listen;
 use os::poller::wait_any;
 
@@ -28,13 +28,7 @@ pub(super) enum Wanted {
 pub(super) struct Waiting<'a> {
     pub(super) path: &'a mut Path,
     pub(super) wanted: Wanted,
-    /// The halves whose doorbells rang and were not listened to, receivers first.
-    // That is for the next sleep: the other side wakes up meanwhile, and what it sent is not kept waiting.
-    pub(super) unheard: &'a mut [bool; HALVES],
 }
-
-/// Halves of a path of IUCV.
-pub(super) const HALVES: usize = 2 * QUEUES;
 
 const PLAIN: usize = 0;
 const URGENT: usize = 1;
@@ -55,21 +49,11 @@ impl Waiting<'_> {
         }
     }
 
-    fn each(
-        &mut self,
-        mut receiver: impl FnMut(&mut fabric::path::Receiver),
-        mut sender: impl FnMut(&mut fabric::path::Sender),
-    ) {
-        let (receivers_wanted, senders_wanted) = self.queues();
-        let (senders, receivers) = self.path.halves();
-        for queue in 0..QUEUES {
-            if receivers_wanted[queue] {
-                receiver(&mut receivers[queue]);
-            }
-            if senders_wanted[queue] {
-                sender(&mut senders[queue]);
-            }
-        }
+    /// The senders that have news.
+    fn senders(&mut self) -> impl Iterator<Item = &mut Sender> {
+        let (_, wanted) = self.queues();
+        let (senders, _) = self.path.halves();
+        senders.iter_mut().zip(wanted).filter_map(|(sender, wanted)| wanted.then_some(sender))
     }
 }
 
@@ -93,40 +77,43 @@ impl Half for Waiting<'_> {
     }
 
     fn announce_sleep(&mut self) {
-        let (senders, receivers) = self.path.halves();
-        for queue in 0..QUEUES {
-            if std::mem::take(&mut self.unheard[queue]) {
-                receivers[queue].hear(Listen::Now);
-            }
-            if std::mem::take(&mut self.unheard[QUEUES + queue]) {
-                senders[queue].hear(Listen::Now);
-            }
-        }
-        self.each(|receiver| receiver.announce_sleep(), |sender| sender.announce_sleep());
+        let (receivers, _) = self.queues();
+        self.path.announce_sleep(receivers);
+        self.senders().for_each(Sender::announce_sleep);
     }
 
     fn wake(&mut self) {
-        self.each(|receiver| receiver.wake(), |sender| sender.wake());
+        let (wanted, _) = self.queues();
+        let (_, receivers) = self.path.halves();
+        for (receiver, wanted) in receivers.iter_mut().zip(wanted) {
+            if wanted {
+                receiver.wake();
+            }
+        }
+        self.senders().for_each(Sender::wake);
     }
 
     fn hear(&mut self, listen: Listen) -> bool {
-        let (receivers_wanted, senders_wanted) = self.queues();
-        if (receivers_wanted, senders_wanted) == ([false, true], [false, false]) {
-            let (_, receivers) = self.path.halves();
-            return receivers[URGENT].hear(listen) > 0;
-        }
         let time = match listen {
             Listen::Now => return self.path.hear(),
+            _ if self.queues().1 == [false, false] => return self.path.hear_arrivals(listen),
             Listen::For(time) => Some(time),
             Listen::Forever => None,
         };
-        let mut wanted = [receivers_wanted, senders_wanted].into_iter().flatten();
-        let descriptors = self.path.descriptors();
-        let descriptors = descriptors.map(|descriptor| wanted.next()?.then_some(descriptor));
+        let (_, [is_plain, is_urgent]) = self.queues();
+        let [_, _, plain, urgent] = self.path.descriptors();
+        let plain = is_plain.then_some(plain);
+        let urgent = is_urgent.then_some(urgent);
         // Nothing can be done about a kernel that refuses: what comes is found by looking.
-        let rang = wait_any(descriptors, time).unwrap_or_default();
-        for (unheard, rang) in self.unheard.iter_mut().zip(rang) {
-            *unheard |= rang;
+        let rang = wait_any([Some(self.path.arrivals()), plain, urgent], time).unwrap_or_default();
+        let [has_come, of_senders @ ..] = rang;
+        if has_come {
+            self.path.hear_arrivals(Listen::Now);
+        }
+        for (sender, rang) in self.path.halves().0.iter_mut().zip(of_senders) {
+            if rang {
+                sender.hear(Listen::Now);
+            }
         }
         rang.contains(&true)
     }

@@ -1,10 +1,10 @@
 //! What becomes of our messages.
 
-use super::{Done, PLAIN, Path, ReceiveError, URGENT, Which};
+use super::{Done, Kept, PLAIN, Path, ReceiveError, URGENT, Which};
 use crate::iucv::event::{Audit, Completion};
 use crate::iucv::outgoing::{Entry, State};
 use crate::iucv::record::MessageId;
-use crate::path::{Body, PullError};
+use crate::path::{Parked, PullError};
 use crate::queue::Violation;
 
 /// Why nothing was purged.
@@ -72,26 +72,49 @@ impl Path {
                 next(true).or_else(|| next(false))
             }
             Which::Message { id, class } => match self.done.get(id) {
-                Some(done) if done.completion.source_class != class => {
-                    return Err(ReceiveError::WrongClass { class: done.completion.source_class });
+                Some(done) if done.of.source_class != class => {
+                    return Err(ReceiveError::WrongClass { class: done.of.source_class });
                 }
                 found => found.map(|_| id),
             },
         };
-        let Some(id) = id else { return Ok(None) };
-        let mut done = self.done.remove(id).expect("found");
-        self.parked_bytes -= done.body.parked_bytes();
-        let read = done.body.read(&mut self.receivers[URGENT], target);
-        Ok(Some(self.end_completing(done, read)))
+        Ok(id.map(|id| self.complete_kept(id, target)))
+    }
+
+    /// Takes a completion that is kept.
+    fn complete_kept(&mut self, id: MessageId, target: &mut [u8]) -> (Completion, usize, usize) {
+        let Kept { of: completion, body } = self.done.get_mut(id).expect("found");
+        let completion = *completion;
+        let read = body.read(&mut self.receivers[URGENT], target);
+        let residual = body.left();
+        match read {
+            Ok(bytes) => {
+                if residual == 0 {
+                    self.discard(id);
+                } else {
+                    self.done.unlist(id);
+                }
+                (completion, bytes, residual)
+            }
+            Err(error) => {
+                self.drop_done(id);
+                self.lose_reply(id, error)
+            }
+        }
     }
 
     /// Takes a completion whose reply was taken in part, and gives the rest of the reply up.
     pub fn discard(&mut self, id: MessageId) {
-        if let Some(done) = self.done.remove(id) {
-            self.parked_bytes -= done.body.parked_bytes();
-            done.body.release(&mut self.receivers[URGENT]);
+        if self.drop_done(id) {
             self.table.close(id);
         }
+    }
+
+    fn drop_done(&mut self, id: MessageId) -> bool {
+        let Some(Kept { body, .. }) = self.done.remove(id) else { return false };
+        self.parked_bytes -= body.bytes();
+        body.release(&mut self.receivers[URGENT]);
+        true
     }
 
     pub(super) fn end_completing(
@@ -116,16 +139,24 @@ impl Path {
             }
             Err(error) => {
                 done.body.release(&mut self.receivers[URGENT]);
-                let entry = self.table.get_mut(completion.id).expect("complete, and not taken");
-                let severed = completion_of(entry, Audit::SEVERED);
-                self.table.close(completion.id);
-                if error == PullError::Withdrawn {
-                    // Nobody takes a reply back.
-                    self.accuse(URGENT, Violation::Record);
-                }
-                (severed, 0, 0)
+                self.lose_reply(completion.id, error)
             }
         }
+    }
+
+    /// A reply cannot be had any more: its message was severed first.
+    #[cold]
+    fn lose_reply(&mut self, id: MessageId, error: PullError) -> (Completion, usize, usize) {
+        let entry = self.table.get_mut(id).expect("complete, and not taken");
+        let severed = completion_of(entry, Audit::SEVERED);
+        self.table.close(id);
+        match error {
+            // Nobody takes a reply back.
+            PullError::Withdrawn => self.accuse(URGENT, Violation::Record),
+            // What came before the end comes before it here too.
+            PullError::Severed(_) => self.poll(),
+        }
+        (severed, 0, 0)
     }
 
     /// A one-way message of ours was received.
@@ -137,7 +168,7 @@ impl Path {
                 entry.state = State::Complete;
                 if entry.outgoing.priority || !self.done.is_empty() {
                     let completion = completion_of(entry, Audit::default());
-                    self.park_done(Done { completion, body: Body::none(), told: false });
+                    self.keep_done(completion, Parked::none(), false);
                 } else {
                     self.received.push_back(id);
                 }
@@ -152,19 +183,28 @@ impl Path {
     pub(super) fn index_received(&mut self) {
         for id in std::mem::take(&mut self.received) {
             let entry = self.table.get_mut(id).expect("complete, and not taken");
-            let (source_class, priority) = (entry.outgoing.source_class, entry.outgoing.priority);
             let completion = completion_of(entry, Audit::default());
-            let done = Done { completion, body: Body::none(), told: false };
-            self.done.add(id, source_class, priority, false, done);
+            self.add_done(completion, Parked::none(), false);
         }
     }
 
-    pub(super) fn park_done(&mut self, mut done: Done) {
+    /// Takes a reply out of the queue's way.
+    pub(super) fn park_done(&mut self, done: Done) {
+        let Done { completion, body, told } = done;
+        let body = body.park(&mut self.receivers[URGENT]);
+        self.keep_done(completion, body, told);
+    }
+
+    /// Keeps a completion, behind those of before.
+    pub(super) fn keep_done(&mut self, completion: Completion, body: Parked, told: bool) {
         self.index_received();
-        done.body.park(&mut self.receivers[URGENT]);
-        self.parked_bytes += done.body.parked_bytes();
-        let Completion { id, source_class, priority, .. } = done.completion;
-        self.done.add(id, source_class, priority, done.told, done);
+        self.add_done(completion, body, told);
+    }
+
+    fn add_done(&mut self, completion: Completion, body: Parked, told: bool) {
+        self.parked_bytes += body.bytes();
+        let Completion { id, source_class, priority, .. } = completion;
+        self.done.add(id, source_class, priority, told, Kept { of: completion, body });
     }
 
     /// (PURGE) Takes a message of ours back. It is not received, or its reply is not wanted, whichever it
@@ -200,7 +240,7 @@ impl Path {
             let entry = self.table.get_mut(id).expect("listed");
             entry.state = State::Complete;
             let completion = completion_of(entry, Audit::SEVERED);
-            self.park_done(Done { completion, body: Body::none(), told: false });
+            self.keep_done(completion, Parked::none(), false);
         }
     }
 }

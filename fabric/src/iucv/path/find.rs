@@ -90,7 +90,7 @@ impl Path {
         self.poll();
         loop {
             if let Some(arrived) = self.arrived.get(id) {
-                return checked(Found::Parked(id), &arrived.pending);
+                return checked(Found::Parked(id), &arrived.of);
             }
             for queue in 0..QUEUES {
                 if let Some(front) = self.fronts[queue].as_ref().filter(|f| f.pending.id == id) {

@@ -2,12 +2,12 @@
 
 use super::complete::completion_of;
 use super::{
-    Arrived, COMPLETED_MAX, Done, MESSAGES_MAX, PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT,
+    Arrived, COMPLETED_MAX, Done, Kept, MESSAGES_MAX, PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT,
 };
 use crate::iucv::event::{Audit, Completion, Pending};
 use crate::iucv::outgoing::State;
 use crate::iucv::record::{ID_BYTES, MessageHead, MessageId, PARAMETER_BYTES, Record};
-use crate::path::{Body, Severed};
+use crate::path::{Body, Parked, Severed};
 use crate::queue::Violation;
 
 /// Messages in pages up to this length are copied out before they are looked at; longer ones are
@@ -45,8 +45,7 @@ impl Path {
         if let Some(front) = self.fronts[URGENT].take() {
             self.park(URGENT, front);
         }
-        if let Some(mut done) = self.front_done.take() {
-            done.body.park(&mut self.receivers[URGENT]);
+        if let Some(done) = self.front_done.take() {
             self.park_done(done);
         }
         match self.pick(URGENT) {
@@ -77,13 +76,24 @@ impl Path {
 
     #[inline]
     pub(super) fn pick_plain(&mut self) -> bool {
-        match self.pick(PLAIN) {
-            Some((Record::Message(head), body)) => {
-                self.fronts[PLAIN] = self.arrive(PLAIN, head, body);
-                true
+        loop {
+            match self.pick(PLAIN) {
+                Some((Record::Message(head), body)) => {
+                    self.fronts[PLAIN] = self.arrive(PLAIN, head, body);
+                    if self.purged_ahead.is_empty() || !self.is_purged_ahead(head.id) {
+                        return true;
+                    }
+                    if self.forget(head.id) {
+                        self.ended.push_back(Record::Purged(head.id));
+                    }
+                }
+                Some(_) => unreachable!("the plain queue has messages alone"),
+                None => {
+                    // What was purged lay in the queue by then: it had been received before.
+                    self.purged_ahead.clear();
+                    return false;
+                }
             }
-            Some(_) => unreachable!("the plain queue has messages alone"),
-            None => false,
         }
     }
 
@@ -226,7 +236,7 @@ impl Path {
                         entry.state = State::Complete;
                         let entry = *entry;
                         let completion = completion_of(&entry, Audit::REJECTED);
-                        self.park_done(Done { completion, body: Body::none(), told: false });
+                        self.keep_done(completion, Parked::none(), false);
                         Ok(())
                     }
                     _ => self.table.end_purged(id),
@@ -236,6 +246,7 @@ impl Path {
                 // It was sent before it was purged, so it is there, or was received and that was said.
                 while !self.forget(id) {
                     if !self.advance_plain() {
+                        self.look_out_for(id);
                         return Ok(());
                     }
                 }
@@ -261,12 +272,29 @@ impl Path {
         }
     }
 
+    /// The other side has purged a message that was not found: it was received, or lies behind so much that it
+    /// was not come to.
+    fn look_out_for(&mut self, id: MessageId) {
+        // A place beyond the limit is nobody's, so there are never more than places.
+        let may_come = id.place() < self.limits.theirs as usize;
+        if may_come && self.receivers[PLAIN].is_ready() && !self.is_plain_over {
+            self.purged_ahead.insert(id.place(), id);
+        }
+    }
+
+    /// Whether a message that has just come was purged before. One that was purged at the same place had been
+    /// received then, or its place would not have been given away.
+    fn is_purged_ahead(&mut self, id: MessageId) -> bool {
+        self.purged_ahead.remove(&id.place()) == Some(id)
+    }
+
     /// Takes a message out of its queue's way.
-    pub(super) fn park(&mut self, queue: usize, mut arrived: Arrived) {
-        arrived.body.park(&mut self.receivers[queue]);
-        self.parked_bytes += arrived.body.parked_bytes();
-        let Pending { id, class, priority, .. } = arrived.pending;
-        self.arrived.add(id, class, priority, arrived.told, arrived);
+    pub(super) fn park(&mut self, queue: usize, arrived: Arrived) {
+        let Arrived { pending, body, told } = arrived;
+        let body = body.park(&mut self.receivers[queue]);
+        self.parked_bytes += body.bytes();
+        let Pending { id, class, priority, .. } = pending;
+        self.arrived.add(id, class, priority, told, Kept { of: pending, body });
     }
 
     /// The other side breaks the rules.

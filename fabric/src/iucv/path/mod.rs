@@ -9,7 +9,7 @@ mod send;
 mod tell;
 mod upkeep;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 pub use complete::PurgeError;
 pub use receive::{ReceiveError, Received, Shown};
@@ -20,7 +20,7 @@ use super::event::{Completion, Pending};
 use super::outgoing::Table;
 use super::record::{ID_BYTES, MessageId, QUEUES, Record};
 use super::store::Store;
-use crate::path::{Body, Halves, Receiver, Sender, Severed};
+use crate::path::{Body, Halves, Parked, Receiver, Sender, Severed};
 
 /// Messages that a side may have outstanding on a path.
 pub const MESSAGES_MAX: u32 = 65_535;
@@ -67,7 +67,7 @@ pub enum Which {
     },
 }
 
-/// A message that has come and was not received.
+/// A message that has come, was not received, and stands in front of its queue.
 #[derive(Debug)]
 struct Arrived {
     pending: Pending,
@@ -75,13 +75,23 @@ struct Arrived {
     told: bool,
 }
 
-/// A message of ours whose completion was not taken.
+/// A message of ours whose completion was not taken: its reply stands in front of the queue.
 #[derive(Debug)]
 struct Done {
     completion: Completion,
     body: Body,
     told: bool,
 }
+
+/// What is known of a message, and its body or the body of its reply.
+#[derive(Debug)]
+struct Kept<T> {
+    of: T,
+    body: Parked,
+}
+
+// A short message is one look away.
+const _: () = assert!(Store::<Kept<Pending>>::SEAT_BYTES == 128);
 
 /// A message that was received and waits for our reply.
 #[derive(Clone, Copy, Debug)]
@@ -101,11 +111,11 @@ pub struct Path {
     /// Picked from each queue, and still lying where it was found.
     fronts: [Option<Arrived>; QUEUES],
     front_done: Option<Done>,
-    arrived: Store<Arrived>,
+    arrived: Store<Kept<Pending>>,
     /// By the place in its identity.
     awaiting: Vec<Option<Awaiting>>,
     awaiting_count: usize,
-    done: Store<Done>,
+    done: Store<Kept<Completion>>,
     /// One-way messages of ours that were received, in order. Nothing else waits in `done` while there are
     /// some: who sends many and takes their completions in order has no use for a search.
     received: VecDeque<MessageId>,
@@ -118,6 +128,9 @@ pub struct Path {
     ended: VecDeque<Record>,
     /// Messages of ours that we have purged, and not said so.
     purged: VecDeque<MessageId>,
+    /// Messages that the other side has purged, by their places, and that we have not come to: too much is
+    /// parked in front of them. Those that were received before it knew are among them.
+    purged_ahead: HashMap<usize, MessageId>,
     /// Whether we want quiet, and whether we have said so.
     wants_quiet: bool,
     has_said_quiet: bool,
@@ -142,9 +155,12 @@ impl Path {
         let within = 1..=MESSAGES_MAX;
         assert!(within.contains(&ours) && within.contains(&theirs), "limits: {limits:?}");
         let senders: [Sender; QUEUES] = halves.senders.try_into().expect("two queues each way");
-        senders[PLAIN].show_limit(ours);
+        let [plain, mut urgent] = senders;
+        plain.show_limit(ours);
+        // Both sides do this, so that one doorbell tells of all that comes.
+        urgent.ring_instead(&plain);
         Path {
-            senders,
+            senders: [plain, urgent],
             receivers: halves.receivers.try_into().expect("two queues each way"),
             limits,
             table: Table::new(ours),
@@ -160,6 +176,7 @@ impl Path {
             completed_bytes_max: ID_BYTES * COMPLETED_MAX.min(theirs as usize / 4).max(1),
             ended: VecDeque::new(),
             purged: VecDeque::new(),
+            purged_ahead: HashMap::new(),
             wants_quiet: false,
             has_said_quiet: false,
             is_quiet: false,

@@ -1,7 +1,7 @@
 //! Receiving.
 
 use super::find::Found;
-use super::{Arrived, Awaiting, PLAIN, Path, URGENT, Which, queue_of};
+use super::{Arrived, Awaiting, Kept, PLAIN, Path, URGENT, Which, queue_of};
 use crate::iucv::event::Pending;
 use crate::iucv::record::{MessageId, PARAMETER_BYTES, Record};
 use crate::path::{Body, PullError, Severed, Spot};
@@ -100,6 +100,9 @@ impl Path {
     }
 
     /// The data of a message that was received in place.
+    ///
+    /// # Panics
+    /// Perhaps, if another verb came between: what was shown is shown until then.
     #[inline(always)]
     pub fn data(&self, shown: Shown) -> &[u8] {
         self.receivers[shown.queue].message(shown.spot).body
@@ -111,6 +114,7 @@ impl Path {
     pub(super) fn next_packed(&mut self, which: Which) -> Option<(Pending, Spot)> {
         if which != Which::Any
             || !self.arrived.is_empty()
+            || !self.purged_ahead.is_empty()
             || self.fronts.iter().any(Option::is_some)
             || self.is_final
             || self.receivers[URGENT].is_ready()
@@ -184,7 +188,7 @@ impl Path {
             }
             Found::Parked(id) => {
                 let arrived = self.arrived.get_mut(id).expect("found");
-                let message = arrived.pending;
+                let message = arrived.of;
                 let receiver = &mut self.receivers[queue_of(message.priority)];
                 let read = arrived.body.read(receiver, target);
                 let residual = arrived.body.left();
@@ -219,10 +223,10 @@ impl Path {
 
     /// Takes a parked message out, and gives back what it keeps.
     pub(super) fn take_arrived(&mut self, id: MessageId) -> Option<Pending> {
-        let arrived = self.arrived.remove(id)?;
-        self.parked_bytes -= arrived.body.parked_bytes();
-        arrived.body.release(&mut self.receivers[queue_of(arrived.pending.priority)]);
-        Some(arrived.pending)
+        let Kept { of: pending, body } = self.arrived.remove(id)?;
+        self.parked_bytes -= body.bytes();
+        body.release(&mut self.receivers[queue_of(pending.priority)]);
+        Some(pending)
     }
 
     /// All of a message has been received.
@@ -254,21 +258,21 @@ impl Path {
     pub fn describe(&mut self, which: Which) -> Result<Pending, ReceiveError> {
         match self.find(which)? {
             Found::Front(queue) => Ok(self.fronts[queue].as_ref().expect("found").pending),
-            Found::Parked(id) => Ok(self.arrived.get(id).expect("found").pending),
+            Found::Parked(id) => Ok(self.arrived.get(id).expect("found").of),
         }
     }
 
     /// The data of a message that came in the parameter list.
     pub fn parameters(&mut self, message: &Pending) -> Option<[u8; PARAMETER_BYTES]> {
-        let body = match self.arrived.get(message.id) {
-            Some(arrived) => &arrived.body,
+        let receiver = &self.receivers[queue_of(message.priority)];
+        let data = match self.arrived.get(message.id) {
+            Some(arrived) => arrived.body.whole(receiver),
             None => {
                 let front = self.fronts.iter().flatten().find(|f| f.pending.id == message.id)?;
-                &front.body
+                front.body.whole(receiver)
             }
         };
-        let receiver = &self.receivers[queue_of(message.priority)];
-        body.whole(receiver).filter(|_| message.parameters)?.try_into().ok()
+        data.filter(|_| message.parameters)?.try_into().ok()
     }
 }
 

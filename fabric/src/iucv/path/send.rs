@@ -1,6 +1,6 @@
 //! Sending.
 
-use super::{Path, URGENT, queue_of};
+use super::{PLAIN, Path, URGENT, queue_of};
 use crate::iucv::outgoing::{Outgoing, SendError};
 use crate::iucv::record::{MessageHead, MessageId, PARAMETER_BYTES};
 use crate::path::{self, Sender};
@@ -22,17 +22,17 @@ impl Path {
     /// As [`Path::send`].
     #[inline(always)]
     pub fn push(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
-        if outgoing.answer.is_some() {
-            return self.push_two_way(outgoing, data);
+        if outgoing.answer.is_some() || outgoing.priority {
+            return self.push_otherwise(outgoing, data);
         }
         let id = self.open(outgoing)?;
         let head = MessageHead::of(outgoing, id, false).one_way_bytes();
-        let sent = self.senders[queue_of(outgoing.priority)].push_with(&head, data);
+        let sent = self.senders[PLAIN].push_with(&head, data);
         self.close_unless(id, sent)
     }
 
     #[inline(never)]
-    fn push_two_way(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
+    fn push_otherwise(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
         self.send_by(outgoing, false, |sender, head| sender.push_with(head, data))
     }
 

@@ -54,7 +54,7 @@ impl Path {
                 && let Some(id) = self.done.next_news(priority)
             {
                 self.done.tell(id);
-                return Some(Event::Complete(self.done.get(id).expect("listed").completion));
+                return Some(Event::Complete(self.done.get(id).expect("listed").of));
             }
             if wanted(complete)
                 && let Some(done) = self.front_done.as_mut()
@@ -68,7 +68,7 @@ impl Path {
                 && let Some(id) = self.arrived.next_news(priority)
             {
                 self.arrived.tell(id);
-                return Some(Event::Pending(self.arrived.get(id).expect("listed").pending));
+                return Some(Event::Pending(self.arrived.get(id).expect("listed").of));
             }
             if wanted(pending)
                 && let Some(front) = self.fronts[queue_of(priority)].as_mut()

@@ -165,6 +165,34 @@ impl Path {
             || self.severed.is_some() && !self.is_severed_told
     }
 
+    /// The descriptor that becomes readable when something has come over either queue.
+    pub fn arrivals(&self) -> BorrowedFd<'_> {
+        self.receivers[self.listening()].descriptor()
+    }
+
+    /// Listens to the doorbell that tells of what has come over either queue. Whether it rang.
+    pub fn hear_arrivals(&mut self, listen: Listen) -> bool {
+        self.receivers[self.listening()].hear(listen) > 0
+    }
+
+    /// Says that we are about to sleep until something comes over one of these queues.
+    pub fn announce_sleep(&mut self, queues: [bool; QUEUES]) {
+        let listening = self.listening();
+        for (queue, receiver) in self.receivers.iter_mut().enumerate() {
+            if queues[queue] {
+                receiver.announce_sleep();
+            } else if queue == listening {
+                receiver.expect_rings();
+            }
+        }
+    }
+
+    /// The queue whose doorbell is rung for both.
+    fn listening(&self) -> usize {
+        // Of one that has ended nobody rings the doorbell any more.
+        if self.receivers[PLAIN].ended().is_none() { PLAIN } else { URGENT }
+    }
+
     /// Listens to all doorbells, for what has come already. Whether one rang.
     pub fn hear(&mut self) -> bool {
         let mut heard = 0;

@@ -90,14 +90,6 @@ impl Body {
         self.bytes - self.at
     }
 
-    /// How many bytes of our own memory it keeps.
-    pub fn parked_bytes(&self) -> usize {
-        match &self.source {
-            Source::Parked(bytes) => bytes.len(),
-            _ => 0,
-        }
-    }
-
     /// Copies the next bytes into `target`: as many as fit and are in place.
     ///
     /// # Errors
@@ -163,23 +155,120 @@ impl Body {
     }
 
     /// Sees to it that the queue can go on: copies what is in its way into memory of our own.
-    pub fn park(&mut self, receiver: &mut Receiver) {
+    pub fn park(mut self, receiver: &mut Receiver) -> Parked {
         let parked = match &self.source {
+            Source::Spot(spot) if self.bytes <= SHORT_BYTES_MAX => {
+                let mut short = Short { bytes: [0; _], end: self.bytes as u8, at: self.at as u8 };
+                short.bytes[..self.bytes].copy_from_slice(receiver.message(*spot).body);
+                return Parked(Place::Here(short));
+            }
             Source::Spot(spot) => receiver.message(*spot).body.into(),
             Source::InPage(message) => {
                 let mut bytes = vec![0; self.bytes];
                 message.read(0, &mut bytes).expect("within the message");
                 bytes.into_boxed_slice()
             }
-            Source::Announced(_) | Source::Parked(_) => return,
+            Source::Announced(_) | Source::Parked(_) => return Parked(Place::There(self)),
         };
         std::mem::replace(&mut self.source, Source::Parked(parked)).release(receiver);
+        Parked(Place::There(self))
     }
 
     /// Gives back what it keeps of the source's.
     #[inline]
     pub fn release(self, receiver: &mut Receiver) {
         self.source.release(receiver);
+    }
+}
+
+/// A body that is in no queue's way.
+#[derive(Debug)]
+pub struct Parked(Place);
+
+#[derive(Debug)]
+enum Place {
+    /// Here: it is found with what is known of its message. (Of 10,000 messages of 64 B one is received
+    /// sooner by what an allocation of its own would take to come into the cache.)
+    Here(Short),
+    There(Body),
+}
+
+/// Bytes that are parked here at most: a line of the cache.
+const SHORT_BYTES_MAX: usize = 64;
+
+#[derive(Debug)]
+struct Short {
+    bytes: [u8; SHORT_BYTES_MAX],
+    end: u8,
+    at: u8,
+}
+
+impl Short {
+    fn left(&self) -> &[u8] {
+        &self.bytes[usize::from(self.at)..usize::from(self.end)]
+    }
+}
+
+impl Parked {
+    /// None at all.
+    pub fn none() -> Parked {
+        Parked(Place::Here(Short { bytes: [0; _], end: 0, at: 0 }))
+    }
+
+    /// How many bytes were not received.
+    pub fn left(&self) -> usize {
+        match &self.0 {
+            Place::Here(short) => short.left().len(),
+            Place::There(body) => body.left(),
+        }
+    }
+
+    /// How many bytes of our own memory it keeps.
+    pub fn bytes(&self) -> usize {
+        match &self.0 {
+            Place::Here(short) => short.end.into(),
+            Place::There(Body { source: Source::Parked(bytes), .. }) => bytes.len(),
+            Place::There(_) => 0,
+        }
+    }
+
+    /// As [`Body::read`].
+    ///
+    /// # Errors
+    /// [`PullError`].
+    pub fn read(&mut self, receiver: &mut Receiver, target: &mut [u8]) -> Result<usize, PullError> {
+        match &mut self.0 {
+            Place::Here(short) => {
+                let bytes = short.left().len().min(target.len());
+                target[..bytes].copy_from_slice(&short.left()[..bytes]);
+                short.at += bytes as u8;
+                Ok(bytes)
+            }
+            Place::There(body) => body.read(receiver, target),
+        }
+    }
+
+    /// As [`Body::whole`].
+    pub fn whole<'a>(&'a self, receiver: &'a Receiver) -> Option<&'a [u8]> {
+        match &self.0 {
+            Place::Here(short) => Some(&short.bytes[..usize::from(short.end)]),
+            Place::There(body) => body.whole(receiver),
+        }
+    }
+
+    /// As [`Body::is_readable`].
+    pub fn is_readable(&self, receiver: &Receiver) -> bool {
+        match &self.0 {
+            Place::Here(_) => true,
+            Place::There(body) => body.is_readable(receiver),
+        }
+    }
+
+    /// As [`Body::release`].
+    pub fn release(self, receiver: &mut Receiver) {
+        if let Place::There(body) = self.0 {
+            body.release(receiver);
+        }
     }
 }
 

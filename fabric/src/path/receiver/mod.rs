@@ -10,12 +10,11 @@ mod upkeep;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use os::doorbell::Doorbell;
 use os::fork::Mark;
 use os::storage::{Borrowed, Scratch};
 use os::words::{LentWords, Words};
 
-pub use body::Body;
+pub use body::{Body, Parked};
 pub use incoming::{InPage, Incoming, Message, Picked, Spot, View};
 pub use large::{Announced, PullError};
 pub use lists::List;
@@ -24,6 +23,7 @@ use self::incoming::Memory;
 use self::large::Pulling;
 use self::open::{After, Extent, Found};
 use super::Terms;
+use super::bells::Bells;
 use super::board::{self, LineBlock, ReaderBlock, WriterBlock};
 use super::counters::{Counter, Counters, Tally};
 use super::pages::PAGE_BYTES;
@@ -57,7 +57,7 @@ pub struct Receiver {
     owed: Option<Taken>,
     reader: Reader,
     rouser: Rouser,
-    bell: Doorbell,
+    bells: Bells,
     mark: Mark,
     segments: Vec<Option<Borrowed>>,
     segments_bytes: u64,
@@ -83,7 +83,7 @@ pub struct Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         if !self.mark.inherited() && self.ended.is_none() {
-            self.bell.hang_up();
+            self.bells.hang_up();
         }
     }
 }
@@ -93,7 +93,7 @@ impl Receiver {
         own: ReaderBlock<Words>,
         lines: LineBlock<LentWords>,
         peer: WriterBlock<LentWords>,
-        bell: Doorbell,
+        bells: Bells,
         terms: Terms,
     ) -> Receiver {
         Receiver {
@@ -109,7 +109,7 @@ impl Receiver {
             owed: None,
             reader: Reader::new(lines.lines, lines.lists, own.words),
             rouser: Rouser::new(peer.control.part(board::SLEEP_WORD, 1)),
-            bell,
+            bells,
             mark: Mark::here(),
             segments: Vec::new(),
             segments_bytes: 0,
@@ -383,7 +383,7 @@ impl Receiver {
     fn rouse(&mut self) {
         if self.rouser.must_ring() {
             self.counters.add(Counter::Rings, 1);
-            self.bell.ring();
+            self.bells.ring();
         } else {
             self.counters.add(Counter::RingsSuppressed, 1);
         }
@@ -416,6 +416,6 @@ impl Receiver {
 
     /// The descriptor that becomes readable when the peer rings or is gone.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.bells.as_fd()
     }
 }

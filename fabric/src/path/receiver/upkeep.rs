@@ -38,15 +38,22 @@ impl Receiver {
             self.give_back_as(taken, GiveBack::Empty);
         }
         if !self.sleeper.is_announced() {
-            self.patience.expect_rings();
-            self.sleeps_unheard += 1;
-            if self.sleeps_unheard > HEARD_RINGS_MAX {
-                // A look that finds something leaves the ring for it on the line. Were it to fill up with
-                // those, the writer could lend nothing: it would wait for room, and we for it.
-                self.hear(Listen::Now);
-            }
+            self.expect_rings();
         }
         self.sleeper.announce();
+    }
+
+    /// Says that a half sleeps whose rings are heard here: see [`Sender::ring_instead`].
+    ///
+    /// [`Sender::ring_instead`]: crate::path::Sender::ring_instead
+    pub fn expect_rings(&mut self) {
+        self.patience.expect_rings();
+        self.sleeps_unheard += 1;
+        if self.sleeps_unheard > HEARD_RINGS_MAX {
+            // A look that finds something leaves the ring for it on the line. Were it to fill up with
+            // those, the writer could lend nothing: it would wait for room, and we for it.
+            self.hear(Listen::Now);
+        }
     }
 
     /// Says that we are awake again.
@@ -62,7 +69,7 @@ impl Receiver {
         if self.mark.inherited() {
             return 0;
         }
-        let heard = self.bell.hear(listen);
+        let heard = self.bells.hear(listen);
         self.counters.add(Counter::Heard, heard.rings as u64);
         self.patience.hear(heard.rings);
         self.sleeps_unheard =
@@ -127,7 +134,7 @@ impl Receiver {
         self.control.store(board::QUIESCE_WORD, quiesce, Ordering::Release);
         // A writer that does nothing should know at once, whether it has announced its sleep or not.
         self.counters.add(Counter::Rings, 1);
-        self.bell.ring();
+        self.bells.ring();
     }
 
     /// How many messages the sender had sent when it fell quiet, once all of them have been given out
@@ -157,7 +164,7 @@ impl Receiver {
         }
         // Release: pairs with the Acquire in `Sender::look_at_peer`.
         self.control.store(board::HALT_WORD, words[0], Ordering::Release);
-        self.bell.hang_up();
+        self.bells.hang_up();
     }
 
     /// The peer did what no peer may do: nothing it has written is worth reading any more. The receiver

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use os::copy::{expect_writes, put};
-use os::doorbell::{Doorbell, Listen};
+use os::doorbell::Listen;
 use os::fork::Mark;
 use os::sync::Ordering;
 use os::words::{LentWords, Words};
@@ -18,6 +18,7 @@ pub use large::{Lent, Waiting};
 pub use lists::Shared;
 
 use super::Terms;
+use super::bells::Bells;
 use super::board::{self, LineBlock, ReaderBlock, WriterBlock};
 use super::counters::{Counter, Counters, Tally};
 use super::lending::Lending;
@@ -125,7 +126,7 @@ pub struct Sender {
     unrung: u32,
     ringing: Ringing,
     rouser: Rouser,
-    bell: Doorbell,
+    bells: Bells,
     patience: Patience,
     mark: Mark,
     pages: Pages,
@@ -159,7 +160,7 @@ impl Drop for Sender {
         if !self.mark.inherited() && self.ended.is_none() {
             // What was sent is not lost, but nobody said that this is the end: the peer sees us gone.
             self.flush();
-            self.bell.hang_up();
+            self.bells.hang_up();
         }
     }
 }
@@ -169,7 +170,7 @@ impl Sender {
         own: WriterBlock<Words>,
         lines: LineBlock<Words>,
         peer: ReaderBlock<LentWords>,
-        bell: Doorbell,
+        bells: Bells,
         terms: Terms,
     ) -> Result<Sender, Violation> {
         let writer = Writer::new(lines.lines, lines.lists, peer.words, own.mirror)?;
@@ -182,7 +183,7 @@ impl Sender {
             unrung: 0,
             ringing: Ringing::Now,
             rouser: Rouser::new(peer.control.part(board::SLEEP_WORD, 1)),
-            bell,
+            bells,
             patience: Patience::default(),
             mark: Mark::here(),
             pages: Pages::default(),
@@ -493,7 +494,7 @@ impl Sender {
     fn ring_if_asleep(&mut self) {
         if self.rouser.must_ring() {
             self.counters.add(Counter::Rings, 1);
-            self.bell.ring();
+            self.bells.ring();
         } else {
             self.counters.add(Counter::RingsSuppressed, 1);
         }
@@ -586,7 +587,7 @@ impl Sender {
 
     /// The descriptor that becomes readable when the peer rings or is gone.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.bells.as_fd()
     }
 }
 

@@ -86,7 +86,7 @@ impl Sender {
             return Err(self.full());
         }
         let Some(number) = self.lending.number(bytes) else { return Err(self.full()) };
-        match self.bell.pass(descriptor) {
+        match self.bells.pass(descriptor) {
             Rung::Rung => {}
             Rung::Unheard => return Err(self.full()),
             Rung::Gone => return Err(self.end(Severed::because(Reason::Gone)).into()),

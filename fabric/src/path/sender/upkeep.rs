@@ -25,7 +25,14 @@ impl Sender {
             return;
         }
         self.counters.add(Counter::Rings, 1);
-        self.bell.ring();
+        self.bells.ring();
+    }
+
+    /// Rings the doorbell of `other`'s receiver from now on, not our own receiver's: for a conversation over
+    /// several queues whose user sleeps on one of them. What this one's receiver is lent still comes over
+    /// its own.
+    pub fn ring_instead(&mut self, other: &Sender) {
+        self.bells.ring_instead(&other.bells);
     }
 
     /// Looks at the reader's control line: whether it has ended, or wants quiet, or no quiet any more.
@@ -137,7 +144,7 @@ impl Sender {
         if self.mark.inherited() {
             return 0;
         }
-        let heard = self.bell.hear(listen);
+        let heard = self.bells.hear(listen);
         self.counters.add(Counter::Heard, heard.rings as u64);
         self.patience.hear(heard.rings);
         if heard.gone && self.ended.is_none() {
@@ -203,7 +210,7 @@ impl Sender {
         }
         // Release: pairs with the Acquire in `Receiver::look_at_peer`.
         self.control.store(board::HALT_WORD, words[0], Ordering::Release);
-        self.bell.hang_up();
+        self.bells.hang_up();
     }
 
     /// The peer did what no peer may do.

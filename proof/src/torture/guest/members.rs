@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc;
 
 use os::doorbell::{Doorbell, Listen};
-use siga::Member;
+use siga::{Member, OneOf};
 
 use super::conversation::Conversation;
 use super::iucv::Inquiry;
@@ -28,7 +28,7 @@ pub enum Seat {
     Iucv(Box<Inquiry>),
 }
 
-impl Seat {
+impl OneOf for Seat {
     fn member(&self) -> &dyn Member {
         match self {
             Seat::Ear(ear) => ear,
@@ -47,40 +47,6 @@ impl Seat {
             Seat::Path(conversation) => conversation.as_mut(),
             Seat::Iucv(inquiry) => inquiry.as_mut(),
         }
-    }
-}
-
-impl Member for Seat {
-    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.member().doorbells(add);
-    }
-
-    fn hear(&mut self, index: usize) -> bool {
-        self.member_mut().hear(index)
-    }
-
-    fn is_ready(&mut self) -> bool {
-        self.member_mut().is_ready()
-    }
-
-    fn sleep(&mut self) {
-        self.member_mut().sleep();
-    }
-
-    fn wake(&mut self) {
-        self.member_mut().wake();
-    }
-
-    fn tidy(&mut self) -> bool {
-        self.member_mut().tidy()
-    }
-
-    fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        self.member_mut().poll(now_ns)
-    }
-
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        self.member_mut().count(looks, spinning_ns);
     }
 }
 

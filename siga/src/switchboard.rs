@@ -1,0 +1,333 @@
+//! The conversations of one guest, whatever they are: asked for, pending, there; and which of them may have
+//! something to tell.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use fabric::control::{Kind, Pending, Problem, UserData};
+use fabric::path::END_DATA_BYTES;
+
+use crate::guest::{ConnectError, Connecting, Guest};
+use crate::path::Path;
+use crate::waiter::{Key, Member, OneOf, Waiter};
+use crate::waiting::Wait;
+
+/// A conversation over a path.
+pub(crate) trait Call: Member + Debug {
+    /// What has to be known between asking for one and its being there.
+    type Terms: Debug;
+
+    /// The kind of path that it goes over. Connections of other kinds are refused.
+    const KIND: Kind;
+
+    /// The conversation over a path that was asked for on these terms.
+    fn over(path: Path, terms: &Self::Terms) -> Self;
+
+    /// Ends it where it stands.
+    fn sever(self, data: [u8; END_DATA_BYTES]);
+}
+
+/// The conversations of a guest, by numbers.
+#[derive(Debug)]
+pub(crate) struct Switchboard<C: Call> {
+    waiter: Waiter<Served<C>>,
+    guest: Key,
+    places: BTreeMap<u16, Place<C::Terms>>,
+    /// Those that may have something to tell.
+    active: BTreeSet<u16>,
+    news: VecDeque<News>,
+}
+
+#[derive(Debug)]
+enum Place<T> {
+    /// It waits to be accepted here.
+    Pending(Pending),
+    /// It waits to be accepted there.
+    Connecting(Connecting, T),
+    /// It is there.
+    Joined(Key),
+}
+
+impl<T> Place<T> {
+    /// The waiter's key for one that is there.
+    fn key(&self) -> Option<Key> {
+        match self {
+            Place::Joined(key) => Some(*key),
+            Place::Pending(_) | Place::Connecting(..) => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Served<C> {
+    Guest(Box<Guest>),
+    Call(Box<C>, u16),
+}
+
+/// What is told about connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum News {
+    /// Somebody wants a conversation.
+    Pending(u16, Pending),
+    /// One that was asked for is there; from the other side's user.
+    Complete(u16, UserData),
+    /// One that was asked for will not be: why, and from the other side's user if it refused.
+    Severed(u16, Option<Problem>, UserData),
+}
+
+impl<C: Call> Switchboard<C> {
+    /// Takes charge of a guest.
+    pub(crate) fn new(guest: Guest, wait: Wait) -> io::Result<Switchboard<C>> {
+        let mut waiter = Waiter::new(wait)?;
+        let guest = waiter.add(Served::Guest(Box::new(guest)))?;
+        let (places, active, news) = Default::default();
+        Ok(Switchboard { waiter, guest, places, active, news })
+    }
+
+    /// Gives the guest back. All conversations are severed.
+    pub(crate) fn into_guest(mut self) -> Guest {
+        while let Some((number, _)) = self.places.first_key_value() {
+            self.sever(*number, [0; END_DATA_BYTES]);
+        }
+        match self.waiter.remove(self.guest) {
+            Some(Served::Guest(guest)) => *guest,
+            _ => unreachable!("made with a guest"),
+        }
+    }
+
+    pub(crate) fn guest(&self) -> &Guest {
+        match self.waiter.get(self.guest) {
+            Some(Served::Guest(guest)) => guest,
+            _ => unreachable!("made with a guest"),
+        }
+    }
+
+    /// Asks for a conversation: `ask` does it.
+    pub(crate) fn connect(
+        &mut self,
+        terms: C::Terms,
+        ask: impl FnOnce(&Guest, &C::Terms) -> Result<Connecting, ConnectError>,
+    ) -> Result<u16, ConnectError> {
+        let number = self.free_number()?;
+        let connecting = ask(self.guest(), &terms)?;
+        self.places.insert(number, Place::Connecting(connecting, terms));
+        Ok(number)
+    }
+
+    /// Accepts a conversation that is pending: `accept` does it, and whatever comes of it, it is not pending
+    /// any more. None if it was not.
+    pub(crate) fn accept(
+        &mut self,
+        number: u16,
+        accept: impl FnOnce(&Guest, Pending) -> Result<C, ConnectError>,
+    ) -> Option<Result<(), ConnectError>> {
+        let Some(Place::Pending(pending)) = self.places.get(&number) else { return None };
+        let pending = *pending;
+        self.places.remove(&number);
+        let accepted = accept(self.guest(), pending);
+        Some(accepted.and_then(|call| Ok(self.join(number, call)?)))
+    }
+
+    /// Ends a conversation, refuses one that is pending, or takes back one that was asked for. False if there
+    /// is none.
+    pub(crate) fn sever(&mut self, number: u16, data: [u8; END_DATA_BYTES]) -> bool {
+        let Some(place) = self.places.remove(&number) else { return false };
+        match place {
+            Place::Pending(pending) => self.guest().refuse(pending, data),
+            Place::Connecting(connecting, _) => drop(connecting),
+            Place::Joined(key) => {
+                if let Some(Served::Call(call, _)) = self.waiter.remove(key) {
+                    call.sever(data);
+                }
+            }
+        }
+        self.active.remove(&number);
+        true
+    }
+
+    /// Whether there is one, be it only asked for or pending.
+    pub(crate) fn is_taken(&self, number: u16) -> bool {
+        self.places.contains_key(&number)
+    }
+
+    /// A conversation that is there.
+    pub(crate) fn get(&self, number: u16) -> Option<&C> {
+        match self.waiter.get(self.places.get(&number)?.key()?) {
+            Some(Served::Call(call, _)) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// A conversation that is there, for a verb, which may take in what there is to tell.
+    pub(crate) fn get_mut(&mut self, number: u16) -> Option<&mut C> {
+        let Switchboard { waiter, places, active, .. } = self;
+        let call = joined(waiter, places, number)?;
+        active.insert(number);
+        Some(call)
+    }
+
+    /// All that are there may have something to tell.
+    pub(crate) fn look_at_all(&mut self) {
+        let joined = self.places.iter().filter(|(_, place)| place.key().is_some());
+        self.active.extend(joined.map(|(number, _)| *number));
+    }
+
+    /// Waits until somebody may have something to tell.
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        let key = self.waiter.wait()?;
+        self.take_note(key);
+        Ok(())
+    }
+
+    /// Takes note of all that may have something to tell.
+    pub(crate) fn listen(&mut self) -> io::Result<()> {
+        for _ in 0..=self.places.len() {
+            let Some(key) = self.waiter.try_next()? else { break };
+            if !self.take_note(key) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next news of connections that `wanted` lets through.
+    pub(crate) fn next_news(&mut self, wanted: impl Fn(&News) -> bool) -> Option<News> {
+        let at = self.news.iter().position(wanted)?;
+        self.news.remove(at)
+    }
+
+    /// What the first has to tell that has something. Those that have nothing are not asked again.
+    pub(crate) fn ask<T>(&mut self, mut tell: impl FnMut(u16, &mut C) -> Option<T>) -> Option<T> {
+        let Switchboard { waiter, places, active, .. } = self;
+        while let Some(number) = active.first().copied() {
+            let told = joined(waiter, places, number).and_then(|call| tell(number, call));
+            if told.is_some() {
+                return told;
+            }
+            active.remove(&number);
+        }
+        None
+    }
+
+    /// As [`Switchboard::ask`], but all are asked again: about something else.
+    pub(crate) fn ask_all<T>(
+        &mut self,
+        mut tell: impl FnMut(u16, &mut C) -> Option<T>,
+    ) -> Option<T> {
+        let Switchboard { waiter, places, active, .. } = self;
+        active.iter().find_map(|number| tell(*number, joined(waiter, places, *number)?))
+    }
+
+    /// Nobody has anything more to tell.
+    pub(crate) fn all_told(&mut self) {
+        self.active.clear();
+    }
+
+    /// Prepares for waiting elsewhere; whether there is nothing to tell.
+    pub(crate) fn prepare_wait(&mut self) -> bool {
+        self.active.is_empty() && self.news.is_empty() && self.waiter.prepare_wait()
+    }
+
+    /// Somebody has something. False if that was known.
+    fn take_note(&mut self, key: Key) -> bool {
+        if key == self.guest {
+            self.take_pending();
+            self.take_complete();
+            return true;
+        }
+        match self.waiter.get(key) {
+            Some(Served::Call(_, number)) => self.active.insert(*number),
+            _ => false,
+        }
+    }
+
+    fn take_pending(&mut self) {
+        while let Some(pending) = self.guest().pending() {
+            match self.free_number() {
+                Ok(number) if pending.kind == C::KIND => {
+                    self.places.insert(number, Place::Pending(pending));
+                    self.news.push_back(News::Pending(number, pending));
+                }
+                _ => self.guest().refuse(pending, [0; END_DATA_BYTES]),
+            }
+        }
+    }
+
+    fn take_complete(&mut self) {
+        let is_connecting = |place: &Place<C::Terms>| matches!(place, Place::Connecting(..));
+        let connecting = self.places.iter().filter(|(_, place)| is_connecting(place));
+        for number in connecting.map(|(number, _)| *number).collect::<Vec<_>>() {
+            let Some(Place::Connecting(connecting, terms)) = self.places.remove(&number) else {
+                continue;
+            };
+            let news = match self.guest().try_complete(connecting) {
+                Ok(Err(connecting)) => {
+                    self.places.insert(number, Place::Connecting(connecting, terms));
+                    continue;
+                }
+                Ok(Ok(path)) => {
+                    let data = path.user_data();
+                    match self.join(number, C::over(path, &terms)) {
+                        Ok(()) => News::Complete(number, data),
+                        Err(_) => News::Severed(number, None, [0; END_DATA_BYTES]),
+                    }
+                }
+                Err(ConnectError::Refused { problem, data }) => {
+                    News::Severed(number, Some(problem), data)
+                }
+                Err(_) => News::Severed(number, None, [0; END_DATA_BYTES]),
+            };
+            self.news.push_back(news);
+        }
+    }
+
+    fn join(&mut self, number: u16, call: C) -> io::Result<()> {
+        let key = self.waiter.add(Served::Call(Box::new(call), number))?;
+        self.places.insert(number, Place::Joined(key));
+        self.active.insert(number);
+        Ok(())
+    }
+
+    /// The lowest number that is nobody's.
+    fn free_number(&self) -> io::Result<u16> {
+        let used = self.places.keys().enumerate();
+        let next = used.take_while(|(at, number)| usize::from(**number) == *at).count();
+        u16::try_from(next).map_err(|_| io::Error::other("65536 conversations are in use"))
+    }
+}
+
+fn joined<'a, C: Call>(
+    waiter: &'a mut Waiter<Served<C>>,
+    places: &BTreeMap<u16, Place<C::Terms>>,
+    number: u16,
+) -> Option<&'a mut C> {
+    match waiter.get_mut(places.get(&number)?.key()?) {
+        Some(Served::Call(call, _)) => Some(call),
+        _ => None,
+    }
+}
+
+/// Readable when somebody may have something to tell.
+impl<C: Call> AsFd for Switchboard<C> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waiter.as_fd()
+    }
+}
+
+impl<C: Call> OneOf for Served<C> {
+    fn member(&self) -> &dyn Member {
+        match self {
+            Served::Guest(guest) => &**guest,
+            Served::Call(call, _) => &**call,
+        }
+    }
+
+    fn member_mut(&mut self) -> &mut dyn Member {
+        match self {
+            Served::Guest(guest) => &mut **guest,
+            Served::Call(call, _) => &mut **call,
+        }
+    }
+}
