@@ -2,12 +2,13 @@
 
 use std::io::{Read, Write};
 use std::thread;
+use std::time::Duration;
 
 use siga::iucv::{
     Address, Audit, CallError, Event, Guest as IucvGuest, GuestEvent, Interrupt, Listener, Mask,
     Options, Outgoing, Path, ReceiveError, ReplyError, SendError, SeqPacket, Which,
 };
-use siga::{Embedded, Guest, Problem, Reason, System, Wait};
+use siga::{Embedded, Guest, Problem, Reason, System, Wait, Waiter};
 
 const OPTIONS: Options = Options { wait: Wait::Block, ..Options::DEFAULT };
 const QUIET: Outgoing = Outgoing {
@@ -305,5 +306,41 @@ fn guest_that_was_told_of_an_end_can_sleep() {
         assert_eq!(client.try_event().unwrap(), None);
         assert!(client.prepare_wait(), "{sent} messages");
         client.path(id).unwrap();
+    }
+}
+
+/// A waiter knows nothing of what its members have to say: they say it while it looks, however it waits, and
+/// it is no news for whoever waits.
+#[test]
+fn member_of_a_waiter_says_what_it_has_to_say() {
+    for policy in [Wait::Spin, Wait::Adaptive, Wait::Block] {
+        let Two { _host, client, server } = two();
+        let accepting = thread::spawn(move || {
+            let target = Path::accept(&server, &OPTIONS).unwrap();
+            (server, target)
+        });
+        let mut source = Path::connect(&client, "SERVER", &OPTIONS).unwrap();
+        let (_server, mut target) = accepting.join().unwrap();
+        let mut waiter = Waiter::new(policy).unwrap();
+        // Room that was given back is there to say something.
+        let answered = Outgoing { answer: Some(1), ..QUIET };
+        for _ in 0..2 {
+            let id = source.half().send(&answered, b"").unwrap();
+            let asked = target.receive(Which::Any, &mut []).unwrap();
+            target.reply(asked.message.id, b"!").unwrap();
+            assert_eq!(source.answer(id, 0, &mut [0]).unwrap().bytes, 1);
+        }
+        let received = source.half().send(&Outgoing { quiet: false, ..QUIET }, b"one").unwrap();
+        let purged = source.half().send(&answered, b"two").unwrap();
+        target.receive(Which::Any, &mut [0; 3]).unwrap();
+        let member = waiter.add(target).unwrap();
+        source.half().purge(purged, 0).unwrap();
+        assert_eq!(waiter.wait().unwrap(), member);
+        let half = waiter.get_mut(member).unwrap().half();
+        assert_eq!(half.describe(Which::Any).unwrap_err(), ReceiveError::NotFound);
+        assert_eq!(waiter.wait_for(Duration::from_millis(1)).unwrap(), None, "{policy:?}");
+        let (completion, ..) = source.half().complete(Which::Any, &mut []).unwrap().unwrap();
+        assert_eq!(completion.id, received);
+        assert!(!source.half().will_free(), "the target knows that it was purged");
     }
 }

@@ -477,6 +477,14 @@ impl Path {
         Waiting { path: &mut self.inner, wanted: Wanted::Arrival }
     }
 
+    /// Says what can be said, while nothing comes: that is no news for whoever waits. False.
+    fn say_unsaid(&mut self) -> bool {
+        if self.arrivals().is_sayable() {
+            self.inner.flush();
+        }
+        false
+    }
+
     fn wait(&mut self, wanted: Wanted) {
         if wanted == Wanted::Arrival && self.inner.has_more_to_say() {
             // Between two packs of a stream there is no time to say what was received of the first: it is
@@ -519,7 +527,7 @@ impl Member for Path {
 
     #[inline]
     fn is_ready(&mut self) -> bool {
-        Half::is_ready(&mut self.arrivals())
+        self.inner.is_ready() || self.say_unsaid()
     }
 
     fn sleep(&mut self) {

@@ -129,7 +129,7 @@ impl Half for Waiting<'_> {
 
 impl Waiting<'_> {
     /// Whether what could not be said can be said now.
-    fn is_sayable(&mut self) -> bool {
+    pub(super) fn is_sayable(&mut self) -> bool {
         self.path.has_more_to_say() && self.path.halves().0[URGENT].is_ready()
     }
 }
