@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! word 0 to 7    zero
-//! slot 0         key | attempted | completed | received | bytes received | 0 | 0 | 0
+//! slot 0         key | attempted | completed | received | bytes received | purged | 0 | 0
 //! slot 1 ...
 //! ```
 //!
@@ -24,6 +24,7 @@ const ATTEMPTED: usize = 1;
 const COMPLETED: usize = 2;
 const RECEIVED: usize = 3;
 const RECEIVED_BYTES: usize = 4;
+const PURGED: usize = 5;
 
 /// Slots of a box: what fits into a page of memory.
 const SLOTS: usize = STORAGE_GRAIN_BYTES / (SLOT_WORDS * WORD_BYTES) - 1;
@@ -96,6 +97,11 @@ impl Slot {
         self.words.store(RECEIVED, messages, Ordering::Release);
     }
 
+    /// Notes, before it is done, that so many messages may have been taken back.
+    pub fn purged(&self, messages: u64) {
+        self.words.store(PURGED, messages, Ordering::Release);
+    }
+
     /// How far it is. What was acknowledged is not noted here.
     pub fn counts(&self) -> LaneCounts {
         counts(|word| self.words.load(word, Ordering::Acquire))
@@ -133,6 +139,7 @@ fn counts(word: impl Fn(usize) -> u64) -> LaneCounts {
         acknowledged: 0,
         received: word(RECEIVED),
         received_bytes: word(RECEIVED_BYTES),
+        purged: word(PURGED),
     }
 }
 

@@ -90,6 +90,8 @@ pub struct Found {
     pub unfinished: u64,
     /// Messages of IUCV that the dead owed a reply, each of which its source has learned of.
     pub unanswered: u64,
+    /// Messages of IUCV that their sources took back, on paths that a kill has ended.
+    pub purged: u64,
     /// Messages that were handed over to one that died before it took them.
     pub unread: u64,
 }
@@ -167,8 +169,10 @@ impl Ledger {
             check(survivor, &dead).map_err(|wrong| {
                 format!("{}: {wrong}; survivor {survivor:?}, dead {dead:?}", what())
             })?;
-            self.found.unfinished += dead.attempted - survivor.received;
-            self.found.unread += survivor.completed.saturating_sub(dead.received);
+            let purged = survivor.purged + dead.purged;
+            self.found.unfinished += (dead.attempted - survivor.received).saturating_sub(purged);
+            self.found.unread += survivor.completed.saturating_sub(dead.received + purged);
+            self.found.purged += purged;
         }
         Ok(())
     }
@@ -209,14 +213,17 @@ pub fn lanes(key: u64) -> impl Iterator<Item = u64> {
     (0..super::wire::LANES_MAX as u64).map(move |lane| key + lane)
 }
 
-/// Each message that was sent is either answered, or its source knows that it will not be.
+/// Each message that was sent is answered or was taken back, or its source knows that it will not be.
 fn check_unanswered(lanes: &[LaneCounts], unanswered: u64) -> Result<(), String> {
     let sent: u64 = lanes.iter().map(|lane| lane.completed).sum();
     let answered: u64 = lanes.iter().map(|lane| lane.received).sum();
-    if sent == answered + unanswered {
+    let purged: u64 = lanes.iter().map(|lane| lane.purged).sum();
+    if sent == answered + unanswered + purged {
         return Ok(());
     }
-    Err(format!("{sent} messages sent, {answered} answered, {unanswered} known to be unanswered"))
+    Err(format!(
+        "{sent} messages sent, {answered} answered, {purged} taken back, {unanswered} known to be unanswered"
+    ))
 }
 
 /// Holds what a survivor has counted against the black box of the dead.
@@ -227,10 +234,12 @@ fn check(survivor: &LaneCounts, dead: &LaneCounts) -> Result<(), String> {
         }
         Err(format!("{number} messages {what}: must be {least} to {most}"))
     };
+    // What a source takes back is not received, or its reply is not.
+    let purged = survivor.purged + dead.purged;
     within(
         "received of those the dead has sent",
         survivor.received,
-        dead.completed,
+        dead.completed.saturating_sub(purged),
         dead.attempted,
     )?;
     within("acknowledged by the dead", survivor.acknowledged, 0, dead.received)?;
@@ -294,7 +303,8 @@ mod tests {
     #[test]
     fn unanswered_message_that_its_source_was_not_told_of_is_wrong() {
         let told_of = |unanswered| {
-            let lanes = vec![LaneCounts { completed: 9, received: 4, ..Default::default() }];
+            let counts = LaneCounts { completed: 10, received: 4, purged: 1, ..Default::default() };
+            let lanes = vec![counts];
             let mut ledger = ledger();
             ledger.bury(B, DEATH, None);
             ledger.sever(
@@ -324,5 +334,8 @@ mod tests {
         ] {
             assert!(check(&wrong, &dead).is_err(), "{wrong:?}");
         }
+        let source = LaneCounts { purged: 1, ..survivor };
+        assert_eq!(check(&LaneCounts { received: 4, ..source }, &dead), Ok(()));
+        assert!(check(&LaneCounts { received: 3, ..source }, &dead).is_err());
     }
 }

@@ -117,8 +117,8 @@ fn verdict(
     ));
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     line(format!(
-        "messages of IUCV unanswered at a death {}, each learned by its source",
-        found.unanswered
+        "messages of IUCV unanswered at a death {}, each learned by its source; {} were taken back",
+        found.unanswered, found.purged
     ));
     line(format!("paths severed {}, {} half made by a dead host", found.severed, found.half_made));
     line(format!(

@@ -121,4 +121,6 @@ pub struct LaneCounts {
     pub received: u64,
     /// Bytes of those.
     pub received_bytes: u64,
+    /// That may have been taken back, of a source of IUCV.
+    pub purged: u64,
 }

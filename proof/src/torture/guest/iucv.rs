@@ -1,13 +1,17 @@
-//! A path of IUCV to a peer: who has asked for it sends two-way messages, the other replies in any order.
+//! A path of IUCV to a peer: who has asked for it sends two-way messages, with and without priority, and takes
+//! some back; the other replies in any order, and rejects some.
 //!
 //! The guest notes in the same slot as a stream does. Of the source, messages are what it has sent and what
-//! it has received are replies; of the target it is the other way round.
+//! it has received are replies; of the target it is the other way round. What is rejected is a message that
+//! was received, and its rejection a reply.
 
-use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
 use siga::Member;
-use siga::iucv::{Audit, MessageId, Outgoing, Path, ReceiveError, ReplyError, SendError, Which};
+use siga::iucv::{
+    Audit, MessageId, Outgoing, Path, Pending, PurgeError, ReceiveError, ReplyError, SendError,
+    Which,
+};
 
 use super::Mode;
 use super::reading::End;
@@ -30,6 +34,9 @@ const REPLY_BYTES_MAX: usize = 4000;
 
 /// Messages sent, received or replied to before the next path has its turn.
 const MESSAGES_PER_TURN: usize = 32;
+
+/// The class of all completions.
+const CLASS: u32 = 7;
 
 /// Whether guests `own` and `peer` talk over a path of IUCV.
 pub fn is_between(own: usize, peer: usize) -> bool {
@@ -55,19 +62,37 @@ pub struct Inquiry {
 
 #[derive(Debug)]
 enum Part {
-    /// Its messages that nothing has become of, with their numbers, and how many it knows will never be
-    /// answered.
-    Source { unanswered: HashMap<MessageId, u64>, severed: u64 },
-    /// What it has received and not replied to.
-    Target { kept: Vec<(MessageId, u64)> },
+    /// Its messages that nothing has become of, with their numbers, how many it knows will never be
+    /// answered, and how many it has taken back.
+    Source { unanswered: Vec<(MessageId, u64)>, severed: u64, purged: u64 },
+    /// What it has received and not replied to, and the least number that can come without priority and
+    /// with it.
+    Target { kept: Vec<(MessageId, u64)>, next: [u64; 2] },
+}
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Reply { number: u64 },
+    Rejection,
+}
+
+/// Whether it has become of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answered {
+    Yes,
+    /// The source has taken the message back.
+    TakenBack,
+    /// There is no room, or the path has ended.
+    NotYet,
 }
 
 impl Inquiry {
     /// Talks over `path`.
     pub fn new(path: Path, key: u64, is_source: bool, slot: Slot, mode: Mode) -> Inquiry {
         let part = match is_source {
-            true => Part::Source { unanswered: HashMap::new(), severed: 0 },
-            false => Part::Target { kept: Vec::new() },
+            true => Part::Source { unanswered: Vec::new(), severed: 0, purged: 0 },
+            false => Part::Target { kept: Vec::new(), next: [0; 2] },
         };
         Inquiry {
             path,
@@ -93,7 +118,8 @@ impl Inquiry {
         match self.part {
             Part::Source { .. } => {
                 self.take_answers()?;
-                self.ask()
+                self.ask()?;
+                self.purge()
             }
             Part::Target { .. } => {
                 self.take_messages()?;
@@ -103,7 +129,7 @@ impl Inquiry {
     }
 
     fn take_answers(&mut self) -> Result<(), End> {
-        let Part::Source { unanswered, severed } = &mut self.part else { return Ok(()) };
+        let Part::Source { unanswered, severed, .. } = &mut self.part else { return Ok(()) };
         self.body.resize(REPLY_BYTES_MAX, 0);
         loop {
             let half = self.path.half();
@@ -116,9 +142,11 @@ impl Inquiry {
                     None => Ok(()),
                 };
             };
-            let Some(number) = unanswered.remove(&completion.id) else {
-                return Err(End::Wrong(format!("told twice, or never sent: {completion:?}")));
+            let Some(at) = unanswered.iter().position(|(id, _)| *id == completion.id) else {
+                let told = format!("told twice, taken back, or never sent: {completion:?}");
+                return Err(End::Wrong(told));
             };
+            let (_, number) = unanswered.swap_remove(at);
             if completion.tag != number as u32 || residual != 0 {
                 return Err(End::Wrong(format!(
                     "message {number}: {completion:?}, {residual} left"
@@ -126,6 +154,10 @@ impl Inquiry {
             }
             match completion.audit {
                 Audit::SEVERED => *severed += 1,
+                Audit::REJECTED => {
+                    self.received += 1;
+                    self.slot.received(self.received, self.received_bytes);
+                }
                 audit if audit.is_good() && completion.answer == Some(bytes) => {
                     verify("reply", !self.seed, number, &self.body[..bytes])?;
                     self.received += 1;
@@ -146,10 +178,17 @@ impl Inquiry {
             self.body.resize(bytes, 0);
             pattern::fill(mix(self.seed ^ number), &mut self.body);
             self.slot.attempted(number + 1);
-            let answer = Some(REPLY_BYTES_MAX as u32);
-            let outgoing = Outgoing { tag: number as u32, answer, ..Outgoing::default() };
+            let outgoing = Outgoing {
+                // Those with priority overtake the others: each says its number.
+                target_class: number as u32,
+                source_class: CLASS,
+                tag: number as u32,
+                priority: self.dice.one_in(4),
+                answer: Some(REPLY_BYTES_MAX as u32),
+                quiet: false,
+            };
             match self.path.half().send(&outgoing, &self.body) {
-                Ok(id) => drop(unanswered.insert(id, number)),
+                Ok(id) => unanswered.push((id, number)),
                 // The waiter knows of what arrives, not of room; the end is told after all that is
                 // outstanding.
                 Err(SendError::Full | SendError::Severed(_)) => {
@@ -164,57 +203,150 @@ impl Inquiry {
         Ok(())
     }
 
+    /// Takes a message back now and then, wherever it is by now.
+    fn purge(&mut self) -> Result<(), End> {
+        let Part::Source { unanswered, purged, .. } = &mut self.part else { return Ok(()) };
+        if unanswered.is_empty() || !self.dice.one_in(8) {
+            return Ok(());
+        }
+        let any = self.dice.below(unanswered.len());
+        let (id, number) = unanswered[any];
+        self.slot.purged(*purged + 1);
+        match self.path.half().purge(id, CLASS) {
+            Ok(()) => {
+                unanswered.swap_remove(any);
+                *purged += 1;
+            }
+            Err(PurgeError::Complete) => self.slot.purged(*purged),
+            Err(error) => return Err(End::Wrong(format!("taking {number} back: {error}"))),
+        }
+        Ok(())
+    }
+
     fn take_messages(&mut self) -> Result<(), End> {
-        let Part::Target { kept } = &mut self.part else { return Ok(()) };
         for _ in 0..MESSAGES_PER_TURN {
-            match self.path.half().describe(Which::Any) {
-                Ok(_) => {}
+            let pending = match self.path.half().describe(Which::Any) {
+                Ok(pending) => pending,
                 Err(ReceiveError::NotFound) => return Ok(()),
                 Err(ReceiveError::Severed(severed)) => return Err(severed.into()),
                 Err(error) => return Err(End::Wrong(error.to_string())),
-            }
-            let (pending, message) = match self.path.next() {
-                Ok(next) => next,
-                Err(ReceiveError::Severed(severed)) => return Err(severed.into()),
-                Err(error) => return Err(End::Wrong(error.to_string())),
             };
-            let number = self.received;
-            verify("message", self.seed, number, message)?;
-            if pending.answer != Some(REPLY_BYTES_MAX as u32) || kept.len() >= UNANSWERED_MAX {
-                return Err(End::Wrong(format!("message {number}: {pending:?} after {kept:?}")));
+            if self.dice.one_in(16) {
+                // It may be taken back in between.
+                if self.answer(pending.id, Answer::Rejection)? == Answered::Yes {
+                    self.note_received(&pending, 0)?;
+                }
+                continue;
             }
-            self.received_bytes += message.len() as u64;
-            kept.push((pending.id, number));
-            self.received += 1;
-            self.slot.received(self.received, self.received_bytes);
+            match self.receive() {
+                Ok(Some((pending, bytes))) => {
+                    let number = self.note_received(&pending, bytes)?;
+                    let Part::Target { kept, .. } = &mut self.part else { return Ok(()) };
+                    kept.push((pending.id, number));
+                }
+                Ok(None) => {}
+                Err(end) => return Err(end),
+            }
         }
         self.more = true;
         Ok(())
     }
 
+    /// Receives the next message and verifies it; none if it was taken back.
+    fn receive(&mut self) -> Result<Option<(Pending, usize)>, End> {
+        let seed = self.seed;
+        let check = |pending: &Pending, body: &[u8]| {
+            verify("message", seed, u64::from(pending.class), body)?;
+            Ok(Some((*pending, body.len())))
+        };
+        let half = self.path.half();
+        let error = match half.receive_in_place(Which::Any) {
+            Ok(Some((pending, shown))) => return check(&pending, half.data(shown)),
+            Ok(None) => {
+                self.body.resize(MESSAGE_BYTES_MAX, 0);
+                match half.receive(Which::Any, &mut self.body) {
+                    Ok(received) if received.residual == 0 => {
+                        return check(&received.message, &self.body[..received.bytes]);
+                    }
+                    Ok(received) => {
+                        return Err(End::Wrong(format!("{received:?} of a message in a page")));
+                    }
+                    Err(error) => error,
+                }
+            }
+            Err(error) => error,
+        };
+        match error {
+            ReceiveError::NotFound | ReceiveError::Purged => Ok(None),
+            ReceiveError::Severed(severed) => Err(severed.into()),
+            ReceiveError::WrongClass { .. } => Err(End::Wrong(error.to_string())),
+        }
+    }
+
+    /// Notes that a message has come, and says its number.
+    fn note_received(&mut self, pending: &Pending, bytes: usize) -> Result<u64, End> {
+        let Part::Target { next, .. } = &mut self.part else { unreachable!("of a target") };
+        let number = u64::from(pending.class);
+        let least = &mut next[usize::from(pending.priority)];
+        if number < *least || pending.answer != Some(REPLY_BYTES_MAX as u32) {
+            let wanted = format!("must be {least} at least, and want a reply");
+            return Err(End::Wrong(format!("message {number}: {pending:?} {wanted}")));
+        }
+        *least = number + 1;
+        self.received += 1;
+        self.received_bytes += bytes as u64;
+        self.slot.received(self.received, self.received_bytes);
+        Ok(number)
+    }
+
     fn reply(&mut self) -> Result<(), End> {
-        let Part::Target { kept } = &mut self.part else { return Ok(()) };
         let most = if self.mode == Mode::Streaming { self.dice.below(KEPT_MAX + 1) } else { 0 };
-        while kept.len() > most {
+        loop {
+            let Part::Target { kept, .. } = &mut self.part else { return Ok(()) };
+            if kept.len() <= most {
+                return Ok(());
+            }
             let any = self.dice.below(kept.len());
             let (id, number) = kept[any];
-            self.body.resize(self.dice.below(REPLY_BYTES_MAX + 1), 0);
-            pattern::fill(mix(!self.seed ^ number), &mut self.body);
-            self.slot.attempted(self.sent + 1);
-            match self.path.half().reply(id, false, &self.body) {
-                Ok(()) => {}
-                // What came before the end is received first.
-                Err(ReplyError::Full | ReplyError::Severed(_)) => {
-                    self.more = true;
-                    return Ok(());
-                }
-                Err(error) => return Err(End::Wrong(format!("replying to {number}: {error}"))),
+            let answer =
+                if self.dice.one_in(8) { Answer::Rejection } else { Answer::Reply { number } };
+            if self.answer(id, answer)? == Answered::NotYet {
+                self.more = true;
+                return Ok(());
             }
+            let Part::Target { kept, .. } = &mut self.part else { return Ok(()) };
             kept.swap_remove(any);
-            self.sent += 1;
+        }
+    }
+
+    /// Replies to a message, or rejects it.
+    fn answer(&mut self, id: MessageId, answer: Answer) -> Result<Answered, End> {
+        self.slot.attempted(self.sent + 1);
+        let half = self.path.half();
+        let answered = match answer {
+            Answer::Rejection => half.reject(id),
+            Answer::Reply { number } => {
+                self.body.resize(self.dice.below(REPLY_BYTES_MAX + 1), 0);
+                pattern::fill(mix(!self.seed ^ number), &mut self.body);
+                half.reply(id, self.dice.one_in(4), &self.body)
+            }
+        };
+        match answered {
+            Ok(()) => {}
+            Err(ReplyError::NotFound) => {
+                self.slot.attempted(self.sent);
+                return Ok(Answered::TakenBack);
+            }
+            // What came before the end is received first.
+            Err(ReplyError::Full | ReplyError::Severed(_)) => return Ok(Answered::NotYet),
+            Err(error) => return Err(End::Wrong(format!("{answer:?}: {error}"))),
+        }
+        self.sent += 1;
+        // A rejection is said when there is room for it.
+        if !half.has_more_to_say() {
             self.slot.completed(self.sent);
         }
-        Ok(())
+        Ok(Answered::Yes)
     }
 
     /// Whether to send anything new, and to keep anything.
@@ -223,11 +355,15 @@ impl Inquiry {
         self.more = true;
     }
 
-    /// Whether nothing waits for a reply.
-    pub fn is_quiet(&self) -> bool {
+    /// Whether nothing waits for a reply, and the target knows of all that was taken back.
+    pub fn is_quiet(&mut self) -> bool {
         match &self.part {
-            Part::Source { unanswered, .. } => unanswered.is_empty(),
-            Part::Target { kept } => kept.is_empty(),
+            Part::Source { unanswered, .. } => {
+                // That a message was taken back may be all that is left to say.
+                self.path.half().flush();
+                unanswered.is_empty() && !self.path.half().will_free()
+            }
+            Part::Target { kept, .. } => kept.is_empty(),
         }
     }
 
@@ -255,7 +391,9 @@ impl Inquiry {
         let Inquiry { part, mode, sent, received, more, .. } = self;
         let text = format!("IUCV {part:?} {mode:?} sent={sent} received={received} more={more}");
         let half = self.path.half();
-        format!("{text} {:?} severed={:?}", half.counts(), half.severed())
+        let (counts, more, severed) = (half.counts(), half.unsaid(), half.severed());
+        let frees = half.will_free();
+        format!("{text} {counts:?} {more} unsaid, frees={frees} severed={severed:?}")
     }
 }
 
