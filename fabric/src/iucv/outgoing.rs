@@ -62,12 +62,34 @@ impl From<path::SendError> for SendError {
 }
 
 /// A message that was sent and is not complete, or whose completion was not taken.
+// As short as can be: a stream goes through thousands of them before it comes to the first again.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(32))]
+#[repr(align(16))]
 pub(super) struct Entry {
-    pub(super) outgoing: Outgoing,
     pub(super) id: MessageId,
+    pub(super) source_class: u32,
+    pub(super) tag: u32,
     pub(super) state: State,
+    pub(super) priority: bool,
+    pub(super) quiet: bool,
+    pub(super) is_two_way: bool,
+}
+
+const _: () = assert!(size_of::<Entry>() == 16);
+
+impl Entry {
+    #[inline(always)]
+    fn of(outgoing: &Outgoing, id: MessageId) -> Entry {
+        Entry {
+            id,
+            source_class: outgoing.source_class,
+            tag: outgoing.tag,
+            state: State::Sent,
+            priority: outgoing.priority,
+            quiet: outgoing.quiet,
+            is_two_way: outgoing.answer.is_some(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +112,8 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Table {
     entries: Vec<Entry>,
+    /// Of those that are two-way: the longest reply.
+    answers: Vec<u32>,
     /// The place that was freed last at the end.
     free: Vec<u16>,
     /// How many there have been: its low half tells those apart that have had a place one after the other.
@@ -100,7 +124,7 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(limit: u32) -> Table {
-        Table { entries: Vec::new(), free: Vec::new(), opened: 0, limit }
+        Table { entries: Vec::new(), answers: Vec::new(), free: Vec::new(), opened: 0, limit }
     }
 
     /// How many messages may be outstanding.
@@ -126,7 +150,8 @@ impl Table {
         self.opened = self.opened.wrapping_add(1);
         let place = usize::from(place);
         let id = MessageId::new(place, self.opened as u16);
-        self.entries[place] = Entry { outgoing: *outgoing, id, state: State::Sent };
+        self.entries[place] = Entry::of(outgoing, id);
+        self.expect_answer(outgoing, id);
         Some(id)
     }
 
@@ -138,8 +163,24 @@ impl Table {
         }
         self.opened = self.opened.wrapping_add(1);
         let id = MessageId::new(self.entries.len(), self.opened as u16);
-        self.entries.push(Entry { outgoing: *outgoing, id, state: State::Sent });
+        self.entries.push(Entry::of(outgoing, id));
+        self.expect_answer(outgoing, id);
         Some(id)
+    }
+
+    #[inline(always)]
+    fn expect_answer(&mut self, outgoing: &Outgoing, id: MessageId) {
+        if let Some(most) = outgoing.answer {
+            if self.answers.len() <= id.place() {
+                self.answers.resize(id.place() + 1, 0);
+            }
+            self.answers[id.place()] = most;
+        }
+    }
+
+    /// The longest reply to a message; none if it is one-way.
+    pub(super) fn answer_max(&self, entry: &Entry) -> Option<u32> {
+        entry.is_two_way.then(|| self.answers[entry.id.place()])
     }
 
     /// The entry of this identity, if there is one.
@@ -182,7 +223,7 @@ impl Table {
     /// Whether one will be freed without anybody taking its completion.
     pub(super) fn will_free(&self) -> bool {
         self.entries.iter().any(|entry| match entry.state {
-            State::Sent => entry.outgoing.quiet && entry.outgoing.answer.is_none(),
+            State::Sent => entry.quiet && !entry.is_two_way,
             State::Purging | State::Purged | State::PurgedLate => true,
             State::Free | State::Complete => false,
         })

@@ -163,10 +163,10 @@ impl Path {
     pub(super) fn complete_one_way(&mut self, id: MessageId) -> Result<(), Violation> {
         let entry = self.table.get_mut(id).ok_or(Violation::Record)?;
         match entry.state {
-            State::Sent if entry.outgoing.answer.is_some() => return Err(Violation::Record),
-            State::Sent if !entry.outgoing.quiet => {
+            State::Sent if entry.is_two_way => return Err(Violation::Record),
+            State::Sent if !entry.quiet => {
                 entry.state = State::Complete;
-                if entry.outgoing.priority || !self.done.is_empty() {
+                if entry.priority || !self.done.is_empty() {
                     let completion = completion_of(entry, Audit::default());
                     self.keep_done(completion, Parked::none(), false);
                 } else {
@@ -216,8 +216,8 @@ impl Path {
     pub fn purge(&mut self, id: MessageId, source_class: u32) -> Result<(), PurgeError> {
         self.poll();
         let entry = self.table.get_mut(id).ok_or(PurgeError::NotFound)?;
-        if entry.outgoing.source_class != source_class {
-            return Err(PurgeError::WrongClass { class: entry.outgoing.source_class });
+        if entry.source_class != source_class {
+            return Err(PurgeError::WrongClass { class: entry.source_class });
         }
         match entry.state {
             State::Sent => {}
@@ -256,9 +256,9 @@ fn is_meant(which: Which, own_id: MessageId, own_class: u32) -> bool {
 pub(super) fn completion_of(entry: &Entry, audit: Audit) -> Completion {
     Completion {
         id: entry.id,
-        source_class: entry.outgoing.source_class,
-        tag: entry.outgoing.tag,
-        priority: entry.outgoing.priority,
+        source_class: entry.source_class,
+        tag: entry.tag,
+        priority: entry.priority,
         audit,
         answer: None,
         parameters: false,

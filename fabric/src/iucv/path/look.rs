@@ -205,15 +205,14 @@ impl Path {
             }
             Record::Reply { id, parameters, priority } => {
                 let bytes = body.bytes();
-                let entry = self.table.get_mut(id).ok_or(Violation::Record)?;
-                let most = entry.outgoing.answer.ok_or(Violation::Record)?;
+                let entry = *self.table.get_mut(id).ok_or(Violation::Record)?;
+                let most = self.table.answer_max(&entry).ok_or(Violation::Record)?;
                 if bytes as u64 > u64::from(most) || parameters && bytes != PARAMETER_BYTES {
                     return Err(Violation::Size);
                 }
                 match entry.state {
                     State::Sent => {
-                        entry.state = State::Complete;
-                        let entry = *entry;
+                        self.table.get_mut(id).expect("found just now").state = State::Complete;
                         let completion = Completion {
                             priority,
                             answer: Some(bytes),
