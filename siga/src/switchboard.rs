@@ -225,9 +225,9 @@ impl<C: Call> Switchboard<C> {
         self.active.clear();
     }
 
-    /// Prepares for waiting elsewhere; whether there is nothing to tell.
-    pub(crate) fn prepare_wait(&mut self) -> bool {
-        self.active.is_empty() && self.news.is_empty() && self.waiter.prepare_wait()
+    /// Prepares for waiting elsewhere; whether there is nothing to tell that `wanted` lets through.
+    pub(crate) fn prepare_wait(&mut self, wanted: impl Fn(&News) -> bool) -> bool {
+        self.active.is_empty() && !self.news.iter().any(wanted) && self.waiter.prepare_wait()
     }
 
     /// Somebody has something. False if that was known.

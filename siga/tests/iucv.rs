@@ -1,12 +1,14 @@
 //! Programs that talk by IUCV.
 
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
+use os::poller::wait_any;
 use siga::iucv::{
-    Address, Audit, CallError, Event, Guest as IucvGuest, GuestEvent, Interrupt, Listener, Mask,
-    Options, Outgoing, Path, ReceiveError, ReplyError, SendError, SeqPacket, Which,
+    Address, Audit, CallError, ControlMask, Event, Guest as IucvGuest, GuestEvent, Interrupt,
+    Listener, Mask, Options, Outgoing, Path, ReceiveError, ReplyError, SendError, SeqPacket, Which,
 };
 use siga::{Embedded, Guest, Problem, Reason, System, Wait, Waiter};
 
@@ -343,4 +345,45 @@ fn member_of_a_waiter_says_what_it_has_to_say() {
         assert_eq!(completion.id, received);
         assert!(!source.half().will_free(), "the target knows that it was purged");
     }
+}
+
+/// What is masked waits, and whoever is told nothing of it sleeps.
+#[test]
+fn guest_sleeps_while_what_has_come_is_masked() {
+    let Two { server, client, _host } = two();
+    let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
+    let id = client.connect("SERVER", &OPTIONS).unwrap();
+    let mut path = Path::accept(&server, &OPTIONS).unwrap();
+    client.event().unwrap();
+    for (mask, control_mask) in [
+        (Mask(Mask::ALL.0 & !Mask::MESSAGES.0), ControlMask::ALL),
+        (Mask::CONTROL, ControlMask::SEVERED),
+        (Mask(0), ControlMask::ALL),
+    ] {
+        client.set_mask(mask);
+        client.set_control_mask(control_mask);
+        for _ in 0..3 {
+            path.send(&QUIET, b"masked").unwrap();
+        }
+        assert_eq!(client.try_event().unwrap(), None);
+        assert!(client.prepare_wait(), "{mask:?} {control_mask:?}");
+    }
+    let mut server = IucvGuest::declare(server, Wait::Block).unwrap();
+    server.connect("CLIENT", &OPTIONS).unwrap();
+    // It comes from the host.
+    wait_any([Some(client.as_fd())], None).unwrap();
+    assert_eq!(client.try_event().unwrap(), None);
+    assert!(client.prepare_wait(), "a connection is masked");
+    path.sever([0; 16]);
+    assert_eq!(client.try_event().unwrap(), None);
+    assert!(client.prepare_wait(), "the end is masked");
+    client.set_mask(Mask::ALL);
+    assert_eq!(client.event().unwrap().interrupt(), Interrupt::ConnectionPending);
+    assert_eq!(client.event().unwrap().interrupt(), Interrupt::PathSevered);
+    for _ in 0..9 {
+        assert_eq!(client.event().unwrap().interrupt(), Interrupt::MessagePending);
+    }
+    assert_eq!(client.try_event().unwrap(), None);
+    assert!(client.prepare_wait(), "all was told");
+    client.path(id).unwrap();
 }

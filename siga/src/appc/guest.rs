@@ -253,7 +253,7 @@ impl Guest {
     /// Prepares for waiting elsewhere. True if there is nothing to tell: then the descriptor becomes readable
     /// when there may be.
     pub fn prepare_wait(&mut self) -> bool {
-        self.board.prepare_wait()
+        self.board.prepare_wait(|_| true)
     }
 }
 

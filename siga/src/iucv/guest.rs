@@ -9,6 +9,7 @@ use fabric::iucv::{Event, Interrupt};
 use fabric::name::Name;
 use fabric::path::END_DATA_BYTES;
 
+use super::mask::{ControlMask, Mask, Masks};
 use super::options::Options;
 use super::path::Path;
 use crate::guest::ConnectError;
@@ -29,58 +30,6 @@ impl fmt::Display for PathId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("path {0} is not there, or not in this state")]
 pub struct PathError(pub PathId);
-
-/// Which events are told, by the bits of SETMASK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mask(pub u8);
-
-impl Mask {
-    /// All.
-    pub const ALL: Mask = Mask(0xf8);
-    /// Messages without priority that wait.
-    pub const MESSAGES: Mask = Mask(0x80);
-    /// Messages with priority that wait.
-    pub const PRIORITY_MESSAGES: Mask = Mask(0x40);
-    /// Messages without priority that are complete.
-    pub const REPLIES: Mask = Mask(0x20);
-    /// Messages with priority that are complete.
-    pub const PRIORITY_REPLIES: Mask = Mask(0x10);
-    /// What is about paths: see [`ControlMask`].
-    pub const CONTROL: Mask = Mask(0x08);
-}
-
-/// Which events about paths are told, by the bits of SETCMASK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ControlMask(pub u8);
-
-impl ControlMask {
-    /// All.
-    pub const ALL: ControlMask = ControlMask(0xf8);
-    /// Connections that wait.
-    pub const PENDING: ControlMask = ControlMask(0x80);
-    /// Connections that were accepted.
-    pub const COMPLETE: ControlMask = ControlMask(0x40);
-    /// Paths that have ended.
-    pub const SEVERED: ControlMask = ControlMask(0x20);
-    /// Paths that were quiesced.
-    pub const QUIESCED: ControlMask = ControlMask(0x10);
-    /// Paths that were resumed.
-    pub const RESUMED: ControlMask = ControlMask(0x08);
-}
-
-fn lets_through(mask: Mask, control: ControlMask, interrupt: Interrupt) -> bool {
-    let bit = match interrupt {
-        Interrupt::MessagePending => Mask::MESSAGES,
-        Interrupt::PriorityMessagePending => Mask::PRIORITY_MESSAGES,
-        Interrupt::MessageComplete => Mask::REPLIES,
-        Interrupt::PriorityMessageComplete => Mask::PRIORITY_REPLIES,
-        about_paths => {
-            let bit = 0x80 >> (about_paths as u8 - 1);
-            return mask.0 & Mask::CONTROL.0 != 0 && control.0 & bit != 0;
-        }
-    };
-    mask.0 & bit.0 != 0
-}
 
 /// Something that a guest is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,8 +82,7 @@ impl GuestEvent {
 #[derive(Debug)]
 pub struct Guest {
     board: Switchboard<Path>,
-    mask: Mask,
-    control_mask: ControlMask,
+    masks: Masks,
 }
 
 impl Call for Path {
@@ -167,7 +115,7 @@ impl Guest {
     /// No descriptors left.
     pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<Guest> {
         let board = Switchboard::new(guest, wait)?;
-        Ok(Guest { board, mask: Mask::ALL, control_mask: ControlMask::ALL })
+        Ok(Guest { board, masks: Masks::ALL })
     }
 
     /// (RETRIEVE BUFFER) Gives the guest back. All its paths are severed.
@@ -233,13 +181,13 @@ impl Guest {
 
     /// (SETMASK) Says what to be told of. What is not told waits.
     pub fn set_mask(&mut self, mask: Mask) {
-        self.mask = mask;
+        self.masks.mask = mask;
         self.board.look_at_all();
     }
 
     /// (SETCMASK) Says what about paths to be told of.
     pub fn set_control_mask(&mut self, mask: ControlMask) {
-        self.control_mask = mask;
+        self.masks.control = mask;
         self.board.look_at_all();
     }
 
@@ -261,15 +209,16 @@ impl Guest {
     /// # Errors
     /// As [`Guest::event`].
     pub fn try_event(&mut self) -> io::Result<Option<GuestEvent>> {
-        let Guest { board, mask, control_mask } = self;
+        let Guest { board, masks } = self;
         board.listen()?;
-        let wanted = |interrupt| lets_through(*mask, *control_mask, interrupt);
-        let news = board.next_news(|news| wanted(GuestEvent::from(*news).interrupt()));
+        let wanted = |interrupt| masks.let_through(interrupt);
+        let news = board.next_news(|news| masks.let_news_through(news));
         if let Some(news) = news {
             return Ok(Some(news.into()));
         }
         for rank in RANKS {
             let event = board.ask_all(|number, path| {
+                path.set_masks(*masks);
                 let event = path.try_event(|interrupt| rank(interrupt) && wanted(interrupt))?;
                 Some(GuestEvent::Path(PathId(number), event))
             });
@@ -284,7 +233,14 @@ impl Guest {
     /// Prepares for waiting elsewhere. True if there is nothing to tell: then the descriptor becomes readable
     /// when there may be.
     pub fn prepare_wait(&mut self) -> bool {
-        self.board.prepare_wait()
+        let masks = self.masks;
+        self.board.prepare_wait(|news| masks.let_news_through(news))
+    }
+}
+
+impl Masks {
+    fn let_news_through(self, news: &News) -> bool {
+        self.let_through(GuestEvent::from(*news).interrupt())
     }
 }
 

@@ -30,12 +30,14 @@
 //! ```
 
 mod guest;
+mod mask;
 mod options;
 mod path;
 mod socket;
 mod waits;
 
-pub use guest::{ControlMask, Guest, GuestEvent, Mask, PathError, PathId};
+pub use guest::{Guest, GuestEvent, PathError, PathId};
+pub use mask::{ControlMask, Mask};
 pub use options::Options;
 pub use path::{Answered, CallError, Path};
 pub use socket::{Address, Listener, SeqPacket, Stream};

@@ -12,6 +12,7 @@ use fabric::name::Name;
 use fabric::path::{Counter, END_DATA_BYTES};
 use os::doorbell::Listen;
 
+use super::mask::Masks;
 use super::options::Options;
 use super::waits::{Waiting, Wanted};
 use crate::guest::{ConnectError, Connecting, Guest};
@@ -29,6 +30,8 @@ pub struct Path {
     data: UserData,
     /// A message or reply that was shown whole, when it was not shown where it lay.
     whole: Vec<u8>,
+    /// What makes it ready, as a member of a waiter.
+    masks: Masks,
 }
 
 /// What came of a call.
@@ -121,6 +124,7 @@ impl Path {
             membership,
             data,
             whole: Vec::new(),
+            masks: Masks::ALL,
         }
     }
 
@@ -477,6 +481,11 @@ impl Path {
         Waiting { path: &mut self.inner, wanted: Wanted::Arrival }
     }
 
+    /// As a member of a waiter, be ready for what these masks let through.
+    pub(super) fn set_masks(&mut self, masks: Masks) {
+        self.masks = masks;
+    }
+
     /// Says what can be said, while nothing comes: that is no news for whoever waits. False.
     fn say_unsaid(&mut self) -> bool {
         if self.arrivals().is_sayable() {
@@ -527,7 +536,7 @@ impl Member for Path {
 
     #[inline]
     fn is_ready(&mut self) -> bool {
-        self.inner.is_ready() || self.say_unsaid()
+        self.inner.is_ready_for(|interrupt| self.masks.let_through(interrupt)) || self.say_unsaid()
     }
 
     fn sleep(&mut self) {

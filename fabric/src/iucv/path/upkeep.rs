@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use os::doorbell::Listen;
 
 use super::{COMPLETED_MAX, PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT, queue_of};
+use crate::iucv::event::Interrupt;
 use crate::iucv::outgoing::State;
 use crate::iucv::record::{ID_BYTES, MessageId, Record};
 use crate::path::{Counter, Counters, END_DATA_BYTES, Reason, Receiver, Sender, Severed};
@@ -158,11 +159,19 @@ impl Path {
     /// too much is parked does not count.
     #[inline]
     pub fn is_ready(&self) -> bool {
+        self.is_ready_for(|_| true)
+    }
+
+    /// As [`Path::is_ready`], for whoever is told only of what `wanted` lets through. The second queue is
+    /// looked at whatever comes of it.
+    #[inline]
+    pub fn is_ready_for(&self, wanted: impl Fn(Interrupt) -> bool) -> bool {
         !self.is_urgent_over && self.receivers[URGENT].is_ready()
             || self.parked_bytes < PARKED_BYTES_MAX
                 && !self.is_plain_over
                 && self.receivers[PLAIN].is_ready()
-            || self.severed.is_some() && !self.is_severed_told
+                && wanted(Interrupt::MessagePending)
+            || self.severed.is_some() && !self.is_severed_told && wanted(Interrupt::PathSevered)
     }
 
     /// The descriptor that becomes readable when something has come over either queue.
