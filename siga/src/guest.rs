@@ -1,7 +1,7 @@
 //! A guest: a party that has a name.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path as FilePath, PathBuf};
@@ -77,6 +77,8 @@ struct Claim {
 struct Awaited {
     claim: Weak<()>,
     answer: Option<Answer>,
+    /// Whether it was left to whoever takes it, and is no news any more.
+    is_left: bool,
 }
 
 impl Awaited {
@@ -426,8 +428,18 @@ impl Guest {
     /// whoever waits on the descriptor, or in a waiter, looks here before.
     pub fn has_news(&self) -> bool {
         let inbox = self.inbox.borrow();
-        let answered = |awaited: &Awaited| awaited.answer.is_some() && awaited.is_claimed();
-        !inbox.pending.is_empty() || inbox.answers.values().any(answered)
+        let is_news = |awaited: &Awaited| {
+            awaited.answer.is_some() && awaited.is_claimed() && !awaited.is_left
+        };
+        !inbox.pending.is_empty() || inbox.answers.values().any(is_news)
+    }
+
+    /// What has come by now of other connections than these is no news any more.
+    pub(crate) fn leave_others<'a>(&self, connecting: impl Iterator<Item = &'a Connecting>) {
+        let ours: BTreeSet<_> = connecting.map(|connecting| connecting.claim.serial).collect();
+        for (serial, awaited) in &mut self.inbox.borrow_mut().answers {
+            awaited.is_left = awaited.answer.is_some() && !ours.contains(serial);
+        }
     }
 
     /// A connection that waits, to be accepted or refused, for whatever kind of conversation.
@@ -501,7 +513,7 @@ impl Guest {
     fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Option<Claim> {
         let serial = self.link.ask(request, descriptors)?;
         let alive = Arc::new(());
-        let awaited = Awaited { claim: Arc::downgrade(&alive), answer: None };
+        let awaited = Awaited { claim: Arc::downgrade(&alive), answer: None, is_left: false };
         self.inbox.borrow_mut().answers.insert(serial, awaited);
         Some(Claim { serial, _alive: alive })
     }

@@ -51,6 +51,14 @@ enum Place<T> {
 }
 
 impl<T> Place<T> {
+    /// One that was asked for.
+    fn connecting(&self) -> Option<&Connecting> {
+        match self {
+            Place::Connecting(connecting, _) => Some(connecting),
+            Place::Pending(_) | Place::Joined(_) => None,
+        }
+    }
+
     /// The waiter's key for one that is there.
     fn key(&self) -> Option<Key> {
         match self {
@@ -75,6 +83,17 @@ pub(crate) enum News {
     Complete(u16, UserData),
     /// One that was asked for will not be: why, and from the other side's user if it refused.
     Severed(u16, Option<Problem>, UserData),
+}
+
+impl News {
+    /// Of which conversation.
+    fn number(&self) -> u16 {
+        match self {
+            News::Pending(number, _) | News::Complete(number, _) | News::Severed(number, ..) => {
+                *number
+            }
+        }
+    }
 }
 
 impl<C: Call> Switchboard<C> {
@@ -134,6 +153,7 @@ impl<C: Call> Switchboard<C> {
     /// is none.
     pub(crate) fn sever(&mut self, number: u16, data: [u8; END_DATA_BYTES]) -> bool {
         let Some(place) = self.places.remove(&number) else { return false };
+        self.news.retain(|news| news.number() != number);
         match place {
             Place::Pending(pending) => self.guest().refuse(pending, data),
             Place::Connecting(connecting, _) => drop(connecting),
@@ -235,6 +255,8 @@ impl<C: Call> Switchboard<C> {
         if key == self.guest {
             self.take_pending();
             self.take_complete();
+            // What its user has asked for past us is for him to look for.
+            self.guest().leave_others(self.places.values().filter_map(Place::connecting));
             return true;
         }
         match self.waiter.get(key) {
@@ -256,8 +278,7 @@ impl<C: Call> Switchboard<C> {
     }
 
     fn take_complete(&mut self) {
-        let is_connecting = |place: &Place<C::Terms>| matches!(place, Place::Connecting(..));
-        let connecting = self.places.iter().filter(|(_, place)| is_connecting(place));
+        let connecting = self.places.iter().filter(|(_, place)| place.connecting().is_some());
         for number in connecting.map(|(number, _)| *number).collect::<Vec<_>>() {
             let Some(Place::Connecting(connecting, terms)) = self.places.remove(&number) else {
                 continue;
@@ -290,11 +311,12 @@ impl<C: Call> Switchboard<C> {
         Ok(())
     }
 
-    /// The lowest number that is nobody's.
+    /// The lowest number that is nobody's, and of which nothing is left to tell.
     fn free_number(&self) -> io::Result<u16> {
-        let used = self.places.keys().enumerate();
-        let next = used.take_while(|(at, number)| usize::from(**number) == *at).count();
-        u16::try_from(next).map_err(|_| io::Error::other("65536 conversations are in use"))
+        let told_of: BTreeSet<_> = self.news.iter().map(News::number).collect();
+        let is_free = |number: &u16| !self.is_taken(*number) && !told_of.contains(number);
+        let free = (0..=u16::MAX).find(is_free);
+        free.ok_or_else(|| io::Error::other("65536 conversations are in use"))
     }
 }
 

@@ -233,10 +233,15 @@ impl<M: Member> Waiter<M> {
         place.seat.as_ref().map(|seat| &seat.member)
     }
 
-    /// A member, to do something with it.
+    /// A member, to do something with it. It is looked at from now on, for what is done with it may change
+    /// what it waits for; after [`Waiter::prepare_wait`], prepare again.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut M> {
         let place = self.places.get_mut(key.index as usize)?;
         let seat = place.seat.as_mut().filter(|_| place.age == key.age)?;
+        if !seat.is_watched {
+            seat.watch();
+            self.watched.push(key.index);
+        }
         Some(&mut seat.member)
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use siga::iucv::{
     Address, Audit, CallError, ControlMask, Event, Guest as IucvGuest, GuestEvent, Interrupt,
     Listener, Mask, Options, Outgoing, Path, ReceiveError, ReplyError, SendError, SeqPacket, Which,
 };
-use siga::{Embedded, Guest, Problem, Reason, System, Wait, Waiter};
+use siga::{Embedded, Guest, Kind, PathOptions, Problem, Reason, System, Wait, Waiter};
 
 const OPTIONS: Options = Options { wait: Wait::Block, ..Options::DEFAULT };
 const QUIET: Outgoing = Outgoing {
@@ -386,4 +387,162 @@ fn guest_sleeps_while_what_has_come_is_masked() {
     assert_eq!(client.try_event().unwrap(), None);
     assert!(client.prepare_wait(), "all was told");
     client.path(id).unwrap();
+}
+
+/// The next event, which comes by the descriptor.
+fn event_by_descriptor(guest: &mut IucvGuest) -> GuestEvent {
+    loop {
+        if let Some(event) = guest.try_event().unwrap() {
+            return event;
+        }
+        if guest.prepare_wait() {
+            let rang = wait_any([Some(guest.as_fd())], Some(Duration::from_secs(60))).unwrap();
+            assert_eq!(rang, [true], "nothing comes");
+        }
+    }
+}
+
+/// Whatever is done with a path between two events, it says what it has to say and hears what comes.
+#[test]
+fn path_of_a_guest_is_used_between_its_events() {
+    let Two { server, client, _host } = two();
+    let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
+    let id = client.connect("SERVER", &OPTIONS).unwrap();
+    let mut peer = Path::accept(&server, &OPTIONS).unwrap();
+    client.event().unwrap();
+    let sent = peer.send(&Outgoing::default(), b"received late").unwrap();
+    assert_eq!(event_by_descriptor(&mut client).interrupt(), Interrupt::MessagePending);
+    assert_eq!(client.try_event().unwrap(), None);
+    assert!(client.prepare_wait());
+    client.path(id).unwrap().receive(Which::Any, &mut [0; 20]).unwrap();
+    assert_eq!(client.try_event().unwrap(), None);
+    assert!(client.prepare_wait());
+    let (complete, ..) = peer.half().complete(Which::Any, &mut []).unwrap().expect("was received");
+    assert_eq!(complete.id, sent);
+
+    let (told, tell) = mpsc::channel();
+    let peer = thread::spawn(move || {
+        let asked = peer.receive(Which::Any, &mut [0; 8]).unwrap();
+        peer.reply(asked.message.id, b"!").unwrap();
+        tell.recv().unwrap();
+        peer.send(&Outgoing { priority: true, ..QUIET }, b"later").unwrap();
+        peer
+    });
+    client.path(id).unwrap().call(&QUIET, b"question", &mut [0; 8]).unwrap();
+    told.send(()).unwrap();
+    let event = event_by_descriptor(&mut client);
+    assert_eq!(event.interrupt(), Interrupt::PriorityMessagePending);
+    peer.join().unwrap();
+}
+
+/// More is to be said than there is room for: it is said as room comes back, however often.
+#[test]
+fn member_of_a_waiter_says_the_rest_when_there_is_room() {
+    let Two { server, client, _host } = two();
+    let options = Options { limit: 1000, ..OPTIONS };
+    let accepting = thread::spawn(move || (Path::accept(&server, &options).unwrap(), server));
+    let mut source = Path::connect(&client, "SERVER", &options).unwrap();
+    let (target, _server) = accepting.join().unwrap();
+    let mut waiter = Waiter::new(Wait::Block).unwrap();
+    let member = waiter.add(target).unwrap();
+    const MESSAGES: usize = 300;
+    for round in 0..3 {
+        let mut ids = Vec::new();
+        while ids.len() < MESSAGES {
+            source.half().send(&Outgoing { answer: Some(1), ..QUIET }, b"").unwrap();
+            let half = waiter.get_mut(member).unwrap().half();
+            ids.push(half.receive(Which::Any, &mut []).unwrap().message.id);
+        }
+        assert!(waiter.prepare_wait());
+        let half = waiter.get_mut(member).unwrap().half();
+        ids.into_iter().for_each(|id| half.reject(id).unwrap());
+        assert!(half.has_more_to_say());
+        assert!(waiter.prepare_wait());
+        let mut rejected = 0;
+        while rejected < MESSAGES {
+            let before = rejected;
+            while source.half().complete(Which::Any, &mut []).unwrap().is_some() {
+                rejected += 1;
+            }
+            assert!(rejected > before, "no more than {rejected} in round {round}");
+            if round == 1 {
+                // As its user may do at any time.
+                waiter.get_mut(member).unwrap().half().flush();
+            }
+            let rang = waiter.wait_for(Duration::from_millis(1)).unwrap();
+            assert_eq!(rang, None, "that is no news");
+        }
+    }
+}
+
+/// What is told of a number is told of whom it was then.
+#[test]
+fn number_is_not_given_away_while_something_is_left_to_tell_of_it() {
+    let Two { server, client, _host } = two();
+    let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
+    client.connect("SERVER", &OPTIONS).unwrap();
+    client.connect("NOBODY", &OPTIONS).unwrap();
+    let _peer = Path::accept(&server, &OPTIONS).unwrap();
+    event_by_descriptor(&mut client);
+    let again = client.connect("SERVER", &OPTIONS).unwrap();
+    match event_by_descriptor(&mut client) {
+        GuestEvent::ConnectionComplete { path, .. } => assert_ne!(path, again),
+        GuestEvent::ConnectionSevered { path, .. } => assert_ne!(path, again),
+        event => panic!("{event:?}"),
+    }
+    client.set_control_mask(ControlMask(0));
+    let _second = Path::accept(&server, &OPTIONS).unwrap();
+    while client.path(again).is_err() {
+        assert_eq!(client.try_event().unwrap(), None);
+    }
+    client.sever(again, [0; 16]).unwrap();
+    let next = [(); 2].map(|()| client.connect("SERVER", &OPTIONS).unwrap());
+    assert!(next.contains(&again));
+    client.set_control_mask(ControlMask::ALL);
+    assert_eq!(client.try_event().unwrap(), None, "of the one before nothing is told");
+}
+
+/// Who asks for a path past his guest of IUCV looks for the answer himself.
+#[test]
+fn guest_sleeps_while_an_answer_is_left_to_its_user() {
+    let Two { server, client, _host } = two();
+    let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
+    let connecting = client.guest().start_connecting("SERVER", &PathOptions::DEFAULT).unwrap();
+    let _path = server.accept().unwrap();
+    wait_any([Some(client.as_fd())], None).unwrap();
+    assert_eq!(client.try_event().unwrap(), None);
+    assert!(client.prepare_wait());
+    client.guest().complete(connecting).unwrap();
+}
+
+#[test]
+fn end_of_a_path_is_told_to_whoever_waits_after_it() {
+    talk(
+        |mut path| {
+            let first = path.event();
+            assert!(matches!(first, Event::Severed(end) if end.data == [7; 16]), "{first:?}");
+            assert_eq!(path.event(), first);
+        },
+        |path| path.sever([7; 16]),
+    );
+}
+
+/// A partner may end one queue and not the other: there is nothing to say over it, and nothing to look at.
+#[test]
+fn second_queue_that_has_ended_keeps_nobody_awake() {
+    let Two { server, client, _host } = two();
+    let raw = PathOptions { outputs: 2, inputs: 2, kind: Kind::IUCV, ..PathOptions::DEFAULT };
+    let connecting = client.start_connecting("SERVER", &raw).unwrap();
+    let mut target = Path::accept(&server, &OPTIONS).unwrap();
+    let (mut senders, mut receivers) = client.complete(connecting).unwrap().split();
+    let one_way = [0, 0, 0, 0, 1, 0, 0, 0];
+    senders[0].send_with(&one_way, b"x").unwrap();
+    receivers[1].half().sever([0; 16]);
+    target.receive(Which::Any, &mut [0]).unwrap();
+    target.half().flush();
+    assert_eq!(target.half().unsaid(), 1);
+    assert!(!target.half().has_more_to_say());
+    senders[1].half().sever([0; 16]);
+    target.half().poll();
+    assert!(!target.half().is_urgent_ready());
 }

@@ -1,5 +1,6 @@
 //! Guests, paths and waiters over a host in this process.
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -395,4 +396,44 @@ fn observer_sees_guests_paths_and_buffers() {
     drop(host);
     assert!(observer.query().is_err());
     std::fs::remove_file(socket).unwrap();
+}
+
+/// Whoever gets a member from its waiter does what he likes with it: it waits for what it wants then.
+#[test]
+fn member_of_a_waiter_waits_for_what_was_done_with_it() {
+    let host = host();
+    let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+    let options = PathOptions { wait: Wait::Block, ..PathOptions::DEFAULT };
+    let (ours, mut theirs) = joined(&client, &server, &options);
+    let mut waiter = Waiter::new(Wait::Block).unwrap();
+    let member = waiter.add(ours).unwrap();
+    assert!(waiter.prepare_wait());
+    let path = waiter.get_mut(member).unwrap();
+    let mut sent = 0;
+    while path.try_send(&[9; 5000]).is_ok() {
+        sent += 1;
+    }
+    assert!(waiter.prepare_wait(), "there is no room");
+    for _ in 0..sent {
+        theirs.receive().unwrap();
+    }
+    assert_eq!(theirs.try_receive().unwrap(), None, "room is given back");
+    assert_eq!(waiter.wait_for(Duration::from_secs(60)).unwrap(), Some(member));
+
+    waiter.get_mut(member).unwrap().try_send(b"the last").unwrap();
+    assert!(waiter.prepare_wait());
+    let (told, tell) = mpsc::channel();
+    let peer = thread::spawn(move || {
+        while theirs.receive().unwrap().body != b"question" {}
+        theirs.send(b"answer").unwrap();
+        tell.recv().unwrap();
+        theirs.send(b"later").unwrap();
+        theirs
+    });
+    let path = waiter.get_mut(member).unwrap();
+    path.send(b"question").unwrap();
+    assert_eq!(path.receive().unwrap().body, b"answer");
+    told.send(()).unwrap();
+    assert_eq!(waiter.wait_for(Duration::from_secs(60)).unwrap(), Some(member));
+    peer.join().unwrap();
 }

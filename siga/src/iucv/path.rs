@@ -447,11 +447,15 @@ impl Path {
         }
     }
 
-    /// Waits for the next event: for those who do several things on a path at once.
+    /// Waits for the next event: for those who do several things on a path at once. Of a path that has ended,
+    /// that is told again when there is nothing else to tell.
     pub fn event(&mut self) -> Event {
         loop {
             if let Some(event) = self.inner.next_event(|_| true) {
                 return event;
+            }
+            if let Some(severed) = self.inner.severed() {
+                return Event::Severed(severed);
             }
             self.wait(Wanted::Arrival);
         }

@@ -1,7 +1,7 @@
 //! What a path of IUCV waits for.
 
 use fabric::iucv::{MessageId, Path, QUEUES};
-use fabric::path::{Counters, Sender};
+use fabric::path::{Counters, Receiver, Sender};
 use os::doorbell::Listen;
 use os::poller::wait_any;
 
@@ -63,13 +63,10 @@ impl Half for Waiting<'_> {
         match self.wanted {
             Wanted::Arrival => self.path.is_ready() || self.is_sayable(),
             Wanted::Next => self.path.is_ready(),
-            Wanted::Completion => {
-                let (_, receivers) = self.path.halves();
-                receivers[URGENT].is_ready() || self.is_sayable()
-            }
+            Wanted::Completion => self.path.is_urgent_ready() || self.is_sayable(),
             Wanted::Room(queue) => {
-                let (senders, receivers) = self.path.halves();
-                senders[queue].is_ready() || receivers[URGENT].is_ready() || self.is_sayable()
+                let (senders, _) = self.path.halves();
+                senders[queue].is_ready() || self.path.is_urgent_ready() || self.is_sayable()
             }
             Wanted::Filling { id, priority } => self.path.is_readable(id, priority),
             Wanted::AnswerFilling { id } => self.path.is_answer_readable(id),
@@ -83,14 +80,10 @@ impl Half for Waiting<'_> {
     }
 
     fn wake(&mut self) {
-        let (wanted, _) = self.queues();
-        let (_, receivers) = self.path.halves();
-        for (receiver, wanted) in receivers.iter_mut().zip(wanted) {
-            if wanted {
-                receiver.wake();
-            }
-        }
-        self.senders().for_each(Sender::wake);
+        // All: what there was to say, and so who was put to sleep, may have changed since.
+        let (senders, receivers) = self.path.halves();
+        receivers.iter_mut().for_each(Receiver::wake);
+        senders.iter_mut().for_each(Sender::wake);
     }
 
     fn hear(&mut self, listen: Listen) -> bool {

@@ -36,7 +36,7 @@ impl Path {
 
     /// Whether there is something in the urgent queue to look at.
     #[inline]
-    pub(super) fn is_urgent_ready(&self) -> bool {
+    pub fn is_urgent_ready(&self) -> bool {
         !self.is_urgent_over && self.receivers[URGENT].is_ready()
     }
 

@@ -117,10 +117,10 @@ impl Path {
         is_said
     }
 
-    /// Whether there is something to say that could not be said yet. On a path that has ended there is
-    /// nobody to say it to.
+    /// Whether there is something to say that could not be said yet. On a path that has ended, and over a
+    /// queue that has, there is nobody to say it to.
     pub fn has_more_to_say(&self) -> bool {
-        self.severed.is_none() && self.unsaid() > 0
+        self.severed.is_none() && self.senders[URGENT].ended().is_none() && self.unsaid() > 0
     }
 
     /// How many things there are to say that were not said yet: at most one about each message of either
@@ -166,7 +166,7 @@ impl Path {
     /// looked at whatever comes of it.
     #[inline]
     pub fn is_ready_for(&self, wanted: impl Fn(Interrupt) -> bool) -> bool {
-        !self.is_urgent_over && self.receivers[URGENT].is_ready()
+        self.is_urgent_ready()
             || self.parked_bytes < PARKED_BYTES_MAX
                 && !self.is_plain_over
                 && self.receivers[PLAIN].is_ready()

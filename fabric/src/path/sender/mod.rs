@@ -157,9 +157,12 @@ pub struct Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        if !self.mark.inherited() && self.ended.is_none() {
-            // What was sent is not lost, but nobody said that this is the end: the peer sees us gone.
-            self.flush();
+        if !self.mark.inherited() {
+            if self.ended.is_none() {
+                // What was sent is not lost, but nobody said that this is the end: the peer sees us gone.
+                self.flush();
+            }
+            // Whatever has ended it: the doorbells are another half's as well.
             self.bells.hang_up();
         }
     }
