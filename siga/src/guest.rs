@@ -63,7 +63,8 @@ struct Inbox {
     answers: HashMap<u32, Awaited>,
     /// Paths whose new number is awaited.
     rejoining: HashMap<u32, Arc<AtomicU64>>,
-    pending: VecDeque<Pending>,
+    /// Connections that wait, in order, and whether they were handed out to be accepted or refused.
+    pending: VecDeque<(Pending, bool)>,
 }
 
 /// Who wants an answer: nobody any more, once this is dropped.
@@ -416,10 +417,7 @@ impl Guest {
 
     /// Waits for a connection that is wanted. Others go on waiting.
     pub fn wait_for_pending(&self, wanted: impl Fn(&Pending) -> bool) -> Pending {
-        let next = |inbox: &mut Inbox| {
-            let at = inbox.pending.iter().position(&wanted)?;
-            inbox.pending.remove(at)
-        };
+        let next = |inbox: &mut Inbox| inbox.next_pending(&wanted);
         self.wait_for(u64::MAX, next).expect("waits for ever")
     }
 
@@ -431,7 +429,8 @@ impl Guest {
         let is_news = |awaited: &Awaited| {
             awaited.answer.is_some() && awaited.is_claimed() && !awaited.is_left
         };
-        !inbox.pending.is_empty() || inbox.answers.values().any(is_news)
+        inbox.pending.iter().any(|(_, is_handed_out)| !is_handed_out)
+            || inbox.answers.values().any(is_news)
     }
 
     /// What has come by now of other connections than these is no news any more.
@@ -445,7 +444,12 @@ impl Guest {
     /// A connection that waits, to be accepted or refused, for whatever kind of conversation.
     pub fn pending(&self) -> Option<Pending> {
         self.poll(now_ns());
-        self.inbox.borrow_mut().pending.pop_front()
+        self.inbox.borrow_mut().next_pending(|_| true)
+    }
+
+    /// Whether a connection that [`Guest::pending`] has told of still waits, as far as we have heard.
+    pub(crate) fn still_waits(&self, pending: &Pending) -> bool {
+        self.inbox.borrow().pending.iter().any(|(known, _)| known.path == pending.path)
     }
 
     /// Accepts a connection that waits.
@@ -457,6 +461,7 @@ impl Guest {
         pending: Pending,
         options: &PathOptions,
     ) -> Result<Path, ConnectError> {
+        self.inbox.borrow_mut().forget_pending(pending.path);
         let (side, SideDescriptors { board, lines }) = Side::create(pending.shape)?;
         let Pending { path, kind, .. } = pending;
         let allowance: Allowance = options.allowance();
@@ -471,6 +476,7 @@ impl Guest {
 
     /// Refuses a connection that waits.
     pub fn refuse(&self, pending: Pending, data: UserData) {
+        self.inbox.borrow_mut().forget_pending(pending.path);
         // If the host is gone, so is the connection.
         let _ = self.link.ask(&Request::Refuse { path: pending.path, data }, &[]);
     }
@@ -624,10 +630,10 @@ impl Guest {
         }
         match (inbox.standing, reply) {
             (_, Reply::Pending(pending)) if inbox.pending.len() < PENDING_MAX => {
-                inbox.pending.push_back(pending);
+                inbox.pending.push_back((pending, false));
             }
             (_, Reply::Withdrawn { path }) => {
-                inbox.pending.retain(|pending| pending.path != path);
+                inbox.forget_pending(path);
             }
             // A path that we did not want to wait for any longer.
             (_, Reply::Joined(joined)) => self.give_up(joined.path),
@@ -682,6 +688,18 @@ impl Guest {
 }
 
 impl Inbox {
+    /// Hands out the first that is wanted.
+    fn next_pending(&mut self, wanted: impl Fn(&Pending) -> bool) -> Option<Pending> {
+        let is_next = |entry: &&mut (Pending, bool)| !entry.1 && wanted(&entry.0);
+        let (pending, is_handed_out) = self.pending.iter_mut().find(is_next)?;
+        *is_handed_out = true;
+        Some(*pending)
+    }
+
+    fn forget_pending(&mut self, path: u64) {
+        self.pending.retain(|(pending, _)| pending.path != path);
+    }
+
     fn take_answer(&mut self, claim: &Claim) -> Option<Answer> {
         let answer = self.answers.get_mut(&claim.serial)?.answer.take()?;
         self.answers.remove(&claim.serial);

@@ -266,6 +266,7 @@ impl<C: Call> Switchboard<C> {
     }
 
     fn take_pending(&mut self) {
+        self.forget_withdrawn();
         while let Some(pending) = self.guest().pending() {
             match self.free_number() {
                 Ok(number) if pending.kind == C::KIND => {
@@ -275,6 +276,21 @@ impl<C: Call> Switchboard<C> {
                 _ => self.guest().refuse(pending, [0; END_DATA_BYTES]),
             }
         }
+    }
+
+    /// Gives up the numbers of those that were taken back.
+    fn forget_withdrawn(&mut self) {
+        let Switchboard { waiter, guest, places, news, .. } = self;
+        let Some(Served::Guest(guest)) = waiter.get(*guest) else {
+            unreachable!("made with a guest")
+        };
+        places.retain(|number, place| {
+            let waits = !matches!(place, Place::Pending(pending) if !guest.still_waits(pending));
+            if !waits {
+                news.retain(|news| news.number() != *number);
+            }
+            waits
+        });
     }
 
     fn take_complete(&mut self) {

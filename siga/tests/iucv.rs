@@ -9,9 +9,10 @@ use std::time::Duration;
 use os::poller::wait_any;
 use siga::iucv::{
     Address, Audit, CallError, ControlMask, Event, Guest as IucvGuest, GuestEvent, Interrupt,
-    Listener, Mask, Options, Outgoing, Path, ReceiveError, ReplyError, SendError, SeqPacket, Which,
+    Listener, Mask, Options, Outgoing, Path, PathId, ReceiveError, ReplyError, SendError,
+    SeqPacket, Which,
 };
-use siga::{Embedded, Guest, Kind, PathOptions, Problem, Reason, System, Wait, Waiter};
+use siga::{Embedded, Guest, Kind, PathOptions, Problem, Reason, Scope, System, Wait, Waiter};
 
 const OPTIONS: Options = Options { wait: Wait::Block, ..Options::DEFAULT };
 const QUIET: Outgoing = Outgoing {
@@ -545,4 +546,27 @@ fn second_queue_that_has_ended_keeps_nobody_awake() {
     senders[1].half().sever([0; 16]);
     target.half().poll();
     assert!(!target.half().is_urgent_ready());
+}
+
+/// Who asks and takes it back takes no number away for ever.
+#[test]
+fn connection_that_was_taken_back_leaves_its_number() {
+    let Two { server, client, _host } = two();
+    let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
+    client.set_control_mask(ControlMask(0));
+    let options = PathOptions { outputs: 2, inputs: 2, kind: Kind::IUCV, ..PathOptions::DEFAULT };
+    for _ in 0..3 {
+        let connecting = server.start_connecting("CLIENT", &options).unwrap();
+        // When this is answered, the client has been told.
+        server.identify("PRINTER", Scope::Local).unwrap();
+        assert_eq!(client.try_event().unwrap(), None);
+        drop(connecting);
+        server.revoke("PRINTER", Scope::Local).unwrap();
+        assert_eq!(client.try_event().unwrap(), None);
+    }
+    let _connecting = server.start_connecting("CLIENT", &options).unwrap();
+    client.set_control_mask(ControlMask::ALL);
+    let event = event_by_descriptor(&mut client);
+    let GuestEvent::ConnectionPending { path: PathId(0), .. } = event else { panic!("{event:?}") };
+    assert_eq!(client.try_event().unwrap(), None, "of the others nothing is told");
 }
