@@ -284,13 +284,13 @@ impl<C: Call> Switchboard<C> {
         let Some(Served::Guest(guest)) = waiter.get(*guest) else {
             unreachable!("made with a guest")
         };
-        places.retain(|number, place| {
-            let waits = !matches!(place, Place::Pending(pending) if !guest.still_waits(pending));
-            if !waits {
-                news.retain(|news| news.number() != *number);
-            }
-            waits
-        });
+        let is_withdrawn = |place: &Place<C::Terms>| match place {
+            Place::Pending(pending) => !guest.still_waits(pending),
+            Place::Connecting(..) | Place::Joined(_) => false,
+        };
+        for (number, _) in places.extract_if(.., |_, place| is_withdrawn(place)) {
+            news.retain(|news| news.number() != number);
+        }
     }
 
     fn take_complete(&mut self) {

@@ -490,12 +490,11 @@ impl Path {
         self.masks = masks;
     }
 
-    /// Says what can be said, while nothing comes: that is no news for whoever waits. False.
-    fn say_unsaid(&mut self) -> bool {
+    /// Says what can be said: that there is room for it is no news for whoever waits.
+    fn say_unsaid(&mut self) {
         if self.arrivals().is_sayable() {
             self.inner.flush();
         }
-        false
     }
 
     fn wait(&mut self, wanted: Wanted) {
@@ -540,7 +539,11 @@ impl Member for Path {
 
     #[inline]
     fn is_ready(&mut self) -> bool {
-        self.inner.is_ready_for(|interrupt| self.masks.let_through(interrupt)) || self.say_unsaid()
+        let has_come = self.inner.is_ready_for(|interrupt| self.masks.let_through(interrupt));
+        if !has_come {
+            self.say_unsaid();
+        }
+        has_come
     }
 
     fn sleep(&mut self) {
