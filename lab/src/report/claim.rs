@@ -6,7 +6,7 @@ use super::{Block, Grid};
 use crate::case::{Bound, Claim, Test};
 use crate::factor::{Factors, describe, matches};
 use crate::metric::{show, three_digits, unit};
-use crate::statistics::{Ratio, Sample};
+use crate::statistics::{Summary, ratio};
 
 /// What has become of a claim: the worse, the later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,8 +20,8 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    fn of(bound: Bound, ratio: Ratio) -> Verdict {
-        match (bound.holds(ratio.ratio), bound.numbers().any(|one| ratio.is_in_noise(one))) {
+    fn of(bound: Bound, found: Summary) -> Verdict {
+        match (bound.holds(found.median), bound.numbers().any(|one| found.is_in_noise(one))) {
             (true, false) => Verdict::Holds,
             (true, true) => Verdict::HoldsInNoise,
             (false, true) => Verdict::FailsInNoise,
@@ -123,23 +123,21 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
     let sides = test.against.iter().map(|side| series.best_of(&test.metric, &with(side)));
     let sides: Vec<Found<'_>> = sides.collect::<Option<_>>()?;
     let best = series.best(&test.metric, |cell| sides.iter().any(|side| side.cell == cell));
-    let base = match &best {
-        Some(best) => best.samples.clone(),
-        // Without anything against it the metric itself is what is bounded.
-        None => of.samples.iter().map(|sample| Sample { value: 1.0, ..*sample }).collect(),
-    };
-    let ratio = Ratio::of(&of.samples, &base)?;
-    let verdict = Verdict::of(test.bound, ratio);
-    let mut figures = match &best {
-        Some(best) => against(series, test, &of, best, ratio),
-        None => alone(series, test, &of),
+    // Without anything against it the metric itself is what is bounded.
+    let (judged, mut figures) = match &best {
+        Some(best) => {
+            let times = Summary::of(&ratio(&of.samples, &best.samples))?;
+            (times, against(series, test, &of, best, times))
+        }
+        None => (of.summary, alone(series, test, &of)),
     };
     let record = series.trial(of.cell, of.summary.representative);
     for name in &test.counters {
         let count = record.and_then(|record| record.counters.get(name)).copied().unwrap_or(0);
         figures += &format!("\n{name} {count}");
     }
-    Some(Judged { verdict, margin: test.bound.margin(ratio.ratio), figures })
+    let verdict = Verdict::of(test.bound, judged);
+    Some(Judged { verdict, margin: test.bound.margin(judged.median), figures })
 }
 
 fn against(
@@ -147,28 +145,21 @@ fn against(
     test: &Test,
     of: &Found<'_>,
     best: &Found<'_>,
-    ratio: Ratio,
+    times: Summary,
 ) -> String {
     let order = series.order();
     let side = |found: &Found<'_>| {
         let number = show(&test.metric, found.summary.median);
         format!("{number} {} ({})", unit(&test.metric).label, describe(found.cell, &order))
     };
-    let times = with_range(ratio.ratio, ratio.min, ratio.max, of.summary.trials);
+    let times = with_range(times, 1.0);
     let wanted = wanted(test.bound, three_digits, "");
     format!("{times} times, {wanted}\n{} against {}", side(of), side(best))
 }
 
 fn alone(series: &Series<'_>, test: &Test, of: &Found<'_>) -> String {
     let unit = unit(&test.metric);
-    let summary = of.summary;
-    let scaled = |number: f64| number / unit.scale;
-    let number = with_range(
-        scaled(summary.median),
-        scaled(summary.min),
-        scaled(summary.max),
-        summary.trials,
-    );
+    let number = with_range(of.summary, unit.scale);
     let wanted = wanted(test.bound, |number| show(&test.metric, number), unit.label);
     format!("{number} {}, {wanted}\n{}", unit.label, describe(of.cell, &series.order()))
 }

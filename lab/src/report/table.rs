@@ -6,7 +6,7 @@ use crate::case::{Show, Table};
 use crate::factor::{Factors, Level, matches};
 use crate::metric::{heading, show, three_digits, unit};
 use crate::published::Published;
-use crate::statistics::{Ratio, Summary};
+use crate::statistics::{Summary, ratio};
 use crate::workload::Workload;
 
 /// What stands where there is no figure.
@@ -185,28 +185,27 @@ impl Layout<'_> {
             return self.absolute(metric, &found.summary);
         }
         let Some(base) = self.base(metric, &found) else { return NOTHING.into() };
-        let Some(ratio) = Ratio::of(&found.samples, &base.samples) else { return NOTHING.into() };
+        let times = Summary::of(&ratio(&found.samples, &base.samples));
+        let Some(times) = times else { return NOTHING.into() };
         match shown {
             Show::Absolute => unreachable!("returned above"),
-            Show::Ratio => with_range(ratio.ratio, ratio.min, ratio.max, found.summary.trials),
-            Show::Delta => delta(metric, &found, &base, ratio),
+            Show::Ratio => with_range(times, 1.0),
+            Show::Delta => delta(metric, &found, &base, times),
         }
     }
 
     /// With its range where there is room for it, with half of it in percent where there is not.
     fn absolute(&self, metric: &str, summary: &Summary) -> String {
-        let scale = unit(metric).scale;
-        let Summary { median, min, max, trials, .. } = *summary;
         if self.layout.metrics.len() == 1 {
-            return with_range(median / scale, min / scale, max / scale, trials);
+            return with_range(*summary, unit(metric).scale);
         }
         let half = (summary.spread() * 50.0).round();
-        let half = match trials {
+        let half = match summary.trials {
             ..2 => String::new(),
             _ if half > 100.0 => " ±>100%".to_owned(),
             _ => format!(" ±{half:.0}%"),
         };
-        show(metric, median) + &half
+        show(metric, summary.median) + &half
     }
 
     /// What a cell is compared with: the same levels in the table, but for those of the base, and but for
@@ -247,22 +246,21 @@ impl Layout<'_> {
     }
 }
 
-/// A number and the range of the trials it comes from.
-pub(super) fn with_range(middle: f64, min: f64, max: f64, trials: usize) -> String {
-    if trials < 2 {
-        return three_digits(middle);
-    }
-    format!("{} ({}..{})", three_digits(middle), three_digits(min), three_digits(max))
+/// The middle of trials and their range, in units of `scale`.
+pub(super) fn with_range(summary: Summary, scale: f64) -> String {
+    let [middle, min, max] =
+        [summary.median, summary.min, summary.max].map(|number| three_digits(number / scale));
+    if summary.trials < 2 { middle } else { format!("{middle} ({min}..{max})") }
 }
 
 /// A difference and its part of the base, or that there is none that could be told from the noise.
-fn delta(metric: &str, found: &Found<'_>, base: &Found<'_>, ratio: Ratio) -> String {
-    let percent = (ratio.ratio - 1.0) * 100.0;
+fn delta(metric: &str, found: &Found<'_>, base: &Found<'_>, times: Summary) -> String {
+    let percent = (times.median - 1.0) * 100.0;
     let difference = (found.summary.median - base.summary.median) / unit(metric).scale;
     let sign = if difference < 0.0 { "" } else { "+" };
     let figure = format!("{sign}{} ({percent:+.1} %)", three_digits(difference));
     if found.cell == base.cell {
         return "base".into();
     }
-    if ratio.is_in_noise(1.0) { format!("{figure}, in the noise") } else { figure }
+    if times.is_in_noise(1.0) { format!("{figure}, in the noise") } else { figure }
 }
