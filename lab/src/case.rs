@@ -58,6 +58,7 @@
 //! of = { transport = "path", bytes = 64 }
 //! against = [{ transport = "unix-stream", bytes = 64 }, { transport = "pipe", bytes = 64 }]
 //! at_least = 10                       # or at_most; the ratio, or without against the metric itself
+//! # at_most_more = 45                 # instead: the difference, in the unit that the metric's name ends in
 //! every = "bytes"                     # judged at each of its levels, and the worst counts; left out: once
 //! counters = ["source_output_packs"]  # what shows why
 //! note = "A path packs."              # what one should know; alone: why it is not measured
@@ -233,6 +234,8 @@ pub struct Test {
     pub of: Factors,
     /// Against the best of these; none if the metric itself is bounded.
     pub against: Vec<Factors>,
+    /// What of the two sides is bounded.
+    pub comparison: Comparison,
     /// The factors at each level of which it is judged.
     pub every: Vec<String>,
     /// The bound.
@@ -241,7 +244,16 @@ pub struct Test {
     pub counters: Vec<String>,
 }
 
-/// What a ratio, or a metric, has to keep to.
+/// How one side is compared with the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// How many times the other's its metric is; the metric itself if there is no other.
+    Ratio,
+    /// How much more its metric is than the other's.
+    Difference,
+}
+
+/// What a ratio, a difference or a metric has to keep to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// At least this, if anything.
@@ -267,6 +279,16 @@ impl Bound {
     pub fn holds(self, found: f64) -> bool {
         self.at_least.is_none_or(|least| found >= least)
             && self.at_most.is_none_or(|most| found <= most)
+    }
+}
+
+impl Test {
+    /// How much better `found` is than the bound demands: a factor for a ratio, else in the metric's unit.
+    pub fn margin(&self, found: f64) -> f64 {
+        match self.comparison {
+            Comparison::Ratio => self.bound.margin(found),
+            Comparison::Difference => self.bound.at_most.map_or(f64::INFINITY, |most| most - found),
+        }
     }
 }
 
@@ -385,6 +407,12 @@ of = { transport = "path", bytes = 64, wait = "spin" }
 against = [{ transport = "pipe", bytes = 64 }]
 at_least = 2
 [[claim]]
+name = "little more"
+metric = "latency_p50_ns"
+of = { transport = "path", bytes = 64, wait = "spin" }
+against = [{ transport = "pipe", bytes = 64 }]
+at_most_more = 45
+[[claim]]
 name = "better"
 note = "Who knows?"
 "#;
@@ -421,8 +449,12 @@ note = "Who knows?"
         let test = case.claims[0].test.as_ref().unwrap();
         assert_eq!(test.bound, Bound { at_least: Some(2.0), at_most: None });
         assert_eq!((test.against.len(), test.every.len()), (1, 0));
-        assert_eq!(case.claims[1].test, None);
-        assert_eq!(case.claims[1].note.as_deref(), Some("Who knows?"));
+        assert_eq!(test.comparison, Comparison::Ratio);
+        let more = case.claims[1].test.as_ref().unwrap();
+        assert_eq!((more.comparison, more.bound.at_most), (Comparison::Difference, Some(45.0)));
+        assert_eq!((more.margin(40.0), more.margin(50.0)), (5.0, -5.0));
+        assert_eq!(case.claims[2].test, None);
+        assert_eq!(case.claims[2].note.as_deref(), Some("Who knows?"));
         let published = case.published.as_ref().unwrap();
         let cell = levels(&[("bytes", Level::Number(64))]);
         assert_eq!(published.figure("rate_bytes_per_s", &cell), Some(1e6));
@@ -537,7 +569,17 @@ note = "Who knows?"
             (
                 "at_least = 2",
                 "",
-                "c.toml:44: a claim without a bound: must have at_least or at_most",
+                "c.toml:44: a claim without a bound: must have at_least, at_most or at_most_more",
+            ),
+            (
+                "at_least = 2",
+                "at_most_more = 2\nat_least = 2",
+                "c.toml:44: a claim bounds a ratio and a difference: must be two claims",
+            ),
+            (
+                "against = [{ transport = \"pipe\", bytes = 64 }]\nat_most_more",
+                "at_most_more",
+                "c.toml:50: a difference without cells to compare with: must have against",
             ),
             (
                 "bytes = 64 }]",
@@ -563,7 +605,7 @@ note = "Who knows?"
             (
                 "note = \"Who knows?\"",
                 "",
-                "c.toml:50: a claim without a metric: must have one, or a note that says why it is not measured",
+                "c.toml:56: a claim without a metric: must have one, or a note that says why it is not measured",
             ),
             ("trials = 1", "trials = 0", "c.toml:14: trials = 0: must be 1 to 1000"),
             ("asks = \"What?\"", "ask = \"What?\"", "c.toml:3: unknown field `ask`"),

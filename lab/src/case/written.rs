@@ -10,8 +10,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    Bound, Breakdown, Case, Claim, Knee, Part, Quick, ReadTable, SECONDS_MAX, Show, TRIALS_MAX,
-    Table, Test,
+    Bound, Breakdown, Case, Claim, Comparison, Knee, Part, Quick, ReadTable, SECONDS_MAX, Show,
+    TRIALS_MAX, Table, Test,
 };
 use crate::factor::{Domain, Factor, Factors, Level, matches};
 use crate::published::{Columns, Published};
@@ -142,9 +142,30 @@ struct WrittenClaim {
     every: Option<Spanned<OneOrMany>>,
     at_least: Option<f64>,
     at_most: Option<f64>,
+    at_most_more: Option<f64>,
     #[serde(default)]
     counters: Vec<String>,
     note: Option<String>,
+}
+
+impl WrittenClaim {
+    /// What the claim bounds, and the bound; or what is wrong, and what would be right.
+    fn bound(&self) -> Result<(Comparison, Bound), (&'static str, &'static str)> {
+        let is_alone = self.against.is_empty();
+        match (self.at_least, self.at_most, self.at_most_more) {
+            (None, None, None) => {
+                Err(("a claim without a bound", "must have at_least, at_most or at_most_more"))
+            }
+            (None, None, Some(_)) if is_alone => {
+                Err(("a difference without cells to compare with", "must have against"))
+            }
+            (None, None, at_most) => {
+                Ok((Comparison::Difference, Bound { at_least: None, at_most }))
+            }
+            (at_least, at_most, None) => Ok((Comparison::Ratio, Bound { at_least, at_most })),
+            _ => Err(("a claim bounds a ratio and a difference", "must be two claims")),
+        }
+    }
 }
 
 impl Written {
@@ -439,28 +460,29 @@ impl Checker<'_> {
 
     fn claim(&self, written: WrittenClaim) -> Result<(Claim, Range<usize>), FileError> {
         let span = written.name.span();
-        let WrittenClaim { name, metric, of, against, every, at_least, at_most, counters, note } =
-            written;
-        let test = match metric {
-            Some(_) if at_least.is_none() && at_most.is_none() => {
-                let what = "a claim without a bound";
-                return Err(self.source.error(span, what, "must have at_least or at_most"));
+        let bound = written.bound();
+        let test = match written.metric {
+            Some(metric) => {
+                let refused = |(what, right)| self.source.error(span.clone(), what, right);
+                let (comparison, bound) = bound.map_err(refused)?;
+                let against = written.against.iter().map(|side| self.levels(side));
+                Some(Test {
+                    metric: self.metric(metric)?,
+                    of: self.levels(&written.of)?,
+                    against: against.collect::<Result<_, _>>()?,
+                    comparison,
+                    every: self.factor_names(written.every)?,
+                    bound,
+                    counters: written.counters,
+                })
             }
-            Some(metric) => Some(Test {
-                metric: self.metric(metric)?,
-                of: self.levels(&of)?,
-                against: against.iter().map(|side| self.levels(side)).collect::<Result<_, _>>()?,
-                every: self.factor_names(every)?,
-                bound: Bound { at_least, at_most },
-                counters,
-            }),
-            None if note.is_some() => None,
+            None if written.note.is_some() => None,
             None => {
                 let what = "a claim without a metric";
                 let right = "must have one, or a note that says why it is not measured";
                 return Err(self.source.error(span, what, right));
             }
         };
-        Ok((Claim { name: name.into_inner(), test, note }, span))
+        Ok((Claim { name: written.name.into_inner(), test, note: written.note }, span))
     }
 }

@@ -3,10 +3,10 @@
 use super::series::{Found, Series, levels};
 use super::table::with_range;
 use super::{Block, Grid};
-use crate::case::{Bound, Claim, Test};
+use crate::case::{Bound, Claim, Comparison, Test};
 use crate::factor::{Factors, describe, matches};
 use crate::metric::{show, three_digits, unit};
-use crate::statistics::{Summary, ratio};
+use crate::statistics::{Summary, difference, ratio};
 
 /// What has become of a claim: the worse, the later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,8 +126,12 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
     // Without anything against it the metric itself is what is bounded.
     let (judged, mut figures) = match &best {
         Some(best) => {
-            let times = Summary::of(&ratio(&of.samples, &best.samples))?;
-            (times, against(series, test, &of, best, times))
+            let compare = match test.comparison {
+                Comparison::Ratio => ratio,
+                Comparison::Difference => difference,
+            };
+            let compared = Summary::of(&compare(&of.samples, &best.samples))?;
+            (compared, against(series, test, [&of, best], compared))
         }
         None => (of.summary, alone(series, test, &of)),
     };
@@ -137,24 +141,32 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
         figures += &format!("\n{name} {count}");
     }
     let verdict = Verdict::of(test.bound, judged);
-    Some(Judged { verdict, margin: test.bound.margin(judged.median), figures })
+    Some(Judged { verdict, margin: test.margin(judged.median), figures })
 }
 
 fn against(
     series: &Series<'_>,
     test: &Test,
-    of: &Found<'_>,
-    best: &Found<'_>,
-    times: Summary,
+    [of, best]: [&Found<'_>; 2],
+    compared: Summary,
 ) -> String {
     let order = series.order();
+    let unit = unit(&test.metric);
     let side = |found: &Found<'_>| {
         let number = show(&test.metric, found.summary.median);
-        format!("{number} {} ({})", unit(&test.metric).label, describe(found.cell, &order))
+        format!("{number} {} ({})", unit.label, describe(found.cell, &order))
     };
-    let times = with_range(times, 1.0);
-    let wanted = wanted(test.bound, three_digits, "");
-    format!("{times} times, {wanted}\n{} against {}", side(of), side(best))
+    let compared = match test.comparison {
+        Comparison::Ratio => {
+            let wanted = wanted(test.bound, three_digits, "");
+            format!("{} times, {wanted}", with_range(compared, 1.0))
+        }
+        Comparison::Difference => {
+            let wanted = wanted(test.bound, |number| show(&test.metric, number), unit.label);
+            format!("{} {} more, {wanted}", with_range(compared, unit.scale), unit.label)
+        }
+    };
+    format!("{compared}\n{} against {}", side(of), side(best))
 }
 
 fn alone(series: &Series<'_>, test: &Test, of: &Found<'_>) -> String {
