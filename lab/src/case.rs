@@ -9,6 +9,7 @@
 //! seconds = 0.25                      # how long each counts
 //! warm_up_seconds = 0.1               # how long it is done before
 //! system = "../systems/two.toml"      # guests SOURCE and TARGET; left out: a host that allows everything
+//! skip = [{ transport = "pipe", bytes = 64 }] # cells that are not measured; left out: all are
 //!
 //! [factors]                           # what is varied; those left out have their usual levels
 //! transport = ["path", "unix-stream", "pipe"]
@@ -78,7 +79,7 @@ use host::config::{FileError, Source};
 use serde::Deserialize;
 
 use self::written::Written;
-use crate::factor::{Factor, Factors, Level};
+use crate::factor::{Factor, Factors, Level, matches};
 use crate::published::Published;
 use crate::workload::Workload;
 
@@ -101,6 +102,8 @@ pub struct Case {
     pub workload: &'static Workload,
     /// What is varied, and over which levels.
     pub factors: Vec<(&'static Factor, Vec<Level>)>,
+    /// Cells that are not measured.
+    pub skip: Vec<Factors>,
     /// How often each cell is measured.
     pub trials: u32,
     /// How long it is done before it counts.
@@ -328,8 +331,8 @@ impl Case {
         self
     }
 
-    /// Everything that is measured: all combinations of levels that make sense, each once. Those that
-    /// differ in the first factor are neighbours.
+    /// Everything that is measured: all combinations of levels that make sense and are not skipped, each
+    /// once. Those that differ in the first factor are neighbours.
     pub fn cells(&self) -> Vec<Factors> {
         let mut combinations = vec![Factors::new()];
         for (factor, levels) in self.factors.iter().rev() {
@@ -346,7 +349,8 @@ impl Case {
         let mut cells: Vec<Factors> = Vec::new();
         for mut cell in combinations {
             (self.workload.fit)(&mut cell);
-            if !cells.contains(&cell) {
+            let is_skipped = self.skip.iter().any(|skipped| matches(&cell, skipped));
+            if !is_skipped && !cells.contains(&cell) {
                 cells.push(cell);
             }
         }
@@ -513,6 +517,29 @@ note = "Who knows?"
                 "pipe, 1000, block",
             ]
         );
+    }
+
+    #[test]
+    fn cells_that_are_skipped_are_not_measured() {
+        let skip =
+            "trials = 2\nskip = [{ bytes = 1000 }, { transport = \"copy-limit\", ring = 4096 }]";
+        let case = parse(&CASE.replacen("trials = 2", skip, 1)).unwrap();
+        let order = case.workload.factor_names();
+        let cells: Vec<String> =
+            case.cells().iter().map(|cell| crate::factor::describe(cell, &order)).collect();
+        assert_eq!(
+            cells,
+            [
+                "path, 64, spin",
+                "pipe, 64, spin",
+                "copy-limit, 8192, 64, spin",
+                "path, 64, adaptive",
+                "pipe, 64, block",
+            ]
+        );
+        let error = parse(&CASE.replacen("trials = 2", "trials = 2\nskip = [{}]", 1)).unwrap_err();
+        let start = "c.toml:6: every cell is skipped: must leave cells to measure";
+        assert!(error.starts_with(start), "{error}");
     }
 
     #[test]

@@ -74,8 +74,10 @@ impl Plan {
         }
         let mut jobs = Vec::new();
         for case in cases {
-            if let Some(case) = as_wished(case, wishes)? {
-                jobs.push(Job { cells: case.cells(), case });
+            let Some(case) = as_wished(case, wishes)? else { continue };
+            let cells = case.cells();
+            if !cells.is_empty() {
+                jobs.push(Job { case, cells });
             }
         }
         Ok(Plan { jobs })
@@ -164,7 +166,7 @@ fn as_wished(case: Case, wishes: &Wishes) -> Result<Option<Case>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::factor::describe;
+    use crate::factor::{Level, describe};
     use host::config::Source;
 
     fn case(name: &str, workload: &str, factors: &str) -> Case {
@@ -258,6 +260,10 @@ mod tests {
             ["stream 1: pipe, 64, block", "ask 1: pipe, 64, block", "ask 1: cache-line-2, spin"]
         );
         assert_eq!(walked(&["wake"]), ["ask 1: wake, block"]);
+        let skipping = case("ask", "message-exchange", "");
+        let skip = vec![[("bytes".to_owned(), Level::Number(64))].into()];
+        let plan = Plan::new(vec![Case { skip, ..skipping }], &Wishes::default()).unwrap();
+        assert!(plan.jobs.is_empty(), "nothing is left of the case");
     }
 
     #[test]

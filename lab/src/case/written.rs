@@ -28,6 +28,7 @@ pub(super) struct Written {
     seconds: Spanned<f64>,
     warm_up_seconds: Spanned<f64>,
     system: Option<PathBuf>,
+    skip: Option<Spanned<Vec<WrittenLevels>>>,
     #[serde(default)]
     factors: WrittenFactors,
     #[serde(default)]
@@ -190,6 +191,9 @@ impl Written {
         let window = checker.window(&self.seconds)?;
         let warm_up = checker.warm_up(&self.warm_up_seconds)?;
         let factors = checker.factors(&self.factors)?;
+        let skip =
+            self.skip.iter().flat_map(|skip| skip.get_ref()).map(|cells| checker.levels(cells));
+        let skip = skip.collect::<Result<_, _>>()?;
         let quick = checker.quick(&self.quick)?;
         let published = self.published.map(|written| checker.published(written, read_table));
         let published = published.transpose()?;
@@ -207,6 +211,7 @@ impl Written {
             asks: self.asks,
             workload,
             factors,
+            skip,
             trials,
             warm_up,
             window,
@@ -220,6 +225,10 @@ impl Written {
             text: source.text().into(),
         };
         let cells = case.cells();
+        if let Some(skip) = self.skip.filter(|_| cells.is_empty()) {
+            let right = "must leave cells to measure";
+            return Err(source.error(skip.span(), "every cell is skipped", right));
+        }
         for (claim, span) in claims {
             let tests = claim.test.iter();
             let sides = tests.flat_map(|test| std::iter::once(&test.of).chain(&test.against));
