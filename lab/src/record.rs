@@ -22,7 +22,7 @@ pub struct Record {
     pub trial: u32,
     /// Under which levels.
     pub factors: Factors,
-    /// What was measured; names end in the unit.
+    /// What was measured; names end in the unit. Empty if nothing could be measured.
     pub metrics: BTreeMap<String, f64>,
     /// What was counted meanwhile.
     pub counters: BTreeMap<String, u64>,
@@ -32,6 +32,9 @@ pub struct Record {
     pub run: u64,
     /// How long it counted, in seconds.
     pub seconds: f64,
+    /// Why nothing could be measured, if nothing could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unable: Option<String>,
     /// The text of the case, with the first of its trials in a run: a report needs nothing but the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,

@@ -10,20 +10,20 @@ use crate::factor::Factors;
 use crate::machine::Machine;
 use crate::plan::{Job, Plan, Step};
 use crate::record::{Record, Results};
-use crate::trial::{Crew, Trial, TrialError};
+use crate::trial::{Crew, Measured, Trial, TrialError};
 
 /// Whoever watches a run. Called between trials only: nothing moves while one counts.
 pub trait Watcher {
     /// A trial is about to begin.
     fn begins(&mut self, step: usize, job: &Job, cell: &Factors, trial: u32);
-    /// A trial has no result.
+    /// A trial has no result: something went wrong, or it could not have one here.
     fn failed(&mut self, job: &Job, cell: &Factors, trial: u32, error: &TrialError);
 }
 
 /// What came of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The trials that have results.
+    /// The trials that have results, and those that could not have one here.
     pub records: Vec<Record>,
     /// Trials in which something went wrong.
     pub failed: usize,
@@ -68,11 +68,15 @@ pub fn run(
             window: job.case.window,
             system: systems[index].clone(),
         });
-        let measured = match measured {
-            Ok(measured) => measured,
-            Err(error) => {
-                outcome.failed += usize::from(matches!(error, TrialError::Failed(_)));
-                watcher.failed(job, factors, trial, &error);
+        if let Err(error) = &measured {
+            watcher.failed(job, factors, trial, error);
+        }
+        let (measured, unable) = match measured {
+            Ok(measured) => (measured, None),
+            // The report says why there is no figure.
+            Err(TrialError::Unable(why)) => (Measured::default(), Some(why)),
+            Err(TrialError::Failed(_)) => {
+                outcome.failed += 1;
                 continue;
             }
         };
@@ -87,6 +91,7 @@ pub fn run(
             machine: machine.clone(),
             run: began.as_millis() as u64,
             seconds: job.case.window.as_secs_f64(),
+            unable,
             definition: is_first.then(|| job.case.text.to_string()),
             published: job.case.published.as_ref().filter(|_| is_first).map(|p| p.text.to_string()),
         };

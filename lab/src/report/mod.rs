@@ -123,6 +123,7 @@ fn spreads(series: &Series<'_>) -> Vec<(f64, String)> {
 
 fn how_sure(all: &[Series<'_>]) -> Vec<String> {
     let mut lines: Vec<String> = all.iter().map(trials_and_spread).collect();
+    lines.extend(all.iter().flat_map(not_measured));
     let mut machines = Vec::new();
     for record in all.iter().flat_map(|series| &series.records) {
         if !machines.contains(&&record.machine) {
@@ -139,7 +140,8 @@ fn how_sure(all: &[Series<'_>]) -> Vec<String> {
         counters.filter(|(name, _)| name.ends_with("_stolen_ns")).map(|(_, ns)| *ns).sum()
     };
     let stolen_s = records().map(stolen).sum::<u64>() as f64 / 1e9;
-    let part = stolen_s / records().map(|record| 2.0 * record.seconds).sum::<f64>();
+    let measured = records().filter(|record| record.unable.is_none());
+    let part = stolen_s / measured.map(|record| 2.0 * record.seconds).sum::<f64>();
     if part > STOLEN_MAX {
         lines.push(format!(
             "Warning: the machine below took {:.0} % of the processors' time away while it counted",
@@ -149,6 +151,20 @@ fn how_sure(all: &[Series<'_>]) -> Vec<String> {
     let earlier: usize = all.iter().map(|series| series.earlier_runs).sum();
     if earlier > 0 {
         lines.push(format!("{earlier} earlier runs of the same cases are left out"));
+    }
+    lines
+}
+
+/// The cells that could not be measured, and why.
+fn not_measured(series: &Series<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for record in &series.records {
+        let Some(why) = &record.unable else { continue };
+        let cell = describe(&record.factors, &series.order());
+        let line = format!("{} ({cell}) was not measured: {why}", series.name);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
     }
     lines
 }

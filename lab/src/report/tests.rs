@@ -3,6 +3,7 @@
 use host::config::Source;
 
 use super::{csv, markdown, report, text};
+use crate::factor::Level;
 use crate::record::{Record, parse};
 
 const CASE: &str = r#"name = "small"
@@ -173,6 +174,27 @@ fn results_without_their_case_are_laid_out_plainly() {
         assert!(found.contains(part), "{part}\nis not in\n{found}");
     }
     assert_eq!(text(&report(&[])), "There are no results.\n\n");
+}
+
+#[test]
+fn cell_that_could_not_be_measured_has_no_figure_and_a_reason() {
+    let mut records = records();
+    let unable =
+        records.iter_mut().filter(|record| record.factors["bytes"] == Level::Number(65536));
+    for record in unable {
+        record.metrics.clear();
+        record.unable = Some("no memory for it".into());
+    }
+    let twice = records.last().unwrap().clone();
+    records.push(Record { trial: 2, ..twice });
+    let found = text(&report(&records));
+    for part in [
+        "\n transport     wait       messages, M/s     p99, µs \n",
+        "- small (path, 65536, adaptive) was not measured: no memory for it\n",
+    ] {
+        assert_eq!(found.matches(part).count(), 1, "{part}\nis not in\n{found}");
+    }
+    assert!(!csv(&records).contains("65536"));
 }
 
 #[test]
