@@ -13,6 +13,7 @@ pub mod machine;
 mod measure;
 pub mod metric;
 mod pattern;
+mod place;
 pub mod plan;
 pub mod published;
 pub mod record;

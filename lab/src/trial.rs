@@ -1,13 +1,9 @@
 //! A trial: one measurement under one combination of levels.
 
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use os::packets::Packets;
@@ -17,6 +13,7 @@ use os::processor::now_ns;
 use crate::control::{FromWorker, Heard, Order, Role, ToWorker, hear, say};
 use crate::factor::Factors;
 use crate::measure::Window;
+use crate::place::Place;
 use crate::workload::{Figures, Reports, Workload};
 
 /// How long a trial may take beyond three times its window and its warm-up, before it is given up: setting
@@ -140,7 +137,7 @@ impl Crew {
             window: trial.window,
             processor,
             peer_processor,
-            socket: place.map(Place::socket),
+            socket: place.map(|place| place.file("host")),
             system: trial.system.clone(),
         };
         let (ours, theirs) = Packets::ends()?;
@@ -273,43 +270,6 @@ impl Drop for Worker {
         // One that has ended already cannot be killed, and needs not.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// A directory that only this user can enter, for the socket of one trial's host.
-#[derive(Debug)]
-struct Place {
-    directory: PathBuf,
-}
-
-impl Place {
-    fn make() -> io::Result<Place> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        loop {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("siga-lab-{}-{number}", std::process::id());
-            let directory = std::env::temp_dir().join(name);
-            match DirBuilder::new().mode(0o700).create(&directory) {
-                Ok(()) => return Ok(Place { directory }),
-                // Left behind by a lab of the same number that was killed.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    let what = format!("cannot make {}: {error}", directory.display());
-                    return Err(io::Error::new(error.kind(), what));
-                }
-            }
-        }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.directory.join("host")
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // Somebody may have tidied up already.
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
