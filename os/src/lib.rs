@@ -10,6 +10,7 @@ pub mod peer;
 pub mod poller;
 pub mod processor;
 pub mod random;
+pub mod signals;
 pub mod storage;
 pub mod sync;
 pub mod words;
