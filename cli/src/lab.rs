@@ -190,6 +190,7 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         seconds: arguments.seconds,
         warm_up_seconds: arguments.warm_up,
         set: arguments.set.clone(),
+        against: false,
     };
     let plan = Plan::new(cases, &wishes).map_err(Outcome::Usage)?;
     let mut results = match &arguments.json {

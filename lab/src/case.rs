@@ -65,7 +65,9 @@
 //! note = "A path packs."              # what one should know; alone: why it is not measured
 //! ```
 //!
-//! Where a table or a claim leaves a factor open, the best of its levels counts.
+//! Where a table or a claim leaves a factor open, the best of its levels counts. Both can also name the
+//! factor `binary`, with the levels `this` and `against`, which tells two binaries apart. Where they leave
+//! `binary` open, it is `this`.
 
 mod written;
 
@@ -79,7 +81,7 @@ use host::config::{FileError, Source};
 use serde::Deserialize;
 
 use self::written::Written;
-use crate::factor::{Factor, Factors, Level, matches};
+use crate::factor::{AGAINST, BINARY, Factor, Factors, Level, THIS, is_against, matches};
 use crate::published::Published;
 use crate::workload::Workload;
 
@@ -237,7 +239,7 @@ pub struct Test {
     pub of: Factors,
     /// Against the best of these; none if the metric itself is bounded.
     pub against: Vec<Factors>,
-    /// What of the two sides is bounded.
+    /// Whether the bound is on the ratio or on the difference.
     pub comparison: Comparison,
     /// The factors at each level of which it is judged.
     pub every: Vec<String>,
@@ -250,9 +252,9 @@ pub struct Test {
 /// How one side is compared with the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// How many times the other's its metric is; the metric itself if there is no other.
+    /// One metric divided by the other. If there is no other side, the metric itself.
     Ratio,
-    /// How much more its metric is than the other's.
+    /// One metric minus the other.
     Difference,
 }
 
@@ -286,6 +288,16 @@ impl Bound {
 }
 
 impl Test {
+    /// The cells that are compared: `of`, then each of `against`.
+    pub fn sides(&self) -> impl Iterator<Item = &Factors> {
+        std::iter::once(&self.of).chain(&self.against)
+    }
+
+    /// Whether it needs a second binary.
+    pub fn needs_another(&self) -> bool {
+        self.sides().any(is_against)
+    }
+
     /// How much better `found` is than the bound demands: a factor for a ratio, else in the metric's unit.
     pub fn margin(&self, found: f64) -> f64 {
         match self.comparison {
@@ -331,9 +343,53 @@ impl Case {
         self
     }
 
+    /// The names of the workload's factors in the order in which they are shown, and then `binary`.
+    pub fn order(&self) -> Vec<&'static str> {
+        let mut names = self.workload.factor_names();
+        names.push(BINARY.name);
+        names
+    }
+
+    /// Whether a claim or a table names the factor `binary`.
+    pub fn names_binary(&self) -> bool {
+        let mut sides = self.claims.iter().flat_map(|claim| &claim.test).flat_map(Test::sides);
+        let name = BINARY.name;
+        let is_laid_out = |table: &Table| {
+            let Table { each, down, across, only, base, .. } = table;
+            each.iter().chain(down).chain(across).any(|factor| factor == name)
+                || base.iter().chain([only]).any(|levels| levels.contains_key(name))
+        };
+        sides.any(|side| side.contains_key(name)) || self.tables.iter().any(is_laid_out)
+    }
+
     /// Everything that is measured: all combinations of levels that make sense and are not skipped, each
     /// once. Those that differ in the first factor are neighbours.
     pub fn cells(&self) -> Vec<Factors> {
+        let mut cells = self.cells_of_both();
+        cells.retain(|cell| !is_against(cell));
+        for cell in &mut cells {
+            cell.remove(BINARY.name);
+        }
+        cells
+    }
+
+    /// The cells of a run with two binaries: each cell for this binary, followed by the same cell for the other.
+    pub fn cells_of_both(&self) -> Vec<Factors> {
+        let mut cells = Vec::new();
+        for cell in self.combinations() {
+            for binary in [THIS, AGAINST] {
+                let mut cell = cell.clone();
+                cell.insert(BINARY.name.to_owned(), Level::Word(binary.to_owned()));
+                if !self.skip.iter().any(|skipped| matches(&cell, skipped)) {
+                    cells.push(cell);
+                }
+            }
+        }
+        cells
+    }
+
+    /// All combinations of levels that make sense, each once.
+    fn combinations(&self) -> Vec<Factors> {
         let mut combinations = vec![Factors::new()];
         for (factor, levels) in self.factors.iter().rev() {
             let with = |combination: &Factors| {
@@ -349,8 +405,7 @@ impl Case {
         let mut cells: Vec<Factors> = Vec::new();
         for mut cell in combinations {
             (self.workload.fit)(&mut cell);
-            let is_skipped = self.skip.iter().any(|skipped| matches(&cell, skipped));
-            if !is_skipped && !cells.contains(&cell) {
+            if !cells.contains(&cell) {
                 cells.push(cell);
             }
         }
@@ -537,8 +592,53 @@ note = "Who knows?"
                 "pipe, 64, block",
             ]
         );
+        let case = parse(&CASE.replacen(
+            "trials = 2",
+            "trials = 2\nskip = [{ bytes = 1000 }, { wait = \"spin\", binary = \"against\" }]",
+            1,
+        ));
+        let case = case.unwrap();
+        let order = case.order();
+        let cells: Vec<String> =
+            case.cells_of_both().iter().map(|cell| crate::factor::describe(cell, &order)).collect();
+        assert_eq!(
+            cells,
+            [
+                "path, 64, spin, this",
+                "pipe, 64, spin, this",
+                "copy-limit, 4096, 64, spin, this",
+                "copy-limit, 8192, 64, spin, this",
+                "path, 64, adaptive, this",
+                "path, 64, adaptive, against",
+                "pipe, 64, block, this",
+                "pipe, 64, block, against",
+            ]
+        );
         let error = parse(&CASE.replacen("trials = 2", "trials = 2\nskip = [{}]", 1)).unwrap_err();
         let start = "c.toml:6: every cell is skipped: must leave cells to measure";
+        assert!(error.starts_with(start), "{error}");
+    }
+
+    #[test]
+    fn claims_and_tables_name_a_binary() {
+        assert!(!parse(CASE).unwrap().names_binary());
+        for (from, to) in [
+            (
+                "of = { transport = \"path\", bytes",
+                "of = { binary = \"this\", transport = \"path\", bytes",
+            ),
+            ("[{ transport = \"pipe\",", "[{ binary = \"against\", transport = \"pipe\","),
+            ("across = \"bytes\"", "across = \"binary\""),
+            ("base = { transport = \"pipe\" }", "base = { binary = \"against\" }"),
+        ] {
+            let text = CASE.replacen(from, to, 1);
+            assert!(parse(&text).unwrap().names_binary(), "{text}");
+        }
+        let skip = "trials = 2\nskip = [{ binary = \"against\", transport = \"pipe\" }]";
+        let text = CASE.replacen("trials = 2", skip, 1);
+        let text = text.replacen("bytes = 64 }]", "bytes = 64, binary = \"against\" }]", 1);
+        let error = parse(&text).unwrap_err();
+        let start = "c.toml:45: nothing is measured with pipe, 64, against: must be levels ";
         assert!(error.starts_with(start), "{error}");
     }
 
@@ -575,6 +675,16 @@ note = "Who knows?"
             ),
             (
                 "bytes = [64, 1000]",
+                "binary = [\"this\"]",
+                "c.toml:11: there is no factor \"binary\": must be one of transport, ring, bytes, wait",
+            ),
+            (
+                "bytes = 64 }]",
+                "bytes = 64, binary = \"other\" }]",
+                "c.toml:47: binary = \"other\": must be one of this, against",
+            ),
+            (
+                "bytes = [64, 1000]",
                 "bytes = []",
                 "c.toml:11: bytes has no levels: must be 1 B to 16 MiB, at least once",
             ),
@@ -586,7 +696,7 @@ note = "Who knows?"
             (
                 "across = \"bytes\"",
                 "across = \"size\"",
-                "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, wait",
+                "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, wait, binary",
             ),
             (
                 "base = { transport = \"pipe\" }",

@@ -53,6 +53,26 @@ pub struct Factor {
     pub usual: &'static [&'static str],
 }
 
+/// The factor of a run with two binaries: which of them measured a cell. It belongs to no workload. Claims,
+/// tables and skipped cells can name it.
+pub static BINARY: Factor = Factor {
+    name: "binary",
+    meaning: "which of the two binaries measured it",
+    domain: Domain::Words(&[THIS, AGAINST]),
+    usual: &[THIS],
+};
+
+/// The binary that runs the lab.
+pub const THIS: &str = "this";
+
+/// The other binary.
+pub const AGAINST: &str = "against";
+
+/// Whether the other binary measures `cell`.
+pub fn is_against(cell: &Factors) -> bool {
+    cell.get(BINARY.name) == Some(&Level::Word(AGAINST.to_owned()))
+}
+
 /// What the levels of a factor may be.
 #[derive(Debug)]
 pub enum Domain {

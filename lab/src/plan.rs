@@ -18,6 +18,8 @@ pub struct Wishes {
     pub warm_up_seconds: Option<f64>,
     /// Factors, and the levels they are to have.
     pub set: Vec<(String, Vec<String>)>,
+    /// Whether a second binary measures the same cells.
+    pub against: bool,
 }
 
 /// Cases with all their cells, in order.
@@ -75,7 +77,7 @@ impl Plan {
         let mut jobs = Vec::new();
         for case in cases {
             let Some(case) = as_wished(case, wishes)? else { continue };
-            let cells = case.cells();
+            let cells = if wishes.against { case.cells_of_both() } else { case.cells() };
             if !cells.is_empty() {
                 jobs.push(Job { case, cells });
             }
@@ -85,7 +87,7 @@ impl Plan {
 
     /// All steps: case by case, trial by trial, and in each trial all cells one after the other, so that
     /// whatever comes over the machine meanwhile comes over all of them. Every second trial goes backward:
-    /// no cell always has the same neighbour before it.
+    /// no cell always has the same neighbour before it. The trials of a cell with two binaries are neighbours.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (job, Job { case, cells }) in self.jobs.iter().enumerate() {
@@ -187,7 +189,7 @@ mod tests {
     fn walk(plan: &Plan) -> Vec<String> {
         let line = |step: Step| {
             let Job { case, cells } = &plan.jobs[step.job];
-            let cell = describe(&cells[step.cell], &case.workload.factor_names());
+            let cell = describe(&cells[step.cell], &case.order());
             format!("{} {}: {cell}", case.name, step.trial)
         };
         plan.steps().into_iter().map(line).collect()
@@ -214,6 +216,27 @@ mod tests {
         );
         let time: Duration = plan.jobs.iter().map(Job::time).sum();
         assert_eq!(time, Duration::from_millis(10 * 1530));
+    }
+
+    #[test]
+    fn trials_of_two_binaries_stand_next_to_each_other() {
+        let cases =
+            vec![case("stream", "message-stream", "bytes = [1, 64]\ntransport = [\"pipe\"]")];
+        let wishes = Wishes { trials: Some(2), against: true, ..Wishes::default() };
+        let plan = Plan::new(cases, &wishes).unwrap();
+        assert_eq!(
+            walk(&plan),
+            [
+                "stream 1: pipe, 1, block, this",
+                "stream 1: pipe, 1, block, against",
+                "stream 1: pipe, 64, block, this",
+                "stream 1: pipe, 64, block, against",
+                "stream 2: pipe, 64, block, against",
+                "stream 2: pipe, 64, block, this",
+                "stream 2: pipe, 1, block, against",
+                "stream 2: pipe, 1, block, this",
+            ]
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::Path;
 use host::config::{FileError, Source};
 use serde::{Deserialize, Serialize};
 
+use crate::binary::Binary;
 use crate::factor::Factors;
 use crate::machine::Machine;
 
@@ -28,6 +29,9 @@ pub struct Record {
     pub counters: BTreeMap<String, u64>,
     /// Where.
     pub machine: Machine,
+    /// Which file measured it, in a run of two binaries. The factor `binary` says which of the two it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binary: Option<Binary>,
     /// When the run began, in milliseconds since 1970: trials of one run were interleaved.
     pub run: u64,
     /// How long it counted, in seconds.
@@ -110,6 +114,7 @@ pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::factor::is_against;
 
     const LINE: &str = r#"{"case":"c","system":"open","trial":1,"factors":{"bytes":64,"transport":"path"},"metrics":{"rate_messages_per_s":5.5},"counters":{"source_output_rings":3},"machine":{"processors":2},"run":7,"seconds":0.5}"#;
 
@@ -121,9 +126,26 @@ mod tests {
         assert_eq!((record.case.as_str(), record.trial, record.run), ("c", 1, 7));
         assert_eq!(record.metrics["rate_messages_per_s"], 5.5);
         assert_eq!(record.counters["source_output_rings"], 3);
+        assert_eq!((&record.binary, &record.unable), (&None, &None), "older results have neither");
         let written = serde_json::to_string(record).unwrap();
         let first = r#"{"case":"c","system":"open","trial":1,"factors":{"bytes":64,"transport":"path"},"metrics":{"rate_messages_per_s":5.5},"counters":{"source_output_rings":3},"machine":{"#;
         assert!(written.starts_with(first), "{written}");
+        let last = r#"},"run":7,"seconds":0.5}"#;
+        assert!(written.ends_with(last), "{written}");
+    }
+
+    #[test]
+    fn result_of_two_binaries_says_which_one_measured_it() {
+        let binary = r#""binary":{"path":"/old/siga","version":"siga 0.0.9","checksum":5},"run""#;
+        let text = LINE
+            .replace("\"run\"", binary)
+            .replace("{\"bytes\"", "{\"binary\":\"against\",\"bytes\"");
+        let record = parse(&Source::of("r.jsonl", &text)).unwrap().pop().unwrap();
+        assert!(is_against(&record.factors));
+        let line = record.binary.as_ref().unwrap().line();
+        assert_eq!(line, "siga 0.0.9, /old/siga, cksum 5");
+        let written = serde_json::to_string(&record).unwrap();
+        assert!(written.contains(binary), "{written}");
     }
 
     #[test]

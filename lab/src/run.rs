@@ -89,6 +89,7 @@ pub fn run(
             metrics: measured.metrics,
             counters: measured.counters,
             machine: machine.clone(),
+            binary: None,
             run: began.as_millis() as u64,
             seconds: job.case.window.as_secs_f64(),
             unable,

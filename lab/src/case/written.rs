@@ -13,7 +13,7 @@ use super::{
     Bound, Breakdown, Case, Claim, Comparison, Knee, Part, Quick, ReadTable, SECONDS_MAX, Show,
     TRIALS_MAX, Table, Test,
 };
-use crate::factor::{Domain, Factor, Factors, Level, matches};
+use crate::factor::{BINARY, Domain, Factor, Factors, Level, matches};
 use crate::published::{Columns, Published};
 use crate::workload::{self, WORKLOADS, Workload};
 
@@ -224,20 +224,17 @@ impl Written {
             claims: claims.iter().map(|(claim, _)| claim.clone()).collect(),
             text: source.text().into(),
         };
-        let cells = case.cells();
-        if let Some(skip) = self.skip.filter(|_| cells.is_empty()) {
+        if let Some(skip) = self.skip.filter(|_| case.cells().is_empty()) {
             let right = "must leave cells to measure";
             return Err(source.error(skip.span(), "every cell is skipped", right));
         }
+        let cells = case.cells_of_both();
         for (claim, span) in claims {
-            let tests = claim.test.iter();
-            let sides = tests.flat_map(|test| std::iter::once(&test.of).chain(&test.against));
-            for side in sides {
+            for side in claim.test.iter().flat_map(Test::sides) {
                 if !cells.iter().any(|cell| matches(cell, side)) {
-                    let order = workload.factor_names();
                     let what = format!(
                         "nothing is measured with {}",
-                        crate::factor::describe(side, &order)
+                        crate::factor::describe(side, &case.order())
                     );
                     return Err(source.error(
                         span,
@@ -299,6 +296,17 @@ impl Checker<'_> {
 
     fn factor(&self, written: &Spanned<String>) -> Result<&'static Factor, FileError> {
         let known = self.workload.factor_names();
+        let factor = self.workload.factor(written.get_ref());
+        factor.ok_or_else(|| unknown(self.source, "factor", written, &known))
+    }
+
+    /// A factor of the workload, or `binary`.
+    fn factor_or_binary(&self, written: &Spanned<String>) -> Result<&'static Factor, FileError> {
+        if written.get_ref() == BINARY.name {
+            return Ok(&BINARY);
+        }
+        let mut known = self.workload.factor_names();
+        known.push(BINARY.name);
         let factor = self.workload.factor(written.get_ref());
         factor.ok_or_else(|| unknown(self.source, "factor", written, &known))
     }
@@ -417,7 +425,7 @@ impl Checker<'_> {
 
     fn levels(&self, written: &WrittenLevels) -> Result<Factors, FileError> {
         let level = |(name, level): (&Spanned<String>, &Spanned<Level>)| {
-            let factor = self.factor(name)?;
+            let factor = self.factor_or_binary(name)?;
             Ok((factor.name.to_owned(), self.level(factor, level)?))
         };
         written.iter().map(level).collect()
@@ -433,7 +441,7 @@ impl Checker<'_> {
 
     fn factor_names(&self, written: Option<Spanned<OneOrMany>>) -> Result<Vec<String>, FileError> {
         let names = written.map(OneOrMany::names).unwrap_or_default();
-        names.iter().map(|name| Ok(self.factor(name)?.name.to_owned())).collect()
+        names.iter().map(|name| Ok(self.factor_or_binary(name)?.name.to_owned())).collect()
     }
 
     fn table(&self, written: WrittenTable) -> Result<Table, FileError> {

@@ -18,7 +18,8 @@ fn blocks(series: &Series<'_>, breakdown: &Breakdown) -> [Block; 2] {
     let Breakdown { name, metric, down, of, parts, rest } = breakdown;
     let mut rows = Vec::new();
     let mut seen = Vec::new();
-    for cell in series.cells().into_iter().filter(|cell| matches(cell, of)) {
+    let whole = series.meant(of, down);
+    for cell in series.cells().into_iter().filter(|cell| matches(cell, &whole)) {
         let row = levels(cell, down);
         if seen.contains(&row) {
             continue;
@@ -58,7 +59,7 @@ fn row_of(series: &Series<'_>, breakdown: &Breakdown, cell: &Factors) -> Vec<Str
         if let Some(case) = &series.case {
             (case.workload.fit)(&mut wanted);
         }
-        Some(series.best_of(metric, &wanted)?.samples)
+        Some(series.best_of(metric, &series.meant(&wanted, &[]))?.samples)
     };
     let whole = samples(&Factors::new());
     let mut rest = whole.clone();

@@ -74,10 +74,18 @@ fn summary(verdicts: &[Verdict]) -> String {
     format!("{held} of {} claims hold here.{noise}", verdicts.len())
 }
 
+/// Said of a claim that needs two binaries, in a run of one.
+const NEEDS_ANOTHER: &str = "compares two binaries: run it with --against PATH";
+
 /// Whether a claim holds, and the figures that say so.
 fn judge(series: &Series<'_>, claim: &Claim) -> (Verdict, String) {
     let judged = claim.test.as_ref().and_then(|test| judge_all(series, test));
-    let (verdict, figures) = judged.unwrap_or((Verdict::NotMeasured, String::new()));
+    let (verdict, figures) = judged.unwrap_or_else(|| {
+        let needs_another =
+            !series.is_of_two && claim.test.as_ref().is_some_and(Test::needs_another);
+        let why = if needs_another { NEEDS_ANOTHER } else { "" };
+        (Verdict::NotMeasured, why.to_owned())
+    });
     let lines = [Some(figures), claim.note.clone()];
     let lines: Vec<String> = lines.into_iter().flatten().filter(|line| !line.is_empty()).collect();
     (verdict, lines.join("\n"))
@@ -86,7 +94,8 @@ fn judge(series: &Series<'_>, claim: &Claim) -> (Verdict, String) {
 /// The worst of what is judged; none if nothing can be.
 fn judge_all(series: &Series<'_>, test: &Test) -> Option<(Verdict, String)> {
     let mut all: Vec<Factors> = Vec::new();
-    for cell in series.cells().into_iter().filter(|cell| matches(cell, &test.of)) {
+    let of = series.meant(&test.of, &test.every);
+    for cell in series.cells().into_iter().filter(|cell| matches(cell, &of)) {
         let named = test.every.iter().zip(levels(cell, &test.every));
         let here = named.filter_map(|(factor, level)| Some((factor.clone(), level?))).collect();
         if !all.contains(&here) {
@@ -118,7 +127,9 @@ struct Judged {
 /// Judges a claim `here`; none if something that it needs was not measured.
 fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> {
     // What a side says itself goes before what holds for all.
-    let with = |own: &Factors| -> Factors { here.clone().into_iter().chain(own.clone()).collect() };
+    let with = |own: &Factors| -> Factors {
+        series.meant(&here.clone().into_iter().chain(own.clone()).collect(), &[])
+    };
     let of = series.best_of(&test.metric, &with(&test.of))?;
     let sides = test.against.iter().map(|side| series.best_of(&test.metric, &with(side)));
     let sides: Vec<Found<'_>> = sides.collect::<Option<_>>()?;

@@ -55,11 +55,12 @@ fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
 /// The curves, by the levels that tell them apart.
 fn curves(series: &Series<'_>, knee: &Knee) -> Vec<(Levels, Curve)> {
     let mut curves: Vec<(Levels, Curve)> = Vec::new();
-    for cell in series.cells().into_iter().filter(|cell| matches(cell, &knee.only)) {
+    let only = series.meant(&knee.only, &knee.each);
+    for cell in series.cells().into_iter().filter(|cell| matches(cell, &only)) {
         let which = levels(cell, &knee.each);
         let Some(Level::Number(level)) = cell.get(&knee.along) else { continue };
         let is_on_curve = |other: &Factors| {
-            matches(other, &knee.only)
+            matches(other, &only)
                 && levels(other, &knee.each) == which
                 && other.get(&knee.along) == cell.get(&knee.along)
         };

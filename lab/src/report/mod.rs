@@ -2,6 +2,7 @@
 //!
 //! The answer comes first, then how sure it is, then what to try next.
 
+mod binaries;
 mod breakdown;
 mod claim;
 mod csv;
@@ -15,7 +16,7 @@ mod tests;
 pub use csv::csv;
 pub use render::{markdown, text};
 
-use crate::factor::{Domain, describe};
+use crate::factor::{AGAINST, Domain, THIS, describe, is_against};
 use crate::published::Published;
 use crate::record::Record;
 use crate::statistics::Summary;
@@ -75,6 +76,7 @@ pub fn report(records: &[Record]) -> Report {
         }
         blocks.extend(claim::claims(series));
         blocks.extend(table::tables(series));
+        blocks.extend(binaries::binaries(series));
         blocks.extend(knee::knees(series));
         blocks.extend(breakdown::breakdowns(series));
         if let Some(Published { name, document, .. }) =
@@ -134,6 +136,7 @@ fn how_sure(all: &[Series<'_>]) -> Vec<String> {
         lines.push(machine.line());
         lines.extend(machine.warnings().iter().map(|warning| format!("Warning: {warning}")));
     }
+    lines.extend(both_binaries(all));
     let records = || all.iter().flat_map(|series| &series.records);
     let stolen = |record: &&Record| -> u64 {
         let counters = record.counters.iter();
@@ -151,6 +154,23 @@ fn how_sure(all: &[Series<'_>]) -> Vec<String> {
     let earlier: usize = all.iter().map(|series| series.earlier_runs).sum();
     if earlier > 0 {
         lines.push(format!("{earlier} earlier runs of the same cases are left out"));
+    }
+    lines
+}
+
+/// Which files the two binaries were, if there were two.
+fn both_binaries(all: &[Series<'_>]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for record in all.iter().flat_map(|series| &series.records) {
+        let Some(binary) = &record.binary else { continue };
+        let line = format!(
+            "{}: {}",
+            if is_against(&record.factors) { AGAINST } else { THIS },
+            binary.line()
+        );
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
     }
     lines
 }
@@ -199,7 +219,13 @@ fn what_next(all: &[Series<'_>]) -> Vec<String> {
     let is_wide = all.iter().flat_map(spreads).any(|(spread, _)| spread > WIDE_SPREAD_MIN);
     let is_short = records().all(|record| (record.trial as usize) < TRIALS_ENOUGH);
     if is_wide || is_short {
-        lines.push(format!("narrower spreads: siga lab run {names} --trials 9 --seconds 1"));
+        let other = records().find(|record| is_against(&record.factors));
+        let other = other.and_then(|record| record.binary.as_ref());
+        let against =
+            other.map_or(String::new(), |other| format!(" --against {}", other.path.display()));
+        lines.push(format!(
+            "narrower spreads: siga lab run {names} --trials 9 --seconds 1{against}"
+        ));
     }
     lines.extend(all.iter().find_map(other_levels));
     lines.push(

@@ -6,7 +6,7 @@ use std::path::Path;
 use host::config::{Bytes, Source};
 
 use crate::case::Case;
-use crate::factor::{Domain, Factors, Level, matches};
+use crate::factor::{BINARY, Domain, Factors, Level, THIS, matches};
 use crate::metric::{self, Better};
 use crate::record::Record;
 use crate::statistics::{Sample, Summary};
@@ -18,6 +18,8 @@ pub(super) struct Series<'a> {
     /// None if the results come from a siga that knows other cases.
     pub(super) case: Option<Case>,
     pub(super) records: Vec<&'a Record>,
+    /// Whether it is a run of two binaries.
+    pub(super) is_of_two: bool,
     /// Earlier runs of the same case in the same results, which are not looked at.
     pub(super) earlier_runs: usize,
 }
@@ -57,7 +59,8 @@ impl<'a> Series<'a> {
                 let table = |_: &Path| record.published.clone().ok_or(ErrorKind::NotFound.into());
                 Case::parse(&Source::of(name, record.definition.as_ref()?), &table).ok()
             });
-            Series { name, case, records, earlier_runs: runs.len() - 1 }
+            let is_of_two = records.iter().any(|record| record.factors.contains_key(BINARY.name));
+            Series { name, case, records, is_of_two, earlier_runs: runs.len() - 1 }
         };
         names.into_iter().map(latest).collect()
     }
@@ -73,19 +76,39 @@ impl<'a> Series<'a> {
         cells
     }
 
-    /// The factors, in the order of the workload, or else of the alphabet.
+    /// The factors in the order of the workload, or else of the alphabet; then `binary`, if there are two.
     pub(super) fn order(&self) -> Vec<&str> {
-        if let Some(case) = &self.case {
-            return case.workload.factor_names();
+        let mut names = match &self.case {
+            Some(case) => case.workload.factor_names(),
+            None => {
+                let keys = self.records.iter().flat_map(|record| record.factors.keys());
+                let mut names: Vec<&str> = keys.map(String::as_str).collect();
+                names.sort_unstable();
+                names.dedup();
+                names.retain(|name| *name != BINARY.name);
+                names
+            }
+        };
+        if self.is_of_two {
+            names.push(BINARY.name);
         }
-        let mut names: Vec<&str> = self
-            .records
-            .iter()
-            .flat_map(|record| record.factors.keys().map(String::as_str))
-            .collect();
-        names.sort_unstable();
-        names.dedup();
         names
+    }
+
+    /// `wanted`, with `binary = "this"` unless `wanted` names the binary or the factors in `open` include it.
+    /// The better of two binaries would answer no question.
+    pub(super) fn meant(&self, wanted: &Factors, open: &[String]) -> Factors {
+        let mut wanted = wanted.clone();
+        let this = Level::Word(THIS.to_owned());
+        if !self.is_of_two {
+            // In a run of one binary no cell has this factor.
+            if wanted.get(BINARY.name) == Some(&this) {
+                wanted.remove(BINARY.name);
+            }
+        } else if !open.iter().any(|factor| factor == BINARY.name) {
+            wanted.entry(BINARY.name.to_owned()).or_insert(this);
+        }
+        wanted
     }
 
     /// A level as people read it: sizes with their unit.
@@ -146,7 +169,11 @@ impl<'a> Series<'a> {
     }
 }
 
-/// The levels that a cell has of some factors.
+/// The levels that a cell has of some factors. In a run of one binary each cell was measured by this one.
 pub(super) fn levels(cell: &Factors, factors: &[String]) -> Levels {
-    factors.iter().map(|factor| cell.get(factor).cloned()).collect()
+    let level = |factor: &String| {
+        let this = || (factor == BINARY.name).then(|| Level::Word(THIS.to_owned()));
+        cell.get(factor).cloned().or_else(this)
+    };
+    factors.iter().map(level).collect()
 }

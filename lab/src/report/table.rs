@@ -3,7 +3,7 @@
 use super::series::{ANY, Found, Levels, Series, levels};
 use super::{Block, Grid};
 use crate::case::{Show, Table};
-use crate::factor::{Factors, Level, matches};
+use crate::factor::{BINARY, Factors, Level, matches};
 use crate::metric::{heading, show, three_digits, unit};
 use crate::published::Published;
 use crate::statistics::{Summary, ratio};
@@ -21,7 +21,9 @@ pub(super) fn tables(series: &Series<'_>) -> Vec<Block> {
     let layouts = if laid_out.is_empty() { &usual } else { laid_out };
     let blocks = |layout: &Table| {
         let published = published.filter(|_| layout.published);
-        Layout { series, layout, workload, published }.blocks()
+        let Table { each, down, across, only, .. } = layout;
+        let only = series.meant(only, &[&each[..], down, across].concat());
+        Layout { series, layout, only, workload, published }.blocks()
     };
     layouts.iter().flat_map(blocks).collect()
 }
@@ -44,6 +46,8 @@ fn usual_layout(series: &Series<'_>) -> Table {
 struct Layout<'a> {
     series: &'a Series<'a>,
     layout: &'a Table,
+    /// Which cells.
+    only: Factors,
     workload: Option<&'static Workload>,
     /// What stands beside the figures.
     published: Option<&'a Published>,
@@ -68,7 +72,7 @@ impl Layout<'_> {
     /// The cells that are shown at all.
     fn cells(&self) -> Vec<&Factors> {
         let mut cells = self.series.cells();
-        cells.retain(|cell| matches(cell, &self.layout.only));
+        cells.retain(|cell| matches(cell, &self.only));
         cells
     }
 
@@ -142,7 +146,7 @@ impl Layout<'_> {
         is_meant: &dyn Fn(&Factors) -> bool,
         published: &Published,
     ) -> [String; 2] {
-        let is_shown = |cell: &Factors| matches(cell, &self.layout.only) && is_meant(cell);
+        let is_shown = |cell: &Factors| matches(cell, &self.only) && is_meant(cell);
         let found = self.series.best(metric, is_shown);
         let figure = found.as_ref().and_then(|found| published.figure(metric, found.cell));
         match (found, figure) {
@@ -179,7 +183,7 @@ impl Layout<'_> {
 
     /// What stands in one place of a table.
     fn cell(&self, metric: &str, is_meant: &dyn Fn(&Factors) -> bool, shown: Show) -> String {
-        let is_shown = |cell: &Factors| matches(cell, &self.layout.only) && is_meant(cell);
+        let is_shown = |cell: &Factors| matches(cell, &self.only) && is_meant(cell);
         let Some(found) = self.series.best(metric, is_shown) else { return NOTHING.into() };
         if shown == Show::Absolute {
             return self.absolute(metric, &found.summary);
@@ -213,13 +217,15 @@ impl Layout<'_> {
     fn base(&self, metric: &str, found: &Found<'_>) -> Option<Found<'_>> {
         let Table { each, down, across, base, .. } = self.layout;
         let laid_out = each.iter().chain(down).chain(across);
-        let level = |factor: &String| Some((factor.clone(), found.cell.get(factor)?.clone()));
-        let mut wanted: Factors = laid_out.filter_map(level).collect();
+        let level = |factor: &str| Some((factor.to_owned(), found.cell.get(factor)?.clone()));
+        // The base is of the same binary unless it names another.
+        let names = laid_out.map(String::as_str).chain([BINARY.name]);
+        let mut wanted: Factors = names.filter_map(level).collect();
         wanted.extend(base.clone()?);
         if let Some(workload) = self.workload {
             (workload.fit)(&mut wanted);
         }
-        self.series.best_of(metric, &wanted)
+        self.series.best_of(metric, &self.series.meant(&wanted, &[]))
     }
 
     /// The factors that are not laid out, of which some place of the table shows only one level of several.

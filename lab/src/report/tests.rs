@@ -3,6 +3,7 @@
 use host::config::Source;
 
 use super::{csv, markdown, report, text};
+use crate::binary::Binary;
 use crate::factor::Level;
 use crate::record::{Record, parse};
 
@@ -359,4 +360,128 @@ fn claim_for_every_level_is_judged_by_the_worst() {
     ] {
         assert!(found.contains(part), "{part}\nis not in\n{found}");
     }
+}
+
+/// Results of two binaries: the other is half as fast in the first two trials, and a third in the last; it
+/// cannot do large messages.
+fn records_of_two(case: &str) -> Vec<Record> {
+    let mut records = Vec::new();
+    for record in records_of(case) {
+        for (binary, times) in
+            [("this", 1.0), ("against", if record.trial < 3 { 0.5 } else { 1.0 / 3.0 })]
+        {
+            let mut record = record.clone();
+            record.factors.insert("binary".into(), Level::Word(binary.into()));
+            let path = format!("/bin/{binary}").into();
+            record.binary = Some(Binary { path, version: "siga 0.1.0".into(), checksum: 7 });
+            *record.metrics.get_mut("rate_messages_per_s").unwrap() *= times;
+            if binary == "against" && record.factors["bytes"] == Level::Number(65536) {
+                record.metrics.clear();
+                record.unable = Some("too large".into());
+            }
+            records.push(record);
+        }
+    }
+    records
+}
+
+/// The results above, as those of another case.
+fn records_of(case: &str) -> Vec<Record> {
+    let mut records = records();
+    for record in records.iter_mut().filter(|record| record.definition.is_some()) {
+        record.definition = Some(case.to_owned());
+    }
+    records
+}
+
+#[test]
+fn two_binaries_stand_beside_each_other_where_the_case_names_neither() {
+    let found = markdown(&report(&records_of_two(CASE)));
+    for part in [
+        // The case's own claims and tables are of this binary.
+        "| holds | a path is much faster | 40.0 (30.0..40.0) times, wanted at least 10.0<br>90.0 M/s (path, 64, adaptive, this) against 2.50 M/s (unix-stream, 64, block, this)<br>",
+        "| transport | 64 B | 64 KiB |\n| --- | --- | --- |\n| path | 90.0 (80.0..100) | 0.500 |\n",
+        "This binary and the other\n\n| metric | transport | ring | bytes | wait | this | against | this / against |\n",
+        "| messages, M/s | path | any | 64 B | adaptive | 90.0 (80.0..100) | 40.0 (33.3..45.0) | 2.00 (2.00..3.00) |\n",
+        "| messages, M/s | path | any | 64 KiB | adaptive | 0.500 | - | - |\n",
+        "| p99, µs | path | any | 64 B | adaptive | 1.60 (1.00..2.00) | 1.60 (1.00..2.00) | 1.00 (1.00..1.00) |\n",
+        "- small (path, 65536, adaptive, against) was not measured: too large\n",
+        "- this: siga 0.1.0, /bin/this, cksum 7\n- against: siga 0.1.0, /bin/against, cksum 7\n",
+        "siga lab run small --trials 9 --seconds 1 --against /bin/against\n",
+    ] {
+        assert!(found.contains(part), "{part}\nis not in\n{found}");
+    }
+    let head = csv(&records_of_two(CASE)).lines().next().unwrap().to_owned();
+    assert!(head.starts_with("case,system,run,transport,ring,bytes,wait,binary,metric,"), "{head}");
+}
+
+/// A case that names binaries itself.
+const OF_TWO: &str = r#"name = "small"
+asks = "Which is faster?"
+workload = "message-stream"
+trials = 3
+seconds = 0.5
+warm_up_seconds = 0
+[factors]
+transport = ["path", "unix-stream", "copy-limit"]
+ring = ["1 MiB", "4 MiB"]
+bytes = [64, 65536]
+[[table]]
+metric = "rate_messages_per_s"
+only = { bytes = 64 }
+down = ["transport", "binary"]
+[[table]]
+metric = "rate_messages_per_s"
+only = { bytes = 64 }
+down = "transport"
+base = { binary = "against" }
+show = ["ratio"]
+[[claim]]
+name = "twice as fast as before"
+metric = "rate_messages_per_s"
+of = { transport = "path", bytes = 64, binary = "this" }
+against = [{ transport = "path", bytes = 64, binary = "against" }]
+at_least = 2
+[[claim]]
+name = "large messages too"
+metric = "rate_messages_per_s"
+of = { transport = "path", bytes = 65536 }
+against = [{ transport = "path", bytes = 65536, binary = "against" }]
+at_least = 2
+[[claim]]
+name = "much faster"
+metric = "rate_messages_per_s"
+of = { transport = "path", bytes = 64, binary = "this" }
+against = [{ transport = "unix-stream", bytes = 64 }]
+at_least = 10
+"#;
+
+#[test]
+fn claims_and_tables_are_of_the_binary_that_they_name() {
+    let found = markdown(&report(&records_of_two(OF_TWO)));
+    for part in [
+        "| holds | twice as fast as before | 2.00 (2.00..3.00) times, wanted at least 2.00<br>90.0 M/s (path, 64, adaptive, this) against 40.0 M/s (path, 64, adaptive, against) |\n",
+        "| not measured | large messages too |  |\n",
+        "| holds | much faster | 40.0 (30.0..40.0) times, ",
+        "| path | this | 90.0 (80.0..100) |\n| path | against | 40.0 (33.3..45.0) |\n",
+        "how many times against\n\n| transport | messages |\n| --- | --- |\n| path | 2.00 (2.00..3.00) |\n",
+    ] {
+        assert!(found.contains(part), "{part}\nis not in\n{found}");
+    }
+    assert!(!found.contains("This binary and the other"), "{found}");
+}
+
+#[test]
+fn claim_of_two_binaries_is_not_measured_with_one() {
+    let found = markdown(&report(&records_of(OF_TWO)));
+    let needs = "compares two binaries: run it with --against PATH";
+    for part in [
+        &format!("| not measured | twice as fast as before | {needs} |\n"),
+        &format!("| not measured | large messages too | {needs} |\n"),
+        "| holds | much faster | 40.0 (30.0..40.0) times, ",
+        "| transport | binary | messages, M/s |\n| --- | --- | --- |\n| path | this | 90.0 (80.0..100) |\n",
+    ] {
+        assert!(found.contains(part), "{part}\nis not in\n{found}");
+    }
+    assert!(!found.contains("how many times"), "{found}");
 }
