@@ -1,5 +1,7 @@
 //! Every workload over every transport, for some milliseconds: what is done is checked, never how fast.
 
+mod crew;
+
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,26 +10,7 @@ use lab::factor::{Factors, Level};
 use lab::trial::{Crew, Measured, Trial, TrialError};
 use lab::workload::{self, Workload};
 
-/// Says that this process is a worker.
-const WORKER: &str = "SIGA_LAB_WORKER";
-
-/// No test by itself: what the trials of the other tests start as their workers.
-#[test]
-fn worker() {
-    if std::env::var_os(WORKER).is_some() {
-        lab::worker::run().unwrap();
-    }
-}
-
-/// A crew whose workers are this test program.
-fn crew() -> Crew {
-    let command = || {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["worker", "--exact", "--nocapture"]).env(WORKER, "1");
-        command
-    };
-    Crew::new(command, None)
-}
+use crew::crew;
 
 fn factors(pairs: &[(&str, &str)], workload: &Workload) -> Factors {
     let level = |(name, text): &(&str, &str)| {
