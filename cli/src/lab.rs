@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use lab::against::{Against, AgainstError};
 use lab::case::Case;
 use lab::factor::{Factors, describe};
 use lab::library::{self, SelectError};
@@ -68,6 +69,9 @@ struct Run {
     /// Measure these levels of a factor, instead of what the case says. May be repeated
     #[arg(long, value_name = "FACTOR=LEVEL,..", value_parser = setting)]
     set: Vec<(String, Vec<String>)>,
+    /// Let another siga binary, for example an older build, measure the same cells, in turn with this one
+    #[arg(long, value_name = "PATH")]
+    against: Option<PathBuf>,
     /// Append the result of each trial to this file, for `siga lab report`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -190,9 +194,14 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         seconds: arguments.seconds,
         warm_up_seconds: arguments.warm_up,
         set: arguments.set.clone(),
-        against: false,
+        against: arguments.against.is_some(),
     };
     let plan = Plan::new(cases, &wishes).map_err(Outcome::Usage)?;
+    let against = arguments.against.as_deref().map(Against::new).transpose();
+    let against = against.map_err(|error| match error {
+        AgainstError::NotSiga { .. } => Outcome::Usage(error.to_string()),
+        AgainstError::This(_) => Outcome::no(error),
+    })?;
     let mut results = match &arguments.json {
         None => None,
         Some(file) => Some(Results::append_to(file).map_err(|error| {
@@ -211,7 +220,8 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
     };
     let crew = Crew::new(worker, machine.pinned);
     let mut progress = Progress::of(&plan);
-    let outcome = lab::run::run(&plan, &crew, &machine, results.as_mut(), &mut progress);
+    let outcome =
+        lab::run::run(&plan, &crew, against.as_ref(), &machine, results.as_mut(), &mut progress);
     progress.bar.finish_and_clear();
     let outcome = outcome.map_err(|error| match error {
         RunError::System(error) => error.into(),
@@ -274,7 +284,7 @@ impl Watcher for Progress {
         let done = self.done_ms[step];
         let left = Duration::from_millis(self.done_ms[self.done_ms.len() - 1] - done);
         self.bar.set_position(done);
-        let cell = describe(cell, &case.workload.factor_names());
+        let cell = describe(cell, &case.order());
         self.bar.set_message(format!(
             "{} left: {}, trial {trial} of {}: {cell}",
             about(left),
@@ -288,7 +298,7 @@ impl Watcher for Progress {
         if trial > 1 && matches!(error, TrialError::Unable(_)) {
             return;
         }
-        let cell = describe(cell, &job.case.workload.factor_names());
+        let cell = describe(cell, &job.case.order());
         self.say(&format!("{} ({cell}), trial {trial}: {error}", job.case.name));
     }
 }

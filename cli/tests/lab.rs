@@ -1,6 +1,9 @@
 //! `siga lab`, as a shell sees it.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 fn siga(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_siga")).args(arguments).output().unwrap()
@@ -45,6 +48,12 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
         (&["run", "--set", "bytes"], "must be like bytes=64,1000"),
         (&["run", "--trials", "0"], "0 trials: must be 1 to 1000"),
         (&["run", "none.toml"], "none.toml:1: cannot be read"),
+        (&["run", "--against", "none"], "none is not a siga binary: No such file or directory"),
+        (&["run", "--against", "/"], "/ is not a siga binary: Permission denied"),
+        (
+            &["run", "--against", "/bin/echo"],
+            "is not a siga binary: --version should print \"siga\"",
+        ),
         (&["report", "none.jsonl"], "none.jsonl:1: cannot be read"),
     ] {
         let output = siga(&[&["lab"], arguments].concat());
@@ -85,4 +94,117 @@ fn run_prints_tables_and_keeps_results_for_a_report() {
     let csv = report("csv");
     std::fs::remove_file(&file).unwrap();
     assert_eq!(csv.lines().filter(|line| line.contains(",rate_messages_per_s,")).count(), 2);
+}
+
+/// A directory that goes with the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let name = format!("siga-cli-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Directory(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// A program that says it is siga, and does this in a trial.
+    fn other(&self, deed: &str) -> String {
+        let path = self.file("other");
+        // Written by another process: while this one has it open for writing, nobody can run it.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "cat > \"$0\" && chmod +x \"$0\"", &path]).stdin(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let text =
+            format!("#!/bin/sh\n[ \"$1\" = --version ] && echo siga 0.0.9 && exit\n{deed}\n");
+        shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(shell.wait().unwrap().success());
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// `siga lab run` of one short cell of a pipe against another binary.
+fn run_against(other: &str, trials: &str, results: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+    command.args(["lab", "run", "message-stream", "--set", "transport=pipe", "--set", "bytes=64"]);
+    command.args(["--trials", trials, "--seconds", "0.1", "--warm-up", "0"]);
+    command.args(["--json", results, "--against", other]);
+    command
+}
+
+#[test]
+fn two_binaries_are_measured_in_turn_and_shown_beside_each_other() {
+    let directory = Directory::new("against");
+    let results = directory.file("results.jsonl");
+    let temporary = directory.file("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    // A binary against itself: what is seen between the two is noise.
+    let mut command = run_against(env!("CARGO_BIN_EXE_siga"), "2", &results);
+    let output = command.env("TMPDIR", &temporary).output().unwrap();
+    let (printed, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    for part in [
+        "This binary and the other\n",
+        " this / against \n",
+        " messages, M/s   pipe        64 B    block ",
+        "\n- this: siga ",
+        "\n- against: siga ",
+    ] {
+        assert!(printed.contains(part), "{part}\nis not in\n{printed}");
+    }
+    let lines = std::fs::read_to_string(&results).unwrap();
+    let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let binaries: Vec<&str> =
+        lines.iter().map(|line| line["factors"]["binary"].as_str().unwrap()).collect();
+    assert_eq!(binaries, ["this", "against", "against", "this"]);
+    for line in &lines {
+        assert!(line["metrics"]["rate_messages_per_s"].as_f64() > Some(0.0));
+        assert_eq!(line["binary"], lines[0]["binary"], "the same file");
+    }
+    assert_eq!(text(&siga(&["lab", "report", &results]).stdout), printed);
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "a directory is left behind");
+}
+
+#[test]
+fn fault_of_the_other_binary_ends_with_one_and_is_named() {
+    let directory = Directory::new("fault");
+    let other = directory.other("echo rubbish > \"$5\"");
+    let output = run_against(&other, "1", &directory.file("results.jsonl")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    let what = "message-stream (pipe, 64, block, against), trial 1: ";
+    assert!(said.contains(what) && said.contains("result.jsonl:1: this is no result"), "{said}");
+    assert!(text(&output.stdout).contains(" pipe "), "this binary's figures are there");
+}
+
+#[test]
+fn interrupted_run_leaves_no_file_and_no_process() {
+    let directory = Directory::new("interrupted");
+    let temporary = directory.file("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let started = directory.file("started");
+    assert!(Command::new("mkfifo").arg(&started).status().unwrap().success());
+    let other = directory.other(&format!("echo $$ > {started}; exec sleep 1000"));
+    let mut command = run_against(&other, "1", &directory.file("results.jsonl"));
+    let mut lab = command.env("TMPDIR", &temporary).stderr(Stdio::null()).spawn().unwrap();
+    // Comes as soon as the other binary is in its trial.
+    let mut process = String::new();
+    BufReader::new(std::fs::File::open(&started).unwrap()).read_line(&mut process).unwrap();
+    let process = Path::new("/proc").join(process.trim_end());
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1);
+    let kill = format!("kill -INT {}", lab.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    assert_eq!(lab.wait().unwrap().signal(), Some(2), "it ends as a shell expects");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "a directory is left behind");
+    assert!(!process.exists(), "the other binary is left behind");
 }

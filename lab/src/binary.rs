@@ -1,4 +1,4 @@
-//! Binaries of siga: which build measured a trial.
+//! Which siga binary measured a trial.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// A binary of siga, as results name it.
+/// A siga binary, as results name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binary {
-    /// Where the file was.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What `siga --version` prints.
+    /// The first line that it prints for `--version`.
     pub version: String,
-    /// The checksum of the file, which `cksum` prints: builds of one version differ in it.
+    /// The checksum of the file, as `cksum` prints it. Two builds of one version differ in it.
     pub checksum: u32,
 }
 
@@ -21,13 +21,13 @@ impl Binary {
     /// The binary that this process runs.
     ///
     /// # Errors
-    /// The file cannot be read: it was replaced meanwhile.
+    /// The file cannot be read, for example because it was replaced.
     pub fn this() -> io::Result<Binary> {
         let version = format!("siga {}", env!("CARGO_PKG_VERSION"));
         Binary::at(std::env::current_exe()?, version)
     }
 
-    /// The binary at `path`, which says that it is of this version.
+    /// The binary at `path`, of a version that is known already.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -54,15 +54,15 @@ fn checksum(file: &Path) -> io::Result<u32> {
     }
 }
 
-/// The CRC of POSIX's `cksum`: the bytes, then their count with its least byte first, then inverted.
+/// The CRC of `cksum` in POSIX: of the bytes, then of their count with the least byte first, then inverted.
 #[derive(Default)]
 struct Checksum {
     register: u32,
     bytes: u64,
 }
 
-/// What a byte in the highest place of the register adds to it.
-const STEPS: [u32; 256] = steps();
+/// What the register becomes when a byte is shifted out of it.
+static STEPS: [u32; 256] = steps();
 
 const POLYNOMIAL: u32 = 0x04c1_1db7;
 

@@ -4,6 +4,7 @@
 //! [`workload`] as [`worker`]s; what comes of it is a [`record`], and a [`report`] is made of records alone.
 #![forbid(unsafe_code)]
 
+pub mod against;
 pub mod binary;
 pub mod case;
 mod control;

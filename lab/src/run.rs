@@ -6,7 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::config::{FileError, Source};
 
-use crate::factor::Factors;
+use crate::against::Against;
+use crate::factor::{BINARY, Factors, is_against};
 use crate::machine::Machine;
 use crate::plan::{Job, Plan, Step};
 use crate::record::{Record, Results};
@@ -41,13 +42,17 @@ pub enum RunError {
 }
 
 /// Does all steps of a plan, and keeps each result as soon as it is there. A trial that fails does not end
-/// the run.
+/// the run. `against` measures the cells of the other binary.
 ///
 /// # Errors
 /// [`RunError`].
+///
+/// # Panics
+/// If the plan has cells of another binary and `against` is none.
 pub fn run(
     plan: &Plan,
     crew: &Crew,
+    against: Option<&Against>,
     machine: &Machine,
     mut results: Option<&mut Results>,
     watcher: &mut impl Watcher,
@@ -61,20 +66,28 @@ pub fn run(
         let job = &plan.jobs[index];
         let factors = &job.cells[cell];
         watcher.begins(number, job, factors, trial);
-        let measured = crew.run(&Trial {
+        let mut trial_factors = factors.clone();
+        trial_factors.remove(BINARY.name);
+        let to_measure = Trial {
             workload: job.case.workload,
-            factors: factors.clone(),
+            factors: trial_factors,
             warm_up: job.case.warm_up,
             window: job.case.window,
             system: systems[index].clone(),
-        });
+        };
+        let measured = if is_against(factors) {
+            let against = against.expect("a plan of two binaries has another");
+            against.run(&to_measure, machine)
+        } else {
+            crew.run(&to_measure).map(|measured| (measured, machine.clone()))
+        };
         if let Err(error) = &measured {
             watcher.failed(job, factors, trial, error);
         }
-        let (measured, unable) = match measured {
+        let ((measured, machine), unable) = match measured {
             Ok(measured) => (measured, None),
             // The report says why there is no figure.
-            Err(TrialError::Unable(why)) => (Measured::default(), Some(why)),
+            Err(TrialError::Unable(why)) => ((Measured::default(), machine.clone()), Some(why)),
             Err(TrialError::Failed(_)) => {
                 outcome.failed += 1;
                 continue;
@@ -88,8 +101,8 @@ pub fn run(
             factors: factors.clone(),
             metrics: measured.metrics,
             counters: measured.counters,
-            machine: machine.clone(),
-            binary: None,
+            machine,
+            binary: against.map(|against| against.binary(factors).clone()),
             run: began.as_millis() as u64,
             seconds: job.case.window.as_secs_f64(),
             unable,

@@ -41,6 +41,13 @@ pub struct Trial {
     pub system: Option<(String, String)>,
 }
 
+impl Trial {
+    /// How long it may take before it is given up.
+    pub(crate) fn time_max(&self) -> Duration {
+        self.warm_up + 3 * self.window + GRACE
+    }
+}
+
 /// What came of a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
@@ -81,8 +88,7 @@ impl Crew {
     pub fn run(&self, trial: &Trial) -> Result<Measured, TrialError> {
         let place = (trial.workload.needs_host)(&trial.factors).then(Place::make).transpose()?;
         let mut stage = Stage { poller: Poller::new()?, workers: Vec::new() };
-        let patience = trial.warm_up + 3 * trial.window + GRACE;
-        let give_up_ns = now_ns() + patience.as_nanos() as u64;
+        let give_up_ns = now_ns() + trial.time_max().as_nanos() as u64;
         let mut reports = Reports::default();
         if let Some(place) = &place {
             self.start(&mut stage, Role::Host, trial, Some(place))?;
