@@ -21,6 +21,11 @@ const FILES: &[(&str, &str)] = &[
     ("cases/border-idle.toml", include_str!("../../cases/border-idle.toml")),
     ("cases/border-connect.toml", include_str!("../../cases/border-connect.toml")),
     ("cases/border-crowd.toml", include_str!("../../cases/border-crowd.toml")),
+    ("cases/border-2-single.toml", include_str!("../../cases/border-2-single.toml")),
+    ("cases/border-2-packed.toml", include_str!("../../cases/border-2-packed.toml")),
+    ("cases/border-2-1000.toml", include_str!("../../cases/border-2-1000.toml")),
+    ("cases/border-2-spin.toml", include_str!("../../cases/border-2-spin.toml")),
+    ("cases/border-2-sleep.toml", include_str!("../../cases/border-2-sleep.toml")),
     ("cases/iucv-64.toml", include_str!("../../cases/iucv-64.toml")),
     ("cases/iucv-reply.toml", include_str!("../../cases/iucv-reply.toml")),
     ("cases/iucv-pipe-large.toml", include_str!("../../cases/iucv-pipe-large.toml")),
@@ -167,6 +172,9 @@ mod tests {
         assert_eq!(names(&[]), ["message-stream", "message-exchange", "iucv-pipe"]);
         assert_eq!(names(&["messages", "studies"]), names(&[]));
         assert!(names(&["border"]).iter().all(|name| name.starts_with("border-")));
+        let second = names(&["border-2"]);
+        assert!(second.iter().all(|name| name.starts_with("border-2-")));
+        assert!(!names(&["border"]).contains(&second[0]), "a group of its own");
         assert_eq!(
             names(&["message-exchange", "messages"]),
             ["message-exchange", "message-stream"]
