@@ -9,7 +9,7 @@ mod resources;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use fabric::control::{
 use fabric::name::Name;
 use fabric::path::Shape;
 use os::doorbell::{Doorbell, Listen};
+use os::foreign::Foreign;
 use os::packets::{Listener, Packet, Packets};
 use os::peer::{Credentials, Process};
 use os::poller::Poller;
@@ -27,6 +28,7 @@ use os::storage::{Storage, StorageOptions};
 use os::words::LentWords;
 use tracing::{debug, info, warn};
 
+use crate::refused::close_refused_on_a_thread;
 use crate::report::{self, AuditReport, GuestReport, PathReport, PathState, SystemReport};
 use crate::system::System;
 use resources::Resources;
@@ -163,8 +165,8 @@ enum State {
     /// It waits to be accepted. What to tell whom then.
     Pending {
         connect: u32,
-        board: OwnedFd,
-        lines: OwnedFd,
+        board: Foreign,
+        lines: Foreign,
         event: Pending,
     },
     Joined,
@@ -204,6 +206,7 @@ impl Host {
     /// # Errors
     /// No descriptors left.
     pub fn new(system: System) -> io::Result<(Host, Handle)> {
+        close_refused_on_a_thread();
         let poller = Poller::new()?;
         let (ours, theirs) = Doorbell::pair()?;
         let (sender, receiver) = mpsc::channel();
@@ -412,7 +415,7 @@ impl Host {
         number: u64,
         serial: u32,
         request: Request,
-        descriptors: Vec<OwnedFd>,
+        descriptors: Vec<Foreign>,
     ) -> Answer {
         let role = self.connections[&number].role;
         match (role, request) {

@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use os::foreign::Foreign;
 use os::packets::Packets;
 use os::poller::wait_readable;
 use os::processor::now_ns;
@@ -116,8 +117,11 @@ pub(crate) enum FromWorker {
     Failed(String),
 }
 
+/// What is done when descriptors come, for errors.
+const TAKING: &str = "take what the other worker passed";
+
 /// What was heard, with the descriptors that came along.
-pub(crate) type Heard<T> = (T, Vec<OwnedFd>);
+pub(crate) type Heard<T> = (T, Vec<Foreign>);
 
 /// Says something. It is short and the other end listens, so there is always room.
 pub(crate) fn say(
@@ -199,12 +203,21 @@ impl Control {
         }
     }
 
-    /// Waits for a parcel that holds `COUNT` descriptors.
+    /// Waits for a parcel that holds `COUNT` descriptors, to be used as our own: workers of one lab trust
+    /// each other.
     pub(crate) fn descriptors<const COUNT: usize>(&mut self) -> Result<[OwnedFd; COUNT], Fault> {
+        let trusted: Result<Vec<OwnedFd>, _> =
+            self.lent::<COUNT>()?.into_iter().map(Foreign::trust).collect();
+        let trusted = trusted.doing(TAKING)?;
+        Ok(trusted.try_into().expect("as many as were lent"))
+    }
+
+    /// Waits for a parcel that holds `COUNT` descriptors, to be borrowed or adopted.
+    pub(crate) fn lent<const COUNT: usize>(&mut self) -> Result<[Foreign; COUNT], Fault> {
         let (_, descriptors) = self.parcel()?;
         let count = descriptors.len();
         descriptors.try_into().map_err(|_| Fault::Refused {
-            what: "take what the other worker passed",
+            what: TAKING,
             why: format!("{count} descriptors came instead of {COUNT}"),
         })
     }

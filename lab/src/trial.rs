@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use os::foreign::Foreign;
 use os::packets::Packets;
 use os::poller::Poller;
 use os::processor::now_ns;
@@ -235,7 +236,7 @@ impl Stage {
     }
 
     /// Hands on what one guest passes to the other.
-    fn forward(&self, from: Role, note: String, descriptors: &[OwnedFd]) -> io::Result<()> {
+    fn forward(&self, from: Role, note: String, descriptors: &[Foreign]) -> io::Result<()> {
         let to = if from == Role::Source { Role::Target } else { Role::Source };
         let Some(worker) = self.workers.iter().find(|worker| worker.role == to) else {
             return Err(io::Error::other("a guest spoke before the other was there"));

@@ -11,8 +11,9 @@ pub use modelled::Doorbell;
 #[cfg(not(loom))]
 pub use sockets::{Doorbell, Hearer, Ringer};
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
+
+use crate::foreign::Foreign;
 
 /// What became of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub struct Heard {
     /// Rings, at most [`HEARD_RINGS_MAX`]; zero when the time ran out or a signal came.
     pub rings: usize,
     /// A descriptor the peer passed. Never more than one at a time.
-    pub descriptor: Option<OwnedFd>,
+    pub descriptor: Option<Foreign>,
     /// The peer is gone; there will be no more rings.
     pub gone: bool,
 }
@@ -66,6 +67,7 @@ mod sockets {
     };
 
     use super::{HEARD_RINGS_MAX, Heard, Listen, Rung};
+    use crate::foreign::Foreign;
     use crate::fork::Kept;
 
     /// Our end of a doorbell: what rings the peer's, and what hears ours.
@@ -103,12 +105,14 @@ mod sockets {
         ///
         /// # Errors
         /// If it is not a connected local socket of the right type.
-        pub fn adopt(end: OwnedFd) -> io::Result<Doorbell> {
+        pub fn adopt(end: impl Into<Foreign>) -> io::Result<Doorbell> {
+            let end = end.into();
+            // The first question is for any descriptor, and no file system is asked.
             let local = sockopt::socket_domain(&end)? == AddressFamily::UNIX;
             if !local || sockopt::socket_type(&end)? != SocketType::STREAM {
                 return Err(io::Error::other("the descriptor passed as doorbell is none"));
             }
-            let end = Arc::new(Kept::new(end));
+            let end = Arc::new(end.adopt()?);
             let hearer = Hearer { end: end.clone(), patience: Cell::new(None) };
             Ok(Doorbell { ringer: Ringer { end }, hearer })
         }
@@ -213,7 +217,9 @@ mod sockets {
                 Ok(message) => Heard {
                     rings: message.bytes,
                     descriptor: ancillary.drain().find_map(|part| match part {
-                        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+                        RecvAncillaryMessage::ScmRights(mut descriptors) => {
+                            descriptors.next().map(Foreign::from)
+                        }
                         _ => None,
                     }),
                     gone: message.bytes == 0,
@@ -367,9 +373,9 @@ mod sockets {
         #[test]
         fn something_else_is_no_doorbell() {
             let (reader, _writer) = std::io::pipe().unwrap();
-            assert!(Doorbell::adopt(reader.into()).is_err());
+            assert!(Doorbell::adopt(OwnedFd::from(reader)).is_err());
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-            assert!(Doorbell::adopt(socket.into()).is_err());
+            assert!(Doorbell::adopt(OwnedFd::from(socket)).is_err());
         }
     }
 }

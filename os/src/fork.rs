@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
+use crate::foreign;
+
 /// The process that made an object. Taken once, compared at each use: one load.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
@@ -77,13 +79,45 @@ impl Kept {
     pub fn new(descriptor: OwnedFd) -> Kept {
         static CLOSER: OnceLock<()> = OnceLock::new();
         CLOSER.get_or_init(|| {
-            // SAFETY: the handler only reads static atomics and closes descriptors, which is allowed
-            // between fork and exec in a child of a process with threads.
+            // SAFETY: the handler only reads static atomics, asks what descriptors are, and closes them,
+            // which is allowed between fork and exec in a child of a process with threads.
             let registered = unsafe { libc::pthread_atfork(None, None, Some(close_kept)) };
             assert_eq!(registered, 0, "pthread_atfork: no memory for one handler");
         });
-        set_kept(descriptor.as_raw_fd(), true);
+        KEPT.add(descriptor.as_raw_fd());
         Kept { descriptor: Some(descriptor), mark: Mark::here() }
+    }
+
+    /// Takes charge of a descriptor that a peer passed. A child closes it only if its close waits for
+    /// nobody; otherwise the child has it until it executes another program.
+    pub(crate) fn foreign(descriptor: OwnedFd) -> Kept {
+        // Before it is kept: a fork in between must not close it unasked.
+        FOREIGN.add(descriptor.as_raw_fd());
+        Kept::new(descriptor)
+    }
+
+    /// What a peer passed is ours from now on: a child closes it unasked.
+    pub(crate) fn adopt(&self) {
+        if !self.inherited() {
+            FOREIGN.remove(self.as_fd().as_raw_fd());
+        }
+    }
+
+    /// Gives the descriptor up: a child will have it. None in a forked child.
+    pub(crate) fn into_owned(mut self) -> Option<OwnedFd> {
+        if self.inherited() {
+            return None;
+        }
+        self.release()
+    }
+
+    /// The descriptor, which children are to have from now on.
+    fn release(&mut self) -> Option<OwnedFd> {
+        let descriptor = self.descriptor.take()?;
+        // In this order: a fork in between leaves a descriptor that a peer passed open in the child.
+        KEPT.remove(descriptor.as_raw_fd());
+        FOREIGN.remove(descriptor.as_raw_fd());
+        Some(descriptor)
     }
 }
 
@@ -105,12 +139,11 @@ impl AsFd for Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let descriptor = self.descriptor.take().expect("dropped once");
         if self.mark.inherited() {
             // Closed at the fork; the number may belong to somebody else in this process by now.
-            std::mem::forget(descriptor);
+            std::mem::forget(self.descriptor.take());
         } else {
-            set_kept(descriptor.as_raw_fd(), false);
+            drop(self.release());
         }
     }
 }
@@ -118,35 +151,61 @@ impl Drop for Kept {
 /// Descriptors that can be kept from children: those below this number, far above the usual limit.
 const KEPT_DESCRIPTORS_MAX: usize = 1 << 20;
 
-/// One bit for each descriptor that a child must close. Untouched parts take no memory.
-static KEPT: [AtomicU64; KEPT_DESCRIPTORS_MAX / 64] =
-    [const { AtomicU64::new(0) }; KEPT_DESCRIPTORS_MAX / 64];
+/// Numbers of descriptors, one bit each. Untouched parts take no memory.
+struct Numbers {
+    words: [AtomicU64; KEPT_DESCRIPTORS_MAX / 64],
+    /// Words that may have a bit set: so far a child looks.
+    used: AtomicUsize,
+}
 
-/// Words of [`KEPT`] that may have a bit set: so far the child looks.
-static KEPT_WORDS: AtomicUsize = AtomicUsize::new(0);
+/// Descriptors that a child must close.
+static KEPT: Numbers = Numbers::none();
 
-fn set_kept(descriptor: RawFd, kept: bool) {
-    let number = descriptor as usize;
-    let Some(word) = KEPT.get(number / 64) else { return };
-    let bit = 1 << (number % 64);
-    if kept {
-        word.fetch_or(bit, Ordering::Relaxed);
-        KEPT_WORDS.fetch_max(number / 64 + 1, Ordering::Relaxed);
-    } else {
-        word.fetch_and(!bit, Ordering::Relaxed);
+/// Of these, those that a peer passed, whose close may wait for the peer.
+static FOREIGN: Numbers = Numbers::none();
+
+impl Numbers {
+    const fn none() -> Numbers {
+        Numbers {
+            words: [const { AtomicU64::new(0) }; KEPT_DESCRIPTORS_MAX / 64],
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    fn add(&self, descriptor: RawFd) {
+        if let Some((at, word, bit)) = self.find(descriptor) {
+            word.fetch_or(bit, Ordering::Relaxed);
+            self.used.fetch_max(at + 1, Ordering::Relaxed);
+        }
+    }
+
+    fn remove(&self, descriptor: RawFd) {
+        if let Some((_, word, bit)) = self.find(descriptor) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    fn find(&self, descriptor: RawFd) -> Option<(usize, &AtomicU64, u64)> {
+        let number = descriptor as usize;
+        Some((number / 64, self.words.get(number / 64)?, 1 << (number % 64)))
     }
 }
 
 extern "C" fn close_kept() {
-    let words = KEPT_WORDS.load(Ordering::Relaxed);
-    for (index, word) in KEPT.iter().enumerate().take(words) {
+    let used = KEPT.used.load(Ordering::Relaxed);
+    for (index, word) in KEPT.words.iter().enumerate().take(used) {
         let mut bits = word.swap(0, Ordering::Relaxed);
+        let foreign = FOREIGN.words[index].swap(0, Ordering::Relaxed);
         while bits != 0 {
-            let number = index * 64 + bits.trailing_zeros() as usize;
+            let bit = bits.trailing_zeros();
+            let number = index * 64 + bit as usize;
             bits &= bits - 1;
             // SAFETY: the bit says that a `Kept` of the parent owns this number; the child's copy of
             // that `Kept` will not close it, so this is the only close.
-            drop(unsafe { OwnedFd::from_raw_fd(number as RawFd) });
+            let descriptor = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
+            if foreign >> bit & 1 == 1 && !foreign::closes_at_once_in_child(descriptor.as_fd()) {
+                std::mem::forget(descriptor);
+            }
         }
     }
 }
@@ -212,12 +271,12 @@ unsafe fn fork_as_is(deed: impl FnOnce() -> u8) -> io::Result<Forked> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::io::Read;
 
     /// What a child computes.
-    fn in_child(compute: impl FnOnce() -> u8) -> u8 {
+    pub(crate) fn in_child(compute: impl FnOnce() -> u8) -> u8 {
         // SAFETY: these deeds only look at atomics and descriptors.
         let child = unsafe { fork_as_is(compute) }.unwrap();
         child.wait().unwrap().expect("it ended by itself")

@@ -2,6 +2,7 @@
 
 pub mod copy;
 pub mod doorbell;
+pub mod foreign;
 pub mod fork;
 mod mapping;
 pub mod memory;

@@ -16,6 +16,7 @@ use rustix::net::{
     sockopt,
 };
 
+use crate::foreign::Foreign;
 use crate::fork::Kept;
 
 /// Descriptors that one packet can carry.
@@ -33,7 +34,7 @@ pub struct Packet {
     /// How many bytes were put into the buffer. Zero only when the peer is gone.
     pub bytes: usize,
     /// Descriptors that came along.
-    pub descriptors: Vec<OwnedFd>,
+    pub descriptors: Vec<Foreign>,
     /// The packet was longer than the buffer, or had more descriptors than fit: the rest is lost.
     pub truncated: bool,
 }
@@ -71,12 +72,14 @@ impl Packets {
     ///
     /// # Errors
     /// If it is not a connected local socket of the right type.
-    pub fn adopt(end: OwnedFd) -> io::Result<Packets> {
+    pub fn adopt(end: impl Into<Foreign>) -> io::Result<Packets> {
+        let end = end.into();
+        // The first question is for any descriptor, and no file system is asked.
         let kind = sockopt::socket_domain(&end).ok().zip(sockopt::socket_type(&end).ok());
         if kind != Some((AddressFamily::UNIX, SocketType::SEQPACKET)) {
             return Err(io::Error::other("the descriptor passed as a connection is none"));
         }
-        Ok(Packets { socket: Kept::new(end) })
+        Ok(Packets { socket: end.adopt()? })
     }
 
     /// Sends one packet, without waiting.
@@ -123,7 +126,7 @@ impl Packets {
         let mut descriptors = Vec::new();
         for part in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(passed) = part {
-                descriptors.extend(passed);
+                descriptors.extend(passed.map(Foreign::from));
             }
         }
         let truncated = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
@@ -228,9 +231,9 @@ mod tests {
         ours.send(b"hello", &[]).unwrap();
         assert_eq!(theirs.receive(&mut [0; 16]).unwrap().bytes, 5);
         let (reader, _writer) = std::io::pipe().unwrap();
-        assert!(Packets::adopt(reader.into()).is_err());
+        assert!(Packets::adopt(OwnedFd::from(reader)).is_err());
         let (stream, _) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert!(Packets::adopt(stream.into()).is_err());
+        assert!(Packets::adopt(OwnedFd::from(stream)).is_err());
     }
 
     #[test]

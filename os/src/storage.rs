@@ -6,6 +6,7 @@
 //! the size before anything is mapped. The owner *retires* it by dropping it; what a borrower has
 //! mapped stays readable until the borrower drops it too.
 
+use std::borrow::Borrow;
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,6 +18,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::copy::copy_out;
+use crate::foreign::Foreign;
 use crate::mapping::{Access, Mapping};
 
 /// Storage sizes are multiples of this.
@@ -174,25 +176,32 @@ pub struct Borrowed {
 pub struct OutOfRange;
 
 impl Borrowed {
-    /// Checks what `descriptor` is and maps it for reading. The descriptor is not needed afterwards.
+    /// Checks what `descriptor` is and maps it for reading. The descriptor is not needed afterwards. Nothing
+    /// here waits for whoever passed it.
     ///
     /// # Errors
     /// [`BorrowError`] if it is not storage, or not of a size within `bytes`.
     pub fn borrow(
-        descriptor: impl AsFd,
+        descriptor: impl Borrow<Foreign>,
         bytes: RangeInclusive<usize>,
     ) -> Result<Borrowed, BorrowError> {
-        // Only memory files answer this question: devices, sockets and files on disk do not.
-        let seals = fs::fcntl_get_seals(&descriptor).map_err(|_| BorrowError::Kind)?;
+        let descriptor = descriptor.borrow();
+        if descriptor.inherited() {
+            return Err(io::Error::from(io::ErrorKind::NotConnected).into());
+        }
+        // Only memory files answer this question: devices, sockets and files on disk do not. Those after
+        // it would be asked of a file system, which could let us wait.
+        let seals = fs::fcntl_get_seals(descriptor).map_err(|_| BorrowError::Kind)?;
         if !seals.contains(SEALS) {
             return Err(BorrowError::Seals(seals.bits()));
         }
-        let found = fs::fstat(&descriptor).map_err(io::Error::from)?.st_size as u64;
+        let found = fs::fstat(descriptor).map_err(io::Error::from)?.st_size as u64;
         let (least, most) = (*bytes.start(), *bytes.end());
         if found < least.max(1) as u64 || found > most as u64 {
             return Err(BorrowError::Size { found, least, most });
         }
         let mapping = Mapping::shared(descriptor.as_fd(), found as usize, Access::ReadOnly)?;
+        descriptor.set_mapped();
         Ok(Borrowed { mapping: Arc::new(mapping) })
     }
 
@@ -280,8 +289,7 @@ mod tests {
     fn what_the_owner_writes_the_borrower_reads() {
         let (mut own, descriptor) = storage(10_000);
         assert_eq!(own.bytes(), 12_288);
-        let lent = Borrowed::borrow(&descriptor, 12_288..=12_288).unwrap();
-        drop(descriptor);
+        let lent = Borrowed::borrow(Foreign::from(descriptor), 12_288..=12_288).unwrap();
         own.bytes_mut(4090, 12).copy_from_slice(b"across pages");
         let mut read = [0; 12];
         lent.read(4090, &mut read).unwrap();
@@ -294,7 +302,7 @@ mod tests {
     #[test]
     fn borrower_cannot_read_past_the_end() {
         let (_own, descriptor) = storage(4096);
-        let lent = Borrowed::borrow(&descriptor, 4096..=4096).unwrap();
+        let lent = Borrowed::borrow(Foreign::from(descriptor), 4096..=4096).unwrap();
         let mut two = [0; 2];
         assert_eq!(lent.read(4094, &mut two), Ok(()));
         assert_eq!(lent.read(4095, &mut two), Err(OutOfRange));
@@ -304,7 +312,10 @@ mod tests {
 
     #[test]
     fn wrong_kind_seals_or_size_is_refused() {
-        let refused = |descriptor: &OwnedFd| Borrowed::borrow(descriptor, 4096..=8192).unwrap_err();
+        let refused = |descriptor: &OwnedFd| {
+            let passed = Foreign::from(descriptor.try_clone().unwrap());
+            Borrowed::borrow(passed, 4096..=8192).unwrap_err()
+        };
         let (reader, _writer) = std::io::pipe().unwrap();
         assert!(matches!(refused(&reader.into()), BorrowError::Kind));
         let file = tempfile();
@@ -346,7 +357,7 @@ mod tests {
         let (mut own, descriptor) = Storage::create("test", 1 << 20, options).unwrap();
         assert!(own.bytes() >= 1 << 20);
         own.bytes_mut(0, 1 << 20).fill(7);
-        let lent = Borrowed::borrow(descriptor, own.bytes()..=own.bytes()).unwrap();
+        let lent = Borrowed::borrow(Foreign::from(descriptor), own.bytes()..=own.bytes()).unwrap();
         let mut byte = [0];
         lent.read((1 << 20) - 1, &mut byte).unwrap();
         assert_eq!(byte, [7]);

@@ -19,6 +19,7 @@ mod mapped {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::WORD_BYTES;
+    use crate::foreign::Foreign;
     use crate::mapping::Mapping;
     use crate::storage::{Borrowed, Storage, StorageOptions};
 
@@ -86,7 +87,8 @@ mod mapped {
             let bytes = count * WORD_BYTES;
             let (storage, descriptor) = Storage::create("pair", bytes, StorageOptions::default())?;
             let exact = storage.bytes()..=storage.bytes();
-            let borrowed = Borrowed::borrow(descriptor, exact).map_err(io::Error::other)?;
+            let borrowed =
+                Borrowed::borrow(Foreign::from(descriptor), exact).map_err(io::Error::other)?;
             Ok((Words::own(storage).part(0, count), LentWords::borrow(borrowed).part(0, count)))
         }
 

@@ -9,6 +9,7 @@ use fabric::queue::{
     Entry, Form, IN_PLACE_BYTES_MAX, LINE_WORDS, ReaderWord, Sequence, State, WriterWord,
 };
 use os::doorbell::{Doorbell, Rung};
+use os::foreign::Foreign;
 use os::storage::{Borrowed, Storage, StorageOptions};
 use os::sync::Ordering;
 use os::words::{LentWords, Words};
@@ -127,7 +128,9 @@ pub fn face_iucv(terms: Terms, limits: iucv::Limits) -> (Vec<BareQueue>, iucv::P
 }
 
 fn borrow(board: OwnedFd) -> LentWords {
-    LentWords::borrow(Borrowed::borrow(board, 1..=usize::MAX).expect("an honest board"))
+    LentWords::borrow(
+        Borrowed::borrow(Foreign::from(board), 1..=usize::MAX).expect("an honest board"),
+    )
 }
 
 impl Bare {

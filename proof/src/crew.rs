@@ -3,13 +3,14 @@
 
 use std::fs::Permissions;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use os::foreign::Foreign;
 use os::packets::{Listener, Packets};
 use os::poller::wait_readable;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
@@ -95,7 +96,7 @@ pub enum Heard<T> {
     /// The other end is gone, and everything it said has been heard.
     Gone,
     /// A message and its descriptors.
-    Said(T, Vec<OwnedFd>),
+    Said(T, Vec<Foreign>),
 }
 
 /// Bytes of the longest message.
@@ -150,7 +151,7 @@ impl Line {
     ///
     /// # Errors
     /// The time is over, or the other end is gone, or what it said makes no sense.
-    pub fn expect<T: DeserializeOwned>(&self, time: Duration) -> io::Result<(T, Vec<OwnedFd>)> {
+    pub fn expect<T: DeserializeOwned>(&self, time: Duration) -> io::Result<(T, Vec<Foreign>)> {
         wait_readable(&self.0, Some(time))?;
         match self.hear()? {
             Heard::Said(message, descriptors) => Ok((message, descriptors)),

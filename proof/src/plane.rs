@@ -1,7 +1,7 @@
 //! A host that is driven by hand, and parties that speak its protocol by hand.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use fabric::control::{Allowance, Kind, PACKET_BYTES_MAX, Reply, Request, Target};
@@ -11,6 +11,7 @@ use host::config::Source;
 use host::report::SystemReport;
 use host::system::System;
 use host::{Handle, Host};
+use os::foreign::Foreign;
 use os::packets::Packets;
 use os::storage::Borrowed;
 
@@ -48,7 +49,7 @@ pub struct Heard {
     /// What it said.
     pub reply: Reply,
     /// What it passed.
-    pub descriptors: Vec<OwnedFd>,
+    pub descriptors: Vec<Foreign>,
 }
 
 impl Plane {
@@ -166,7 +167,7 @@ impl Heard {
     ///
     /// # Panics
     /// If the storages are missing.
-    pub fn lent(self) -> (SideDescriptors, Vec<OwnedFd>) {
+    pub fn lent(self) -> (SideDescriptors<Foreign>, Vec<Foreign>) {
         let mut descriptors = self.descriptors.into_iter();
         let mut next = || descriptors.next().expect("a board and lines");
         let peer = SideDescriptors { board: next(), lines: next() };

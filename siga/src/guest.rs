@@ -16,6 +16,7 @@ use fabric::control::{
 use fabric::name::{Name, NoName};
 use fabric::path::{JoinError, Side, SideDescriptors};
 use host::Embedded;
+use os::foreign::Foreign;
 use os::fork::Kept;
 use os::packets::Packets;
 use os::poller::{Poller, wait_readable};
@@ -91,7 +92,7 @@ impl Awaited {
 /// What became of a question.
 #[derive(Debug)]
 enum Answer {
-    Reply(Reply, Vec<OwnedFd>),
+    Reply(Reply, Vec<Foreign>),
     /// The host that it was asked of is gone.
     HostGone,
 }
@@ -235,6 +236,7 @@ impl Guest {
         socket: Option<PathBuf>,
         name: Name,
     ) -> Result<Guest, AttachError> {
+        host::close_refused_on_a_thread();
         let poller = Poller::new()?;
         poller.add(&packets, 0)?;
         let inbox = Inbox {
@@ -616,7 +618,7 @@ impl Guest {
     }
 
     /// Puts a message where it is awaited.
-    fn sort(&self, serial: u32, reply: Reply, descriptors: Vec<OwnedFd>, now_ns: u64) {
+    fn sort(&self, serial: u32, reply: Reply, descriptors: Vec<Foreign>, now_ns: u64) {
         let mut inbox = self.inbox.borrow_mut();
         if let Some(awaited) = inbox.answers.get_mut(&serial) {
             awaited.answer = Some(Answer::Reply(reply, descriptors));

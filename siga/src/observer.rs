@@ -1,12 +1,12 @@
 //! Watching a host: guests, paths, buffers. Watching costs those who are watched nothing.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
 use fabric::control::{PACKET_BYTES_MAX, Problem, Reply, Request};
 use host::report::{AuditReport, SystemReport};
+use os::foreign::Foreign;
 use os::packets::Packets;
 use os::poller::wait_readable;
 use os::storage::{Borrowed, STORAGE_GRAIN_BYTES};
@@ -49,6 +49,7 @@ impl Observer {
     /// # Errors
     /// [`ObserveError`].
     pub fn attach(socket: impl AsRef<Path>) -> Result<Observer, ObserveError> {
+        host::close_refused_on_a_thread();
         let socket = socket.as_ref();
         let packets = Packets::connect(socket).map_err(|error| ObserveError::Unreachable {
             socket: socket.display().to_string(),
@@ -92,7 +93,7 @@ impl Observer {
         serde_json::from_slice(&text).map_err(|error| broken(&error))
     }
 
-    fn ask(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), ObserveError> {
+    fn ask(&self, request: &Request) -> Result<(Reply, Vec<Foreign>), ObserveError> {
         let broken = |error: io::Error| ObserveError::Answer(error.to_string());
         self.packets.send(&request.bytes(1), &[]).map_err(broken)?;
         wait_readable(&self.packets, Some(ANSWER_TIME)).map_err(broken)?;

@@ -14,9 +14,10 @@
 //! answer, begins to wake up before it is made.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use os::doorbell::{Doorbell, Heard, Hearer, Listen, Ringer, Rung};
+use os::foreign::Foreign;
 
 use super::Shape;
 
@@ -75,7 +76,10 @@ impl AsFd for Bells {
 
 /// Deals a side's ends of the doorbells out to its senders and receivers. Those of a queue each way come
 /// next to each other, arrivals first.
-pub(super) fn deal(shape: Shape, ends: Vec<OwnedFd>) -> io::Result<(Vec<Bells>, Vec<Bells>)> {
+pub(super) fn deal<D: Into<Foreign>>(
+    shape: Shape,
+    ends: Vec<D>,
+) -> io::Result<(Vec<Bells>, Vec<Bells>)> {
     if ends.len() != shape.outputs + shape.inputs {
         return Err(io::Error::other("one for each queue is needed"));
     }

@@ -17,6 +17,7 @@ pub(crate) mod tests;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use os::foreign::Foreign;
 use os::storage::{BorrowError, Borrowed, Storage, StorageOptions};
 use os::words::{LentWords, Words};
 
@@ -84,11 +85,11 @@ pub struct Side {
 
 /// The descriptors of a side's storages, to be lent to the peer. The board's may go to watchers too.
 #[derive(Debug)]
-pub struct SideDescriptors {
+pub struct SideDescriptors<D = OwnedFd> {
     /// State and counters.
-    pub board: OwnedFd,
+    pub board: D,
     /// The lines, which carry data.
-    pub lines: OwnedFd,
+    pub lines: D,
 }
 
 /// Why two sides could not be joined.
@@ -135,19 +136,20 @@ impl Side {
     ///
     /// # Errors
     /// [`JoinError`] if anything of the peer's is not as it must be.
-    pub fn join(
+    pub fn join<D: Into<Foreign>>(
         self,
-        peer: SideDescriptors,
-        bells: Vec<OwnedFd>,
+        peer: SideDescriptors<D>,
+        bells: Vec<D>,
         terms: Terms,
     ) -> Result<Halves, JoinError> {
         let Side { shape, board, lines } = self;
         let peer_shape = shape.mirrored();
-        let peer_board = LentWords::borrow(borrow(peer.board, peer_shape.board_words())?);
+        let (peer_board, peer_lines) = (peer.board.into(), peer.lines.into());
+        let peer_board = LentWords::borrow(borrow(peer_board, peer_shape.board_words())?);
         if !board::is_established(&peer_board, peer_shape) {
             return Err(JoinError::Board);
         }
-        let peer_lines = LentWords::borrow(borrow(peer.lines, peer_shape.lines_words())?);
+        let peer_lines = LentWords::borrow(borrow(peer_lines, peer_shape.lines_words())?);
         let (senders, receivers) = bells::deal(shape, bells).map_err(JoinError::Doorbell)?;
         let mut halves = Halves { senders: Vec::new(), receivers: Vec::new() };
         for (queue, bells) in senders.into_iter().enumerate() {
@@ -172,7 +174,7 @@ impl Side {
     }
 }
 
-fn borrow(descriptor: OwnedFd, words: usize) -> Result<Borrowed, BorrowError> {
+fn borrow(descriptor: Foreign, words: usize) -> Result<Borrowed, BorrowError> {
     let bytes = (words * 8).next_multiple_of(os::storage::STORAGE_GRAIN_BYTES);
     Borrowed::borrow(descriptor, bytes..=bytes)
 }

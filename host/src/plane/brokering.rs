@@ -1,6 +1,6 @@
 //! Paths: asked for, authorised, joined, accounted, forgotten.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use fabric::control::{
     Allowance, Joined, Kind, Pending, Problem, Reply, Request, Target, Token, UserData,
@@ -9,6 +9,7 @@ use fabric::name::Name;
 use fabric::path::Shape;
 use fabric::path::board;
 use os::doorbell::Doorbell;
+use os::foreign::Foreign;
 use os::storage::{Borrowed, STORAGE_GRAIN_BYTES};
 use os::words::LentWords;
 use tracing::info;
@@ -31,7 +32,7 @@ impl Host {
         serial: u32,
         name: Name,
         request: Request,
-        descriptors: Vec<OwnedFd>,
+        descriptors: Vec<Foreign>,
     ) -> Answer {
         match request {
             Request::Connect { target, kind, flags, data, shape, allowance } => {
@@ -89,10 +90,10 @@ impl Host {
         connect: u32,
         mut from: End,
         wish: Wish,
-        descriptors: Vec<OwnedFd>,
+        descriptors: Vec<Foreign>,
     ) -> Answer {
         let Wish { target, kind, flags, data } = wish;
-        let [board, lines] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
+        let [board, lines] = <[Foreign; 2]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
         let (target, resource) = match target {
             Target::Guest(name) => (name, None),
             Target::Resource(name) => {
@@ -184,10 +185,10 @@ impl Host {
         path: u64,
         (flags, data): (u16, UserData),
         allowance: Allowance,
-        descriptors: Vec<OwnedFd>,
+        descriptors: Vec<Foreign>,
     ) -> Answer {
         self.pending_for(name, path)?;
-        let [board, lines] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
+        let [board, lines] = <[Foreign; 2]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
         let allowance = self.grant(name, allowance)?;
         let shape = self.paths[&path].to.shape;
         let words = borrow_board(&board, shape)?;
@@ -245,9 +246,9 @@ impl Host {
         kind: Kind,
         mut end: End,
         peer: Name,
-        descriptors: Vec<OwnedFd>,
+        descriptors: Vec<Foreign>,
     ) -> Result<u64, Problem> {
-        let [board] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
+        let [board] = <[Foreign; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
         self.check_path_limit(end.guest, Problem::OwnPathLimit)?;
         end.allowance = self.grant(end.guest, end.allowance)?;
         end.board = Some(borrow_board(&board, end.shape)?);
@@ -392,7 +393,7 @@ impl Host {
 }
 
 /// Maps a side's board, to watch it.
-fn borrow_board(descriptor: &OwnedFd, shape: Shape) -> Result<LentWords, Problem> {
+fn borrow_board(descriptor: &Foreign, shape: Shape) -> Result<LentWords, Problem> {
     let bytes = (shape.board_words() * 8).next_multiple_of(STORAGE_GRAIN_BYTES);
     let borrowed = Borrowed::borrow(descriptor, bytes..=bytes).map_err(|_| Problem::Storage)?;
     let words = LentWords::borrow(borrowed);

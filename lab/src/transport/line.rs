@@ -37,7 +37,7 @@ impl TwoLinesEnd {
             Storage::create("siga lab line", WORD_BYTES, StorageOptions::default())
                 .doing("make a line")?;
         control.pass("line", &[descriptor.as_fd()])?;
-        let [peer] = control.descriptors()?;
+        let [peer] = control.lent()?;
         let peer = Borrowed::borrow(peer, 1..=1 << 20).doing("borrow a line")?;
         Ok(TwoLinesEnd { own: Words::own(own), peer: LentWords::borrow(peer), seen: NOTHING })
     }

@@ -6,10 +6,11 @@
 //! 9.5).
 
 use os::copy::put;
+use os::foreign::Foreign;
 use os::storage::{Borrowed, Storage, StorageOptions};
 use os::sync::{Ordering, pause};
 use os::words::{LentWords, WORD_BYTES, Words};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use host::report::Counts;
 
@@ -131,7 +132,7 @@ impl RingEnd {
 }
 
 fn take(control: &mut Control) -> Result<[Borrowed; 3], Fault> {
-    let lent: [OwnedFd; 3] = control.descriptors()?;
+    let lent: [Foreign; 3] = control.lent()?;
     let [data, written, read] = lent.map(|descriptor| Borrowed::borrow(descriptor, 1..=1 << 30));
     Ok([
         data.doing("borrow a ring")?,

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 
 use os::doorbell::{Doorbell, Listen};
+use os::foreign::Foreign;
 
 use super::{End, Opened, Opening, is_source};
 use crate::fault::{Doing, Fault};
@@ -16,12 +17,12 @@ pub(crate) struct WakeEnd {
 impl WakeEnd {
     pub(crate) fn open(opening: Opening<'_>) -> Opened<WakeEnd> {
         let Opening { order, control, .. } = opening;
-        let end = if is_source(order) {
+        let end: Foreign = if is_source(order) {
             let (ours, theirs) = Doorbell::ends().doing("make a doorbell")?;
             control.pass("doorbell", &[theirs.as_fd()])?;
-            ours
+            ours.into()
         } else {
-            let [ours] = control.descriptors()?;
+            let [ours] = control.lent()?;
             ours
         };
         Ok(WakeEnd { bell: Doorbell::adopt(end).doing("adopt a doorbell")? })

@@ -75,15 +75,19 @@ fn lock() -> MutexGuard<'static, ()> {
 impl Watch {
     fn start() -> Watch {
         let alone = lock();
-        Watch { descriptors: descriptors(), mappings: mappings(), _alone: alone }
+        Watch { descriptors: all_descriptors(), mappings: mappings(), _alone: alone }
     }
 
     /// Everything was given back.
     fn stop(self) {
+        // What was refused is closed in a while: nothing that the bodies pass waits for anybody.
+        while os::foreign::waiting() > 0 {
+            thread::yield_now();
+        }
         // Another test may read its seeds at this moment.
         let mut left_over = usize::MAX;
         for _ in 0..LOOKS_MAX {
-            left_over = descriptors().saturating_sub(self.descriptors);
+            left_over = all_descriptors().saturating_sub(self.descriptors);
             if left_over == 0 {
                 break;
             }
@@ -103,7 +107,13 @@ impl Drop for Stop<'_> {
     }
 }
 
+/// Without those that were refused and wait for the thread that closes them.
 fn descriptors() -> usize {
+    let refused = os::foreign::waiting();
+    all_descriptors().saturating_sub(refused)
+}
+
+fn all_descriptors() -> usize {
     os::memory::descriptors(std::process::id()).expect("our own")
 }
 

@@ -12,6 +12,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use os::foreign::Foreign;
 use os::storage::{Borrowed, STORAGE_GRAIN_BYTES, Storage, StorageOptions};
 use os::sync::Ordering;
 use os::words::{LentWords, WORD_BYTES, Words};
@@ -117,7 +118,7 @@ impl LentBox {
     ///
     /// # Errors
     /// If it is none.
-    pub fn borrow(descriptor: OwnedFd) -> io::Result<LentBox> {
+    pub fn borrow(descriptor: Foreign) -> io::Result<LentBox> {
         let exact = STORAGE_GRAIN_BYTES..=STORAGE_GRAIN_BYTES;
         let borrowed = Borrowed::borrow(descriptor, exact).map_err(io::Error::other)?;
         Ok(LentBox(LentWords::borrow(borrowed)))
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn what_a_guest_notes_is_read_by_key_until_the_slot_is_closed() {
         let (mut own, descriptor) = BlackBox::create().unwrap();
-        let lent = LentBox::borrow(descriptor).unwrap();
+        let lent = LentBox::borrow(descriptor.into()).unwrap();
         let (first, second) = (own.open(7), own.open(8));
         first.attempted(3);
         first.completed(2);

@@ -8,8 +8,9 @@ mod open;
 mod upkeep;
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
+use os::foreign::Foreign;
 use os::fork::Mark;
 use os::storage::{Borrowed, Scratch};
 use os::words::{LentWords, Words};
@@ -62,7 +63,7 @@ pub struct Receiver {
     segments: Vec<Option<Borrowed>>,
     segments_bytes: u64,
     /// Descriptors that came with a ring and were not asked for yet.
-    arrived: VecDeque<OwnedFd>,
+    arrived: VecDeque<Foreign>,
     lent_taken: u64,
     slots: ReaderSlots,
     /// (w) the writer's control line.

@@ -153,7 +153,7 @@ impl Sender {
                 self.end(Severed::because(Reason::Gone));
             }
         }
-        // A reader lends nothing: a descriptor that came along was closed here.
+        // A reader lends nothing: a descriptor that came along was refused here.
         self.look_at_peer();
         if self.patience.is_over() {
             self.collect(Search::All);

@@ -1,0 +1,266 @@
+//! Descriptors that a peer passed.
+//!
+//! A descriptor can be passed for anything, and closing it can take as long as its maker likes: a file of a
+//! FUSE file system waits for its daemon to answer, a TCP socket that lingers for its peer to read, and a
+//! Unix socket in whose queue such a descriptor lies for whatever that one waits for. So a [`Foreign`] that
+//! nobody wanted is not closed by whoever drops it, unless its close is known to wait for nobody: it is
+//! *refused*, and a thread that is there for nothing else closes it.
+//!
+//! This crate starts no thread. Who does registers how with [`close_on_a_thread`]; the thread then does
+//! [`close_refused`]. Where nobody has registered anything, refused descriptors are closed by whoever drops
+//! them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
+
+use rustix::fs;
+use rustix::net::sockopt;
+
+use crate::fork::{Kept, Mark};
+
+/// A descriptor that a peer passed. In a forked child it is not there.
+#[derive(Debug)]
+pub struct Foreign {
+    /// `None` only while it is dropped.
+    descriptor: Option<Kept>,
+    /// Whether it is a memory file that we have mapped: then its close frees no page.
+    is_mapped: AtomicBool,
+}
+
+impl From<OwnedFd> for Foreign {
+    fn from(descriptor: OwnedFd) -> Foreign {
+        Foreign { descriptor: Some(Kept::foreign(descriptor)), is_mapped: AtomicBool::new(false) }
+    }
+}
+
+impl Foreign {
+    /// The descriptor, as if it were our own: for those who trust the peer.
+    ///
+    /// # Errors
+    /// `NotConnected` in a forked child, which does not have it.
+    pub fn trust(self) -> io::Result<OwnedFd> {
+        self.adopt()?.into_owned().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// The descriptor, once it was found to be what was wanted.
+    pub(crate) fn adopt(mut self) -> io::Result<Kept> {
+        let kept = self.descriptor.take().expect("taken only here and by drop");
+        if kept.inherited() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        kept.adopt();
+        Ok(kept)
+    }
+
+    /// Whether the caller is a forked child, which does not have the descriptor.
+    pub(crate) fn inherited(&self) -> bool {
+        self.descriptor.as_ref().is_none_or(Kept::inherited)
+    }
+
+    /// It is a memory file, and was mapped.
+    pub(crate) fn set_mapped(&self) {
+        // Relaxed: read by the thread that drops it, which has it from whoever set this.
+        self.is_mapped.store(true, Ordering::Relaxed);
+    }
+}
+
+impl AsFd for Foreign {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_ref().expect("taken only when it is consumed").as_fd()
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let Some(descriptor) = self.descriptor.take() else { return };
+        if descriptor.inherited() || *self.is_mapped.get_mut() || closes_at_once(descriptor.as_fd())
+        {
+            drop(descriptor);
+        } else {
+            refuse(descriptor);
+        }
+    }
+}
+
+/// Memory that a memory file may have for its close to count as one that waits for nobody: the kernel frees
+/// a mebibyte in 0.1 ms.
+const FREED_BYTES_MAX: u64 = 1 << 20;
+
+/// Whether closing waits for nobody, and takes a bounded time. No file system of a user's is asked.
+fn closes_at_once(descriptor: BorrowedFd<'_>) -> bool {
+    // Only the kernel's own file systems in memory answer this question, and so the next.
+    fs::fcntl_get_seals(descriptor).is_ok()
+        && fs::fstat(descriptor).is_ok_and(|facts| facts.st_blocks as u64 * 512 <= FREED_BYTES_MAX)
+}
+
+/// Whether closing waits for nobody while the parent of this process has the descriptor too: what waits then
+/// are files that want to know of each close, and sockets and memory files are none. Allowed between fork
+/// and exec.
+pub(crate) fn closes_at_once_in_child(descriptor: BorrowedFd<'_>) -> bool {
+    sockopt::socket_domain(descriptor).is_ok() || fs::fcntl_get_seals(descriptor).is_ok()
+}
+
+/// Refused descriptors of one process, in the order in which they were dropped. There can be as many as the
+/// process may have descriptors: what a descriptor waits for that is being closed, those behind it wait for
+/// too.
+struct Refused {
+    mark: Mark,
+    queue: Mutex<Queue>,
+    come: Condvar,
+    /// Whether there is a thread that closes them.
+    is_served: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Kept>,
+    /// The thread closes one that waits here no longer.
+    is_closing: bool,
+}
+
+/// Starts the thread that does [`close_refused`].
+type Start = fn() -> io::Result<()>;
+
+static START: OnceLock<Start> = OnceLock::new();
+
+/// Registers what starts a thread that does [`close_refused`]. It is called when the first descriptor is
+/// refused, by whoever drops it; again if it fails, when the next is refused; and again in a forked child,
+/// which has its own. Only the first that is registered counts.
+pub fn close_on_a_thread(start: Start) {
+    // Somebody was first, who starts the same.
+    let _ = START.set(start);
+}
+
+/// Closes refused descriptors as they come, for ever. For a thread of its own, that nobody joins: a close can
+/// last until the process ends. A process that is killed while a close waits in the kernel may end only
+/// after it.
+pub fn close_refused() -> ! {
+    block_signals();
+    let refused = refused();
+    loop {
+        let mut queue = refused.lock();
+        queue.is_closing = false;
+        let next = loop {
+            match queue.waiting.pop_front() {
+                Some(next) => break next,
+                None => {
+                    let waited = refused.come.wait(queue);
+                    queue = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+                }
+            }
+        };
+        queue.is_closing = true;
+        drop(queue);
+        drop(next);
+    }
+}
+
+/// Refused descriptors that are not closed yet.
+pub fn waiting() -> usize {
+    let queue = refused().lock();
+    queue.waiting.len() + usize::from(queue.is_closing)
+}
+
+/// Leaves a descriptor to be closed by the thread that may wait for it.
+pub(crate) fn refuse(descriptor: Kept) {
+    let Some(start) = START.get() else { return drop(descriptor) };
+    let refused = refused();
+    refused.lock().waiting.push_back(descriptor);
+    refused.come.notify_one();
+    // Relaxed: only says whose task it is to start the thread; the descriptor is passed under the lock.
+    if !refused.is_served.swap(true, Ordering::Relaxed) && start().is_err() {
+        // No thread is to be had. The descriptor waits until one is.
+        refused.is_served.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Refused {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Those of this process. A forked child has none and makes its own: its parent's lock may be held for ever.
+fn refused() -> &'static Refused {
+    static CURRENT: AtomicPtr<Refused> = AtomicPtr::new(ptr::null_mut());
+    // Acquire: pairs with the Release below. What is pointed to is seen as it was made.
+    let mut current = CURRENT.load(Ordering::Acquire);
+    loop {
+        // SAFETY: what was ever stored here comes from `Box::leak` and lives as long as the process.
+        if let Some(known) = unsafe { current.as_ref() }
+            && !known.mark.inherited()
+        {
+            return known;
+        }
+        // Once in a process, or twice if two threads refuse their first at the same time.
+        let fresh = Box::leak(Box::new(Refused {
+            mark: Mark::here(),
+            queue: Mutex::default(),
+            come: Condvar::new(),
+            is_served: AtomicBool::new(false),
+        }));
+        let (release, acquire) = (Ordering::Release, Ordering::Acquire);
+        current = match CURRENT.compare_exchange(current, fresh, release, acquire) {
+            Ok(_) => fresh,
+            Err(other_thread) => other_thread,
+        };
+    }
+}
+
+/// Signals are for threads of the program.
+fn block_signals() {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: fills in the set, for which there is room.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: the set was filled in above; no former set is asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::doorbell::Doorbell;
+    use crate::fork::tests::in_child;
+
+    fn is_open(number: i32) -> bool {
+        // SAFETY: asks for the flags of a number; a closed one is an error.
+        unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }
+    }
+
+    #[test]
+    fn child_closes_what_waits_for_nobody_and_leaves_the_rest_open() {
+        let (end, _far) = Doorbell::ends().unwrap();
+        let (_reader, writer) = io::pipe().unwrap();
+        let (socket, other) = (Foreign::from(end), Foreign::from(OwnedFd::from(writer)));
+        let number = |foreign: &Foreign| foreign.as_fd().as_raw_fd();
+        let numbers = (number(&socket), number(&other));
+        let found = in_child(|| {
+            let found = u8::from(is_open(numbers.0)) | u8::from(is_open(numbers.1)) << 1;
+            drop((socket, other));
+            found | u8::from(is_open(numbers.1)) << 2
+        });
+        assert_eq!(found, 0b110, "a file may want to know of each close: nobody asks for it here");
+    }
+
+    #[test]
+    fn adopted_end_is_closed_in_a_child_unasked() {
+        let (_reader, writer) = io::pipe().unwrap();
+        let adopted = Foreign::from(OwnedFd::from(writer)).adopt().unwrap();
+        let number = adopted.as_fd().as_raw_fd();
+        assert_eq!(in_child(|| u8::from(is_open(number))), 0);
+    }
+
+    #[test]
+    fn child_has_a_queue_of_its_own() {
+        let held = refused().lock();
+        // With its parent's it would wait for a thread that it does not have.
+        assert_eq!(in_child(|| waiting() as u8), 0);
+        drop(held);
+    }
+}

@@ -1,0 +1,104 @@
+//! Descriptors whose close waits for whoever made them, passed to those who must not wait.
+//!
+//! The descriptor here is a TCP socket that lingers: while its peer does not read, the last close of it takes
+//! as long as its maker has set. Anybody can make one. A file of a FUSE file system waits for ever, and is
+//! tried in `os/tests/fuse.rs`.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use fabric::control::{Kind, Reply, Request, Target};
+use fabric::path::{Shape, Terms};
+use os::doorbell::{Doorbell, Listen};
+use proof::bare::{Facing, face};
+use proof::plane::{ALLOWANCE, Plane};
+
+/// How long the last close takes.
+const LINGER: Duration = Duration::from_secs(40);
+
+/// How long a deed may take before it counts as waiting.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A socket whose last close lingers until the other two are dropped.
+fn lingering() -> (OwnedFd, impl Drop) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (reader, _) = listener.accept().unwrap();
+    rustix::net::sockopt::set_socket_linger(&stream, Some(LINGER)).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 1 << 16]).is_ok() {}
+    (stream.into(), OwnedFd::from(reader))
+}
+
+/// Does what must not wait for the other side.
+#[track_caller]
+fn at_once(deed: impl FnOnce() + Send + 'static) {
+    let (done, wait) = mpsc::channel();
+    let doing = thread::spawn(move || {
+        deed();
+        done.send(()).unwrap();
+    });
+    if wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("it waits for the other side");
+    }
+    doing.join().unwrap();
+}
+
+const SYSTEM: &str = "[[guest]]\nname = \"*\"\nconnect = [\"*\"]\n";
+
+fn connect() -> Request {
+    Request::Connect {
+        target: Target::Guest("OTHER".parse().unwrap()),
+        kind: Kind::MESSAGES,
+        flags: 0,
+        data: [0; 16],
+        shape: Shape::SIMPLE,
+        allowance: ALLOWANCE,
+    }
+}
+
+#[test]
+fn host_does_not_wait_for_what_a_guest_passes() {
+    let mut plane = Plane::new(SYSTEM);
+    let (mut guest, _other) = (plane.attach("GUEST"), plane.attach("OTHER"));
+    let (passed, reader) = lingering();
+    assert!(guest.ask(&connect(), &[passed.as_fd(), passed.as_fd()]));
+    drop(passed);
+    at_once(move || {
+        plane.turn();
+        let answer = guest.receive().expect("an answer").reply;
+        assert!(matches!(answer, Reply::Failed { .. }), "{answer:?}");
+    });
+    drop(reader);
+}
+
+#[test]
+fn receiver_does_not_wait_for_what_its_peer_passes() {
+    let _registered = Plane::new(SYSTEM);
+    let Facing { bare, mut receiver, .. } = face(Terms::default());
+    let (passed, reader) = lingering();
+    bare.arrivals.pass(passed.as_fd());
+    drop(passed);
+    at_once(move || {
+        assert_eq!(receiver.hear(Listen::Now), 1);
+        drop(receiver);
+    });
+    drop(reader);
+}
+
+#[test]
+fn nobody_waits_for_a_socket_in_which_something_lies_that_waits() {
+    let _registered = Plane::new(SYSTEM);
+    let Facing { bare, mut sender, .. } = face(Terms::default());
+    let (passed, reader) = lingering();
+    let (inner, outer) = Doorbell::pair().unwrap();
+    inner.pass(passed.as_fd());
+    bare.returns.pass(outer.as_fd());
+    drop((passed, inner, outer));
+    at_once(move || assert_eq!(sender.hear(Listen::Now), 1));
+    drop(reader);
+}
