@@ -42,7 +42,7 @@ pub enum Listen {
 pub struct Heard {
     /// Rings, at most [`HEARD_RINGS_MAX`]; zero when the time ran out or a signal came.
     pub rings: usize,
-    /// A descriptor the peer passed. Never more than one at a time.
+    /// A descriptor the peer passed. Never more than one at a time: others that came with it were refused.
     pub descriptor: Option<Foreign>,
     /// The peer is gone; there will be no more rings.
     pub gone: bool,
@@ -54,7 +54,7 @@ pub const HEARD_RINGS_MAX: usize = 64;
 #[cfg(not(loom))]
 mod sockets {
     use std::cell::Cell;
-    use std::io::{self, IoSlice, IoSliceMut};
+    use std::io::{self, IoSlice};
     use std::mem::MaybeUninit;
     use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
     use std::sync::Arc;
@@ -62,12 +62,12 @@ mod sockets {
 
     use rustix::io::Errno;
     use rustix::net::{
-        self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
-        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sockopt,
+        self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+        SocketFlags, SocketType, sockopt,
     };
 
     use super::{HEARD_RINGS_MAX, Heard, Listen, Rung};
-    use crate::foreign::Foreign;
+    use crate::foreign::{self, Foreign, Received};
     use crate::fork::Kept;
 
     /// Our end of a doorbell: what rings the peer's, and what hears ours.
@@ -202,7 +202,7 @@ mod sockets {
             if self.end.inherited() {
                 return Heard { gone: true, ..Heard::default() };
             }
-            let mut flags = RecvFlags::CMSG_CLOEXEC;
+            let mut flags = RecvFlags::empty();
             match listen {
                 Listen::Now => flags |= RecvFlags::DONTWAIT,
                 // Zero would mean forever to the socket.
@@ -210,20 +210,13 @@ mod sockets {
                 Listen::Forever => self.set_patience(None),
             }
             let mut rings = [0; HEARD_RINGS_MAX];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-            let mut buffers = [IoSliceMut::new(&mut rings)];
-            match net::recvmsg(&*self.end, &mut buffers, &mut ancillary, flags) {
-                Ok(message) => Heard {
-                    rings: message.bytes,
-                    descriptor: ancillary.drain().find_map(|part| match part {
-                        RecvAncillaryMessage::ScmRights(mut descriptors) => {
-                            descriptors.next().map(Foreign::from)
-                        }
-                        _ => None,
-                    }),
-                    gone: message.bytes == 0,
-                },
+            let mut descriptor = None;
+            // All but the first are refused.
+            let received = foreign::receive(&*self.end, &mut rings, flags, |passed| {
+                descriptor.get_or_insert(passed);
+            });
+            match received {
+                Ok(Received { bytes, .. }) => Heard { rings: bytes, descriptor, gone: bytes == 0 },
                 Err(Errno::AGAIN | Errno::INTR) => Heard::default(),
                 // Reset, or not a socket we can use: either way nobody will ring here again.
                 Err(_) => Heard { gone: true, ..Heard::default() },

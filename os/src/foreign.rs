@@ -11,14 +11,17 @@
 //! them.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 use rustix::fs;
-use rustix::net::sockopt;
+use rustix::net::{
+    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, sockopt,
+};
 
 use crate::fork::{Kept, Mark};
 
@@ -84,6 +87,44 @@ impl Drop for Foreign {
             refuse(descriptor);
         }
     }
+}
+
+/// Descriptors that the kernel lets a message carry.
+const PASSED_MAX: usize = 253;
+
+/// What came over a socket, beside descriptors.
+pub(crate) struct Received {
+    pub(crate) bytes: usize,
+    /// The message was longer than the buffer: the rest is lost.
+    pub(crate) is_cut: bool,
+    /// Descriptors came along that this process had no number left for.
+    pub(crate) has_lost: bool,
+}
+
+/// Receives a message, and calls `take` with each descriptor that came along. There is room for all that
+/// there can be: what there is no room for the kernel would close here and now.
+pub(crate) fn receive(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    flags: RecvFlags,
+    mut take: impl FnMut(Foreign),
+) -> rustix::io::Result<Received> {
+    // Not initialised, and touched only if something came: it costs nothing to have it.
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut buffers = [IoSliceMut::new(buffer)];
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let message = net::recvmsg(socket, &mut buffers, &mut ancillary, flags)?;
+    for part in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = part {
+            passed.map(Foreign::from).for_each(&mut take);
+        }
+    }
+    Ok(Received {
+        bytes: message.bytes,
+        is_cut: message.flags.contains(ReturnFlags::TRUNC),
+        has_lost: message.flags.contains(ReturnFlags::CTRUNC),
+    })
 }
 
 /// Memory that a memory file may have for its close to count as one that waits for nobody: the kernel frees

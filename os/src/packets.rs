@@ -1,7 +1,7 @@
 //! Sockets for the control plane: whole packets with descriptors, between processes of one machine.
 
 use std::fs::Permissions;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -11,12 +11,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{
-    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-    sockopt,
+    self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
-use crate::foreign::Foreign;
+use crate::foreign::{self, Foreign, Received};
 use crate::fork::Kept;
 
 /// Descriptors that one packet can carry.
@@ -35,7 +34,8 @@ pub struct Packet {
     pub bytes: usize,
     /// Descriptors that came along.
     pub descriptors: Vec<Foreign>,
-    /// The packet was longer than the buffer, or had more descriptors than fit: the rest is lost.
+    /// The packet was longer than the buffer, or had more descriptors than [`PACKET_DESCRIPTORS_MAX`] or than
+    /// this process has numbers left for: the rest is lost.
     pub truncated: bool,
 }
 
@@ -117,20 +117,16 @@ impl Packets {
     /// `WouldBlock` if there is none. An end that is gone is a packet of zero bytes, or an error.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Packet> {
         self.check_fork()?;
-        let mut space =
-            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_DESCRIPTORS_MAX))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let message =
-            net::recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)?;
-        let mut descriptors = Vec::new();
-        for part in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(passed) = part {
-                descriptors.extend(passed.map(Foreign::from));
-            }
-        }
-        let truncated = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-        Ok(Packet { bytes: message.bytes, descriptors, truncated })
+        let (mut descriptors, mut has_too_many) = (Vec::new(), false);
+        let Received { bytes, is_cut, has_lost } =
+            foreign::receive(&self.socket, buffer, RecvFlags::DONTWAIT, |passed| {
+                if descriptors.len() < PACKET_DESCRIPTORS_MAX {
+                    descriptors.push(passed);
+                } else {
+                    has_too_many = true;
+                }
+            })?;
+        Ok(Packet { bytes, descriptors, truncated: is_cut || has_lost || has_too_many })
     }
 }
 

@@ -175,6 +175,12 @@ impl Heard {
     }
 }
 
+impl AsFd for Party {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.packets.as_fd()
+    }
+}
+
 impl Party {
     /// Asks with the next serial. Whether it went.
     pub fn ask(&mut self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> bool {

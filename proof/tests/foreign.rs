@@ -4,7 +4,8 @@
 //! as long as its maker has set. Anybody can make one. A file of a FUSE file system waits for ever, and is
 //! tried in `os/tests/fuse.rs`.
 
-use std::io::Write;
+use std::io::{IoSlice, Write};
+use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc;
@@ -16,12 +17,16 @@ use fabric::path::{Shape, Terms};
 use os::doorbell::{Doorbell, Listen};
 use proof::bare::{Facing, face};
 use proof::plane::{ALLOWANCE, Plane};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// How long the last close takes.
 const LINGER: Duration = Duration::from_secs(40);
 
 /// How long a deed may take before it counts as waiting.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Descriptors that the kernel lets a message carry.
+const PASSED_MAX: usize = 253;
 
 /// A socket whose last close lingers until the other two are dropped.
 fn lingering() -> (OwnedFd, impl Drop) {
@@ -86,6 +91,43 @@ fn receiver_does_not_wait_for_what_its_peer_passes() {
     at_once(move || {
         assert_eq!(receiver.hear(Listen::Now), 1);
         drop(receiver);
+    });
+    drop(reader);
+}
+
+/// Sends bytes with as many descriptors as the kernel lets a message carry, the last of which is `passed`.
+fn send_many(socket: impl AsFd, bytes: &[u8], passed: &OwnedFd, flags: SendFlags) {
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let mut all = [null.as_fd(); PASSED_MAX];
+    all[PASSED_MAX - 1] = passed.as_fd();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&all)));
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags).unwrap();
+}
+
+#[test]
+fn receiver_does_not_wait_for_one_of_many_that_come_with_a_ring() {
+    let _registered = Plane::new(SYSTEM);
+    let Facing { bare, mut receiver, .. } = face(Terms::default());
+    let (passed, reader) = lingering();
+    send_many(&bare.arrivals, &[0], &passed, SendFlags::empty());
+    drop(passed);
+    at_once(move || assert_eq!(receiver.hear(Listen::Now), 1));
+    drop(reader);
+}
+
+#[test]
+fn host_does_not_wait_for_one_of_many_that_come_with_a_packet() {
+    let mut plane = Plane::new(SYSTEM);
+    let mut guest = plane.attach("GUEST");
+    let (passed, reader) = lingering();
+    send_many(&guest, &connect().bytes(7), &passed, SendFlags::empty());
+    drop(passed);
+    at_once(move || {
+        plane.turn();
+        assert_eq!(guest.receive().map(|heard| heard.reply), None, "no packet has so many");
+        assert!(guest.is_cut());
     });
     drop(reader);
 }
