@@ -112,6 +112,9 @@ mod sockets {
             if !local || sockopt::socket_type(&end)? != SocketType::STREAM {
                 return Err(io::Error::other("the descriptor passed as doorbell is none"));
             }
+            // An urgent byte that is left out of line is dropped by the kernel when what follows it is read,
+            // and so is a descriptor that came with it: closed in that call, however long it takes.
+            sockopt::set_socket_oobinline(&end, true)?;
             let end = Arc::new(end.adopt()?);
             let hearer = Hearer { end: end.clone(), patience: Cell::new(None) };
             Ok(Doorbell { ringer: Ringer { end }, hearer })

@@ -118,6 +118,23 @@ fn receiver_does_not_wait_for_one_of_many_that_come_with_a_ring() {
 }
 
 #[test]
+fn receiver_does_not_wait_for_what_comes_with_an_urgent_ring() {
+    let _registered = Plane::new(SYSTEM);
+    let Facing { bare, mut receiver, .. } = face(Terms::default());
+    let (passed, reader) = lingering();
+    send_many(&bare.arrivals, &[0], &passed, SendFlags::OOB);
+    drop(passed);
+    bare.arrivals.ring();
+    at_once(move || {
+        let mut rings = 0;
+        while rings < 2 {
+            rings += receiver.hear(Listen::Forever);
+        }
+    });
+    drop(reader);
+}
+
+#[test]
 fn host_does_not_wait_for_one_of_many_that_come_with_a_packet() {
     let mut plane = Plane::new(SYSTEM);
     let mut guest = plane.attach("GUEST");
