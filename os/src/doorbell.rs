@@ -67,8 +67,7 @@ mod sockets {
     };
 
     use super::{HEARD_RINGS_MAX, Heard, Listen, Rung};
-    use crate::foreign::{self, Foreign, Received};
-    use crate::fork::Kept;
+    use crate::foreign::{self, End, Foreign, Received};
 
     /// Our end of a doorbell: what rings the peer's, and what hears ours.
     #[derive(Debug)]
@@ -115,7 +114,7 @@ mod sockets {
             // An urgent byte that is left out of line is dropped by the kernel when what follows it is read,
             // and so is a descriptor that came with it: closed in that call, however long it takes.
             sockopt::set_socket_oobinline(&end, true)?;
-            let end = Arc::new(end.adopt()?);
+            let end = Arc::new(End::new(end.adopt()?));
             let hearer = Hearer { end: end.clone(), patience: Cell::new(None) };
             Ok(Doorbell { ringer: Ringer { end }, hearer })
         }
@@ -156,7 +155,7 @@ mod sockets {
     /// What rings the peer's doorbell. A clone rings the same.
     #[derive(Clone, Debug)]
     pub struct Ringer {
-        end: Arc<Kept>,
+        end: Arc<End>,
     }
 
     impl Ringer {
@@ -193,7 +192,7 @@ mod sockets {
     /// What hears our doorbell.
     #[derive(Debug)]
     pub struct Hearer {
-        end: Arc<Kept>,
+        end: Arc<End>,
         /// The longest a blocking receive may last, as the socket knows it; `None` is forever.
         patience: Cell<Option<Duration>>,
     }
@@ -246,7 +245,7 @@ mod sockets {
         }
     }
 
-    fn shut_down(end: &Kept, how: net::Shutdown) {
+    fn shut_down(end: &End, how: net::Shutdown) {
         if !end.inherited() {
             // An error means that the peer hung up first.
             let _ = net::shutdown(end, how);

@@ -13,14 +13,15 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 use rustix::fs;
 use rustix::net::{
-    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, sockopt,
+    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, SocketType,
+    sockopt,
 };
 
 use crate::fork::{Kept, Mark};
@@ -87,6 +88,82 @@ impl Drop for Foreign {
             refuse(descriptor);
         }
     }
+}
+
+/// Messages that are received of an end that is dropped: more than an honest peer leaves there.
+const UNRECEIVED_MAX: usize = 64;
+
+/// Our end of a socket over which descriptors can come. What lies in its queue when the end is closed is closed
+/// with it: so an end that holds descriptors is shut down when it is dropped, and refused.
+#[derive(Debug)]
+pub(crate) struct End {
+    /// `None` only while it is dropped.
+    socket: Option<Kept>,
+}
+
+impl End {
+    pub(crate) fn new(socket: Kept) -> End {
+        End { socket: Some(socket) }
+    }
+
+    /// Whether the caller is a forked child, which does not have the end.
+    #[inline]
+    pub(crate) fn inherited(&self) -> bool {
+        self.kept().inherited()
+    }
+
+    #[inline]
+    fn kept(&self) -> &Kept {
+        self.socket.as_ref().expect("taken only by drop")
+    }
+}
+
+impl AsFd for End {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.kept().as_fd()
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let Some(socket) = self.socket.take() else { return };
+        if socket.inherited() {
+            return;
+        }
+        // Nothing more comes from here on. An error says that nothing could come before.
+        let _ = net::shutdown(&socket, Shutdown::Read);
+        let mut held = descriptors_in(socket.as_fd());
+        if held.is_some_and(|held| held > 0) {
+            // An honest peer has lent storage that was not heard of: that needs no thread.
+            for _ in 0..UNRECEIVED_MAX {
+                match receive(&socket, &mut [0; 64], RecvFlags::DONTWAIT, drop) {
+                    Ok(Received { bytes: 1.., .. }) => {}
+                    _ => break,
+                }
+            }
+            held = descriptors_in(socket.as_fd());
+        }
+        if held == Some(0) {
+            return drop(socket);
+        }
+        // The peer is told now; when the end is closed nobody knows.
+        let _ = net::shutdown(&socket, Shutdown::Both);
+        refuse(socket);
+    }
+}
+
+/// Descriptors in the queue of a Unix socket; none if that cannot be found out.
+fn descriptors_in(socket: BorrowedFd<'_>) -> Option<u64> {
+    // A stream without bytes holds nothing. A packet may have none, and descriptors all the same.
+    let is_stream = sockopt::socket_type(socket) == Ok(SocketType::STREAM);
+    if is_stream && rustix::io::ioctl_fionread(socket) == Ok(0) {
+        return Some(0);
+    }
+    // The kernel counts them since 5.8. It takes a number to ask, and there may be none.
+    let path = format!("/proc/thread-self/fdinfo/{}", socket.as_raw_fd());
+    let facts = std::fs::read_to_string(path).ok()?;
+    facts.lines().find_map(|line| line.strip_prefix("scm_fds:"))?.trim().parse().ok()
 }
 
 /// Descriptors that the kernel lets a message carry.
@@ -263,8 +340,6 @@ fn block_signals() {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
-
     use super::*;
     use crate::doorbell::Doorbell;
     use crate::fork::tests::in_child;

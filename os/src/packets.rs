@@ -15,7 +15,7 @@ use rustix::net::{
     SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
-use crate::foreign::{self, Foreign, Received};
+use crate::foreign::{self, End, Foreign, Received};
 use crate::fork::Kept;
 
 /// Descriptors that one packet can carry.
@@ -24,7 +24,7 @@ pub const PACKET_DESCRIPTORS_MAX: usize = 32;
 /// One end of a connection that keeps packets whole and in order.
 #[derive(Debug)]
 pub struct Packets {
-    socket: Kept,
+    socket: End,
 }
 
 /// What one receive brought.
@@ -47,7 +47,7 @@ impl Packets {
     pub fn connect(path: &Path) -> io::Result<Packets> {
         let socket = socket()?;
         net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-        Ok(Packets { socket: Kept::new(socket) })
+        Ok(Packets { socket: End::new(Kept::new(socket)) })
     }
 
     /// Both ends of a new connection, to be passed to two parties.
@@ -65,7 +65,10 @@ impl Packets {
     /// As [`Packets::ends`].
     pub fn pair() -> io::Result<(Packets, Packets)> {
         let (one, other) = Packets::ends()?;
-        Ok((Packets { socket: Kept::new(one) }, Packets { socket: Kept::new(other) }))
+        Ok((
+            Packets { socket: End::new(Kept::new(one)) },
+            Packets { socket: End::new(Kept::new(other)) },
+        ))
     }
 
     /// Takes over an end that was passed to us.
@@ -79,7 +82,7 @@ impl Packets {
         if kind != Some((AddressFamily::UNIX, SocketType::SEQPACKET)) {
             return Err(io::Error::other("the descriptor passed as a connection is none"));
         }
-        Ok(Packets { socket: end.adopt()? })
+        Ok(Packets { socket: End::new(end.adopt()?) })
     }
 
     /// Sends one packet, without waiting.
@@ -182,10 +185,22 @@ impl Listener {
     /// `WouldBlock` if nobody waits; otherwise what the kernel says, no descriptor left for example.
     pub fn accept(&self) -> io::Result<Packets> {
         match net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => Ok(Packets { socket: Kept::new(socket) }),
+            Ok(socket) => Ok(Packets { socket: End::new(Kept::new(socket)) }),
             Err(Errno::CONNABORTED | Errno::INTR) => Err(io::ErrorKind::WouldBlock.into()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if self.socket.inherited() {
+            return;
+        }
+        // Those who wait to be taken in may have sent descriptors: each is dropped as a connection is.
+        // Nobody joins them from here on, so they are at most as many as may wait.
+        let _ = net::shutdown(&self.socket, net::Shutdown::Both);
+        while self.accept().is_ok() {}
     }
 }
 

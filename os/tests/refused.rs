@@ -3,10 +3,11 @@
 //! One test in a process of its own: the queue of refused descriptors is one for all.
 
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use os::doorbell::Doorbell;
 use os::foreign::{self, Foreign};
 use os::poller::wait_any;
 use os::storage::{Borrowed, Storage, StorageOptions};
@@ -29,7 +30,6 @@ fn passed() -> (Foreign, io::PipeReader) {
 }
 
 fn is_closed(reader: &io::PipeReader) -> bool {
-    use std::os::fd::AsFd;
     wait_any([Some(reader.as_fd())], Some(Duration::ZERO)).unwrap() == [true]
 }
 
@@ -43,8 +43,14 @@ fn what_may_wait_is_closed_by_the_thread_for_it_and_all_else_at_once() {
     let (_own, descriptor) = Storage::create("test", 4 << 20, StorageOptions::default()).unwrap();
     let lent = Foreign::from(descriptor.try_clone().unwrap());
     drop(Borrowed::borrow(lent, 4 << 20..=4 << 20).unwrap());
+    let (ours, theirs) = Doorbell::pair().unwrap();
+    for _ in 0..16 {
+        theirs.ring();
+        theirs.pass(descriptor.as_fd());
+    }
+    drop(ours);
     drop(Foreign::from(descriptor));
-    assert_eq!((STARTS.load(Ordering::Relaxed), foreign::waiting()), (0, 0), "a memory file");
+    assert_eq!((STARTS.load(Ordering::Relaxed), foreign::waiting()), (0, 0), "memory files");
 
     let (first, mut first_reader) = passed();
     drop(first);

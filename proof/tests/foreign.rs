@@ -15,6 +15,7 @@ use std::time::Duration;
 use fabric::control::{Kind, Reply, Request, Target};
 use fabric::path::{Shape, Terms};
 use os::doorbell::{Doorbell, Listen};
+use os::packets::{Listener, Packets};
 use proof::bare::{Facing, face};
 use proof::plane::{ALLOWANCE, Plane};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -147,6 +148,56 @@ fn host_does_not_wait_for_one_of_many_that_come_with_a_packet() {
         assert!(guest.is_cut());
     });
     drop(reader);
+}
+
+#[test]
+fn host_does_not_wait_for_what_it_has_not_received_from_whom_it_cuts_off() {
+    let mut plane = Plane::new(SYSTEM);
+    let mut guest = plane.attach("GUEST");
+    let (passed, reader) = lingering();
+    assert!(guest.say(b"nonsense", &[]));
+    // A packet of no bytes says nothing, but what comes with it lies in the socket.
+    assert!(guest.say(b"", &[]));
+    assert!(guest.say(b"", &[passed.as_fd()]));
+    drop(passed);
+    at_once(move || {
+        plane.turn();
+        // That something of ours was left unread is told once, perhaps before what the host said.
+        let said = guest.receive().or_else(|| guest.receive()).expect("an answer").reply;
+        assert!(matches!(said, Reply::Failed { .. }), "{said:?}");
+        assert!(guest.is_cut() || guest.is_cut());
+    });
+    drop(reader);
+}
+
+#[test]
+fn half_that_is_dropped_does_not_wait_for_what_it_has_not_heard() {
+    let _registered = Plane::new(SYSTEM);
+    let Facing { bare, sender, receiver, .. } = face(Terms::default());
+    let (passed, reader) = lingering();
+    for bell in [&bare.arrivals, &bare.returns] {
+        bell.ring();
+        bell.pass(passed.as_fd());
+    }
+    drop(passed);
+    at_once(move || drop((sender, receiver)));
+    // The peer knows at once, though the end may be closed later.
+    assert!(bare.arrivals.hear(Listen::Forever).gone);
+    drop(reader);
+}
+
+#[test]
+fn listener_that_is_dropped_does_not_wait_for_those_it_has_not_taken_in() {
+    let _registered = Plane::new(SYSTEM);
+    let path = std::env::temp_dir().join(format!("siga-foreign-{}", std::process::id()));
+    let listener = Listener::bind(&path, 0o600).unwrap();
+    let stranger = Packets::connect(&path).unwrap();
+    let (passed, reader) = lingering();
+    stranger.send(b"hello", &[passed.as_fd()]).unwrap();
+    drop((passed, stranger));
+    at_once(move || drop(listener));
+    drop(reader);
+    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
