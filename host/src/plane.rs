@@ -356,7 +356,14 @@ impl Host {
         };
         let number = self.next_connection;
         self.next_connection += 1;
-        let process = Process::of_peer(&packets).ok();
+        let process = match Process::of_peer(&packets) {
+            Ok(process) => Some(process),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                warn!(%error, "cannot watch over the process of a new connection");
+                return;
+            }
+        };
         let added = self.poller.add(&packets, number << 2 | SOCKET).and_then(|()| {
             process
                 .as_ref()
@@ -392,7 +399,13 @@ impl Host {
         match Request::parse(&buffer[..packet.bytes]) {
             Ok((serial, request)) => {
                 debug!(connection = number, ?request, "request");
-                if let Err(problem) = self.answer(number, serial, request, packet.descriptors) {
+                let passed = packet.passed().map_err(|error| {
+                    warn!(%error, "cannot take what a guest passes");
+                    Problem::HostResources
+                });
+                let answered =
+                    passed.and_then(|passed| self.answer(number, serial, request, passed));
+                if let Err(problem) = answered {
                     debug!(connection = number, %problem, "refused");
                     self.send(number, serial, &Reply::Failed { problem, data: NO_DATA }, &[]);
                 }

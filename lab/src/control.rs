@@ -145,7 +145,7 @@ pub(crate) fn hear<T: DeserializeOwned>(packets: &Packets) -> std::io::Result<Op
         return Err(std::io::ErrorKind::UnexpectedEof.into());
     }
     let said = serde_json::from_slice(&text[..packet.bytes]).map_err(std::io::Error::other)?;
-    Ok(Some((said, packet.descriptors)))
+    Ok(Some((said, packet.passed()?)))
 }
 
 /// A worker's end.

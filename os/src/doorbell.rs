@@ -44,6 +44,8 @@ pub struct Heard {
     pub rings: usize,
     /// A descriptor the peer passed. Never more than one at a time: others that came with it were refused.
     pub descriptor: Option<Foreign>,
+    /// A descriptor was passed that this process had no number left for: no fault of the peer's.
+    pub lost: bool,
     /// The peer is gone; there will be no more rings.
     pub gone: bool,
 }
@@ -218,7 +220,9 @@ mod sockets {
                 descriptor.get_or_insert(passed);
             });
             match received {
-                Ok(Received { bytes, .. }) => Heard { rings: bytes, descriptor, gone: bytes == 0 },
+                Ok(Received { bytes, has_lost, .. }) => {
+                    Heard { rings: bytes, descriptor, lost: has_lost, gone: bytes == 0 }
+                }
                 Err(Errno::AGAIN | Errno::INTR) => Heard::default(),
                 // Reset, or not a socket we can use: either way nobody will ring here again.
                 Err(_) => Heard { gone: true, ..Heard::default() },

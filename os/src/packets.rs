@@ -32,11 +32,13 @@ pub struct Packets {
 pub struct Packet {
     /// How many bytes were put into the buffer. Zero only when the peer is gone.
     pub bytes: usize,
-    /// Descriptors that came along.
-    pub descriptors: Vec<Foreign>,
-    /// The packet was longer than the buffer, or had more descriptors than [`PACKET_DESCRIPTORS_MAX`] or than
-    /// this process has numbers left for: the rest is lost.
+    /// Descriptors that came along, as far as this process had numbers left for them.
+    descriptors: Vec<Foreign>,
+    /// The packet was longer than the buffer, or had more descriptors than [`PACKET_DESCRIPTORS_MAX`]: the
+    /// rest is lost.
     pub truncated: bool,
+    /// Not all descriptors that came along are there.
+    lost: bool,
 }
 
 impl Packets {
@@ -129,7 +131,17 @@ impl Packets {
                     has_too_many = true;
                 }
             })?;
-        Ok(Packet { bytes, descriptors, truncated: is_cut || has_lost || has_too_many })
+        Ok(Packet { bytes, descriptors, truncated: is_cut || has_too_many, lost: has_lost })
+    }
+}
+
+impl Packet {
+    /// The descriptors that came along.
+    ///
+    /// # Errors
+    /// This process had no number left for all of them, which is no fault of whoever passed them.
+    pub fn passed(self) -> io::Result<Vec<Foreign>> {
+        if self.lost { Err(Errno::MFILE.into()) } else { Ok(self.descriptors) }
     }
 }
 

@@ -140,6 +140,7 @@ impl Process {
     pub fn of_peer(socket: impl AsFd) -> io::Result<Process> {
         match peer_descriptor(socket.as_fd()) {
             Ok(descriptor) => Ok(Process { descriptor: Kept::new(descriptor) }),
+            Err(error) if has_ended(&error) => Err(io::ErrorKind::NotFound.into()),
             // Before Linux 6.5 the number is all there is.
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
                 Process::of_number(Credentials::of(socket)?.process)
@@ -155,10 +156,17 @@ impl Process {
     pub fn of_number(number: u32) -> io::Result<Process> {
         let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or(io::ErrorKind::NotFound)?;
-        let descriptor = process::pidfd_open(pid, PidfdFlags::empty())
-            .map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
-        Ok(Process { descriptor: Kept::new(descriptor) })
+        match process::pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(descriptor) => Ok(Process { descriptor: Kept::new(descriptor) }),
+            Err(error) if has_ended(&error.into()) => Err(io::ErrorKind::NotFound.into()),
+            Err(error) => Err(error.into()),
+        }
     }
+}
+
+/// Whether this is what the kernel says of a process that has ended: which of the two depends on its version.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL))
 }
 
 impl AsFd for Process {

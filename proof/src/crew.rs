@@ -135,7 +135,7 @@ impl Line {
                 Ok(packet) if packet.bytes == 0 => Ok(Heard::Gone),
                 Ok(packet) => {
                     let message = serde_json::from_slice(&buffer[..packet.bytes])?;
-                    Ok(Heard::Said(message, packet.descriptors))
+                    Ok(Heard::Said(message, packet.passed()?))
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => Ok(Heard::Nothing),

@@ -223,7 +223,8 @@ impl Party {
         let packet = self.packets.receive(&mut buffer).ok().filter(|packet| packet.bytes > 0)?;
         assert!(!packet.truncated, "no packet of a host is too long");
         let (serial, reply) = Reply::parse(&buffer[..packet.bytes]).expect("a reply");
-        Some(Heard { serial, reply, descriptors: packet.descriptors })
+        let descriptors = packet.passed().expect("the machine has descriptors left");
+        Some(Heard { serial, reply, descriptors })
     }
 
     /// Whether the host has hung up, once all it said was received.

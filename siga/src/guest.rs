@@ -92,7 +92,8 @@ impl Awaited {
 /// What became of a question.
 #[derive(Debug)]
 enum Answer {
-    Reply(Reply, Vec<Foreign>),
+    /// The reply, and what came with it; an error if this process had no descriptor left for that.
+    Reply(Reply, io::Result<Vec<Foreign>>),
     /// The host that it was asked of is gone.
     HostGone,
 }
@@ -373,6 +374,8 @@ impl Guest {
             Answer::Reply(..) | Answer::HostGone => return Err(ConnectError::HostGone),
         };
         let Joined { path, token, peer, flags, data, shape, ours, theirs } = joined;
+        // The other side hears that nobody is there: its doorbells have lost their other ends.
+        let descriptors = descriptors.inspect_err(|_| self.give_up(path))?;
         let mut descriptors = descriptors.into_iter();
         let (Some(peer_board), Some(peer_lines)) = (descriptors.next(), descriptors.next()) else {
             return Err(ConnectError::HostGone);
@@ -591,7 +594,7 @@ impl Guest {
                 Ok(packet) if packet.bytes > 0 => {
                     // A packet that makes no sense is from a host of another kind: nothing to be done.
                     if let Ok((serial, reply)) = Reply::parse(&buffer[..packet.bytes]) {
-                        self.sort(serial, reply, packet.descriptors, now_ns);
+                        self.sort(serial, reply, packet.passed(), now_ns);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -618,7 +621,7 @@ impl Guest {
     }
 
     /// Puts a message where it is awaited.
-    fn sort(&self, serial: u32, reply: Reply, descriptors: Vec<Foreign>, now_ns: u64) {
+    fn sort(&self, serial: u32, reply: Reply, descriptors: io::Result<Vec<Foreign>>, now_ns: u64) {
         let mut inbox = self.inbox.borrow_mut();
         if let Some(awaited) = inbox.answers.get_mut(&serial) {
             awaited.answer = Some(Answer::Reply(reply, descriptors));

@@ -104,7 +104,7 @@ impl Observer {
         }
         match Reply::parse(&buffer[..packet.bytes]) {
             Ok((_, Reply::Failed { problem, .. })) => Err(ObserveError::Refused(problem)),
-            Ok((_, reply)) => Ok((reply, packet.descriptors)),
+            Ok((_, reply)) => Ok((reply, packet.passed().map_err(broken)?)),
             Err(malformed) => Err(ObserveError::Answer(malformed.to_string())),
         }
     }

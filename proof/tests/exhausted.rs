@@ -1,0 +1,84 @@
+//! Processes that have no descriptor left: they are told that, and nobody else is blamed for it.
+
+use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard};
+
+use fabric::control::{Kind, Problem, Reply, Request, Target};
+use fabric::path::{Shape, Side};
+use proof::plane::{ALLOWANCE, Party, Plane};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use siga::{ConnectError, Embedded, Guest, PathOptions, Reason, System};
+
+const SYSTEM: &str = "[[guest]]\nname = \"*\"\nconnect = [\"*\"]\n";
+
+/// The limit is the process's: one test at a time.
+static LIMIT: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    LIMIT.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Does something while no descriptor can be made.
+fn without_descriptors<T>(deed: impl FnOnce() -> T) -> T {
+    let limit = getrlimit(Resource::Nofile);
+    let lowest = std::fs::File::open("/dev/null").unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&lowest) as u64;
+    drop(lowest);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(number), ..limit }).unwrap();
+    let done = deed();
+    setrlimit(Resource::Nofile, limit).unwrap();
+    done
+}
+
+fn ask_for_path(guest: &mut Party) -> Side {
+    let (side, lent) = Side::create(Shape::SIMPLE).unwrap();
+    let request = Request::Connect {
+        target: Target::Guest("OTHER".parse().unwrap()),
+        kind: Kind::MESSAGES,
+        flags: 0,
+        data: [0; 16],
+        shape: Shape::SIMPLE,
+        allowance: ALLOWANCE,
+    };
+    assert!(guest.ask(&request, &[lent.board.as_fd(), lent.lines.as_fd()]));
+    side
+}
+
+#[test]
+fn host_that_cannot_take_what_a_guest_passes_says_so_and_keeps_the_guest() {
+    let _alone = alone();
+    let mut plane = Plane::new(SYSTEM);
+    let (mut guest, mut other) = (plane.attach("GUEST"), plane.attach("OTHER"));
+    let _side = ask_for_path(&mut guest);
+    without_descriptors(|| plane.turn());
+    let answer = guest.receive().expect("the guest did nothing wrong").reply;
+    assert_eq!(answer, Reply::Failed { problem: Problem::HostResources, data: [0; 16] });
+    let _side = ask_for_path(&mut guest);
+    plane.heard(&mut other, |heard| matches!(heard.reply, Reply::Pending(_)));
+}
+
+#[test]
+fn host_that_cannot_watch_over_a_process_does_not_take_it_in() {
+    let _alone = alone();
+    let mut plane = Plane::new(SYSTEM);
+    let guest = plane.connect();
+    without_descriptors(|| plane.turn());
+    assert!(guest.is_cut(), "its death might not be noticed");
+}
+
+#[test]
+fn guest_that_cannot_take_what_its_host_passes_is_told_so() {
+    let _alone = alone();
+    let host = Embedded::start(System::open()).unwrap();
+    let client = Guest::attach_embedded(&host, "CLIENT").unwrap();
+    let server = Guest::attach_embedded(&host, "SERVER").unwrap();
+    let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
+    let mut accepted = server.accept().unwrap();
+    let failed = without_descriptors(|| client.complete(connecting)).unwrap_err();
+    assert!(matches!(failed, ConnectError::Resources(_)), "{failed}");
+    assert_eq!(accepted.receive().unwrap_err().reason, Reason::Gone, "nobody has the other side");
+    assert!(client.is_attached());
+    let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
+    let _accepted = server.accept().unwrap();
+    client.complete(connecting).unwrap();
+}
