@@ -1,8 +1,8 @@
 //! The control plane: guests attach, paths are made, deaths are noticed.
 //!
 //! One part with one verb: [`Host::poll`] does what there is to do, without waiting, and says when to
-//! come back. It is driven by a thread that waits for its descriptor: a daemon's ([`crate::run`]) or one
-//! inside a program ([`crate::Embedded`]).
+//! come back. It is driven by a thread that waits for its descriptor ([`Host::wait`]): a daemon's
+//! ([`crate::run`]) or one inside a program ([`crate::Embedded`]).
 
 mod brokering;
 mod resources;
@@ -23,7 +23,7 @@ use os::doorbell::{Doorbell, Listen};
 use os::foreign::Foreign;
 use os::packets::{Listener, Packet, Packets};
 use os::peer::{Credentials, Process};
-use os::poller::Poller;
+use os::poller::{Poller, wait_readable};
 use os::storage::{Storage, StorageOptions};
 use os::words::LentWords;
 use tracing::{debug, info, warn};
@@ -242,13 +242,22 @@ impl Host {
         Ok(())
     }
 
-    /// Does what there is to do, waiting for it at most `wait`, forever if `None`. Returns how long one
-    /// may wait next time; `None` as long as one likes.
+    /// Waits until there is something to do, at most `time`, forever if `None`. Read the clock after this, not
+    /// before.
     ///
     /// # Errors
     /// The kernel refuses to let us wait: nothing that can be helped.
-    pub fn poll(&mut self, now_ns: u64, wait: Option<Duration>) -> io::Result<Option<Duration>> {
-        let ready = self.poller.wait(wait)?.to_vec();
+    pub fn wait(&self, time: Option<Duration>) -> io::Result<()> {
+        wait_readable(self, time)
+    }
+
+    /// Does what there is to do, up to a bound, and waits for nothing. Returns how long one may wait before
+    /// the next time; `None` as long as one likes.
+    ///
+    /// # Errors
+    /// The kernel refuses to say what there is: nothing that can be helped.
+    pub fn poll(&mut self, now_ns: u64) -> io::Result<Option<Duration>> {
+        let ready = self.poller.wait(Some(Duration::ZERO))?.to_vec();
         for name in std::mem::take(&mut self.behind) {
             self.announce(name);
         }
@@ -288,7 +297,8 @@ impl Host {
             }
         }
         let late = |connection: &Connection| {
-            connection.role == Role::Stranger && now_ns - connection.since_ns >= STRANGER_NS_MAX
+            connection.role == Role::Stranger
+                && now_ns.saturating_sub(connection.since_ns) >= STRANGER_NS_MAX
         };
         let strangers: Vec<u64> = self
             .connections

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use os::packets::Packets;
 use os::processor::now_ns;
@@ -38,12 +39,23 @@ pub fn default_socket() -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// The kernel refuses to let us wait: nothing that can be helped.
-pub fn run(mut host: Host) -> io::Result<()> {
-    let mut wait = None;
-    while !host.is_stopped() {
-        wait = host.poll(now_ns(), wait)?;
+pub fn run(host: Host) -> io::Result<()> {
+    drive(host, now_ns, Host::wait)
+}
+
+/// Drives a host. The clock is read after each wait: what happened during the wait happened just now.
+fn drive(
+    mut host: Host,
+    clock: impl Fn() -> u64,
+    mut wait: impl FnMut(&Host, Option<Duration>) -> io::Result<()>,
+) -> io::Result<()> {
+    loop {
+        let time = host.poll(clock())?;
+        if host.is_stopped() {
+            return Ok(());
+        }
+        wait(&host, time)?;
     }
-    Ok(())
 }
 
 /// A host on a thread of this process. It ends when this is dropped; paths that it made go on.
@@ -84,5 +96,48 @@ impl Drop for Embedded {
             // What it could not do it has said to those who asked.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use fabric::control::{PACKET_BYTES_MAX, Reply, Request};
+
+    use super::*;
+
+    const HOUR_NS: u64 = 3_600_000_000_000;
+
+    #[test]
+    fn connection_after_an_idle_hour_has_as_much_time_as_any_other() {
+        let (host, handle) = Host::new(System::open()).unwrap();
+        let (now_ns, mut waits, mut stranger) = (Cell::new(0), 0, None);
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        // What happens while the host waits.
+        let wait = |_: &Host, _| {
+            waits += 1;
+            match waits {
+                1 => {
+                    now_ns.set(HOUR_NS);
+                    stranger = Some(handle.connect().unwrap());
+                }
+                2 => handle.connect().map(drop).unwrap(),
+                3 => {
+                    let request = Request::Attach { name: "GUEST".parse().unwrap() };
+                    let stranger = stranger.as_ref().unwrap();
+                    stranger.send(&request.bytes(1), &[]).expect("the host has not hung up");
+                }
+                _ => {
+                    let packet = stranger.as_ref().unwrap().receive(&mut buffer).unwrap();
+                    let (_, reply) = Reply::parse(&buffer[..packet.bytes]).unwrap();
+                    assert_eq!(reply, Reply::Attached);
+                    handle.stop();
+                }
+            }
+            Ok(())
+        };
+        drive(host, || now_ns.get(), wait).unwrap();
+        assert_eq!(waits, 4);
     }
 }

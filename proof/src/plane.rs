@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
 use fabric::control::{Allowance, Kind, PACKET_BYTES_MAX, Reply, Request, Target};
 use fabric::name::Name;
@@ -90,7 +89,7 @@ impl Plane {
     /// # Panics
     /// If the host fails.
     pub fn turn(&mut self) {
-        self.host.poll(self.now_ns, Some(Duration::ZERO)).expect("nothing keeps it from looking");
+        self.host.poll(self.now_ns).expect("nothing keeps it from looking");
     }
 
     /// What the host answers, as soon as it must.
