@@ -165,6 +165,10 @@ pub enum ConnectError {
     /// There is no host at the moment.
     #[error("the host is gone")]
     HostGone,
+    /// Another guest has asked for this connection, which is given back as it was. Only that guest can complete
+    /// it.
+    #[error("another guest has asked for this connection")]
+    OtherGuest(Box<Connecting>),
     /// What the host or the other side sent is not what makes a path.
     #[error("the path could not be joined: {0}")]
     Join(#[from] JoinError),
@@ -190,7 +194,8 @@ pub enum ResourceError {
     HostGone,
 }
 
-/// A connection that was asked for. Give it to [`Guest::complete`], or drop it to take it back.
+/// A connection that was asked for. Give it to [`Guest::complete`] of the guest that asked for it, or drop it to
+/// take it back.
 #[derive(Debug)]
 #[must_use = "a connection that is dropped is taken back"]
 pub struct Connecting {
@@ -328,6 +333,7 @@ impl Guest {
     /// # Errors
     /// [`ConnectError`].
     pub fn complete(&self, connecting: Connecting) -> Result<Path, ConnectError> {
+        let connecting = self.check_own(connecting)?;
         let deadline_ns = after(connecting.options.time);
         match self.wait_for_answer(&connecting.claim, deadline_ns) {
             Some(answer) => self.finish(connecting, answer),
@@ -344,10 +350,21 @@ impl Guest {
         &self,
         connecting: Connecting,
     ) -> Result<Result<Path, Connecting>, ConnectError> {
+        let connecting = self.check_own(connecting)?;
         self.poll(now_ns());
         match self.take_answer(&connecting.claim) {
             Some(answer) => self.finish(connecting, answer).map(Ok),
             None => Ok(Err(connecting)),
+        }
+    }
+
+    /// The connection, if this guest has asked for it: the answer is found by a number that each guest counts
+    /// for itself.
+    fn check_own(&self, connecting: Connecting) -> Result<Connecting, ConnectError> {
+        if Arc::ptr_eq(&connecting.link, &self.link) {
+            Ok(connecting)
+        } else {
+            Err(ConnectError::OtherGuest(Box::new(connecting)))
         }
     }
 

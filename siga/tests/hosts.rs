@@ -97,6 +97,35 @@ fn guest_is_ready_for_an_answer_that_came_while_it_looked_for_something_else() {
 }
 
 #[test]
+fn connection_is_completed_by_the_guest_that_asked_for_it_and_no_other() {
+    let place = Place::new("others");
+    let _host = place.host();
+    let (client, server, other) =
+        (place.guest("CLIENT"), place.guest("SERVER"), place.guest("OTHER"));
+    let options = PathOptions::default();
+    // Both have asked their first question, so the answers have the same number.
+    let ours = client.start_connecting("SERVER", &options).unwrap();
+    let theirs = other.start_connecting("SERVER", &options).unwrap();
+    let mut accepted = [server.accept().unwrap(), server.accept().unwrap()];
+    accepted.sort_by_key(Path::peer);
+    while !client.has_news() || !other.has_news() {
+        poll(&client);
+        poll(&other);
+    }
+    let Err(ConnectError::OtherGuest(ours)) = other.complete(ours) else { panic!("not its own") };
+    let Err(ConnectError::OtherGuest(ours)) = other.try_complete(*ours) else { panic!("nor now") };
+    let Err(ConnectError::OtherGuest(theirs)) = client.complete(theirs) else { panic!("the same") };
+    // Nothing was changed by that.
+    let paths = [client.complete(*ours).unwrap(), other.complete(*theirs).unwrap()];
+    for (mut path, mut accepted) in paths.into_iter().zip(accepted) {
+        let name = accepted.peer();
+        path.send(name.as_str().as_bytes()).unwrap();
+        let message = accepted.try_receive().unwrap().expect("sent to whom it is for");
+        assert_eq!(message.body, name.as_str().as_bytes());
+    }
+}
+
+#[test]
 fn connection_dropped_after_it_was_accepted_leaves_no_path() {
     let place = Place::new("dropped");
     let _host = place.host();

@@ -304,7 +304,9 @@ fn name(text: &str) -> io::Result<Name> {
 fn refused(error: ConnectError) -> io::Error {
     use fabric::control::Problem;
     let kind = match &error {
-        ConnectError::Name(_) | ConnectError::Shape => io::ErrorKind::InvalidInput,
+        ConnectError::Name(_) | ConnectError::Shape | ConnectError::OtherGuest(_) => {
+            io::ErrorKind::InvalidInput
+        }
         ConnectError::Refused { problem: Problem::NotAttached, .. } => io::ErrorKind::NotFound,
         ConnectError::Refused { problem: Problem::NotAuthorised, .. } => {
             io::ErrorKind::PermissionDenied
