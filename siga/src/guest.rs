@@ -471,19 +471,22 @@ impl Guest {
 
     /// Whether a connection that [`Guest::pending`] has told of still waits, as far as we have heard.
     pub(crate) fn still_waits(&self, pending: &Pending) -> bool {
-        self.inbox.borrow().pending.iter().any(|(known, _)| known.path == pending.path)
+        self.inbox.borrow().pending.iter().any(|(known, _)| known == pending)
     }
 
     /// Accepts a connection that waits.
     ///
     /// # Errors
-    /// [`ConnectError`]; `Refused` with [`Problem::NoPath`] if it was taken back meanwhile.
+    /// [`ConnectError`]; `Refused` with [`Problem::NoPath`] if it was taken back meanwhile, or waits for another
+    /// guest, or at a host that is gone.
     pub fn accept_pending(
         &self,
         pending: Pending,
         options: &PathOptions,
     ) -> Result<Path, ConnectError> {
-        self.inbox.borrow_mut().forget_pending(pending.path);
+        if !self.inbox.borrow_mut().take_pending(&pending) {
+            return Err(ConnectError::Refused { problem: Problem::NoPath, data: [0; 16] });
+        }
         let (side, SideDescriptors { board, lines }) = Side::create(pending.shape)?;
         let Pending { path, kind, .. } = pending;
         let allowance: Allowance = options.allowance();
@@ -496,11 +499,13 @@ impl Guest {
         Ok(joined.with_what_was_said(pending.flags, pending.data))
     }
 
-    /// Refuses a connection that waits.
+    /// Refuses a connection that waits. One that waits for another guest, or does not wait any more, is left
+    /// alone.
     pub fn refuse(&self, pending: Pending, data: UserData) {
-        self.inbox.borrow_mut().forget_pending(pending.path);
-        // If the host is gone, so is the connection.
-        let _ = self.link.ask(&Request::Refuse { path: pending.path, data }, &[]);
+        if self.inbox.borrow_mut().take_pending(&pending) {
+            // If the host is gone, so is the connection.
+            let _ = self.link.ask(&Request::Refuse { path: pending.path, data }, &[]);
+        }
     }
 
     /// Becomes the manager of a resource: connections to it are for this guest. A new host is told by
@@ -716,6 +721,13 @@ impl Inbox {
         let (pending, is_handed_out) = self.pending.iter_mut().find(is_next)?;
         *is_handed_out = true;
         Some(*pending)
+    }
+
+    /// Whether a connection waits, which it does no longer. All of it is compared: the next host begins with
+    /// the same numbers.
+    fn take_pending(&mut self, pending: &Pending) -> bool {
+        let at = self.pending.iter().position(|(known, _)| known == pending);
+        at.and_then(|at| self.pending.remove(at)).is_some()
     }
 
     fn forget_pending(&mut self, path: u64) {

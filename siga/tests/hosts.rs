@@ -126,6 +126,34 @@ fn connection_is_completed_by_the_guest_that_asked_for_it_and_no_other() {
 }
 
 #[test]
+fn connection_that_waited_at_a_former_host_is_none_of_the_next() {
+    let place = Place::new("former");
+    let host = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let options = PathOptions::default();
+    let asked = client.start_connecting("SERVER", &options).unwrap();
+    let former = server.wait_for_pending(|_| true);
+    drop(host);
+    while server.is_attached() {
+        poll(&server);
+    }
+    let _host = place.host();
+    let other = place.guest("OTHER");
+    place.until(&[&server], |report| report.guests.iter().any(|guest| guest.name == "SERVER"));
+    // Hosts count their paths from the same number on.
+    let again = other.start_connecting("SERVER", &options).unwrap();
+    let pending = server.wait_for_pending(|_| true);
+    assert_eq!(pending.path, former.path);
+    server.refuse(former, [7; 16]);
+    let refused = server.accept_pending(former, &options).unwrap_err();
+    assert!(matches!(refused, ConnectError::Refused { problem: Problem::NoPath, .. }));
+    let accepted = server.accept_pending(pending, &options).unwrap();
+    assert_eq!(accepted.peer().as_str(), "OTHER");
+    other.complete(again).unwrap();
+    drop(asked);
+}
+
+#[test]
 fn connection_dropped_after_it_was_accepted_leaves_no_path() {
     let place = Place::new("dropped");
     let _host = place.host();
