@@ -67,6 +67,22 @@ fn host_that_cannot_watch_over_a_process_does_not_take_it_in() {
 }
 
 #[test]
+fn guest_that_cannot_make_its_side_does_not_let_the_other_wait() {
+    let _alone = alone();
+    let host = Embedded::start(System::open()).unwrap();
+    let client = Guest::attach_embedded(&host, "CLIENT").unwrap();
+    let server = Guest::attach_embedded(&host, "SERVER").unwrap();
+    let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
+    let pending = server.wait_for_pending(|_| true);
+    let options = PathOptions::default();
+    let failed = without_descriptors(|| server.accept_pending(pending, &options)).unwrap_err();
+    assert!(matches!(failed, ConnectError::Resources(_)), "{failed}");
+    let refused = client.complete(connecting).unwrap_err();
+    let problem = Problem::Refused;
+    assert!(matches!(refused, ConnectError::Refused { problem: why, .. } if why == problem));
+}
+
+#[test]
 fn guest_that_cannot_take_what_its_host_passes_is_told_so() {
     let _alone = alone();
     let host = Embedded::start(System::open()).unwrap();

@@ -39,6 +39,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// Connections that wait for this guest, as far as we keep them: the host does not send more.
 const PENDING_MAX: usize = 2 * host::PENDING_MAX;
 
+const NO_DATA: UserData = [0; 16];
+
 /// A party that is attached to a host under a name.
 ///
 /// Its paths do not need it: they are made with its help, and go on when it is dropped or when its host
@@ -474,7 +476,7 @@ impl Guest {
         self.inbox.borrow().pending.iter().any(|(known, _)| known == pending)
     }
 
-    /// Accepts a connection that waits.
+    /// Accepts a connection that waits. If that fails, the connection is refused, so that nobody waits for it.
     ///
     /// # Errors
     /// [`ConnectError`]; `Refused` with [`Problem::NoPath`] if it was taken back meanwhile, or waits for another
@@ -485,16 +487,21 @@ impl Guest {
         options: &PathOptions,
     ) -> Result<Path, ConnectError> {
         if !self.inbox.borrow_mut().take_pending(&pending) {
-            return Err(ConnectError::Refused { problem: Problem::NoPath, data: [0; 16] });
+            return Err(ConnectError::Refused { problem: Problem::NoPath, data: NO_DATA });
         }
-        let (side, SideDescriptors { board, lines }) = Side::create(pending.shape)?;
         let Pending { path, kind, .. } = pending;
+        let side = Side::create(pending.shape).inspect_err(|_| self.refuse_path(path, NO_DATA))?;
+        let (side, SideDescriptors { board, lines }) = side;
         let allowance: Allowance = options.allowance();
         let PathOptions { flags, data, .. } = *options;
         let request = Request::Accept { path, flags, data, allowance };
         let claim = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
         let answer = claim.and_then(|claim| self.wait_for_answer(&claim, after(ANSWER_TIME)));
         let answer = answer.unwrap_or(Answer::HostGone);
+        if let Answer::Reply(Reply::Failed { .. }, _) = answer {
+            // It waits at the host, unless it was taken back: nobody will accept it any more.
+            self.refuse_path(path, NO_DATA);
+        }
         let joined = self.join(side, board, kind, answer, options)?;
         Ok(joined.with_what_was_said(pending.flags, pending.data))
     }
@@ -503,9 +510,13 @@ impl Guest {
     /// alone.
     pub fn refuse(&self, pending: Pending, data: UserData) {
         if self.inbox.borrow_mut().take_pending(&pending) {
-            // If the host is gone, so is the connection.
-            let _ = self.link.ask(&Request::Refuse { path: pending.path, data }, &[]);
+            self.refuse_path(pending.path, data);
         }
+    }
+
+    fn refuse_path(&self, path: u64, data: UserData) {
+        // If the host is gone, so is the connection.
+        let _ = self.link.ask(&Request::Refuse { path, data }, &[]);
     }
 
     /// Becomes the manager of a resource: connections to it are for this guest. A new host is told by

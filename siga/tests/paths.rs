@@ -130,6 +130,20 @@ fn connection_that_nobody_wants_is_refused_with_the_reason() {
 }
 
 #[test]
+fn connection_that_cannot_be_accepted_does_not_wait_on() {
+    let host = host();
+    let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+    let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
+    let greedy = PathOptions { storage_bytes: u64::MAX / 2, ..PathOptions::default() };
+    let failed = server.accept_with(&greedy).unwrap_err();
+    let limit = Problem::StorageLimit;
+    assert!(matches!(failed, ConnectError::Refused { problem, .. } if problem == limit));
+    let failed = client.complete(connecting).unwrap_err();
+    let refused = Problem::Refused;
+    assert!(matches!(failed, ConnectError::Refused { problem, .. } if problem == refused));
+}
+
+#[test]
 fn connection_taken_back_is_not_accepted() {
     let host = host();
     let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
