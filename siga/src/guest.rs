@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -64,8 +64,8 @@ struct Inbox {
     standing: Standing,
     /// Answers that are awaited, and those that have come and were not claimed yet.
     answers: HashMap<u32, Awaited>,
-    /// Paths whose new number is awaited.
-    rejoining: HashMap<u32, Arc<AtomicU64>>,
+    /// Accounts of paths whose new number is awaited.
+    rejoining: HashMap<u32, u64>,
     /// Connections that wait, in order, and whether they were handed out to be accepted or refused.
     pending: VecDeque<(Pending, bool)>,
 }
@@ -400,6 +400,7 @@ impl Guest {
             return Err(ConnectError::HostGone);
         };
         let account = Account {
+            token,
             number: Arc::new(AtomicU64::new(path)),
             peer,
             kind,
@@ -408,7 +409,7 @@ impl Guest {
             board: Kept::new(board),
         };
         // From here on the host hears of the end, also if joining fails.
-        let membership = Membership::new(self.link.clone(), token, account);
+        let membership = Membership::new(self.link.clone(), account);
         let peer = SideDescriptors { board: peer_board, lines: peer_lines };
         let halves = side.join(peer, descriptors.collect(), options.terms(ours, theirs))?;
         let messages_max = (ours.messages, theirs.messages);
@@ -660,9 +661,11 @@ impl Guest {
             awaited.answer = Some(Answer::Reply(reply, descriptors));
             return;
         }
-        if let Some(number) = inbox.rejoining.remove(&serial) {
-            if let Reply::Done { path } = reply {
-                number.store(path, Ordering::Relaxed);
+        if let Some(account) = inbox.rejoining.remove(&serial) {
+            if let Reply::Done { path } = reply
+                && !self.link.settle(account, path)
+            {
+                self.give_up(path);
             }
             return;
         }

@@ -23,12 +23,22 @@ struct Inner {
     /// None while there is no host.
     packets: Option<Arc<Packets>>,
     serial: u32,
-    accounts: HashMap<Token, Account>,
+    /// By numbers of our own: a path of a guest with itself has two accounts, and one token.
+    accounts: HashMap<u64, Entry>,
+    next_account: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    account: Account,
+    /// Whether the number is the one that the host has given the path which is there now.
+    is_known: bool,
 }
 
 /// What another host has to be told of a path.
 #[derive(Debug)]
 pub(crate) struct Account {
+    pub(crate) token: Token,
     pub(crate) number: Arc<AtomicU64>,
     pub(crate) peer: Name,
     pub(crate) kind: Kind,
@@ -41,7 +51,7 @@ pub(crate) struct Account {
 impl Link {
     pub(crate) fn new(packets: Packets) -> Link {
         let packets = Some(Arc::new(packets));
-        let inner = Inner { packets, serial: 0, accounts: HashMap::new() };
+        let inner = Inner { packets, serial: 0, accounts: HashMap::new(), next_account: 0 };
         Link { inner: Mutex::new(inner), mark: Mark::here() }
     }
 
@@ -54,9 +64,11 @@ impl Link {
         self.lock().packets.clone()
     }
 
-    /// The host is gone, or there is a new one.
+    /// The host is gone, or there is a new one. No path has a number there yet.
     pub(crate) fn set_packets(&self, packets: Option<Packets>) {
-        self.lock().packets = packets.map(Arc::new);
+        let mut inner = self.lock();
+        inner.packets = packets.map(Arc::new);
+        inner.accounts.values_mut().for_each(|entry| entry.is_known = false);
     }
 
     /// Asks the host, and returns the serial that its answer will carry; `None` if there is no host.
@@ -69,29 +81,42 @@ impl Link {
         Some(inner.serial)
     }
 
-    /// Accounts a path from now on.
-    pub(crate) fn add(&self, token: Token, account: Account) {
-        self.lock().accounts.insert(token, account);
+    /// Accounts a path from now on. Returns by which number of ours.
+    fn add(&self, account: Account) -> u64 {
+        let mut inner = self.lock();
+        let key = inner.next_account;
+        inner.next_account += 1;
+        inner.accounts.insert(key, Entry { account, is_known: true });
+        key
     }
 
-    /// Tells a new host of all paths, and returns which serials its answers will carry.
-    pub(crate) fn rejoin(&self) -> Vec<(u32, Arc<AtomicU64>)> {
+    /// Tells a new host of all paths, and returns which serials its answers will carry, for which account.
+    pub(crate) fn rejoin(&self) -> Vec<(u32, u64)> {
         let accounts: Vec<_> = {
             let inner = self.lock();
-            let account = |(token, account): (&Token, &Account)| {
-                let Account { peer, kind, shape, allowance, .. } = *account;
-                let request = Request::Rejoin { token: *token, peer, kind, shape, allowance };
-                let board = account.board.as_fd().try_clone_to_owned().ok()?;
-                Some((request, board, account.number.clone()))
+            let account = |(key, entry): (&u64, &Entry)| {
+                let Account { token, peer, kind, shape, allowance, .. } = entry.account;
+                let request = Request::Rejoin { token, peer, kind, shape, allowance };
+                let board = entry.account.board.as_fd().try_clone_to_owned().ok()?;
+                Some((request, board, *key))
             };
             inner.accounts.iter().filter_map(account).collect()
         };
         accounts
             .into_iter()
-            .filter_map(|(request, board, number)| {
-                Some((self.ask(&request, &[board.as_fd()])?, number))
-            })
+            .filter_map(|(request, board, key)| Some((self.ask(&request, &[board.as_fd()])?, key)))
             .collect()
+    }
+
+    /// Takes note of the number that a new host has given a path. False if there is no such path any more: the
+    /// host has to be told.
+    #[must_use = "the host accounts a path that is over"]
+    pub(crate) fn settle(&self, key: u64, number: u64) -> bool {
+        let mut inner = self.lock();
+        let Some(entry) = inner.accounts.get_mut(&key) else { return false };
+        entry.account.number.store(number, Ordering::Relaxed);
+        entry.is_known = true;
+        true
     }
 }
 
@@ -99,16 +124,17 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct Membership {
     link: Arc<Link>,
-    token: Token,
+    /// Of its account.
+    key: u64,
     number: Arc<AtomicU64>,
     peer: Name,
 }
 
 impl Membership {
-    pub(crate) fn new(link: Arc<Link>, token: Token, account: Account) -> Membership {
+    pub(crate) fn new(link: Arc<Link>, account: Account) -> Membership {
         let (number, peer) = (account.number.clone(), account.peer);
-        link.add(token, account);
-        Membership { link, token, number, peer }
+        let key = link.add(account);
+        Membership { link, key, number, peer }
     }
 
     pub(crate) fn peer(&self) -> Name {
@@ -126,8 +152,12 @@ impl Drop for Membership {
             // The path is the parent's.
             return;
         }
-        self.link.lock().accounts.remove(&self.token);
-        // Without a host there is nobody to tell.
-        let _ = self.link.ask(&Request::Ended { path: self.number() }, &[]);
+        let ended = self.link.lock().accounts.remove(&self.key);
+        // The number that another host has given it is another path's here. If this host is giving it one just
+        // now, it is told when it says which.
+        if ended.is_some_and(|entry| entry.is_known) {
+            // Without a host there is nobody to tell.
+            let _ = self.link.ask(&Request::Ended { path: self.number() }, &[]);
+        }
     }
 }

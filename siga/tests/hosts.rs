@@ -126,6 +126,41 @@ fn connection_is_completed_by_the_guest_that_asked_for_it_and_no_other() {
 }
 
 #[test]
+fn path_dropped_while_the_next_host_learns_of_it_ends_no_other() {
+    let place = Place::new("dropping");
+    let former = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let mut paths: Vec<_> = (0..8).map(|_| joined(&client, &server)).collect();
+    // One of them has both ends here.
+    let (own, other_own) = joined(&client, &client);
+    drop(former);
+    let (mut next, handle) = host::Host::new(System::open()).unwrap();
+    next.listen(&place.0).unwrap();
+    let mut now_ns = os::processor::now_ns();
+    for is_attached in [false, true] {
+        while client.is_attached() != is_attached {
+            now_ns += 1_000_000_000;
+            next.poll(now_ns).unwrap();
+            client.poll(now_ns);
+        }
+    }
+    // The host has been told of all paths, and has not said yet which number each has.
+    drop((paths.remove(0), own));
+    let driving = std::thread::spawn(move || host::run(next));
+    place.until(&[&client], |report| report.paths.len() == 8);
+    let numbers =
+        |report: &SystemReport| -> Vec<u64> { report.paths.iter().map(|path| path.path).collect() };
+    let report = Observer::attach(&place.0).unwrap().query().unwrap();
+    for number in paths.iter().map(|(ours, _)| ours.number()).chain([other_own.number()]) {
+        assert!(numbers(&report).contains(&number), "{number} of {:?}", numbers(&report));
+    }
+    drop(other_own);
+    place.until(&[&client], |report| report.paths.len() == 7);
+    handle.stop();
+    driving.join().unwrap().unwrap();
+}
+
+#[test]
 fn connection_that_waited_at_a_former_host_is_none_of_the_next() {
     let place = Place::new("former");
     let host = place.host();
