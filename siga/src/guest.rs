@@ -22,7 +22,7 @@ use os::packets::Packets;
 use os::poller::{Poller, wait_readable};
 use os::processor::now_ns;
 
-use crate::link::{Account, Link, Membership};
+use crate::link::{Account, Link, MadeUp, Membership, Unsent};
 use crate::options::PathOptions;
 use crate::path::{Path, Said};
 
@@ -32,6 +32,9 @@ const RETRY_NS: u64 = 100_000_000;
 /// Packets of the host that are taken in at once: one that never stops must not keep its guests from what
 /// else they do. The descriptor stays readable while there are more.
 const PACKETS_PER_POLL: usize = 64;
+
+/// How long to leave a host alone that is behind.
+const BEHIND_NS: u64 = 1_000_000;
 
 /// How long a host may take to answer what it can answer by itself.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
@@ -167,6 +170,9 @@ pub enum ConnectError {
     /// There is no host at the moment.
     #[error("the host is gone")]
     HostGone,
+    /// The host has not read what it was asked before, and there is no room to ask more. Try again later.
+    #[error("the host is behind: try again later")]
+    HostBehind,
     /// Another guest has asked for this connection, which is given back as it was. Only that guest can complete
     /// it.
     #[error("another guest has asked for this connection")]
@@ -194,6 +200,27 @@ pub enum ResourceError {
     /// There is no host at the moment.
     #[error("the host is gone")]
     HostGone,
+    /// The host has not read what it was asked before, and there is no room to ask more. Try again later.
+    #[error("the host is behind: try again later")]
+    HostBehind,
+}
+
+impl From<Unsent> for ConnectError {
+    fn from(unsent: Unsent) -> ConnectError {
+        match unsent {
+            Unsent::HostGone => ConnectError::HostGone,
+            Unsent::HostBehind => ConnectError::HostBehind,
+        }
+    }
+}
+
+impl From<Unsent> for ResourceError {
+    fn from(unsent: Unsent) -> ResourceError {
+        match unsent {
+            Unsent::HostGone => ResourceError::HostGone,
+            Unsent::HostBehind => ResourceError::HostBehind,
+        }
+    }
 }
 
 /// A connection that was asked for. Give it to [`Guest::complete`] of the guest that asked for it, or drop it to
@@ -211,8 +238,7 @@ pub struct Connecting {
 impl Drop for Connecting {
     fn drop(&mut self) {
         if self.side.is_some() {
-            // Without a host there is nothing to take back.
-            let _ = self.link.ask(&Request::Cancel { connect: self.claim.serial }, &[]);
+            self.link.say(&Request::Cancel { connect: self.claim.serial });
         }
     }
 }
@@ -262,7 +288,7 @@ impl Guest {
             inbox: RefCell::new(inbox),
             resources: RefCell::default(),
         };
-        let claim = guest.ask(&Request::Attach { name }, &[]).ok_or(AttachError::NoAnswer)?;
+        let claim = guest.ask(&Request::Attach { name }, &[]).map_err(|_| AttachError::NoAnswer)?;
         match guest.wait_for_answer(&claim, after(ANSWER_TIME)) {
             Some(Answer::Reply(Reply::Attached, _)) => Ok(guest),
             Some(Answer::Reply(Reply::Failed { problem, .. }, _)) => {
@@ -320,9 +346,8 @@ impl Guest {
         let PathOptions { kind, flags, data, .. } = *options;
         let request = Request::Connect { target, kind, flags, data, shape, allowance };
         let claim = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
-        let claim = claim.ok_or(ConnectError::HostGone)?;
         Ok(Connecting {
-            claim,
+            claim: claim?,
             side: Some(side),
             board: Some(board),
             options: *options,
@@ -497,7 +522,10 @@ impl Guest {
         let PathOptions { flags, data, .. } = *options;
         let request = Request::Accept { path, flags, data, allowance };
         let claim = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
-        let answer = claim.and_then(|claim| self.wait_for_answer(&claim, after(ANSWER_TIME)));
+        if claim.is_err() {
+            self.refuse_path(path, NO_DATA);
+        }
+        let answer = self.wait_for_answer(&claim?, after(ANSWER_TIME));
         let answer = answer.unwrap_or(Answer::HostGone);
         if let Answer::Reply(Reply::Failed { .. }, _) = answer {
             // It waits at the host, unless it was taken back: nobody will accept it any more.
@@ -516,8 +544,7 @@ impl Guest {
     }
 
     fn refuse_path(&self, path: u64, data: UserData) {
-        // If the host is gone, so is the connection.
-        let _ = self.link.ask(&Request::Refuse { path, data }, &[]);
+        self.link.say(&Request::Refuse { path, data });
     }
 
     /// Becomes the manager of a resource: connections to it are for this guest. A new host is told by
@@ -543,9 +570,8 @@ impl Guest {
     }
 
     fn ask_about_resource(&self, request: &Request) -> Result<(), ResourceError> {
-        let claim = self.ask(request, &[]);
-        let answer = claim.and_then(|claim| self.wait_for_answer(&claim, after(ANSWER_TIME)));
-        match answer {
+        let claim = self.ask(request, &[])?;
+        match self.wait_for_answer(&claim, after(ANSWER_TIME)) {
             Some(Answer::Reply(Reply::Done { .. }, _)) => Ok(()),
             Some(Answer::Reply(Reply::Failed { problem, .. }, _)) => {
                 Err(ResourceError::Refused { problem })
@@ -555,12 +581,12 @@ impl Guest {
     }
 
     /// Asks the host something whose answer is awaited.
-    fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Option<Claim> {
+    fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Claim, Unsent> {
         let serial = self.link.ask(request, descriptors)?;
         let alive = Arc::new(());
         let awaited = Awaited { claim: Arc::downgrade(&alive), answer: None, is_left: false };
         self.inbox.borrow_mut().answers.insert(serial, awaited);
-        Some(Claim { serial, _alive: alive })
+        Ok(Claim { serial, _alive: alive })
     }
 
     /// The answer, if it has come.
@@ -608,9 +634,10 @@ impl Guest {
         }
         self.take_in(now_ns);
         self.forget_unclaimed();
+        let is_behind = self.make_up();
         let standing = self.inbox.borrow().standing;
         match standing {
-            Standing::Attached => None,
+            Standing::Attached => is_behind.then_some(now_ns + BEHIND_NS),
             Standing::Alone { retry_ns } => Some(retry_ns),
             Standing::Asking { give_up_ns, .. } if now_ns >= give_up_ns => {
                 self.lose_host(now_ns);
@@ -618,6 +645,13 @@ impl Guest {
             }
             Standing::Asking { give_up_ns, .. } => Some(give_up_ns),
         }
+    }
+
+    /// Says what the host was not told because it was behind. Whether something is left.
+    fn make_up(&self) -> bool {
+        let MadeUp { rejoined, is_behind } = self.link.make_up();
+        self.inbox.borrow_mut().rejoining.extend(rejoined);
+        is_behind
     }
 
     fn take_in(&self, now_ns: u64) {
@@ -650,8 +684,7 @@ impl Guest {
 
     /// Tells the host that a path that it has made is not wanted.
     fn give_up(&self, path: u64) {
-        // Without a host there is no such path.
-        let _ = self.link.ask(&Request::Ended { path }, &[]);
+        self.link.say(&Request::Ended { path });
     }
 
     /// Puts a message where it is awaited.
@@ -681,11 +714,11 @@ impl Guest {
             (Standing::Asking { serial: asked, .. }, reply) if asked == serial => {
                 if reply == Reply::Attached {
                     inbox.standing = Standing::Attached;
-                    inbox.rejoining = self.link.rejoin().into_iter().collect();
                     for (resource, scope) in self.resources.borrow().iter().copied() {
                         // If somebody else was faster, it is no longer ours.
-                        let _ = self.link.ask(&Request::Identify { resource, scope }, &[]);
+                        self.link.say(&Request::Identify { resource, scope });
                     }
+                    self.link.start_rejoining();
                 } else {
                     // Our former self may not have been buried yet.
                     drop(inbox);
@@ -721,7 +754,7 @@ impl Guest {
             return;
         }
         self.link.set_packets(Some(packets));
-        if let Some(serial) = self.link.ask(&Request::Attach { name: self.name }, &[]) {
+        if let Ok(serial) = self.link.ask(&Request::Attach { name: self.name }, &[]) {
             let give_up_ns = now_ns + ANSWER_TIME.as_nanos() as u64;
             self.inbox.borrow_mut().standing = Standing::Asking { serial, give_up_ns };
         }

@@ -1,6 +1,7 @@
 //! A guest's connection to its host, as its paths share it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,6 +27,28 @@ struct Inner {
     /// By numbers of our own: a path of a guest with itself has two accounts, and one token.
     accounts: HashMap<u64, Entry>,
     next_account: u64,
+    /// What nobody waits for an answer to, and did not fit: at most one thing for each path.
+    unsaid: VecDeque<Vec<u8>>,
+    /// Accounts that a new host has not been told of yet.
+    untold: VecDeque<u64>,
+}
+
+/// Why a request was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    /// There is no host.
+    HostGone,
+    /// The host has not read what was sent before, and there is no room for more.
+    HostBehind,
+}
+
+/// What was said later than it should have been.
+#[derive(Debug)]
+pub(crate) struct MadeUp {
+    /// Which serials answers will carry that are for which account.
+    pub(crate) rejoined: Vec<(u32, u64)>,
+    /// There is still something left.
+    pub(crate) is_behind: bool,
 }
 
 #[derive(Debug)]
@@ -51,7 +74,14 @@ pub(crate) struct Account {
 impl Link {
     pub(crate) fn new(packets: Packets) -> Link {
         let packets = Some(Arc::new(packets));
-        let inner = Inner { packets, serial: 0, accounts: HashMap::new(), next_account: 0 };
+        let inner = Inner {
+            packets,
+            serial: 0,
+            accounts: HashMap::new(),
+            next_account: 0,
+            unsaid: VecDeque::new(),
+            untold: VecDeque::new(),
+        };
         Link { inner: Mutex::new(inner), mark: Mark::here() }
     }
 
@@ -68,17 +98,53 @@ impl Link {
     pub(crate) fn set_packets(&self, packets: Option<Packets>) {
         let mut inner = self.lock();
         inner.packets = packets.map(Arc::new);
+        inner.unsaid.clear();
+        inner.untold.clear();
         inner.accounts.values_mut().for_each(|entry| entry.is_known = false);
     }
 
-    /// Asks the host, and returns the serial that its answer will carry; `None` if there is no host.
-    pub(crate) fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Option<u32> {
+    /// Asks the host, and returns the serial that its answer will carry.
+    pub(crate) fn ask(
+        &self,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<u32, Unsent> {
         let mut inner = self.lock();
-        let packets = inner.packets.clone()?;
-        // Zero is for what is no answer.
-        inner.serial = inner.serial.checked_add(1).unwrap_or(1);
-        packets.send(&request.bytes(inner.serial), descriptors).ok()?;
-        Some(inner.serial)
+        inner.say_unsaid()?;
+        let serial = inner.next_serial();
+        inner.send(&request.bytes(serial), descriptors)?;
+        Ok(serial)
+    }
+
+    /// Tells the host what nobody waits for an answer to: at once, or when there is room.
+    pub(crate) fn say(&self, request: &Request) {
+        let mut inner = self.lock();
+        let serial = inner.next_serial();
+        let bytes = request.bytes(serial);
+        let said = inner.say_unsaid().and_then(|()| inner.send(&bytes, &[]));
+        // A host that is gone need not be told.
+        if said == Err(Unsent::HostBehind) {
+            inner.unsaid.push_back(bytes);
+        }
+    }
+
+    /// Says what did not fit before, as far as it fits now.
+    pub(crate) fn make_up(&self) -> MadeUp {
+        let mut inner = self.lock();
+        let mut rejoined = Vec::new();
+        let mut said = inner.say_unsaid();
+        while said.is_ok()
+            && let Some(key) = inner.untold.pop_front()
+        {
+            match inner.rejoin(key) {
+                Ok(serial) => rejoined.extend(serial.map(|serial| (serial, key))),
+                Err(unsent) => {
+                    inner.untold.push_front(key);
+                    said = Err(unsent);
+                }
+            }
+        }
+        MadeUp { rejoined, is_behind: said == Err(Unsent::HostBehind) }
     }
 
     /// Accounts a path from now on. Returns by which number of ours.
@@ -90,22 +156,10 @@ impl Link {
         key
     }
 
-    /// Tells a new host of all paths, and returns which serials its answers will carry, for which account.
-    pub(crate) fn rejoin(&self) -> Vec<(u32, u64)> {
-        let accounts: Vec<_> = {
-            let inner = self.lock();
-            let account = |(key, entry): (&u64, &Entry)| {
-                let Account { token, peer, kind, shape, allowance, .. } = entry.account;
-                let request = Request::Rejoin { token, peer, kind, shape, allowance };
-                let board = entry.account.board.as_fd().try_clone_to_owned().ok()?;
-                Some((request, board, *key))
-            };
-            inner.accounts.iter().filter_map(account).collect()
-        };
-        accounts
-            .into_iter()
-            .filter_map(|(request, board, key)| Some((self.ask(&request, &[board.as_fd()])?, key)))
-            .collect()
+    /// A new host has to be told of all paths: see [`Link::make_up`].
+    pub(crate) fn start_rejoining(&self) {
+        let mut inner = self.lock();
+        inner.untold = inner.accounts.keys().copied().collect();
     }
 
     /// Takes note of the number that a new host has given a path. False if there is no such path any more: the
@@ -117,6 +171,40 @@ impl Link {
         entry.account.number.store(number, Ordering::Relaxed);
         entry.is_known = true;
         true
+    }
+}
+
+impl Inner {
+    /// The serial of the next request. Zero is for what is no answer.
+    fn next_serial(&mut self) -> u32 {
+        self.serial = self.serial.checked_add(1).unwrap_or(1);
+        self.serial
+    }
+
+    fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Unsent> {
+        let packets = self.packets.as_ref().ok_or(Unsent::HostGone)?;
+        packets.send(bytes, descriptors).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => Unsent::HostBehind,
+            _ => Unsent::HostGone,
+        })
+    }
+
+    fn say_unsaid(&mut self) -> Result<(), Unsent> {
+        while let Some(bytes) = self.unsaid.front() {
+            self.send(bytes, &[])?;
+            self.unsaid.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Tells a new host of a path, if there still is one. Returns the serial that the answer will carry.
+    fn rejoin(&mut self, key: u64) -> Result<Option<u32>, Unsent> {
+        let serial = self.next_serial();
+        let Some(Entry { account, .. }) = self.accounts.get(&key) else { return Ok(None) };
+        let Account { token, peer, kind, shape, allowance, .. } = *account;
+        let request = Request::Rejoin { token, peer, kind, shape, allowance };
+        self.send(&request.bytes(serial), &[account.board.as_fd()])?;
+        Ok(Some(serial))
     }
 }
 
@@ -156,8 +244,7 @@ impl Drop for Membership {
         // The number that another host has given it is another path's here. If this host is giving it one just
         // now, it is told when it says which.
         if ended.is_some_and(|entry| entry.is_known) {
-            // Without a host there is nobody to tell.
-            let _ = self.link.ask(&Request::Ended { path: self.number() }, &[]);
+            self.link.say(&Request::Ended { path: self.number() });
         }
     }
 }

@@ -161,6 +161,47 @@ fn path_dropped_while_the_next_host_learns_of_it_ends_no_other() {
 }
 
 #[test]
+fn host_that_is_behind_is_told_everything_in_the_end() {
+    // More than a socket holds of what is said about each.
+    const PATHS: usize = 600;
+    os::memory::allow_descriptors(1 << 14);
+    let place = Place::new("behind");
+    let former = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let mut ours: Vec<_> = (0..PATHS).map(|_| joined(&client, &server).0).collect();
+    drop(former);
+    let (mut next, handle) = host::Host::new(System::open()).unwrap();
+    next.listen(&place.0).unwrap();
+    let mut now_ns = os::processor::now_ns();
+    for is_attached in [false, true] {
+        while client.is_attached() != is_attached {
+            now_ns += 1_000_000_000;
+            next.poll(now_ns).unwrap();
+            client.poll(now_ns);
+        }
+    }
+    let mut has_numbers = false;
+    for _ in 0..PATHS {
+        now_ns += 1_000_000_000;
+        next.poll(now_ns).unwrap();
+        client.poll(now_ns);
+        let mut numbers: Vec<_> = ours.iter().map(Path::number).collect();
+        numbers.sort_unstable();
+        has_numbers = numbers.iter().copied().eq(1..=PATHS as u64);
+    }
+    assert!(has_numbers, "the host accounts for each of them");
+    // Nobody reads meanwhile.
+    ours.truncate(10);
+    let asked = client.start_connecting("CLIENT", &PathOptions::default());
+    assert!(matches!(asked, Err(ConnectError::HostBehind)), "{asked:?}");
+    let driving = std::thread::spawn(move || host::run(next));
+    place.until(&[&client], |report| report.paths.len() == 10);
+    drop(client.start_connecting("CLIENT", &PathOptions::default()).unwrap());
+    handle.stop();
+    driving.join().unwrap().unwrap();
+}
+
+#[test]
 fn connection_that_waited_at_a_former_host_is_none_of_the_next() {
     let place = Place::new("former");
     let host = place.host();

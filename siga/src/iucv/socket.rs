@@ -314,6 +314,7 @@ fn refused(error: ConnectError) -> io::Error {
         ConnectError::Refused { .. } => io::ErrorKind::ConnectionRefused,
         ConnectError::TimedOut => io::ErrorKind::TimedOut,
         ConnectError::HostGone => io::ErrorKind::NotConnected,
+        ConnectError::HostBehind => io::ErrorKind::WouldBlock,
         ConnectError::Join(_) | ConnectError::Resources(_) => io::ErrorKind::Other,
     };
     io::Error::new(kind, error)
