@@ -504,11 +504,28 @@ impl Host {
     }
 
     /// Sends to a connection. One that leaves so much unread that nothing more fits is given up: it can
-    /// only be broken, and we keep no queue for it.
-    fn send(&mut self, number: u64, serial: u32, reply: &Reply, descriptors: &[BorrowedFd<'_>]) {
-        let Some(connection) = self.connections.get(&number) else { return };
-        if connection.packets.send(&reply.bytes(serial), descriptors).is_err() {
-            self.doomed.push(number);
+    /// only be broken, and we keep no queue for it. If it is we who cannot pass the descriptors, it is told so
+    /// instead. Whether the reply went, or needs not to go any more.
+    fn send(
+        &mut self,
+        number: u64,
+        serial: u32,
+        reply: &Reply,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> bool {
+        let Some(connection) = self.connections.get(&number) else { return true };
+        match connection.packets.send(&reply.bytes(serial), descriptors) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory && !descriptors.is_empty() => {
+                warn!(%error, "cannot pass descriptors to a guest");
+                let failed = Reply::Failed { problem: Problem::HostResources, data: NO_DATA };
+                self.send(number, serial, &failed, &[]);
+                false
+            }
+            Err(_) => {
+                self.doomed.push(number);
+                true
+            }
         }
     }
 

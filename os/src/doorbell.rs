@@ -259,7 +259,9 @@ mod sockets {
     fn rung(sent: Result<(), Errno>) -> Rung {
         match sent {
             Ok(()) => Rung::Rung,
-            Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR | Errno::TOOMANYREFS) => Rung::Unheard,
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::INTR | Errno::TOOMANYREFS) => {
+                Rung::Unheard
+            }
             Err(_) => Rung::Gone,
         }
     }
@@ -367,6 +369,14 @@ mod sockets {
             let lent = Borrowed::borrow(descriptor, 4096..=4096).unwrap();
             lent.read(0, &mut bytes).unwrap();
             assert_eq!(&bytes, b"lent");
+        }
+
+        #[test]
+        fn want_of_memory_is_nobodys_death() {
+            for lack in [Errno::NOMEM, Errno::NOBUFS, Errno::TOOMANYREFS] {
+                assert_eq!(rung(Err(lack)), Rung::Unheard);
+            }
+            assert_eq!(rung(Err(Errno::PIPE)), Rung::Gone);
         }
 
         #[test]

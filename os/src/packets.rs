@@ -90,7 +90,8 @@ impl Packets {
     /// Sends one packet, without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if the peer is far behind; otherwise the peer is gone.
+    /// `WouldBlock` if the peer is far behind; `OutOfMemory` if the kernel has no memory, or this user has too
+    /// many descriptors on their way, be it to somebody else; otherwise the peer is gone.
     ///
     /// # Panics
     /// If there are more descriptors than [`PACKET_DESCRIPTORS_MAX`].
@@ -104,9 +105,16 @@ impl Packets {
             assert!(fits, "a packet carries at most {PACKET_DESCRIPTORS_MAX} descriptors");
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let sent = net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags)?;
-        debug_assert_eq!(sent, bytes.len(), "a packet goes whole or not at all");
-        Ok(())
+        match net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {
+            Ok(sent) => {
+                debug_assert_eq!(sent, bytes.len(), "a packet goes whole or not at all");
+                Ok(())
+            }
+            Err(error @ (Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM)) => {
+                Err(io::Error::new(io::ErrorKind::OutOfMemory, error))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether at most a quarter of the room is taken by packets that the peer has not received. If its end

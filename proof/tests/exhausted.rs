@@ -1,12 +1,17 @@
 //! Processes that have no descriptor left: they are told that, and nobody else is blamed for it.
 
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard};
 
-use fabric::control::{Kind, Problem, Reply, Request, Target};
+use fabric::control::{Kind, Pending, Problem, Reply, Request, Target};
 use fabric::path::{Shape, Side};
 use proof::plane::{ALLOWANCE, Party, Plane};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use siga::{ConnectError, Embedded, Guest, PathOptions, Reason, System};
 
 const SYSTEM: &str = "[[guest]]\nname = \"*\"\nconnect = [\"*\"]\n";
@@ -28,6 +33,71 @@ fn without_descriptors<T>(deed: impl FnOnce() -> T) -> T {
     let done = deed();
     setrlimit(Resource::Nofile, limit).unwrap();
     done
+}
+
+/// Descriptors on their way that keep others from being sent.
+const ON_THEIR_WAY: usize = 8 * 250;
+
+/// Does something while this user has so many descriptors on their way that the kernel sends no more.
+fn without_passing<T>(deed: impl FnOnce() -> T) -> T {
+    let (holding, _held) = UnixStream::pair().unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let many = [null.as_fd(); 250];
+    for _ in 0..ON_THEIR_WAY / many.len() {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(250))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&many)));
+        sendmsg(&holding, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::empty()).unwrap();
+    }
+    let (limit, can) = (getrlimit(Resource::Nofile), capabilities(None).unwrap());
+    setrlimit(Resource::Nofile, Rlimit { current: Some(ON_THEIR_WAY as u64 / 2), ..limit })
+        .unwrap();
+    // Root may have any number on their way, with these.
+    let effective = can.effective - CapabilitySet::SYS_RESOURCE - CapabilitySet::SYS_ADMIN;
+    set_capabilities(None, CapabilitySets { effective, ..can }).unwrap();
+    let done = deed();
+    set_capabilities(None, can).unwrap();
+    setrlimit(Resource::Nofile, limit).unwrap();
+    done
+}
+
+#[test]
+fn host_that_can_pass_nothing_says_so_to_both_and_keeps_both() {
+    let _alone = alone();
+    let mut plane = Plane::new(SYSTEM);
+    let (mut guest, mut other) = (plane.attach("GUEST"), plane.attach("OTHER"));
+    let mut make_path = |can_pass: bool| {
+        let _side = ask_for_path(&mut guest);
+        let pending = plane.heard(&mut other, |heard| matches!(heard.reply, Reply::Pending(_)));
+        let Reply::Pending(pending) = pending.reply else { unreachable!("as wanted") };
+        let (_side, lent) = Side::create(Shape::SIMPLE).unwrap();
+        let Pending { path, .. } = pending;
+        let accept = Request::Accept { path, flags: 0, data: [0; 16], allowance: ALLOWANCE };
+        assert!(other.ask(&accept, &[lent.board.as_fd(), lent.lines.as_fd()]));
+        if can_pass {
+            plane.turn();
+        } else {
+            without_passing(|| plane.turn());
+        }
+        [&mut guest, &mut other].map(|party| party.receive().expect("it is kept").reply)
+    };
+    let failed = Reply::Failed { problem: Problem::HostResources, data: [0; 16] };
+    assert_eq!(make_path(false), [failed.clone(), failed]);
+    assert!(make_path(true).iter().all(|reply| matches!(reply, Reply::Joined(_))));
+    let mut observer = plane.connect();
+    assert_eq!(plane.answer(&mut observer, &Request::Observe, &[]), Reply::Attached);
+    assert_eq!(plane.report(&mut observer).paths.len(), 1, "what was not made is not accounted");
+}
+
+#[test]
+fn guest_that_can_pass_nothing_is_told_so() {
+    let _alone = alone();
+    let host = Embedded::start(System::open()).unwrap();
+    let client = Guest::attach_embedded(&host, "CLIENT").unwrap();
+    let options = PathOptions::default();
+    let failed = without_passing(|| client.start_connecting("CLIENT", &options)).unwrap_err();
+    assert!(matches!(failed, ConnectError::Resources(_)), "{failed}");
+    assert!(client.is_attached());
 }
 
 fn ask_for_path(guest: &mut Party) -> Side {

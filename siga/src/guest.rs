@@ -210,6 +210,7 @@ impl From<Unsent> for ConnectError {
         match unsent {
             Unsent::HostGone => ConnectError::HostGone,
             Unsent::HostBehind => ConnectError::HostBehind,
+            Unsent::Resources(error) => ConnectError::Resources(error),
         }
     }
 }
@@ -218,7 +219,8 @@ impl From<Unsent> for ResourceError {
     fn from(unsent: Unsent) -> ResourceError {
         match unsent {
             Unsent::HostGone => ResourceError::HostGone,
-            Unsent::HostBehind => ResourceError::HostBehind,
+            // Nothing is passed with what is asked about resources: what lacks is memory, for a moment.
+            Unsent::HostBehind | Unsent::Resources(_) => ResourceError::HostBehind,
         }
     }
 }

@@ -34,12 +34,21 @@ struct Inner {
 }
 
 /// Why a request was not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Unsent {
     /// There is no host.
     HostGone,
     /// The host has not read what was sent before, and there is no room for more.
     HostBehind,
+    /// The kernel has no memory, or passes no more descriptors for this user.
+    Resources(io::Error),
+}
+
+impl Unsent {
+    /// Whether the same can be sent later.
+    fn is_for_now(&self) -> bool {
+        matches!(self, Unsent::HostBehind | Unsent::Resources(_))
+    }
 }
 
 /// What was said later than it should have been.
@@ -123,7 +132,7 @@ impl Link {
         let bytes = request.bytes(serial);
         let said = inner.say_unsaid().and_then(|()| inner.send(&bytes, &[]));
         // A host that is gone need not be told.
-        if said == Err(Unsent::HostBehind) {
+        if said.is_err_and(|unsent| unsent.is_for_now()) {
             inner.unsaid.push_back(bytes);
         }
     }
@@ -144,7 +153,7 @@ impl Link {
                 }
             }
         }
-        MadeUp { rejoined, is_behind: said == Err(Unsent::HostBehind) }
+        MadeUp { rejoined, is_behind: said.is_err_and(|unsent| unsent.is_for_now()) }
     }
 
     /// Accounts a path from now on. Returns by which number of ours.
@@ -185,6 +194,7 @@ impl Inner {
         let packets = self.packets.as_ref().ok_or(Unsent::HostGone)?;
         packets.send(bytes, descriptors).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => Unsent::HostBehind,
+            io::ErrorKind::OutOfMemory => Unsent::Resources(error),
             _ => Unsent::HostGone,
         })
     }

@@ -232,10 +232,18 @@ impl Host {
         // The acceptor first: by the time the other side uses the path, it is there.
         let mut passed = vec![from_board.as_fd(), from_lines.as_fd()];
         passed.extend(ours.iter().map(AsFd::as_fd));
-        self.send(to_connection, serial, &Reply::Joined(for_to), &passed);
+        if !self.send(to_connection, serial, &Reply::Joined(for_to), &passed) {
+            self.remove_path(path);
+            let failed = Reply::Failed { problem: Problem::HostResources, data: NO_DATA };
+            self.send(from_connection, connect, &failed, &[]);
+            return Ok(());
+        }
         let mut passed = vec![board.as_fd(), lines.as_fd()];
         passed.extend(theirs.iter().map(AsFd::as_fd));
-        self.send(from_connection, connect, &Reply::Joined(for_from), &passed);
+        if !self.send(from_connection, connect, &Reply::Joined(for_from), &passed) {
+            // Nobody rings the other ends of the acceptor's doorbells: it hears that nobody is there.
+            self.end_side(for_to.peer, path);
+        }
         Ok(())
     }
 
