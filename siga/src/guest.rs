@@ -153,8 +153,8 @@ pub enum ConnectError {
     /// That is no name.
     #[error(transparent)]
     Name(#[from] NoName),
-    /// The options ask for what no path has.
-    #[error("a path has 1 to 8 queues each way")]
+    /// The options, or the other side, ask for queues that such a path does not have.
+    #[error("a path has 1 to 8 queues each way; one of IUCV has 2, one of APPC/VM 1")]
     Shape,
     /// The host, or the other side, does not want it.
     #[error("{problem}")]
@@ -457,14 +457,41 @@ impl Guest {
     /// # Errors
     /// [`ConnectError`].
     pub fn accept_with(&self, options: &PathOptions) -> Result<Path, ConnectError> {
+        let wanted = |pending: &Pending| pending.kind == options.kind;
+        self.accept_where(wanted, |pending| self.accept_pending(pending, options))
+    }
+
+    /// Waits for a connection that is wanted, and that `accept` can accept.
+    pub(crate) fn accept_where<T>(
+        &self,
+        wanted: impl Fn(&Pending) -> bool,
+        mut accept: impl FnMut(Pending) -> Result<T, ConnectError>,
+    ) -> Result<T, ConnectError> {
         loop {
-            let pending = self.wait_for_pending(|pending| pending.kind == options.kind);
-            match self.accept_pending(pending, options) {
+            match accept(self.wait_for_pending(&wanted)) {
                 // It was taken back between being heard of and being accepted.
                 Err(ConnectError::Refused { problem: Problem::NoPath, .. }) => {}
+                // It was refused, and is no reason for others to go without an answer.
+                Err(ConnectError::Shape) => {}
                 accepted => return accepted,
             }
         }
+    }
+
+    /// Accepts a connection of a kind that has as many queues as the options say, or refuses it.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; `Shape` if the other side wants another number of queues.
+    pub(crate) fn accept_fitting(
+        &self,
+        pending: Pending,
+        options: &PathOptions,
+    ) -> Result<Path, ConnectError> {
+        if pending.shape != options.shape() {
+            self.refuse(pending, NO_DATA);
+            return Err(ConnectError::Shape);
+        }
+        self.accept_pending(pending, options)
     }
 
     /// Waits for a connection that is wanted. Others go on waiting.

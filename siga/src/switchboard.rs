@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fabric::control::{Kind, Pending, Problem, UserData};
-use fabric::path::END_DATA_BYTES;
+use fabric::path::{END_DATA_BYTES, Shape};
 
 use crate::guest::{ConnectError, Connecting, Guest};
 use crate::path::Path;
@@ -21,6 +21,9 @@ pub(crate) trait Call: Member + Debug {
 
     /// The kind of path that it goes over. Connections of other kinds are refused.
     const KIND: Kind;
+
+    /// How many queues that path has each way. Connections with others are refused too.
+    const QUEUES: usize;
 
     /// The conversation over a path that was asked for on these terms.
     fn over(path: Path, terms: &Self::Terms) -> Self;
@@ -267,9 +270,10 @@ impl<C: Call> Switchboard<C> {
 
     fn take_pending(&mut self) {
         self.forget_withdrawn();
+        let shape = Shape { outputs: C::QUEUES, inputs: C::QUEUES };
         while let Some(pending) = self.guest().pending() {
             match self.free_number() {
-                Ok(number) if pending.kind == C::KIND => {
+                Ok(number) if pending.kind == C::KIND && pending.shape == shape => {
                     self.places.insert(number, Place::Pending(pending));
                     self.news.push_back(News::Pending(number, pending));
                 }

@@ -7,7 +7,9 @@ use siga::appc::{
     AcceptError, Completed, Conversation, Data, Ended, Function, Guest as AppcGuest, GuestEvent,
     Interrupt, Level, Options, Received, State, StateError, Status, Then, Trouble, Verb, VerbError,
 };
-use siga::{ConnectError, Embedded, Guest, Problem, Reason, Scope, System, Target, Wait};
+use siga::{
+    ConnectError, Embedded, Guest, Kind, PathOptions, Problem, Reason, Scope, System, Target, Wait,
+};
 
 const OPTIONS: Options = Options { wait: Wait::Block, ..Options::DEFAULT };
 const CONFIRM: Options = Options { level: Level::Confirm, ..OPTIONS };
@@ -250,7 +252,7 @@ fn abnormal_end_comes_with_the_partners_word_about_it() {
     );
 }
 
-fn problem(result: Result<Conversation, ConnectError>) -> Option<Problem> {
+fn problem<T>(result: Result<T, ConnectError>) -> Option<Problem> {
     match result {
         Err(ConnectError::Refused { problem, .. }) => Some(problem),
         _ => None,
@@ -411,4 +413,29 @@ fn guest_that_sends_without_end_is_woken_when_there_is_room() {
         let more = client.start(id, Function::Say(Then::Receive)).unwrap().unwrap();
         assert_eq!(more.outcome, Err(VerbError::Trouble(Trouble::Purging)));
     });
+}
+
+#[test]
+fn connection_with_queues_that_no_conversation_has_is_refused() {
+    let Two { client, server, host: _host } = two();
+    let wrong = PathOptions { kind: Kind::APPC, outputs: 2, ..PathOptions::DEFAULT };
+    let right = PathOptions { outputs: 1, ..wrong };
+    let is_refused = |connecting| problem(client.complete(connecting)) == Some(Problem::Refused);
+    let connecting = client.start_connecting("SERVER", &wrong).unwrap();
+    let asked = client.start_connecting("SERVER", &right).unwrap();
+    Conversation::accept(&server, &OPTIONS).unwrap();
+    assert!(is_refused(connecting));
+    client.complete(asked).unwrap();
+    let connecting = client.start_connecting("SERVER", &wrong).unwrap();
+    let pending = server.wait_for_pending(|_| true);
+    let failed = Conversation::accept_pending(&server, pending, &OPTIONS).unwrap_err();
+    assert!(matches!(failed, ConnectError::Shape), "{failed}");
+    assert!(is_refused(connecting));
+    let connecting = client.start_connecting("SERVER", &wrong).unwrap();
+    let mut server = AppcGuest::declare(server, Wait::Block).unwrap();
+    while !client.has_news() {
+        assert_eq!(server.try_event().unwrap(), None);
+        client.poll(os::processor::now_ns());
+    }
+    assert!(is_refused(connecting));
 }

@@ -12,7 +12,9 @@ use siga::iucv::{
     Listener, Mask, Options, Outgoing, Path, PathId, ReceiveError, ReplyError, SendError,
     SeqPacket, Which,
 };
-use siga::{Embedded, Guest, Kind, PathOptions, Problem, Reason, Scope, System, Wait, Waiter};
+use siga::{
+    ConnectError, Embedded, Guest, Kind, PathOptions, Problem, Reason, Scope, System, Wait, Waiter,
+};
 
 const OPTIONS: Options = Options { wait: Wait::Block, ..Options::DEFAULT };
 const QUIET: Outgoing = Outgoing {
@@ -569,4 +571,35 @@ fn connection_that_was_taken_back_leaves_its_number() {
     let event = event_by_descriptor(&mut client);
     let GuestEvent::ConnectionPending { path: PathId(0), .. } = event else { panic!("{event:?}") };
     assert_eq!(client.try_event().unwrap(), None, "of the others nothing is told");
+}
+
+#[test]
+fn connection_with_queues_that_no_path_of_iucv_has_is_refused() {
+    let Two { client, server, _host } = two();
+    let wrong = PathOptions { kind: Kind::IUCV, outputs: 1, inputs: 2, ..PathOptions::DEFAULT };
+    let right = PathOptions { outputs: 2, ..wrong };
+    let is_refused = |connecting| match client.complete(connecting) {
+        Err(ConnectError::Refused { problem, .. }) => problem == Problem::Refused,
+        _ => false,
+    };
+    // For a program of one path: it waits for one that is right.
+    let connecting = client.start_connecting("SERVER", &wrong).unwrap();
+    let asked = client.start_connecting("SERVER", &right).unwrap();
+    Path::accept(&server, &OPTIONS).unwrap();
+    assert!(is_refused(connecting));
+    client.complete(asked).unwrap();
+    // For one that takes what waits.
+    let connecting = client.start_connecting("SERVER", &wrong).unwrap();
+    let pending = server.wait_for_pending(|_| true);
+    let failed = Path::accept_pending(&server, pending, &OPTIONS).unwrap_err();
+    assert!(matches!(failed, ConnectError::Shape), "{failed}");
+    assert!(is_refused(connecting));
+    // For a guest of many paths.
+    let connecting = client.start_connecting("SERVER", &wrong).unwrap();
+    let mut server = IucvGuest::declare(server, Wait::Block).unwrap();
+    while !client.has_news() {
+        assert_eq!(server.try_event().unwrap(), None);
+        client.poll(os::processor::now_ns());
+    }
+    assert!(is_refused(connecting));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabric::appc::{self, Level, Received, Role, State, StateError, Then, VerbError};
-use fabric::control::{Kind, Pending, Problem, Target, UserData};
+use fabric::control::{Kind, Pending, Target, UserData};
 use fabric::name::Name;
 use fabric::path::END_DATA_BYTES;
 
@@ -97,26 +97,19 @@ impl Conversation {
         wanted: impl Fn(&Pending) -> bool,
     ) -> Result<Conversation, ConnectError> {
         let wanted = |pending: &Pending| pending.kind == Kind::APPC && wanted(pending);
-        loop {
-            let pending = guest.wait_for_pending(wanted);
-            match Conversation::accept_pending(guest, pending, options) {
-                // It was taken back between being heard of and being accepted.
-                Err(ConnectError::Refused { problem: Problem::NoPath, .. }) => {}
-                accepted => return accepted,
-            }
-        }
+        guest.accept_where(wanted, |pending| Conversation::accept_pending(guest, pending, options))
     }
 
     /// Accepts a conversation that waits.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`]; `Shape` if it was refused because it has not one queue each way.
     pub fn accept_pending(
         guest: &Guest,
         pending: Pending,
         options: &Options,
     ) -> Result<Conversation, ConnectError> {
-        let path = guest.accept_pending(pending, &options.below())?;
+        let path = guest.accept_fitting(pending, &options.below())?;
         let level = level(path.flags());
         Ok(Conversation::over(path, Role::Acceptor, level, pending.resource, options))
     }

@@ -319,6 +319,8 @@ impl Call for Seat {
 
     const KIND: Kind = Kind::APPC;
 
+    const QUEUES: usize = 1;
+
     fn over(path: crate::Path, (target, options): &(Target, Options)) -> Seat {
         Seat::new(Conversation::allocated(path, *target, options))
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fabric::control::{Kind, Pending, Problem, Target, UserData};
-use fabric::iucv::{Event, Interrupt};
+use fabric::iucv::{Event, Interrupt, QUEUES};
 use fabric::name::Name;
 use fabric::path::END_DATA_BYTES;
 
@@ -89,6 +89,8 @@ impl Call for Path {
     type Terms = Options;
 
     const KIND: Kind = Kind::IUCV;
+
+    const QUEUES: usize = QUEUES;
 
     fn over(path: crate::Path, options: &Options) -> Path {
         Path::over(path, options)

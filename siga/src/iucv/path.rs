@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use fabric::control::{Target, UserData};
+use fabric::control::{Kind, Target, UserData};
 use fabric::iucv::{
     self, Completion, Event, Interrupt, MessageId, Outgoing, PARAMETER_BYTES, Pending,
     ReceiveError, Received, ReplyError, SendError, Which,
@@ -94,19 +94,20 @@ impl Path {
     /// # Errors
     /// [`ConnectError`].
     pub fn accept(guest: &Guest, options: &Options) -> Result<Path, ConnectError> {
-        Ok(Path::over(guest.accept_with(&options.below())?, options))
+        let wanted = |pending: &fabric::control::Pending| pending.kind == Kind::IUCV;
+        guest.accept_where(wanted, |pending| Path::accept_pending(guest, pending, options))
     }
 
     /// Accepts a connection for IUCV that waits.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`]; `Shape` if it was refused because it has not two queues each way.
     pub fn accept_pending(
         guest: &Guest,
         pending: fabric::control::Pending,
         options: &Options,
     ) -> Result<Path, ConnectError> {
-        Ok(Path::over(guest.accept_pending(pending, &options.below())?, options))
+        Ok(Path::over(guest.accept_fitting(pending, &options.below())?, options))
     }
 
     /// A path of IUCV over a path that was made for it: of kind [`fabric::control::Kind::IUCV`], with two

@@ -60,9 +60,9 @@ impl<'a> Listener<'a> {
         let is_ours = |pending: &fabric::control::Pending| {
             pending.kind == Kind::IUCV && pending.data[..NAME_BYTES] == self.program.bytes()
         };
-        let pending = self.guest.wait_for_pending(is_ours);
         let options = Options { parameters: true, ..self.options };
-        let path = Path::accept_pending(self.guest, pending, &options).map_err(refused)?;
+        let accept = |pending| Ok((Path::accept_pending(self.guest, pending, &options)?, pending));
+        let (path, pending) = self.guest.accept_where(is_ours, accept).map_err(refused)?;
         let program = pending.data[NAME_BYTES..].as_array().copied().and_then(Name::parse);
         let program = program.unwrap_or(self.program);
         Ok((SeqPacket::over(path), Address { guest: pending.from, program }))
