@@ -35,8 +35,10 @@ impl Poller {
     /// Waits for `descriptor` too, and calls it `name`.
     ///
     /// # Errors
-    /// What the kernel says: it is added already, or cannot be waited for, or no memory is left.
+    /// `NotConnected` in a forked child; otherwise what the kernel says: it is added already, or cannot be waited
+    /// for, or no memory is left.
     pub fn add(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
+        self.check_fork()?;
         let data = EventData::new_u64(name);
         Ok(epoll::add(&self.epoll, descriptor, data, EventFlags::IN)?)
     }
@@ -44,8 +46,9 @@ impl Poller {
     /// Waits for `descriptor` no longer.
     ///
     /// # Errors
-    /// What the kernel says: it was not added.
+    /// `NotConnected` in a forked child; otherwise what the kernel says: it was not added.
     pub fn remove(&self, descriptor: impl AsFd) -> io::Result<()> {
+        self.check_fork()?;
         Ok(epoll::delete(&self.epoll, descriptor)?)
     }
 
@@ -55,9 +58,7 @@ impl Poller {
     /// # Errors
     /// `NotConnected` in a forked child; otherwise nothing is to be expected.
     pub fn wait(&mut self, time: Option<Duration>) -> io::Result<&[u64]> {
-        if self.epoll.inherited() {
-            return Err(io::ErrorKind::NotConnected.into());
-        }
+        self.check_fork()?;
         let time = time.map(timespec);
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
         self.ready.clear();
@@ -67,6 +68,13 @@ impl Poller {
             Err(error) => return Err(error.into()),
         }
         Ok(&self.ready)
+    }
+}
+
+impl Poller {
+    /// In a forked child the number may be another descriptor's, which is nobody's to wait with.
+    fn check_fork(&self) -> io::Result<()> {
+        if self.epoll.inherited() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
     }
 }
 

@@ -143,7 +143,7 @@ fn guest_that_cannot_make_its_side_does_not_let_the_other_wait() {
     let client = Guest::attach_embedded(&host, "CLIENT").unwrap();
     let server = Guest::attach_embedded(&host, "SERVER").unwrap();
     let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
-    let pending = server.wait_for_pending(|_| true);
+    let pending = server.wait_for_pending(|_| true).unwrap();
     let options = PathOptions::default();
     let failed = without_descriptors(|| server.accept_pending(pending, &options)).unwrap_err();
     assert!(matches!(failed, ConnectError::Resources(_)), "{failed}");

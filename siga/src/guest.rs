@@ -468,7 +468,7 @@ impl Guest {
         mut accept: impl FnMut(Pending) -> Result<T, ConnectError>,
     ) -> Result<T, ConnectError> {
         loop {
-            match accept(self.wait_for_pending(&wanted)) {
+            match accept(self.wait_for_pending(&wanted)?) {
                 // It was taken back between being heard of and being accepted.
                 Err(ConnectError::Refused { problem: Problem::NoPath, .. }) => {}
                 // It was refused, and is no reason for others to go without an answer.
@@ -495,9 +495,16 @@ impl Guest {
     }
 
     /// Waits for a connection that is wanted. Others go on waiting.
-    pub fn wait_for_pending(&self, wanted: impl Fn(&Pending) -> bool) -> Pending {
+    ///
+    /// # Errors
+    /// `HostGone` if the host was one of this process, which does not come back, or in a forked child. For another
+    /// host at the same place the guest waits.
+    pub fn wait_for_pending(
+        &self,
+        wanted: impl Fn(&Pending) -> bool,
+    ) -> Result<Pending, ConnectError> {
         let next = |inbox: &mut Inbox| inbox.next_pending(&wanted);
-        self.wait_for(u64::MAX, next).expect("waits for ever")
+        self.wait_for(u64::MAX, next).ok_or(ConnectError::HostGone)
     }
 
     /// Whether a connection waits, or something has become of one that was asked for, as far as we have
@@ -628,7 +635,8 @@ impl Guest {
         self.wait_for(deadline_ns, |inbox| inbox.take_answer(claim))
     }
 
-    /// Waits until `found` finds something in the inbox.
+    /// Waits until `found` finds something in the inbox. None if the time is over, or there will never be a host
+    /// again.
     fn wait_for<T>(
         &self,
         deadline_ns: u64,
@@ -640,7 +648,7 @@ impl Guest {
             if let Some(found) = found(&mut self.inbox.borrow_mut()) {
                 return Some(found);
             }
-            if now >= deadline_ns {
+            if now >= deadline_ns || self.is_forsaken() {
                 return None;
             }
             let wait = next.unwrap_or(u64::MAX).min(deadline_ns).saturating_sub(now);
@@ -649,6 +657,11 @@ impl Guest {
                 return None;
             }
         }
+    }
+
+    /// Whether there is no host, and will be none.
+    fn is_forsaken(&self) -> bool {
+        self.inbox.borrow().standing == Standing::Alone { retry_ns: u64::MAX }
     }
 
     /// Takes in what the host has sent, without waiting; looks for a new host if it is gone. Returns when
@@ -768,8 +781,9 @@ impl Guest {
         }
         inbox.rejoining.clear();
         inbox.pending.clear();
-        // A host in this process does not come back.
-        let retry_ns = if self.socket.is_some() { now_ns + RETRY_NS } else { u64::MAX };
+        // A host in this process does not come back, and a forked child is a guest of none.
+        let comes_back = self.socket.is_some() && !self.link.inherited();
+        let retry_ns = if comes_back { now_ns + RETRY_NS } else { u64::MAX };
         inbox.standing = Standing::Alone { retry_ns };
     }
 

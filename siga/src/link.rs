@@ -94,6 +94,11 @@ impl Link {
         Link { inner: Mutex::new(inner), mark: Mark::here() }
     }
 
+    /// Whether the caller is a forked child, which has no part in its parent's connection.
+    pub(crate) fn inherited(&self) -> bool {
+        self.mark.inherited()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -246,7 +251,7 @@ impl Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        if self.link.mark.inherited() {
+        if self.link.inherited() {
             // The path is the parent's.
             return;
         }

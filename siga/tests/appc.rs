@@ -427,7 +427,7 @@ fn connection_with_queues_that_no_conversation_has_is_refused() {
     assert!(is_refused(connecting));
     client.complete(asked).unwrap();
     let connecting = client.start_connecting("SERVER", &wrong).unwrap();
-    let pending = server.wait_for_pending(|_| true);
+    let pending = server.wait_for_pending(|_| true).unwrap();
     let failed = Conversation::accept_pending(&server, pending, &OPTIONS).unwrap_err();
     assert!(matches!(failed, ConnectError::Shape), "{failed}");
     assert!(is_refused(connecting));

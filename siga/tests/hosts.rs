@@ -208,7 +208,7 @@ fn connection_that_waited_at_a_former_host_is_none_of_the_next() {
     let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
     let options = PathOptions::default();
     let asked = client.start_connecting("SERVER", &options).unwrap();
-    let former = server.wait_for_pending(|_| true);
+    let former = server.wait_for_pending(|_| true).unwrap();
     drop(host);
     while server.is_attached() {
         poll(&server);
@@ -218,7 +218,7 @@ fn connection_that_waited_at_a_former_host_is_none_of_the_next() {
     place.until(&[&server], |report| report.guests.iter().any(|guest| guest.name == "SERVER"));
     // Hosts count their paths from the same number on.
     let again = other.start_connecting("SERVER", &options).unwrap();
-    let pending = server.wait_for_pending(|_| true);
+    let pending = server.wait_for_pending(|_| true).unwrap();
     assert_eq!(pending.path, former.path);
     server.refuse(former, [7; 16]);
     let refused = server.accept_pending(former, &options).unwrap_err();

@@ -590,7 +590,7 @@ fn connection_with_queues_that_no_path_of_iucv_has_is_refused() {
     client.complete(asked).unwrap();
     // For one that takes what waits.
     let connecting = client.start_connecting("SERVER", &wrong).unwrap();
-    let pending = server.wait_for_pending(|_| true);
+    let pending = server.wait_for_pending(|_| true).unwrap();
     let failed = Path::accept_pending(&server, pending, &OPTIONS).unwrap_err();
     assert!(matches!(failed, ConnectError::Shape), "{failed}");
     assert!(is_refused(connecting));

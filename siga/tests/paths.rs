@@ -175,6 +175,19 @@ fn paths_outlive_their_host() {
 }
 
 #[test]
+fn nobody_waits_for_connections_from_a_host_that_does_not_come_back() {
+    let host = host();
+    let server = guest(&host, "SERVER");
+    let waiting = thread::spawn(move || {
+        let ended = [server.accept().map(drop), server.wait_for_pending(|_| true).map(drop)];
+        ended.map(|ended| ended.unwrap_err().to_string())
+    });
+    // Whether it waits by now or comes to it later: the host in this process is gone.
+    drop(host);
+    assert_eq!(waiting.join().unwrap(), ["the host is gone"; 2]);
+}
+
+#[test]
 fn halves_work_on_threads_of_their_own() {
     let host = host();
     let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));

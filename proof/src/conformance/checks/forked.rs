@@ -154,7 +154,8 @@ impl Party {
         receiver[0].half().announce_sleep();
         receiver[0].half().sever([0xbb; 16]);
         let connected = guest.connect("PEER", &PathOptions::default()).is_err();
-        ensure(connected, || "a child has connected".into())
+        ensure(connected, || "a child has connected".into())?;
+        ensure(guest.accept().is_err(), || "a child has accepted".into())
     }
 }
 
