@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use os::poller::Poller;
@@ -97,9 +98,10 @@ impl<T: OneOf> Member for T {
     }
 }
 
-/// Stands for a member of a waiter, until it is removed.
+/// Stands for a member of a waiter, until it is removed. To other waiters it stands for nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
+    waiter: u32,
     index: u32,
     /// Which of those that have had this index.
     age: u32,
@@ -108,6 +110,8 @@ pub struct Key {
 /// Serves any number of members for one thread.
 #[derive(Debug)]
 pub struct Waiter<M> {
+    /// In its keys.
+    number: u32,
     policy: Wait,
     poller: Poller,
     places: Vec<Place<M>>,
@@ -160,7 +164,9 @@ impl<M: Member> Waiter<M> {
     /// # Errors
     /// No descriptors left.
     pub fn new(policy: Wait) -> io::Result<Waiter<M>> {
+        static WAITERS: AtomicU32 = AtomicU32::new(0);
         Ok(Waiter {
+            number: WAITERS.fetch_add(1, Ordering::Relaxed),
             policy,
             poller: Poller::new()?,
             places: Vec::new(),
@@ -199,7 +205,7 @@ impl<M: Member> Waiter<M> {
         } else {
             self.places[index as usize].seat = seat;
         }
-        let key = Key { index, age: self.places[index as usize].age };
+        let key = Key { waiter: self.number, index, age: self.places[index as usize].age };
         self.watched.push(index);
         self.due_ns = 0;
         self.untidy = true;
@@ -210,9 +216,11 @@ impl<M: Member> Waiter<M> {
         Ok(key)
     }
 
-    /// Serves a member no longer, and gives it back.
+    /// Serves a member no longer, and gives it back. None if the key is of another waiter, or of a member that
+    /// is gone.
     pub fn remove(&mut self, key: Key) -> Option<M> {
-        let place = self.places.get_mut(key.index as usize).filter(|place| place.age == key.age)?;
+        let index = self.index(key)?;
+        let place = &mut self.places[index];
         let mut seat = place.seat.take()?;
         place.age = place.age.wrapping_add(1);
         self.free.push(key.index);
@@ -227,17 +235,24 @@ impl<M: Member> Waiter<M> {
         Some(seat.member)
     }
 
-    /// A member.
+    /// A member, if the key stands for one here.
     pub fn get(&self, key: Key) -> Option<&M> {
-        let place = self.places.get(key.index as usize).filter(|place| place.age == key.age)?;
-        place.seat.as_ref().map(|seat| &seat.member)
+        self.places[self.index(key)?].seat.as_ref().map(|seat| &seat.member)
+    }
+
+    /// Where the member is that a key stands for, unless it is another's, or of one that is gone.
+    #[inline]
+    fn index(&self, key: Key) -> Option<usize> {
+        let index = key.index as usize;
+        let is_own = key.waiter == self.number;
+        (is_own && self.places.get(index)?.age == key.age).then_some(index)
     }
 
     /// A member, to do something with it. It is looked at from now on, for what is done with it may change
     /// what it waits for; after [`Waiter::prepare_wait`], prepare again.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut M> {
-        let place = self.places.get_mut(key.index as usize)?;
-        let seat = place.seat.as_mut().filter(|_| place.age == key.age)?;
+        let index = self.index(key)?;
+        let seat = self.places[index].seat.as_mut()?;
         if !seat.is_watched {
             seat.watch();
             self.watched.push(key.index);
@@ -364,7 +379,7 @@ impl<M: Member> Waiter<M> {
                 seat.quiet_rounds = 0;
                 seat.untidy = true;
                 self.untidy = true;
-                return Some(Key { index, age: place.age });
+                return Some(Key { waiter: self.number, index, age: place.age });
             }
             seat.quiet_rounds += 1;
         }
@@ -554,6 +569,18 @@ mod tests {
         }
 
         fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+    }
+
+    #[test]
+    fn member_is_found_by_its_own_waiters_key_alone() {
+        let fake = || Fake { bell: Doorbell::pair().unwrap().0, ready: false };
+        let (mut one, mut other) =
+            (Waiter::new(Wait::Block).unwrap(), Waiter::new(Wait::Block).unwrap());
+        let (own, others) = (one.add(fake()).unwrap(), other.add(fake()).unwrap());
+        assert_ne!(own, others);
+        assert!(one.get(others).is_none() && one.get_mut(others).is_none());
+        assert!(one.remove(others).is_none());
+        assert!(one.remove(own).is_some() && other.get(others).is_some());
     }
 
     #[test]
