@@ -13,7 +13,7 @@ use os::poller::Poller;
 use os::processor::now_ns;
 use os::sync::pause;
 
-use crate::waiting::{SPIN_NS_MAX, TIDY, Wait};
+use crate::waiting::{SPIN_NS_MAX, TIDY, Wait, learned_spin_ns};
 
 /// Looks at all watched members between two looks at the clock.
 const ROUNDS_PER_CLOCK: u32 = 32;
@@ -313,7 +313,7 @@ impl<M: Member> Waiter<M> {
             let wait = next.saturating_sub(start);
             self.listen((next != u64::MAX).then(|| Duration::from_nanos(wait)))?;
             let now = now_ns();
-            self.learn(now - start);
+            self.spin_ns = learned_spin_ns(self.spin_ns, now - start);
             self.poll_members(now);
             if let Some(key) = self.look() {
                 return Ok(Some(key));
@@ -511,14 +511,6 @@ impl<M: Member> Waiter<M> {
                 if untidy { now_ns.saturating_add(TIDY.as_nanos() as u64) } else { u64::MAX };
         }
         self.due_ns.min(self.tidy_ns)
-    }
-
-    fn learn(&mut self, slept_ns: u64) {
-        self.spin_ns = if slept_ns < SPIN_NS_MAX {
-            (self.spin_ns * 2).clamp(1, SPIN_NS_MAX)
-        } else {
-            self.spin_ns / 2
-        };
     }
 }
 

@@ -32,7 +32,7 @@ pub const SPIN_NS_MAX: u64 = 50_000;
 const SPIN_NS_MIN: u64 = 2_000;
 
 /// Looks between two looks at the clock, which is dearer than they are.
-const LOOKS_PER_CLOCK: u32 = 32;
+const LOOKS_PER_CLOCK: u64 = 32;
 
 /// How often one who spins asks whether the peer still lives.
 const LISTEN_NS: u64 = 1_000_000;
@@ -161,16 +161,16 @@ impl Patience {
         if is_ready || self.policy == Wait::Block {
             return is_ready;
         }
-        let mut looks = 0;
+        let mut looks: u64 = 0;
         while !is_ready && looks < LOOKS_PER_CLOCK {
             pause();
             looks += 1;
             is_ready = half.is_ready();
         }
         let counters = half.counters();
-        counters.add(Counter::Polls, u64::from(looks));
-        counters.add(Counter::PollsEmpty, u64::from(looks) - u64::from(is_ready));
-        counters.add(Counter::SpinningNs, u64::from(looks) * self.look_ns);
+        counters.add(Counter::Polls, looks);
+        counters.add(Counter::PollsEmpty, looks - u64::from(is_ready));
+        counters.add(Counter::SpinningNs, looks * self.look_ns);
         is_ready
     }
 
@@ -188,7 +188,7 @@ impl Patience {
 
     /// Looks until there is something or looking has taken long enough; `None` then.
     fn spin(&mut self, half: &mut impl Half, deadline_ns: Option<u64>) -> Option<Waited> {
-        let mut looks = 0;
+        let mut looks: u64 = 0;
         let mut counted_ns = 0;
         let mut clock: Option<Clock> = None;
         let waited = loop {
@@ -197,18 +197,18 @@ impl Patience {
             if half.is_ready() {
                 break Some(Waited::Ready);
             }
-            if looks % LOOKS_PER_CLOCK != 0 {
+            if !looks.is_multiple_of(LOOKS_PER_CLOCK) {
                 continue;
             }
             // No look at the clock in a short wait: what it took is reckoned from the looks.
             let now = now_ns();
             let clock = clock.get_or_insert(Clock {
-                start: now - u64::from(LOOKS_PER_CLOCK) * self.look_ns,
+                start: now - LOOKS_PER_CLOCK * self.look_ns,
                 listened: now,
             });
             let spent = now - clock.start;
             if looks == 8 * LOOKS_PER_CLOCK {
-                self.look_ns = (spent / u64::from(looks)).max(1);
+                self.look_ns = (spent / looks).max(1);
             }
             counted_ns = spent;
             if deadline_ns.is_some_and(|deadline| now >= deadline) {
@@ -222,11 +222,10 @@ impl Patience {
                 half.hear(Listen::Now);
             }
         };
-        let rest = u64::from(looks % LOOKS_PER_CLOCK) * self.look_ns;
+        let rest = looks % LOOKS_PER_CLOCK * self.look_ns;
         let counters = half.counters();
-        counters.add(Counter::Polls, u64::from(looks));
-        counters
-            .add(Counter::PollsEmpty, u64::from(looks) - u64::from(waited == Some(Waited::Ready)));
+        counters.add(Counter::Polls, looks);
+        counters.add(Counter::PollsEmpty, looks - u64::from(waited == Some(Waited::Ready)));
         counters.add(Counter::SpinningNs, counted_ns + rest);
         waited
     }
@@ -251,7 +250,7 @@ impl Patience {
         let heard = half.hear(listen);
         half.wake();
         if learns {
-            self.learn(now_ns() - start);
+            self.spin_ns = learned_spin_ns(self.spin_ns, now_ns() - start);
         }
         if half.is_ready() {
             return Waited::Ready;
@@ -265,18 +264,30 @@ impl Patience {
             Waited::Idle
         }
     }
+}
 
-    /// After a short sleep we should have looked longer; after a long one, less.
-    fn learn(&mut self, slept_ns: u64) {
-        self.spin_ns = if slept_ns < SPIN_NS_MAX {
-            (self.spin_ns * 2).min(SPIN_NS_MAX)
-        } else {
-            (self.spin_ns / 2).max(SPIN_NS_MIN)
-        };
-    }
+/// How long to spin from now on: after a short sleep we should have looked longer; after a long one, less.
+pub(crate) fn learned_spin_ns(spin_ns: u64, slept_ns: u64) -> u64 {
+    let learned = if slept_ns < SPIN_NS_MAX { spin_ns * 2 } else { spin_ns / 2 };
+    learned.clamp(SPIN_NS_MIN, SPIN_NS_MAX)
 }
 
 struct Clock {
     start: u64,
     listened: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spinning_is_learned_within_its_limits() {
+        let after = |sleeps, slept_ns| {
+            (0..sleeps).fold(SPIN_NS_MAX / 2, |spin_ns, _| learned_spin_ns(spin_ns, slept_ns))
+        };
+        assert_eq!(after(100, u64::MAX), SPIN_NS_MIN, "an answer on its way is always waited for");
+        assert_eq!(after(100, 1), SPIN_NS_MAX);
+        assert_eq!(after(1, 1_000_000), SPIN_NS_MAX / 4);
+    }
 }
