@@ -33,6 +33,9 @@ pub enum Listen {
     Now,
     /// Until something comes, at most this long.
     For(Duration),
+    /// Until something comes, or for about this long, some ticks of the kernel more: for housekeeping. It takes
+    /// one system call, as [`Listen::Forever`] does, and [`Listen::For`] one to wait and one to hear.
+    About(Duration),
     /// Until something comes.
     Forever,
 }
@@ -62,7 +65,9 @@ mod sockets {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use rustix::event::{PollFd, PollFlags, poll};
     use rustix::io::Errno;
+    use rustix::net::sockopt::Timeout;
     use rustix::net::{
         self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
         SocketFlags, SocketType, sockopt,
@@ -70,6 +75,7 @@ mod sockets {
 
     use super::{HEARD_RINGS_MAX, Heard, Listen, Rung};
     use crate::foreign::{self, End, Foreign, Received};
+    use crate::limit::within;
 
     /// Our end of a doorbell: what rings the peer's, and what hears ours.
     #[derive(Debug)]
@@ -195,7 +201,7 @@ mod sockets {
     #[derive(Debug)]
     pub struct Hearer {
         end: Arc<End>,
-        /// The longest a blocking receive may last, as the socket knows it; `None` is forever.
+        /// About how long a blocking receive may last, as the socket knows it; `None` is forever.
         patience: Cell<Option<Duration>>,
     }
 
@@ -209,8 +215,16 @@ mod sockets {
             let mut flags = RecvFlags::empty();
             match listen {
                 Listen::Now => flags |= RecvFlags::DONTWAIT,
+                Listen::For(time) => {
+                    // What the socket itself counts are ticks: 50 us would be 8 ms.
+                    let mut polled = [PollFd::new(&*self.end, PollFlags::IN)];
+                    match within(Some(time), |time| Ok(poll(&mut polled, time)? > 0)) {
+                        Ok(true) => flags |= RecvFlags::DONTWAIT,
+                        Ok(false) | Err(_) => return Heard::default(),
+                    }
+                }
                 // Zero would mean forever to the socket.
-                Listen::For(time) => self.set_patience(Some(time.max(Duration::from_micros(1)))),
+                Listen::About(time) => self.set_patience(Some(time.max(Duration::from_micros(1)))),
                 Listen::Forever => self.set_patience(None),
             }
             let mut rings = [0; HEARD_RINGS_MAX];
@@ -236,9 +250,11 @@ mod sockets {
 
         fn set_patience(&self, patience: Option<Duration>) {
             if self.patience.get() != patience {
-                let set = sockopt::set_socket_timeout(&*self.end, sockopt::Timeout::Recv, patience);
+                let set = |time| sockopt::set_socket_timeout(&*self.end, Timeout::Recv, time);
                 // Refused only for times beyond what the kernel counts; forever is near enough.
-                self.patience.set(if set.is_ok() { patience } else { None });
+                let patience =
+                    if set(patience).is_ok() { patience } else { set(None).ok().and(None) };
+                self.patience.set(patience);
             }
         }
     }
@@ -278,8 +294,29 @@ mod sockets {
             assert_eq!(ours.ring(), Rung::Rung);
             assert_eq!(ours.ring(), Rung::Rung);
             assert_eq!(theirs.hear(Listen::Forever).rings, 2);
-            let nothing = theirs.hear(Listen::For(Duration::from_millis(1)));
-            assert!(nothing.rings == 0 && !nothing.gone);
+            for listen in [Listen::For, Listen::About] {
+                let nothing = theirs.hear(listen(Duration::from_millis(1)));
+                assert!(nothing.rings == 0 && !nothing.gone);
+            }
+        }
+
+        #[test]
+        fn time_that_no_kernel_counts_is_very_long() {
+            let (ours, theirs) = Doorbell::pair().unwrap();
+            let (ringer, _) = theirs.split();
+            for listen in
+                [Listen::For(Duration::MAX), Listen::About(Duration::MAX), Listen::Forever]
+            {
+                // What the socket was told before is not what it goes by.
+                assert_eq!(ours.hear(Listen::About(Duration::from_millis(1))).rings, 0);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        std::thread::sleep(Duration::from_millis(20));
+                        ringer.ring();
+                    });
+                    assert_eq!(ours.hear(listen).rings, 1, "{listen:?}");
+                });
+            }
         }
 
         #[test]

@@ -4,6 +4,7 @@ pub mod copy;
 pub mod doorbell;
 pub mod foreign;
 pub mod fork;
+mod limit;
 mod mapping;
 pub mod memory;
 pub mod packets;

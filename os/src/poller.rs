@@ -6,10 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::fork::Kept;
+use crate::limit::within;
 
 /// Events taken from the kernel at once; what is left comes with the next wait.
 const EVENTS_MAX: usize = 64;
@@ -59,15 +60,18 @@ impl Poller {
     /// `NotConnected` in a forked child; otherwise nothing is to be expected.
     pub fn wait(&mut self, time: Option<Duration>) -> io::Result<&[u64]> {
         self.check_fork()?;
-        let time = time.map(timespec);
+        let Poller { epoll, ready } = self;
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
-        self.ready.clear();
-        match epoll::wait(&self.epoll, &mut events, time.as_ref()) {
-            Ok((events, _)) => self.ready.extend(events.iter().map(|event| event.data.u64())),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        ready.clear();
+        let waited = within(time, |time| {
+            let (events, _) = epoll::wait(&*epoll, &mut events, time)?;
+            ready.extend(events.iter().map(|event| event.data.u64()));
+            Ok(!ready.is_empty())
+        });
+        match waited {
+            Ok(_) | Err(Errno::INTR) => Ok(ready),
+            Err(error) => Err(error.into()),
         }
-        Ok(&self.ready)
     }
 }
 
@@ -83,8 +87,8 @@ impl Poller {
 /// # Errors
 /// What the kernel says: nothing is to be expected. A signal counts as readable: look.
 pub fn wait_readable(descriptor: impl AsFd, time: Option<Duration>) -> io::Result<()> {
-    let time = time.map(timespec);
-    match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], time.as_ref()) {
+    let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+    match within(time, |time| Ok(poll(&mut polled, time)? > 0)) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -98,23 +102,15 @@ pub fn wait_any<const N: usize>(
     descriptors: [Option<BorrowedFd<'_>>; N],
     time: Option<Duration>,
 ) -> io::Result<[bool; N]> {
-    let time = time.map(timespec);
     let mut polled: Vec<PollFd<'_>> = (descriptors.iter().flatten())
         .map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN))
         .collect();
-    match poll(&mut polled, time.as_ref()) {
+    match within(time, |time| Ok(poll(&mut polled, time)? > 0)) {
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
     let mut polled = polled.iter().map(|polled| !polled.revents().is_empty());
     Ok(descriptors.map(|descriptor| descriptor.is_some() && polled.next() == Some(true)))
-}
-
-fn timespec(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: time.subsec_nanos().into(),
-    }
 }
 
 impl AsFd for Poller {

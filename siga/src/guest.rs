@@ -651,7 +651,8 @@ impl Guest {
             if now >= deadline_ns || self.is_forsaken() {
                 return None;
             }
-            let wait = next.unwrap_or(u64::MAX).min(deadline_ns).saturating_sub(now);
+            // What was taken in may have taken a while.
+            let wait = next.unwrap_or(u64::MAX).min(deadline_ns).saturating_sub(now_ns());
             let wait = (wait < u64::MAX / 2).then(|| Duration::from_nanos(wait));
             if wait_readable(&self.poller, wait).is_err() {
                 return None;

@@ -9,6 +9,7 @@ use host::report::{AuditReport, SystemReport};
 use os::foreign::Foreign;
 use os::packets::Packets;
 use os::poller::wait_readable;
+use os::processor::now_ns;
 use os::storage::{Borrowed, STORAGE_GRAIN_BYTES};
 use serde::de::DeserializeOwned;
 
@@ -96,9 +97,17 @@ impl Observer {
     fn ask(&self, request: &Request) -> Result<(Reply, Vec<Foreign>), ObserveError> {
         let broken = |error: io::Error| ObserveError::Answer(error.to_string());
         self.packets.send(&request.bytes(1), &[]).map_err(broken)?;
-        wait_readable(&self.packets, Some(ANSWER_TIME)).map_err(broken)?;
         let mut buffer = [0; PACKET_BYTES_MAX];
-        let packet = self.packets.receive(&mut buffer).map_err(broken)?;
+        let end_ns = now_ns() + ANSWER_TIME.as_nanos() as u64;
+        let packet = loop {
+            let left = Duration::from_nanos(end_ns.saturating_sub(now_ns()));
+            wait_readable(&self.packets, Some(left)).map_err(broken)?;
+            match self.packets.receive(&mut buffer) {
+                // A signal has ended the wait.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !left.is_zero() => {}
+                received => break received.map_err(broken)?,
+            }
+        };
         if packet.bytes == 0 {
             return Err(broken(io::ErrorKind::NotConnected.into()));
         }

@@ -13,10 +13,7 @@ use os::poller::Poller;
 use os::processor::now_ns;
 use os::sync::pause;
 
-use crate::waiting::{SPIN_NS_MAX, TIDY, Wait, learned_spin_ns};
-
-/// Looks at all watched members between two looks at the clock.
-const ROUNDS_PER_CLOCK: u32 = 32;
+use crate::waiting::{SPIN_NS_MAX, TIDY, Wait, learned_spin_ns, looks_until_clock};
 
 /// How often a waiter that is busy, or spins, listens to the doorbells of those asleep.
 const LISTEN_NS: u64 = 50_000;
@@ -305,15 +302,19 @@ impl<M: Member> Waiter<M> {
             if let Some(key) = self.look() {
                 return Ok(Some(key));
             }
-            let start = now_ns();
-            if start >= deadline_ns {
+            let now = now_ns();
+            if now >= deadline_ns {
                 return Ok(None);
             }
-            let next = self.poll_members(start).min(deadline_ns);
+            let next = self.poll_members(now).min(deadline_ns);
+            // What the members did may have taken a while.
+            let start = now_ns();
             let wait = next.saturating_sub(start);
-            self.listen((next != u64::MAX).then(|| Duration::from_nanos(wait)))?;
+            let has_heard = self.listen((next != u64::MAX).then(|| Duration::from_nanos(wait)))?;
             let now = now_ns();
-            self.spin_ns = learned_spin_ns(self.spin_ns, now - start);
+            if has_heard {
+                self.spin_ns = learned_spin_ns(self.spin_ns, now - start);
+            }
             self.poll_members(now);
             if let Some(key) = self.look() {
                 return Ok(Some(key));
@@ -389,20 +390,23 @@ impl<M: Member> Waiter<M> {
     /// Looks again and again until somebody is found or the time is over.
     fn spin(&mut self, until_ns: u64) -> io::Result<Option<Key>> {
         let start = now_ns();
-        let mut rounds: u32 = 0;
+        let mut rounds: u64 = 0;
+        // The first round shows what one costs.
+        let mut next_clock = 1;
         let found = loop {
             if let Some(key) = self.look() {
                 break Some(key);
             }
             pause();
             rounds += 1;
-            if !rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
+            if rounds < next_clock {
                 continue;
             }
             let now = now_ns();
             if now >= until_ns {
                 break None;
             }
+            next_clock = rounds + looks_until_clock(until_ns - now, (now - start) / rounds);
             if now - self.listened_ns >= LISTEN_NS {
                 self.listened_ns = now;
                 self.listen(Some(Duration::ZERO))?;
@@ -420,7 +424,7 @@ impl<M: Member> Waiter<M> {
             None => self.watched.first().copied(),
         };
         if let Some(seat) = seat.and_then(|index| self.places[index as usize].seat.as_mut()) {
-            seat.member.count(u64::from(rounds), spent);
+            seat.member.count(rounds, spent);
         }
         Ok(found)
     }
@@ -444,11 +448,13 @@ impl<M: Member> Waiter<M> {
         });
     }
 
-    /// Listens to all doorbells, and watches those members whose doorbell rang.
-    fn listen(&mut self, wait: Option<Duration>) -> io::Result<()> {
+    /// Listens to all doorbells, and watches those members whose doorbell rang. Whether one did.
+    fn listen(&mut self, wait: Option<Duration>) -> io::Result<bool> {
         let Waiter { poller, places, watched, due_ns, .. } = self;
         let mut silent = Vec::new();
-        for name in poller.wait(wait)? {
+        let rang = poller.wait(wait)?;
+        let has_heard = !rang.is_empty();
+        for name in rang {
             let index = (name >> DOORBELL_BITS) as u32;
             let bell = (name & ((1 << DOORBELL_BITS) - 1)) as usize;
             let seat = places.get_mut(index as usize).and_then(|place| place.seat.as_mut());
@@ -466,7 +472,7 @@ impl<M: Member> Waiter<M> {
         for (index, bell) in silent {
             self.stop_listening(index, bell);
         }
-        Ok(())
+        Ok(has_heard)
     }
 
     /// A doorbell that nobody can ring any more would be heard for ever.

@@ -34,6 +34,9 @@ const SPIN_NS_MIN: u64 = 2_000;
 /// Looks between two looks at the clock, which is dearer than they are.
 const LOOKS_PER_CLOCK: u64 = 32;
 
+/// Looks after which it is known what one costs.
+const LOOKS_MEASURED: u64 = 8 * LOOKS_PER_CLOCK;
+
 /// How often one who spins asks whether the peer still lives.
 const LISTEN_NS: u64 = 1_000_000;
 
@@ -189,28 +192,28 @@ impl Patience {
     /// Looks until there is something or looking has taken long enough; `None` then.
     fn spin(&mut self, half: &mut impl Half, deadline_ns: Option<u64>) -> Option<Waited> {
         let mut looks: u64 = 0;
-        let mut counted_ns = 0;
-        let mut clock: Option<Clock> = None;
+        let mut counted = (0, 0);
+        // No look at the clock in a short wait without a limit: what it took is reckoned from the looks. With
+        // a limit, the first look shows what one costs.
+        let mut clock = deadline_ns.map(|_| Clock::started(now_ns()));
+        let mut next_clock = if clock.is_some() { 1 } else { LOOKS_PER_CLOCK };
         let waited = loop {
             pause();
             looks += 1;
             if half.is_ready() {
                 break Some(Waited::Ready);
             }
-            if !looks.is_multiple_of(LOOKS_PER_CLOCK) {
+            if looks < next_clock {
                 continue;
             }
-            // No look at the clock in a short wait: what it took is reckoned from the looks.
             let now = now_ns();
-            let clock = clock.get_or_insert(Clock {
-                start: now - LOOKS_PER_CLOCK * self.look_ns,
-                listened: now,
-            });
+            let clock = clock
+                .get_or_insert_with(|| Clock { start: now - looks * self.look_ns, listened: now });
             let spent = now - clock.start;
-            if looks == 8 * LOOKS_PER_CLOCK {
+            if looks >= LOOKS_MEASURED && counted.0 < LOOKS_MEASURED {
                 self.look_ns = (spent / looks).max(1);
             }
-            counted_ns = spent;
+            counted = (looks, spent);
             if deadline_ns.is_some_and(|deadline| now >= deadline) {
                 break Some(Waited::TimedOut);
             }
@@ -221,12 +224,14 @@ impl Patience {
                 clock.listened = now;
                 half.hear(Listen::Now);
             }
+            let left_ns = deadline_ns.map_or(u64::MAX, |deadline| deadline - now);
+            next_clock = looks + looks_until_clock(left_ns, spent / looks);
         };
-        let rest = looks % LOOKS_PER_CLOCK * self.look_ns;
+        let rest = (looks - counted.0) * self.look_ns;
         let counters = half.counters();
         counters.add(Counter::Polls, looks);
         counters.add(Counter::PollsEmpty, looks - u64::from(waited == Some(Waited::Ready)));
-        counters.add(Counter::SpinningNs, counted_ns + rest);
+        counters.add(Counter::SpinningNs, counted.1 + rest);
         waited
     }
 
@@ -242,21 +247,27 @@ impl Patience {
         let left = deadline_ns.map(|deadline| Duration::from_nanos(deadline.saturating_sub(start)));
         let listen = match left {
             Some(Duration::ZERO) => Listen::Now,
-            Some(left) => Listen::For(if self.untidy { left.min(TIDY) } else { left }),
-            None if self.untidy => Listen::For(TIDY),
+            // Well before the end nothing has to be exact.
+            Some(left) if self.untidy && left > 2 * TIDY => Listen::About(TIDY),
+            Some(left) if self.untidy => Listen::For(left.min(TIDY)),
+            Some(left) => Listen::For(left),
+            None if self.untidy => Listen::About(TIDY),
             None => Listen::Forever,
         };
         half.counters().add(Counter::Sleeps, 1);
         let heard = half.hear(listen);
         half.wake();
-        if learns {
-            self.spin_ns = learned_spin_ns(self.spin_ns, now_ns() - start);
+        let is_ready = half.is_ready();
+        let now = if learns || deadline_ns.is_some() { now_ns() } else { 0 };
+        let is_over = !is_ready && deadline_ns.is_some_and(|deadline| now >= deadline);
+        if learns && !is_over {
+            self.spin_ns = learned_spin_ns(self.spin_ns, now - start);
         }
-        if half.is_ready() {
+        if is_ready {
             return Waited::Ready;
         }
         half.counters().add(Counter::WakesUnproductive, 1);
-        if deadline_ns.is_some_and(|deadline| now_ns() >= deadline) {
+        if is_over {
             Waited::TimedOut
         } else if heard {
             Waited::Rung
@@ -266,15 +277,29 @@ impl Patience {
     }
 }
 
-/// How long to spin from now on: after a short sleep we should have looked longer; after a long one, less.
+/// How long to spin from now on, after a sleep that was ended by something: after a short one we should have
+/// looked longer; after a long one, less.
 pub(crate) fn learned_spin_ns(spin_ns: u64, slept_ns: u64) -> u64 {
     let learned = if slept_ns < SPIN_NS_MAX { spin_ns * 2 } else { spin_ns / 2 };
     learned.clamp(SPIN_NS_MIN, SPIN_NS_MAX)
 }
 
+/// After how many looks to look at the clock again, when one costs `look_ns`: at a limit the last that it
+/// could be late by are few.
+#[inline]
+pub(crate) fn looks_until_clock(left_ns: u64, look_ns: u64) -> u64 {
+    (left_ns / (2 * look_ns.max(1))).clamp(1, LOOKS_PER_CLOCK)
+}
+
 struct Clock {
     start: u64,
     listened: u64,
+}
+
+impl Clock {
+    fn started(now: u64) -> Clock {
+        Clock { start: now, listened: now }
+    }
 }
 
 #[cfg(test)]
@@ -289,5 +314,21 @@ mod tests {
         assert_eq!(after(100, u64::MAX), SPIN_NS_MIN, "an answer on its way is always waited for");
         assert_eq!(after(100, 1), SPIN_NS_MAX);
         assert_eq!(after(1, 1_000_000), SPIN_NS_MAX / 4);
+    }
+
+    #[test]
+    fn clock_is_looked_at_more_often_the_nearer_the_end_is() {
+        assert_eq!(looks_until_clock(u64::MAX, 30), LOOKS_PER_CLOCK);
+        assert_eq!(looks_until_clock(600, 30), 10);
+        assert_eq!(looks_until_clock(1, 30), 1);
+        assert_eq!(looks_until_clock(0, 0), 1);
+        // Halving what is left is over before it is late by more than a look.
+        let (mut left_ns, mut looks) = (50_000_u64, 0);
+        while left_ns > 0 {
+            let next = looks_until_clock(left_ns, 700);
+            assert!(next == 1 || next * 700 < left_ns);
+            (left_ns, looks) = (left_ns.saturating_sub(next * 700), looks + next);
+        }
+        assert!(looks * 700 < 50_000 + 700);
     }
 }

@@ -100,7 +100,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
                 (faults, "DOES NOT HOLD")
             }
         };
-        lines.iter().for_each(|line| println!("{:12} {line}", ""));
+        lines.iter().flat_map(|line| line.lines()).for_each(|line| println!("{:12} {line}", ""));
         println!("{:12} {word}, {time:.1} s", "");
     }
     println!("{held} hold, {skipped} skipped, {} do not hold", failed.len());

@@ -61,7 +61,7 @@ impl Half for Waiting<'_> {
         // Two doorbells: one call to wait, and one for each to listen.
         let time = match listen {
             Listen::Now => return self.conversation.hear(),
-            Listen::For(time) => Some(time),
+            Listen::For(time) | Listen::About(time) => Some(time),
             Listen::Forever => None,
         };
         // Nothing can be done about a kernel that refuses: what comes is found by looking.

@@ -90,7 +90,7 @@ impl Half for Waiting<'_> {
         let time = match listen {
             Listen::Now => return self.path.hear(),
             _ if self.queues().1 == [false, false] => return self.path.hear_arrivals(listen),
-            Listen::For(time) => Some(time),
+            Listen::For(time) | Listen::About(time) => Some(time),
             Listen::Forever => None,
         };
         let (_, [is_plain, is_urgent]) = self.queues();

@@ -4,6 +4,7 @@ mod audience;
 mod both_ways;
 mod crowd;
 mod forked;
+mod limits;
 mod metadata;
 mod quiet;
 mod returns;
@@ -29,6 +30,7 @@ pub const CHECKS: &[Check] = &[
     quiet::CHECK,
     metadata::CHECK,
     stop::CHECK,
+    limits::CHECK,
     both_ways::CHECK,
     unpulled::CHECK,
     forked::CHECK,
