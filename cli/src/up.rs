@@ -46,10 +46,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let (mut host, _handle) = Host::new(system).map_err(Outcome::no)?;
     host.listen(&socket).map_err(|error| {
         let hint = match error.kind() {
-            std::io::ErrorKind::AddrInUse => "another host is there already",
-            _ => "is there such a directory, and may you write there?",
+            std::io::ErrorKind::AddrInUse => ": another host is there already",
+            // It says what would be right.
+            std::io::ErrorKind::AlreadyExists => "",
+            _ => ": is there such a directory, and may you write there?",
         };
-        Outcome::No(format!("cannot listen at {}: {error}: {hint}", socket.display()))
+        Outcome::No(format!("cannot listen at {}: {error}{hint}", socket.display()))
     })?;
     let mut out = std::io::stdout();
     // A pipe that nobody reads is no reason to end.

@@ -9,6 +9,7 @@ mod mapping;
 pub mod memory;
 pub mod packets;
 pub mod peer;
+mod place;
 pub mod poller;
 pub mod processor;
 pub mod random;

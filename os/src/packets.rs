@@ -1,10 +1,8 @@
 //! Sockets for the control plane: whole packets with descriptors, between processes of one machine.
 
-use std::fs::Permissions;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,6 +15,7 @@ use rustix::net::{
 
 use crate::foreign::{self, End, Foreign, Received};
 use crate::fork::Kept;
+use crate::place::Place;
 
 /// Descriptors that one packet can carry.
 pub const PACKET_DESCRIPTORS_MAX: usize = 32;
@@ -169,6 +168,8 @@ impl AsFd for Packets {
 /// A place in the file system where others can connect.
 #[derive(Debug)]
 pub struct Listener {
+    /// Given up before the socket is closed: until then no other socket can have its number in the file system.
+    _place: Place,
     socket: Kept,
 }
 
@@ -177,26 +178,22 @@ const BACKLOG: i32 = 128;
 
 impl Listener {
     /// Listens at `path`, which only those whom `mode` lets write can connect to. What a dead listener
-    /// left there is replaced.
+    /// left there is replaced. A file beside it, `path` with `.lock` behind, says that it is taken; both are removed
+    /// in the end.
     ///
     /// # Errors
-    /// `AddrInUse` if somebody listens there already; otherwise what the kernel says.
+    /// `AddrInUse` if somebody listens there already, or is about to; `AlreadyExists` if something is there that
+    /// is no socket, which is left alone; otherwise what the kernel says.
     pub fn bind(path: &Path, mode: u32) -> io::Result<Listener> {
-        match Packets::connect(path) {
-            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                std::fs::remove_file(path)?;
-            }
-            Err(_) => {}
-        }
+        let (address, mode) = (SocketAddrUnix::new(path)?, mode & 0o777);
+        let mut place = Place::claim(path)?;
         let socket = socket()?;
         // Before it has a name: nobody gets in through a mode that was too wide for a moment.
-        rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode & 0o777))?;
-        net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-        // The file-creation mask may have taken away what was asked for.
-        std::fs::set_permissions(path, Permissions::from_mode(mode & 0o777))?;
+        rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
+        net::bind(&socket, &address)?;
+        place.settle(mode)?;
         net::listen(&socket, BACKLOG)?;
-        Ok(Listener { socket: Kept::new(socket) })
+        Ok(Listener { _place: place, socket: Kept::new(socket) })
     }
 
     /// Takes the next connection, without waiting.
@@ -296,17 +293,14 @@ mod tests {
     fn listener_takes_over_from_a_dead_one_and_not_from_a_live_one() {
         let path = std::env::temp_dir().join(format!("siga-packets-{}", std::process::id()));
         let listener = Listener::bind(&path, 0o600).unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let again = Listener::bind(&path, 0o600).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
         drop(listener);
         let listener = Listener::bind(&path, 0o666).unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o666);
         // The two tries above to see whether somebody listens are not waiting here.
         let client = Packets::connect(&path).unwrap();
         let server = listener.accept().unwrap();
         client.send(b"hello", &[]).unwrap();
         assert_eq!(server.receive(&mut [0; 16]).unwrap().bytes, 5);
-        std::fs::remove_file(path).unwrap();
     }
 }

@@ -197,7 +197,6 @@ fn listener_that_is_dropped_does_not_wait_for_those_it_has_not_taken_in() {
     drop((passed, stranger));
     at_once(move || drop(listener));
     drop(reader);
-    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
