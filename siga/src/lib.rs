@@ -18,7 +18,7 @@ pub use members::Served;
 pub use observer::{ObserveError, Observer};
 pub use options::PathOptions;
 pub use path::{Path, ReceiveError, Receiver, Sender};
-pub use waiter::{Key, Member, OneOf, Waiter};
+pub use waiter::{DOORBELLS_MAX, Key, Member, OneOf, Waiter};
 pub use waiting::{SPIN_NS_MAX, Wait};
 
 pub use fabric::control::{Kind, Pending, Problem, Scope, Target, UserData};

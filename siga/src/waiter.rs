@@ -155,6 +155,9 @@ impl<M: Member> Seat<M> {
 /// Doorbells of one member: names in the poller are the member's index, shifted, and the doorbell's.
 const DOORBELL_BITS: u32 = 5;
 
+/// Doorbells that a member of a waiter may have. A path with all its queues has 16.
+pub const DOORBELLS_MAX: usize = 1 << DOORBELL_BITS;
+
 impl<M: Member> Waiter<M> {
     /// A waiter that serves nobody yet.
     ///
@@ -184,14 +187,16 @@ impl<M: Member> Waiter<M> {
     /// Serves `member` too.
     ///
     /// # Errors
-    /// No memory left in the kernel to wait for its doorbells.
+    /// `InvalidInput` if it has more than [`DOORBELLS_MAX`] doorbells; no memory left in the kernel to wait for them.
     pub fn add(&mut self, member: M) -> io::Result<Key> {
         let index = self.free.pop().unwrap_or(self.places.len() as u32);
         let mut result = Ok(());
         let mut bell = 0;
         member.doorbells(&mut |descriptor| {
-            debug_assert!(bell < 1 << DOORBELL_BITS);
-            if result.is_ok() {
+            if bell >= DOORBELLS_MAX as u64 {
+                let what = format!("a member of a waiter has at most {DOORBELLS_MAX} doorbells");
+                result = Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            } else if result.is_ok() {
                 result = self.poller.add(descriptor, u64::from(index) << DOORBELL_BITS | bell);
             }
             bell += 1;
@@ -533,6 +538,48 @@ mod tests {
     use os::doorbell::{Doorbell, Listen};
 
     use super::*;
+
+    /// Has any number of doorbells.
+    struct Many(Vec<Doorbell>);
+
+    impl Member for Many {
+        fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+            self.0.iter().for_each(|bell| add(bell.as_fd()));
+        }
+
+        fn hear(&mut self, index: usize) -> bool {
+            self.0[index].hear(Listen::Now);
+            true
+        }
+
+        fn is_ready(&mut self) -> bool {
+            false
+        }
+
+        fn sleep(&mut self) {}
+
+        fn wake(&mut self) {}
+
+        fn tidy(&mut self) -> bool {
+            false
+        }
+
+        fn poll(&mut self, _now_ns: u64) -> Option<u64> {
+            None
+        }
+
+        fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+    }
+
+    #[test]
+    fn member_with_more_doorbells_than_can_be_told_apart_is_refused() {
+        let many = |count| Many((0..count).map(|_| Doorbell::pair().unwrap().0).collect());
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        waiter.add(many(DOORBELLS_MAX)).unwrap();
+        let refused = waiter.add(many(DOORBELLS_MAX + 1)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(waiter.members(), 1);
+    }
 
     /// Rings until it is heard, or is always ready.
     struct Fake {
