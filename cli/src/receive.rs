@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use siga::{Guest, Path, PathOptions, Reason, Severed};
+use siga::{ConnectError, Guest, Kind, Path, PathOptions, Reason, Severed};
 
 use crate::outcome::Outcome;
 use crate::socket::Socket;
@@ -51,14 +51,24 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     }
 }
 
-/// Takes the first path whose other end is `siga send`.
+/// Accepts the first connection from `siga send`, and refuses all others.
 fn accept(guest: &Guest) -> Result<Path, Outcome> {
     loop {
-        let path = guest.accept_with(&PathOptions::default()).map_err(Outcome::no)?;
-        if path.user_data() == GREETING {
-            return Ok(path);
+        let pending = guest.wait_for_pending(|_| true).map_err(Outcome::no)?;
+        let from = pending.from;
+        if pending.kind != Kind::MESSAGES || pending.data != GREETING {
+            guest.refuse(pending, [0; 16]);
+            eprintln!("siga: a connection from {from} is not from siga send: refused");
+            continue;
         }
-        eprintln!("siga: a path from {} is not from siga send; refused", path.peer());
+        match guest.accept_pending(pending, &PathOptions::default()) {
+            Ok(path) => return Ok(path),
+            Err(error @ (ConnectError::HostGone | ConnectError::Resources(_))) => {
+                return Err(Outcome::no(error));
+            }
+            // Whoever asks for what cannot be made does not keep others from sending.
+            Err(error) => eprintln!("siga: a connection from {from} failed: {error}"),
+        }
     }
 }
 
