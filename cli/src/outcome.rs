@@ -1,6 +1,6 @@
 //! How a command ends.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
 use host::config::FileError;
@@ -27,9 +27,12 @@ impl Outcome {
                 ExitCode::from(1)
             }
             Err(Outcome::File(error)) => {
-                // The plain line is for programs, the picture for people.
-                eprintln!("{error}");
-                eprintln!("{:?}", Report::new(Picture::of(*error)));
+                // The picture is for people, the plain line for programs, and for what there is no picture of.
+                if std::io::stderr().is_terminal() && !error.text.is_empty() {
+                    eprintln!("{:?}", Report::new(Picture::of(*error)));
+                } else {
+                    eprintln!("{error}");
+                }
                 ExitCode::from(2)
             }
             Err(Outcome::Usage(what)) => {

@@ -15,3 +15,20 @@ fn file_that_is_no_socket_is_refused_in_one_line_and_left_alone() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "notes");
     std::fs::remove_file(file).unwrap();
 }
+
+#[test]
+fn what_is_wrong_in_a_file_is_said_once() {
+    let file = std::env::temp_dir().join(format!("siga-wrong-{}.toml", std::process::id()));
+    for (text, what) in [
+        ("number = 1\n", ":1: unknown field `number`: must be `host` or `guest`"),
+        ("\n[[guest]]\nname = 7\n", ":3: "),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let up = Command::new(env!("CARGO_BIN_EXE_siga")).arg("up").arg(&file).output().unwrap();
+        assert_eq!(up.status.code(), Some(2));
+        let said = String::from_utf8(up.stderr).unwrap();
+        assert!(said.starts_with(&format!("{}{what}", file.display())), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    std::fs::remove_file(file).unwrap();
+}
