@@ -39,6 +39,9 @@ const PACKETS_PER_TURN: usize = 32;
 /// Connections that have not said who they are.
 const STRANGERS_MAX: usize = 256;
 
+/// Of these, those of one user: whoever may connect must not keep everybody else from it.
+const STRANGERS_PER_USER_MAX: usize = 64;
+
 /// How long a connection may take to say who it is.
 const STRANGER_NS_MAX: u64 = 5_000_000_000;
 
@@ -351,12 +354,6 @@ impl Host {
     }
 
     fn take_in(&mut self, packets: Packets, now_ns: u64) {
-        let strangers =
-            self.connections.values().filter(|other| other.role == Role::Stranger).count();
-        if strangers >= STRANGERS_MAX {
-            warn!("a connection is refused: {STRANGERS_MAX} have not said who they are");
-            return;
-        }
         let credentials = match Credentials::of(&packets) {
             Ok(credentials) => credentials,
             Err(error) => {
@@ -364,6 +361,15 @@ impl Host {
                 return;
             }
         };
+        let user = credentials.user;
+        let strangers = self.connections.values().filter(|other| other.role == Role::Stranger);
+        let (all, of_user) = strangers.fold((0, 0), |(all, of_user), other| {
+            (all + 1, of_user + usize::from(other.credentials.user == user))
+        });
+        if all >= STRANGERS_MAX || of_user >= STRANGERS_PER_USER_MAX {
+            warn!(user, "a connection is refused: too many have not said who they are");
+            return;
+        }
         let number = self.next_connection;
         self.next_connection += 1;
         let process = match Process::of_peer(&packets) {

@@ -111,6 +111,26 @@ fn path_counts_for_a_guest_until_that_guest_says_that_it_has_ended() {
 }
 
 #[test]
+fn strangers_of_one_user_leave_room_for_others() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: a thread cannot be another user's without root");
+        return;
+    }
+    let plane = Plane::new(SYSTEM);
+    let connecting = thread::spawn(move || {
+        // Of this thread alone.
+        let other = rustix::process::Uid::from_raw(65534);
+        rustix::thread::set_thread_res_uid(other, other, other).unwrap();
+        let strangers: Vec<_> = (0..400).map(|_| plane.connect()).collect();
+        (plane, strangers)
+    });
+    let (mut plane, strangers) = connecting.join().unwrap();
+    plane.turn();
+    assert!(strangers.iter().filter(|stranger| !stranger.is_cut()).count() > 0);
+    plane.attach("GUEST");
+}
+
+#[test]
 fn pending_path_does_not_end() {
     let mut plane = Plane::new(SYSTEM);
     let (mut evil, mut server) = (plane.attach("EVIL"), plane.attach("SERVER"));
