@@ -71,6 +71,8 @@ struct Inbox {
     rejoining: HashMap<u32, u64>,
     /// Connections that wait, in order, and whether they were handed out to be accepted or refused.
     pending: VecDeque<(Pending, bool)>,
+    /// There will be no host again, which nobody was told yet.
+    is_newly_forsaken: bool,
 }
 
 /// Who wants an answer: nobody any more, once this is dropped.
@@ -280,6 +282,7 @@ impl Guest {
             answers: HashMap::new(),
             rejoining: HashMap::new(),
             pending: VecDeque::new(),
+            is_newly_forsaken: false,
         };
         let link = Arc::new(Link::new(packets));
         let guest = Guest {
@@ -507,15 +510,16 @@ impl Guest {
         self.wait_for(u64::MAX, next).ok_or(ConnectError::HostGone)
     }
 
-    /// Whether a connection waits, or something has become of one that was asked for, as far as we have
-    /// heard. Every verb takes in what the host has sent, so one may bring what another waits for:
+    /// Whether a connection waits, or something has become of one that was asked for, or the host is gone for
+    /// good, as far as we have heard. Every verb takes in what the host has sent, so one may bring what another waits for:
     /// whoever waits on the descriptor, or in a waiter, looks here before.
     pub fn has_news(&self) -> bool {
         let inbox = self.inbox.borrow();
         let is_news = |awaited: &Awaited| {
             awaited.answer.is_some() && awaited.is_claimed() && !awaited.is_left
         };
-        inbox.pending.iter().any(|(_, is_handed_out)| !is_handed_out)
+        inbox.is_newly_forsaken
+            || inbox.pending.iter().any(|(_, is_handed_out)| !is_handed_out)
             || inbox.answers.values().any(is_news)
     }
 
@@ -530,7 +534,10 @@ impl Guest {
     /// A connection that waits, to be accepted or refused, for whatever kind of conversation.
     pub fn pending(&self) -> Option<Pending> {
         self.poll(now_ns());
-        self.inbox.borrow_mut().next_pending(|_| true)
+        let mut inbox = self.inbox.borrow_mut();
+        // Whoever asks sees it for himself.
+        inbox.is_newly_forsaken = false;
+        inbox.next_pending(|_| true)
     }
 
     /// Whether a connection that [`Guest::pending`] has told of still waits, as far as we have heard.
@@ -661,7 +668,7 @@ impl Guest {
     }
 
     /// Whether there is no host, and will be none.
-    fn is_forsaken(&self) -> bool {
+    pub(crate) fn is_forsaken(&self) -> bool {
         self.inbox.borrow().standing == Standing::Alone { retry_ns: u64::MAX }
     }
 
@@ -786,6 +793,7 @@ impl Guest {
         let comes_back = self.socket.is_some() && !self.link.inherited();
         let retry_ns = if comes_back { now_ns + RETRY_NS } else { u64::MAX };
         inbox.standing = Standing::Alone { retry_ns };
+        inbox.is_newly_forsaken = !comes_back;
     }
 
     fn look_for_host(&self, now_ns: u64) {

@@ -199,6 +199,10 @@ impl<C: Call> Switchboard<C> {
 
     /// Waits until somebody may have something to tell.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
+        if self.places.is_empty() && self.guest().is_forsaken() {
+            // Nobody is there, and nobody will come.
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         let key = self.waiter.wait()?;
         self.take_note(key);
         Ok(())

@@ -603,3 +603,12 @@ fn connection_with_queues_that_no_path_of_iucv_has_is_refused() {
     }
     assert!(is_refused(connecting));
 }
+
+#[test]
+fn guest_of_a_host_that_does_not_come_back_has_no_more_events() {
+    let Two { client: _client, server, _host } = two();
+    let mut server = IucvGuest::declare(server, Wait::Block).unwrap();
+    let waiting = thread::spawn(move || server.event().unwrap_err().kind());
+    drop(_host);
+    assert_eq!(waiting.join().unwrap(), std::io::ErrorKind::NotConnected);
+}

@@ -188,6 +188,21 @@ fn nobody_waits_for_connections_from_a_host_that_does_not_come_back() {
 }
 
 #[test]
+fn waiter_tells_that_a_host_does_not_come_back_and_goes_on() {
+    let host = host();
+    let mut waiter = Waiter::new(Wait::Block).unwrap();
+    let key = waiter.add(Served::Guest(guest(&host, "SERVER"))).unwrap();
+    let waiting = thread::spawn(move || {
+        assert_eq!(waiter.wait().unwrap(), key);
+        let Some(Served::Guest(guest)) = waiter.get_mut(key) else { panic!("the guest") };
+        assert!(guest.pending().is_none() && !guest.is_attached());
+        assert_eq!(waiter.wait_for(Duration::ZERO).unwrap(), None, "it is told once");
+    });
+    drop(host);
+    waiting.join().unwrap();
+}
+
+#[test]
 fn halves_work_on_threads_of_their_own() {
     let host = host();
     let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));

@@ -228,7 +228,8 @@ impl Guest {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// The kernel refuses to let us wait: nothing that can be helped.
+    /// `NotConnected` if there is nothing to wait for: the host was one of this process and is gone, and nothing is
+    /// left that was made with its help. Otherwise the kernel refuses to let us wait.
     pub fn event(&mut self) -> io::Result<GuestEvent> {
         loop {
             if let Some(event) = self.try_event()? {
