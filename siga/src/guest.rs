@@ -675,6 +675,9 @@ impl Guest {
     /// Takes in what the host has sent, without waiting; looks for a new host if it is gone. Returns when
     /// to come back though nothing was heard, in the machine's time.
     pub fn poll(&self, now_ns: u64) -> Option<u64> {
+        if self.link.inherited() && !self.is_forsaken() {
+            self.lose_host(now_ns);
+        }
         // Copied, so that the inbox is not borrowed in what follows.
         let standing = self.inbox.borrow().standing;
         match standing {

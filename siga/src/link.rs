@@ -103,13 +103,17 @@ impl Link {
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The connection, if there is a host.
+    /// The connection, if there is a host. A forked child has none, and leaves the lock alone: another thread of
+    /// its parent may have held it at the fork.
     pub(crate) fn packets(&self) -> Option<Arc<Packets>> {
-        self.lock().packets.clone()
+        if self.inherited() { None } else { self.lock().packets.clone() }
     }
 
     /// The host is gone, or there is a new one. No path has a number there yet.
     pub(crate) fn set_packets(&self, packets: Option<Packets>) {
+        if self.inherited() {
+            return;
+        }
         let mut inner = self.lock();
         inner.packets = packets.map(Arc::new);
         inner.unsaid.clear();
@@ -123,6 +127,9 @@ impl Link {
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<u32, Unsent> {
+        if self.inherited() {
+            return Err(Unsent::HostGone);
+        }
         let mut inner = self.lock();
         inner.say_unsaid()?;
         let serial = inner.next_serial();
@@ -132,6 +139,9 @@ impl Link {
 
     /// Tells the host what nobody waits for an answer to: at once, or when there is room.
     pub(crate) fn say(&self, request: &Request) {
+        if self.inherited() {
+            return;
+        }
         let mut inner = self.lock();
         let serial = inner.next_serial();
         let bytes = request.bytes(serial);
@@ -144,8 +154,11 @@ impl Link {
 
     /// Says what did not fit before, as far as it fits now.
     pub(crate) fn make_up(&self) -> MadeUp {
-        let mut inner = self.lock();
         let mut rejoined = Vec::new();
+        if self.inherited() {
+            return MadeUp { rejoined, is_behind: false };
+        }
+        let mut inner = self.lock();
         let mut said = inner.say_unsaid();
         while said.is_ok()
             && let Some(key) = inner.untold.pop_front()
