@@ -20,8 +20,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 use rustix::fs;
 use rustix::net::{
-    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, SocketType,
-    sockopt,
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    Shutdown, SocketType, sockopt,
 };
 
 use crate::fork::{Kept, Mark};
@@ -84,6 +84,10 @@ impl Drop for Foreign {
         if descriptor.inherited() || *self.is_mapped.get_mut() || closes_at_once(descriptor.as_fd())
         {
             drop(descriptor);
+        } else if is_end(descriptor.as_fd()) {
+            shut_down(&descriptor);
+            // It is not received from: nobody has said that urgent bytes are read in their place.
+            close_or_refuse(descriptor);
         } else {
             refuse(descriptor);
         }
@@ -131,10 +135,8 @@ impl Drop for End {
         if socket.inherited() {
             return;
         }
-        // Nothing more comes from here on. An error says that nothing could come before.
-        let _ = net::shutdown(&socket, Shutdown::Read);
-        let mut held = descriptors_in(socket.as_fd());
-        if held.is_some_and(|held| held > 0) {
+        shut_down(&socket);
+        if descriptors_in(socket.as_fd()).is_some_and(|held| held > 0) {
             // An honest peer has lent storage that was not heard of: that needs no thread.
             for _ in 0..UNRECEIVED_MAX {
                 match receive(&socket, &mut [0; 64], RecvFlags::DONTWAIT, drop) {
@@ -142,15 +144,34 @@ impl Drop for End {
                     _ => break,
                 }
             }
-            held = descriptors_in(socket.as_fd());
         }
-        if held == Some(0) {
-            return drop(socket);
-        }
-        // The peer is told now; when the end is closed nobody knows.
-        let _ = net::shutdown(&socket, Shutdown::Both);
-        refuse(socket);
+        close_or_refuse(socket);
     }
+}
+
+/// Whether this is an end of a connection between Unix sockets, and so has one queue.
+fn is_end(socket: BorrowedFd<'_>) -> bool {
+    let is_connectable = |kind| matches!(kind, Ok(SocketType::STREAM | SocketType::SEQPACKET));
+    sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX)
+        && is_connectable(sockopt::socket_type(socket))
+        // A listener has the queues of all whom it has not taken in.
+        && sockopt::socket_acceptconn(socket) == Ok(false)
+}
+
+/// Nothing more comes to this end from here on.
+fn shut_down(end: &Kept) {
+    // An error says that nothing could come before.
+    let _ = net::shutdown(end, Shutdown::Read);
+}
+
+/// Closes an end to which nothing more comes, if nothing that waits is closed with it.
+fn close_or_refuse(end: Kept) {
+    if descriptors_in(end.as_fd()) == Some(0) {
+        return drop(end);
+    }
+    // The peer is told now; when the end is closed nobody knows.
+    let _ = net::shutdown(&end, Shutdown::Both);
+    refuse(end);
 }
 
 /// Descriptors in the queue of a Unix socket; none if that cannot be found out.

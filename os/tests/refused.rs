@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use os::doorbell::Doorbell;
+use os::doorbell::{Doorbell, Listen};
 use os::foreign::{self, Foreign};
 use os::poller::wait_any;
 use os::storage::{Borrowed, Storage, StorageOptions};
@@ -50,7 +50,15 @@ fn what_may_wait_is_closed_by_the_thread_for_it_and_all_else_at_once() {
     }
     drop(ours);
     drop(Foreign::from(descriptor));
-    assert_eq!((STARTS.load(Ordering::Relaxed), foreign::waiting()), (0, 0), "memory files");
+    // What a guest gets for a path that it gives up: its peer has to know at once.
+    let (end, far) = Doorbell::ends().unwrap();
+    drop(Foreign::from(end));
+    assert!(Doorbell::adopt(far).unwrap().hear(Listen::Now).gone);
+    assert_eq!(
+        (STARTS.load(Ordering::Relaxed), foreign::waiting()),
+        (0, 0),
+        "memory files, and an end in which nothing lies"
+    );
 
     let (first, mut first_reader) = passed();
     drop(first);
