@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use siga::{Guest, Path, PathOptions, Reason, SendError, Severed};
+use siga::{CommitError, Guest, Path, PathOptions, Reason, SendError, Severed};
 
 use crate::outcome::Outcome;
 use crate::socket::Socket;
@@ -75,24 +75,13 @@ impl Transfer {
         let mut input = io::stdin().lock();
         loop {
             let sender = self.path.sender();
-            let mut lent = sender.until_done(|half| half.lend(&[], CHUNK_BYTES)).map_err(ended)?;
-            let filled = fill(&mut input, sender.half().lent_bytes(&mut lent));
-            let bytes = match filled {
-                Ok(bytes) => bytes,
-                Err(error) => {
-                    sender.half().cancel(lent);
-                    return Err(Failure::Input(error));
-                }
-            };
-            if bytes == CHUNK_BYTES {
-                send_lent(sender, lent).map_err(ended)?;
-            } else {
-                // The end of the file: what is left is copied, for a message is as long as its room.
-                let rest = sender.half().lent_bytes(&mut lent)[..bytes].to_vec();
-                sender.half().cancel(lent);
-                if bytes > 0 {
-                    sender.send(&rest).map_err(ended)?;
-                }
+            let mut claim = sender.claim(&[], CHUNK_BYTES).map_err(ended)?;
+            let room = sender.claimed(&mut claim).expect("claimed just now");
+            // Short only at the end of the file.
+            let bytes = fill(&mut input, room).map_err(Failure::Input)?;
+            if bytes > 0 {
+                claim.truncate(bytes);
+                sender.commit(claim).map_err(not_committed)?;
             }
             self.sent += bytes as u64;
             bar.set_position(self.sent);
@@ -124,19 +113,6 @@ impl Transfer {
     }
 }
 
-/// Sends lent room, waiting while the receiver is too far behind.
-fn send_lent(sender: &mut siga::Sender, lent: siga::Lent) -> Result<(), SendError> {
-    let mut lent = Some(lent);
-    sender.until_done(|half| {
-        half.send_lent(lent.take().expect("given back when it is not sent")).map(drop).map_err(
-            |(error, back)| {
-                lent = Some(back);
-                error
-            },
-        )
-    })
-}
-
 /// Reads until the room is full or the input ends.
 fn fill(input: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
@@ -155,6 +131,13 @@ fn ended(error: SendError) -> Failure {
     match error {
         SendError::Severed(severed) => Failure::Severed(severed),
         // The receiver never quiesces, and a chunk is shorter than any path's longest message.
+        error => Failure::Input(io::Error::other(error)),
+    }
+}
+
+fn not_committed(error: CommitError) -> Failure {
+    match error {
+        CommitError::Send(error) => ended(error),
         error => Failure::Input(io::Error::other(error)),
     }
 }

@@ -202,9 +202,9 @@ fn interrupted_run_leaves_no_file_and_no_process() {
     BufReader::new(std::fs::File::open(&started).unwrap()).read_line(&mut process).unwrap();
     let process = Path::new("/proc").join(process.trim_end());
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1);
-    let kill = format!("kill -INT {}", lab.id());
+    let kill = format!("kill -TERM {}", lab.id());
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-    assert_eq!(lab.wait().unwrap().signal(), Some(2), "it ends as a shell expects");
+    assert_eq!(lab.wait().unwrap().signal(), Some(15), "it ends as a shell expects");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "a directory is left behind");
     assert!(!process.exists(), "the other binary is left behind");
 }

@@ -4,22 +4,16 @@
 //!
 //! | room | what it is |
 //! |---|---|
-//! | [`queue`] | 128 buffers that go from a writer to a reader and back |
+//! | [`queue`] | buffers that go from a writer to a reader and back |
 //! | [`path`] | messages over queues: in place, packed, in pages, announced |
-//! | [`iucv`] | messages with classes, priorities and replies over a path |
-//! | [`appc`] | conversations, in which one side sends while the other receives, over a path |
 //! | [`control`] | what guests and the host say to each other before there is a path |
 //! | [`mod@name`] | names of guests |
 //!
-//! Programs use the crate `siga`, which adds waiting. The reasons are in `docs/design`.
+//! Conversations over paths are in the crate `message`. Programs use the crate `siga`, which adds waiting. The reasons are in `docs/design`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(loom))]
-pub mod appc;
-#[cfg(not(loom))]
 pub mod control;
-#[cfg(not(loom))]
-pub mod iucv;
 pub mod name;
 #[cfg(not(loom))]
 pub mod path;

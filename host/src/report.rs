@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use fabric::control::Scope;
-use fabric::path::board::{LIMIT_WORD, SLEEP_WORD, reader_block, writer_block};
-use fabric::path::{Counter, Shape};
-use fabric::queue::{Owner, QUEUE_BUFFERS, State, audit};
+use fabric::path::board::{SLEEP_WORD, reader_block, writer_block};
+use fabric::path::{Counter, Shape, gauge_word};
+use fabric::queue::{Owner, QUEUE_BUFFERS, RETURNED_WORD, audit};
+use message::iucv::gauge;
 use os::sync::Ordering;
 use os::words::LentWords;
 use serde::{Deserialize, Serialize};
@@ -164,23 +165,28 @@ pub struct Buffer {
 
 /// The counters of all halves of a side.
 pub(crate) fn side(guest: String, board: &LentWords, shape: Shape) -> SideReport {
-    let half = |limit: u64, control: LentWords, counters: LentWords| HalfReport {
-        asleep: control.load(SLEEP_WORD, Ordering::Relaxed) & 1 == 1,
-        limit: (limit > 0).then_some(limit),
-        counts: Counter::ALL
-            .iter()
-            .map(|(counter, name)| {
-                ((*name).to_owned(), counters.load(*counter as usize, Ordering::Relaxed))
-            })
-            .collect(),
+    let half = |control: LentWords, counters: LentWords| {
+        let load = |word| counters.load(word, Ordering::Relaxed);
+        let counted = Counter::ALL.iter().map(|(counter, name)| (*name, *counter as usize));
+        let gauges = [("outstanding", gauge::OUTSTANDING), ("waiting", gauge::WAITING)];
+        let shown = gauges.map(|(name, gauge)| (name, gauge_word(gauge)));
+        let limit = load(gauge_word(gauge::LIMIT));
+        HalfReport {
+            asleep: control.load(SLEEP_WORD, Ordering::Relaxed) & 1 == 1,
+            limit: (limit > 0).then_some(limit),
+            counts: counted
+                .chain(shown)
+                .map(|(name, word)| (name.to_owned(), load(word)))
+                .collect(),
+        }
     };
     let outputs = (0..shape.outputs).map(|queue| {
         let block = writer_block(board, shape, queue);
-        half(block.control.load(LIMIT_WORD, Ordering::Relaxed), block.control, block.counters)
+        half(block.control, block.counters)
     });
     let inputs = (0..shape.inputs).map(|queue| {
         let block = reader_block(board, shape, queue);
-        half(0, block.control, block.counters)
+        half(block.control, block.counters)
     });
     SideReport { guest, outputs: outputs.collect(), inputs: inputs.collect() }
 }
@@ -192,21 +198,22 @@ pub(crate) fn audit_queues(
     writer_shape: Shape,
 ) -> Vec<QueueAudit> {
     let queue = |queue| {
-        let mirror = writer_block(writer, writer_shape, queue).mirror;
-        let words = reader_block(reader, writer_shape.mirrored(), queue).words;
+        let counters = writer_block(writer, writer_shape, queue).counters;
+        let block = reader_block(reader, writer_shape.mirrored(), queue);
+        let primed = counters.load(Counter::Buffers as usize, Ordering::Acquire);
+        let returned = block.returns.load(RETURNED_WORD, Ordering::Acquire);
         let buffer = |index| {
-            let words =
-                (mirror.load(index, Ordering::Acquire), words.load(index, Ordering::Acquire));
-            let audit = audit(words.0, words.1);
+            let kept = block.kept.load(index, Ordering::Acquire);
+            let audit = audit(index, primed, returned.min(primed), kept);
             let owner = match audit.owner {
                 Owner::Writer => "writer",
                 Owner::Reader => "reader",
             };
             Buffer {
                 owner: owner.into(),
-                state: audit.state.map_or("unknown", State::name).into(),
+                state: audit.state.name().into(),
                 primed: audit.primed,
-                given_back: audit.given_back,
+                given_back: audit.returned,
             }
         };
         QueueAudit {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -222,7 +222,7 @@ impl Stage {
         let role = worker.role;
         match said {
             FromWorker::Ready => worker.is_ready = true,
-            FromWorker::Parcel(note) => self.forward(role, note, &descriptors)?,
+            FromWorker::Parcel(note) => self.forward(role, note, descriptors)?,
             FromWorker::Done(report) => {
                 worker.is_done = true;
                 reports.put(role, report);
@@ -235,14 +235,16 @@ impl Stage {
         Ok(())
     }
 
-    /// Hands on what one guest passes to the other.
-    fn forward(&self, from: Role, note: String, descriptors: &[Foreign]) -> io::Result<()> {
+    /// Hands on what one guest passes to the other. Workers of one lab trust each other: an end of a socket
+    /// that is dropped as a stranger's is shut down, for whoever else has it too.
+    fn forward(&self, from: Role, note: String, passed: Vec<Foreign>) -> io::Result<()> {
         let to = if from == Role::Source { Role::Target } else { Role::Source };
         let Some(worker) = self.workers.iter().find(|worker| worker.role == to) else {
             return Err(io::Error::other("a guest spoke before the other was there"));
         };
-        let descriptors: Vec<BorrowedFd<'_>> =
-            descriptors.iter().map(std::os::fd::AsFd::as_fd).collect();
+        let trusted: Vec<OwnedFd> =
+            passed.into_iter().map(Foreign::trust).collect::<io::Result<_>>()?;
+        let descriptors: Vec<BorrowedFd<'_>> = trusted.iter().map(AsFd::as_fd).collect();
         match say(&worker.packets, &ToWorker::Parcel(note), &descriptors) {
             // Whoever is done needs no parcels.
             Err(_) if worker.is_done => Ok(()),

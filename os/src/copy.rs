@@ -37,10 +37,12 @@ pub(crate) unsafe fn copy_out(source: *const u8, target: *mut u8, bytes: usize) 
     unsafe { copy_out_short(source, target, bytes) }
 }
 
+/// As [`copy_out`], for a few lines of the cache at most.
+///
 /// # Safety
 /// As for [`copy_out`].
-#[inline]
-unsafe fn copy_out_short(source: *const u8, target: *mut u8, bytes: usize) {
+#[inline(always)]
+pub(crate) unsafe fn copy_out_short(source: *const u8, target: *mut u8, bytes: usize) {
     let mut at = 0;
     while at + 16 <= bytes {
         // SAFETY: `at + 16 <= bytes`, within both ranges.
@@ -178,6 +180,129 @@ pub fn put(target: &mut [u8], source: &[u8]) {
         *to = *from;
     }
 }
+
+/// Puts `source` to `target`, which is shared memory, as [`put`] does: a line of the cache or two.
+///
+/// # Safety
+/// `target` has room for it, is mapped and writable, and does not overlap it.
+#[inline(always)]
+#[cfg(not(loom))]
+pub(crate) unsafe fn put_short(target: *mut u8, source: &[u8]) {
+    let (fours, source) = source.as_chunks::<32>();
+    for (at, four) in fours.iter().enumerate() {
+        // SAFETY: the caller vouches for the target; the source is 32 bytes of a slice.
+        unsafe { move_4x8(four.as_ptr(), target.wrapping_add(32 * at)) };
+    }
+    let target = target.wrapping_add(32 * fours.len());
+    let (words, rest) = source.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        // SAFETY: as above, eight bytes.
+        unsafe { move_8(word.as_ptr(), target.wrapping_add(8 * at)) };
+    }
+    let target = target.wrapping_add(8 * words.len());
+    for (at, byte) in rest.iter().enumerate() {
+        // SAFETY: as above, one byte.
+        unsafe { move_1(byte, target.wrapping_add(at)) };
+    }
+}
+
+/// Moves four times eight bytes.
+///
+/// # Safety
+/// As for [`move_16`].
+#[inline(always)]
+#[cfg(not(loom))]
+unsafe fn move_4x8(source: *const u8, target: *mut u8) {
+    // SAFETY: the caller vouches for both; nothing else is touched.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            "mov {a}, [{source}]",
+            "mov {b}, [{source} + 8]",
+            "mov {c}, [{source} + 16]",
+            "mov {d}, [{source} + 24]",
+            "mov [{target}], {a}",
+            "mov [{target} + 8], {b}",
+            "mov [{target} + 16], {c}",
+            "mov [{target} + 24], {d}",
+            source = in(reg) source,
+            target = in(reg) target,
+            a = out(reg) _,
+            b = out(reg) _,
+            c = out(reg) _,
+            d = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "ldp {a}, {b}, [{source}]",
+            "ldp {c}, {d}, [{source}, #16]",
+            "stp {a}, {b}, [{target}]",
+            "stp {c}, {d}, [{target}, #16]",
+            source = in(reg) source,
+            target = in(reg) target,
+            a = out(reg) _,
+            b = out(reg) _,
+            c = out(reg) _,
+            d = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Says that the line at `address` will be read: it is fetched meanwhile, if there is one.
+#[inline(always)]
+#[cfg(not(loom))]
+pub(crate) fn expect_read(address: *const u8) {
+    // SAFETY: a hint has no effect but on what is fetched when, wherever it points.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            "prefetcht0 [{address}]",
+            address = in(reg) address,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "prfm pldl1keep, [{address}]",
+            address = in(reg) address,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+}
+
+/// Says that the line at `address` will be written to.
+#[inline(always)]
+#[cfg(not(loom))]
+pub(crate) fn expect_write(address: *const u8) {
+    // SAFETY: a hint has no effect but on what is fetched when, wherever it points.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            "prefetchw [{address}]",
+            address = in(reg) address,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "prfm pstl1keep, [{address}]",
+            address = in(reg) address,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+}
+
+/// Bytes that [`expect_writes`] speaks of.
+pub const EXPECTED_BYTES: usize = 128;
 
 /// Says that the first two lines of `target` will be written to: whoever has them gives them up meanwhile.
 ///

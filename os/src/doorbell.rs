@@ -45,8 +45,9 @@ pub enum Listen {
 pub struct Heard {
     /// Rings, at most [`HEARD_RINGS_MAX`]; zero when the time ran out or a signal came.
     pub rings: usize,
-    /// A descriptor the peer passed. Never more than one at a time: others that came with it were refused.
-    pub descriptor: Option<Foreign>,
+    /// A descriptor the peer passed, with the tag that it gave it. Never more than one at a time: others that
+    /// came with it were refused.
+    pub descriptor: Option<(Foreign, u8)>,
     /// A descriptor was passed that this process had no number left for: no fault of the peer's.
     pub lost: bool,
     /// The peer is gone; there will be no more rings.
@@ -58,11 +59,10 @@ pub const HEARD_RINGS_MAX: usize = 64;
 
 #[cfg(not(loom))]
 mod sockets {
-    use std::cell::Cell;
     use std::io::{self, IoSlice};
     use std::mem::MaybeUninit;
     use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use rustix::event::{PollFd, PollFlags, poll};
@@ -123,7 +123,7 @@ mod sockets {
             // and so is a descriptor that came with it: closed in that call, however long it takes.
             sockopt::set_socket_oobinline(&end, true)?;
             let end = Arc::new(End::new(end.adopt()?));
-            let hearer = Hearer { end: end.clone(), patience: Cell::new(None) };
+            let hearer = Hearer { end: end.clone(), patience: Mutex::new(None) };
             Ok(Doorbell { ringer: Ringer { end }, hearer })
         }
 
@@ -138,8 +138,8 @@ mod sockets {
         }
 
         /// As [`Ringer::pass`].
-        pub fn pass(&self, descriptor: BorrowedFd<'_>) -> Rung {
-            self.ringer.pass(descriptor)
+        pub fn pass(&self, descriptor: BorrowedFd<'_>, tag: u8) -> Rung {
+            self.ringer.pass(descriptor, tag)
         }
 
         /// As [`Hearer::hear`].
@@ -176,8 +176,8 @@ mod sockets {
             rung(net::send(&*self.end, &[0], flags).map(drop))
         }
 
-        /// Wakes the peer and passes it a descriptor. Never waits.
-        pub fn pass(&self, descriptor: BorrowedFd<'_>) -> Rung {
+        /// Wakes the peer and passes it a descriptor, with a tag that says what for. Never waits.
+        pub fn pass(&self, descriptor: BorrowedFd<'_>, tag: u8) -> Rung {
             if self.end.inherited() {
                 return Rung::Gone;
             }
@@ -187,7 +187,7 @@ mod sockets {
             let fits = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
             assert!(fits, "space for one descriptor holds one descriptor");
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            rung(net::sendmsg(&*self.end, &[IoSlice::new(&[0])], &mut ancillary, flags).map(drop))
+            rung(net::sendmsg(&*self.end, &[IoSlice::new(&[tag])], &mut ancillary, flags).map(drop))
         }
 
         /// Says that there will be no more rings: the peer hears, after the last of them, that we are gone,
@@ -202,7 +202,7 @@ mod sockets {
     pub struct Hearer {
         end: Arc<End>,
         /// About how long a blocking receive may last, as the socket knows it; `None` is forever.
-        patience: Cell<Option<Duration>>,
+        patience: Mutex<Option<Duration>>,
     }
 
     impl Hearer {
@@ -234,9 +234,13 @@ mod sockets {
                 descriptor.get_or_insert(passed);
             });
             match received {
-                Ok(Received { bytes, has_lost, .. }) => {
-                    Heard { rings: bytes, descriptor, lost: has_lost, gone: bytes == 0 }
-                }
+                Ok(Received { bytes, has_lost, .. }) => Heard {
+                    rings: bytes,
+                    // The kernel ends what it gives out behind the ring that brings a descriptor.
+                    descriptor: descriptor.map(|one| (one, rings[bytes.saturating_sub(1)])),
+                    lost: has_lost,
+                    gone: bytes == 0,
+                },
                 Err(Errno::AGAIN | Errno::INTR) => Heard::default(),
                 // Reset, or not a socket we can use: either way nobody will ring here again.
                 Err(_) => Heard { gone: true, ..Heard::default() },
@@ -249,12 +253,11 @@ mod sockets {
         }
 
         fn set_patience(&self, patience: Option<Duration>) {
-            if self.patience.get() != patience {
+            let mut set_to = self.patience.lock().unwrap();
+            if *set_to != patience {
                 let set = |time| sockopt::set_socket_timeout(&*self.end, Timeout::Recv, time);
                 // Refused only for times beyond what the kernel counts; forever is near enough.
-                let patience =
-                    if set(patience).is_ok() { patience } else { set(None).ok().and(None) };
-                self.patience.set(patience);
+                *set_to = if set(patience).is_ok() { patience } else { set(None).ok().and(None) };
             }
         }
     }
@@ -393,15 +396,17 @@ mod sockets {
                 Storage::create("test", 4096, StorageOptions::default()).unwrap();
             own.bytes_mut(0, 4).copy_from_slice(b"lent");
             ours.ring();
-            assert_eq!(ours.pass(descriptor.as_fd()), Rung::Rung);
+            assert_eq!(ours.pass(descriptor.as_fd(), 7), Rung::Rung);
             drop(descriptor);
-            let descriptor = loop {
+            ours.ring();
+            let (descriptor, tag) = loop {
                 let heard = theirs.hear(Listen::Now);
                 assert!(heard.rings > 0);
                 if let Some(descriptor) = heard.descriptor {
                     break descriptor;
                 }
             };
+            assert_eq!(tag, 7, "not that of a ring before or behind");
             let mut bytes = [0; 4];
             let lent = Borrowed::borrow(descriptor, 4096..=4096).unwrap();
             lent.read(0, &mut bytes).unwrap();

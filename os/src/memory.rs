@@ -2,6 +2,8 @@
 
 use std::{fs, io};
 
+use rustix::io::Errno;
+
 /// Resident memory of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
@@ -25,6 +27,24 @@ pub fn resident(number: u32) -> io::Result<Resident> {
         return Err(io::ErrorKind::InvalidData.into());
     };
     Ok(Resident { bytes: all * 1024, shared_bytes: shared * 1024 })
+}
+
+/// What the kernel has no more of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// Memory, or mappings, or what the kernel itself needs for them.
+    Memory,
+    /// Descriptors of this process, or of the machine.
+    Descriptors,
+}
+
+/// Whether the kernel refused something only because there is no more of it.
+pub fn shortage(error: &io::Error) -> Option<Shortage> {
+    match Errno::from_io_error(error)? {
+        Errno::MFILE | Errno::NFILE => Some(Shortage::Descriptors),
+        Errno::NOMEM | Errno::NOSPC | Errno::AGAIN | Errno::NOBUFS => Some(Shortage::Memory),
+        _ => None,
+    }
 }
 
 /// How many descriptors process `number` has open.

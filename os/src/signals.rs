@@ -146,8 +146,9 @@ mod tests {
         let child = held.spawn(&mut Command::new("true")).unwrap().wait().unwrap();
         assert!(child.success());
         let mut sleeper = held.spawn(Command::new("sleep").arg("1000")).unwrap();
-        rustix::process::kill_process(Pid::from_child(&sleeper), Signal::INT).unwrap();
-        assert_eq!(sleeper.wait().unwrap().signal(), Some(libc::SIGINT));
+        // Not SIGINT, which whoever is started in the background ignores.
+        rustix::process::kill_process(Pid::from_child(&sleeper), Signal::TERM).unwrap();
+        assert_eq!(sleeper.wait().unwrap().signal(), Some(libc::SIGTERM));
     }
 
     #[test]

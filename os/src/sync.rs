@@ -45,3 +45,27 @@ impl PlainWord {
         self.0.with_mut(|word| unsafe { *word = value });
     }
 }
+
+#[cfg(all(test, not(loom), target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn probe() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// A message that is sent by itself has such a fence, and `mfence` would make it cost seven times as much.
+    #[test]
+    fn full_fence_is_a_locked_instruction() {
+        const BYTES: usize = 64;
+        const MFENCE: [u8; 3] = [0x0f, 0xae, 0xf0];
+        const LOCK: u8 = 0xf0;
+        let start = probe as fn() as *const [u8; BYTES];
+        // SAFETY: code is mapped for reading, and there is more of it behind this function.
+        let code = unsafe { start.read_unaligned() };
+        let is_mfence = code.windows(MFENCE.len()).any(|bytes| bytes == MFENCE);
+        assert!(code.contains(&LOCK) && !is_mfence, "{code:x?}");
+        probe();
+    }
+}

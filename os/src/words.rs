@@ -4,9 +4,9 @@
 //! two backings with the same face: mapped memory, and loom's atomics when a model is checked.
 
 #[cfg(not(loom))]
-pub use mapped::{LentWords, Words};
+pub use mapped::{Block, LentBlock, LentWords, Words};
 #[cfg(loom)]
-pub use modelled::{LentWords, Words};
+pub use modelled::{Block, LentBlock, LentWords, Words};
 
 /// Size of one word in bytes; offsets of words are multiples of it.
 pub const WORD_BYTES: usize = 8;
@@ -19,6 +19,7 @@ mod mapped {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::WORD_BYTES;
+    use crate::copy;
     use crate::foreign::Foreign;
     use crate::mapping::Mapping;
     use crate::storage::{Borrowed, Storage, StorageOptions};
@@ -70,8 +71,9 @@ mod mapped {
             assert!(index < self.count, "word outside its range");
             // SAFETY: `index < self.count`, so the result is within the range.
             let word = unsafe { self.base.add(index) };
-            // SAFETY: mapped while `self` lives, aligned, and touched by atomic operations only. Atomic
-            // loads of eight bytes are sound in read-only memory on both supported processors.
+            // SAFETY: mapped while `self` lives, aligned, and touched by atomic operations and by the copies
+            // below only. Atomic loads of eight bytes are sound in read-only memory on both supported
+            // processors.
             unsafe { word.as_ref() }
         }
     }
@@ -152,6 +154,129 @@ mod mapped {
             self.0.at(index).load(ordering)
         }
     }
+
+    /// So many words of our own: a range whose length the compiler knows, so that it need not be compared
+    /// with each access.
+    #[derive(Debug)]
+    pub struct Block<const WORDS: usize>(Words);
+
+    /// So many words of borrowed storage, as [`Block`].
+    #[derive(Debug)]
+    pub struct LentBlock<const WORDS: usize>(LentWords);
+
+    impl Range {
+        /// A word of a range that has so many.
+        #[inline(always)]
+        fn within<const WORDS: usize>(&self, index: usize) -> &AtomicU64 {
+            assert!(index < WORDS, "word outside its block");
+            // SAFETY: `index < WORDS`, which is how many words the range of a block has.
+            let word = unsafe { self.base.add(index) };
+            // SAFETY: as in `at`.
+            unsafe { word.as_ref() }
+        }
+
+        /// Where `bytes` begin in a range that has so many words.
+        #[inline(always)]
+        fn bytes_within<const WORDS: usize>(&self, first: usize, bytes: usize) -> *mut u8 {
+            assert!(
+                first <= WORDS && bytes <= (WORDS - first) * WORD_BYTES,
+                "bytes outside their block"
+            );
+            // SAFETY: `first <= WORDS`, so the result is within the range or at its end.
+            unsafe { self.base.add(first) }.as_ptr().cast()
+        }
+    }
+
+    impl<const WORDS: usize> Block<WORDS> {
+        /// All of `words`.
+        ///
+        /// # Panics
+        /// If they are not so many: a broken promise inside this program, as below.
+        pub fn new(words: Words) -> Block<WORDS> {
+            assert_eq!(words.count(), WORDS, "words of a block");
+            Block(words)
+        }
+
+        /// Sets word `index`.
+        ///
+        /// # Panics
+        /// If there is no such word.
+        #[inline(always)]
+        pub fn store(&self, index: usize, value: u64, ordering: Ordering) {
+            self.0.0.within::<WORDS>(index).store(value, ordering);
+        }
+
+        /// Puts bytes into the words from index `first` on. Nothing orders them: a store with release
+        /// ordering publishes them.
+        ///
+        /// # Panics
+        /// If the words do not hold so many bytes.
+        #[inline(always)]
+        pub fn put(&self, first: usize, bytes: &[u8]) {
+            let target = self.0.0.bytes_within::<WORDS>(first, bytes.len());
+            // SAFETY: room was checked just now, in a mapping of our own that is writable while `self`
+            // lives. The bytes are a slice, which is never of this mapping.
+            unsafe { copy::put_short(target, bytes) };
+        }
+
+        /// As [`Block::put`], for two pieces one behind the other.
+        ///
+        /// # Panics
+        /// As [`Block::put`].
+        #[inline(always)]
+        pub fn put_both(&self, first: usize, head: &[u8], body: &[u8]) {
+            let target = self.0.0.bytes_within::<WORDS>(first, head.len() + body.len());
+            // SAFETY: as in `put`.
+            unsafe { copy::put_short(target, head) };
+            // SAFETY: as in `put`, behind the head.
+            unsafe { copy::put_short(target.wrapping_add(head.len()), body) };
+        }
+
+        /// Says that word `index` will be stored to soon: whoever has its line gives it up meanwhile.
+        #[inline(always)]
+        pub fn expect(&self, index: usize) {
+            copy::expect_write(std::ptr::from_ref(self.0.0.within::<WORDS>(index)).cast());
+        }
+    }
+
+    impl<const WORDS: usize> LentBlock<WORDS> {
+        /// All of `words`.
+        ///
+        /// # Panics
+        /// As [`Block::new`].
+        pub fn new(words: LentWords) -> LentBlock<WORDS> {
+            assert_eq!(words.count(), WORDS, "words of a block");
+            LentBlock(words)
+        }
+
+        /// What word `index` holds at this moment.
+        ///
+        /// # Panics
+        /// If there is no such word.
+        #[inline(always)]
+        pub fn load(&self, index: usize, ordering: Ordering) -> u64 {
+            self.0.0.within::<WORDS>(index).load(ordering)
+        }
+
+        /// Copies the bytes of the words from index `first` on, each once. What orders them is a load with
+        /// acquire ordering before.
+        ///
+        /// # Panics
+        /// If the words have not so many bytes.
+        #[inline(always)]
+        pub fn read<const BYTES: usize>(&self, first: usize, target: &mut [u8; BYTES]) {
+            let source = self.0.0.bytes_within::<WORDS>(first, BYTES);
+            // SAFETY: the source is mapped while `self` lives, and so many bytes were checked just now; the
+            // target is an array of ours, which is never of this mapping.
+            unsafe { copy::copy_out_short(source, target.as_mut_ptr(), BYTES) };
+        }
+
+        /// Says that word `index` will be loaded soon: its line is fetched meanwhile.
+        #[inline(always)]
+        pub fn expect(&self, index: usize) {
+            copy::expect_read(std::ptr::from_ref(self.0.0.within::<WORDS>(index)).cast());
+        }
+    }
 }
 
 #[cfg(loom)]
@@ -159,6 +284,7 @@ mod mapped {
 mod modelled {
     use std::io;
 
+    use super::WORD_BYTES;
     use crate::sync::{Arc, AtomicU64, Ordering};
 
     #[derive(Clone, Debug)]
@@ -222,5 +348,56 @@ mod modelled {
         pub fn load(&self, index: usize, ordering: Ordering) -> u64 {
             self.0.at(index).load(ordering)
         }
+    }
+
+    #[derive(Debug)]
+    pub struct Block<const WORDS: usize>(Words);
+
+    #[derive(Debug)]
+    pub struct LentBlock<const WORDS: usize>(LentWords);
+
+    impl<const WORDS: usize> Block<WORDS> {
+        pub fn new(words: Words) -> Block<WORDS> {
+            assert_eq!(words.count(), WORDS, "words of a block");
+            Block(words)
+        }
+
+        pub fn store(&self, index: usize, value: u64, ordering: Ordering) {
+            self.0.store(index, value, ordering);
+        }
+
+        pub fn put(&self, first: usize, bytes: &[u8]) {
+            for (at, bytes) in bytes.chunks(WORD_BYTES).enumerate() {
+                let mut word = [0; WORD_BYTES];
+                word[..bytes.len()].copy_from_slice(bytes);
+                self.store(first + at, u64::from_le_bytes(word), Ordering::Relaxed);
+            }
+        }
+
+        pub fn put_both(&self, first: usize, head: &[u8], body: &[u8]) {
+            self.put(first, &[head, body].concat());
+        }
+
+        pub fn expect(&self, _index: usize) {}
+    }
+
+    impl<const WORDS: usize> LentBlock<WORDS> {
+        pub fn new(words: LentWords) -> LentBlock<WORDS> {
+            assert_eq!(words.count(), WORDS, "words of a block");
+            LentBlock(words)
+        }
+
+        pub fn load(&self, index: usize, ordering: Ordering) -> u64 {
+            self.0.load(index, ordering)
+        }
+
+        pub fn read<const BYTES: usize>(&self, first: usize, target: &mut [u8; BYTES]) {
+            for (at, bytes) in target.chunks_mut(WORD_BYTES).enumerate() {
+                let word = self.load(first + at, Ordering::Relaxed).to_le_bytes();
+                bytes.copy_from_slice(&word[..bytes.len()]);
+            }
+        }
+
+        pub fn expect(&self, _index: usize) {}
     }
 }

@@ -55,7 +55,7 @@ fn file_that_is_never_closed_by_its_file_system_is_refused_at_once() {
     let mut said = daemon.0.stderr.take().unwrap();
     let bell = Doorbell::adopt(ours).unwrap();
     let heard = bell.hear(Listen::For(PATIENCE));
-    let Some(file) = heard.descriptor else {
+    let Some((file, _)) = heard.descriptor else {
         assert!(heard.gone, "the daemon hangs");
         let mut why = String::new();
         said.read_to_string(&mut why).unwrap();
@@ -103,7 +103,7 @@ fn be_daemon() {
         // The daemon answers the first process that closes it, which is this one: it could not end if it had
         // to wait for itself.
         drop(file.try_clone().unwrap());
-        bell.pass(file.as_fd());
+        bell.pass(file.as_fd(), 0);
         drop(file);
         // From here on it has nothing more to close, and can be killed.
         bell.ring();

@@ -46,7 +46,7 @@ fn what_may_wait_is_closed_by_the_thread_for_it_and_all_else_at_once() {
     let (ours, theirs) = Doorbell::pair().unwrap();
     for _ in 0..16 {
         theirs.ring();
-        theirs.pass(descriptor.as_fd());
+        theirs.pass(descriptor.as_fd(), 0);
     }
     drop(ours);
     drop(Foreign::from(descriptor));

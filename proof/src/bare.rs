@@ -1,13 +1,16 @@
 //! A side of a path without manners: its storages, and its ends of the doorbells.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use fabric::iucv;
-use fabric::path::board::{self, LineBlock, ReaderBlock, WriterBlock};
-use fabric::path::{Receiver, SLOTS, Sender, Shape, Side, SideDescriptors, Terms};
+use fabric::control::Kind;
+use fabric::path::board::{self, LENT_TAKEN_WORD, LineBlock, ReaderBlock, WriterBlock};
+use fabric::path::{Halves, Receiver, SLOTS, Sender, Shape, Side, SideDescriptors, Terms};
 use fabric::queue::{
-    Entry, Form, IN_PLACE_BYTES_MAX, LINE_WORDS, ReaderWord, Sequence, State, WriterWord,
+    CACHE_LINE_WORDS, Entry, Form, IN_PLACE_BYTES_MAX, KeptWord, LATE_WORD, LINE_WORDS, LIST_WORDS,
+    RETURNED_WORD, Sequence, WriterWord,
 };
+use message::iucv;
 use os::doorbell::{Doorbell, Rung};
 use os::foreign::Foreign;
 use os::storage::{Borrowed, Storage, StorageOptions};
@@ -53,12 +56,27 @@ pub struct Bare {
     /// Its part of the board as a reader.
     pub reader: ReaderBlock<Words>,
     /// Its end of the doorbell that senders ring and receivers hear.
-    pub arrivals: Doorbell,
+    pub arrivals: Arc<Doorbell>,
     /// Its end of the doorbell that receivers ring and senders hear.
-    pub returns: Doorbell,
+    pub returns: Arc<Doorbell>,
+    /// The number of the queue, which goes with each descriptor that is passed.
+    pub tag: u8,
     /// The hand-over that an honest writer would make next.
     pub next: Sequence,
+    /// How often an honest reader would have given something kept back.
+    late_returns: u64,
+    /// How many large messages it would have released.
+    releases: u64,
 }
+
+/// Words of a line that carry content: the first of each cache line says what is there.
+pub const BODY_WORDS: usize = LINE_WORDS - 2;
+
+/// The word of a line that says that the second cache line is there.
+pub const STAMP_WORD: usize = CACHE_LINE_WORDS;
+
+/// Bytes that need no second cache line.
+pub const FIRST_LINE_BYTES: usize = (CACHE_LINE_WORDS - 1) * 8;
 
 /// A bare side facing an honest one.
 #[derive(Debug)]
@@ -82,16 +100,13 @@ pub struct Facing {
 /// # Panics
 /// If the machine has no memory or no descriptors left.
 pub fn face(terms: Terms) -> Facing {
-    let shape = Shape::SIMPLE;
-    let (side, shown) = Side::create(shape).expect("an honest side");
-    let (mut bare, descriptors, bells) = Bare::create(shape);
-    let mut halves = side.join(descriptors, bells, terms).expect("a bare side is fresh");
-    let (shown, lines) = (borrow(shown.board), borrow(shown.lines));
+    let (mut queues, mut halves) = face_all(Shape::SIMPLE, Kind::MESSAGES, terms);
+    let BareQueue { bare, shown_writer, shown_lines, shown_reader } = queues.remove(0);
     Facing {
-        bare: bare.remove(0),
-        shown_writer: board::writer_block(&shown, shape, 0),
-        shown_lines: board::line_block(&lines, 0),
-        shown_reader: board::reader_block(&shown, shape, 0),
+        bare,
+        shown_writer,
+        shown_lines,
+        shown_reader,
         sender: halves.senders.remove(0),
         receiver: halves.receivers.remove(0),
     }
@@ -104,8 +119,29 @@ pub struct BareQueue {
     pub bare: Bare,
     /// Of the honest sender.
     pub shown_writer: WriterBlock<LentWords>,
+    /// Its lines.
+    pub shown_lines: LineBlock<LentWords>,
     /// Of the honest receiver.
     pub shown_reader: ReaderBlock<LentWords>,
+}
+
+/// A bare side of a path of several queues, joined with an honest one. The kind says how many doorbells they
+/// have.
+///
+/// # Panics
+/// If the machine has no memory or no descriptors left, or if not each queue has one in the other direction.
+pub fn face_all(shape: Shape, kind: Kind, terms: Terms) -> (Vec<BareQueue>, Halves) {
+    let (side, shown) = Side::create(shape).expect("an honest side");
+    let (bares, descriptors, ends) = Bare::create(shape, kind);
+    let halves = side.join(descriptors, ends, terms).expect("a bare side is fresh");
+    let (shown, lines) = (borrow(shown.board), borrow(shown.lines));
+    let queue = |(queue, bare)| BareQueue {
+        bare,
+        shown_writer: board::writer_block(&shown, shape, queue),
+        shown_lines: board::line_block(&lines, queue),
+        shown_reader: board::reader_block(&shown, shape, queue),
+    };
+    (bares.into_iter().enumerate().map(queue).collect(), halves)
 }
 
 /// A bare side, joined with an honest one that has a conversation over it.
@@ -114,16 +150,7 @@ pub struct BareQueue {
 /// If the machine has no memory or no descriptors left.
 pub fn face_iucv(terms: Terms, limits: iucv::Limits) -> (Vec<BareQueue>, iucv::Path) {
     let shape = Shape { outputs: iucv::QUEUES, inputs: iucv::QUEUES };
-    let (side, shown) = Side::create(shape).expect("an honest side");
-    let (bares, descriptors, bells) = Bare::create(shape);
-    let halves = side.join(descriptors, bells, terms).expect("a bare side is fresh");
-    let shown = borrow(shown.board);
-    let queue = |(queue, bare)| BareQueue {
-        bare,
-        shown_writer: board::writer_block(&shown, shape, queue),
-        shown_reader: board::reader_block(&shown, shape, queue),
-    };
-    let queues = bares.into_iter().enumerate().map(queue).collect();
+    let (queues, halves) = face_all(shape, Kind::IUCV, terms);
     (queues, iucv::Path::new(halves, limits))
 }
 
@@ -138,8 +165,9 @@ impl Bare {
     /// doorbells.
     ///
     /// # Panics
-    /// If the machine has no memory or no descriptors left.
-    pub fn create(shape: Shape) -> (Vec<Bare>, SideDescriptors, Vec<OwnedFd>) {
+    /// If the machine has no memory or no descriptors left, or if not each queue has one in the other
+    /// direction.
+    pub fn create(shape: Shape, kind: Kind) -> (Vec<Bare>, SideDescriptors, Vec<OwnedFd>) {
         let storage = |words: usize| {
             let created = Storage::create("siga bare", words * 8, StorageOptions::default());
             let (storage, descriptor) = created.expect("storage");
@@ -149,37 +177,70 @@ impl Bare {
         let (all_lines, lines_descriptor) = storage(shape.lines_words());
         board::establish(&board, shape);
         assert_eq!(shape.outputs, shape.inputs, "each queue has one in the other direction");
-        let mut honest_bells = Vec::new();
-        let mut bell = || {
+        let mut honest_ends = Vec::new();
+        let mut doorbell = || {
             let (ours, theirs) = Doorbell::ends().expect("a doorbell");
-            honest_bells.push(theirs);
-            Doorbell::adopt(ours).expect("made just now")
+            honest_ends.push(theirs);
+            Arc::new(Doorbell::adopt(ours).expect("made just now"))
         };
-        let bare = |queue| Bare {
-            writer: board::writer_block(&board, shape, queue),
-            reader: board::reader_block(&board, shape, queue),
-            lines: board::line_block(&all_lines, queue),
-            board: board.clone(),
-            all_lines: all_lines.clone(),
-            arrivals: bell(),
-            returns: bell(),
-            next: Sequence(0),
+        // Two for all queues, or two for each.
+        let is_shared = kind.doorbells(shape) == 2;
+        let mut pair = None;
+        let bare = |queue| {
+            let (arrivals, returns) = match pair.take() {
+                Some(pair) if is_shared => pair,
+                _ => (doorbell(), doorbell()),
+            };
+            pair = Some((arrivals.clone(), returns.clone()));
+            Bare {
+                writer: board::writer_block(&board, shape, queue),
+                reader: board::reader_block(&board, shape, queue),
+                lines: board::line_block(&all_lines, queue),
+                board: board.clone(),
+                all_lines: all_lines.clone(),
+                arrivals,
+                returns,
+                tag: queue as u8,
+                next: Sequence(0),
+                late_returns: 0,
+                releases: 0,
+            }
         };
         let bares = (0..shape.outputs).map(bare).collect();
         let descriptors = SideDescriptors { board: board_descriptor, lines: lines_descriptor };
-        (bares, descriptors, honest_bells)
+        (bares, descriptors, honest_ends)
     }
 
     /// Hands the next buffer over with this word, whose count is made right, and this body.
-    pub fn prime(&mut self, word: WriterWord, body: [u64; LINE_WORDS - 1]) {
-        let line = self.next.index() * LINE_WORDS;
-        for (at, word) in body.into_iter().enumerate() {
-            self.lines.lines.store(line + 1 + at, word, Ordering::Relaxed);
+    pub fn prime(&mut self, word: WriterWord, body: [u64; BODY_WORDS]) {
+        let sequence = self.prime_unstamped(word, body);
+        if word.form == Form::InPlace && usize::from(word.size) > FIRST_LINE_BYTES {
+            self.stamp(sequence, sequence.count_after().into());
         }
-        let word = WriterWord { count: self.next.count_after(), ..word };
+    }
+
+    /// The same, but for what says that the second cache line is there. Returns the hand-over.
+    pub fn prime_unstamped(&mut self, word: WriterWord, body: [u64; BODY_WORDS]) -> Sequence {
+        let sequence = self.next;
+        let line = sequence.index() * LINE_WORDS;
+        let (first, second) = body.split_at(CACHE_LINE_WORDS - 1);
+        for (start, words) in [(line + 1, first), (line + STAMP_WORD + 1, second)] {
+            for (at, word) in words.iter().enumerate() {
+                self.lines.lines.store(start + at, *word, Ordering::Relaxed);
+            }
+        }
+        let word = WriterWord { count: sequence.count_after(), ..word };
         // Release: pairs with the Acquire in `Reader::take`, as an honest writer's does.
         self.lines.lines.store(line, word.bits(), Ordering::Release);
-        self.next = self.next.next();
+        self.next = sequence.next();
+        sequence
+    }
+
+    /// Says of the second cache line of a hand-over that it is there, if this is the right count.
+    pub fn stamp(&self, sequence: Sequence, count: u64) {
+        let word = sequence.index() * LINE_WORDS + STAMP_WORD;
+        // Release: as in `prime_unstamped`.
+        self.lines.lines.store(word, count, Ordering::Release);
     }
 
     /// Hands bytes over in place.
@@ -187,21 +248,31 @@ impl Bare {
         let size = bytes.len().min(IN_PLACE_BYTES_MAX);
         let mut body = [0; IN_PLACE_BYTES_MAX];
         body[..size].copy_from_slice(&bytes[..size]);
-        let mut words = [0; LINE_WORDS - 1];
+        let mut words = [0; BODY_WORDS];
         for (word, bytes) in words.iter_mut().zip(body.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*bytes);
         }
-        self.prime(word(State::Primed, Form::InPlace, label, size as u8, note), words);
+        self.prime(word(Form::InPlace, label, size as u8, note), words);
     }
 
     /// Hands entries over, at most three of them.
     pub fn prime_entries(&mut self, label: u8, note: u8, entries: &[Entry]) {
-        let mut words = [0; LINE_WORDS - 1];
+        let mut words = [0; BODY_WORDS];
         for (pair, entry) in words.as_chunks_mut::<2>().0.iter_mut().zip(entries) {
             *pair = entry.bits();
         }
-        let size = entries.len() as u8;
-        self.prime(word(State::Primed, Form::Entries, label, size, note), words);
+        self.prime(word(Form::Entries, label, entries.len() as u8, note), words);
+    }
+
+    /// Hands any number of entries over by way of the list.
+    pub fn prime_list(&mut self, label: u8, note: u8, entries: &[Entry]) {
+        let list = self.next.index() * LIST_WORDS;
+        for (at, entry) in entries.iter().enumerate() {
+            let [low, high] = entry.bits();
+            self.lines.lists.store(list + 2 * at, low, Ordering::Relaxed);
+            self.lines.lists.store(list + 2 * at + 1, high, Ordering::Relaxed);
+        }
+        self.prime(word(Form::Entries, label, entries.len() as u8, note), [0; BODY_WORDS]);
     }
 
     /// Hands a control record over.
@@ -217,10 +288,6 @@ impl Bare {
 
     /// Announces a large message with a head of at most 24 bytes.
     pub fn announce_with(&mut self, head: &[u8], slot: u16, count: u32, length: u64, segment: u16) {
-        let state = word(State::Primed, Form::InPlace, 0, 0, 0);
-        let line = usize::from(slot) % SLOTS * LINE_WORDS;
-        let bits = WriterWord { count, ..state }.bits();
-        self.lines.slot_lines.store(line, bits, Ordering::Release);
         let [low, high] = Entry { segment, ..Entry::default() }.bits();
         let identity = u64::from(slot) | u64::from(count) << 32;
         let record = [identity, length, low, high].map(u64::to_le_bytes);
@@ -230,8 +297,8 @@ impl Bare {
 
     /// Says how many bytes of a large message are in place.
     pub fn fill(&self, slot: u16, bytes: u64) {
-        let word = usize::from(slot) % SLOTS * LINE_WORDS + 1;
-        self.lines.slot_lines.store(word, bytes, Ordering::Release);
+        // Release: pairs with the Acquire in `ReaderSlots::filled`.
+        self.lines.filled.store(usize::from(slot) % SLOTS, bytes, Ordering::Release);
     }
 
     /// Lends storage under a number, as an honest writer would.
@@ -241,9 +308,14 @@ impl Bare {
     pub fn lend(&mut self, segment: u16, bytes: usize) -> Storage {
         let created = Storage::create("siga bare", bytes, StorageOptions::default());
         let (storage, descriptor) = created.expect("storage");
-        self.arrivals.pass(descriptor.as_fd());
+        self.pass(descriptor.as_fd());
         self.control(code::LEND, u64::from(segment), storage.bytes() as u64);
         storage
+    }
+
+    /// Passes the honest receiver of this queue a descriptor.
+    pub fn pass(&self, descriptor: BorrowedFd<'_>) -> Rung {
+        self.arrivals.pass(descriptor, self.tag)
     }
 
     /// Retires storage.
@@ -251,11 +323,42 @@ impl Bare {
         self.control(code::RETIRE, u64::from(segment), 0);
     }
 
-    /// Gives back the buffer of a hand-over.
-    pub fn give_back(&self, sequence: Sequence, state: State) {
-        let word = ReaderWord { count: sequence.count_after(), state, reason: 0 };
-        // Release: pairs with the Acquire in `Writer::look`, as an honest reader's does.
-        self.reader.words.store(sequence.index(), word.bits(), Ordering::Release);
+    /// Returns so many hand-overs, from the first on.
+    pub fn give_back(&self, hand_overs: u64) {
+        // Release: pairs with the Acquire in `Writer::collect`, as an honest reader's does.
+        self.reader.returns.store(RETURNED_WORD, hand_overs, Ordering::Release);
+    }
+
+    /// Keeps a hand-over that is about to be returned.
+    pub fn keep(&self, sequence: Sequence) {
+        let word = KeptWord { count: sequence.count_after(), pending: true };
+        self.reader.kept.store(sequence.index(), word.bits(), Ordering::Release);
+    }
+
+    /// Gives a hand-over back that was kept.
+    pub fn give_back_late(&mut self, sequence: Sequence) {
+        let word = KeptWord { count: sequence.count_after(), pending: false };
+        self.reader.kept.store(sequence.index(), word.bits(), Ordering::Release);
+        self.late_returns += 1;
+        self.count_late(self.late_returns);
+    }
+
+    /// Says how often something kept was given back.
+    pub fn count_late(&self, times: u64) {
+        self.reader.returns.store(LATE_WORD, times, Ordering::Release);
+    }
+
+    /// Releases a large message.
+    pub fn release(&mut self, slot: usize, count: u64) {
+        // Release, both: pairs with the Acquire in `WriterSlots::collect`.
+        self.reader.slots.store(slot, count, Ordering::Release);
+        self.releases += 1;
+        self.reader.released.store(0, self.releases, Ordering::Release);
+    }
+
+    /// Says how many lent storages it has taken in.
+    pub fn take_in(&self, storages: u64) {
+        self.reader.control.store(LENT_TAKEN_WORD, storages, Ordering::Release);
     }
 
     /// Rings the honest receiver so many times, as far as the line goes.
@@ -268,6 +371,7 @@ impl Bare {
     }
 }
 
-fn word(state: State, form: Form, label: u8, size: u8, note: u8) -> WriterWord {
-    WriterWord { count: 0, state, form, label: label & 0xf, size, note }
+/// The word of a buffer that is primed with this.
+pub fn word(form: Form, label: u8, size: u8, note: u8) -> WriterWord {
+    WriterWord { count: 0, halted: false, form, label: label & 0xf, size, note }
 }

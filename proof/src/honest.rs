@@ -2,9 +2,14 @@
 
 use std::sync::LazyLock;
 
-use fabric::iucv::{self, Limits};
-use fabric::path::{Halves, Receiver, Sender, Shape, Side, Terms};
+use fabric::control::Kind;
+use fabric::path::board::{self, ReaderBlock, WriterBlock};
+use fabric::path::{Halves, Receiver, Sender, Shape, Side, SideDescriptors, Terms};
+use message::iucv::{self, Limits};
 use os::doorbell::Doorbell;
+use os::foreign::Foreign;
+use os::storage::Borrowed;
+use os::words::LentWords;
 
 /// A path in one direction, with both its halves in this process.
 #[derive(Debug)]
@@ -17,13 +22,37 @@ pub struct Pair {
     pub back: (Halves, Halves),
 }
 
+/// What the halves of a [`Pair`] show to those who watch.
+#[derive(Debug)]
+pub struct Shown {
+    /// The half that sends.
+    pub writer: WriterBlock<LentWords>,
+    /// The half that receives.
+    pub reader: ReaderBlock<LentWords>,
+}
+
 /// A path between two honest sides.
 ///
 /// # Panics
 /// If the machine has no memory or no descriptors left.
 pub fn pair(terms: Terms) -> Pair {
-    let (mut one, mut other) = sides(Shape::SIMPLE, terms);
-    Pair { sender: one.senders.remove(0), receiver: other.receivers.remove(0), back: (one, other) }
+    shown_pair(terms).0
+}
+
+/// The same, with what it shows.
+///
+/// # Panics
+/// If the machine has no memory or no descriptors left.
+pub fn shown_pair(terms: Terms) -> (Pair, Shown) {
+    let shape = Shape::SIMPLE;
+    let (sides, [of_one, of_other]) = created(shape);
+    let (mut one, mut other) = join(shape, Kind::MESSAGES, terms, sides);
+    let (sender, receiver) = (one.senders.remove(0), other.receivers.remove(0));
+    let shown = Shown {
+        writer: board::writer_block(&of_one, shape, 0),
+        reader: board::reader_block(&of_other, shape, 0),
+    };
+    (Pair { sender, receiver, back: (one, other) }, shown)
 }
 
 /// Both sides of a path of IUCV. `limits` are those of the first.
@@ -32,7 +61,7 @@ pub fn pair(terms: Terms) -> Pair {
 /// If the machine has no memory or no descriptors left.
 pub fn iucv(terms: Terms, limits: Limits) -> [iucv::Path; 2] {
     let shape = Shape { outputs: iucv::QUEUES, inputs: iucv::QUEUES };
-    let (one, other) = sides(shape, terms);
+    let (one, other) = sides(shape, Kind::IUCV, terms);
     let Limits { ours, theirs, parameters_for_us, parameters_for_them } = limits;
     let mirrored = Limits {
         ours: theirs,
@@ -43,14 +72,37 @@ pub fn iucv(terms: Terms, limits: Limits) -> [iucv::Path; 2] {
     [iucv::Path::new(one, limits), iucv::Path::new(other, mirrored)]
 }
 
-/// Both sides of a path. `shape` is that of the first.
-fn sides(shape: Shape, terms: Terms) -> (Halves, Halves) {
-    let (one, one_descriptors) = Side::create(shape).expect("a side");
-    let (other, other_descriptors) = Side::create(shape.mirrored()).expect("a side");
-    let bells = (0..shape.outputs + shape.inputs).map(|_| Doorbell::ends().expect("a doorbell"));
-    let (bells, far_bells): (Vec<_>, Vec<_>) = bells.unzip();
-    let one = one.join(other_descriptors, bells, terms).expect("honest");
-    let other = other.join(one_descriptors, far_bells, terms).expect("honest");
+/// Both sides of a path of this kind. `shape` is that of the first.
+///
+/// # Panics
+/// If the machine has no memory or no descriptors left.
+pub fn sides(shape: Shape, kind: Kind, terms: Terms) -> (Halves, Halves) {
+    join(shape, kind, terms, created(shape).0)
+}
+
+type Created = (Side, SideDescriptors);
+
+/// Both sides, and what they show.
+fn created(shape: Shape) -> ([Created; 2], [LentWords; 2]) {
+    let sides = [shape, shape.mirrored()].map(|shape| Side::create(shape).expect("a side"));
+    let shown = sides.each_ref().map(|(_, descriptors)| {
+        let board = descriptors.board.try_clone().expect("a descriptor left");
+        let board = Borrowed::borrow(Foreign::from(board), 1..=usize::MAX).expect("a board");
+        LentWords::borrow(board)
+    });
+    (sides, shown)
+}
+
+fn join(
+    shape: Shape,
+    kind: Kind,
+    terms: Terms,
+    [(one, one_descriptors), (other, other_descriptors)]: [Created; 2],
+) -> (Halves, Halves) {
+    let ends = (0..kind.doorbells(shape)).map(|_| Doorbell::ends().expect("a doorbell"));
+    let (ends, far_ends): (Vec<_>, Vec<_>) = ends.unzip();
+    let one = one.join(other_descriptors, ends, terms).expect("honest");
+    let other = other.join(one_descriptors, far_ends, terms).expect("honest");
     (one, other)
 }
 

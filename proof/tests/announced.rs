@@ -1,10 +1,11 @@
 //! Hundreds of messages of a gibibyte that nobody receives: announced from both sides at once, they are in
 //! nobody's way, and nothing is left of them. Alone in its process, for it counts what that holds.
 
-use fabric::iucv::{
+use fabric::path::Terms;
+use message::iucv::{
     Audit, Completion, Event, Interrupt, Limits, MessageId, Outgoing, Path, ReceiveError, Which,
 };
-use fabric::path::Terms;
+use os::doorbell::Listen;
 use proof::honest::{body, iucv};
 
 const MESSAGES: usize = 255;
@@ -92,7 +93,8 @@ fn announced_messages_of_a_gibibyte_delay_nothing_and_leave_nothing() {
         let [mut one, mut other] = paths;
         one.sever([1; 16]);
         take_severed(&mut one);
-        other.hear();
+        other.hear_arrivals(Listen::Now);
+        other.hear_returns();
         let event = other.next_event(|interrupt| interrupt == Interrupt::PathSevered);
         assert!(matches!(event, Some(Event::Severed(_))), "{event:?}");
         take_severed(&mut other);

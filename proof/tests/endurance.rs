@@ -6,43 +6,79 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fabric::path::{Counter, Incoming, List, Reason, Terms};
-use fabric::queue::{Entry, Form, QUEUE_BUFFERS, ReaderWord, State, Violation, WriterWord};
+use fabric::queue::{Entry, QUEUE_BUFFERS, RETURNED_WORD, Violation};
 use os::doorbell::Listen;
 use proof::bare::{Facing, code, face, label};
 use rustix::net::{SendFlags, send};
 
+/// Buffers that a reader opens in one call, at most.
+const BUFFERS_PER_CALL_MAX: u64 = 256;
+
 #[test]
-fn buffers_that_bring_nothing_keep_a_reader_no_longer_than_one_round() {
-    let Facing { mut bare, mut receiver, shown_reader, .. } = face(Terms::default());
-    let word = WriterWord {
-        count: 0,
-        state: State::Error,
-        form: Form::InPlace,
-        label: 0,
-        size: 0,
-        note: 0,
-    };
-    for _ in 0..QUEUE_BUFFERS {
-        bare.prime(word, [0; 7]);
-    }
-    let (start, stop) = (Barrier::new(2), AtomicBool::new(false));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            start.wait();
-            // Each buffer is handed over again as soon as it was given back.
-            while !stop.load(Ordering::Relaxed) && bare.next.0 < 1_000_000 {
-                let given_back = shown_reader.words.load(bare.next.index(), Ordering::Acquire);
-                if ReaderWord::count_of(given_back) == bare.next.count_before() {
-                    bare.prime(word, [0; 7]);
+fn buffers_that_bring_nothing_keep_a_reader_for_a_while_only() {
+    for verb in [0, 1] {
+        let Facing { mut bare, mut receiver, shown_reader, .. } = face(Terms::default());
+        // Late answers: the receiver wants quiet no longer.
+        receiver.quiesce();
+        receiver.resume();
+        for _ in 0..QUEUE_BUFFERS {
+            bare.control(code::QUIESCED, 1, 0);
+        }
+        let (start, stop) = (Barrier::new(2), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                // Each buffer is handed over again as soon as it was returned.
+                while !stop.load(Ordering::Relaxed) && bare.next.0 < 1_000_000 {
+                    let returned = shown_reader.returns.load(RETURNED_WORD, Ordering::Acquire);
+                    if bare.next.0 - returned < QUEUE_BUFFERS as u64 {
+                        bare.control(code::QUIESCED, 1, 0);
+                    }
                 }
+            });
+            start.wait();
+            for calls in 1..=10 {
+                let nothing = match verb {
+                    0 => receiver.receive().unwrap().is_none(),
+                    _ => receiver.poll(0).unwrap().is_none(),
+                };
+                assert!(nothing);
+                let taken = receiver.counters().get(Counter::Buffers);
+                assert!(taken <= calls * BUFFERS_PER_CALL_MAX, "{taken} buffers in {calls} calls");
             }
+            stop.store(true, Ordering::Relaxed);
         });
-        start.wait();
+    }
+}
+
+#[test]
+fn storage_that_is_lent_and_retired_over_and_over_keeps_a_reader_for_a_while_only() {
+    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    for _ in 0..QUEUE_BUFFERS / 2 {
+        drop(bare.lend(0, 4096));
+        bare.retire(0);
+    }
+    assert_eq!(receiver.receive(), Ok(None));
+    assert_eq!(receiver.counters().get(Counter::Buffers), BUFFERS_PER_CALL_MAX);
+    assert!(receiver.is_ready(), "for the rest");
+    assert_eq!(receiver.receive(), Ok(None));
+    assert_eq!(receiver.counters().get(Counter::Buffers), QUEUE_BUFFERS as u64);
+    assert_eq!(receiver.counters().get(Counter::LentBytes), 0);
+}
+
+#[test]
+fn large_message_keeps_whoever_receives_it_for_a_while_only() {
+    const BYTES: u64 = 10 << 20;
+    const COPIED_PER_CALL: u64 = 1 << 20;
+    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let _storage = bare.lend(0, BYTES as usize);
+    bare.announce(0, 1, BYTES, 0);
+    bare.fill(0, BYTES);
+    for _ in 1..BYTES / COPIED_PER_CALL {
         assert_eq!(receiver.receive(), Ok(None));
-        stop.store(true, Ordering::Relaxed);
-    });
-    let taken = receiver.counters().get(Counter::Buffers);
-    assert!(taken <= QUEUE_BUFFERS as u64, "{taken} buffers in one call");
+        assert!(receiver.is_ready(), "for the rest of it");
+    }
+    assert_eq!(receiver.receive().unwrap().expect("it is whole").body.len() as u64, BYTES);
 }
 
 #[test]
@@ -52,7 +88,7 @@ fn storage_is_not_looked_for_behind_any_number_of_rings() {
     assert_eq!(send(&bare.arrivals, &rings, SendFlags::DONTWAIT), Ok(rings.len()));
     bare.control(code::LEND, 0, 4096);
     let severed = receiver.receive().unwrap_err();
-    assert_eq!(severed.reason, Reason::Violation(Violation::Doorbell));
+    assert_eq!(severed.reason, Reason::Violation(Violation::Storage));
     let heard = receiver.counters().get(Counter::Heard);
     assert!(heard < 5000, "{heard} rings in one call");
 }
@@ -67,22 +103,22 @@ fn lists_that_are_held_keep_no_storage_but_their_own() {
     for _ in 0..100 {
         // There is always a list that is held.
         bare.prime_entries(label::LIST, 0, &[entry]);
-        let Ok(Some(Incoming::List(list))) = receiver.take() else { panic!("a list") };
+        let Ok(Some(Incoming::List(list))) = receiver.poll(0) else { panic!("a list") };
         if let Some(before) = held.replace(list) {
-            receiver.give_back_list(before);
+            receiver.give_back_list(before).unwrap();
         }
         drop(bare.lend(1, NAMED_BYTES));
         bare.retire(1);
-        assert!(receiver.take().unwrap().is_none());
+        assert!(receiver.poll(0).unwrap().is_none());
     }
     assert_eq!(mappings_of(NAMED_BYTES), 0);
     bare.retire(0);
-    assert!(receiver.take().unwrap().is_none());
+    assert!(receiver.poll(0).unwrap().is_none());
     let held = held.expect("the last");
     let mut bytes = [0; 4];
-    receiver.view(&held, 0).read(0, &mut bytes).unwrap();
+    held.view(0).unwrap().read(0, &mut bytes).unwrap();
     assert_eq!(&bytes, b"mine");
-    receiver.give_back_list(held);
+    receiver.give_back_list(held).unwrap();
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn receiver_does_not_wait_for_what_its_peer_passes() {
     let _registered = Plane::new(SYSTEM);
     let Facing { bare, mut receiver, .. } = face(Terms::default());
     let (passed, reader) = lingering();
-    bare.arrivals.pass(passed.as_fd());
+    bare.arrivals.pass(passed.as_fd(), 0);
     drop(passed);
     at_once(move || {
         assert_eq!(receiver.hear(Listen::Now), 1);
@@ -177,7 +177,7 @@ fn half_that_is_dropped_does_not_wait_for_what_it_has_not_heard() {
     let (passed, reader) = lingering();
     for bell in [&bare.arrivals, &bare.returns] {
         bell.ring();
-        bell.pass(passed.as_fd());
+        bell.pass(passed.as_fd(), 0);
     }
     drop(passed);
     at_once(move || drop((sender, receiver)));
@@ -205,8 +205,8 @@ fn nobody_waits_for_a_socket_in_which_something_lies_that_waits() {
     let Facing { bare, mut sender, .. } = face(Terms::default());
     let (passed, reader) = lingering();
     let (inner, outer) = Doorbell::pair().unwrap();
-    inner.pass(passed.as_fd());
-    bare.returns.pass(outer.as_fd());
+    inner.pass(passed.as_fd(), 0);
+    bare.returns.pass(outer.as_fd(), 0);
     drop((passed, inner, outer));
     at_once(move || assert_eq!(sender.hear(Listen::Now), 1));
     drop(reader);

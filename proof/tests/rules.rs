@@ -3,25 +3,32 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
+use fabric::path::board::{QUEUES_MAX, SLEEP_WORD};
 use fabric::path::{
-    Counter, Incoming, PAGE_BYTES, PullError, Reason, SEGMENTS_MAX, SLOTS, SendError, Severed,
+    Counter, Incoming, LIST_BYTES_MAX, PAGE_BYTES, Reason, SEGMENTS_MAX, SLOTS, SendError, Severed,
     Terms,
 };
-use fabric::queue::{Entry, Form, QUEUE_BUFFERS, Sequence, State, Violation, WriterWord};
+use fabric::queue::{
+    DATA_BUFFERS, ENTRIES_MAX, Entry, Form, IN_PLACE_BYTES_MAX, LINE_WORDS, QUEUE_BUFFERS,
+    Sequence, Violation, WriterWord,
+};
 use os::doorbell::Listen;
 use os::storage::{Storage, StorageOptions};
-use proof::bare::{Bare, Facing, code, face, label};
+use proof::bare::{
+    BODY_WORDS, Bare, FIRST_LINE_BYTES, Facing, STAMP_WORD, code, face, label, word,
+};
 
 fn entry(segment: u16, offset: u64, length: u32) -> Entry {
     Entry { segment, offset, length, ..Entry::default() }
 }
 
-/// What an honest receiver says to a peer that did this.
+/// What an honest receiver says to a peer that did this: whether it brought something that is not a message
+/// in memory of its own.
 fn reading(deed: impl FnOnce(&mut Bare)) -> Result<bool, Reason> {
     let Facing { mut bare, mut receiver, sender, shown_reader, .. } = face(Terms::default());
     deed(&mut bare);
     let found = loop {
-        match receiver.take() {
+        match receiver.poll(0) {
             Ok(Some(Incoming::Message(_))) => {}
             Ok(Some(_)) => break Ok(true),
             Ok(None) => break Ok(false),
@@ -29,13 +36,13 @@ fn reading(deed: impl FnOnce(&mut Bare)) -> Result<bool, Reason> {
         }
     };
     if let Err(reason) = found {
-        assert_eq!(receiver.take().unwrap_err().reason, reason, "it stays like that");
+        assert_eq!(receiver.poll(0).unwrap_err().reason, reason, "it stays like that");
+        assert_eq!(receiver.receive().unwrap_err().reason, reason, "for every verb");
         assert!(bare.returns.hear(Listen::Now).gone, "the peer hears of it");
         let Reason::Violation(violation) = reason else { panic!("{reason}") };
-        for counter in [Counter::Violations, Counter::of(violation)] {
-            assert_eq!(receiver.counters().get(counter), 1);
-            assert_eq!(shown_reader.counters.load(counter as usize, Ordering::Relaxed), 1);
-        }
+        let (counter, code) = (Counter::Violation, violation as u64);
+        assert_eq!(receiver.counters().get(counter), code);
+        assert_eq!(shown_reader.counters.load(counter as usize, Ordering::Relaxed), code);
     }
     drop(sender);
     found
@@ -56,7 +63,7 @@ fn what_is_within_the_rules_is_accepted() {
         })
     };
     assert_eq!(lent(entry(3, 0, 4096)), Ok(true));
-    assert_eq!(lent(entry(3, 4096, 0)), Ok(true));
+    assert_eq!(lent(entry(3, 4096, 0)), Ok(false), "an empty message");
     let announced = reading(|bare| {
         let _ = bare.lend(0, 1 << 20);
         bare.announce(127, 1, 1 << 20, 0);
@@ -101,6 +108,25 @@ fn piece_longer_than_a_page_is_a_size_violation() {
 }
 
 #[test]
+fn list_of_more_than_may_be_copied_at_once_is_a_size_violation() {
+    const LENT_BYTES: usize = 64 << 20;
+    let listed = |entries: &[Entry]| {
+        reading(|bare| {
+            let _ = bare.lend(0, LENT_BYTES);
+            bare.prime_list(label::LIST, 0, entries);
+        })
+    };
+    // The same bytes over and over: what is lent sets no limit.
+    let all = [entry(0, 0, LENT_BYTES as u32); ENTRIES_MAX];
+    assert_eq!(listed(&all), broken(Violation::Size));
+    let mut parts = [entry(0, 4096, PAGE_BYTES as u32); ENTRIES_MAX];
+    assert_eq!(ENTRIES_MAX as u64 * PAGE_BYTES as u64, LIST_BYTES_MAX);
+    assert_eq!(listed(&parts), Ok(true));
+    parts[7].length += 1;
+    assert_eq!(listed(&parts), broken(Violation::Size));
+}
+
+#[test]
 fn records_that_make_no_sense_are_a_record_violation() {
     let lent_one = |label: u8, note: u8, bytes: &'static [u8]| {
         reading(move |bare| {
@@ -116,6 +142,7 @@ fn records_that_make_no_sense_are_a_record_violation() {
         (in_place(5, 0, b"x"), "a label that does not exist"),
         (in_place(label::MESSAGE, 2, b"x"), "a head longer than the message"),
         (in_place(label::MESSAGE, 25, &[0; 56]), "a head longer than heads are"),
+        (in_place(label::MESSAGE, 113, &[0; 112]), "a head longer than a line"),
         (lent_one(label::MESSAGE, 2, b"x"), "a head longer than the message in a page"),
         (in_place(label::PACK, 0, b"x"), "a pack in place"),
         (in_place(label::LIST, 0, b"x"), "a list in place"),
@@ -136,37 +163,102 @@ fn records_that_make_no_sense_are_a_record_violation() {
 
 #[test]
 fn words_that_make_no_sense_are_found_out() {
-    let word = WriterWord {
-        count: 0,
-        state: State::Primed,
-        form: Form::InPlace,
-        label: 0,
-        size: 0,
-        note: 0,
+    let first = |bits: u64| {
+        reading(move |bare| {
+            bare.stamp(Sequence(0), bits & 0xffff_ffff);
+            bare.lines.lines.store(0, bits, Ordering::Relaxed);
+        })
     };
-    let first = |bits: u64| reading(move |bare| bare.lines.lines.store(0, bits, Ordering::Relaxed));
-    let bits = WriterWord { count: 1, ..word }.bits();
+    let bits = WriterWord { count: 1, ..word(Form::InPlace, label::MESSAGE, 0, 0) }.bits();
+    let (state, form, size) = (32, 40, 48);
     assert_eq!(first(bits), Ok(false), "an empty message");
     assert_eq!(first(bits + 1), broken(Violation::Count));
-    assert_eq!(first(bits ^ 1 << 32), broken(Violation::State));
-    assert_eq!(first(bits | 2 << 40), broken(Violation::Form));
-    assert_eq!(first(bits | 57 << 48), broken(Violation::Size));
+    assert_eq!(first(bits - 2), broken(Violation::Count), "before the first");
+    assert_eq!(first(bits | 0x8000_0000), broken(Violation::Count), "far ahead");
+    assert_eq!(first(bits ^ 1 << state), broken(Violation::State));
+    assert_eq!(first(bits & !(0xff << state)), broken(Violation::State), "not initialised");
+    assert_eq!(first(bits | 2 << form), broken(Violation::Form));
+    assert_eq!(first(bits | (IN_PLACE_BYTES_MAX as u64) << size), Ok(false));
+    let too_large = (IN_PLACE_BYTES_MAX as u64 + 1) << size;
+    assert_eq!(first(bits | too_large), broken(Violation::Size));
+    assert_eq!(first(bits | 1 << form), broken(Violation::Size), "no entries");
+    assert_eq!(first(bits | 1 << form | 17 << size), broken(Violation::Size));
+}
+
+#[test]
+fn buffer_that_is_kept_and_handed_over_again_is_an_owner_violation() {
     let Facing { mut bare, mut receiver, .. } = face(Terms::default());
     let _storage = bare.lend(0, 4096);
-    let mut held = Vec::new();
-    for _ in 1..QUEUE_BUFFERS {
-        bare.prime_entries(label::MESSAGE, 0, &[entry(0, 0, 9)]);
+    bare.prime_entries(label::MESSAGE, 0, &[entry(0, 0, 9)]);
+    let Ok(Some(Incoming::InPage(held))) = receiver.poll(0) else { panic!("in its page") };
+    // All others go round, and are returned.
+    let round = bare.next.0 - 1 + QUEUE_BUFFERS as u64;
+    while bare.next.0 < round {
+        bare.prime_bytes(label::MESSAGE, 0, b"passes");
+        assert!(matches!(receiver.poll(0), Ok(Some(Incoming::Message(_)))));
     }
-    while let Some(Incoming::InPage(message)) = receiver.take().unwrap() {
-        held.push(message);
+    bare.prime_entries(label::MESSAGE, 0, &[entry(0, 0, 9)]);
+    let severed = receiver.poll(0).unwrap_err();
+    assert_eq!(severed.reason, Reason::Violation(Violation::Owner));
+    receiver.give_back(held).unwrap();
+}
+
+/// A message of two cache lines.
+fn two_lines() -> ([u64; BODY_WORDS], Vec<u8>, WriterWord) {
+    let words = std::array::from_fn(|at| 0x0101_0101_0101_0101 * (at as u64 + 1));
+    let bytes = words.map(u64::to_le_bytes).as_flattened().to_vec();
+    (words, bytes, word(Form::InPlace, label::MESSAGE, IN_PLACE_BYTES_MAX as u8, 0))
+}
+
+#[test]
+fn message_whose_second_cache_line_is_not_there_is_not_there() {
+    let Facing { mut bare, mut receiver, mut sender, .. } = face(Terms::default());
+    bare.prime_bytes(label::MESSAGE, 0, b"before it");
+    let (words, bytes, word) = two_lines();
+    let sequence = bare.prime_unstamped(word, words);
+    bare.prime_bytes(label::MESSAGE, 0, b"behind it");
+    assert_eq!(receiver.receive().unwrap().expect("it is whole").body, b"before it");
+    // Of another hand-over, or of none: it may come, and does no harm.
+    for stamp in [0, 2, sequence.count_after().into(), u64::MAX, 1 << 32 | 1] {
+        let is_it = stamp == u64::from(sequence.count_after());
+        bare.stamp(sequence, stamp);
+        assert_eq!(receiver.is_ready(), is_it, "stamp {stamp:#x}");
+        if is_it {
+            bare.stamp(sequence, 0);
+        }
+        for _ in 0..3 {
+            assert_eq!(receiver.receive(), Ok(None));
+            assert!(matches!(receiver.poll(usize::MAX), Ok(None)));
+            assert!(matches!(receiver.poll_short(), Ok(None)));
+        }
     }
-    assert_eq!(held.len(), QUEUE_BUFFERS - 1);
-    bare.prime(word, [0; 7]);
-    assert!(receiver.take().unwrap().is_some(), "the lend's buffer is free");
-    bare.prime(word, [0; 7]);
-    let severed = receiver.take().unwrap_err();
-    assert_eq!(severed.reason, Reason::Violation(Violation::Owner), "the next is held");
-    drop(held);
+    assert_eq!(receiver.ended(), None);
+    assert_eq!(sender.send(&[], b"the other direction"), Ok(()));
+    // Who sleeps is woken when it comes.
+    while receiver.hear(Listen::Now) > 0 {}
+    receiver.announce_sleep();
+    assert!(!receiver.is_ready());
+    bare.stamp(sequence, sequence.count_after().into());
+    bare.ring(1);
+    assert_eq!(receiver.hear(Listen::Forever), 1);
+    receiver.wake();
+    assert!(receiver.is_ready());
+    assert_eq!(receiver.receive().unwrap().expect("it is whole").body, bytes);
+    assert_eq!(receiver.receive().unwrap().expect("in its order").body, b"behind it");
+}
+
+#[test]
+fn honest_writer_rings_who_sleeps_once_both_cache_lines_are_there() {
+    let Facing { bare, mut sender, shown_lines, .. } = face(Terms::default());
+    bare.reader.control.store(SLEEP_WORD, 1, Ordering::SeqCst);
+    let (_, bytes, _) = two_lines();
+    sender.send(&[], &bytes[..FIRST_LINE_BYTES]).unwrap();
+    let stamp =
+        |buffer: usize| shown_lines.lines.load(buffer * LINE_WORDS + STAMP_WORD, Ordering::Acquire);
+    assert_eq!(stamp(0), 0, "one cache line is enough");
+    bare.reader.control.store(SLEEP_WORD, 3, Ordering::SeqCst);
+    sender.send(&[], &bytes).unwrap();
+    assert_eq!((stamp(1), bare.arrivals.hear(Listen::Forever).rings), (1, 2));
 }
 
 fn pipe() -> OwnedFd {
@@ -188,10 +280,17 @@ fn sealed(bytes: usize) -> OwnedFd {
 fn storage_that_is_not_what_was_announced_is_a_storage_violation() {
     let passed = |descriptor: OwnedFd, bytes: u64| {
         reading(move |bare| {
-            bare.arrivals.pass(descriptor.as_fd());
+            bare.pass(descriptor.as_fd());
             bare.control(code::LEND, 0, bytes);
         })
     };
+    let tagged = |tag: u8| {
+        reading(move |bare| {
+            bare.arrivals.pass(sealed(4096).as_fd(), tag);
+            bare.control(code::LEND, 0, 4096);
+        })
+    };
+    assert_eq!(tagged(0), Ok(false));
     let limit = Terms::default().peer_storage_bytes_max;
     assert_eq!(passed(sealed(4096), 4096), Ok(false));
     for (found, what) in [
@@ -204,6 +303,9 @@ fn storage_that_is_not_what_was_announced_is_a_storage_violation() {
         (passed(unsealed(), 4096), "a memory file without seals"),
         (reading(|bare| bare.control(code::LEND, 0, 4096)), "no descriptor"),
         (reading(|bare| bare.retire(0)), "retired and never lent"),
+        (tagged(1), "a descriptor for another queue"),
+        (tagged(QUEUES_MAX as u8), "a descriptor for a queue that cannot be"),
+        (tagged(u8::MAX), "a descriptor for a queue that cannot be"),
     ] {
         assert_eq!(found, broken(Violation::Storage), "{what}");
     }
@@ -236,45 +338,60 @@ fn slots_that_are_not_the_writers_are_found_out() {
     let _storage = bare.lend(0, 4096);
     bare.announce(5, 1, 4096, 0);
     bare.announce(5, 1, 4096, 0);
-    let Ok(Some(Incoming::Announced(held))) = receiver.take() else { panic!("announced") };
-    let severed = receiver.take().unwrap_err();
+    let Ok(Some(Incoming::Announced(held))) = receiver.poll(0) else { panic!("announced") };
+    let severed = receiver.poll(0).unwrap_err();
     assert_eq!(severed.reason, Reason::Violation(Violation::Owner), "the slot is held");
-    receiver.release(held);
+    receiver.release(held).unwrap();
 }
 
 #[test]
-fn large_message_whose_slot_is_scribbled_over_is_not_pulled() {
-    let scribbled = |at: usize, value: u64| {
+fn large_message_of_which_more_is_in_place_than_there_is_is_not_pulled() {
+    let filled = |bytes: u64| {
         let Facing { mut bare, mut receiver, .. } = face(Terms::default());
         let _storage = bare.lend(0, 4096);
         bare.announce(0, 1, 4096, 0);
-        let Ok(Some(Incoming::Announced(mut held))) = receiver.take() else { panic!("announced") };
-        bare.lines.slot_lines.store(at, value, Ordering::Relaxed);
+        let Ok(Some(Incoming::Announced(mut held))) = receiver.poll(0) else { panic!("announced") };
+        bare.fill(0, bytes);
         let pulled = receiver.pull(&mut held, &mut [0; 100]);
-        receiver.release(held);
-        pulled.map_err(|error| error.to_string())
+        // What was in place is in place, whatever is said of it later.
+        bare.fill(0, 50);
+        if let Ok(pulled) = pulled {
+            let again = receiver.pull(&mut held, &mut [0; 100]);
+            assert_eq!(again, Ok(50_usize.saturating_sub(pulled)));
+        }
+        receiver.release(held).unwrap();
+        pulled.map_err(|severed| severed.reason)
     };
-    let because = |violation: Violation| {
-        Err(Severed { reason: Reason::Violation(violation), data: [0; 16] }.to_string())
-    };
-    assert_eq!(scribbled(1, 100), Ok(100));
-    assert_eq!(scribbled(1, 4097), because(Violation::Size));
-    assert_eq!(scribbled(0, 0x2_0000_0002), because(Violation::Count));
-    assert_eq!(scribbled(0, 0x1_0000_0001), because(Violation::State));
-    assert_eq!(scribbled(0, 0xe_0000_0001), Err("the sender has withdrawn the message".into()));
+    assert_eq!(filled(0), Ok(0));
+    assert_eq!(filled(20), Ok(20));
+    assert_eq!(filled(4096), Ok(100));
+    assert_eq!(filled(4097), Err(Reason::Violation(Violation::Size)));
+    assert_eq!(filled(u64::MAX), Err(Reason::Violation(Violation::Size)));
 }
 
+/// Hand-overs of [`writing`]: a storage that is lent, a message in a page of it; another storage, and a
+/// message that is announced.
+const HANDED_OVER: u64 = 4;
+const IN_PAGE: Sequence = Sequence(1);
+
 /// Sends two messages, one of them large, to a peer that did this, and tells what becomes of the next.
-fn writing(deed: impl FnOnce(&mut Bare)) -> Result<(), SendError> {
+fn writing(deed: impl FnOnce(&mut Bare, &mut dyn FnMut())) -> Result<(), SendError> {
     let Facing { mut bare, mut sender, .. } = face(Terms::default());
-    sender.send(b"first").unwrap();
-    sender.send(&[1; 100_000]).unwrap();
-    deed(&mut bare);
+    sender.send(&[], &[1; 1000]).unwrap();
+    sender.send(&[], &[1; 100_000]).unwrap();
+    deed(&mut bare, &mut || {
+        sender.is_ready();
+    });
     sender.is_ready();
-    let sent = sender.send(b"next");
+    let sent = sender.send(&[], b"next");
     if sent.is_err() {
-        assert_eq!(sender.send(b"again"), sent, "it stays like that");
+        assert_eq!(sender.send(&[], b"again"), sent, "it stays like that");
         assert!(sender.is_ready(), "nobody waits for a path that has ended");
+        let Err(SendError::Severed(Severed { reason: Reason::Violation(violation), .. })) = sent
+        else {
+            panic!("{sent:?}")
+        };
+        assert_eq!(sender.counters().get(Counter::Violation), violation as u64);
         assert!(bare.arrivals.hear(Listen::Forever).rings > 0, "storage was lent");
         while bare.arrivals.hear(Listen::Now).rings > 0 {}
         assert!(bare.arrivals.hear(Listen::Now).gone, "the peer hears of it");
@@ -282,25 +399,110 @@ fn writing(deed: impl FnOnce(&mut Bare)) -> Result<(), SendError> {
     sent
 }
 
+fn violated(violation: Violation) -> Result<(), SendError> {
+    Err(SendError::Severed(Severed { reason: Reason::Violation(violation), data: [0; 16] }))
+}
+
 #[test]
-fn readers_words_that_make_no_sense_are_found_out() {
-    let violated = |violation| {
-        let severed = Severed { reason: Reason::Violation(violation), data: [0; 16] };
-        Err(SendError::Severed(severed))
+fn returns_that_go_back_or_beyond_what_was_handed_over_are_a_count_violation() {
+    let returned = |counts: &'static [u64]| {
+        writing(move |bare, look| {
+            for count in counts {
+                bare.give_back(*count);
+                look();
+            }
+        })
     };
-    let word = |bits: u64| writing(move |bare| bare.reader.words.store(0, bits, Ordering::Relaxed));
-    assert_eq!(word(0x1_0000_0000), Ok(()), "not given back yet");
-    assert_eq!(word(0x1_0000_0001), Ok(()));
-    assert_eq!(word(0x3_0000_0001), Ok(()));
-    assert_eq!(word(0x120f_0000_0001), Ok(()), "in error, for a reason");
-    assert_eq!(word(0x1_0000_0002), violated(Violation::Count));
-    assert_eq!(word(0x2_0000_0001), violated(Violation::State));
-    let slot = |bits: u64| writing(move |bare| bare.reader.slots.store(0, bits, Ordering::Relaxed));
+    assert_eq!(returned(&[0]), Ok(()), "nothing yet");
+    assert_eq!(returned(&[1, 2, 2, HANDED_OVER]), Ok(()));
+    assert_eq!(returned(&[HANDED_OVER + 1]), violated(Violation::Count));
+    assert_eq!(returned(&[u64::MAX]), violated(Violation::Count));
+    assert_eq!(returned(&[2, 1]), violated(Violation::Count));
+    assert_eq!(returned(&[HANDED_OVER, 0]), violated(Violation::Count));
+}
+
+#[test]
+fn buffers_are_kept_in_states_that_a_reader_may_set_or_the_path_ends() {
+    let kept = |at: usize, bits: u64| {
+        writing(move |bare, _| {
+            bare.reader.kept.store(at, bits, Ordering::Relaxed);
+            bare.give_back(HANDED_OVER);
+        })
+    };
+    let at = IN_PAGE.index();
+    assert_eq!(kept(at, 0), Ok(()), "never kept");
+    assert_eq!(kept(at, 0x3_0000_0001), Ok(()), "pending");
+    assert_eq!(kept(at, 0x1_0000_0001), Ok(()), "empty");
+    assert_eq!(kept(at, 0x3_0000_0002), Ok(()), "of another time");
+    for wrong in [0x2_0000_0001, 0xe_0000_0001, 1, 0x103_0000_0001, u64::MAX] {
+        assert_eq!(kept(at, wrong), violated(Violation::State), "{wrong:#x}");
+    }
+    assert_eq!(kept(0, u64::MAX), Ok(()), "of a buffer that keeps nothing it is not looked at");
+    assert_eq!(kept(QUEUE_BUFFERS - 1, u64::MAX), Ok(()), "nor of one that was not handed over");
+    // It is looked at again when something that was kept has come back.
+    let later = |bits: u64| {
+        writing(move |bare, look| {
+            bare.keep(IN_PAGE);
+            bare.give_back(HANDED_OVER);
+            look();
+            bare.reader.kept.store(at, bits, Ordering::Relaxed);
+            bare.count_late(1);
+        })
+    };
+    assert_eq!(later(0x1_0000_0001), Ok(()));
+    assert_eq!(later(0x2_0000_0001), violated(Violation::State));
+}
+
+#[test]
+fn late_returns_of_nothing_bring_nothing_back() {
+    let Facing { mut bare, mut sender, .. } = face(Terms::default());
+    sender.send(&[], &[1; 1000]).unwrap();
+    bare.keep(IN_PAGE);
+    bare.give_back(2);
+    for times in [1, 2, 77, 3, 0, u64::MAX] {
+        bare.count_late(times);
+        sender.is_ready();
+        assert_eq!(sender.ended(), None);
+    }
+    // Its page is in use, and its buffer: that is where the queue is full.
+    let sent = (0..).take_while(|_| sender.send(&[], b"x").is_ok()).take(2 * QUEUE_BUFFERS).count();
+    assert_eq!(sent as u64, IN_PAGE.0 + DATA_BUFFERS as u64 - 2);
+    bare.give_back(2 + sent as u64);
+    assert_eq!(sender.send(&[], b"x"), Err(SendError::Full));
+    bare.give_back_late(IN_PAGE);
+    assert_eq!(sender.send(&[], b"x"), Ok(()));
+}
+
+#[test]
+fn releases_of_what_was_not_announced_are_found_out() {
+    let slot = |bits: u64| writing(move |bare, _| bare.release(0, bits));
+    assert_eq!(slot(0), Ok(()), "not yet");
     assert_eq!(slot(1), Ok(()));
     assert_eq!(slot(2), violated(Violation::Count));
     assert_eq!(slot(0x1_0000_0001), violated(Violation::Count));
-    let early = writing(|bare| bare.give_back(Sequence(100), State::Empty));
-    assert_eq!(early, Ok(()), "of a buffer that was not handed over, it is not looked at");
+    assert_eq!(slot(u64::MAX), violated(Violation::Count));
+    let unused = writing(|bare, _| bare.release(SLOTS - 1, 77));
+    assert_eq!(unused, Ok(()), "of a slot that stands for nothing it is not looked at");
+    let uncounted = writing(|bare, _| bare.reader.slots.store(0, 77, Ordering::Relaxed));
+    assert_eq!(uncounted, Ok(()), "nor where no release is counted");
+    let counted = writing(|bare, _| bare.reader.released.store(0, u64::MAX, Ordering::Relaxed));
+    assert_eq!(counted, Ok(()), "a count alone releases nothing");
+}
+
+#[test]
+fn more_storage_taken_in_than_was_lent_is_a_storage_violation() {
+    let taken = |counts: &'static [u64]| {
+        writing(move |bare, look| {
+            for count in counts {
+                bare.take_in(*count);
+                look();
+            }
+        })
+    };
+    assert_eq!(taken(&[1, 2, 2]), Ok(()));
+    assert_eq!(taken(&[3]), violated(Violation::Storage));
+    assert_eq!(taken(&[u64::MAX]), violated(Violation::Storage));
+    assert_eq!(taken(&[2, 1]), violated(Violation::Storage), "it goes back");
 }
 
 #[test]
@@ -312,12 +514,14 @@ fn large_message_that_receive_has_begun_is_the_next_that_is_taken() {
     bare.prime_bytes(label::MESSAGE, 0, b"behind it");
     bare.fill(0, 1000);
     assert_eq!(receiver.receive(), Ok(None), "not whole yet");
-    let Ok(Some(Incoming::Announced(mut begun))) = receiver.take() else { panic!("the large one") };
+    let Ok(Some(Incoming::Announced(mut begun))) = receiver.poll(0) else {
+        panic!("the large one")
+    };
     let mut body = [0; 4096];
     assert_eq!(receiver.pull(&mut begun, &mut body), Ok(1000), "from its first byte");
     assert!(receiver.is_ready(), "for what is behind it");
     assert_eq!(receiver.receive().unwrap().expect("a message").body, b"behind it");
-    receiver.release(begun);
+    receiver.release(begun).unwrap();
 }
 
 #[test]
@@ -345,12 +549,11 @@ fn nothing_is_sent_once_a_violation_is_found() {
     let Facing { bare, mut sender, .. } = face(Terms::default());
     // The first buffer is the control record that lends four pages; each message fills one of them.
     for _ in 0..4 {
-        sender.send(&[1; 40_000]).unwrap();
+        sender.send(&[], &[1; 40_000]).unwrap();
     }
-    bare.give_back(Sequence(0), State::Empty);
-    bare.give_back(Sequence(2), State::Empty);
-    bare.give_back(Sequence(3), State::Primed);
-    let SendError::Severed(severed) = sender.send(&[1; 40_000]).unwrap_err() else {
+    bare.reader.kept.store(3, 0x2_0000_0001, Ordering::Relaxed);
+    bare.give_back(4);
+    let SendError::Severed(severed) = sender.send(&[], &[1; 40_000]).unwrap_err() else {
         panic!("not merely full")
     };
     assert_eq!(severed.reason, Reason::Violation(Violation::State));
@@ -362,13 +565,13 @@ fn path_ends_for_the_first_violation_alone() {
     let Facing { mut bare, mut receiver, .. } = face(Terms::default());
     let _storage = bare.lend(0, 4096);
     bare.announce(0, 1, 4096, 0);
-    let Ok(Some(Incoming::Announced(mut held))) = receiver.take() else { panic!("announced") };
+    let Ok(Some(Incoming::Announced(mut held))) = receiver.poll(0) else { panic!("announced") };
     bare.control(9, 9, 9);
-    let first = receiver.take().unwrap_err();
+    let first = receiver.poll(0).unwrap_err();
     assert_eq!(first.reason, Reason::Violation(Violation::Record));
     bare.fill(0, 4097);
-    assert_eq!(receiver.pull(&mut held, &mut [0]), Err(PullError::Severed(first)));
+    assert_eq!(receiver.pull(&mut held, &mut [0]), Err(first));
     assert_eq!(receiver.ended(), Some(first));
-    assert_eq!(receiver.counters().get(Counter::Violations), 1);
-    receiver.release(held);
+    assert_eq!(receiver.counters().get(Counter::Violation), Violation::Record as u64);
+    receiver.release(held).unwrap();
 }

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use fabric::control::UserData;
 use fabric::name::Name;
-use fabric::path::{self, END_DATA_BYTES, Halves, Message, SendError, Severed};
+use fabric::path::{
+    self, Announced, Claim, CommitError, END_DATA_BYTES, Halves, InPage, Incoming, List, Message,
+    MessageRef, NotOurs, SendError, Severed,
+};
 use os::processor::now_ns;
 
 use crate::link::Membership;
@@ -292,8 +295,8 @@ impl Sender {
     /// As [`Path::send`].
     #[inline]
     pub fn send(&mut self, body: &[u8]) -> Result<(), SendError> {
-        match self.half.send(body) {
-            Err(SendError::Full) => self.until_done(|half| half.send(body)),
+        match self.half.send(&[], body) {
+            Err(SendError::Full) => self.until_done(|half| half.send(&[], body)),
             done => done,
         }
     }
@@ -304,8 +307,8 @@ impl Sender {
     /// As [`Path::send`].
     #[inline(always)]
     pub fn push(&mut self, body: &[u8]) -> Result<(), SendError> {
-        match self.half.push(body) {
-            Err(SendError::Full) => self.until_done(|half| half.push(body)),
+        match self.half.push(&[], body) {
+            Err(SendError::Full) => self.until_done(|half| half.push(&[], body)),
             done => done,
         }
     }
@@ -320,8 +323,8 @@ impl Sender {
     /// If the head is longer than [`fabric::path::HEAD_BYTES_MAX`].
     #[inline]
     pub fn send_with(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
-        match self.half.send_with(head, body) {
-            Err(SendError::Full) => self.until_done(|half| half.send_with(head, body)),
+        match self.half.send(head, body) {
+            Err(SendError::Full) => self.until_done(|half| half.send(head, body)),
             done => done,
         }
     }
@@ -342,20 +345,50 @@ impl Sender {
         }
     }
 
-    /// Pushes a message of `bytes` that `build` makes in place.
+    /// Claims room for a message of `bytes` behind a head, to build it in memory that is lent to the
+    /// receiver: [`Sender::claimed`] has its bytes, [`Sender::commit`] sends it, and [`Sender::cancel`] gives
+    /// it up. Waits while the receiver is too far behind.
     ///
     /// # Errors
-    /// As [`Path::send`]; `build` was not called then.
-    #[inline(always)]
-    pub fn push_built(
-        &mut self,
-        bytes: usize,
-        mut build: impl FnMut(&mut [u8]),
-    ) -> Result<(), SendError> {
-        match self.half.push_built(&[], bytes, &mut build) {
-            Err(SendError::Full) => self.until_done(|half| half.push_built(&[], bytes, &mut build)),
-            done => done,
+    /// As [`Path::send`].
+    ///
+    /// # Panics
+    /// If the head is longer than [`fabric::path::HEAD_BYTES_MAX`].
+    pub fn claim(&mut self, head: &[u8], bytes: usize) -> Result<Claim, SendError> {
+        self.until_done(|half| half.claim(head, bytes))
+    }
+
+    /// The bytes of claimed room; none if another half has given it out, or to a forked child.
+    pub fn claimed<'a>(&'a mut self, claim: &'a mut Claim) -> Option<&'a mut [u8]> {
+        self.half.claimed(claim)
+    }
+
+    /// Sends what was built in claimed room. Waits while the receiver is too far behind.
+    ///
+    /// # Errors
+    /// [`CommitError`]; the room is given up then.
+    pub fn commit(&mut self, claim: Claim) -> Result<(), CommitError> {
+        let mut claim = claim;
+        loop {
+            match self.half.commit(claim) {
+                Ok(_) => return Ok(()),
+                Err((CommitError::Send(SendError::Full), back)) => claim = back,
+                Err((error, back)) => {
+                    // If it is another half's, that one has it back when its path ends.
+                    let _ = self.half.cancel(back);
+                    return Err(error);
+                }
+            }
+            self.wait_once();
         }
+    }
+
+    /// Gives claimed room up.
+    ///
+    /// # Errors
+    /// [`NotOurs`] if another half has given it out.
+    pub fn cancel(&mut self, claim: Claim) -> Result<(), NotOurs<Claim>> {
+        self.half.cancel(claim)
     }
 
     /// Does something that may have to wait for room, again and again.
@@ -382,7 +415,7 @@ impl Sender {
     /// [`SendError`].
     #[inline]
     pub fn try_send(&mut self, body: &[u8]) -> Result<(), SendError> {
-        self.try_with(|half| half.send(body))
+        self.try_with(|half| half.send(&[], body))
     }
 
     /// Does something that may be refused for want of room, or because the receiver has asked for quiet. If
@@ -472,7 +505,55 @@ impl Receiver {
         self.half.receive()
     }
 
-    /// Waits until there is something to take, or the path has ended.
+    /// What has arrived next, if there is something: a message of at most `copied_bytes_max`, copied; or a
+    /// longer one or a list, which stay where they are.
+    ///
+    /// # Errors
+    /// As [`Path::receive`].
+    #[inline]
+    pub fn poll(&mut self, copied_bytes_max: usize) -> Result<Option<Incoming>, Severed> {
+        self.half.poll(copied_bytes_max)
+    }
+
+    /// A message that was copied. It is there until the next verb.
+    #[inline]
+    pub fn message(&self, message: MessageRef) -> Message<'_> {
+        self.half.message(message)
+    }
+
+    /// Gives back a message that was read in its page.
+    ///
+    /// # Errors
+    /// [`NotOurs`] if another half has given it out.
+    pub fn give_back(&mut self, message: InPage) -> Result<(), NotOurs<InPage>> {
+        self.half.give_back(message)
+    }
+
+    /// Gives back a list that was read.
+    ///
+    /// # Errors
+    /// [`NotOurs`] if another half has given it out.
+    pub fn give_back_list(&mut self, list: List) -> Result<(), NotOurs<List>> {
+        self.half.give_back_list(list)
+    }
+
+    /// Copies the next bytes of a large message into `target`; how many.
+    ///
+    /// # Errors
+    /// [`Severed`] if the sender is gone before the message was whole, or if another half has given it out.
+    pub fn pull(&mut self, message: &mut Announced, target: &mut [u8]) -> Result<usize, Severed> {
+        self.half.pull(message, target)
+    }
+
+    /// Ends the reading of a large message: the sender may use its storage again.
+    ///
+    /// # Errors
+    /// [`NotOurs`] if another half has given it out.
+    pub fn release(&mut self, message: Announced) -> Result<(), NotOurs<Announced>> {
+        self.half.release(message)
+    }
+
+    /// Waits until there is something to poll, or the path has ended.
     pub fn wait(&mut self) {
         loop {
             match self.patience.wait(&mut self.half, None) {

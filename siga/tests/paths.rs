@@ -409,27 +409,31 @@ fn observer_sees_guests_paths_and_buffers() {
     for _ in 0..3 {
         ours.send(&[1; 100]).unwrap();
     }
-    assert_eq!(theirs.receive().unwrap().body, [1; 100]);
+    for _ in 0..3 {
+        assert_eq!(theirs.receive().unwrap().body, [1; 100]);
+    }
+    // The buffers go back now, all at once.
+    assert!(theirs.try_receive().unwrap().is_none());
+    ours.send(&[1; 100]).unwrap();
     let report = observer.query().unwrap();
     let names: Vec<&str> = report.guests.iter().map(|guest| guest.name.as_str()).collect();
     assert_eq!(names, ["CLIENT", "SERVER"]);
     assert_eq!(report.guests[0].process, std::process::id());
     let path = &report.paths[0];
     assert_eq!(path.path, ours.number());
-    assert_eq!(path.sides[0].outputs[0].counts["messages"], 3);
-    assert_eq!(path.sides[1].inputs[0].counts["messages"], 1);
+    assert_eq!(path.sides[0].outputs[0].counts["messages"], 4);
+    assert_eq!(path.sides[1].inputs[0].counts["messages"], 3);
 
     let audit = observer.audit(ours.number()).unwrap();
     assert_eq!(audit.queues.len(), 2);
     let buffers = &audit.queues[0].buffers;
-    assert_eq!((audit.queues[0].writer.as_str(), buffers.len()), ("CLIENT", 128));
-    // Storage was lent in the first; the second is being read, and then there are two more.
+    assert_eq!((audit.queues[0].writer.as_str(), buffers.len()), ("CLIENT", 512));
     let states: Vec<(&str, &str, u32, u32)> = buffers[..5]
         .iter()
         .map(|b| (b.owner.as_str(), b.state.as_str(), b.primed, b.given_back))
         .collect();
     let (read, primed) = (("writer", "empty", 1, 1), ("reader", "primed", 1, 0));
-    assert_eq!(states, [read, primed, primed, primed, ("writer", "empty", 0, 0)]);
+    assert_eq!(states, [read, read, read, primed, ("writer", "not initialised", 0, 0)]);
     assert!(matches!(observer.audit(999), Err(ObserveError::Refused(Problem::NoPath))));
 
     drop((ours, theirs));

@@ -21,8 +21,10 @@ use crate::path::Shape;
 
 pub use packet::{Malformed, PACKET_BYTES_MAX};
 
+use packet::{Field, fields, messages};
+
 /// Version of this protocol.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Bytes of user data that go with a connection.
 pub const USER_DATA_BYTES: usize = 16;
@@ -54,6 +56,15 @@ impl Kind {
     pub const IUCV: Kind = Kind(1);
     /// APPC/VM.
     pub const APPC: Kind = Kind(2);
+
+    /// How many doorbells a path of this kind has: one for each queue, or two for all queues of a
+    /// conversation, which one thread serves.
+    pub fn doorbells(self, shape: Shape) -> usize {
+        match self {
+            Kind::IUCV | Kind::APPC => 2,
+            _ => shape.outputs + shape.inputs,
+        }
+    }
 }
 
 impl std::fmt::Display for Kind {
@@ -95,18 +106,18 @@ pub struct Allowance {
     pub messages: u32,
 }
 
-/// What a guest says to the host. Descriptors in brackets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+messages! {
+    /// What a guest says to the host. Descriptors in brackets.
+    Request:
     /// I am this guest. First message of a connection.
-    Attach {
+    1 Attach {
         /// Under this name.
         name: Name,
     },
     /// I only want to look. First message of a connection.
-    Observe,
+    2 Observe,
     /// Make a path. [our board, our lines]
-    Connect {
+    3 Connect {
         /// The other party.
         target: Target,
         /// What it is for.
@@ -121,12 +132,12 @@ pub enum Request {
         allowance: Allowance,
     },
     /// I do not want to wait for this connection any longer.
-    Cancel {
+    4 Cancel {
         /// The serial of its [`Request::Connect`].
         connect: u32,
     },
     /// I take this pending connection. [our board, our lines]
-    Accept {
+    5 Accept {
         /// Which.
         path: u64,
         /// For the other party, as the kind has them.
@@ -137,19 +148,19 @@ pub enum Request {
         allowance: Allowance,
     },
     /// I do not take this pending connection.
-    Refuse {
+    6 Refuse {
         /// Which.
         path: u64,
         /// For the other party.
         data: UserData,
     },
     /// A path of mine has ended: no longer account it.
-    Ended {
+    7 Ended {
         /// Which.
         path: u64,
     },
     /// I have a path that another host made: account it. [our board]
-    Rejoin {
+    8 Rejoin {
         /// What only its parties know.
         token: Token,
         /// The other party.
@@ -162,58 +173,58 @@ pub enum Request {
         allowance: Allowance,
     },
     /// I manage a resource: connections to it are for me.
-    Identify {
+    11 Identify {
         /// Its name.
         resource: Name,
         /// How far it is known.
         scope: Scope,
     },
     /// I do not manage a resource any longer.
-    Revoke {
+    12 Revoke {
         /// Its name.
         resource: Name,
         /// How far it is known.
         scope: Scope,
     },
     /// Tell me about guests and paths.
-    Query,
+    9 Query,
     /// Tell me about each buffer of a path.
-    Audit {
+    10 Audit {
         /// Which.
         path: u64,
     },
 }
 
-/// What the host says to a guest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+messages! {
+    /// What the host says to a guest.
+    Reply:
     /// To [`Request::Attach`] and [`Request::Observe`].
-    Attached,
+    101 Attached,
     /// To any request: it was not done, and why.
-    Failed {
+    102 Failed {
         /// Why.
         problem: Problem,
         /// Of the other party, if it refused.
         data: UserData,
     },
     /// To [`Request::Connect`] and [`Request::Accept`]: the path is there.
-    /// [the peer's board, its lines, our end of a doorbell for each of our outputs, then each input]
-    Joined(Joined),
+    /// [the peer's board, its lines, our ends of as many doorbells as [`Kind::doorbells`] says]
+    103 Joined(joined: Joined),
     /// To [`Request::Rejoin`], [`Request::Refuse`], [`Request::Cancel`], [`Request::Identify`],
     /// [`Request::Revoke`].
-    Done {
+    104 Done {
         /// The number of the path here, for [`Request::Rejoin`].
         path: u64,
     },
     /// No answer: a guest wants a path to this one.
-    Pending(Pending),
+    105 Pending(pending: Pending),
     /// No answer: a pending connection is not wanted any more.
-    Withdrawn {
+    106 Withdrawn {
         /// Which.
         path: u64,
     },
     /// To [`Request::Query`] and [`Request::Audit`]: a report, which is JSON. [the storage it is in]
-    Report {
+    107 Report {
         /// How long it is.
         bytes: u64,
     },
@@ -240,6 +251,8 @@ pub struct Joined {
     pub theirs: Allowance,
 }
 
+fields!(Joined { path, token, peer, flags, data, shape, ours, theirs });
+
 /// A connection that waits to be accepted or refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
@@ -258,6 +271,8 @@ pub struct Pending {
     /// Queues, as this side would have them.
     pub shape: Shape,
 }
+
+fields!(Pending { path, from, resource, kind, flags, data, shape });
 
 /// Why a request was not done. The numbers in brackets are those of IUCV's CONNECT, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,9 +1,6 @@
 //! The bytes of the control protocol.
 
-use super::{
-    Allowance, Joined, Kind, Pending, Problem, Reply, Request, Scope, Target, Token, UserData,
-    VERSION,
-};
+use super::{Allowance, Kind, Problem, Scope, Target, Token, UserData, VERSION};
 use crate::name::{NAME_BYTES, Name};
 use crate::path::Shape;
 
@@ -11,7 +8,6 @@ use crate::path::Shape;
 pub const PACKET_BYTES_MAX: usize = 256;
 
 const MAGIC: [u8; 4] = *b"SIGA";
-const HEADER_BYTES: usize = 12;
 
 /// Why a packet is no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,337 +55,206 @@ impl Malformed {
     }
 }
 
-impl Request {
-    fn kind(&self) -> u16 {
-        match self {
-            Request::Attach { .. } => 1,
-            Request::Observe => 2,
-            Request::Connect { .. } => 3,
-            Request::Cancel { .. } => 4,
-            Request::Accept { .. } => 5,
-            Request::Refuse { .. } => 6,
-            Request::Ended { .. } => 7,
-            Request::Rejoin { .. } => 8,
-            Request::Query => 9,
-            Request::Audit { .. } => 10,
-            Request::Identify { .. } => 11,
-            Request::Revoke { .. } => 12,
-        }
-    }
-
-    /// Puts the packet together.
-    pub fn bytes(&self, serial: u32) -> Vec<u8> {
-        let mut body = Body::new(self.kind(), serial);
-        match self {
-            Request::Observe | Request::Query => {}
-            Request::Attach { name } => body.put(&name.bytes()),
-            Request::Connect { target, kind, flags, data, shape, allowance } => {
-                body.target(*target);
-                body.put(&kind.0.to_le_bytes());
-                body.put(&flags.to_le_bytes());
-                body.put(data);
-                body.shape(*shape);
-                body.allowance(*allowance);
-            }
-            Request::Cancel { connect } => body.put(&connect.to_le_bytes()),
-            Request::Accept { path, flags, data, allowance } => {
-                body.put(&path.to_le_bytes());
-                body.put(&flags.to_le_bytes());
-                body.put(data);
-                body.allowance(*allowance);
-            }
-            Request::Refuse { path, data } => {
-                body.put(&path.to_le_bytes());
-                body.put(data);
-            }
-            Request::Ended { path } | Request::Audit { path } => body.put(&path.to_le_bytes()),
-            Request::Rejoin { token, peer, kind, shape, allowance } => {
-                body.put(&token.0);
-                body.put(&peer.bytes());
-                body.put(&kind.0.to_le_bytes());
-                body.shape(*shape);
-                body.allowance(*allowance);
-            }
-            Request::Identify { resource, scope } | Request::Revoke { resource, scope } => {
-                body.put(&resource.bytes());
-                body.put(&[*scope as u8]);
-            }
-        }
-        body.0
-    }
-
-    /// Takes a packet apart that a guest has sent.
-    ///
-    /// # Errors
-    /// [`Malformed`].
-    pub fn parse(packet: &[u8]) -> Result<(u32, Request), Malformed> {
-        let mut fields = Fields::new(packet)?;
-        let request = match fields.kind {
-            1 => Request::Attach { name: fields.name()? },
-            2 => Request::Observe,
-            3 => Request::Connect {
-                target: fields.target()?,
-                kind: fields.kind()?,
-                flags: fields.u16("flags")?,
-                data: fields.user_data()?,
-                shape: fields.shape()?,
-                allowance: fields.allowance()?,
-            },
-            4 => Request::Cancel { connect: fields.u32("serial")? },
-            5 => Request::Accept {
-                path: fields.u64("path")?,
-                flags: fields.u16("flags")?,
-                data: fields.user_data()?,
-                allowance: fields.allowance()?,
-            },
-            6 => Request::Refuse { path: fields.u64("path")?, data: fields.user_data()? },
-            7 => Request::Ended { path: fields.u64("path")? },
-            8 => Request::Rejoin {
-                token: fields.token()?,
-                peer: fields.name()?,
-                kind: fields.kind()?,
-                shape: fields.shape()?,
-                allowance: fields.allowance()?,
-            },
-            9 => Request::Query,
-            10 => Request::Audit { path: fields.u64("path")? },
-            11 => Request::Identify { resource: fields.name()?, scope: fields.scope()? },
-            12 => Request::Revoke { resource: fields.name()?, scope: fields.scope()? },
-            kind => return Err(Malformed::Kind { kind, serial: fields.serial }),
-        };
-        fields.end()?;
-        Ok((fields.serial, request))
-    }
+/// Something that lies in a packet.
+pub(super) trait Field: Sized {
+    /// Appends it.
+    fn put(&self, packet: &mut Vec<u8>);
+    /// Takes it off what is left of a packet; none if that is too short, or it makes no sense.
+    fn take(left: &mut &[u8]) -> Option<Self>;
 }
 
-impl Reply {
-    fn kind(&self) -> u16 {
-        match self {
-            Reply::Attached => 101,
-            Reply::Failed { .. } => 102,
-            Reply::Joined(_) => 103,
-            Reply::Done { .. } => 104,
-            Reply::Pending(_) => 105,
-            Reply::Withdrawn { .. } => 106,
-            Reply::Report { .. } => 107,
-        }
-    }
+/// What the fields of a message, or of a part of one, are: each goes after the other.
+macro_rules! fields {
+    ($part:ident { $($field:ident),* }) => {
+        impl Field for $part {
+            fn put(&self, packet: &mut Vec<u8>) {
+                $(self.$field.put(packet);)*
+            }
 
-    /// Puts the packet together.
-    pub fn bytes(&self, serial: u32) -> Vec<u8> {
-        let mut body = Body::new(self.kind(), serial);
-        match self {
-            Reply::Attached => {}
-            Reply::Failed { problem, data } => {
-                body.put(&(*problem as u16).to_le_bytes());
-                body.put(data);
+            fn take(left: &mut &[u8]) -> Option<$part> {
+                Some($part { $($field: Field::take(left)?),* })
             }
-            Reply::Joined(joined) => {
-                body.put(&joined.path.to_le_bytes());
-                body.put(&joined.token.0);
-                body.put(&joined.peer.bytes());
-                body.put(&joined.flags.to_le_bytes());
-                body.put(&joined.data);
-                body.shape(joined.shape);
-                body.allowance(joined.ours);
-                body.allowance(joined.theirs);
-            }
-            Reply::Done { path } | Reply::Withdrawn { path } => body.put(&path.to_le_bytes()),
-            Reply::Pending(pending) => {
-                body.put(&pending.path.to_le_bytes());
-                body.put(&pending.from.bytes());
-                body.put(&pending.resource.map_or([0; NAME_BYTES], Name::bytes));
-                body.put(&pending.kind.0.to_le_bytes());
-                body.put(&pending.flags.to_le_bytes());
-                body.put(&pending.data);
-                body.shape(pending.shape);
-            }
-            Reply::Report { bytes } => body.put(&bytes.to_le_bytes()),
         }
-        body.0
-    }
-
-    /// Takes a packet apart that the host has sent.
-    ///
-    /// # Errors
-    /// [`Malformed`].
-    pub fn parse(packet: &[u8]) -> Result<(u32, Reply), Malformed> {
-        let mut fields = Fields::new(packet)?;
-        let reply = match fields.kind {
-            101 => Reply::Attached,
-            102 => Reply::Failed {
-                problem: Problem::parse(fields.u16("problem")?),
-                data: fields.user_data()?,
-            },
-            103 => Reply::Joined(Joined {
-                path: fields.u64("path")?,
-                token: fields.token()?,
-                peer: fields.name()?,
-                flags: fields.u16("flags")?,
-                data: fields.user_data()?,
-                shape: fields.shape()?,
-                ours: fields.allowance()?,
-                theirs: fields.allowance()?,
-            }),
-            104 => Reply::Done { path: fields.u64("path")? },
-            105 => Reply::Pending(Pending {
-                path: fields.u64("path")?,
-                from: fields.name()?,
-                resource: fields.resource()?,
-                kind: fields.kind()?,
-                flags: fields.u16("flags")?,
-                data: fields.user_data()?,
-                shape: fields.shape()?,
-            }),
-            106 => Reply::Withdrawn { path: fields.u64("path")? },
-            107 => Reply::Report { bytes: fields.u64("bytes")? },
-            kind => return Err(Malformed::Kind { kind, serial: fields.serial }),
-        };
-        fields.end()?;
-        Ok((fields.serial, reply))
-    }
+    };
 }
 
-/// A packet that is being put together.
-struct Body(Vec<u8>);
+/// The messages of one direction: number, name, and fields in the order in which they lie in a packet.
+macro_rules! messages {
+    ($(#[$about:meta])* $type:ident: $(
+        $(#[$doc:meta])*
+        $kind:literal $name:ident
+            $({ $($(#[$field_doc:meta])* $field:ident: $field_type:ty,)* })?
+            $(($part:ident: $part_type:ty))?,
+    )*) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum $type {
+            $($(#[$doc])* $name $({ $($(#[$field_doc])* $field: $field_type,)* })? $(($part_type))?,)*
+        }
 
-impl Body {
-    fn new(kind: u16, serial: u32) -> Body {
-        let mut body = Body(Vec::with_capacity(128));
-        body.put(&MAGIC);
-        body.put(&VERSION.to_le_bytes());
-        body.put(&kind.to_le_bytes());
-        body.put(&serial.to_le_bytes());
-        body
-    }
+        impl $type {
+            /// Puts the packet together.
+            pub fn bytes(&self, serial: u32) -> Vec<u8> {
+                match self {
+                    $($type::$name { $($($field,)*)? $(0: $part)? } => {
+                        #[allow(unused_mut, reason = "some messages have no fields")]
+                        let mut packet = packet::begin($kind, serial);
+                        $($($field.put(&mut packet);)*)?
+                        $($part.put(&mut packet);)?
+                        packet
+                    })*
+                }
+            }
 
-    fn put(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
+            /// Takes a packet apart that was sent in this direction.
+            ///
+            /// # Errors
+            /// [`Malformed`].
+            pub fn parse(packet: &[u8]) -> Result<(u32, $type), Malformed> {
+                let mut fields = packet::Fields::new(packet)?;
+                let message = match fields.kind {
+                    $($kind => $type::$name {
+                        $($($field: fields.take(stringify!($field))?,)*)?
+                        $(0: fields.take(stringify!($part))?)?
+                    },)*
+                    kind => return Err(Malformed::Kind { kind, serial: fields.serial }),
+                };
+                fields.end()?;
+                Ok((fields.serial, message))
+            }
+        }
+    };
+}
 
-    fn target(&mut self, target: Target) {
-        let (what, name) = match target {
-            Target::Guest(name) => (0, name),
-            Target::Resource(name) => (1, name),
-        };
-        self.put(&[what]);
-        self.put(&name.bytes());
-    }
+pub(super) use {fields, messages};
 
-    fn shape(&mut self, shape: Shape) {
-        self.put(&[shape.outputs as u8, shape.inputs as u8]);
-    }
-
-    fn allowance(&mut self, allowance: Allowance) {
-        self.put(&allowance.storage_bytes.to_le_bytes());
-        self.put(&allowance.messages.to_le_bytes());
-    }
+/// The header of a packet, which its fields follow.
+pub(super) fn begin(kind: u16, serial: u32) -> Vec<u8> {
+    let mut packet = MAGIC.to_vec();
+    (VERSION, kind, serial).put(&mut packet);
+    packet
 }
 
 /// What is left of a packet that is being taken apart.
-struct Fields<'a> {
-    kind: u16,
-    serial: u32,
+pub(super) struct Fields<'a> {
+    pub(super) kind: u16,
+    pub(super) serial: u32,
     left: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    fn new(packet: &'a [u8]) -> Result<Fields<'a>, Malformed> {
-        let (header, left) = packet.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Magic)?;
-        let [a, b, c, d, v0, v1, k0, k1, s0, s1, s2, s3] = *header;
-        if [a, b, c, d] != MAGIC {
-            return Err(Malformed::Magic);
-        }
-        let serial = u32::from_le_bytes([s0, s1, s2, s3]);
-        let found = u16::from_le_bytes([v0, v1]);
+    pub(super) fn new(packet: &'a [u8]) -> Result<Fields<'a>, Malformed> {
+        let mut left = packet.strip_prefix(&MAGIC).ok_or(Malformed::Magic)?;
+        let header = <(u16, u16, u32)>::take(&mut left);
+        let (found, kind, serial) = header.ok_or(Malformed::Magic)?;
         if found != VERSION {
             return Err(Malformed::Version { found, serial });
         }
-        Ok(Fields { kind: u16::from_le_bytes([k0, k1]), serial, left })
+        Ok(Fields { kind, serial, left })
+    }
+
+    pub(super) fn take<T: Field>(&mut self, field: &'static str) -> Result<T, Malformed> {
+        T::take(&mut self.left).ok_or(self.wrong(field))
+    }
+
+    pub(super) fn end(&self) -> Result<(), Malformed> {
+        if self.left.is_empty() { Ok(()) } else { Err(self.wrong("length")) }
     }
 
     fn wrong(&self, field: &'static str) -> Malformed {
         Malformed::Field { kind: self.kind, serial: self.serial, field }
     }
+}
 
-    fn take<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], Malformed> {
-        let (bytes, left) = self.left.split_first_chunk().ok_or_else(|| self.wrong(field))?;
-        self.left = left;
-        Ok(*bytes)
+impl<const N: usize> Field for [u8; N] {
+    fn put(&self, packet: &mut Vec<u8>) {
+        packet.extend_from_slice(self);
     }
 
-    fn u16(&mut self, field: &'static str) -> Result<u16, Malformed> {
-        self.take(field).map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self, field: &'static str) -> Result<u32, Malformed> {
-        self.take(field).map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self, field: &'static str) -> Result<u64, Malformed> {
-        self.take(field).map(u64::from_le_bytes)
-    }
-
-    fn name(&mut self) -> Result<Name, Malformed> {
-        let bytes = self.take("name")?;
-        Name::parse(bytes).ok_or_else(|| self.wrong("name"))
-    }
-
-    fn target(&mut self) -> Result<Target, Malformed> {
-        match self.take("target")? {
-            [0] => Ok(Target::Guest(self.name()?)),
-            [1] => Ok(Target::Resource(self.name()?)),
-            _ => Err(self.wrong("target")),
-        }
-    }
-
-    /// The name of a resource, or zeros.
-    fn resource(&mut self) -> Result<Option<Name>, Malformed> {
-        let bytes = self.take("resource")?;
-        if bytes == [0; NAME_BYTES] {
-            return Ok(None);
-        }
-        Name::parse(bytes).map(Some).ok_or_else(|| self.wrong("resource"))
-    }
-
-    fn scope(&mut self) -> Result<Scope, Malformed> {
-        match self.take("scope")? {
-            [0] => Ok(Scope::Local),
-            [1] => Ok(Scope::Global),
-            _ => Err(self.wrong("scope")),
-        }
-    }
-
-    fn kind(&mut self) -> Result<Kind, Malformed> {
-        self.u16("kind").map(Kind)
-    }
-
-    fn user_data(&mut self) -> Result<UserData, Malformed> {
-        self.take("user data")
-    }
-
-    fn token(&mut self) -> Result<Token, Malformed> {
-        self.take("token").map(Token)
-    }
-
-    fn shape(&mut self) -> Result<Shape, Malformed> {
-        let [outputs, inputs] = self.take("shape")?;
-        let shape = Shape { outputs: outputs.into(), inputs: inputs.into() };
-        if shape.is_valid() { Ok(shape) } else { Err(self.wrong("shape")) }
-    }
-
-    fn allowance(&mut self) -> Result<Allowance, Malformed> {
-        let storage_bytes = self.u64("allowance")?;
-        Ok(Allowance { storage_bytes, messages: self.u32("allowance")? })
-    }
-
-    fn end(&self) -> Result<(), Malformed> {
-        if self.left.is_empty() { Ok(()) } else { Err(self.wrong("length")) }
+    fn take(left: &mut &[u8]) -> Option<[u8; N]> {
+        let (bytes, rest) = left.split_first_chunk()?;
+        *left = rest;
+        Some(*bytes)
     }
 }
 
+/// What lies in a packet as something else does: how to make that of it, and perhaps back.
+macro_rules! as_other {
+    ($($type:ty as $other:ty: $put:expr, $take:expr;)*) => {
+        $(impl Field for $type {
+            fn put(&self, packet: &mut Vec<u8>) {
+                let put: fn(&$type) -> $other = $put;
+                put(self).put(packet);
+            }
+
+            fn take(left: &mut &[u8]) -> Option<$type> {
+                let take: fn($other) -> Option<$type> = $take;
+                take(Field::take(left)?)
+            }
+        })*
+    };
+}
+
+as_other! {
+    u8 as [u8; 1]: |number| [*number], |[byte]| Some(byte);
+    u16 as [u8; 2]: |number| number.to_le_bytes(), |bytes| Some(u16::from_le_bytes(bytes));
+    u32 as [u8; 4]: |number| number.to_le_bytes(), |bytes| Some(u32::from_le_bytes(bytes));
+    u64 as [u8; 8]: |number| number.to_le_bytes(), |bytes| Some(u64::from_le_bytes(bytes));
+    Name as [u8; NAME_BYTES]: |name| name.bytes(), Name::parse;
+    Token as UserData: |token| token.0, |bytes| Some(Token(bytes));
+    Kind as u16: |kind| kind.0, |number| Some(Kind(number));
+    Problem as u16: |problem| *problem as u16, |number| Some(Problem::parse(number));
+    Shape as (u8, u8): |shape| (shape.outputs as u8, shape.inputs as u8), |(outputs, inputs)| {
+        let shape = Shape { outputs: outputs.into(), inputs: inputs.into() };
+        shape.is_valid().then_some(shape)
+    };
+    Scope as u8: |scope| *scope as u8, |byte| match byte {
+        0 => Some(Scope::Local),
+        1 => Some(Scope::Global),
+        _ => None,
+    };
+    Target as (u8, Name): |target| match *target {
+        Target::Guest(name) => (0, name),
+        Target::Resource(name) => (1, name),
+    }, |(what, name)| match what {
+        0 => Some(Target::Guest(name)),
+        1 => Some(Target::Resource(name)),
+        _ => None,
+    };
+    // Zeros are no name.
+    Option<Name> as [u8; NAME_BYTES]: |name| name.map_or([0; NAME_BYTES], Name::bytes), |bytes| {
+        if bytes == [0; NAME_BYTES] { Some(None) } else { Name::parse(bytes).map(Some) }
+    };
+}
+
+impl<A: Field, B: Field> Field for (A, B) {
+    fn put(&self, packet: &mut Vec<u8>) {
+        self.0.put(packet);
+        self.1.put(packet);
+    }
+
+    fn take(left: &mut &[u8]) -> Option<(A, B)> {
+        Some((A::take(left)?, B::take(left)?))
+    }
+}
+
+impl<A: Field, B: Field, C: Field> Field for (A, B, C) {
+    fn put(&self, packet: &mut Vec<u8>) {
+        self.0.put(packet);
+        self.1.put(packet);
+        self.2.put(packet);
+    }
+
+    fn take(left: &mut &[u8]) -> Option<(A, B, C)> {
+        Some((A::take(left)?, B::take(left)?, C::take(left)?))
+    }
+}
+
+fields!(Allowance { storage_bytes, messages });
+
 #[cfg(test)]
 mod tests {
+    use super::super::{Joined, Pending, Reply, Request};
     use super::*;
 
     fn name(name: &str) -> Name {
@@ -475,7 +340,7 @@ mod tests {
 
     #[test]
     fn attach_is_what_the_picture_says() {
-        let bytes = b"SIGA\x01\x00\x01\x00\x04\x03\x02\x01CLIENT  ";
+        let bytes = b"SIGA\x02\x00\x01\x00\x04\x03\x02\x01CLIENT  ";
         let request = Request::Attach { name: name("CLIENT") };
         assert_eq!(request.bytes(0x0102_0304), bytes);
         assert_eq!(Request::parse(bytes), Ok((0x0102_0304, request)));
@@ -512,7 +377,8 @@ mod tests {
             Request::parse(&bytes).unwrap_err()
         };
         assert_eq!(changed(0, b's'), Malformed::Magic);
-        assert_eq!(changed(4, 2), Malformed::Version { found: 2, serial: 7 });
+        assert_eq!(changed(4, 1), Malformed::Version { found: 1, serial: 7 });
+        assert_eq!(changed(4, 3), Malformed::Version { found: 3, serial: 7 });
         assert_eq!(changed(6, 101), Malformed::Kind { kind: 101, serial: 7 });
         assert_eq!(changed(12, b'c'), Malformed::Field { kind: 1, serial: 7, field: "name" });
         let mut connect = requests().swap_remove(2).bytes(7);

@@ -2,52 +2,56 @@
 //! and the *lines*, which carry data and are for the peer alone.
 //!
 //! ```text
-//! board   | header                                                       64 bytes |
-//!         | for each output queue: | control line | mirror 128 words | counters |  |
-//!         | for each input queue:  | control line | words 128 | counters |           |
-//!         | for each input queue:  | slots 1024 |                                    |
+//! board   | header                                                        64 bytes |
+//!         | for each output queue: | control line | counters 24 words |             |
+//!         | for each input queue:  | control line | returns line | counters |       |
+//!         | for each input queue:  | kept words 512 | slot words 1024 |              |
 //!
-//! lines   | for each output queue: | lines 8 KiB | lists 32 KiB | slot lines 64 KiB |
+//! lines   | for each output queue: | lines 64 KiB | lists 128 KiB | slot words 8 KiB |
 //!
 //! header          word 0  "SIGABRD" and the version of this layout
 //!                 word 1  output queues, word 2 input queues of this side
 //! control line of the writer   word 0  sleep word: odd while it sleeps, waiting for room
 //!                              word 1  zero, or why it ended (Halt)
 //!                              words 2, 3  user data of the end
-//!                              word 4  messages that may be outstanding, if the conversation has a limit
 //! control line of the reader   word 0  sleep word: odd while it sleeps, waiting for messages
 //!                              word 1  zero, or why it ended
 //!                              words 2, 3  user data of the end
 //!                              word 4  quiesce word: odd while the writer is to keep quiet
 //!                              word 5  how many lent storages it has taken in
+//! returns line                 word 0  hand-overs returned, but for those kept
+//!                              word 1  how often something kept was given back
+//!                              word 2  large messages released
 //! ```
 //!
-//! A board of one queue each way fits into one page of memory, but for its slots, which take memory when
-//! they are used.
+//! A board of one queue each way takes one page of memory; the words behind it take memory when they are
+//! used.
 
 use os::sync::Ordering;
 use os::words::{LentWords, Words};
 
 use super::counters::COUNTER_WORDS;
-use crate::queue::{LINE_WORDS, LINES_WORDS, LISTS_WORDS, QUEUE_BUFFERS, Reader};
-
-/// Large messages of one queue that may be announced and not yet released.
-pub const SLOTS: usize = 1024;
+use crate::queue::slots::SLOTS;
+use crate::queue::{CACHE_LINE_WORDS, LINES_WORDS, LISTS_WORDS, QUEUE_BUFFERS, RETURNS_WORDS};
 
 /// Queues of a path in one direction.
 pub const QUEUES_MAX: usize = 8;
 
 /// Version of the layout of boards, lines and records. Both sides must have the same.
-pub const LAYOUT_VERSION: u64 = 1;
+pub const LAYOUT_VERSION: u64 = 2;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SIGABRD\0") | LAYOUT_VERSION << 56;
 
 const HEADER_WORDS: usize = 8;
-const CONTROL_WORDS: usize = LINE_WORDS;
-const WRITER_BLOCK_WORDS: usize = CONTROL_WORDS + QUEUE_BUFFERS + COUNTER_WORDS;
-const READER_BLOCK_WORDS: usize = CONTROL_WORDS + QUEUE_BUFFERS + COUNTER_WORDS;
-const SLOT_LINES_WORDS: usize = SLOTS * LINE_WORDS;
-const QUEUE_LINES_WORDS: usize = LINES_WORDS + LISTS_WORDS + SLOT_LINES_WORDS;
+/// Words of a control line.
+pub const CONTROL_WORDS: usize = CACHE_LINE_WORDS;
+const WRITER_BLOCK_WORDS: usize = CONTROL_WORDS + COUNTER_WORDS;
+const READER_BLOCK_WORDS: usize = CONTROL_WORDS + RETURNS_WORDS + COUNTER_WORDS;
+const LATE_BLOCK_WORDS: usize = QUEUE_BUFFERS + SLOTS;
+const QUEUE_LINES_WORDS: usize = LINES_WORDS + LISTS_WORDS + SLOTS;
+
+/// Word of the returns that counts large messages released.
+const RELEASED_WORD: usize = 2;
 
 /// Word of a control line: odd while its side sleeps.
 pub const SLEEP_WORD: usize = 0;
@@ -63,9 +67,6 @@ pub const QUIESCE_WORD: usize = 4;
 
 /// Word of a reader's control line: how many lent storages it has taken in.
 pub const LENT_TAKEN_WORD: usize = 5;
-
-/// Word of a writer's control line: how many messages may be outstanding; zero where there is no limit.
-pub const LIMIT_WORD: usize = 4;
 
 /// How many queues a side of a path has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +93,7 @@ impl Shape {
 
     /// Words of the board of a side of this shape.
     pub fn board_words(self) -> usize {
-        self.slots(self.inputs)
+        self.late_block(self.inputs)
     }
 
     /// Words of the lines of a side of this shape.
@@ -110,9 +111,9 @@ impl Shape {
         HEADER_WORDS + self.outputs * WRITER_BLOCK_WORDS + queue * READER_BLOCK_WORDS
     }
 
-    fn slots(self, queue: usize) -> usize {
+    fn late_block(self, queue: usize) -> usize {
         let blocks = self.outputs * WRITER_BLOCK_WORDS + self.inputs * READER_BLOCK_WORDS;
-        HEADER_WORDS + blocks + queue * SLOTS
+        HEADER_WORDS + blocks + queue * LATE_BLOCK_WORDS
     }
 }
 
@@ -139,8 +140,6 @@ impl Part for LentWords {
 pub struct WriterBlock<W> {
     /// The control line.
     pub control: W,
-    /// Count and state of each buffer, as the writer last handed it over.
-    pub mirror: W,
     /// Its counters.
     pub counters: W,
 }
@@ -150,12 +149,16 @@ pub struct WriterBlock<W> {
 pub struct ReaderBlock<W> {
     /// The control line.
     pub control: W,
-    /// The word of each buffer.
-    pub words: W,
-    /// The word of each slot of a large message.
-    pub slots: W,
+    /// What was returned.
+    pub returns: W,
     /// Its counters.
     pub counters: W,
+    /// The word of each buffer.
+    pub kept: W,
+    /// The word of each slot of a large message.
+    pub slots: W,
+    /// How many large messages were released.
+    pub released: W,
 }
 
 /// A queue's part of its writer's lines.
@@ -165,8 +168,8 @@ pub struct LineBlock<W> {
     pub lines: W,
     /// The entry list of each buffer.
     pub lists: W,
-    /// The line of each slot of a large message.
-    pub slot_lines: W,
+    /// The word of each slot of a large message.
+    pub filled: W,
 }
 
 /// The part of a board that belongs to output queue `queue`.
@@ -174,19 +177,22 @@ pub fn writer_block<W: Part>(board: &W, shape: Shape, queue: usize) -> WriterBlo
     let first = shape.writer_block(queue);
     WriterBlock {
         control: board.part(first, CONTROL_WORDS),
-        mirror: board.part(first + CONTROL_WORDS, QUEUE_BUFFERS),
-        counters: board.part(first + CONTROL_WORDS + QUEUE_BUFFERS, COUNTER_WORDS),
+        counters: board.part(first + CONTROL_WORDS, COUNTER_WORDS),
     }
 }
 
 /// The part of a board that belongs to input queue `queue`.
 pub fn reader_block<W: Part>(board: &W, shape: Shape, queue: usize) -> ReaderBlock<W> {
     let first = shape.reader_block(queue);
+    let returns = first + CONTROL_WORDS;
+    let late = shape.late_block(queue);
     ReaderBlock {
         control: board.part(first, CONTROL_WORDS),
-        words: board.part(first + CONTROL_WORDS, QUEUE_BUFFERS),
-        slots: board.part(shape.slots(queue), SLOTS),
-        counters: board.part(first + CONTROL_WORDS + QUEUE_BUFFERS, COUNTER_WORDS),
+        returns: board.part(returns, RETURNS_WORDS),
+        counters: board.part(returns + RETURNS_WORDS, COUNTER_WORDS),
+        kept: board.part(late, QUEUE_BUFFERS),
+        slots: board.part(late + QUEUE_BUFFERS, SLOTS),
+        released: board.part(returns + RELEASED_WORD, 1),
     }
 }
 
@@ -196,16 +202,13 @@ pub fn line_block<W: Part>(lines: &W, queue: usize) -> LineBlock<W> {
     LineBlock {
         lines: lines.part(first, LINES_WORDS),
         lists: lines.part(first + LINES_WORDS, LISTS_WORDS),
-        slot_lines: lines.part(first + LINES_WORDS + LISTS_WORDS, SLOT_LINES_WORDS),
+        filled: lines.part(first + LINES_WORDS + LISTS_WORDS, SLOTS),
     }
 }
 
-/// Writes the header of a fresh board and supplies the buffers of its input queues. [`super::Side`] does
-/// this for its own; a proof does it for a peer whose every word it has in its hand.
+/// Writes the header of a fresh board. [`super::Side`] does this for its own; a proof does it for a peer
+/// whose every word it has in its hand.
 pub fn establish(board: &Words, shape: Shape) {
-    for queue in 0..shape.inputs {
-        Reader::supply(&reader_block(board, shape, queue).words);
-    }
     board.store(1, shape.outputs as u64, Ordering::Relaxed);
     board.store(2, shape.inputs as u64, Ordering::Relaxed);
     board.store(0, MAGIC, Ordering::Release);
@@ -220,6 +223,6 @@ pub fn is_established(board: &LentWords, shape: Shape) -> bool {
 }
 
 const _: () = assert!(
-    cfg!(loom) || (HEADER_WORDS + WRITER_BLOCK_WORDS + READER_BLOCK_WORDS) * 8 <= 4096,
-    "the board of a simple path is one page"
+    (HEADER_WORDS + WRITER_BLOCK_WORDS + READER_BLOCK_WORDS) * 8 <= 4096,
+    "the board of a simple path is one page, but for the words that are seldom used"
 );

@@ -2,9 +2,7 @@
 //! the system runs. Watching costs the data path nothing.
 
 use os::sync::Ordering;
-use os::words::Words;
-
-use crate::queue::Violation;
+use os::words::{Block, Words};
 
 /// What is counted, each in a word of its own at this index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,8 +26,6 @@ pub enum Counter {
     Full,
     /// Doorbells rung.
     Rings,
-    /// Hand-overs and give-backs that needed no ring, because the peer was awake.
-    RingsSuppressed,
     /// Doorbells heard.
     Heard,
     /// Looks for work.
@@ -42,47 +38,32 @@ pub enum Counter {
     WakesUnproductive,
     /// Nanoseconds spent looking while there was nothing.
     SpinningNs,
-    /// Buffers the reader gave back as making no sense to it.
-    Refused,
     /// Storage lent, in bytes, now.
     LentBytes,
     /// Storages lent so far.
     Lent,
     /// Storages retired so far.
     Retired,
-    /// Violations by the peer: one at most, since it ends the path.
-    Violations,
-    /// Of these, a hand-over count that went anywhere but one up.
-    CountViolations,
-    /// Of these, a buffer handed over by the side that does not own it.
-    OwnerViolations,
-    /// Of these, a state that the side may not set.
-    StateViolations,
-    /// Of these, a content form that does not exist.
-    FormViolations,
-    /// Of these, a size that the form cannot hold.
-    SizeViolations,
-    /// Of these, an entry outside the storage lent.
-    RangeViolations,
-    /// Of these, a record that makes no sense.
-    RecordViolations,
-    /// Of these, storage that is not what was announced.
-    StorageViolations,
-    /// Of these, rings without end.
-    DoorbellViolations,
-    /// Messages of a conversation now: sent and not complete, or received and not replied to.
-    Outstanding,
-    /// Messages of a conversation now: complete and nobody took their completion, or arrived and nobody
-    /// received them.
-    Waiting,
+    /// What the peer did that no peer may do, as the number of a [`Violation`](crate::queue::Violation);
+    /// zero if nothing.
+    Violation,
 }
 
 /// How many there are.
-pub const COUNTERS: usize = Counter::Waiting as usize + 1;
+pub const COUNTERS: usize = Counter::Violation as usize + 1;
 
-/// Words set aside for the counters of a half.
-pub const COUNTER_WORDS: usize = 32;
-const _: () = assert!(COUNTERS <= COUNTER_WORDS);
+/// Levels that a conversation over the path may show in each half, in words behind the counters.
+pub const GAUGES: usize = 4;
+
+/// Words set aside for the counters and gauges of a half.
+pub const COUNTER_WORDS: usize = 24;
+const _: () = assert!(COUNTERS + GAUGES <= COUNTER_WORDS);
+
+/// The word of a gauge, behind those of the counters.
+pub fn gauge_word(gauge: usize) -> usize {
+    assert!(gauge < GAUGES, "a half has {GAUGES} gauges");
+    COUNTER_WORDS - GAUGES + gauge
+}
 
 impl Counter {
     /// Name and meaning of each, in order of their words.
@@ -96,57 +77,30 @@ impl Counter {
         (Counter::Control, "control"),
         (Counter::Full, "full"),
         (Counter::Rings, "rings"),
-        (Counter::RingsSuppressed, "rings_suppressed"),
         (Counter::Heard, "heard"),
         (Counter::Polls, "polls"),
         (Counter::PollsEmpty, "polls_empty"),
         (Counter::Sleeps, "sleeps"),
         (Counter::WakesUnproductive, "wakes_unproductive"),
         (Counter::SpinningNs, "spinning_ns"),
-        (Counter::Refused, "refused"),
         (Counter::LentBytes, "lent_bytes"),
         (Counter::Lent, "lent"),
         (Counter::Retired, "retired"),
-        (Counter::Violations, "violations"),
-        (Counter::CountViolations, "count_violations"),
-        (Counter::OwnerViolations, "owner_violations"),
-        (Counter::StateViolations, "state_violations"),
-        (Counter::FormViolations, "form_violations"),
-        (Counter::SizeViolations, "size_violations"),
-        (Counter::RangeViolations, "range_violations"),
-        (Counter::RecordViolations, "record_violations"),
-        (Counter::StorageViolations, "storage_violations"),
-        (Counter::DoorbellViolations, "doorbell_violations"),
-        (Counter::Outstanding, "outstanding"),
-        (Counter::Waiting, "waiting"),
+        (Counter::Violation, "violation"),
     ];
-
-    /// The counter of one kind of violation.
-    pub fn of(violation: Violation) -> Counter {
-        match violation {
-            Violation::Count => Counter::CountViolations,
-            Violation::Owner => Counter::OwnerViolations,
-            Violation::State => Counter::StateViolations,
-            Violation::Form => Counter::FormViolations,
-            Violation::Size => Counter::SizeViolations,
-            Violation::Range => Counter::RangeViolations,
-            Violation::Record => Counter::RecordViolations,
-            Violation::Storage => Counter::StorageViolations,
-            Violation::Doorbell => Counter::DoorbellViolations,
-        }
-    }
 }
 
 /// The counters of one half, and the words they are shown in.
 #[derive(Debug)]
 pub struct Counters {
     values: [u64; COUNTERS],
-    words: Words,
+    gauges: [u64; GAUGES],
+    words: Block<COUNTER_WORDS>,
 }
 
 impl Counters {
     pub(super) fn new(words: Words) -> Counters {
-        Counters { values: [0; COUNTERS], words }
+        Counters { values: [0; COUNTERS], gauges: [0; GAUGES], words: Block::new(words) }
     }
 
     /// What a counter stands at.
@@ -160,19 +114,14 @@ impl Counters {
         self.set(counter, self.values[counter as usize] + amount);
     }
 
-    /// Shows how many there are of what comes and goes.
+    /// Shows a level of the conversation over the path.
     #[inline]
-    pub(crate) fn show(&mut self, counter: Counter, level: usize) {
+    pub(super) fn show(&mut self, gauge: usize, level: u64) {
         // Often it is as before, and those who watch have the line.
-        if self.get(counter) != level as u64 {
-            self.set(counter, level as u64);
+        if self.gauges[gauge] != level {
+            self.gauges[gauge] = level;
+            self.words.store(gauge_word(gauge), level, Ordering::Relaxed);
         }
-    }
-
-    /// Counts a violation, in all and by its kind.
-    pub(super) fn add_violation(&mut self, violation: Violation) {
-        self.add(Counter::Violations, 1);
-        self.add(Counter::of(violation), 1);
     }
 
     #[inline]
@@ -183,7 +132,8 @@ impl Counters {
     }
 }
 
-/// Messages and their bytes, which are counted together.
+/// Messages and their bytes, which are counted together, and shown with each buffer: those of a pack when it
+/// is handed over, and when it has been read.
 // Both are added to at once. Were they in two lines, what one message leaves could not be had by the next
 // before it is stored, and a half would bring 65 or 108 M/s depending on where its owner keeps it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -191,6 +141,7 @@ impl Counters {
 pub(super) struct Tally {
     pub(super) messages: u64,
     pub(super) bytes: u64,
+    pub(super) in_place: u64,
 }
 
 impl Tally {
@@ -199,5 +150,20 @@ impl Tally {
     pub(super) fn count(&mut self, bytes: usize) {
         self.messages += 1;
         self.bytes += bytes as u64;
+    }
+
+    /// Counts a message of so many bytes that lies in its line.
+    #[inline(always)]
+    pub(super) fn count_in_place(&mut self, bytes: usize) {
+        self.count(bytes);
+        self.in_place += 1;
+    }
+
+    /// Shows how many there were.
+    #[inline(always)]
+    pub(super) fn show(&self, counters: &mut Counters) {
+        counters.set(Counter::Messages, self.messages);
+        counters.set(Counter::Bytes, self.bytes);
+        counters.set(Counter::InPlace, self.in_place);
     }
 }

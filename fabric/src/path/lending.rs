@@ -3,15 +3,17 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use os::storage::{Storage, StorageOptions};
+use os::storage::{HUGE_GRAIN_BYTES, Storage, StorageOptions};
 
+use super::budget::{Budgets, Charge};
 use super::pages::PAGE_BYTES;
+use super::severed::Lack;
 
-/// Storages that a writer has lent and not retired, at most.
+/// Storages that a side has lent over a path and not retired, at most.
 pub const SEGMENTS_MAX: usize = 1024;
 
-/// Storages that were lent and that the reader has not taken in yet, at most: each is a descriptor that
-/// somebody has to hold.
+/// Storages that a side has lent over a path and that the other has not taken in yet, at most: each is a
+/// descriptor that somebody has to hold.
 pub const LENDS_UNHEARD_MAX: u64 = 16;
 
 /// What a lent storage is for.
@@ -31,15 +33,31 @@ pub(super) struct Large {
     touched: bool,
 }
 
+/// A storage that is lent, and what it takes of the path's limits.
+#[derive(Debug)]
+pub(super) struct Lent {
+    segment: Segment,
+    bytes: Charge,
+    _number: Charge,
+}
+
+/// A number for a storage that is about to be lent.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    pub(super) number: u16,
+    bytes: Charge,
+    number_charge: Charge,
+}
+
 /// The table of lent storages.
 #[derive(Debug)]
 pub(super) struct Lending {
-    segments: Vec<Option<(Segment, u64)>>,
+    segments: Vec<Option<Lent>>,
     /// Large segments that hold no message, the one used last at the end.
     large_free: Vec<u16>,
     options: StorageOptions,
+    budgets: Budgets,
     bytes: u64,
-    bytes_max: u64,
     pages: usize,
 }
 
@@ -50,15 +68,9 @@ const FIRST_PAGES: usize = 4;
 const SEGMENT_PAGES_MAX: usize = 256;
 
 impl Lending {
-    pub(super) fn new(options: StorageOptions, bytes_max: u64) -> Lending {
-        Lending {
-            segments: Vec::new(),
-            large_free: Vec::new(),
-            options,
-            bytes: 0,
-            bytes_max,
-            pages: 0,
-        }
+    pub(super) fn new(options: StorageOptions, budgets: Budgets) -> Lending {
+        let (segments, large_free) = (Vec::new(), Vec::new());
+        Lending { segments, large_free, options, budgets, bytes: 0, pages: 0 }
     }
 
     /// Bytes lent now.
@@ -70,66 +82,84 @@ impl Lending {
     /// with the need. None if the limit does not allow a single one.
     pub(super) fn growth(&self) -> Option<u16> {
         let wanted = self.pages.clamp(FIRST_PAGES, SEGMENT_PAGES_MAX);
-        let left = (self.bytes_max - self.bytes) / PAGE_BYTES as u64;
+        let left = self.budgets.bytes.left() / PAGE_BYTES as u64;
         let pages = wanted.min(left as usize);
         (pages > 0).then_some(pages as u16)
     }
 
-    /// Whether the limit allows `bytes` more.
+    /// Whether the limits allow one storage of `bytes` more.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
-        bytes <= self.bytes_max - self.bytes
+        bytes <= self.budgets.bytes.left() && self.budgets.segments.left() > 0
     }
 
-    /// A number for a new storage of `bytes`, if one is left and the limit allows it.
-    pub(super) fn number(&mut self, bytes: u64) -> Option<u16> {
-        if !self.has_room(bytes) {
-            return None;
-        }
+    /// A number for a new storage of `bytes`.
+    ///
+    /// # Errors
+    /// Which limit does not allow it.
+    pub(super) fn reserve(&mut self, bytes: u64) -> Result<Reserved, Lack> {
+        let Budgets { bytes: all_bytes, segments, .. } = &self.budgets;
+        let most = all_bytes.most();
+        let bytes = all_bytes.charge(bytes).ok_or(Lack::Storage { most })?;
+        let most = segments.most();
+        let number_charge = segments.charge(1).ok_or(Lack::Segments { most })?;
         let free = self.segments.iter().position(Option::is_none);
-        let number = free.unwrap_or(self.segments.len());
-        if number == SEGMENTS_MAX {
-            return None;
-        }
-        if free.is_none() {
-            self.segments.push(None);
-        }
-        Some(number as u16)
+        let number = free.unwrap_or(self.segments.len()) as u16;
+        Ok(Reserved { number, bytes, number_charge })
     }
 
+    /// Creates storage, on huge pages only if the limit allows what they round it up to.
     pub(super) fn create(&self, bytes: usize) -> io::Result<(Storage, OwnedFd)> {
-        Storage::create("siga data", bytes, self.options)
+        let rounded = bytes.checked_next_multiple_of(HUGE_GRAIN_BYTES);
+        let fits = rounded.is_some_and(|bytes| bytes as u64 <= self.budgets.bytes.left());
+        let options = StorageOptions { huge: self.options.huge && fits, ..self.options };
+        Storage::create("siga data", bytes, options)
     }
 
-    /// Takes in what was lent under `number`.
-    pub(super) fn insert(&mut self, number: u16, segment: Segment, bytes: u64) {
+    /// Takes in what was lent under a number.
+    pub(super) fn insert(&mut self, reserved: Reserved, segment: Segment) {
+        let Reserved { number, bytes, number_charge } = reserved;
         if let Segment::Pages(storage) = &segment {
             self.pages += storage.bytes() / PAGE_BYTES;
         }
-        let place = &mut self.segments[usize::from(number)];
-        assert!(place.is_none(), "a number stands for one storage at a time");
-        *place = Some((segment, bytes));
-        self.bytes += bytes;
+        self.bytes += bytes.amount();
+        let number = usize::from(number);
+        if number == self.segments.len() {
+            self.segments.push(None);
+        }
+        let lent = Lent { segment, bytes, _number: number_charge };
+        let before = self.segments[number].replace(lent);
+        assert!(before.is_none(), "a number stands for one storage at a time");
     }
 
-    /// Forgets a storage that nothing uses any more.
-    pub(super) fn remove(&mut self, number: u16) {
-        let (segment, bytes) =
-            self.segments[usize::from(number)].take().expect("only what was lent is retired");
-        if let Segment::Pages(storage) = &segment {
+    /// Forgets a storage. It counts against the limits until what is returned is dropped.
+    pub(super) fn remove(&mut self, number: u16) -> Lent {
+        let lent = self.segments[usize::from(number)].take();
+        let lent = lent.expect("only what was lent is retired");
+        if let Segment::Pages(storage) = &lent.segment {
             self.pages -= storage.bytes() / PAGE_BYTES;
         }
-        self.bytes -= bytes;
+        self.bytes -= lent.bytes.amount();
         self.large_free.retain(|free| *free != number);
+        lent
     }
 
     /// The bytes of a segment of ours.
     #[inline]
     pub(super) fn bytes_mut(&mut self, number: u16, offset: usize, count: usize) -> &mut [u8] {
-        match &mut self.segments[usize::from(number)] {
-            Some((Segment::Pages(storage), _)) => storage.bytes_mut(offset, count),
-            Some((Segment::Large(large), _)) => large.storage.bytes_mut(offset, count),
-            Some((Segment::Shared, _)) | None => panic!("segment {number} is not ours to write"),
+        match self.segment_mut(number) {
+            Some(Segment::Pages(storage)) => storage.bytes_mut(offset, count),
+            Some(Segment::Large(large)) => large.storage.bytes_mut(offset, count),
+            Some(Segment::Shared) | None => panic!("segment {number} is not ours to write"),
         }
+    }
+
+    fn segment(&self, number: u16) -> Option<&Segment> {
+        self.segments.get(usize::from(number))?.as_ref().map(|lent| &lent.segment)
+    }
+
+    #[inline]
+    fn segment_mut(&mut self, number: u16) -> Option<&mut Segment> {
+        self.segments.get_mut(usize::from(number))?.as_mut().map(|lent| &mut lent.segment)
     }
 
     /// How large a segment for a large message of `bytes` is: up to an eighth more, so that messages of
@@ -142,8 +172,8 @@ impl Lending {
     /// A free large segment for a message of `bytes`: of those that are not far too large, the one used
     /// last.
     pub(super) fn take_large(&mut self, bytes: usize) -> Option<u16> {
-        let fits = |number: &u16| match &self.segments[usize::from(*number)] {
-            Some((Segment::Large(large), _)) => {
+        let fits = |number: &u16| match self.segment(*number) {
+            Some(Segment::Large(large)) => {
                 let size = large.storage.bytes();
                 size >= bytes && size / 4 <= bytes
             }
@@ -151,7 +181,7 @@ impl Lending {
         };
         let at = self.large_free.iter().rposition(fits)?;
         let number = self.large_free.remove(at);
-        if let Some((Segment::Large(large), _)) = &mut self.segments[usize::from(number)] {
+        if let Some(Segment::Large(large)) = self.segment_mut(number) {
             large.touched = true;
         }
         Some(number)
@@ -170,16 +200,16 @@ impl Lending {
     /// A large segment that is free and was not used since the last call of [`Lending::untouch`]. The
     /// caller retires it.
     pub(super) fn take_idle_large(&mut self) -> Option<u16> {
-        let at = self.large_free.iter().position(|number| {
-            matches!(&self.segments[usize::from(*number)], Some((Segment::Large(l), _)) if !l.touched)
-        })?;
+        let at = self.large_free.iter().position(
+            |number| matches!(self.segment(*number), Some(Segment::Large(large)) if !large.touched),
+        )?;
         Some(self.large_free.remove(at))
     }
 
     /// Starts a new period of looking which large segments are idle.
     pub(super) fn untouch(&mut self) {
-        for (segment, _) in self.segments.iter_mut().flatten() {
-            if let Segment::Large(large) = segment {
+        for lent in self.segments.iter_mut().flatten() {
+            if let Segment::Large(large) = &mut lent.segment {
                 large.touched = false;
             }
         }
@@ -187,19 +217,25 @@ impl Lending {
 
     /// Whether a number stands for storage of the user's own.
     pub(super) fn is_shared(&self, number: u16) -> bool {
-        matches!(self.segments.get(usize::from(number)), Some(Some((Segment::Shared, _))))
+        matches!(self.segment(number), Some(Segment::Shared))
     }
 
     /// Bytes of a lent storage; zero if the number stands for none.
     pub(super) fn segment_bytes(&self, number: u16) -> u64 {
-        let segment = self.segments.get(usize::from(number)).and_then(Option::as_ref);
-        segment.map_or(0, |(_, bytes)| *bytes)
+        let lent = self.segments.get(usize::from(number)).and_then(Option::as_ref);
+        lent.map_or(0, |lent| lent.bytes.amount())
     }
 
     /// Whether anything is lent that could be retired some day without the user's doing.
     pub(super) fn may_shrink(&self) -> bool {
-        let own = |segment: &Segment| !matches!(segment, Segment::Shared);
-        self.segments.iter().flatten().any(|(segment, _)| own(segment))
+        self.segments.iter().flatten().any(|lent| !matches!(lent.segment, Segment::Shared))
+    }
+}
+
+impl Lent {
+    /// Whether it is the user's own.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.segment, Segment::Shared)
     }
 }
 

@@ -1,18 +1,18 @@
 //! A path: two parties, one or more queues in each direction.
 
-mod bells;
 pub mod board;
+mod budget;
 mod counters;
+mod doorbells;
+mod half;
 mod lending;
 mod pages;
-mod patience;
 mod receiver;
 mod record;
 mod sender;
 mod severed;
-mod slots;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,18 +21,19 @@ use os::foreign::Foreign;
 use os::storage::{BorrowError, Borrowed, Storage, StorageOptions};
 use os::words::{LentWords, Words};
 
-pub use board::{QUEUES_MAX, SLOTS, Shape};
-pub use counters::{COUNTERS, Counter, Counters};
+pub use board::{QUEUES_MAX, Shape};
+pub use counters::{COUNTERS, Counter, Counters, GAUGES, gauge_word};
+pub use half::NotOurs;
 pub use lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
 pub use pages::PAGE_BYTES;
-pub use receiver::{
-    Announced, Body, InPage, Incoming, List, Message, Parked, Picked, PullError, Receiver, Spot,
-    View,
-};
-pub use record::HEAD_BYTES_MAX;
-pub use sender::{Lent, Ringing, SendError, Sender, Shared, Waiting};
-pub use severed::{END_DATA_BYTES, Reason, Severed};
+pub use receiver::{Announced, InPage, Incoming, List, Message, MessageRef, Receiver, View};
+pub use record::{HEAD_BYTES_MAX, LIST_BYTES_MAX};
+pub use sender::{AnnouncedId, Claim, CommitError, ListError, Ringing, SendError, Sender, Shared};
+pub use severed::{END_DATA_BYTES, Lack, Reason, Severed};
 
+pub use crate::queue::slots::SLOTS;
+
+use self::budget::Budgets;
 use crate::queue::Violation;
 
 /// What the two parties, and the host between them, have agreed on.
@@ -44,9 +45,9 @@ pub struct Terms {
     pub announced_bytes_max: u64,
     /// Large messages that may wait, whatever their length; at most [`SLOTS`].
     pub messages_max: u32,
-    /// Bytes of data storage that we may lend.
+    /// Bytes of data storage that we may lend, over all queues of the path together.
     pub storage_bytes_max: u64,
-    /// Bytes of data storage that the peer may lend us.
+    /// Bytes of data storage that the peer may lend us, over all queues.
     pub peer_storage_bytes_max: u64,
     /// What kind of memory our data storage is.
     pub storage: StorageOptions,
@@ -130,16 +131,16 @@ impl Side {
         Ok((Side { shape, board, lines }, descriptors))
     }
 
-    /// Joins our side with the peer's. `bells` has our ends of as many doorbells as there are queues, in
-    /// the order of the other side's: for each queue two that are rung when something arrives and when it
-    /// is returned, and one for a queue without one in the other direction.
+    /// Joins our side with the peer's. `doorbells` has our ends, in the order of the other side's: for each
+    /// queue each way two that are rung when something arrives and when it is returned, and one for a queue
+    /// without one in the other direction; or two for all queues, which one thread serves then.
     ///
     /// # Errors
     /// [`JoinError`] if anything of the peer's is not as it must be.
     pub fn join<D: Into<Foreign>>(
         self,
         peer: SideDescriptors<D>,
-        bells: Vec<D>,
+        doorbells: Vec<D>,
         terms: Terms,
     ) -> Result<Halves, JoinError> {
         let Side { shape, board, lines } = self;
@@ -150,24 +151,27 @@ impl Side {
             return Err(JoinError::Board);
         }
         let peer_lines = LentWords::borrow(borrow(peer_lines, peer_shape.lines_words())?);
-        let (senders, receivers) = bells::deal(shape, bells).map_err(JoinError::Doorbell)?;
+        let (lends, borrows) = Budgets::of(&terms);
+        let (senders, receivers) =
+            doorbells::assign(shape, doorbells, &borrows.unheard).map_err(JoinError::Doorbell)?;
         let mut halves = Halves { senders: Vec::new(), receivers: Vec::new() };
-        for (queue, bells) in senders.into_iter().enumerate() {
+        for (queue, doorbells) in senders.into_iter().enumerate() {
             halves.senders.push(Sender::new(
                 board::writer_block(&board, shape, queue),
                 board::line_block(&lines, queue),
                 board::reader_block(&peer_board, peer_shape, queue),
-                bells,
+                doorbells,
                 terms,
+                lends.clone(),
             )?);
         }
-        for (queue, bells) in receivers.into_iter().enumerate() {
+        for (queue, doorbells) in receivers.into_iter().enumerate() {
             halves.receivers.push(Receiver::new(
                 board::reader_block(&board, shape, queue),
                 board::line_block(&peer_lines, queue),
                 board::writer_block(&peer_board, peer_shape, queue),
-                bells,
-                terms,
+                doorbells,
+                borrows.clone(),
             ));
         }
         Ok(halves)

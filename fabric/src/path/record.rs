@@ -16,10 +16,21 @@
 //! Numbers are little-endian. A *head* is a few bytes that the user of the path wants to have at once,
 //! whatever becomes of the body: an identity, a class.
 
-use crate::queue::{Entry, IN_PLACE_BYTES_MAX, Violation};
+use super::pages::PAGE_BYTES;
+use crate::queue::{ENTRIES_MAX, Entry, IN_PLACE_BYTES_MAX, Violation};
 
 /// Bytes of a head.
-pub const HEAD_BYTES_MAX: usize = IN_PLACE_BYTES_MAX - ANNOUNCEMENT_BYTES;
+pub const HEAD_BYTES_MAX: usize = 24;
+const _: () = assert!(ANNOUNCEMENT_BYTES + HEAD_BYTES_MAX <= IN_PLACE_BYTES_MAX);
+
+/// Bytes that all entries of a list point to: each to a page, on the average. They may overlap, and whoever
+/// copies them copies no more than this for one buffer.
+pub const LIST_BYTES_MAX: u64 = (ENTRIES_MAX * PAGE_BYTES) as u64;
+
+/// How many bytes all entries of a list point to.
+pub(super) fn list_bytes(entries: &[Entry]) -> u64 {
+    entries.iter().map(|entry| u64::from(entry.length)).sum()
+}
 
 /// What kind of buffer this is: the queue's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +124,8 @@ impl Announcement {
         bytes
     }
 
-    pub(super) fn parse(bytes: &[u8]) -> Result<Announcement, Violation> {
-        let words = bytes.get(..ANNOUNCEMENT_BYTES).ok_or(Violation::Record)?.as_chunks::<8>().0;
+    pub(super) fn parse(bytes: [u8; ANNOUNCEMENT_BYTES]) -> Result<Announcement, Violation> {
+        let words = bytes.as_chunks::<8>().0;
         let [identity, length, low, high] = words else { unreachable!("four words") };
         let identity = u64::from_le_bytes(*identity);
         if identity & 0xffff_0000 != 0 {
@@ -140,7 +151,7 @@ pub(super) enum Control {
     Quiesced { request: u64, messages: u64 },
 }
 
-const CONTROL_BYTES: usize = 24;
+pub(super) const CONTROL_BYTES: usize = 24;
 
 impl Control {
     pub(super) fn bytes(self) -> [u8; CONTROL_BYTES] {
@@ -156,8 +167,8 @@ impl Control {
         bytes
     }
 
-    pub(super) fn parse(bytes: &[u8]) -> Result<Control, Violation> {
-        let words = bytes.get(..CONTROL_BYTES).ok_or(Violation::Record)?.as_chunks::<8>().0;
+    pub(super) fn parse(bytes: [u8; CONTROL_BYTES]) -> Result<Control, Violation> {
+        let words = bytes.as_chunks::<8>().0;
         let [code, first, second] = words else { unreachable!("three words") };
         let (first, second) = (u64::from_le_bytes(*first), u64::from_le_bytes(*second));
         let segment = u16::try_from(first).map_err(|_| Violation::Record);
@@ -202,8 +213,10 @@ mod tests {
             0, 0, 0, 0, 0, 0, 0, 0,
         ];
         assert_eq!(announcement.bytes(), bytes);
-        assert_eq!(Announcement::parse(&bytes), Ok(announcement));
-        assert_eq!(Announcement::parse(&bytes[..31]), Err(Violation::Record));
+        assert_eq!(Announcement::parse(bytes), Ok(announcement));
+        let reserved = [&[1, 2, 1], &bytes[3..]].concat();
+        let reserved = Announcement::parse(reserved.try_into().unwrap());
+        assert_eq!(reserved, Err(Violation::Record));
     }
 
     #[test]
@@ -213,14 +226,13 @@ mod tests {
             (Control::Retire { segment: 0xffff }, [2, 0xffff, 0]),
             (Control::Quiesced { request: 7, messages: 9 }, [3, 7, 9]),
         ] {
-            let bytes = words.map(u64::to_le_bytes).concat();
-            assert_eq!(control.bytes().as_slice(), bytes);
-            assert_eq!(Control::parse(&bytes), Ok(control));
+            let bytes: [u8; 24] = words.map(u64::to_le_bytes).concat().try_into().unwrap();
+            assert_eq!(control.bytes(), bytes);
+            assert_eq!(Control::parse(bytes), Ok(control));
         }
-        let unknown = [4_u64, 0, 0].map(u64::to_le_bytes).concat();
-        assert_eq!(Control::parse(&unknown), Err(Violation::Record));
-        let segment = [1_u64, 0x1_0000, 0].map(u64::to_le_bytes).concat();
-        assert_eq!(Control::parse(&segment), Err(Violation::Record));
-        assert_eq!(Control::parse(&[0; 8]), Err(Violation::Record));
+        for wrong in [[4_u64, 0, 0], [1, 0x1_0000, 0], [0; 3]] {
+            let bytes = wrong.map(u64::to_le_bytes).concat().try_into().unwrap();
+            assert_eq!(Control::parse(bytes), Err(Violation::Record));
+        }
     }
 }

@@ -33,18 +33,59 @@ pub enum Reason {
     /// The peer says that we did what no peer may do.
     #[error("the peer says that this side broke the rules")]
     Accused,
-    /// There is no memory left to receive into.
-    #[error("no memory is left to receive into")]
-    NoMemory,
+    /// This process lacks what receiving takes, and we ended it.
+    #[error("{0}, and without it nothing can be received")]
+    Lacking(Lack),
+    /// The peer lacks what receiving takes, and ended it.
+    #[error("the peer has no memory or no descriptors left to receive with")]
+    PeerLacking,
     /// The caller is a forked child of the process that has the path.
     #[error("this process is a forked child; the path belongs to its parent")]
     Forked,
 }
 
+/// What this process, its user or the path has no more of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Lack {
+    /// Memory, or mappings of it.
+    #[error("this process has no memory, or no mappings of it, left")]
+    Memory,
+    /// Descriptors of this process, or of the machine.
+    #[error("this process has no descriptors left")]
+    Descriptors,
+    /// Descriptors that are on their way between processes: so many of this user's are that the kernel
+    /// allows no more.
+    #[error("too many descriptors of this user are on their way to other processes")]
+    Passing,
+    /// Storage that this side may lend over the path.
+    #[error("this side of the path may lend no more than {most} bytes of storage")]
+    Storage {
+        /// The limit.
+        most: u64,
+    },
+    /// Storages that this side may lend over the path, whatever their size.
+    #[error("this side of the path may lend no more than {most} storages")]
+    Segments {
+        /// The limit.
+        most: u64,
+    },
+}
+
+impl Lack {
+    /// What is missing when the kernel refuses storage for this reason.
+    pub(super) fn of(error: &std::io::Error) -> Lack {
+        match os::memory::shortage(error) {
+            Some(os::memory::Shortage::Descriptors) => Lack::Descriptors,
+            _ => Lack::Memory,
+        }
+    }
+}
+
 impl Severed {
     /// Whether nothing that the peer has handed over is to be had any more.
     pub(super) fn is_final(&self) -> bool {
-        !matches!(self.reason, Reason::Peer | Reason::Gone | Reason::Accused)
+        use Reason::{Accused, Gone, Peer, PeerLacking};
+        !matches!(self.reason, Peer | Gone | Accused | PeerLacking)
     }
 
     pub(super) fn because(reason: Reason) -> Severed {
@@ -52,10 +93,14 @@ impl Severed {
     }
 }
 
+/// Bytes in which a side says why it halts.
+pub(super) const HALT_BYTES: usize = 24;
+
 /// Why a side halts, as it says so in its control line and in the last buffer.
 ///
 /// ```text
-/// word 0  code: 1 in good order, 2 the peer broke the rules; words 1, 2  user data
+/// word 0  code: 1 in good order, 2 the peer broke the rules, 3 without memory or descriptors
+/// words 1, 2  user data
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Halt {
@@ -68,6 +113,7 @@ pub(super) struct Halt {
 pub(super) enum HaltCode {
     GoodOrder = 1,
     PeerBrokeRules = 2,
+    Lacking = 3,
 }
 
 impl Halt {
@@ -83,6 +129,7 @@ impl Halt {
         let code = match words[0] {
             0 => return None,
             2 => HaltCode::PeerBrokeRules,
+            3 => HaltCode::Lacking,
             _ => HaltCode::GoodOrder,
         };
         let mut data = [0; END_DATA_BYTES];
@@ -96,6 +143,7 @@ impl Halt {
         let reason = match self.code {
             HaltCode::GoodOrder => Reason::Peer,
             HaltCode::PeerBrokeRules => Reason::Accused,
+            HaltCode::Lacking => Reason::PeerLacking,
         };
         Severed { reason, data: self.data }
     }

@@ -4,14 +4,14 @@ use os::doorbell::{Doorbell, Listen};
 use os::storage::StorageOptions;
 
 use super::*;
-use crate::queue::{DATA_BUFFERS, Entry, EntryFlags, QUEUE_BUFFERS};
+use crate::queue::{DATA_BUFFERS, Entry, EntryFlags};
 
 /// One end of each doorbell of a side, in the order in which [`Side::join`] wants them.
 fn bells(shape: Shape) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
     (0..shape.outputs + shape.inputs).map(|_| Doorbell::ends().unwrap()).unzip()
 }
 
-pub(crate) fn joined(shape: Shape, terms: Terms) -> (Halves, Halves) {
+fn joined(shape: Shape, terms: Terms) -> (Halves, Halves) {
     let (one, one_descriptors) = Side::create(shape).unwrap();
     let (other, other_descriptors) = Side::create(shape.mirrored()).unwrap();
     let (one_bells, other_bells) = bells(shape);
@@ -48,7 +48,7 @@ fn messages_of_every_size_arrive_as_they_were_sent() {
         for (seed, bytes) in SIZES.into_iter().enumerate() {
             let body = pattern(seed + round, bytes);
             let head = pattern(round, [0, 1, HEAD_BYTES_MAX][round]);
-            sender.send_with(&head, &body).unwrap();
+            sender.send(&head, &body).unwrap();
             sender.flush();
             expect(&mut receiver, &head, &body);
             assert_eq!(receiver.receive(), Ok(None));
@@ -63,12 +63,12 @@ fn messages_arrive_in_order_while_the_receiver_is_behind() {
     let mut sent = 0;
     let mut got = 0;
     while got < 2000 {
-        while sender.push(&pattern(sent, SIZES[sent % SIZES.len()])).is_ok() {
+        while sender.push(&[], &pattern(sent, SIZES[sent % SIZES.len()])).is_ok() {
             sent += 1;
         }
         sender.publish();
         let refused = pattern(sent, SIZES[sent % SIZES.len()]);
-        assert_eq!(sender.send(&refused), Err(SendError::Full), "still");
+        assert_eq!(sender.send(&[], &refused), Err(SendError::Full), "still");
         while let Some(message) = receiver.receive().unwrap() {
             assert!(message.body == pattern(got, SIZES[got % SIZES.len()]), "message {got}");
             got += 1;
@@ -83,16 +83,16 @@ fn messages_arrive_in_order_while_the_receiver_is_behind() {
 fn what_is_sent_is_there_and_so_is_what_is_pushed_first_or_flushed() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     for _ in 0..500 {
-        sender.send(&[7; 200]).unwrap();
+        sender.send(&[], &[7; 200]).unwrap();
         expect(&mut receiver, &[], &[7; 200]);
     }
     assert_eq!(sender.counters().get(Counter::Packs), 0);
     for _ in 0..10 {
-        sender.push(b"first").unwrap();
+        sender.push(&[], b"first").unwrap();
         expect(&mut receiver, &[], b"first");
-        sender.push(b"held back: the first was not given back").unwrap();
+        sender.push(&[], b"held back: the first was not given back").unwrap();
         assert_eq!(receiver.receive(), Ok(None));
-        sender.push(b"and one more").unwrap();
+        sender.push(&[], b"and one more").unwrap();
         sender.flush();
         expect(&mut receiver, &[], b"held back: the first was not given back");
         expect(&mut receiver, &[], b"and one more");
@@ -104,9 +104,9 @@ fn sending_hands_over_what_was_pushed_before() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     for bytes in [10, 1000, 10_000, 100_000] {
         for pushed in 0..5 {
-            sender.push(&[pushed; 100]).unwrap();
+            sender.push(&[], &[pushed; 100]).unwrap();
         }
-        sender.send(&vec![5; bytes]).unwrap();
+        sender.send(&[], &vec![5; bytes]).unwrap();
         for pushed in 0..5 {
             expect(&mut receiver, &[], &[pushed; 100]);
         }
@@ -122,24 +122,29 @@ fn built_in_place_or_copied_makes_no_difference_to_the_receiver() {
         sender.send_built(b"head", bytes, |target| target.copy_from_slice(&body)).unwrap();
         sender.flush();
         expect(&mut receiver, b"head", &body);
-        let mut lent = sender.lend(b"lent", bytes).unwrap();
-        sender.lent_bytes(&mut lent).copy_from_slice(&body);
-        sender.send_lent(lent).unwrap();
-        expect(&mut receiver, b"lent", &body);
+        let mut claim = sender.claim(b"claim", bytes).unwrap();
+        sender.claimed(&mut claim).unwrap().copy_from_slice(&body);
+        sender.commit(claim).unwrap();
+        expect(&mut receiver, b"claim", &body);
+        let mut claim = sender.claim(b"", bytes + 9).unwrap();
+        sender.claimed(&mut claim).unwrap()[..bytes].copy_from_slice(&body);
+        claim.truncate(bytes);
+        sender.commit(claim).unwrap();
+        expect(&mut receiver, b"", &body);
     }
 }
 
 #[test]
-fn lent_room_that_is_cancelled_is_used_again() {
+fn claimed_room_that_is_cancelled_is_used_again() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     for bytes in [100, 1_000_000] {
         for _ in 0..1000 {
-            let lent = sender.lend(&[], bytes).unwrap();
-            sender.cancel(lent);
+            let claim = sender.claim(&[], bytes).unwrap();
+            sender.cancel(claim).unwrap();
         }
     }
     assert!(sender.counters().get(Counter::LentBytes) < 2 << 20);
-    sender.send(b"still works").unwrap();
+    sender.send(&[], b"still works").unwrap();
     expect(&mut receiver, &[], b"still works");
 }
 
@@ -149,9 +154,9 @@ fn messages_can_be_read_in_place_and_given_back_out_of_order() {
     let mut held = Vec::new();
     for round in 0..20 {
         for at in 0..3 {
-            sender.send_with(b"h", &pattern(round * 3 + at, 30_000)).unwrap();
+            sender.send(b"h", &pattern(round * 3 + at, 30_000)).unwrap();
             sender.flush();
-            let Ok(Some(Incoming::InPage(message))) = receiver.take() else {
+            let Ok(Some(Incoming::InPage(message))) = receiver.poll(0) else {
                 panic!("a message in a page")
             };
             held.push((round * 3 + at, message));
@@ -162,10 +167,10 @@ fn messages_can_be_read_in_place_and_given_back_out_of_order() {
         message.read(0, &mut body).unwrap();
         assert_eq!(body, pattern(seed, 30_000));
         assert!(message.read(1, &mut body).is_err());
-        receiver.give_back(message);
+        receiver.give_back(message).unwrap();
         if held.len() > 4 {
-            receiver.give_back(held.remove(0).1);
-            receiver.give_back(held.remove(0).1);
+            receiver.give_back(held.remove(0).1).unwrap();
+            receiver.give_back(held.remove(0).1).unwrap();
         }
     }
 }
@@ -175,24 +180,25 @@ fn large_message_that_nobody_pulls_delays_nothing() {
     let terms = Terms { storage_bytes_max: 4 << 30, ..Terms::default() };
     let terms = Terms { peer_storage_bytes_max: terms.storage_bytes_max, ..terms };
     let (mut sender, mut receiver, _rest) = pair(terms);
-    let lent = sender.lend(b"big", 1 << 30).unwrap();
-    let waiting = sender.send_lent(lent).unwrap().expect("a large message waits");
-    let Ok(Some(Incoming::Announced(mut big))) = receiver.take() else { panic!("an announcement") };
+    let claim = sender.claim(b"big", 1 << 30).unwrap();
+    let announced = sender.commit(claim).unwrap().expect("a large message waits");
+    let Ok(Some(Incoming::Announced(mut big))) = receiver.poll(0) else {
+        panic!("an announcement")
+    };
     assert_eq!((big.head(), big.body_bytes()), (&b"big"[..], 1 << 30));
     for round in 0..1000 {
         let body = pattern(round, SIZES[round % SIZES.len()]);
-        sender.send(&body).unwrap();
+        sender.send(&[], &body).unwrap();
         sender.flush();
         expect(&mut receiver, &[], &body);
     }
     let mut piece = [1; 1000];
     assert_eq!(receiver.pull(&mut big, &mut piece), Ok(1000));
     assert_eq!(piece, [0; 1000]);
-    assert!(sender.is_waiting(waiting));
-    assert!(sender.withdraw(waiting));
-    assert_eq!(receiver.pull(&mut big, &mut piece), Err(PullError::Withdrawn));
-    receiver.release(big);
-    assert!(!sender.withdraw(waiting), "released");
+    assert!(sender.is_announced(announced));
+    receiver.release(big).unwrap();
+    assert!(sender.is_ready());
+    assert!(!sender.is_announced(announced));
 }
 
 #[test]
@@ -201,8 +207,8 @@ fn large_messages_are_pulled_and_released_in_any_order() {
         pair(Terms { announced_bytes_max: 100 << 20, ..Terms::default() });
     let mut waiting = Vec::new();
     for seed in 0..20 {
-        sender.send_with(&[seed as u8], &pattern(seed, 70_000 + seed)).unwrap();
-        let Ok(Some(Incoming::Announced(message))) = receiver.take() else {
+        sender.send(&[seed as u8], &pattern(seed, 70_000 + seed)).unwrap();
+        let Ok(Some(Incoming::Announced(message))) = receiver.poll(0) else {
             panic!("an announcement")
         };
         waiting.push((seed, message));
@@ -216,7 +222,7 @@ fn large_messages_are_pulled_and_released_in_any_order() {
             body.extend_from_slice(&piece[..bytes]);
         }
         assert_eq!(body, pattern(seed, 70_000 + seed));
-        receiver.release(message);
+        receiver.release(message).unwrap();
     }
 }
 
@@ -237,13 +243,15 @@ fn lists_carry_entries_metadata_and_cookies() {
             })
             .collect();
         sender.send_list(9, &entries, Some(count)).unwrap();
-        let Ok(Some(Incoming::List(list))) = receiver.take() else { panic!("a list") };
-        assert_eq!((list.note(), list.entries()), (9, &entries[..]));
+        let Ok(Some(Incoming::List(list))) = receiver.poll(0) else { panic!("a list") };
+        assert_eq!(list.note(), 9);
+        assert!(list.entries().eq(&entries));
         let mut bytes = [0; 256];
-        receiver.view(&list, count as usize - 1).read(0, &mut bytes).unwrap();
+        list.view(count as usize - 1).unwrap().read(0, &mut bytes).unwrap();
+        assert!(list.view(count as usize).is_none());
         assert_eq!(bytes, pattern(1, 4096)[(count as usize - 1) * 256..][..256]);
         assert_eq!(sender.completed(), None);
-        receiver.give_back_list(list);
+        receiver.give_back_list(list).unwrap();
         assert_eq!(sender.completed(), Some(count));
     }
 }
@@ -256,20 +264,20 @@ fn retired_shared_storage_stays_readable_for_lists_that_are_held() {
     let segment = sender.lend_shared(&shared).unwrap();
     let entry = Entry { segment, length: 4096, ..Entry::default() };
     sender.send_list(0, &[entry], None).unwrap();
-    let Ok(Some(Incoming::List(old))) = receiver.take() else { panic!("a list") };
+    let Ok(Some(Incoming::List(old))) = receiver.poll(0) else { panic!("a list") };
     sender.retire_shared(segment).unwrap();
     let mut other = Shared::create(4096, StorageOptions::default()).unwrap();
     other.bytes_mut().fill(2);
     assert_eq!(sender.lend_shared(&other), Ok(segment), "the number is used again");
     sender.send_list(0, &[entry], None).unwrap();
-    let Ok(Some(Incoming::List(new))) = receiver.take() else { panic!("a list") };
+    let Ok(Some(Incoming::List(new))) = receiver.poll(0) else { panic!("a list") };
     let mut byte = [0];
-    receiver.view(&old, 0).read(7, &mut byte).unwrap();
+    old.view(0).unwrap().read(7, &mut byte).unwrap();
     assert_eq!(byte, [1]);
-    receiver.view(&new, 0).read(7, &mut byte).unwrap();
+    new.view(0).unwrap().read(7, &mut byte).unwrap();
     assert_eq!(byte, [2]);
-    receiver.give_back_list(old);
-    receiver.give_back_list(new);
+    receiver.give_back_list(old).unwrap();
+    receiver.give_back_list(new).unwrap();
 }
 
 #[test]
@@ -277,7 +285,7 @@ fn idle_storage_is_retired_after_a_period_without_use() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     for round in 0..3 {
         for bytes in SIZES {
-            sender.send(&pattern(round, bytes)).unwrap();
+            sender.send(&[], &pattern(round, bytes)).unwrap();
             sender.flush();
             expect(&mut receiver, &[], &pattern(round, bytes));
         }
@@ -296,13 +304,13 @@ fn idle_storage_is_retired_after_a_period_without_use() {
 fn control_has_room_behind_a_full_queue() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     let mut sent = 0;
-    while sender.send(&[1; 8]).is_ok() {
+    while sender.send(&[], &[1; 8]).is_ok() {
         sender.flush();
         sent += 1;
     }
     assert_eq!(sent, DATA_BUFFERS);
     receiver.quiesce();
-    assert_eq!(sender.send(b"x"), Err(SendError::Quiesced));
+    assert_eq!(sender.send(&[], b"x"), Err(SendError::Quiesced));
     sender.sever(*b"0123456789abcdef");
     for _ in 0..sent {
         assert_eq!(receiver.known_point(), None);
@@ -317,10 +325,10 @@ fn control_has_room_behind_a_full_queue() {
 fn quiesced_sender_resumes() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     for round in 1..5 {
-        sender.send(b"before").unwrap();
+        sender.send(&[], b"before").unwrap();
         receiver.quiesce();
         sender.hear(Listen::Now);
-        assert_eq!(sender.send(b"during"), Err(SendError::Quiesced));
+        assert_eq!(sender.send(&[], b"during"), Err(SendError::Quiesced));
         expect(&mut receiver, &[], b"before");
         assert_eq!(receiver.receive(), Ok(None));
         assert_eq!(receiver.known_point(), Some(round));
@@ -333,9 +341,9 @@ fn quiesced_sender_resumes() {
 fn what_was_handed_over_is_received_after_the_sender_is_gone() {
     let (mut sender, mut receiver, rest) = pair(Terms::default());
     for seed in 0..50 {
-        sender.send(&pattern(seed, 1000)).unwrap();
+        sender.send(&[], &pattern(seed, 1000)).unwrap();
     }
-    sender.send(&pattern(50, 100_000)).unwrap();
+    sender.send(&[], &pattern(50, 100_000)).unwrap();
     drop((sender, rest));
     while receiver.ended().is_none() {
         receiver.hear(Listen::Forever);
@@ -350,62 +358,62 @@ fn what_was_handed_over_is_received_after_the_sender_is_gone() {
 #[test]
 fn sender_learns_that_the_receiver_has_severed() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
-    sender.send(b"unread").unwrap();
+    sender.send(&[], b"unread").unwrap();
     receiver.sever([5; END_DATA_BYTES]);
     let severed = Severed { reason: Reason::Peer, data: [5; END_DATA_BYTES] };
-    assert_eq!(sender.send(b"x"), Err(SendError::Severed(severed)));
+    assert_eq!(sender.send(&[], b"x"), Err(SendError::Severed(severed)));
     assert!(sender.is_ready(), "nobody sleeps on a path that has ended");
 }
 
 #[test]
 fn sleeping_reader_is_rung_once_and_sleeping_writer_when_there_is_room() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
-    sender.send(b"awake").unwrap();
+    sender.send(&[], b"awake").unwrap();
     sender.flush();
     assert_eq!(sender.counters().get(Counter::Rings), 0);
     expect(&mut receiver, &[], b"awake");
     receiver.announce_sleep();
     assert!(!receiver.is_ready());
     for _ in 0..3 {
-        sender.send(b"wake up").unwrap();
+        sender.send(&[], b"wake up").unwrap();
         sender.flush();
     }
     assert_eq!(sender.counters().get(Counter::Rings), 1);
     assert_eq!(receiver.hear(Listen::Forever), 1);
     receiver.wake();
 
-    while sender.send(&[0; 32_000]).is_ok() {}
+    while sender.send(&[], &[0; 32_000]).is_ok() {}
     sender.announce_sleep();
     assert!(!sender.is_ready());
     while receiver.receive().unwrap().is_some() {}
     sender.hear(Listen::Forever);
     sender.wake();
     assert!(sender.is_ready());
-    assert_eq!(sender.send(&[0; 32_000]), Ok(()));
+    assert_eq!(sender.send(&[], &[0; 32_000]), Ok(()));
 }
 
 #[test]
 fn ringing_can_be_deferred_by_count_and_until_asked() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     // The first message in a page comes with storage, which rings.
-    sender.send(&[1; 100]).unwrap();
+    sender.send(&[], &[1; 100]).unwrap();
     expect(&mut receiver, &[], &[1; 100]);
     while receiver.hear(Listen::Now) > 0 {}
     receiver.announce_sleep();
     sender.set_ringing(Ringing::After(3));
     for _ in 0..2 {
-        sender.send(&[1; 10]).unwrap();
+        sender.send(&[], &[1; 10]).unwrap();
         sender.publish();
     }
     assert_eq!((sender.unrung(), receiver.hear(Listen::Now)), (2, 0));
-    sender.send(&[1; 10]).unwrap();
+    sender.send(&[], &[1; 10]).unwrap();
     sender.publish();
     assert_eq!((sender.unrung(), receiver.hear(Listen::Now)), (0, 1));
     receiver.wake();
     receiver.announce_sleep();
     sender.set_ringing(Ringing::Deferred);
     for _ in 0..10 {
-        sender.send(&[1; 10]).unwrap();
+        sender.send(&[], &[1; 10]).unwrap();
     }
     sender.publish();
     assert_eq!(receiver.hear(Listen::Now), 0);
@@ -417,9 +425,9 @@ fn ringing_can_be_deferred_by_count_and_until_asked() {
 fn message_beyond_the_limit_is_refused_with_the_limit() {
     let (mut sender, _receiver, _rest) = pair(Terms::default());
     let most = Terms::default().message_bytes_max();
-    let error = sender.lend(&[], most as usize + 1).unwrap_err();
+    let error = sender.claim(&[], most as usize + 1).unwrap_err();
     assert_eq!(error, SendError::TooLong { most });
-    assert!(sender.lend(&[], most as usize).is_ok());
+    assert!(sender.claim(&[], most as usize).is_ok());
 }
 
 #[test]
@@ -429,14 +437,14 @@ fn queues_of_a_path_are_independent() {
     assert_eq!((one.senders.len(), one.receivers.len()), (4, 8));
     assert_eq!((other.senders.len(), other.receivers.len()), (8, 4));
     for (seed, sender) in one.senders.iter_mut().chain(&mut other.senders).enumerate() {
-        sender.send(&pattern(seed, 5000)).unwrap();
+        sender.send(&[], &pattern(seed, 5000)).unwrap();
     }
     for (seed, receiver) in other.receivers.iter_mut().chain(&mut one.receivers).enumerate() {
         expect(receiver, &[], &pattern(seed, 5000));
     }
     other.receivers.remove(1).sever([0; END_DATA_BYTES]);
-    assert!(matches!(one.senders[1].send(b"x"), Err(SendError::Severed(_))));
-    assert_eq!(one.senders[2].send(b"x"), Ok(()));
+    assert!(matches!(one.senders[1].send(&[], b"x"), Err(SendError::Severed(_))));
+    assert_eq!(one.senders[2].send(&[], b"x"), Ok(()));
 }
 
 #[test]
@@ -448,7 +456,7 @@ fn each_half_hears_its_partner_alone_whatever_the_shape() {
                 let (from, to) =
                     if from_one { (&mut one, &mut other) } else { (&mut other, &mut one) };
                 to.receivers[queue].announce_sleep();
-                from.senders[queue].send(b"x").unwrap();
+                from.senders[queue].send(&[], b"x").unwrap();
                 assert!(heard(from).is_empty());
                 assert_eq!(heard(to), [format!("receiver {queue}")]);
                 to.receivers[queue].wake();
@@ -481,7 +489,7 @@ fn half_that_ends_leaves_the_other_its_doorbells() {
     other.receivers[0].hear(Listen::Now);
     assert!(other.receivers[0].ended().is_some());
     one.receivers[0].announce_sleep();
-    other.senders[0].send(b"x").unwrap();
+    other.senders[0].send(&[], b"x").unwrap();
     assert_eq!(one.receivers[0].hear(Listen::Forever), 1);
     other.senders[0].announce_sleep();
     expect(&mut one.receivers[0], &[], b"x");
@@ -504,11 +512,11 @@ fn sides_of_different_shape_are_not_joined() {
 fn storage_beyond_the_limit_is_not_borrowed() {
     let terms = Terms { peer_storage_bytes_max: 1 << 20, ..Terms::default() };
     let (mut sender, mut receiver, _rest) = pair(terms);
-    sender.send(&pattern(0, 1_200_000)).unwrap();
+    sender.send(&[], &pattern(0, 1_200_000)).unwrap();
     let ended = receiver.receive().unwrap_err();
     assert_eq!(ended.reason, Reason::Violation(Violation::Storage));
     assert!(matches!(
-        sender.send(b"x"),
+        sender.send(&[], b"x"),
         Err(SendError::Severed(Severed { reason: Reason::Accused, .. }))
     ));
 }
@@ -533,32 +541,32 @@ fn doorbell_abuse_ends_the_path() {
 #[test]
 fn writer_refused_by_a_quiet_path_is_ready_when_it_is_resumed() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
-    sender.send(&[1; 100]).unwrap();
+    sender.send(&[], &[1; 100]).unwrap();
     expect(&mut receiver, &[], &[1; 100]);
     assert_eq!(receiver.receive(), Ok(None));
     receiver.quiesce();
-    assert_eq!(sender.send(b"x"), Err(SendError::Quiesced));
+    assert_eq!(sender.send(&[], b"x"), Err(SendError::Quiesced));
     assert_eq!(sender.hear(Listen::Now), 1);
     sender.announce_sleep();
     assert!(!sender.is_ready(), "what came back does not make a quiet path ready");
     receiver.resume();
     assert_eq!(sender.hear(Listen::Now), 1);
     assert!(sender.is_ready());
-    assert_eq!(sender.send(b"x"), Ok(()));
+    assert_eq!(sender.send(&[], b"x"), Ok(()));
 }
 
 #[test]
 fn writer_that_waits_for_room_learns_of_quiet() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
-    while sender.send(&[1; 8]).is_ok() {}
+    while sender.send(&[], &[1; 8]).is_ok() {}
     assert!(!sender.is_ready());
     receiver.quiesce();
     assert!(sender.is_ready());
-    assert_eq!(sender.send(&[1; 8]), Err(SendError::Quiesced));
+    assert_eq!(sender.send(&[], &[1; 8]), Err(SendError::Quiesced));
     assert!(!sender.is_ready());
     receiver.resume();
     assert!(sender.is_ready());
-    assert_eq!(sender.send(&[1; 8]), Err(SendError::Full));
+    assert_eq!(sender.send(&[], &[1; 8]), Err(SendError::Full));
     assert!(!sender.is_ready());
 }
 
@@ -567,14 +575,14 @@ fn rings_that_nobody_listened_for_leave_room_on_the_line_for_storage() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
     for _ in 0..2000 {
         receiver.announce_sleep();
-        sender.send(b"a ring").unwrap();
+        sender.send(&[], b"a ring").unwrap();
         sender.flush();
         // The last look before it sleeps finds the message, so it does not listen.
         assert!(receiver.is_ready());
         receiver.wake();
         expect(&mut receiver, &[], b"a ring");
     }
-    assert_eq!(sender.send(&[1; 100]), Ok(()), "needs storage, which is lent with a ring");
+    assert_eq!(sender.send(&[], &[1; 100]), Ok(()), "needs storage, which is lent with a ring");
     sender.flush();
     expect(&mut receiver, &[], &[1; 100]);
 }
@@ -585,17 +593,17 @@ fn storage_that_lies_idle_makes_room_for_what_is_needed() {
     let terms = Terms { storage_bytes_max: bytes, ..Terms::default() };
     let (mut sender, mut receiver, _rest) = pair(terms);
     for round in 0..3 {
-        let (small, large) = (pattern(round, 100), pattern(round, 100_000));
+        let (small, large) = (pattern(round, 200), pattern(round, 100_000));
         for body in [&large, &large, &small, &small, &large] {
-            assert_eq!(sender.send(body), Ok(()), "{} bytes in round {round}", body.len());
+            assert_eq!(sender.send(&[], body), Ok(()), "{} bytes in round {round}", body.len());
             sender.flush();
             expect(&mut receiver, &[], body);
             assert_eq!(receiver.receive(), Ok(None));
         }
         // All of it for two large messages.
-        assert_eq!((sender.send(&large), sender.send(&large)), (Ok(()), Ok(())));
+        assert_eq!((sender.send(&[], &large), sender.send(&[], &large)), (Ok(()), Ok(())));
         assert_eq!(sender.counters().get(Counter::LentBytes), bytes);
-        assert_eq!(sender.send(&small), Err(SendError::Full), "nothing lies idle");
+        assert_eq!(sender.send(&[], &small), Err(SendError::Full), "nothing lies idle");
         expect(&mut receiver, &[], &large);
         expect(&mut receiver, &[], &large);
         assert_eq!(receiver.receive(), Ok(None));
@@ -604,86 +612,96 @@ fn storage_that_lies_idle_makes_room_for_what_is_needed() {
 }
 
 #[test]
-fn any_number_of_empty_rooms_can_be_lent() {
+fn any_number_of_empty_rooms_can_be_claimed() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
-    let lent: Vec<_> = (0..70_000).map(|_| sender.lend(&[], 0).unwrap()).collect();
-    for lent in lent {
-        sender.cancel(lent);
+    let claims: Vec<_> = (0..70_000).map(|_| sender.claim(&[], 0).unwrap()).collect();
+    for claim in claims {
+        sender.cancel(claim).unwrap();
     }
-    let lent = sender.lend(&[], 0).unwrap();
-    sender.send_lent(lent).unwrap();
+    let claim = sender.claim(&[], 0).unwrap();
+    sender.commit(claim).unwrap();
     expect(&mut receiver, &[], &[]);
 }
 
 #[test]
 fn list_longer_than_a_receiver_would_copy_is_refused() {
-    let terms = Terms { storage_bytes_max: 1 << 20, ..Terms::default() };
-    let terms = Terms { peer_storage_bytes_max: terms.storage_bytes_max, ..terms };
-    let (mut sender, mut receiver, _rest) = pair(terms);
+    let (mut sender, mut receiver, _rest) = pair(Terms::default());
     let shared = Shared::create(512 << 10, StorageOptions::default()).unwrap();
     let segment = sender.lend_shared(&shared).unwrap();
     let all = Entry { segment, length: 512 << 10, ..Entry::default() };
     assert_eq!(sender.send_list(0, &[all, all], None), Ok(()));
-    let most = terms.storage_bytes_max;
+    let most = LIST_BYTES_MAX;
     let refused = sender.send_list(0, &[all, all, all], None);
-    assert_eq!(refused, Err(SendError::TooLong { most }));
+    assert_eq!(refused, Err(SendError::TooLong { most }.into()));
     expect(&mut receiver, &[], &vec![0; 1 << 20]);
     assert_eq!(receiver.receive(), Ok(None));
 }
 
 #[test]
-#[should_panic(expected = "an entry points outside shared storage")]
-fn entry_whose_end_no_number_can_hold_is_outside() {
+fn list_that_makes_no_sense_is_refused() {
     let (mut sender, _receiver, _rest) = pair(Terms::default());
     let shared = Shared::create(4096, StorageOptions::default()).unwrap();
     let segment = sender.lend_shared(&shared).unwrap();
-    let entry = Entry { segment, offset: u64::MAX, length: 1, ..Entry::default() };
-    let _ = sender.send_list(0, &[entry], None);
+    let entry = Entry { segment, length: 1, ..Entry::default() };
+    let refused = |sender: &mut Sender, entries: &[Entry]| sender.send_list(0, entries, None);
+    for offset in [4096, u64::MAX] {
+        let outside = Entry { offset, ..entry };
+        let error = ListError::Range { offset, length: 1, bytes: 4096 };
+        assert_eq!(refused(&mut sender, &[entry, outside]), Err(error));
+    }
+    let foreign = Entry { segment: segment + 1, ..entry };
+    let error = ListError::NotShared { segment: segment + 1 };
+    assert_eq!(refused(&mut sender, &[foreign]), Err(error));
+    assert_eq!(sender.retire_shared(segment + 1), Err(error));
+    for entries in [0, 17] {
+        let error = ListError::Entries { entries };
+        assert_eq!(refused(&mut sender, &vec![entry; entries]), Err(error));
+    }
+    assert_eq!(refused(&mut sender, &[entry; 16]), Ok(()));
 }
 
 #[test]
 fn reader_is_rung_for_storage_that_is_retired_though_the_send_is_refused() {
     let terms = Terms { storage_bytes_max: 256 << 10, ..Terms::default() };
     let (mut sender, mut receiver, _rest) = pair(terms);
-    sender.send_with(b"h", &[0; PAGE_BYTES]).unwrap();
-    sender.send(&[1; 100]).unwrap();
+    sender.send(b"h", &[0; PAGE_BYTES]).unwrap();
+    sender.send(&[], &[1; 200]).unwrap();
     expect(&mut receiver, b"h", &[0; PAGE_BYTES]);
-    expect(&mut receiver, &[], &[1; 100]);
-    let lent = sender.lend(&[], 100).unwrap();
+    expect(&mut receiver, &[], &[1; 200]);
+    let claim = sender.claim(&[], 200).unwrap();
     receiver.announce_sleep();
     while receiver.hear(Listen::Now) > 0 {}
-    // The segment of the first is given up, and does not suffice.
-    assert_eq!(sender.send(&[2; PAGE_BYTES + 1]), Err(SendError::Full));
+    // The segment of the first is given up, and does not suffice: what is claimed is ours to give up.
+    let lacking = SendError::Lacking(Lack::Storage { most: terms.storage_bytes_max });
+    assert_eq!(sender.send(&[], &[2; PAGE_BYTES + 1]), Err(lacking));
     assert!(receiver.is_ready());
     assert_eq!(receiver.hear(Listen::Now), 1);
-    sender.cancel(lent);
+    sender.cancel(claim).unwrap();
 }
 
 #[test]
 fn what_is_pushed_once_the_end_is_known_is_refused() {
     let (mut sender, mut receiver, _rest) = pair(Terms::default());
-    sender.send(b"a receiver that is behind").unwrap();
-    sender.push(b"first").unwrap();
-    sender.push(b"packed").unwrap();
+    sender.send(&[], b"a receiver that is behind").unwrap();
+    sender.push(&[], b"first").unwrap();
+    sender.push(&[], b"packed").unwrap();
     receiver.sever([0; END_DATA_BYTES]);
     sender.hear(Listen::Now);
-    assert!(matches!(sender.push(b"too late"), Err(SendError::Severed(_))));
+    assert!(matches!(sender.push(&[], b"too late"), Err(SendError::Severed(_))));
 }
 
 #[test]
 fn writer_that_waits_for_a_slot_is_ready_when_one_is_released() {
     let (mut sender, mut receiver, _rest) = pair(Terms { messages_max: 1, ..Terms::default() });
     let large = [1; PAGE_BYTES + 1];
-    sender.send(&large).unwrap();
-    let Ok(Some(Incoming::Announced(held))) = receiver.take() else { panic!("large") };
+    sender.send(&[], &large).unwrap();
+    let Ok(Some(Incoming::Announced(held))) = receiver.poll(0) else { panic!("large") };
     assert!(sender.is_ready());
-    assert_eq!(sender.send(&large), Err(SendError::Full));
+    assert_eq!(sender.send(&[], &large), Err(SendError::Full));
     sender.announce_sleep();
     assert!(!sender.is_ready());
-    receiver.release(held);
+    receiver.release(held).unwrap();
     assert_eq!(sender.hear(Listen::Forever), 1);
     assert!(sender.is_ready());
-    assert_eq!(sender.send(&large), Ok(()));
+    assert_eq!(sender.send(&[], &large), Ok(()));
 }
-
-const _: () = assert!(QUEUE_BUFFERS == 128);

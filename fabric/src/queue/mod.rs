@@ -1,47 +1,53 @@
-//! A queue: 128 buffers that go from a writer to a reader and back.
+//! A queue: buffers that go from a writer to a reader and back.
 //!
 //! ```text
 //!    the writer's storage (the reader maps it read-only)          the reader's storage (and vice versa)
 //!
-//!    line 0    | word 0 |  56 bytes in place, or 3 entries |      | word 0 |
-//!    line 1    | word 1 |                                  |      | word 1 |
-//!      ...                                                           ...
-//!    line 127  | word   |                                  |      | word   |
-//!
+//!    line 0    | word | 120 bytes in place, or 7 entries |        | returned | late |
+//!    line 1    | word |                                  |
+//!      ...                                                        | word 0   |
+//!    line 511  | word |                                  |        | word 1   |
+//!                                                                    ...
 //!    list 0    | 16 entries, used when the line is too small |
 //!      ...
 //!    segments  | the bytes that entries point to             |
 //! ```
 //!
-//! The writer fills a line and counts its word up: the buffer is *primed*, the reader owns it. The reader
-//! reads and counts its own word up: the buffer is *empty* again, the writer owns it. Nobody writes
-//! where the other writes, and the counts are the only thing that hands over: there is no head and no
-//! tail in shared memory. The writer primes buffers in order; the reader may give them back in any.
+//! The writer fills a line, two cache lines beside each other, and counts its word up: the buffer is
+//! *primed*, the reader owns it. The writer primes buffers in order, so the reader returns them with one
+//! count for all: *returned* says how many hand-overs, from the first on, it has done with, and that each of
+//! those buffers is *empty* again and the writer's. The reader shows that count in bursts. What it still
+//! reads while it goes on, it *keeps*: the word of that buffer says so (*pending*) before the count passes
+//! it, and says *empty* later, in any order; *late* counts how often that happened. Nobody writes where the
+//! other writes, and the counts are the only thing that hands over.
 //!
 //! Whatever is read from the other side is read once, checked, and then used. What no honest peer can
 //! have written is a [`Violation`]: the user of the queue counts it and ends the path.
 //!
-//! Ringing is somebody else's deed: see [`sleep`].
+//! Ringing is somebody else's deed: see [`sleep`]. Large messages have [`slots`] instead of buffers while
+//! they wait.
 
 mod audit;
 mod entry;
 mod lease;
 mod reader;
 pub mod sleep;
+pub mod slots;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod word;
 mod writer;
 
-pub use audit::{BufferAudit, audit};
+pub use audit::{BufferAudit, Owner, audit};
 pub use entry::{Entry, EntryFlags, OFFSET_END};
 pub use lease::{Lease, LeaseLost, Server};
-pub use reader::{GiveBack, Kind, Reader, Taken};
-pub use word::{Form, Owner, ReaderWord, State, Violation, WriterWord};
-pub use writer::{Content, Filling, Full, Returned, Room, Search, Writer};
+pub use reader::{Held, Reader, Taken};
+pub use word::{Form, KeptWord, State, Violation, WriterWord};
+pub use writer::{Content, Filling, Full, Room, Writer};
 
-/// Buffers in one queue. Indexes wrap by mask.
-pub const QUEUE_BUFFERS: usize = if cfg!(loom) { 4 } else { 128 };
+/// Buffers in one queue of messages. Indexes wrap by mask. A QDIO device shows 128; messages go faster over
+/// more, for then neither side waits for the lines that the other has just used.
+pub const QUEUE_BUFFERS: usize = if cfg!(loom) { 4 } else { 512 };
 const _: () = assert!(QUEUE_BUFFERS.is_power_of_two());
 
 /// Buffers that data never uses, so that control finds room behind a full queue.
@@ -50,17 +56,29 @@ pub const RESERVED_BUFFERS: usize = if cfg!(loom) { 1 } else { 8 };
 /// Buffers that data may use.
 pub const DATA_BUFFERS: usize = QUEUE_BUFFERS - RESERVED_BUFFERS;
 
+/// Hand-overs that a reader has done with and does not show as returned yet, at most.
+pub const RETURNS_WITHHELD_MAX: u64 = if cfg!(loom) { 2 } else { 64 };
+
+/// How many buffers ahead the lines are asked for that will be written, or read.
+const AHEAD_BUFFERS: u64 = 4;
+
 /// Entries of one buffer, as in a QDIO storage list.
 pub const ENTRIES_MAX: usize = 16;
 
-/// Words of one line: a cache line.
-pub const LINE_WORDS: usize = 8;
+/// Words of one line: two cache lines beside each other, which come together.
+pub const LINE_WORDS: usize = 16;
 
-/// Bytes that fit into a line beside its word.
-pub const IN_PLACE_BYTES_MAX: usize = (LINE_WORDS - 1) * 8;
+/// Words of one cache line.
+pub const CACHE_LINE_WORDS: usize = 8;
 
-/// Entries that fit into a line beside its word.
-pub const ENTRIES_IN_LINE: usize = (LINE_WORDS - 1) / 2;
+/// Bytes that fit into one cache line of a line, beside its word or its stamp.
+const CACHE_LINE_BYTES: usize = (CACHE_LINE_WORDS - 1) * 8;
+
+/// Bytes that fit into a line beside its word and its stamp.
+pub const IN_PLACE_BYTES_MAX: usize = 2 * CACHE_LINE_BYTES;
+
+/// Entries that fit into the first cache line of a line beside its word.
+pub const ENTRIES_IN_LINE: usize = (CACHE_LINE_WORDS - 1) / 2;
 
 /// Words of one entry list.
 pub const LIST_WORDS: usize = ENTRIES_MAX * 2;
@@ -71,13 +89,19 @@ pub const LINES_WORDS: usize = QUEUE_BUFFERS * LINE_WORDS;
 /// Words of all entry lists of a queue.
 pub const LISTS_WORDS: usize = QUEUE_BUFFERS * LIST_WORDS;
 
+/// Words in which a reader shows what it has returned: a cache line.
+pub const RETURNS_WORDS: usize = CACHE_LINE_WORDS;
+
+/// Word of the returns: hand-overs that are with the reader no more, but for those kept.
+pub const RETURNED_WORD: usize = 0;
+
+/// Word of the returns: how often something kept was given back late.
+pub const LATE_WORD: usize = 1;
+
 const INDEX_MASK: usize = QUEUE_BUFFERS - 1;
 const INDEX_BITS: u32 = QUEUE_BUFFERS.trailing_zeros();
 
-/// What a watcher may see of a writer's word: count and state, no size and no note.
-const MIRRORED_BITS: u64 = 0xff_ffff_ffff;
-
-/// The number of a hand-over, from 0. It says which buffer it used and what both counts were.
+/// The number of a hand-over, from 0. It says which buffer it uses, and the writer's count of that buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
@@ -88,13 +112,13 @@ impl Sequence {
         self.0 as usize & INDEX_MASK
     }
 
-    /// The writer's count before this hand-over, and the reader's until it gives the buffer back.
+    /// The writer's count before this hand-over.
     #[inline]
     pub fn count_before(self) -> u32 {
         (self.0 >> INDEX_BITS) as u32
     }
 
-    /// The writer's count from this hand-over on, and the reader's once it has given the buffer back.
+    /// The writer's count from this hand-over on.
     #[inline]
     pub fn count_after(self) -> u32 {
         self.count_before().wrapping_add(1)
@@ -105,10 +129,36 @@ impl Sequence {
     pub fn next(self) -> Sequence {
         Sequence(self.0 + 1)
     }
+}
 
-    /// The hand-over before this one, if there was one.
+/// One bit for each buffer.
+#[derive(Clone, Debug, Default)]
+struct Bits([u64; QUEUE_BUFFERS.div_ceil(64)]);
+
+impl Bits {
     #[inline]
-    pub fn previous(self) -> Option<Sequence> {
-        self.0.checked_sub(1).map(Sequence)
+    fn contains(&self, index: usize) -> bool {
+        self.0[index / 64] & 1 << (index % 64) != 0
+    }
+
+    #[inline]
+    fn insert(&mut self, index: usize) {
+        self.0[index / 64] |= 1 << (index % 64);
+    }
+
+    #[inline]
+    fn remove(&mut self, index: usize) {
+        self.0[index / 64] &= !(1 << (index % 64));
+    }
+
+    /// How far the first bit from this one on is away, if there is one in the same word.
+    #[inline]
+    fn first_from(&self, index: usize) -> Option<u64> {
+        let bits = self.0[index / 64] >> (index % 64);
+        (bits != 0).then(|| bits.trailing_zeros().into())
+    }
+
+    fn count(&self) -> usize {
+        self.0.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 }

@@ -1,36 +1,22 @@
 //! The reader's half of a queue.
 
 use os::sync::Ordering;
-use os::words::{LentWords, Words};
+use os::words::{Block, LentBlock, LentWords, Words};
 
 use super::entry::Entry;
-use super::word::{Form, ReaderWord, State, Violation, WriterWord};
+use super::word::{Form, KeptWord, Violation, WriterWord};
 use super::{
-    ENTRIES_IN_LINE, ENTRIES_MAX, IN_PLACE_BYTES_MAX, LINE_WORDS, LIST_WORDS, QUEUE_BUFFERS,
-    Sequence,
+    AHEAD_BUFFERS, Bits, CACHE_LINE_BYTES, CACHE_LINE_WORDS, ENTRIES_IN_LINE, ENTRIES_MAX,
+    IN_PLACE_BYTES_MAX, LATE_WORD, LINE_WORDS, LINES_WORDS, LIST_WORDS, LISTS_WORDS, QUEUE_BUFFERS,
+    RETURNED_WORD, RETURNS_WITHHELD_MAX, RETURNS_WORDS, Sequence,
 };
 
-/// A buffer that the writer handed to us: a copy of its line, checked. It is ours until it is given
-/// back.
-#[derive(Debug)]
-#[must_use = "a buffer that is never given back is lost to the queue"]
+/// A buffer that the writer handed to us. What is in it can be read until the next is taken, or until we
+/// show it as returned; whoever reads longer holds it: [`Reader::hold`].
+#[derive(Clone, Copy, Debug)]
 pub struct Taken {
     sequence: Sequence,
     word: WriterWord,
-    body: [u64; LINE_WORDS - 1],
-}
-
-/// What a buffer that was taken holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Bytes in place: [`Taken::bytes`].
-    Bytes,
-    /// Entries: [`Reader::entries`].
-    Entries,
-    /// Nothing: the writer says this buffer is in error. The bytes in place say why.
-    Error,
-    /// Nothing: the writer has ended the queue. The bytes in place say why.
-    Halted,
 }
 
 impl Taken {
@@ -40,184 +26,297 @@ impl Taken {
         self.sequence
     }
 
-    /// What is in it.
+    /// What the writer says of it.
     #[inline]
-    pub fn kind(&self) -> Kind {
-        match (self.word.state, self.word.form) {
-            (State::Error, _) => Kind::Error,
-            (State::Halted, _) => Kind::Halted,
-            (_, Form::InPlace) => Kind::Bytes,
-            (_, Form::Entries) => Kind::Entries,
-        }
-    }
-
-    /// What the writer's user wrote beside it.
-    #[inline]
-    pub fn label(&self) -> u8 {
-        self.word.label
-    }
-
-    /// What the writer's user wrote beside it.
-    #[inline]
-    pub fn note(&self) -> u8 {
-        self.word.note
-    }
-
-    /// The bytes in place, and how many of them count. None if there are entries.
-    #[inline]
-    pub fn bytes(&self) -> ([u8; IN_PLACE_BYTES_MAX], usize) {
-        let mut bytes = [0; IN_PLACE_BYTES_MAX];
-        for (target, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.body) {
-            *target = word.to_le_bytes();
-        }
-        let size = if self.word.form == Form::InPlace { usize::from(self.word.size) } else { 0 };
-        (bytes, size)
-    }
-
-    /// How many entries there are.
-    #[inline]
-    pub fn entries(&self) -> usize {
-        if self.word.form == Form::Entries { usize::from(self.word.size) } else { 0 }
-    }
-
-    /// The first entry, which is in the line unless there are more than [`ENTRIES_IN_LINE`].
-    #[inline]
-    pub fn only_entry(&self) -> Option<Entry> {
-        (self.entries() == 1).then(|| Entry::parse([self.body[0], self.body[1]]))
+    pub fn word(&self) -> WriterWord {
+        self.word
     }
 }
 
-/// How a buffer is given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GiveBack {
-    /// It has been read, and so has all it points to.
-    Empty,
-    /// The buffer is free; what it points to is still being read, and will be released otherwise.
-    Pending,
-    /// It makes no sense to us, for this reason.
-    Error(u8),
-    /// We have ended, and did not read it.
-    Halted,
+/// A buffer whose content is still in use. It is given back with [`Reader::give_back`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a buffer that is never given back is lost to the queue"]
+pub struct Held(Sequence);
+
+impl Held {
+    /// Which hand-over this was.
+    pub fn sequence(&self) -> Sequence {
+        self.0
+    }
 }
 
-/// The reader's half: takes buffers in order, gives them back in any order.
+/// The reader's half: takes buffers in order, and returns them all at once, or some of them later.
 #[derive(Debug)]
 pub struct Reader {
     /// (w) the writer's lines and lists.
-    lines: LentWords,
-    lists: LentWords,
-    /// (r) our words, lent to the writer.
-    words: Words,
+    lines: LentBlock<LINES_WORDS>,
+    lists: LentBlock<LISTS_WORDS>,
+    /// (r) what we have returned and which buffers we keep, lent to the writer.
+    returns: Block<RETURNS_WORDS>,
+    kept: Block<QUEUE_BUFFERS>,
     /// The next hand-over to take.
     next: Sequence,
-    /// One bit for each buffer that we have taken and not given back.
-    held: u128,
+    /// The newest hand-over, if it is held.
+    newest_held: bool,
+    /// What the writer sees as returned.
+    shown: Sequence,
+    /// Buffers that are held and were passed by.
+    passed: Bits,
+    late_returns: u64,
+    /// The hand-over that was not there yet when one was looked for last.
+    found_empty: Sequence,
 }
 
-impl Reader {
-    /// Makes `words` of our own say that all buffers are supplied, before the writer sees them.
-    pub fn supply(words: &Words) {
-        for index in 0..words.count() {
-            // Relaxed: before the words are lent, which orders everything.
-            words.store(index, ReaderWord::SUPPLIED.bits(), Ordering::Relaxed);
-        }
-    }
+const BURST_MIN: u64 = 8;
 
-    /// The reader's half over the writer's `lines` and `lists`, and `words` of our own, which were
-    /// supplied and not used since.
+impl Reader {
+    /// The reader's half over the writer's `lines` and `lists`, and words of our own: what we return, and
+    /// which buffers we keep. All are fresh.
     ///
     /// # Panics
     /// If a range has not the size that [`super`] gives it.
-    pub fn new(lines: LentWords, lists: LentWords, words: Words) -> Reader {
-        assert_eq!(lines.count(), super::LINES_WORDS);
-        assert_eq!(lists.count(), super::LISTS_WORDS);
-        assert_eq!(words.count(), QUEUE_BUFFERS);
-        Reader { lines, lists, words, next: Sequence(0), held: 0 }
+    pub fn new(lines: LentWords, lists: LentWords, returns: Words, kept: Words) -> Reader {
+        Reader {
+            lines: LentBlock::new(lines),
+            lists: LentBlock::new(lists),
+            returns: Block::new(returns),
+            kept: Block::new(kept),
+            next: Sequence(0),
+            newest_held: false,
+            shown: Sequence(0),
+            passed: Bits::default(),
+            late_returns: 0,
+            found_empty: Sequence(0),
+        }
     }
 
-    /// Whether the next buffer is there, or something that is none. One load.
-    #[inline]
+    /// Whether the next buffer is there, or something that is none.
+    #[inline(always)]
     pub fn is_ready(&self) -> bool {
-        let bits = self.lines.load(self.next.index() * LINE_WORDS, Ordering::Relaxed);
-        WriterWord::count_of(bits) != self.next.count_before()
+        let (bits, is_whole) = self.look();
+        is_whole && WriterWord::count_of(bits) != self.next.count_before()
     }
 
-    /// Takes the next buffer, if the writer has handed it over.
+    /// The next buffer's word, and whether all of what it speaks of is there.
+    // The second cache line is asked for with each look at the first: it is on its way when the first says
+    // that there is something in it (an exchange of 64 B: two misses one after the other, or one).
+    #[inline(always)]
+    fn look(&self) -> (u64, bool) {
+        let line = self.next.index() * LINE_WORDS;
+        self.lines.expect(line + CACHE_LINE_WORDS);
+        // Acquire: pairs with the Release in `Writer::hand_over`.
+        let bits = self.lines.load(line, Ordering::Acquire);
+        let count = WriterWord::count_of(bits);
+        (bits, !WriterWord::has_second(bits) || self.has_second(line, count))
+    }
+
+    /// Whether the second cache line of a line has come too.
+    #[inline(always)]
+    fn has_second(&self, line: usize, count: u32) -> bool {
+        // Acquire: as in `look`.
+        self.lines.load(line + CACHE_LINE_WORDS, Ordering::Acquire) == u64::from(count)
+    }
+
+    /// As [`Reader::take`], if the next buffer is primed with bytes in place under this label and if `wanted`
+    /// wants it, told their number and the note. The usual case, in short: all else, and what breaks the
+    /// rules, is left for [`Reader::take`].
+    #[inline(always)]
+    pub fn take_in_place(
+        &mut self,
+        label: u8,
+        wanted: impl FnOnce(usize, usize) -> bool,
+    ) -> Option<Taken> {
+        let sequence = self.next;
+        let line = sequence.index() * LINE_WORDS;
+        self.lines.expect(line + CACHE_LINE_WORDS);
+        // Acquire: as in `look`.
+        let bits = self.lines.load(line, Ordering::Acquire);
+        let word = WriterWord::in_place(sequence.count_after(), label, bits)?;
+        let size = usize::from(word.size);
+        if self.newest_held
+            || !wanted(size, word.note.into())
+            || size > CACHE_LINE_BYTES && !self.has_second(line, word.count)
+        {
+            return None;
+        }
+        // Lines that the writer has written take as long to come as several messages take to be read.
+        if self.burst() >= BURST_MIN {
+            let ahead = Sequence(sequence.0 + AHEAD_BUFFERS).index() * LINE_WORDS;
+            self.lines.expect(ahead);
+            self.lines.expect(ahead + CACHE_LINE_WORDS);
+        }
+        self.next = sequence.next();
+        Some(Taken { sequence, word })
+    }
+
+    /// Takes the next buffer, if there is one. What was taken before and is not held counts as read.
     ///
     /// # Errors
     /// [`Violation`] if the writer did what no writer may do. The queue is of no use then.
     #[inline]
     pub fn take(&mut self) -> Result<Option<Taken>, Violation> {
         let sequence = self.next;
-        let index = sequence.index();
-        let line = index * LINE_WORDS;
-        // Acquire: pairs with the Release in `Writer::hand_over`. What we read of the line, the list and
-        // the pages is what was there when the count was stored, or newer if the writer cheats.
-        let bits = self.lines.load(line, Ordering::Acquire);
-        let count = WriterWord::count_of(bits);
-        if count == sequence.count_before() {
+        let (bits, is_whole) = self.look();
+        if WriterWord::count_of(bits) == sequence.count_before() || !is_whole {
+            self.found_empty = sequence;
             return Ok(None);
         }
-        if count != sequence.count_after() {
+        if WriterWord::count_of(bits) != sequence.count_after() {
             return Err(Violation::Count);
         }
-        if self.held & 1 << index != 0 {
-            // We took its last filling and have not given it back: the writer cannot own it.
+        if self.newest_held {
+            self.pass();
+        }
+        // Or two would be given back under one name.
+        if self.passed.contains(sequence.index()) {
             return Err(Violation::Owner);
         }
         let word = WriterWord::parse(bits)?;
-        let mut body = [0; LINE_WORDS - 1];
-        for (at, target) in body.iter_mut().enumerate() {
-            *target = self.lines.load(line + 1 + at, Ordering::Relaxed);
-        }
-        self.held |= 1 << index;
         self.next = sequence.next();
-        Ok(Some(Taken { sequence, word, body }))
+        Ok(Some(Taken { sequence, word }))
     }
 
-    /// The entries of a buffer, each read once.
+    /// Hand-overs taken since there was none.
+    #[inline(always)]
+    pub fn burst(&self) -> u64 {
+        self.next.0 - self.found_empty.0
+    }
+
+    /// Goes past the newest hand-over, which is held: says so, before it counts as returned.
+    fn pass(&mut self) {
+        self.newest_held = false;
+        let sequence = Sequence(self.next.0 - 1);
+        self.passed.insert(sequence.index());
+        let word = KeptWord { count: sequence.count_after(), pending: true };
+        // Relaxed: published by the Release in `show`.
+        self.kept.store(sequence.index(), word.bits(), Ordering::Relaxed);
+    }
+
+    /// Copies the bytes in place of the buffer taken last. What is behind them in `target` may be anything.
+    #[inline(always)]
+    pub fn bytes(&self, taken: &Taken, target: &mut [u8; IN_PLACE_BYTES_MAX]) {
+        let line = taken.sequence.index() * LINE_WORDS;
+        let (first, second) = target.split_first_chunk_mut::<CACHE_LINE_BYTES>().expect("longer");
+        // All of a cache line: there are no steps to be foreseen.
+        self.lines.read(line + 1, first);
+        if usize::from(taken.word.size) > CACHE_LINE_BYTES {
+            let second = second.first_chunk_mut::<CACHE_LINE_BYTES>().expect("as long");
+            self.lines.read(line + CACHE_LINE_WORDS + 1, second);
+        }
+    }
+
+    /// The entry of the buffer taken last, if it has one and no more.
     #[inline]
-    pub fn entries<'a>(&self, taken: &Taken, space: &'a mut [Entry; ENTRIES_MAX]) -> &'a [Entry] {
-        let entries = &mut space[..taken.entries()];
-        let list = taken.sequence.index() * LIST_WORDS;
-        for at in 0..entries.len() {
-            let bits = if entries.len() <= ENTRIES_IN_LINE {
-                [taken.body[2 * at], taken.body[2 * at + 1]]
-            } else {
-                // Relaxed: after the Acquire in `take`.
-                [
-                    self.lists.load(list + 2 * at, Ordering::Relaxed),
-                    self.lists.load(list + 2 * at + 1, Ordering::Relaxed),
-                ]
+    pub fn only_entry(&self, taken: &Taken) -> Option<Entry> {
+        let line = taken.sequence.index() * LINE_WORDS;
+        // Relaxed: after the Acquire in `take`.
+        let word = |word| self.lines.load(line + 1 + word, Ordering::Relaxed);
+        let is_only = taken.word.form == Form::Entries && taken.word.size == 1;
+        is_only.then(|| Entry::parse([word(0), word(1)]))
+    }
+
+    /// The entries of the buffer taken last, each read once.
+    #[inline]
+    pub fn entries<'a>(
+        &self,
+        taken: &Taken,
+        space: &'a mut [Entry; ENTRIES_MAX],
+    ) -> &'a mut [Entry] {
+        let WriterWord { form, size, .. } = taken.word;
+        let entries = &mut space[..if form == Form::Entries { usize::from(size) } else { 0 }];
+        let index = taken.sequence.index();
+        let in_line = entries.len() <= ENTRIES_IN_LINE;
+        for (at, entry) in entries.iter_mut().enumerate() {
+            // Relaxed: after the Acquire in `take`.
+            let word = |word| match in_line {
+                true => self.lines.load(index * LINE_WORDS + 1 + 2 * at + word, Ordering::Relaxed),
+                false => self.lists.load(index * LIST_WORDS + 2 * at + word, Ordering::Relaxed),
             };
-            entries[at] = Entry::parse(bits);
+            *entry = Entry::parse([word(0), word(1)]);
         }
         entries
     }
 
-    /// Gives a buffer back. We do not read it, nor anything it points to, after this. It does not ring.
-    #[inline]
-    pub fn give_back(&mut self, taken: Taken, how: GiveBack) {
-        let (state, reason) = match how {
-            GiveBack::Empty => (State::Empty, 0),
-            GiveBack::Pending => (State::Pending, 0),
-            GiveBack::Error(reason) => (State::Error, reason),
-            GiveBack::Halted => (State::Halted, 0),
-        };
-        let index = taken.sequence.index();
-        let word = ReaderWord { count: taken.sequence.count_after(), state, reason };
-        // Release: pairs with the Acquire in `Writer::look`. Our reading is over before the writer fills
-        // the buffer again.
-        self.words.store(index, word.bits(), Ordering::Release);
-        self.held &= !(1 << index);
+    /// Holds the buffer taken last: what it points to stays in use until it is given back.
+    pub fn hold(&mut self, taken: Taken) -> Held {
+        assert_eq!(
+            taken.sequence.next(),
+            self.next,
+            "the newest is held, before the next is taken"
+        );
+        self.newest_held = true;
+        Held(taken.sequence)
     }
 
-    /// Buffers that we have taken and not given back.
+    /// Gives a buffer back that was held. True if the writer sees it at once: then it may have to be rung
+    /// for.
+    ///
+    /// # Panics
+    /// If the buffer is not one that this reader holds: a broken promise inside this program.
+    #[must_use = "a writer that sleeps is rung for"]
+    pub fn give_back(&mut self, held: Held) -> bool {
+        let Held(sequence) = held;
+        if self.newest_held && sequence.next() == self.next {
+            self.newest_held = false;
+            return false;
+        }
+        let index = sequence.index();
+        assert!(self.passed.contains(index), "a buffer is given back by the reader that holds it");
+        self.passed.remove(index);
+        let word = KeptWord { count: sequence.count_after(), pending: false };
+        self.late_returns += 1;
+        // Release, both: pairs with the Acquire in `Writer::collect`. Our reading is over before the writer
+        // uses what the buffer pointed to again; and who sees the number sees the word.
+        self.kept.store(index, word.bits(), Ordering::Release);
+        self.returns.store(LATE_WORD, self.late_returns, Ordering::Release);
+        if sequence >= self.shown {
+            // Or the writer would not look for it.
+            let is_news = self.show();
+            assert!(is_news, "it was passed by, and is shown now");
+        }
+        true
+    }
+
+    /// How many hand-overs we have done with and not shown as returned.
+    #[inline(always)]
+    pub fn withheld(&self) -> u64 {
+        self.done().0 - self.shown.0
+    }
+
+    /// Whether as many are withheld as may be.
+    #[inline(always)]
+    pub fn must_show(&self) -> bool {
+        self.withheld() >= RETURNS_WITHHELD_MAX
+    }
+
+    #[inline(always)]
+    fn done(&self) -> Sequence {
+        Sequence(self.next.0 - u64::from(self.newest_held))
+    }
+
+    /// Shows all that we have done with as returned. True if that is news: then the writer may have to be
+    /// rung for. We do not read it, nor anything it points to, after this.
+    #[must_use = "a writer that sleeps is rung for"]
+    #[inline]
+    pub fn show(&mut self) -> bool {
+        let done = self.done();
+        if done == self.shown {
+            return false;
+        }
+        self.shown = done;
+        // Release: pairs with the Acquire in `Writer::collect`. Our reading is over before the writer
+        // fills the buffers again, and it sees which we keep.
+        self.returns.store(RETURNED_WORD, done.0, Ordering::Release);
+        true
+    }
+
+    /// Buffers that are held.
     pub fn held(&self) -> usize {
-        self.held.count_ones() as usize
+        self.passed.count() + usize::from(self.newest_held)
     }
 
     /// The number of the next hand-over to take: also how many were taken.
+    #[inline]
     pub fn next(&self) -> Sequence {
         self.next
     }
@@ -227,6 +326,6 @@ impl Reader {
 impl Reader {
     /// Goes on at a later hand-over, to which the words were set.
     pub(super) fn starting_at(self, start: Sequence) -> Reader {
-        Reader { next: start, ..self }
+        Reader { next: start, shown: start, found_empty: start, ..self }
     }
 }

@@ -8,18 +8,19 @@
 //! The word counts: odd asleep, even awake. Each sleep has a number of its own, so it is rung once.
 
 use os::sync::{Ordering, fence};
-use os::words::{LentWords, Words};
+use os::words::{Block, LentBlock, LentWords, Words};
 
 /// Our own sleep word.
 #[derive(Debug)]
 pub struct Sleeper {
-    word: Words,
+    word: Block<1>,
     value: u64,
 }
 
 impl Sleeper {
-    /// Takes charge of the word, the first of `word`: nobody else stores there. We are awake.
+    /// Takes charge of `word`: nobody else stores there. We are awake.
     pub fn new(word: Words) -> Sleeper {
+        let word = Block::new(word);
         word.store(0, 0, Ordering::Relaxed);
         Sleeper { word, value: 0 }
     }
@@ -55,15 +56,15 @@ impl Sleeper {
 /// Our look at the peer's sleep word.
 #[derive(Debug)]
 pub struct Rouser {
-    word: LentWords,
+    word: LentBlock<1>,
     /// The sleep that has been rung for already.
     rung: u64,
 }
 
 impl Rouser {
-    /// Looks at the peer's sleep word, the first of `word`.
+    /// Looks at the peer's sleep word.
     pub fn new(word: LentWords) -> Rouser {
-        Rouser { word, rung: 0 }
+        Rouser { word: LentBlock::new(word), rung: 0 }
     }
 
     /// Whether the peer sleeps and nobody has rung for this sleep. Call it after the store that it is to

@@ -5,25 +5,29 @@
 //! writer    +----------+---------+-------+-------+---------+-----------------+
 //!           |   note   |  size   | label | form  |  state  |      count      |
 //!           +----------+---------+-------+-------+---------+-----------------+
-//! reader    |                       0    | reason|  state  |      count      |
-//!           +----------------------------+-------+---------+-----------------+
+//! reader    |                    0               |  state  |      count      |
+//!           +------------------------------------+---------+-----------------+
 //! ```
 //!
-//! *count*: how often this side has handed the buffer over. Owner is the exclusive-or of the two low
-//! bits: 0 the writer, 1 the reader. *state*: what the side that handed over last says of the buffer.
-//! *form* and *size*: what is in the buffer. *label* and *note*: carried for the user of the queue.
+//! *count*: of the writer, how often it has handed the buffer over; of the reader, which of these hand-overs
+//! it keeps, or has kept. *state*: what that side says of the buffer. *form* and *size*: what is in the
+//! buffer. *label* and *note*: carried for the user of the queue.
+//!
+//! The owner of a buffer is the exclusive-or of the low bits of two counts: how often the writer has handed
+//! it over, and how often the reader has returned it, which [`super::audit`] reckons from the returns of the
+//! whole queue.
 //!
 //! States and transitions are those of QDIO's storage-list state block (FACTS 1.3), divided between two
-//! words so that no byte has two writers. `P_ACK`, "I am polling, hold the interrupts", is the sleep
+//! sides so that no byte has two writers. `P_ACK`, "I am polling, hold the interrupts", is the sleep
 //! word instead ([`super::sleep`]).
 
-use super::{ENTRIES_MAX, IN_PLACE_BYTES_MAX};
+use super::{CACHE_LINE_BYTES, ENTRIES_MAX, IN_PLACE_BYTES_MAX};
 
-/// What the side that handed a buffer over last says of it. The numbers are QDIO's.
+/// What a side says of a buffer. The numbers are QDIO's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// The reader has not supplied the buffer yet: nothing may be done with it.
+    /// Nothing was ever said of it.
     NotInitialised = 0x0,
     /// By the reader: free to be filled; what it held has been read.
     Empty = 0x1,
@@ -31,26 +35,11 @@ pub enum State {
     Primed = 0x2,
     /// By the reader: free to be filled; what it pointed to is still being read.
     Pending = 0x3,
-    /// By either: the queue has ended. What the buffer held was not read.
+    /// By the writer: the queue ends with this buffer.
     Halted = 0xe,
-    /// By either: something is wrong with this buffer alone.
-    Error = 0xf,
 }
 
 impl State {
-    pub(super) fn from_bits(bits: u8) -> Option<State> {
-        [
-            State::NotInitialised,
-            State::Empty,
-            State::Primed,
-            State::Pending,
-            State::Halted,
-            State::Error,
-        ]
-        .into_iter()
-        .find(|state| *state as u8 == bits)
-    }
-
     /// The state's name, as people read it.
     pub fn name(self) -> &'static str {
         match self {
@@ -59,34 +48,7 @@ impl State {
             State::Primed => "primed",
             State::Pending => "pending",
             State::Halted => "halted",
-            State::Error => "error",
         }
-    }
-
-    /// Whether a writer may hand a buffer over in this state.
-    pub fn is_writers(self) -> bool {
-        matches!(self, State::Primed | State::Error | State::Halted)
-    }
-
-    /// Whether a reader may give a buffer back in this state.
-    pub fn is_readers(self) -> bool {
-        matches!(self, State::Empty | State::Pending | State::Error | State::Halted)
-    }
-}
-
-/// Who may use a buffer now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// The writer may fill it.
-    Writer,
-    /// The reader may read it.
-    Reader,
-}
-
-impl Owner {
-    /// The owner, from the two counts.
-    pub fn of(writer_count: u32, reader_count: u32) -> Owner {
-        if (writer_count ^ reader_count) & 1 == 0 { Owner::Writer } else { Owner::Reader }
     }
 }
 
@@ -105,8 +67,8 @@ pub enum Form {
 pub struct WriterWord {
     /// Hand-overs so far.
     pub count: u32,
-    /// Primed, error or halted.
-    pub state: State,
+    /// Whether this is the last buffer: halted instead of primed.
+    pub halted: bool,
     /// Where the content is.
     pub form: Form,
     /// For the user of the queue, 0 to 15.
@@ -124,16 +86,34 @@ impl WriterWord {
         bits as u32
     }
 
+    /// Whether the word speaks of bytes in the second cache line.
+    #[inline(always)]
+    pub(super) fn has_second(bits: u64) -> bool {
+        (bits >> 40) & 0xf == Form::InPlace as u64 && (bits >> 48) & 0xff > CACHE_LINE_BYTES as u64
+    }
+
     /// Puts the word together.
     #[inline]
     pub fn bits(self) -> u64 {
         debug_assert!(self.label < 16, "a label has four bits");
+        let state = if self.halted { State::Halted } else { State::Primed };
         u64::from(self.count)
-            | (self.state as u64) << 32
+            | (state as u64) << 32
             | (self.form as u64) << 40
             | u64::from(self.label) << 44
             | u64::from(self.size) << 48
             | u64::from(self.note) << 56
+    }
+
+    /// Takes a word apart that says: primed with this count, bytes in place, with this label. None if it
+    /// says anything else.
+    #[inline(always)]
+    pub(super) fn in_place(count: u32, label: u8, bits: u64) -> Option<WriterWord> {
+        let form = Form::InPlace;
+        let word = WriterWord { count, halted: false, form, label, size: 0, note: 0 };
+        let (size, note) = ((bits >> 48) as u8, (bits >> 56) as u8);
+        let is_it = (bits ^ word.bits()) << 16 == 0 && usize::from(size) <= IN_PLACE_BYTES_MAX;
+        is_it.then_some(WriterWord { size, note, ..word })
     }
 
     /// Takes apart what a writer has handed over.
@@ -142,18 +122,21 @@ impl WriterWord {
     /// The first thing about it that no writer may do.
     #[inline]
     pub fn parse(bits: u64) -> Result<WriterWord, Violation> {
-        let state = State::from_bits((bits >> 32) as u8).filter(|state| state.is_writers());
-        let state = state.ok_or(Violation::State)?;
+        let halted = match (bits >> 32) as u8 {
+            state if state == State::Primed as u8 => false,
+            state if state == State::Halted as u8 => true,
+            _ => return Err(Violation::State),
+        };
         let size = (bits >> 48) as u8;
         let form = match (bits >> 40) as u8 & 0xf {
-            0 if size as usize <= IN_PLACE_BYTES_MAX => Form::InPlace,
-            1 if (1..=ENTRIES_MAX).contains(&(size as usize)) => Form::Entries,
+            0 if usize::from(size) <= IN_PLACE_BYTES_MAX => Form::InPlace,
+            1 if (1..=ENTRIES_MAX).contains(&usize::from(size)) => Form::Entries,
             0 | 1 => return Err(Violation::Size),
             _ => return Err(Violation::Form),
         };
         Ok(WriterWord {
             count: WriterWord::count_of(bits),
-            state,
+            halted,
             form,
             label: (bits >> 44) as u8 & 0xf,
             size,
@@ -162,90 +145,81 @@ impl WriterWord {
     }
 }
 
-/// The reader's word, taken apart and found sensible.
+/// The reader's word: a hand-over that it keeps, or has kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReaderWord {
-    /// How often the buffer was given back.
+pub struct KeptWord {
+    /// Which hand-over of this buffer: the writer's count of it.
     pub count: u32,
-    /// Empty, pending, error or halted.
-    pub state: State,
-    /// Why, if the state is [`State::Error`]; for the user of the queue.
-    pub reason: u8,
+    /// Whether it is still being read: pending instead of empty.
+    pub pending: bool,
 }
 
-impl ReaderWord {
-    /// A buffer that was supplied and never used.
-    pub const SUPPLIED: ReaderWord = ReaderWord { count: 0, state: State::Empty, reason: 0 };
-
-    /// The count alone.
-    #[inline]
-    pub fn count_of(bits: u64) -> u32 {
-        bits as u32
-    }
-
+impl KeptWord {
     /// Puts the word together.
     #[inline]
     pub fn bits(self) -> u64 {
-        u64::from(self.count) | (self.state as u64) << 32 | u64::from(self.reason) << 40
+        let state = if self.pending { State::Pending } else { State::Empty };
+        u64::from(self.count) | (state as u64) << 32
     }
 
-    /// Takes apart what a reader has given back.
+    /// Whether the reader keeps the hand-over that gave the buffer this count.
     ///
     /// # Errors
-    /// The first thing about it that no reader may do.
+    /// [`Violation::State`] if the word is none that a reader may write.
     #[inline]
-    pub fn parse(bits: u64) -> Result<ReaderWord, Violation> {
-        let state = State::from_bits((bits >> 32) as u8).filter(|state| state.is_readers());
-        let state = state.ok_or(Violation::State)?;
-        Ok(ReaderWord { count: ReaderWord::count_of(bits), state, reason: (bits >> 40) as u8 })
+    pub fn keeps(bits: u64, count: u32) -> Result<bool, Violation> {
+        let pending = match bits >> 32 {
+            state if state == State::Pending as u64 => true,
+            // Zero is the word of a buffer that was never kept.
+            state if state == State::Empty as u64 || bits == 0 => false,
+            _ => return Err(Violation::State),
+        };
+        // A word of another hand-over is old: it stays when that is over, however often counts wrap.
+        Ok(pending && bits as u32 == count)
     }
 }
 
 /// What a peer did that no peer may do. It ends the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[repr(u8)]
 pub enum Violation {
     /// A hand-over count that is neither the last one nor the next.
     #[error("a buffer's hand-over count went anywhere but one up")]
-    Count,
-    /// A buffer was handed over by a side that does not own it.
-    #[error("a buffer was handed over by the side that does not own it")]
-    Owner,
+    Count = 1,
+    /// A buffer was handed over, or a slot announced, by a side that does not own it.
+    #[error("a buffer was handed over, or a slot announced, that the other side keeps")]
+    Owner = 2,
     /// A state that does not exist, or that this side may not set.
     #[error("a buffer was put in a state that its side may not set")]
-    State,
+    State = 3,
     /// A form of content that does not exist.
     #[error("a buffer has a content form that does not exist")]
-    Form,
+    Form = 4,
     /// A size beyond what the form can hold.
     #[error("a buffer has a size that its form cannot hold")]
-    Size,
+    Size = 5,
     /// An entry that points outside what was lent.
     #[error("an entry points outside the storage lent")]
-    Range,
+    Range = 6,
     /// A packed or control record that makes no sense.
     #[error("a record inside a buffer makes no sense")]
-    Record,
+    Record = 7,
     /// Storage or a descriptor that is not what was announced.
     #[error("storage or a descriptor is not what was announced")]
-    Storage,
+    Storage = 8,
     /// The doorbell rings and rings and nothing is there.
     #[error("the doorbell was rung far more often than there was anything to do")]
-    Doorbell,
+    Doorbell = 9,
 }
 
 impl Violation {
-    /// All kinds, in the order in which they are counted.
-    pub const ALL: [Violation; 9] = [
-        Violation::Count,
-        Violation::Owner,
-        Violation::State,
-        Violation::Form,
-        Violation::Size,
-        Violation::Range,
-        Violation::Record,
-        Violation::Storage,
-        Violation::Doorbell,
-    ];
+    /// The kind of this number, as a half shows it to those who watch.
+    pub fn of_code(code: u64) -> Option<Violation> {
+        use Violation::{Count, Doorbell, Form, Owner, Range, Record, Size, State, Storage};
+        [Count, Owner, State, Form, Size, Range, Record, Storage, Doorbell]
+            .into_iter()
+            .find(|violation| *violation as u64 == code)
+    }
 }
 
 #[cfg(test)]
@@ -256,7 +230,7 @@ mod tests {
     fn writers_word_is_what_the_picture_says() {
         let word = WriterWord {
             count: 0x0102_0304,
-            state: State::Primed,
+            halted: false,
             form: Form::Entries,
             label: 0xa,
             size: 0x10,
@@ -264,30 +238,42 @@ mod tests {
         };
         assert_eq!(word.bits(), 0xbc10_a102_0102_0304);
         assert_eq!(WriterWord::parse(0xbc10_a102_0102_0304), Ok(word));
+        assert_eq!(WriterWord::parse(0xbc10_a10e_0102_0304).map(|word| word.halted), Ok(true));
     }
 
     #[test]
     fn readers_word_is_what_the_picture_says() {
-        let word = ReaderWord { count: 7, state: State::Error, reason: 0x12 };
-        assert_eq!(word.bits(), 0x0000_120f_0000_0007);
-        assert_eq!(ReaderWord::parse(0x0000_120f_0000_0007), Ok(word));
+        let word = KeptWord { count: 7, pending: true };
+        assert_eq!(word.bits(), 0x0000_0003_0000_0007);
+        assert_eq!(KeptWord { pending: false, ..word }.bits(), 0x0000_0001_0000_0007);
+    }
+
+    #[test]
+    fn only_the_hand_over_that_the_word_names_is_kept() {
+        let keeps = KeptWord::keeps;
+        assert_eq!(keeps(0, 7), Ok(false));
+        assert_eq!(keeps(3 << 32 | 7, 7), Ok(true));
+        assert_eq!(keeps(1 << 32 | 7, 7), Ok(false));
+        assert_eq!(keeps(3 << 32 | 6, 7), Ok(false), "of another time");
+        assert_eq!(keeps(7, 7), Err(Violation::State));
     }
 
     #[test]
     fn states_of_the_other_side_are_refused() {
-        for (bits, writers, readers) in [
+        for (state, writers, readers) in [
             (0x0, false, false),
             (0x1, false, true),
             (0x2, true, false),
             (0x3, false, true),
             (0x4, false, false),
-            (0xe, true, true),
-            (0xf, true, true),
+            (0xe, true, false),
+            (0xf, false, false),
             (0x12, false, false),
         ] {
-            assert_eq!(WriterWord::parse(bits << 32).is_ok(), writers, "writer {bits:#x}");
-            assert_eq!(ReaderWord::parse(bits << 32).is_ok(), readers, "reader {bits:#x}");
+            assert_eq!(WriterWord::parse(state << 32).is_ok(), writers, "writer {state:#x}");
+            assert_eq!(KeptWord::keeps(state << 32 | 1, 1).is_ok(), readers, "reader {state:#x}");
         }
+        assert_eq!(KeptWord::keeps(1 << 40 | 3 << 32 | 1, 1), Err(Violation::State));
     }
 
     #[test]
@@ -295,19 +281,18 @@ mod tests {
         let primed = 2 << 32;
         let size = |size: u64| size << 48;
         let entries = 1 << 40;
-        assert!(WriterWord::parse(primed | size(56)).is_ok());
-        assert_eq!(WriterWord::parse(primed | size(57)), Err(Violation::Size));
-        assert_eq!(WriterWord::parse(primed | entries), Err(Violation::Size));
+        assert!(WriterWord::parse(primed | size(112)).is_ok());
+        assert_eq!(WriterWord::parse(primed | size(113)), Err(Violation::Size));
         assert!(WriterWord::parse(primed | entries | size(16)).is_ok());
         assert_eq!(WriterWord::parse(primed | entries | size(17)), Err(Violation::Size));
+        assert_eq!(WriterWord::parse(primed | entries), Err(Violation::Size));
         assert_eq!(WriterWord::parse(primed | 2 << 40), Err(Violation::Form));
     }
 
     #[test]
-    fn owner_is_the_exclusive_or_of_the_low_bits() {
-        assert_eq!(Owner::of(0, 0), Owner::Writer);
-        assert_eq!(Owner::of(1, 0), Owner::Reader);
-        assert_eq!(Owner::of(1, 1), Owner::Writer);
-        assert_eq!(Owner::of(0, u32::MAX), Owner::Reader);
+    fn violations_have_their_numbers() {
+        assert_eq!(Violation::of_code(0), None);
+        assert_eq!(Violation::of_code(9), Some(Violation::Doorbell));
+        assert_eq!(Violation::of_code(10), None);
     }
 }

@@ -1,13 +1,14 @@
 //! The writer's half of a queue.
 
 use os::sync::Ordering;
-use os::words::{LentWords, Words};
+use os::words::{Block, LentBlock, LentWords, Words};
 
 use super::entry::Entry;
-use super::word::{Form, ReaderWord, State, Violation, WriterWord};
+use super::word::{Form, KeptWord, Violation, WriterWord};
 use super::{
-    DATA_BUFFERS, ENTRIES_IN_LINE, ENTRIES_MAX, IN_PLACE_BYTES_MAX, INDEX_MASK, LINE_WORDS,
-    LIST_WORDS, QUEUE_BUFFERS, Sequence,
+    AHEAD_BUFFERS, Bits, CACHE_LINE_BYTES, CACHE_LINE_WORDS, DATA_BUFFERS, ENTRIES_IN_LINE,
+    ENTRIES_MAX, IN_PLACE_BYTES_MAX, LATE_WORD, LINE_WORDS, LINES_WORDS, LIST_WORDS, LISTS_WORDS,
+    QUEUE_BUFFERS, RETURNED_WORD, RETURNS_WORDS, Sequence,
 };
 
 /// What a buffer is to hold.
@@ -17,6 +18,8 @@ pub struct Filling<'a> {
     pub label: u8,
     /// Carried for the reader.
     pub note: u8,
+    /// Whether the writer's user wants to learn when the buffer comes back: [`Writer::collect`] tells.
+    pub tracked: bool,
     /// The content.
     pub content: Content<'a>,
 }
@@ -24,7 +27,8 @@ pub struct Filling<'a> {
 /// Content of a buffer that is handed over.
 #[derive(Clone, Copy, Debug)]
 pub enum Content<'a> {
-    /// Two pieces of bytes, one after the other, at most [`IN_PLACE_BYTES_MAX`] together.
+    /// Two pieces of bytes, one after the other, at most [`IN_PLACE_BYTES_MAX`] together; the first at most
+    /// 56.
     InPlace(&'a [u8], &'a [u8]),
     /// One entry, by its words: see [`Entry::bits`].
     // They are put together before: words loaded from fields stored just now wait until the stores before
@@ -43,54 +47,38 @@ pub enum Room {
     Control,
 }
 
-/// No buffer is free. The reader has to give some back first; nothing was changed.
+/// No buffer is free. The reader has to return some first; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// A buffer that came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Returned {
-    /// Which hand-over it was.
-    pub sequence: Sequence,
-    /// What the reader says of it.
-    pub state: State,
-    /// Why, if it is in error.
-    pub reason: u8,
-}
-
-/// How far to look for buffers that came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Search {
-    /// From the oldest up to the first that is still out: all there is when they come back in order.
-    InOrder,
-    /// All that are out.
-    All,
-}
-
-/// The writer's half: primes buffers in order, and collects those that were given back.
+/// The writer's half: primes buffers in order, and collects those that came back.
 #[derive(Debug)]
 pub struct Writer {
     /// (w) our lines, lent to the reader, and behind them the entry lists.
-    lines: Words,
-    lists: Words,
-    /// (r) the reader's words.
-    returns: LentWords,
-    /// A copy of count and state of our words, for those who may watch but not read.
-    mirror: Words,
+    lines: Block<LINES_WORDS>,
+    lists: Block<LISTS_WORDS>,
+    /// (r) what the reader has returned, and which buffers it keeps.
+    returns: LentBlock<RETURNS_WORDS>,
+    kept: LentBlock<QUEUE_BUFFERS>,
     /// The next hand-over.
     next: Sequence,
-    /// No hand-over before this one is out any more.
+    /// The reader has returned all before this one, as far as we have looked, but for those in `late`.
+    returned: Sequence,
+    /// Tracked buffers that did not come back.
+    tracked: Bits,
+    /// Of these, those that the reader keeps; and the oldest that is still out or kept.
+    late: Vec<Sequence>,
     oldest: Sequence,
-    /// One bit for each buffer that is out.
-    out: u128,
+    /// How often the reader has given something kept back, as far as we have looked.
+    late_returns: u64,
 }
 
 impl Writer {
-    /// The writer's half over `lines` and `lists` of our own, the reader's words `returns`, and a
-    /// `mirror` in our state storage. All are fresh: no buffer was ever handed over.
+    /// The writer's half over `lines` and `lists` of our own, and the reader's words: what it has
+    /// returned, and which buffers it keeps. All are fresh: no buffer was ever handed over.
     ///
     /// # Errors
-    /// [`Violation::State`] if the reader has not supplied all buffers.
+    /// [`Violation::Count`] if the reader has returned something before there was anything.
     ///
     /// # Panics
     /// If a range has not the size that [`super`] gives it.
@@ -98,30 +86,38 @@ impl Writer {
         lines: Words,
         lists: Words,
         returns: LentWords,
-        mirror: Words,
+        kept: LentWords,
     ) -> Result<Writer, Violation> {
-        assert_eq!(lines.count(), super::LINES_WORDS);
-        assert_eq!(lists.count(), super::LISTS_WORDS);
-        assert_eq!(returns.count(), QUEUE_BUFFERS);
-        assert_eq!(mirror.count(), QUEUE_BUFFERS);
-        let supplied = ReaderWord::SUPPLIED.bits();
-        if (0..QUEUE_BUFFERS).any(|index| returns.load(index, Ordering::Acquire) != supplied) {
-            return Err(Violation::State);
+        let returns = LentBlock::new(returns);
+        if returns.load(RETURNED_WORD, Ordering::Acquire) != 0 {
+            return Err(Violation::Count);
         }
-        Ok(Writer { lines, lists, returns, mirror, next: Sequence(0), oldest: Sequence(0), out: 0 })
+        Ok(Writer {
+            lines: Block::new(lines),
+            lists: Block::new(lists),
+            returns,
+            kept: LentBlock::new(kept),
+            next: Sequence(0),
+            returned: Sequence(0),
+            tracked: Bits::default(),
+            late: Vec::new(),
+            oldest: Sequence(0),
+            late_returns: 0,
+        })
     }
 
     /// Fills the next buffer and hands it to the reader. All bytes that entries point to must be in
     /// place: this publishes them. It does not ring.
     ///
     /// # Errors
-    /// [`Full`] if the reader still owns the buffer, or if only the reserve is left and this is data.
+    /// [`Full`] if the reader still has or keeps the buffer, or if only the reserve is left and this is
+    /// data.
     ///
     /// # Panics
     /// If the content is larger than a buffer.
-    #[inline]
+    #[inline(always)]
     pub fn prime(&mut self, room: Room, filling: Filling<'_>) -> Result<Sequence, Full> {
-        self.hand_over(room, State::Primed, filling)
+        self.hand_over(room, false, filling)
     }
 
     /// Hands over a last buffer that says the queue has ended, with a few bytes that say why. It may use
@@ -130,15 +126,16 @@ impl Writer {
     /// # Errors
     /// [`Full`] if not even the reserve has room.
     pub fn halt(&mut self, why: &[u8]) -> Result<Sequence, Full> {
-        let filling = Filling { label: 0, note: 0, content: Content::InPlace(why, &[]) };
-        self.hand_over(Room::Control, State::Halted, filling)
+        let content = Content::InPlace(why, &[]);
+        let filling = Filling { label: 0, note: 0, tracked: false, content };
+        self.hand_over(Room::Control, true, filling)
     }
 
-    #[inline]
+    #[inline(always)]
     fn hand_over(
         &mut self,
         room: Room,
-        state: State,
+        halted: bool,
         filling: Filling<'_>,
     ) -> Result<Sequence, Full> {
         let buffers = match room {
@@ -150,148 +147,184 @@ impl Writer {
         }
         let sequence = self.next;
         let index = sequence.index();
-        debug_assert!(self.out & 1 << index == 0, "the span covers every buffer that is out");
+        let line = index * LINE_WORDS;
+        let mut second: &[u8] = &[];
         let (form, size) = match filling.content {
-            Content::InPlace(head, body) => (Form::InPlace, self.put_bytes(index, head, body)),
+            Content::InPlace(head, body) => {
+                let size = head.len() + body.len();
+                assert!(size <= IN_PLACE_BYTES_MAX, "more bytes than a line holds");
+                if let ([], Some((first, rest))) = (head, body.split_first_chunk()) {
+                    // In steps that are known beforehand: it is all of the cache line.
+                    let first: &[u8; CACHE_LINE_BYTES] = first;
+                    self.lines.put(line + 1, first);
+                    second = rest;
+                } else {
+                    let first;
+                    (first, second) = split(head, body);
+                    self.lines.put_both(line + 1, head, first);
+                }
+                (Form::InPlace, size as u8)
+            }
             Content::Entry(bits) => {
-                put_entry(&self.lines, index * LINE_WORDS + 1, bits);
+                put_entry(&self.lines, line + 1, bits);
                 (Form::Entries, 1)
             }
             Content::Entries(entries) => (Form::Entries, self.put_entries(index, entries)),
         };
-        let word = WriterWord {
-            count: sequence.count_after(),
-            state,
-            form,
-            label: filling.label,
-            size,
-            note: filling.note,
-        };
+        let Filling { label, note, .. } = filling;
+        let word = WriterWord { count: sequence.count_after(), halted, form, label, size, note };
         // Release: pairs with the Acquire in `Reader::take`. The line, the list and the bytes they point
         // to are seen before the count.
-        self.lines.store(index * LINE_WORDS, word.bits(), Ordering::Release);
-        // Relaxed: for watchers, who may be late.
-        self.mirror.store(index, word.bits() & super::MIRRORED_BITS, Ordering::Relaxed);
-        self.out |= 1 << index;
+        self.lines.store(line, word.bits(), Ordering::Release);
+        if !second.is_empty() {
+            self.lines.put(line + CACHE_LINE_WORDS + 1, second);
+            // Release: as above, for the second cache line. Each line is written once, and in order: a
+            // reader that polls would take a line back that is half written.
+            self.lines.store(line + CACHE_LINE_WORDS, word.count.into(), Ordering::Release);
+        }
+        // A line that the reader has read takes as long to come back as several messages take to be made.
+        let ahead = Sequence(sequence.0 + AHEAD_BUFFERS).index() * LINE_WORDS;
+        self.lines.expect(ahead);
+        self.lines.expect(ahead + CACHE_LINE_WORDS);
+        if filling.tracked {
+            self.tracked.insert(index);
+        }
         self.next = sequence.next();
         Ok(sequence)
     }
 
-    /// Puts bytes into the line, eight at a time, and returns how many.
-    #[inline]
-    fn put_bytes(&mut self, index: usize, head: &[u8], body: &[u8]) -> u8 {
-        let size = head.len() + body.len();
-        assert!(size <= IN_PLACE_BYTES_MAX, "more bytes than a line holds");
-        let mut bytes = [0; IN_PLACE_BYTES_MAX];
-        bytes[..head.len()].copy_from_slice(head);
-        bytes[head.len()..size].copy_from_slice(body);
-        let (words, _) = bytes.as_chunks::<8>();
-        for (at, word) in words.iter().enumerate().take(size.div_ceil(8)) {
-            let word = u64::from_le_bytes(*word);
-            // Relaxed: published by the Release of the line's first word.
-            self.lines.store(index * LINE_WORDS + 1 + at, word, Ordering::Relaxed);
-        }
-        size as u8
-    }
-
     /// Puts entries into the line, or into the list if they are too many, and returns how many.
-    #[inline]
     fn put_entries(&mut self, index: usize, entries: &[Entry]) -> u8 {
         assert!((1..=ENTRIES_MAX).contains(&entries.len()), "one to sixteen entries");
-        let (target, first) = if entries.len() <= ENTRIES_IN_LINE {
-            (&self.lines, index * LINE_WORDS + 1)
-        } else {
-            (&self.lists, index * LIST_WORDS)
-        };
         for (at, entry) in entries.iter().enumerate() {
-            put_entry(target, first + 2 * at, entry.bits());
+            if entries.len() <= ENTRIES_IN_LINE {
+                put_entry(&self.lines, index * LINE_WORDS + 1 + 2 * at, entry.bits());
+            } else {
+                put_entry(&self.lists, index * LIST_WORDS + 2 * at, entry.bits());
+            }
         }
         entries.len() as u8
     }
 
-    /// Takes back the buffers that the reader has given back, oldest first, and tells of each.
+    /// Looks what the reader has returned, and tells of each tracked buffer that came back.
     ///
     /// # Errors
     /// [`Violation`] if the reader did what no reader may do. The queue is of no use then.
-    #[inline]
-    pub fn collect(
-        &mut self,
-        search: Search,
-        mut returned: impl FnMut(Returned),
-    ) -> Result<(), Violation> {
-        let mut at = self.oldest;
-        while at != self.next {
-            let index = at.index();
-            if self.out & 1 << index != 0 {
-                match self.look(at)? {
-                    Some(word) => {
-                        self.out &= !(1 << index);
-                        returned(Returned { sequence: at, state: word.state, reason: word.reason });
-                    }
-                    None if search == Search::InOrder => break,
-                    None => {}
+    pub fn collect(&mut self, mut came_back: impl FnMut(Sequence)) -> Result<(), Violation> {
+        // Acquire, here and below: pairs with the Release in `Reader::show` and `Reader::give_back`. The
+        // reader's reading is over before we fill a buffer or its pages again.
+        let late_returns = self.returns.load(LATE_WORD, Ordering::Acquire);
+        let returned = Sequence(self.returns.load(RETURNED_WORD, Ordering::Acquire));
+        if returned < self.returned || returned > self.next {
+            return Err(Violation::Count);
+        }
+        if late_returns != self.late_returns {
+            self.late_returns = late_returns;
+            let mut at = 0;
+            while let Some(sequence) = self.late.get(at).copied() {
+                if self.is_kept(sequence)? {
+                    at += 1;
+                } else {
+                    self.late.swap_remove(at);
+                    self.tracked.remove(sequence.index());
+                    came_back(sequence);
                 }
             }
-            at = at.next();
         }
-        while self.oldest != self.next && self.out & 1 << self.oldest.index() == 0 {
-            self.oldest = self.oldest.next();
+        while self.returned < returned {
+            let sequence = self.returned;
+            let Some(ahead) = self.tracked.first_from(sequence.index()) else {
+                // None in the rest of this word of bits.
+                let rest = 64 - sequence.0 % 64;
+                self.returned = Sequence(sequence.0 + rest).min(returned);
+                continue;
+            };
+            self.returned = Sequence(sequence.0 + ahead).min(returned);
+            if self.returned == returned {
+                break;
+            }
+            let sequence = self.returned;
+            if self.is_kept(sequence)? {
+                self.late.push(sequence);
+            } else {
+                self.tracked.remove(sequence.index());
+                came_back(sequence);
+            }
+            self.returned = sequence.next();
         }
+        self.oldest = self.late.iter().copied().min().unwrap_or(returned);
         Ok(())
     }
 
-    /// The reader's word for a hand-over that is out, if it has been given back.
-    #[inline]
-    fn look(&self, sequence: Sequence) -> Result<Option<ReaderWord>, Violation> {
-        // Acquire: pairs with the Release in `Reader::give_back`. The reader's reading is over before we
-        // fill the buffer or its pages again.
-        let bits = self.returns.load(sequence.index(), Ordering::Acquire);
-        let count = ReaderWord::count_of(bits);
-        if count == sequence.count_after() {
-            return ReaderWord::parse(bits).map(Some);
-        }
-        if count == sequence.count_before() { Ok(None) } else { Err(Violation::Count) }
+    /// Whether the reader keeps a hand-over that it has returned.
+    fn is_kept(&self, sequence: Sequence) -> Result<bool, Violation> {
+        let bits = self.kept.load(sequence.index(), Ordering::Acquire);
+        KeptWord::keeps(bits, sequence.count_after())
     }
 
-    /// Whether the reader has not given back the newest buffer yet. A cheap look: one load.
+    /// A number that grows with each thing that comes back, as the reader shows it now.
+    #[inline]
+    pub fn progress(&self) -> u64 {
+        // Relaxed: only compared with itself.
+        let word = |word| self.returns.load(word, Ordering::Relaxed);
+        word(RETURNED_WORD).wrapping_add(word(LATE_WORD))
+    }
+
+    /// The same, as [`Writer::collect`] saw it last.
+    #[inline]
+    pub fn progress_seen(&self) -> u64 {
+        self.returned.0.wrapping_add(self.late_returns)
+    }
+
+    /// Whether the reader has not shown all as returned. One load.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        let Some(newest) = self.next.previous() else { return false };
-        let bits = self.returns.load(newest.index(), Ordering::Relaxed);
-        ReaderWord::count_of(bits) != newest.count_after()
+        self.returns.load(RETURNED_WORD, Ordering::Relaxed) != self.next.0
     }
 
-    /// Buffers from the oldest that is out to the newest: in order, so this many are not to be primed.
-    #[inline]
+    /// Buffers from the oldest that is out or kept to the newest: in order, so this many are not to be
+    /// primed.
+    #[inline(always)]
     pub fn span(&self) -> usize {
         (self.next.0 - self.oldest.0) as usize
     }
 
-    /// Buffers that are out.
-    pub fn out(&self) -> usize {
-        self.out.count_ones() as usize
+    /// The oldest hand-over that is out or kept: all before it have come back.
+    #[inline]
+    pub fn oldest(&self) -> Sequence {
+        self.oldest
+    }
+
+    /// Tracked buffers that did not come back, as far as we have looked.
+    pub fn tracked(&self) -> usize {
+        self.tracked.count()
     }
 
     /// The number of the next hand-over: also how many there have been.
+    #[inline(always)]
     pub fn next(&self) -> Sequence {
         self.next
     }
 }
 
-#[inline]
-fn put_entry(target: &Words, at: usize, [low, high]: [u64; 2]) {
+/// What of a body goes into the first cache line behind its head, and what into the second.
+#[inline(always)]
+fn split<'a>(head: &[u8], body: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    assert!(head.len() <= CACHE_LINE_BYTES, "a head fits into a cache line");
+    body.split_at(body.len().min(CACHE_LINE_BYTES - head.len()))
+}
+
+#[inline(always)]
+fn put_entry<const WORDS: usize>(target: &Block<WORDS>, at: usize, [low, high]: [u64; 2]) {
     // Relaxed: published by the Release of the line's first word.
     target.store(at, low, Ordering::Relaxed);
     target.store(at + 1, high, Ordering::Relaxed);
 }
 
-const _: () = assert!(QUEUE_BUFFERS <= u128::BITS as usize, "one bit for each buffer");
-const _: () = assert!(INDEX_MASK + 1 == QUEUE_BUFFERS);
-
 #[cfg(test)]
 impl Writer {
     /// Goes on at a later hand-over, to which the words were set.
     pub(super) fn starting_at(self, start: Sequence) -> Writer {
-        Writer { next: start, oldest: start, ..self }
+        Writer { next: start, returned: start, oldest: start, ..self }
     }
 }

@@ -1,6 +1,6 @@
 //! Halves that leave something out. Each must be found out, or the proofs prove nothing.
 
-use fabric::queue::{Form, WriterWord};
+use fabric::queue::{Form, KeptWord, LATE_WORD, RETURNED_WORD, WriterWord};
 use os::sync::Ordering;
 
 use super::*;
@@ -85,26 +85,35 @@ fn rouser_that_looks_too_early() {
     });
 }
 
-/// The word of the first hand-over, with nine bytes in place.
-fn primed() -> u64 {
-    let (count, state) = (Sequence(0).count_after(), State::Primed);
-    WriterWord { count, state, form: Form::InPlace, label: 1, size: 9, note: 1 }.bits()
+/// The word of the first hand-over, with so many bytes in place.
+fn primed(size: usize) -> u64 {
+    let count = Sequence(0).count_after();
+    let (form, size) = (Form::InPlace, size as u8);
+    WriterWord { count, halted: false, form, label: 1, size, note: 1 }.bits()
 }
+
+/// A writer that primes the first buffer with ones by its own hand, and a reader that finds out.
+fn check_line(write: impl Fn(&Words) + Copy + Send + Sync + 'static) {
+    check(move || {
+        let memory = Memory::new();
+        let (lines, mut reader) = (memory.lines.0.clone(), memory.reader());
+        let writing = thread::spawn(move || write(&lines));
+        let taken = take(&mut reader);
+        assert_is(&reader, &taken, 1);
+        writing.join().unwrap();
+    });
+}
+
+const ONES: u64 = u64::from_le_bytes([1; 8]);
 
 /// Stores the count before the line.
 #[test]
 #[should_panic(expected = "the bytes of hand-over 1")]
 fn writer_that_counts_before_it_fills() {
-    check(|| {
-        let memory = Memory::new();
-        let (lines, mut reader) = (memory.lines.0.clone(), memory.reader());
-        let writing = thread::spawn(move || {
-            lines.store(0, primed(), Ordering::Release);
-            lines.store(1, u64::from_le_bytes([1; 8]), Ordering::Relaxed);
-            lines.store(2, 1, Ordering::Relaxed);
-        });
-        assert_is(&take(&mut reader), 1);
-        writing.join().unwrap();
+    check_line(|lines| {
+        lines.store(0, primed(SHORT_BYTES), Ordering::Release);
+        lines.store(1, ONES, Ordering::Relaxed);
+        lines.store(2, 1, Ordering::Relaxed);
     });
 }
 
@@ -112,36 +121,52 @@ fn writer_that_counts_before_it_fills() {
 #[test]
 #[should_panic(expected = "the bytes of hand-over 1")]
 fn writer_that_does_not_release() {
-    check(|| {
-        let memory = Memory::new();
-        let (lines, mut reader) = (memory.lines.0.clone(), memory.reader());
-        let writing = thread::spawn(move || {
-            lines.store(1, u64::from_le_bytes([1; 8]), Ordering::Relaxed);
-            lines.store(2, 1, Ordering::Relaxed);
-            lines.store(0, primed(), Ordering::Relaxed);
-        });
-        assert_is(&take(&mut reader), 1);
-        writing.join().unwrap();
+    check_line(|lines| {
+        lines.store(1, ONES, Ordering::Relaxed);
+        lines.store(2, 1, Ordering::Relaxed);
+        lines.store(0, primed(SHORT_BYTES), Ordering::Relaxed);
     });
 }
 
-/// Looks at the reader's word, but does not order what it does next behind it.
+/// Stamps the second cache line before it fills it.
 #[test]
-#[should_panic(expected = "Causality violation")]
-fn writer_that_does_not_acquire() {
-    check(|| {
+#[should_panic(expected = "the bytes of hand-over 1")]
+fn writer_that_stamps_before_it_fills() {
+    check_line(|lines| {
+        (1..8).for_each(|word| lines.store(word, ONES, Ordering::Relaxed));
+        lines.store(0, primed(LONG_BYTES), Ordering::Release);
+        lines.store(CACHE_LINE_WORDS, 1, Ordering::Release);
+        lines.store(CACHE_LINE_WORDS + 1, ONES, Ordering::Relaxed);
+    });
+}
+
+/// Stamps the second cache line last, but lets the stamp be seen before it.
+#[test]
+#[should_panic(expected = "the bytes of hand-over 1")]
+fn writer_that_does_not_release_the_stamp() {
+    check_line(|lines| {
+        (1..8).for_each(|word| lines.store(word, ONES, Ordering::Relaxed));
+        lines.store(0, primed(LONG_BYTES), Ordering::Release);
+        lines.store(CACHE_LINE_WORDS + 1, ONES, Ordering::Relaxed);
+        lines.store(CACHE_LINE_WORDS, 1, Ordering::Relaxed);
+    });
+}
+
+/// A buffer with a page is read, and a writer of our own looks at the returns as `look` does and writes to
+/// the page once it has come back.
+fn check_returns(look: impl Fn(&Memory) -> bool + Copy + Send + Sync + 'static) {
+    check(move || {
         let memory = Memory::new();
         let (mut writer, mut reader) = (memory.writer(), memory.reader());
-        let returns = memory.words.1.clone();
         let pages = pages(1);
         prime_entries(&mut writer, 0, 1).unwrap();
         let page = pages.clone();
         let reading = thread::spawn(move || {
-            let taken = take(&mut reader);
+            take(&mut reader);
             page[0].get();
-            reader.give_back(taken, GiveBack::Empty);
+            assert!(reader.show());
         });
-        while returns.load(0, Ordering::Relaxed) as u32 == 0 {
+        while !look(&memory) {
             pause();
         }
         pages[0].set(1);
@@ -149,23 +174,176 @@ fn writer_that_does_not_acquire() {
     });
 }
 
-/// Gives back first and reads then.
+/// Looks at what was returned, but does not order what it does next behind it.
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn reader_that_reads_what_it_gave_back() {
+fn writer_that_does_not_acquire() {
+    check_returns(|memory| memory.returns.1.load(RETURNED_WORD, Ordering::Relaxed) > 0);
+}
+
+/// The same as it should be.
+#[test]
+fn writer_that_acquires() {
+    check_returns(|memory| memory.returns.1.load(RETURNED_WORD, Ordering::Acquire) > 0);
+}
+
+/// Shows as returned first and reads then.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn reader_that_reads_what_it_has_returned() {
     check(|| {
         let (mut writer, mut reader) = queue();
         let pages = pages(1);
         prime_entries(&mut writer, 0, 1).unwrap();
         let page = pages.clone();
         let reading = thread::spawn(move || {
-            let taken = take(&mut reader);
-            reader.give_back(taken, GiveBack::Empty);
+            take(&mut reader);
+            assert!(reader.show());
             page[0].get()
         });
-        while collect(&mut writer, Search::InOrder).is_empty() {
+        while collect(&mut writer).is_empty() {
             pause();
         }
+        pages[0].set(1);
+        reading.join().unwrap();
+    });
+}
+
+/// A reader of our own keeps the first buffer, `show`s that it has returned two, and reads the first on.
+fn check_kept(show: impl Fn(&Words, &Words) + Copy + Send + Sync + 'static) {
+    check(move || {
+        let memory = Memory::new();
+        let mut writer = memory.writer();
+        let pages = pages(2);
+        for value in 0..2 {
+            prime_entries(&mut writer, value, 1).unwrap();
+        }
+        let page = pages.clone();
+        let (returns, kept) = (memory.returns.0.clone(), memory.kept.0.clone());
+        let reading = thread::spawn(move || {
+            show(&returns, &kept);
+            page[0].get();
+            kept.store(0, KeptWord { count: 1, pending: false }.bits(), Ordering::Release);
+            returns.store(LATE_WORD, 1, Ordering::Release);
+        });
+        let mut out = 2;
+        while out > 0 {
+            for number in collect(&mut writer) {
+                out -= 1;
+                pages[number].set(1);
+            }
+            pause();
+        }
+        reading.join().unwrap();
+    });
+}
+
+const PENDING: KeptWord = KeptWord { count: 1, pending: true };
+
+/// The scene as it should be.
+#[test]
+fn reader_that_says_first_what_it_keeps() {
+    check_kept(|returns, kept| {
+        kept.store(0, PENDING.bits(), Ordering::Relaxed);
+        returns.store(RETURNED_WORD, 2, Ordering::Release);
+    });
+}
+
+/// Counts what it keeps as returned before it says that it keeps it.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn reader_that_says_too_late_what_it_keeps() {
+    check_kept(|returns, kept| {
+        returns.store(RETURNED_WORD, 2, Ordering::Release);
+        kept.store(0, PENDING.bits(), Ordering::Release);
+    });
+}
+
+/// A reader that takes all there is and goes to sleep, while its writer sleeps for room.
+fn check_withholding(shows: bool) {
+    check(move || {
+        let (mut writer, mut reader) = queue();
+        let (mut writer_bed, mut alarm) = bed_and_alarm();
+        for value in 0..DATA_BUFFERS as u8 {
+            prime(&mut writer, value).unwrap();
+        }
+        let reading = thread::spawn(move || {
+            while let Some(taken) = reader.take().unwrap() {
+                assert!(usize::from(taken.word().note) < DATA_BUFFERS);
+                if reader.must_show() && reader.show() {
+                    alarm.ring_if_asleep();
+                }
+            }
+            if shows && reader.show() {
+                alarm.ring_if_asleep();
+            }
+        });
+        reading.join().unwrap();
+        writer_bed.sleeper.announce();
+        collect(&mut writer);
+        assert_eq!(writer.span(), 0, "asleep beside room, and nobody rings");
+    });
+}
+
+#[test]
+fn reader_that_shows_all_before_it_sleeps() {
+    check_withholding(true);
+}
+
+/// Withholds what it has read though there is nothing left to take.
+#[test]
+#[should_panic(expected = "asleep beside room")]
+fn reader_that_withholds_when_it_has_nothing_to_do() {
+    check_withholding(false);
+}
+
+/// Gives a slot back first and reads its message then.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn reader_that_reads_what_it_has_released() {
+    check(|| {
+        let pair = |count| Words::pair(count).unwrap();
+        let (filled, releases, all) = (pair(SLOTS), pair(SLOTS), pair(1));
+        let mut slots = WriterSlots::new(filled.0, releases.1, all.1);
+        let mut others = ReaderSlots::new(filled.1, releases.0, all.0);
+        let pages = pages(1);
+        let (slot, count) = slots.announce(0, 8, 8).unwrap();
+        let page = pages.clone();
+        let reading = thread::spawn(move || {
+            others.take(slot, count).unwrap();
+            others.release(slot, count);
+            page[0].get()
+        });
+        let mut released = false;
+        while !released {
+            slots.collect(|_| released = true).unwrap();
+            pause();
+        }
+        pages[0].set(1);
+        reading.join().unwrap();
+    });
+}
+
+/// Says that bytes are in place before they are.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn writer_that_says_too_early_what_is_in_place() {
+    check(|| {
+        let (filled, releases, all) =
+            (Words::pair(SLOTS).unwrap(), Words::pair(SLOTS).unwrap(), Words::pair(1).unwrap());
+        let mut slots = WriterSlots::new(filled.0, releases.1, all.1);
+        let mut others = ReaderSlots::new(filled.1, releases.0, all.0);
+        let pages = pages(1);
+        let (slot, count) = slots.announce(0, 8, 0).unwrap();
+        others.take(slot, count).unwrap();
+        let page = pages.clone();
+        let reading = thread::spawn(move || {
+            while others.filled(slot, 8).unwrap() < 8 {
+                pause();
+            }
+            page[0].get()
+        });
+        slots.fill(slot, 8);
         pages[0].set(1);
         reading.join().unwrap();
     });
@@ -181,7 +359,8 @@ fn servers_without_a_lease() {
         let mut reader = memory.reader();
         let late_server = thread::spawn(move || prime(&mut late, 1).unwrap());
         let new_server = thread::spawn(move || prime(&mut new, 0).unwrap());
-        assert_is(&take(&mut reader), 0);
+        let taken = take(&mut reader);
+        assert_is(&reader, &taken, 0);
         late_server.join().unwrap();
         new_server.join().unwrap();
     });

@@ -15,10 +15,11 @@
 mod broken;
 
 use fabric::queue::sleep::{Rouser, Sleeper};
+use fabric::queue::slots::{ReaderSlots, SLOTS, WriterSlots};
 use fabric::queue::{
-    Content, DATA_BUFFERS, Entry, EntryFlags, Filling, Full, GiveBack, Kind, LINES_WORDS,
-    LISTS_WORDS, Lease, LeaseLost, QUEUE_BUFFERS, Reader, Returned, Room, Search, Sequence, State,
-    Taken, Writer,
+    CACHE_LINE_WORDS, Content, DATA_BUFFERS, ENTRIES_MAX, Entry, EntryFlags, Filling, Full, Held,
+    IN_PLACE_BYTES_MAX, LINES_WORDS, LISTS_WORDS, Lease, LeaseLost, QUEUE_BUFFERS, RETURNS_WORDS,
+    Reader, Room, Sequence, Taken, Writer,
 };
 use loom::thread;
 use os::doorbell::{Doorbell, Listen};
@@ -43,26 +44,25 @@ fn check_up_to(preemptions_max: Option<usize>, scene: impl Fn() + Sync + Send + 
 struct Memory {
     lines: (Words, LentWords),
     lists: (Words, LentWords),
-    words: (Words, LentWords),
+    returns: (Words, LentWords),
+    kept: (Words, LentWords),
 }
 
 impl Memory {
     fn new() -> Memory {
         let pair = |count| Words::pair(count).unwrap();
         let (lines, lists) = (pair(LINES_WORDS), pair(LISTS_WORDS));
-        let memory = Memory { lines, lists, words: pair(QUEUE_BUFFERS) };
-        Reader::supply(&memory.words.0);
-        memory
+        Memory { lines, lists, returns: pair(RETURNS_WORDS), kept: pair(QUEUE_BUFFERS) }
     }
 
     fn writer(&self) -> Writer {
-        let (mirror, _) = Words::pair(QUEUE_BUFFERS).unwrap();
         let (lines, lists) = (self.lines.0.clone(), self.lists.0.clone());
-        Writer::new(lines, lists, self.words.1.clone(), mirror).unwrap()
+        Writer::new(lines, lists, self.returns.1.clone(), self.kept.1.clone()).unwrap()
     }
 
     fn reader(&self) -> Reader {
-        Reader::new(self.lines.1.clone(), self.lists.1.clone(), self.words.0.clone())
+        let (lines, lists) = (self.lines.1.clone(), self.lists.1.clone());
+        Reader::new(lines, lists, self.returns.0.clone(), self.kept.0.clone())
     }
 }
 
@@ -76,15 +76,25 @@ fn pages(count: usize) -> Arc<Vec<PlainWord>> {
     Arc::new((0..count).map(|_| PlainWord::default()).collect())
 }
 
+/// As many bytes as take both cache lines, and a few as take one.
+const LONG_BYTES: usize = 60;
+const SHORT_BYTES: usize = 9;
+
+fn prime_bytes(writer: &mut Writer, value: u8, bytes: usize) -> Result<Sequence, Full> {
+    let bytes = [value; LONG_BYTES][..bytes].to_vec();
+    let content = Content::InPlace(&bytes[..1], &bytes[1..]);
+    let filling = Filling { label: value, note: value, tracked: false, content };
+    writer.prime(Room::Data, filling)
+}
+
 fn prime(writer: &mut Writer, value: u8) -> Result<Sequence, Full> {
-    let content = Content::InPlace(&[value], &[value; 8]);
-    writer.prime(Room::Data, Filling { label: value, note: value, content })
+    prime_bytes(writer, value, SHORT_BYTES)
 }
 
 fn prime_entries(writer: &mut Writer, value: u8, count: u8) -> Result<Sequence, Full> {
     let entries: Vec<Entry> = (0..count).map(|at| entry(value, at)).collect();
     let content = Content::Entries(&entries);
-    writer.prime(Room::Data, Filling { label: value, note: value, content })
+    writer.prime(Room::Data, Filling { label: value, note: value, tracked: true, content })
 }
 
 fn entry(value: u8, at: u8) -> Entry {
@@ -107,15 +117,19 @@ fn take(reader: &mut Reader) -> Taken {
     }
 }
 
-fn assert_is(taken: &Taken, value: u8) {
-    let (bytes, size) = taken.bytes();
-    assert_eq!(bytes[..size], [value; 9], "the bytes of hand-over {value}");
-    assert_eq!((taken.label(), taken.note()), (value, value));
+fn assert_is(reader: &Reader, taken: &Taken, value: u8) {
+    let mut bytes = [0; IN_PLACE_BYTES_MAX];
+    reader.bytes(taken, &mut bytes);
+    let word = taken.word();
+    let bytes = &bytes[..usize::from(word.size)];
+    assert!(bytes.iter().all(|byte| *byte == value), "the bytes of hand-over {value}: {bytes:?}");
+    assert_eq!((word.label, word.note), (value, value));
 }
 
-fn collect(writer: &mut Writer, search: Search) -> Vec<Returned> {
+/// What came back, in order.
+fn collect(writer: &mut Writer) -> Vec<usize> {
     let mut all = Vec::new();
-    writer.collect(search, |returned| all.push(returned)).expect("an honest reader");
+    writer.collect(|sequence| all.push(sequence.0 as usize)).expect("an honest reader");
     all
 }
 
@@ -130,12 +144,35 @@ fn whoever_takes_a_buffer_sees_line_list_and_pages() {
             pages[0].set(7);
             prime_entries(&mut writer, 2, 4).unwrap();
         });
-        assert_is(&take(&mut reader), 1);
+        let taken = take(&mut reader);
+        assert_is(&reader, &taken, 1);
         let taken = take(&mut reader);
         assert_eq!(page[0].get(), 7);
-        let mut space = [Entry::default(); 16];
+        let mut space = [Entry::default(); ENTRIES_MAX];
         let expected: Vec<Entry> = (0..4).map(|at| entry(2, at)).collect();
         assert_eq!(reader.entries(&taken, &mut space), expected, "more entries than a line holds");
+        writing.join().unwrap();
+    });
+}
+
+#[test]
+fn buffer_of_two_cache_lines_is_there_when_both_are() {
+    check(|| {
+        let (mut writer, mut reader) = queue();
+        let writing = thread::spawn(move || {
+            prime_bytes(&mut writer, 1, LONG_BYTES).unwrap();
+            prime(&mut writer, 2).unwrap();
+        });
+        for value in 1..=2 {
+            let taken = loop {
+                // The short way sees the same as the long one.
+                if let Some(taken) = reader.take_in_place(value, |_, _| true) {
+                    break taken;
+                }
+                pause();
+            };
+            assert_is(&reader, &taken, value);
+        }
         writing.join().unwrap();
     });
 }
@@ -153,16 +190,15 @@ fn buffer_is_refilled_only_after_its_reading_is_over() {
         let reading = thread::spawn(move || {
             for value in 0..2 {
                 let taken = take(&mut reader);
-                assert_eq!(taken.only_entry(), Some(entry(value, 0)));
+                assert_eq!(reader.only_entry(&taken), Some(entry(value, 0)));
                 assert_eq!(page[usize::from(value)].get(), u64::from(value));
-                reader.give_back(taken, GiveBack::Empty);
             }
+            assert!(reader.show());
         });
         let mut value = DATA_BUFFERS as u8;
         while value < DATA_BUFFERS as u8 + 2 {
-            for returned in collect(&mut writer, Search::InOrder) {
-                assert_eq!(returned.state, State::Empty);
-                pages[returned.sequence.0 as usize].set(99);
+            for number in collect(&mut writer) {
+                pages[number].set(99);
             }
             match prime(&mut writer, value) {
                 Ok(_) => value += 1,
@@ -174,34 +210,86 @@ fn buffer_is_refilled_only_after_its_reading_is_over() {
 }
 
 #[test]
-fn pages_of_a_buffer_given_back_out_of_order_are_free_at_once() {
+fn buffers_that_are_held_come_back_when_they_are_given_back_and_not_before() {
     check(|| {
         let (mut writer, mut reader) = queue();
-        let pages = pages(2);
-        for value in 0..2 {
+        let pages = pages(3);
+        for value in 0..3 {
             pages[usize::from(value)].set(u64::from(value));
             prime_entries(&mut writer, value, 1).unwrap();
         }
         let page = pages.clone();
         let reading = thread::spawn(move || {
-            let (first, second) = (take(&mut reader), take(&mut reader));
-            assert_eq!(page[1].get(), 1);
-            reader.give_back(second, GiveBack::Empty);
-            assert_eq!(page[0].get(), 0);
-            reader.give_back(first, GiveBack::Error(5));
+            let mut hold = || {
+                let taken = take(&mut reader);
+                reader.hold(taken)
+            };
+            let held: [Held; 2] = [hold(), hold()];
+            // The newest, which is held, is not shown; the one before it is kept.
+            assert!(reader.show());
+            take(&mut reader);
+            assert_eq!(page[2].get(), 2);
+            assert!(reader.show());
+            for (number, held) in held.into_iter().enumerate().rev() {
+                assert_eq!(page[number].get(), number as u64);
+                assert!(reader.give_back(held));
+            }
         });
-        let mut out = 2;
+        let mut out = 3;
         while out > 0 {
-            for returned in collect(&mut writer, Search::All) {
+            for number in collect(&mut writer) {
                 out -= 1;
-                let number = returned.sequence.0 as usize;
                 pages[number].set(99);
-                let expected = [(State::Error, 5), (State::Empty, 0)][number];
-                assert_eq!((returned.state, returned.reason), expected);
             }
             pause();
         }
-        assert_eq!((writer.out(), writer.span()), (0, 0));
+        assert_eq!((writer.tracked(), writer.span()), (0, 0));
+        reading.join().unwrap();
+    });
+}
+
+#[test]
+fn large_message_is_read_behind_its_writer_and_its_slot_used_again_after_it() {
+    check(|| {
+        let pair = |count| Words::pair(count).unwrap();
+        let (filled, releases, all) = (pair(SLOTS), pair(SLOTS), pair(1));
+        let (mut writer, mut reader) = queue();
+        let mut slots = WriterSlots::new(filled.0, releases.1, all.1);
+        let mut others = ReaderSlots::new(filled.1, releases.0, all.0);
+        let pages = pages(2);
+        let page = pages.clone();
+        let reading = thread::spawn(move || {
+            for count in 1..=2 {
+                let taken = take(&mut reader);
+                let slot = u16::from(taken.word().note);
+                others.take(slot, count).expect("announced");
+                for at in 0..2 {
+                    while others.filled(slot, 2).expect("an honest writer") <= at {
+                        pause();
+                    }
+                    assert_eq!(page[at as usize].get(), u64::from(count) * 10 + at);
+                }
+                others.release(slot, count);
+            }
+        });
+        for count in 1..=2 {
+            let (slot, its_count) = loop {
+                slots.collect(|segment| assert_eq!(segment, 0)).expect("an honest reader");
+                // One at a time: the storage is the same.
+                if slots.out() == 0 {
+                    break slots.announce(0, 2, 0).expect("a slot is free");
+                }
+                pause();
+            };
+            assert_eq!((slot, its_count), (0, count), "the slot released last is used next");
+            let content = Content::InPlace(&[], &[0; 8]);
+            let filling = Filling { label: 2, note: slot as u8, tracked: false, content };
+            writer.prime(Room::Data, filling).unwrap();
+            for at in 0..2 {
+                pages[at as usize].set(u64::from(count) * 10 + at);
+                slots.fill(slot, at + 1);
+            }
+        }
         reading.join().unwrap();
     });
 }
@@ -259,16 +347,27 @@ fn reader_that_sleeps_for_work_is_always_woken() {
         let (mut writer, mut reader) = queue();
         let (mut bed, mut alarm) = bed_and_alarm();
         let writing = thread::spawn(move || {
-            for value in 0..2 {
-                prime(&mut writer, value).unwrap();
+            for (value, bytes) in [(0, SHORT_BYTES), (1, LONG_BYTES)] {
+                prime_bytes(&mut writer, value, bytes).unwrap();
                 alarm.ring_if_asleep();
             }
         });
         for value in 0..2 {
-            assert_is(&bed.sleep_until(|| reader.take().unwrap()), value);
+            let taken = bed.sleep_until(|| reader.take().unwrap());
+            assert_is(&reader, &taken, value);
         }
         writing.join().unwrap();
     });
+}
+
+/// Takes the next buffer as a receiver does: what was read is shown when much is withheld, and when there
+/// is nothing to take.
+fn take_or_show(reader: &mut Reader, alarm: &mut Alarm) -> Option<Taken> {
+    let taken = reader.take().expect("an honest writer");
+    if (taken.is_none() || reader.must_show()) && reader.show() {
+        alarm.ring_if_asleep();
+    }
+    taken
 }
 
 #[test]
@@ -280,19 +379,47 @@ fn writer_that_sleeps_for_room_is_always_woken() {
             prime(&mut writer, value).unwrap();
         }
         let reading = thread::spawn(move || {
-            for value in 0..2 {
-                let taken = take(&mut reader);
-                assert_is(&taken, value);
-                reader.give_back(taken, GiveBack::Empty);
-                alarm.ring_if_asleep();
+            for value in 0..DATA_BUFFERS as u8 + 1 {
+                let taken = loop {
+                    if let Some(taken) = take_or_show(&mut reader, &mut alarm) {
+                        break taken;
+                    }
+                    pause();
+                };
+                assert_is(&reader, &taken, value);
             }
         });
-        for value in DATA_BUFFERS as u8..DATA_BUFFERS as u8 + 2 {
-            bed.sleep_until(|| {
-                collect(&mut writer, Search::InOrder);
-                prime(&mut writer, value).ok()
-            });
+        bed.sleep_until(|| {
+            collect(&mut writer);
+            prime(&mut writer, DATA_BUFFERS as u8).ok()
+        });
+        reading.join().unwrap();
+    });
+}
+
+#[test]
+fn writer_that_sleeps_for_what_is_held_is_always_woken() {
+    check(|| {
+        let (mut writer, mut reader) = queue();
+        let (mut bed, mut alarm) = bed_and_alarm();
+        for value in 0..2 {
+            prime_entries(&mut writer, value, 1).unwrap();
         }
+        let reading = thread::spawn(move || {
+            let taken = take(&mut reader);
+            let held = reader.hold(taken);
+            take(&mut reader);
+            for shown in [reader.give_back(held), reader.show()] {
+                if shown {
+                    alarm.ring_if_asleep();
+                }
+            }
+        });
+        let mut back = Vec::new();
+        bed.sleep_until(|| {
+            back.extend(collect(&mut writer));
+            (back.len() == 2).then_some(())
+        });
         reading.join().unwrap();
     });
 }
@@ -301,7 +428,7 @@ fn writer_that_sleeps_for_room_is_always_woken() {
 fn both_sides_asleep_at_the_same_time_is_never_the_end() {
     // Once through the data buffers and on, so that each side has to wait for the other.
     const VALUES: u8 = DATA_BUFFERS as u8 + 2;
-    // All interleavings would take hours; four interruptions take half a minute and find no more.
+    // All interleavings would take hours; three interruptions take half a minute and find no more.
     check_up_to(Some(3), || {
         let (mut writer, mut reader) = queue();
         let (mut reader_bed, mut reader_alarm) = bed_and_alarm();
@@ -309,17 +436,15 @@ fn both_sides_asleep_at_the_same_time_is_never_the_end() {
         let writing = thread::spawn(move || {
             for value in 0..VALUES {
                 writer_bed.sleep_until(|| {
-                    collect(&mut writer, Search::InOrder);
+                    collect(&mut writer);
                     prime(&mut writer, value).ok()
                 });
                 reader_alarm.ring_if_asleep();
             }
         });
         for value in 0..VALUES {
-            let taken = reader_bed.sleep_until(|| reader.take().unwrap());
-            assert_is(&taken, value);
-            reader.give_back(taken, GiveBack::Empty);
-            writer_alarm.ring_if_asleep();
+            let taken = reader_bed.sleep_until(|| take_or_show(&mut reader, &mut writer_alarm));
+            assert_is(&reader, &taken, value);
         }
         writing.join().unwrap();
     });
@@ -342,11 +467,13 @@ fn writer_taken_over_in_mid_stream_loses_and_repeats_nothing() {
             done.iter().filter(|done| done.is_ok()).count()
         });
         let new_server = thread::spawn(move || lease.take_over().serve(next).unwrap());
-        assert_is(&take(&mut reader), 0);
+        let taken = take(&mut reader);
+        assert_is(&reader, &taken, 0);
         let served = late_server.join().unwrap();
         new_server.join().unwrap();
         for value in 1..=served {
-            assert_is(&reader.take().unwrap().expect("primed"), value as u8);
+            let taken = reader.take().unwrap().expect("primed");
+            assert_is(&reader, &taken, value as u8);
         }
         assert!(reader.take().unwrap().is_none());
     });
@@ -360,8 +487,8 @@ fn reader_taken_over_in_mid_stream_loses_and_repeats_nothing() {
         let mut late = lease.take_over();
         let take_one = |(reader, got): &mut (Reader, Vec<u8>)| {
             if let Some(taken) = reader.take().unwrap() {
-                got.push(taken.note());
-                reader.give_back(taken, GiveBack::Empty);
+                got.push(taken.word().note);
+                assert!(reader.show());
             }
             got.len()
         };
@@ -383,7 +510,8 @@ fn reader_taken_over_in_mid_stream_loses_and_repeats_nothing() {
         new_server.join().unwrap();
         let (_, got) = lease.into_inner().expect("the servers are gone");
         assert_eq!(got, [0, 1]);
-        assert_eq!(collect(&mut writer, Search::InOrder).len(), 2);
+        collect(&mut writer);
+        assert_eq!(writer.span(), 0);
     });
 }
 
@@ -401,11 +529,14 @@ fn halt_comes_behind_a_full_queue_with_its_reason() {
             assert_eq!(writer.halt(b"again"), Err(Full));
         });
         for value in 0..DATA_BUFFERS as u8 {
-            assert_is(&take(&mut reader), value);
+            let taken = take(&mut reader);
+            assert_is(&reader, &taken, value);
         }
         let last = take(&mut reader);
-        let (bytes, size) = last.bytes();
-        assert_eq!((last.kind(), &bytes[..size]), (Kind::Halted, &b"done"[..]));
+        let mut bytes = [0; IN_PLACE_BYTES_MAX];
+        reader.bytes(&last, &mut bytes);
+        let word = last.word();
+        assert_eq!((word.halted, &bytes[..usize::from(word.size)]), (true, &b"done"[..]));
         writing.join().unwrap();
     });
 }

@@ -192,8 +192,8 @@ impl Host {
         let allowance = self.grant(name, allowance)?;
         let shape = self.paths[&path].to.shape;
         let words = borrow_board(&board, shape)?;
-        let queues = shape.outputs + shape.inputs;
-        let bells = (0..queues).map(|_| Doorbell::ends()).collect::<Result<Vec<_>, _>>();
+        let ends = self.paths[&path].kind.doorbells(shape);
+        let bells = (0..ends).map(|_| Doorbell::ends()).collect::<Result<Vec<_>, _>>();
         let (ours, theirs): (Vec<_>, Vec<_>) =
             bells.map_err(|_| Problem::HostResources)?.into_iter().unzip();
 

@@ -63,12 +63,6 @@ pub(crate) fn wait(order: &Order) -> Wait {
 pub(crate) trait Handing {
     /// Sends or pushes a message.
     fn hand(sender: &mut Sender, body: &[u8]) -> Result<(), SendError>;
-    /// Sends or pushes a message that is built in place.
-    fn hand_built(
-        sender: &mut Sender,
-        bytes: usize,
-        build: impl FnMut(&mut [u8]),
-    ) -> Result<(), SendError>;
 }
 
 /// Each is in the receiver's hands before the next is made.
@@ -80,15 +74,6 @@ impl Handing for Sent {
     fn hand(sender: &mut Sender, body: &[u8]) -> Result<(), SendError> {
         sender.send(body)
     }
-
-    #[inline(always)]
-    fn hand_built(
-        sender: &mut Sender,
-        bytes: usize,
-        build: impl FnMut(&mut [u8]),
-    ) -> Result<(), SendError> {
-        sender.send_built(bytes, build)
-    }
 }
 
 /// They may go together while the receiver is behind.
@@ -99,15 +84,6 @@ impl Handing for Pushed {
     #[inline(always)]
     fn hand(sender: &mut Sender, body: &[u8]) -> Result<(), SendError> {
         sender.push(body)
-    }
-
-    #[inline(always)]
-    fn hand_built(
-        sender: &mut Sender,
-        bytes: usize,
-        build: impl FnMut(&mut [u8]),
-    ) -> Result<(), SendError> {
-        sender.push_built(bytes, build)
     }
 }
 
@@ -163,9 +139,9 @@ impl<H: Handing> Way for Copied<H> {
 
 /// Built in the sender's pages and read there: one copy, the receiver's.
 #[derive(Debug)]
-pub(crate) struct InPlace<H>(PhantomData<H>);
+pub(crate) struct InPlace;
 
-impl<H: Handing> Way for InPlace<H> {
+impl Way for InPlace {
     #[inline(always)]
     fn send(
         path: &mut Path,
@@ -173,7 +149,7 @@ impl<H: Handing> Way for InPlace<H> {
         bytes: usize,
         build: impl FnMut(&mut [u8]),
     ) -> Result<(), SendError> {
-        H::hand_built(path.sender(), bytes, build)
+        path.sender().send_built(bytes, build)
     }
 
     #[inline(always)]
@@ -184,16 +160,16 @@ impl<H: Handing> Way for InPlace<H> {
     ) -> Result<bool, Fault> {
         let receiver = path.receiver();
         loop {
-            match receiver.half().take() {
+            match receiver.half().poll(0) {
                 Ok(Some(Incoming::Message(message))) => {
-                    read(0, message.body);
+                    read(0, receiver.half().message(message).body);
                     return Ok(true);
                 }
                 Ok(Some(Incoming::InPage(page))) => {
                     let target = &mut buffer[..page.body_bytes()];
                     page.read(0, target).doing("read in place")?;
                     read(0, target);
-                    receiver.half().give_back(page);
+                    receiver.half().give_back(page).doing("give back")?;
                     return Ok(true);
                 }
                 Ok(Some(Incoming::Announced(mut message))) => {
@@ -207,7 +183,7 @@ impl<H: Handing> Way for InPlace<H> {
                             read(at, &buffer[..bytes]);
                         }
                     }
-                    receiver.half().release(message);
+                    receiver.half().release(message).doing("release")?;
                     return Ok(true);
                 }
                 Ok(Some(Incoming::List(_))) => unreachable!("no lists are sent"),

@@ -86,7 +86,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let opening = Opening { order, control: &mut *control, bytes };
     match order.word("transport") {
         "path" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
-        "path-in-place" => run(PathEnd::<InPlace<Sent>>::open(opening)?, order, control),
+        "path-in-place" => run(PathEnd::<InPlace>::open(opening)?, order, control),
         "iucv" => run(TwoWayEnd::open(opening)?, order, control),
         "appc" => run(AppcEnd::open(opening, true)?, order, control),
         "unix-stream" => run(unix(opening)?, order, control),

@@ -101,7 +101,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     match order.word("transport") {
         "path" => run(PathEnd::<Copied<Pushed>>::open(opening)?, order, control),
         "path-send" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
-        "path-in-place" => run(PathEnd::<InPlace<Pushed>>::open(opening)?, order, control),
+        "path-in-place" => run(PathEnd::<InPlace>::open(opening)?, order, control),
         "iucv" => run(OneWayEnd::open(opening, true)?, order, control),
         "iucv-send" => run(OneWayEnd::open(opening, false)?, order, control),
         "appc" => run(AppcEnd::open(opening, false)?, order, control),

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use host::system::System;
-use siga::{AttachError, ConnectError, Guest, Path, PathOptions, Problem};
+use siga::{AttachError, ConnectError, Guest, ListError, Path, PathOptions, Problem, Sender};
 
 use crate::crew;
 use crate::dice::{Dice, mix};
@@ -113,6 +113,20 @@ impl Part {
             }
         }
     }
+}
+
+/// Does something about a list as soon as there is room for it.
+///
+/// # Errors
+/// What `attempt` says, but that there is no room.
+pub fn when_listed<T>(
+    sender: &mut Sender,
+    mut attempt: impl FnMut(&mut fabric::path::Sender) -> Result<T, ListError>,
+) -> Result<T, ListError> {
+    sender.until_done(|half| match attempt(half) {
+        Err(ListError::Send(error)) => Err(error),
+        done => Ok(done),
+    })?
 }
 
 /// Says what is wrong, unless it is right.

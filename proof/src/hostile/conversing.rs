@@ -1,11 +1,12 @@
 //! An honest side of a path of IUCV facing one that says what a script says.
 
-use fabric::iucv::{
+use fabric::path::Reason;
+use fabric::queue::QUEUE_BUFFERS;
+use message::iucv::{
     Audit, Completion, Event, Limits, MessageId, Outgoing, PARAMETER_BYTES, Path, Pending,
     ReceiveError, Received, Which,
 };
-use fabric::path::Reason;
-use fabric::queue::QUEUE_BUFFERS;
+use os::doorbell::Listen;
 
 use super::liar::{Known, Liar, OURS, Sent, THEIRS};
 use super::neighbour::Neighbour;
@@ -34,7 +35,7 @@ struct Conversing {
 
 /// A side that may say anything about messages, at any time between two verbs of the other side: about its
 /// own and the other's, those that are and those that are not, in any form; that announces what it never
-/// fills in, takes it back, takes nothing of what it is sent, and ends in any way.
+/// fills in, takes nothing of what it is sent, and ends in any way.
 ///
 /// # Panics
 /// If it does harm.
@@ -126,7 +127,8 @@ impl Conversing {
                 2 | 3 => self.path.resume(),
                 4 if script.below(8) == 0 => self.path.sever([1; 16]),
                 _ => {
-                    self.path.hear();
+                    self.path.hear_arrivals(Listen::Now);
+                    self.path.hear_returns();
                 }
             },
             18 => {
@@ -309,7 +311,7 @@ impl Conversing {
         self.path.poll();
         self.path.sever([0; 16]);
         let severed = self.path.severed().expect("just now at the latest");
-        assert_ne!(severed.reason, Reason::NoMemory);
+        assert!(!matches!(severed.reason, Reason::Lacking(_)), "{severed}");
         let nothing = self.path.receive(Which::Any, &mut self.buffer);
         assert!(matches!(nothing, Err(ReceiveError::Severed(_))), "{nothing:?}");
         while self.complete(Which::Any, ROOM_BYTES) {}

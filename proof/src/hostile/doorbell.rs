@@ -20,6 +20,9 @@ use crate::bare::{Bare, Facing, code, face, label};
 /// Descriptors of one ring, at most.
 const PASSED_MAX: usize = 12;
 
+/// Tags of descriptors that are passed: most are of queues that do not exist.
+pub(super) const TAGS: [u8; 6] = [0, 0, 1, 7, 8, 255];
+
 /// How we send ourselves: without waiting, and without a signal when nobody is there.
 pub(super) const QUIETLY: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
@@ -135,7 +138,7 @@ fn listen(script: &mut Script<'_>, receiver: &mut Receiver, sender: &mut Sender)
             sender.wake();
         }
         // Lends storage, with a ring of its own.
-        _ => drop(sender.send(&[1; 70_000]).is_ok()),
+        _ => drop(sender.send(&[], &[1; 70_000]).is_ok()),
     }
 }
 
@@ -143,7 +146,7 @@ fn abuse(script: &mut Script<'_>, bare: &Bare) {
     let bell = if script.below(3) == 0 { &bare.returns } else { &bare.arrivals };
     match script.below(16) {
         0..4 => drop(bell.ring()),
-        4..8 => drop(bell.pass(descriptor(script).as_fd())),
+        4..8 => drop(bell.pass(descriptor(script).as_fd(), script.pick(&TAGS))),
         8..12 => pass_many(script, bell),
         12 => drop(send(bell, &[0; 60_000], QUIETLY)),
         13 => drop(send(bell, &[0; 100], QUIETLY)),
@@ -166,6 +169,6 @@ fn pass_many(script: &mut Script<'_>, bell: &Doorbell) {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX + 1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&passed));
-    let rings = vec![0; 1 + script.below(100)];
+    let rings = vec![script.pick(&TAGS); 1 + script.below(100)];
     let _ = sendmsg(bell, &[IoSlice::new(&rings)], &mut ancillary, QUIETLY);
 }

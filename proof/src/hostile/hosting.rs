@@ -158,7 +158,7 @@ impl Honest {
         for (_, halves) in &mut self.taken {
             let Some(Halves { senders, receivers }) = halves else { continue };
             // The other side has words that are not to be trusted; how far, other bodies try out.
-            let _ = senders[0].send(b"hello");
+            let _ = senders[0].send(&[], b"hello");
             let _ = receivers[0].receive().is_ok();
         }
         while self.taken.len() > TAKEN_MAX {

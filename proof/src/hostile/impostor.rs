@@ -195,9 +195,9 @@ impl Impostor {
 
     /// What makes a path of one queue each way, or all but one of that.
     fn side(&mut self, is_wrong: bool, script: &mut Script<'_>) -> Vec<OwnedFd> {
-        let (mut bare, lent, bells) = Bare::create(Shape::SIMPLE);
+        let (mut bare, lent, doorbells) = Bare::create(Shape::SIMPLE, Kind::MESSAGES);
         let mut descriptors = vec![lent.board, lent.lines];
-        descriptors.extend(bells);
+        descriptors.extend(doorbells);
         if is_wrong {
             let wrong = script.below(descriptors.len());
             descriptors[wrong] = descriptor(script);

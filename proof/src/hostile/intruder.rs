@@ -81,7 +81,8 @@ impl Intruder {
                     _ => Target::Guest(other),
                 };
                 let (shape, allowance) = (script.shape(), script.allowance());
-                Request::Connect { target, kind: Kind::MESSAGES, flags: 0, data, shape, allowance }
+                let kind = script.pick(&[Kind::MESSAGES, Kind::MESSAGES, Kind::IUCV, Kind::APPC]);
+                Request::Connect { target, kind, flags: 0, data, shape, allowance }
             }
             6 => {
                 Request::Cancel { connect: self.party.serial.wrapping_sub(script.number() as u32) }
@@ -207,7 +208,9 @@ impl Intruder {
                 Reply::Joined(joined) => {
                     remember(&mut self.tokens, joined.token);
                     remember(&mut self.paths, (joined.path, joined.shape));
-                    2 + joined.shape.outputs + joined.shape.inputs
+                    // A conversation has two doorbells, whatever its shape.
+                    let kind = if descriptors.len() == 4 { Kind::IUCV } else { Kind::MESSAGES };
+                    2 + kind.doorbells(joined.shape)
                 }
                 Reply::Pending(pending) => {
                     remember(&mut self.paths, (pending.path, pending.shape));

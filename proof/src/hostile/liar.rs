@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use fabric::iucv::MessageId;
-use fabric::path::board::{HALT_WORD, LENT_TAKEN_WORD};
+use fabric::path::board::HALT_WORD;
 use fabric::path::{Counter, PAGE_BYTES};
-use fabric::queue::{Entry, Form, LINE_WORDS, ReaderWord, Sequence, State, WriterWord};
+use fabric::queue::{
+    Entry, Form, IN_PLACE_BYTES_MAX, QUEUE_BUFFERS, RETURNED_WORD, Sequence, WriterWord,
+};
+use message::iucv::MessageId;
 use os::doorbell::Listen;
 use os::storage::Storage;
 use os::sync::Ordering;
 
 use super::script::Script;
-use crate::bare::{BareQueue, label};
+use crate::bare::{BODY_WORDS, BareQueue, label, word};
 use crate::honest::body;
 
 /// Messages that either side may have outstanding: few, so that identities meet.
@@ -117,19 +119,18 @@ impl Liar {
     /// Gives back what the honest side has handed over, or not.
     fn give_back(&mut self, script: &mut Script<'_>) {
         for voice in &mut self.queues {
-            let BareQueue { bare, shown_writer, .. } = &voice.queue;
+            let BareQueue { bare, shown_writer, .. } = &mut voice.queue;
             let shown = |counter| shown_writer.counters.load(counter as usize, Ordering::Relaxed);
-            let most = script.pick(&[128, 128, 1, 0]);
-            for _ in 0..most.min(shown(Counter::Buffers).saturating_sub(voice.returned.0)) {
-                bare.give_back(voice.returned, State::Empty);
-                voice.returned = voice.returned.next();
-            }
+            let most = script.pick(&[QUEUE_BUFFERS as u64, QUEUE_BUFFERS as u64, 1, 0]);
+            let out = shown(Counter::Buffers).saturating_sub(voice.returned.0);
+            voice.returned = Sequence(voice.returned.0 + most.min(out));
+            bare.give_back(voice.returned.0);
             bare.arrivals.hear(Listen::Now);
-            bare.reader.control.store(LENT_TAKEN_WORD, shown(Counter::Lent), Ordering::Release);
+            bare.take_in(shown(Counter::Lent));
             if script.below(16) == 0 {
                 let slot = script.below(SLOTS_USED);
                 let released = bare.reader.slots.load(slot, Ordering::Relaxed) + 1;
-                bare.reader.slots.store(slot, released, Ordering::Release);
+                bare.release(slot, released);
             }
         }
     }
@@ -151,7 +152,7 @@ impl Liar {
             _ => script.pick(&[0, 1, 8, 40, 100, 5000, 60_000]),
         };
         match way {
-            0 if head.len() + bytes <= 56 => {
+            0 if head.len() + bytes <= IN_PLACE_BYTES_MAX => {
                 let bytes = [head, body(1, bytes)].concat();
                 voice.queue.bare.prime_bytes(label::MESSAGE, head.len() as u8, &bytes);
             }
@@ -237,9 +238,8 @@ impl Liar {
             6 => voice.queue.bare.arrivals.hang_up(),
             7 => voice.queue.bare.returns.hang_up(),
             8 => {
-                let (state, form) = (State::Halted, Form::InPlace);
-                let word = WriterWord { count: 0, state, form, label: 0, size: 24, note: 0 };
-                voice.queue.bare.prime(word, [script.number(); LINE_WORDS - 1]);
+                let word = WriterWord { halted: true, ..word(Form::InPlace, 0, 24, 0) };
+                voice.queue.bare.prime(word, [script.number(); BODY_WORDS]);
             }
             _ => voice.queue.bare.ring(script.below(5)),
         }
@@ -249,9 +249,10 @@ impl Liar {
 impl Voice {
     /// Whether the honest side has given the next buffer back.
     fn is_free(&self) -> bool {
-        let next = self.queue.bare.next;
-        let word = self.queue.shown_reader.words.load(next.index(), Ordering::Acquire);
-        ReaderWord::count_of(word) == next.count_before()
+        let BareQueue { bare, shown_reader, .. } = &self.queue;
+        // What it keeps is no obstacle: it does not look at those lines again.
+        let returned = shown_reader.returns.load(RETURNED_WORD, Ordering::Acquire);
+        bare.next.0 - returned < QUEUE_BUFFERS as u64
     }
 
     /// Lays bytes into storage that it lends, and says where. What was laid there before is gone.
@@ -281,18 +282,11 @@ impl Voice {
         self.queue.bare.announce_with(head, number, count, bytes as u64, 0);
     }
 
-    /// Fills in more of what was announced, or takes it back.
+    /// Fills in more of what was announced, or says that it has.
     fn fill(&mut self, script: &mut Script<'_>) {
         let slot = script.below(SLOTS_USED);
         match script.below(8) {
-            0 => {
-                let (count, form) = (self.slots[slot], Form::InPlace);
-                let word =
-                    WriterWord { count, state: State::Halted, form, label: 0, size: 0, note: 0 };
-                let slot_lines = &self.queue.bare.lines.slot_lines;
-                slot_lines.store(slot * LINE_WORDS, word.bits(), Ordering::Release);
-            }
-            1 => self.fill_slot(slot, script.number()),
+            0 | 1 => self.fill_slot(slot, script.number()),
             _ => self.fill_slot(slot, script.pick(&[0, 1, 8, 40, 100, 5000, 60_000])),
         }
     }

@@ -27,7 +27,7 @@ impl Neighbour {
         receiver.announce_sleep();
         for bytes in [5, 500, 70_000] {
             self.sent += 1;
-            sender.send(body(self.sent, bytes)).expect("nobody holds anything back");
+            sender.send(&[], body(self.sent, bytes)).expect("nobody holds anything back");
             assert!(receiver.hear(Listen::Now) > 0 || bytes != 5, "it sleeps and is rung for");
             receiver.wake();
             let message = receiver.receive().expect("nobody severed it").expect("sent just now");

@@ -1,22 +1,20 @@
 //! An honest side of a conversation facing a partner that says what a script says.
 
-use fabric::appc::{Conversation, Data, Level, Role, State, Status, Then, Verb, VerbError};
-use fabric::path::{Counter, HEAD_BYTES_MAX, Halves, Waiting};
+use fabric::path::{Counter, HEAD_BYTES_MAX, Halves};
+use message::appc::{Conversation, Data, Level, Role, State, Status, Then, Verb, VerbError};
 
 use super::neighbour::Neighbour;
 use super::script::Script;
 use super::{DEEDS_MAX, DEEDS_PER_VISIT, TERMS, Watch};
 use crate::honest::{Pair, body, pair};
 
-/// The partner's part of the path, which is honest: it can send any head with any body, and take back what
-/// it has announced.
+/// The partner's part of the path, which is honest: it can send any head with any body.
 struct Liar {
     halves: Option<Halves>,
-    waiting: Vec<Waiting>,
 }
 
 /// A partner that says anything at any time: records that may come and records that may not, what was not
-/// seen, bodies where there are none, large records that it takes back, and any end.
+/// seen, bodies where there are none, and any end.
 ///
 /// # Panics
 /// If it does harm.
@@ -31,7 +29,7 @@ pub fn appc_peer(program: &[u8]) {
         let role = script.pick(&[Role::Allocator, Role::Acceptor]);
         let level = script.pick(&[Level::Confirm, Level::Confirm, Level::None]);
         let mut conversation = Conversation::new(own, role, level);
-        let mut liar = Liar { halves: Some(other), waiting: Vec::new() };
+        let mut liar = Liar { halves: Some(other) };
         for deed in 0..DEEDS_MAX {
             if script.is_over() {
                 break;
@@ -65,26 +63,21 @@ impl Liar {
             0..18 => {
                 let head = head(script);
                 let bytes = if head[0] == 1 || script.below(16) == 0 { bytes } else { 0 };
-                let _ = sender.send_with(&head, body(1, bytes));
+                let _ = sender.send(&head, body(1, bytes));
             }
             18 => {
                 let head = script.bytes(HEAD_BYTES_MAX);
-                let _ = sender.send_with(head, body(2, bytes));
+                let _ = sender.send(head, body(2, bytes));
             }
             19 => {
-                let _ = sender.push_with(&head(script), body(3, bytes));
+                let _ = sender.push(&head(script), body(3, bytes));
             }
-            20 | 21 => {
-                if let Ok(lent) = sender.lend(&head(script), 100_000) {
-                    match sender.send_lent(lent) {
-                        Ok(waiting) => self.waiting.extend(waiting),
-                        Err((_, lent)) => sender.cancel(lent),
+            20..23 => {
+                if let Ok(mut claim) = sender.claim(&head(script), 100_000) {
+                    claim.truncate(script.pick(&[0, 8, 70_000, 100_000]));
+                    if let Err((_, claim)) = sender.commit(claim) {
+                        sender.cancel(claim).expect("claimed just now");
                     }
-                }
-            }
-            22 => {
-                if let Some(waiting) = self.waiting.pop() {
-                    sender.withdraw(waiting);
                 }
             }
             23..28 => drop(receiver.receive().is_ok()),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fabric::path::{
-    Announced, Counter, HEAD_BYTES_MAX, InPage, Incoming, List, PAGE_BYTES, PullError, Reason,
+    Announced, Counter, HEAD_BYTES_MAX, InPage, Incoming, List, MessageRef, PAGE_BYTES, Reason,
     Receiver, Sender, Severed,
 };
 use fabric::queue::QUEUE_BUFFERS;
@@ -15,6 +15,8 @@ use super::script::Script;
 use super::writer::Vandal;
 use super::{DEEDS_MAX, DEEDS_PER_VISIT, Stop, TERMS, Watch};
 use crate::bare::{Facing, face};
+
+const OURS: &str = "this receiver gave it out";
 
 /// A receiver, and what its user holds.
 struct Reading {
@@ -114,7 +116,8 @@ impl Reading {
     fn act(&mut self, script: &mut Script<'_>) {
         match script.below(16) {
             0..4 => self.receive(),
-            4..7 => self.take(),
+            4..6 => self.poll(script),
+            6 => self.poll_short(),
             7 => self.read(script),
             8 => self.pull(script),
             9 => self.give_back(script),
@@ -140,9 +143,8 @@ impl Reading {
             },
             13 if script.below(16) == 0 => self.receiver.sever([1; 16]),
             _ => {
-                if let Ok(Some(spot)) = self.receiver.fetch() {
-                    let message = self.receiver.message(spot);
-                    assert!(message.head.len() <= HEAD_BYTES_MAX);
+                if let Ok(Some(message)) = self.receiver.fetch() {
+                    self.look_at(message);
                 }
             }
         }
@@ -156,8 +158,10 @@ impl Reading {
         match (found, before) {
             (Err(severed), None) => *end = Some(*severed),
             (Err(severed), Some(before)) => {
-                let is_final = matches!(before.reason, Reason::Ours | Reason::NoMemory)
-                    || matches!(before.reason, Reason::Violation(_));
+                let is_final = matches!(
+                    before.reason,
+                    Reason::Ours | Reason::Lacking(_) | Reason::Violation(_)
+                );
                 assert!(
                     !is_final || severed.reason == before.reason,
                     "{before} and then {severed}"
@@ -166,7 +170,7 @@ impl Reading {
             }
             (Ok(_), Some(before)) => {
                 // A peer that is gone and writes all the same is read, as one is that died just now.
-                let may_go_on = [Reason::Gone, Reason::Peer, Reason::Accused];
+                let may_go_on = [Reason::Gone, Reason::Peer, Reason::Accused, Reason::PeerLacking];
                 assert!(may_go_on.contains(&before.reason), "something came after {before}");
             }
             (Ok(_), None) => {}
@@ -183,14 +187,34 @@ impl Reading {
         }
     }
 
-    fn take(&mut self) {
-        let found = self.receiver.take();
+    /// What is at hand and short.
+    fn poll_short(&mut self) {
+        let found = self.receiver.poll_short();
+        // None says nothing about what else there is.
+        if !matches!(found, Ok(None)) {
+            Reading::check_end(&mut self.end, &found);
+        }
+        if let Ok(Some(message)) = found {
+            self.look_at(message);
+        }
+    }
+
+    fn look_at(&self, message: MessageRef) {
+        let message = self.receiver.message(message);
+        assert!(message.head.len() <= HEAD_BYTES_MAX);
+        touch(message.body);
+    }
+
+    fn poll(&mut self, script: &mut Script<'_>) {
+        let copied_bytes_max = script.pick(&[0, 0, 100, 4096, usize::MAX]);
+        let found = self.receiver.poll(copied_bytes_max);
         Reading::check_end(&mut self.end, &found);
         match found {
-            Ok(Some(Incoming::Message(message))) => touch(message.body),
+            Ok(Some(Incoming::Message(message))) => self.look_at(message),
             Ok(Some(Incoming::InPage(message))) => {
                 assert!(message.head_bytes() <= HEAD_BYTES_MAX);
-                assert!(message.view().bytes() <= PAGE_BYTES);
+                let bytes = message.view().bytes();
+                assert!(bytes <= PAGE_BYTES && bytes > copied_bytes_max);
                 self.in_pages.push(message);
             }
             Ok(Some(Incoming::Announced(message))) => {
@@ -206,7 +230,10 @@ impl Reading {
     fn read(&self, script: &mut Script<'_>) {
         let view = match (self.in_pages.last(), self.lists.last()) {
             (Some(message), _) if script.below(2) == 0 => message.view().clone(),
-            (_, Some(list)) => self.receiver.view(list, script.below(list.entries().len())),
+            (_, Some(list)) => {
+                assert!(list.view(list.entries().len()).is_none());
+                list.view(script.below(list.entries().len())).expect("an entry").clone()
+            }
             _ => return,
         };
         let most = view.bytes().min(1 << 17);
@@ -223,33 +250,32 @@ impl Reading {
         let is_pullable = self.receiver.is_pullable(message);
         match self.receiver.pull(message, &mut piece) {
             Ok(pulled) => assert!(pulled <= left && message.left_bytes() == left - pulled),
-            Err(PullError::Withdrawn) => {}
-            Err(PullError::Severed(_)) => assert!(is_pullable || self.receiver.ended().is_some()),
+            Err(_) => assert!(is_pullable || self.receiver.ended().is_some()),
         }
     }
 
     fn give_back(&mut self, script: &mut Script<'_>) {
         if let Some(message) = pick(&mut self.in_pages, script) {
-            self.receiver.give_back(message);
+            self.receiver.give_back(message).expect(OURS);
         }
         if let Some(message) = pick(&mut self.announced, script) {
-            self.receiver.release(message);
+            self.receiver.release(message).expect(OURS);
         }
         if let Some(list) = pick(&mut self.lists, script) {
-            self.receiver.give_back_list(list);
+            self.receiver.give_back_list(list).expect(OURS);
         }
     }
 
     /// Gives everything back, and ends.
     fn finish(mut self) {
         while let Some(message) = self.in_pages.pop() {
-            self.receiver.give_back(message);
+            self.receiver.give_back(message).expect(OURS);
         }
         while let Some(message) = self.announced.pop() {
-            self.receiver.release(message);
+            self.receiver.release(message).expect(OURS);
         }
         while let Some(list) = self.lists.pop() {
-            self.receiver.give_back_list(list);
+            self.receiver.give_back_list(list).expect(OURS);
         }
         self.receiver.tidy();
         self.receiver.sever([0; 16]);

@@ -4,30 +4,23 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use fabric::path::board::{HALT_WORD, SLEEP_WORD};
 use fabric::path::{PAGE_BYTES, SEGMENTS_MAX, SLOTS};
-use fabric::queue::{ENTRIES_MAX, Entry, EntryFlags, Form, LINE_WORDS, State, WriterWord};
+use fabric::queue::{
+    ENTRIES_IN_LINE, Entry, EntryFlags, Form, IN_PLACE_BYTES_MAX, LINE_WORDS, LIST_WORDS,
+    QUEUE_BUFFERS, Sequence, WriterWord,
+};
 use os::storage::Storage;
 use os::sync::Ordering;
 use rustix::net::send;
 
-use super::doorbell::{QUIETLY, descriptor, spoil, unsealed};
+use super::doorbell::{QUIETLY, TAGS, descriptor, spoil, unsealed};
 use super::script::{Script, TAME};
-use crate::bare::{Bare, code, label};
+use crate::bare::{BODY_WORDS, Bare, FIRST_LINE_BYTES, code, label, word};
 
 /// Storages that it has at a time. They may be more bytes than the terms allow.
 const STORAGES_MAX: usize = 24;
 
 /// Rings of one deed.
 const RINGS_MAX: usize = 6000;
-
-const STATES: [State; 6] = [
-    State::Primed,
-    State::Primed,
-    State::Primed,
-    State::Error,
-    State::Halted,
-    // Not a writer's.
-    State::Empty,
-];
 
 /// A writer without manners, and the storages it has lent.
 #[derive(Debug)]
@@ -42,12 +35,15 @@ pub(super) struct Vandal {
     passed: Vec<OwnedFd>,
     /// The number under which it said it lent that.
     unsound: Option<u16>,
+    /// A hand-over whose second cache line it has not said to be there.
+    unstamped: Option<Sequence>,
 }
 
 impl Vandal {
     pub(super) fn new(bare: Bare) -> Vandal {
         let (storages, passed) = (Vec::new(), Vec::new());
-        Vandal { bare, storages, next_segment: 0, next_slot: 0, passed, unsound: None }
+        let (unsound, unstamped) = (None, None);
+        Vandal { bare, storages, next_segment: 0, next_slot: 0, passed, unsound, unstamped }
     }
 
     /// Does one deed. Most are those that an honest writer might do, or nothing would ever be reached
@@ -57,6 +53,8 @@ impl Vandal {
         match script.below(16) {
             // What else it does needs storage.
             3..12 if self.storages.is_empty() && !is_wild => self.lend(script),
+            // And all that it does waits for what it has left out.
+            _ if self.unstamped.is_some() && script.below(4) == 0 => self.stamp(false, script),
             _ if is_wild && script.below(2) == 0 => self.scribble(script),
             0..3 => self.prime_bytes(is_wild, script),
             3..6 => self.prime_entries(is_wild, script),
@@ -72,12 +70,14 @@ impl Vandal {
             }
             10 => self.announce(is_wild, script),
             11 => self.fill(is_wild, script),
+            12 if is_wild => self.stamp(true, script),
             12 => self.scribble_storage(script),
             13 => self.ring(script),
             14 if is_wild => {
                 self.bare.control(script.pick(&[1, 2, 3, 4]), script.number(), script.number());
             }
             _ if is_wild => self.end(script),
+            15 if self.unstamped.is_some() => self.stamp(false, script),
             _ => self.prime_bytes(false, script),
         }
     }
@@ -89,8 +89,8 @@ impl Vandal {
         let before = self.bare.next.index().saturating_sub(1);
         let (words, first) = match script.below(6) {
             0 | 1 => (&lines.lines, before * LINE_WORDS),
-            2 => (&lines.slot_lines, 0),
-            3 => (&lines.lists, before * 2 * ENTRIES_MAX),
+            2 => (&lines.filled, 0),
+            3 => (&lines.lists, before * LIST_WORDS),
             4 => (&writer.control, 0),
             _ => (board, 0),
         };
@@ -139,8 +139,12 @@ impl Vandal {
     }
 
     fn prime_bytes(&mut self, is_wild: bool, script: &mut Script<'_>) {
-        let bytes = script.bytes(56);
-        if is_wild {
+        let bytes = script.bytes(IN_PLACE_BYTES_MAX);
+        if is_wild && bytes.len() > FIRST_LINE_BYTES {
+            // What says that the second cache line is there comes later, or never.
+            let word = word(Form::InPlace, label::MESSAGE, bytes.len() as u8, 0);
+            self.unstamped = Some(self.bare.prime_unstamped(word, [7; BODY_WORDS]));
+        } else if is_wild {
             let label = script.pick(&[0, 0, 1, 2, 3, 4, 5, 15]);
             self.bare.prime_bytes(label, script.pick(&[0, 0, 1, 24, 25, 255]), bytes);
         } else {
@@ -159,19 +163,22 @@ impl Vandal {
             (label::LIST, script.pick(&[1, 2, 3, 4, 16]), 7)
         };
         let entries: Vec<Entry> = (0..count).map(|_| self.entry(is_wild, script)).collect();
-        if count <= 3 {
+        if count <= ENTRIES_IN_LINE {
             self.bare.prime_entries(label, note, &entries);
-            return;
+        } else {
+            self.bare.prime_list(label, note, &entries);
         }
-        let list = self.bare.next.index() * 2 * ENTRIES_MAX;
-        for (at, entry) in entries.iter().enumerate() {
-            let [low, high] = entry.bits();
-            self.bare.lines.lists.store(list + 2 * at, low, Ordering::Relaxed);
-            self.bare.lines.lists.store(list + 2 * at + 1, high, Ordering::Relaxed);
+    }
+
+    /// Says of a second cache line that it is there, or something else.
+    fn stamp(&mut self, is_wild: bool, script: &mut Script<'_>) {
+        if is_wild {
+            let behind = script.below(QUEUE_BUFFERS) as u64;
+            let sequence = Sequence(self.bare.next.0.saturating_sub(behind));
+            self.bare.stamp(sequence, script.number());
+        } else if let Some(sequence) = self.unstamped.take() {
+            self.bare.stamp(sequence, sequence.count_after().into());
         }
-        let state = if is_wild { script.pick(&STATES) } else { State::Primed };
-        let word = WriterWord { count: 0, state, form: Form::Entries, label, size: count, note };
-        self.bare.prime(word, [0; LINE_WORDS - 1]);
     }
 
     /// Messages as an honest writer packs them, and perhaps one byte that is wrong.
@@ -213,10 +220,11 @@ impl Vandal {
     /// Says that it lends, and passes something else, or nothing.
     fn lend_what_is_none(&mut self, script: &mut Script<'_>) {
         let is_nearly = script.below(2) == 0;
+        let tag = if is_nearly { 0 } else { script.pick(&TAGS) };
         let passed = if is_nearly { 1 } else { script.below(4) };
         let pass = |_| {
             let file = if is_nearly { unsealed(script) } else { descriptor(script) };
-            self.bare.arrivals.pass(file.as_fd());
+            self.bare.arrivals.pass(file.as_fd(), tag);
             file
         };
         self.passed = (0..passed).map(pass).collect();
@@ -280,12 +288,12 @@ impl Vandal {
 
     /// Ends, in one of the ways there are. All of them leave it free to go on.
     fn end(&mut self, script: &mut Script<'_>) {
-        let state = script.pick(&STATES);
-        let word = WriterWord { count: 0, state, form: Form::InPlace, label: 0, size: 24, note: 0 };
+        let halted = script.below(4) > 0;
+        let word = WriterWord { halted, ..word(Form::InPlace, 0, 24, 0) };
         match script.below(6) {
             0 => self.bare.writer.control.store(HALT_WORD, script.number(), Ordering::Release),
             1 => self.bare.arrivals.hang_up(),
-            _ => self.bare.prime(word, [script.number(); LINE_WORDS - 1]),
+            _ => self.bare.prime(word, [script.number(); BODY_WORDS]),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fabric::path::{
-    Counter, Lent, PAGE_BYTES, Receiver, Ringing, SendError, Sender, Severed, Shared, Waiting,
+    AnnouncedId, Claim, CommitError, Counter, ListError, PAGE_BYTES, Receiver, Ringing, SendError,
+    Sender, Severed, Shared,
 };
 use fabric::queue::Entry;
 use os::doorbell::Listen;
@@ -21,11 +22,13 @@ use crate::honest::body;
 /// Rooms and storages that the sender's user has at a time.
 const HELD_MAX: usize = 20;
 
+const OURS: &str = "this sender gave it out";
+
 /// A sender, and what its user holds.
 struct Writing {
     sender: Sender,
-    lents: Vec<Lent>,
-    waiting: Vec<Waiting>,
+    claims: Vec<Claim>,
+    announced: Vec<AnnouncedId>,
     shared: Vec<(u16, Shared)>,
     cookies: BTreeSet<u64>,
     /// What the path ended with.
@@ -107,7 +110,7 @@ pub fn writer_scribble_meanwhile(writer: &[u8], reader: &[u8]) {
 /// A new path: both its sides, and the other direction, which has to live too.
 fn meet() -> (Vandal, Writing, Receiver) {
     let Facing { bare, receiver, sender, shown_writer, shown_lines, .. } = face(TERMS);
-    let vandal = Vandal::new(bare, shown_writer.counters, shown_lines.slot_lines);
+    let vandal = Vandal::new(bare, shown_writer.counters, shown_lines.lines);
     (vandal, Writing::new(sender), receiver)
 }
 
@@ -115,8 +118,8 @@ impl Writing {
     fn new(sender: Sender) -> Writing {
         Writing {
             sender,
-            lents: Vec::new(),
-            waiting: Vec::new(),
+            claims: Vec::new(),
+            announced: Vec::new(),
             shared: Vec::new(),
             cookies: BTreeSet::new(),
             end: None,
@@ -127,16 +130,11 @@ impl Writing {
     fn act(&mut self, script: &mut Script<'_>) {
         match script.below(16) {
             0..5 => self.send(script),
-            5 => self.lend(script),
-            6 => self.send_lent(script),
+            5 => self.claim(script),
+            6 => self.commit(script),
             7 => {
-                if let Some(waiting) = pick(&mut self.waiting, script) {
-                    let is_waiting = self.sender.is_waiting(waiting);
-                    assert!(
-                        is_waiting || !self.sender.withdraw(waiting),
-                        "it was pulled or let go"
-                    );
-                }
+                let sender = &self.sender;
+                self.announced.retain(|announced| sender.is_announced(*announced));
             }
             8 => self.lend_shared(script),
             9 => self.send_list(script),
@@ -181,8 +179,8 @@ impl Writing {
         self.end = self.sender.ended();
     }
 
-    fn check<T, E: Into<SendError>>(&self, result: Result<T, E>) -> Option<T> {
-        match result.map_err(Into::into) {
+    fn check<T>(&self, result: Result<T, SendError>) -> Option<T> {
+        match result {
             Ok(sent) => {
                 // What was not known to have ended may have taken a message.
                 assert!(self.end.is_none(), "sent after the end");
@@ -196,44 +194,52 @@ impl Writing {
         }
     }
 
+    fn check_list<T>(&self, result: Result<T, ListError>) -> Option<T> {
+        match result {
+            Ok(done) => self.check(Ok(done)),
+            Err(ListError::Send(error)) => self.check(Err(error)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     fn send(&mut self, script: &mut Script<'_>) {
         let bytes =
             script.pick(&[0, 8, 57, 300, 3000, 30_000, PAGE_BYTES, PAGE_BYTES + 1, 300_000]);
         let (head, whole) = (body(1, script.pick(&[0, 24])), body(2, bytes));
         let build = |target: &mut [u8]| target.copy_from_slice(whole);
         let sent = match script.below(4) {
-            0 => self.sender.send_with(head, whole),
+            0 => self.sender.send(head, whole),
             1 => self.sender.send_built(head, bytes, build),
-            2 => self.sender.push_with(head, whole),
-            _ => self.sender.push_built(head, bytes, build),
+            _ => self.sender.push(head, whole),
         };
         self.check(sent);
     }
 
-    fn lend(&mut self, script: &mut Script<'_>) {
-        let lent = self.sender.lend(&[1; 5], script.pick(&[0, 100, PAGE_BYTES, 200_000]));
-        if let Some(lent) = self.check(lent) {
-            if self.lents.len() < HELD_MAX {
-                self.lents.push(lent);
+    fn claim(&mut self, script: &mut Script<'_>) {
+        let claim = self.sender.claim(&[1; 5], script.pick(&[0, 100, PAGE_BYTES, 200_000]));
+        if let Some(claim) = self.check(claim) {
+            if self.claims.len() < HELD_MAX {
+                self.claims.push(claim);
             } else {
-                self.sender.cancel(lent);
+                self.sender.cancel(claim).expect(OURS);
             }
         }
     }
 
-    fn send_lent(&mut self, script: &mut Script<'_>) {
-        let Some(mut lent) = pick(&mut self.lents, script) else { return };
-        self.sender.lent_bytes(&mut lent).fill(3);
-        if script.below(4) == 0 {
-            self.sender.cancel(lent);
-            return;
+    fn commit(&mut self, script: &mut Script<'_>) {
+        let Some(mut claim) = pick(&mut self.claims, script) else { return };
+        self.sender.claimed(&mut claim).expect(OURS).fill(3);
+        match script.below(4) {
+            0 => return self.sender.cancel(claim).expect(OURS),
+            1 => claim.truncate(script.pick(&[0, 50, 70_000])),
+            _ => {}
         }
-        match self.sender.send_lent(lent) {
-            Ok(waiting) => self.waiting.extend(waiting),
-            Err((error, lent)) => {
-                let refused: Result<(), SendError> = Err(error);
-                self.check(refused);
-                self.lents.push(lent);
+        match self.sender.commit(claim) {
+            Ok(announced) => self.announced.extend(announced),
+            Err((CommitError::NotOurs, _)) => panic!("{OURS}"),
+            Err((CommitError::Send(error), claim)) => {
+                self.check::<()>(Err(error));
+                self.claims.push(claim);
             }
         }
     }
@@ -247,7 +253,7 @@ impl Writing {
             }
         } else if let Some((segment, shared)) = pick(&mut self.shared, script) {
             let retired = self.sender.retire_shared(segment);
-            if self.check(retired).is_none() {
+            if self.check_list(retired).is_none() {
                 self.shared.push((segment, shared));
             }
         }
@@ -258,19 +264,19 @@ impl Writing {
         let entry = Entry { segment: *segment, length: 100, ..Entry::default() };
         let cookie = self.sender.messages();
         let sent = self.sender.send_list(1, &vec![entry; 1 + script.below(16)], Some(cookie));
-        if self.check(sent).is_some() {
+        if self.check_list(sent).is_some() {
             self.cookies.insert(cookie);
         }
     }
 
     /// Takes everything back, and ends.
     fn finish(mut self) {
-        while let Some(lent) = self.lents.pop() {
-            self.sender.cancel(lent);
+        while let Some(claim) = self.claims.pop() {
+            self.sender.cancel(claim).expect(OURS);
         }
         self.sender.tidy();
         self.sender.sever([0; 16]);
-        assert!(matches!(self.sender.send(b"x"), Err(SendError::Severed(_))));
+        assert!(matches!(self.sender.send(&[], b"x"), Err(SendError::Severed(_))));
         assert!(self.sender.is_ready(), "nobody sleeps on a path that has ended");
     }
 }

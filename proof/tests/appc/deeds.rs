@@ -1,6 +1,6 @@
 //! What can be done to a conversation.
 
-use fabric::appc::Then;
+use message::appc::Then;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -11,7 +11,7 @@ mod model;
 mod relay;
 mod world;
 
-use fabric::appc::Level;
+use message::appc::Level;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::FileFailurePersistence;

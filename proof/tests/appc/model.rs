@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use fabric::appc::{
+use fabric::path::{Reason, Severed};
+use message::appc::{
     Data, Ended, Event, Level, Received, State, StateError, Status, Then, Trouble, Verb, VerbError,
 };
-use fabric::path::{Reason, Severed};
 
 /// The side whose error counts when both find one at once.
 const ALLOCATOR: usize = 0;

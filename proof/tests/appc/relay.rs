@@ -37,7 +37,7 @@ impl Relay {
         let (Some(from), Some(target)) = (from, target) else { return };
         let message = from.receivers[0].receive().unwrap().expect("it was sent");
         // Who has ended does not want it, and that has not arrived here yet.
-        let _ = target.senders[0].send_with(message.head, message.body);
+        let _ = target.senders[0].send(message.head, message.body);
     }
 
     /// Carries an end to a side: in good order with the data that came with it, or without a word.

@@ -1,6 +1,6 @@
 //! A conversation, and what is known of it.
 
-use fabric::appc::{Conversation, Level, Role, State, Then, VerbError};
+use message::appc::{Conversation, Level, Role, State, Then, VerbError};
 use proof::honest::body;
 
 use super::deeds::{Deed, Side, Verb, Way};

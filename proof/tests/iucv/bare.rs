@@ -1,8 +1,8 @@
 //! Each rule of IUCV that the other side can break, broken; and what it cannot bring about.
 
-use fabric::iucv::{Event, Limits, MessageId, Outgoing, Path, SendError, Which};
 use fabric::path::{Counter, Reason, Terms};
-use fabric::queue::{Entry, Sequence, State, Violation};
+use fabric::queue::{Entry, Violation};
+use message::iucv::{Event, Limits, MessageId, Outgoing, Path, SendError, Which};
 use os::sync::Ordering;
 use proof::bare::{Bare, BareQueue, face_iucv, label};
 
@@ -131,7 +131,8 @@ fn what_is_said_about_messages_against_the_rules_ends_the_path() {
     assert_eq!(urgent(&ask_and_purge, &[(reply(), b"too late")]), SIZE);
     let twice = [(about(PURGED, FIRST), &b""[..]), (about(PURGED, FIRST), b"")];
     assert_eq!(urgent(&ask_and_purge, &twice), RECORD, "twice");
-    assert_eq!(urgent(&ask, &[(about(PURGE, MessageId(77)), b"")]), None, "late, not wrong");
+    assert_eq!(urgent(&ask, &[(about(PURGE, MessageId(3)), b"")]), None, "late, not wrong");
+    assert_eq!(urgent(&ask, &[(about(PURGE, MessageId(4)), b"")]), RECORD, "no such place");
     assert_eq!(urgent(&ask, &[(vec![QUIESCE, 0], b"")]), None);
     assert_eq!(urgent(&ask, &[(vec![QUIESCE, 0], b"!")]), SIZE);
     assert_eq!(urgent(&ask, &[(vec![8, 0], b"")]), RECORD);
@@ -149,12 +150,9 @@ fn what_is_said_about_messages_against_the_rules_ends_the_path() {
 }
 
 /// Gives back all that the honest side has handed over so far.
-fn give_back(queue: &BareQueue, returned: &mut Sequence) {
+fn give_back(queue: &BareQueue) {
     let shown = queue.shown_writer.counters.load(Counter::Buffers as usize, Ordering::Relaxed);
-    while returned.0 < shown {
-        queue.bare.give_back(*returned, State::Empty);
-        *returned = returned.next();
-    }
+    queue.bare.give_back(shown);
 }
 
 /// The other side takes nothing of what is said to it, and sends on.
@@ -195,11 +193,10 @@ fn side_that_hears_nothing_does_not_leave_more_to_say_than_it_may_send() {
 #[test]
 fn purges_that_cannot_be_said_are_no_more_than_messages() {
     let (mut queues, mut path) = face_iucv(Terms::default(), LIMITS);
-    let mut returned = Sequence(0);
-    let mut send_and_purge = |path: &mut Path, queues: &[BareQueue]| {
+    let send_and_purge = |path: &mut Path, queues: &[BareQueue]| {
         let id = path.send(&Outgoing::default(), b"")?;
         path.purge(id, 0).unwrap();
-        give_back(&queues[PLAIN], &mut returned);
+        give_back(&queues[PLAIN]);
         Ok(id)
     };
     // The other side takes the messages and has done with them, and does not listen.
@@ -215,9 +212,8 @@ fn purges_that_cannot_be_said_are_no_more_than_messages() {
     let limit = SendError::Limit { limit: 600 };
     assert_eq!(path.send(&Outgoing::default(), b""), Err(limit));
     // Once it listens, all is said.
-    let mut returned = Sequence(0);
     for _ in 0..10 {
-        give_back(&queues[URGENT], &mut returned);
+        give_back(&queues[URGENT]);
         path.flush();
     }
     assert_eq!(path.unsaid(), 0);
@@ -232,7 +228,7 @@ fn quiet_that_cannot_be_said_is_said_once_at_the_end() {
     }
     path.quiesce();
     assert_eq!(path.unsaid(), 1);
-    give_back(&queues[URGENT], &mut Sequence(0));
+    give_back(&queues[URGENT]);
     path.flush();
     assert_eq!(path.unsaid(), 0);
 }
@@ -255,6 +251,6 @@ fn reply_that_never_comes_whole_is_none_once_the_path_has_ended() {
     let which = Which::Message { id, class: 0 };
     let (completion, bytes, residual) = path.complete(which, &mut buffer).unwrap().unwrap();
     assert_eq!((completion.tag, completion.answer, bytes, residual), (5, None, 0, 0));
-    assert_eq!(completion.audit, fabric::iucv::Audit::SEVERED);
+    assert_eq!(completion.audit, message::iucv::Audit::SEVERED);
     assert_eq!(path.complete(which, &mut buffer), Ok(None));
 }

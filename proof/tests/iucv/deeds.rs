@@ -1,6 +1,6 @@
 //! What can be done to a path of IUCV.
 
-use fabric::iucv::{Interrupt, Outgoing};
+use message::iucv::{Interrupt, Outgoing};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

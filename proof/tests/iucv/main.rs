@@ -11,7 +11,7 @@ mod deeds;
 mod model;
 mod world;
 
-use fabric::iucv::Limits;
+use message::iucv::Limits;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -4,7 +4,7 @@
 //! pushed is perhaps held back, a purge is perhaps not heard, a completion perhaps still on its way. Where
 //! the model cannot know, it says what *may* be found, and whether something *must* be found.
 
-use fabric::iucv::{Audit, Completion, MessageId, Outgoing, Pending, Which};
+use message::iucv::{Audit, Completion, MessageId, Outgoing, Pending, Which};
 
 /// All messages from one side, the *source*, to the other, the *target*, that are not forgotten by both.
 #[derive(Debug)]

@@ -1,21 +1,35 @@
 //! What can be done to a path.
 
 use fabric::path::{HEAD_BYTES_MAX, PAGE_BYTES, Ringing};
+use fabric::queue::IN_PLACE_BYTES_MAX;
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 /// One deed. Whatever it picks, it picks by remainder from what there is.
 #[derive(Clone, Debug)]
 pub enum Deed {
-    Send { way: Way, head: usize, bytes: usize },
-    Lend { head: usize, bytes: usize },
-    SendLent(u16),
-    CancelLent(u16),
-    Withdraw(u16),
+    Send {
+        way: Way,
+        head: usize,
+        bytes: usize,
+    },
+    Claim {
+        head: usize,
+        bytes: usize,
+    },
+    /// Perhaps shorter than it was claimed.
+    Commit(u16, Option<usize>),
+    Cancel(u16),
+    LookWhatIsAnnounced,
     LendShared(usize),
     RetireShared(u16),
-    SendList { shared: Vec<u16>, bytes: u32, cookie: bool },
+    SendList {
+        shared: Vec<u16>,
+        bytes: u32,
+        cookie: bool,
+    },
     Complete,
     Flush,
     Publish,
@@ -26,7 +40,9 @@ pub enum Deed {
     SenderWakes,
 
     Receive,
-    Take,
+    /// What is longer than so many bytes stays in its page.
+    Poll(usize),
+    PollShort,
     ReadHeld(u16, usize),
     GiveBackHeld(u16),
     Quiesce,
@@ -42,17 +58,30 @@ pub enum Way {
     Send,
     SendBuilt,
     Push,
-    PushBuilt,
 }
 
 impl Way {
     pub fn may_wait(self) -> bool {
-        matches!(self, Way::Push | Way::PushBuilt)
+        self == Way::Push
     }
 }
 
 fn bytes() -> impl Strategy<Value = usize> {
-    let edges = vec![0, 1, 31, 32, 33, 56, 57, 4096, 4097, PAGE_BYTES, PAGE_BYTES + 1];
+    let edges = vec![
+        0,
+        1,
+        31,
+        32,
+        33,
+        IN_PLACE_BYTES_MAX / 2,
+        IN_PLACE_BYTES_MAX / 2 + 1,
+        IN_PLACE_BYTES_MAX,
+        IN_PLACE_BYTES_MAX + 1,
+        4096,
+        4097,
+        PAGE_BYTES,
+        PAGE_BYTES + 1,
+    ];
     prop_oneof![
         8 => 0..200_usize,
         4 => select(edges),
@@ -69,7 +98,7 @@ fn head() -> impl Strategy<Value = usize> {
 
 /// One deed.
 pub fn deed() -> impl Strategy<Value = Deed> {
-    let way = select(vec![Way::Send, Way::SendBuilt, Way::Push, Way::Push, Way::PushBuilt]);
+    let way = select(vec![Way::Send, Way::SendBuilt, Way::Push, Way::Push, Way::Push]);
     let send =
         (way, head(), bytes()).prop_map(|(way, head, bytes)| Deed::Send { way, head, bytes });
     let list = (vec(any::<u16>(), 1..=16), 0..5000_u32, any::<bool>())
@@ -78,10 +107,10 @@ pub fn deed() -> impl Strategy<Value = Deed> {
     let which = any::<u16>();
     prop_oneof![
         60 => send,
-        6 => (head(), bytes()).prop_map(|(head, bytes)| Deed::Lend { head, bytes }),
-        6 => which.prop_map(Deed::SendLent),
-        2 => which.prop_map(Deed::CancelLent),
-        3 => which.prop_map(Deed::Withdraw),
+        6 => (head(), bytes()).prop_map(|(head, bytes)| Deed::Claim { head, bytes }),
+        6 => (which, option::of(bytes())).prop_map(|(at, bytes)| Deed::Commit(at, bytes)),
+        2 => which.prop_map(Deed::Cancel),
+        3 => Just(Deed::LookWhatIsAnnounced),
         2 => (1..50_000_usize).prop_map(Deed::LendShared),
         1 => which.prop_map(Deed::RetireShared),
         6 => list,
@@ -95,7 +124,8 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         6 => Just(Deed::SenderWakes),
 
         50 => Just(Deed::Receive),
-        30 => Just(Deed::Take),
+        30 => select(vec![0, 0, 100, 4096, usize::MAX]).prop_map(Deed::Poll),
+        10 => Just(Deed::PollShort),
         15 => (which, 0..300_000_usize).prop_map(|(which, bytes)| Deed::ReadHeld(which, bytes)),
         20 => which.prop_map(Deed::GiveBackHeld),
         1 => Just(Deed::Quiesce),

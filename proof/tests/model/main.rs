@@ -6,6 +6,7 @@
 //! `PROPTEST_RNG_SEED=N` repeats a whole run, `PROPTEST_CASES=N` makes it longer or shorter.
 
 mod deeds;
+mod returns;
 mod world;
 
 use fabric::path::{PAGE_BYTES, Terms};

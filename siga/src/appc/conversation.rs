@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use fabric::appc::{self, Level, Received, Role, State, StateError, Then, VerbError};
 use fabric::control::{Kind, Pending, Target, UserData};
 use fabric::name::Name;
 use fabric::path::END_DATA_BYTES;
+use message::appc::{self, Level, Received, Role, State, StateError, Then, VerbError};
 
 use super::function::receive_on;
 use super::options::{Options, level};

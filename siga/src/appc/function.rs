@@ -1,6 +1,6 @@
 //! Verbs that do not wait (WAIT=NO): functions that are started, and complete later.
 
-use fabric::appc::{Conversation, Data, Received, Then, Verb, VerbError};
+use message::appc::{Conversation, Data, Received, Then, Verb, VerbError};
 
 use super::waits::Wanted;
 

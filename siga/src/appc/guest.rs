@@ -4,10 +4,10 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use fabric::appc::{Ended, Event, Level, State, StateError, Verb};
 use fabric::control::{Kind, Pending, Problem, Target, UserData};
 use fabric::name::Name;
 use fabric::path::{Counter, END_DATA_BYTES};
+use message::appc::{Ended, Event, Level, State, StateError, Verb};
 use os::doorbell::Listen;
 
 use super::conversation::Conversation;
@@ -292,7 +292,7 @@ impl Seat {
     fn go_on(&mut self) -> Option<Completed> {
         let running = self.running.as_mut()?;
         let outcome = running.go_on(&mut self.conversation.inner);
-        if outcome == Err(fabric::appc::VerbError::Pending) {
+        if outcome == Err(message::appc::VerbError::Pending) {
             return None;
         }
         let function = self.running.take().expect("looked at just now").function;

@@ -3,7 +3,7 @@
 //! A guest *identifies* itself as the manager of a resource ([`crate::Guest::identify`]); others *allocate* a
 //! conversation with whoever manages it. A [`Conversation`] is for a program that has one at a time: its verbs
 //! wait (WAIT=YES). A [`Guest`] is for one that has many: it starts functions and is told when they are
-//! complete (WAIT=NO). Each verb is allowed in some states only; [`fabric::appc`] has the table.
+//! complete (WAIT=NO). Each verb is allowed in some states only; [`message::appc`] has the table.
 //!
 //! ```
 //! use siga::appc::{Conversation, Options, Status, Then};
@@ -42,6 +42,6 @@ pub use function::{Completed, Function};
 pub use guest::{AcceptError, Busy, ConversationId, Guest, GuestEvent, Interrupt};
 pub use options::Options;
 
-pub use fabric::appc::{
+pub use message::appc::{
     Data, Ended, Event, Level, Received, State, StateError, Status, Then, Trouble, Verb, VerbError,
 };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fabric::appc::Level;
 use fabric::control::{Kind, UserData};
+use message::appc::Level;
 
 use crate::options::PathOptions;
 use crate::waiting::Wait;

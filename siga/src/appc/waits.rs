@@ -1,7 +1,7 @@
 //! What a conversation waits for.
 
-use fabric::appc::Conversation;
 use fabric::path::Counters;
+use message::appc::Conversation;
 use os::doorbell::Listen;
 use os::poller::wait_any;
 

@@ -5,9 +5,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fabric::control::{Kind, Pending, Problem, Target, UserData};
-use fabric::iucv::{Event, Interrupt, QUEUES};
 use fabric::name::Name;
 use fabric::path::END_DATA_BYTES;
+use message::iucv::QUEUES;
+use message::iucv::{Event, Interrupt};
 
 use super::mask::{ControlMask, Mask, Masks};
 use super::options::Options;

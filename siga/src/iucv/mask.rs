@@ -1,6 +1,6 @@
 //! Which events a guest is told.
 
-use fabric::iucv::Interrupt;
+use message::iucv::Interrupt;
 
 /// Which events are told, by the bits of SETMASK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

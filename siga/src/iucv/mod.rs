@@ -4,7 +4,7 @@
 //! waits for the answer, [`Path::receive`] waits for what is asked, [`Path::reply`] answers. A [`Guest`] is for
 //! one that has many paths and is driven by their events, the nine kinds of IUCV's interrupt in their
 //! order, under masks. Both know everything that IUCV knows; what does not wait is
-//! [`fabric::iucv::Path`], reached by [`Path::half`]. [`Stream`] and [`SeqPacket`] are for programs that were
+//! [`message::iucv::Path`], reached by [`Path::half`]. [`Stream`] and [`SeqPacket`] are for programs that were
 //! written for sockets.
 //!
 //! ```
@@ -42,7 +42,7 @@ pub use options::Options;
 pub use path::{Answered, CallError, Path};
 pub use socket::{Address, Listener, SeqPacket, Stream};
 
-pub use fabric::iucv::{
+pub use message::iucv::{
     Audit, Completion, Counts, Event, Interrupt, Limits, MESSAGES_MAX, MessageId, Outgoing,
     PARAMETER_BYTES, Pending, PurgeError, ReceiveError, Received, ReplyError, SendError, Which,
 };

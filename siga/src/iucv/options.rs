@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fabric::control::{Kind, UserData};
-use fabric::iucv::{Limits, MESSAGES_MAX, QUEUES};
+use message::iucv::{Limits, MESSAGES_MAX, QUEUES};
 
 use crate::options::PathOptions;
 use crate::waiting::Wait;

@@ -4,12 +4,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use fabric::control::{Kind, Target, UserData};
-use fabric::iucv::{
+use fabric::name::Name;
+use fabric::path::{Counter, END_DATA_BYTES};
+use message::iucv::{
     self, Completion, Event, Interrupt, MessageId, Outgoing, PARAMETER_BYTES, Pending,
     ReceiveError, Received, ReplyError, SendError, Which,
 };
-use fabric::name::Name;
-use fabric::path::{Counter, END_DATA_BYTES};
 use os::doorbell::Listen;
 
 use super::mask::Masks;
@@ -525,17 +525,11 @@ impl Member for Path {
     }
 
     fn hear(&mut self, index: usize) -> bool {
-        let (senders, receivers) = self.inner.halves();
         match index {
-            0 | 1 => {
-                receivers[index].hear(Listen::Now);
-                receivers[index].ended().is_none()
-            }
-            _ => {
-                senders[index - 2].hear(Listen::Now);
-                senders[index - 2].ended().is_none()
-            }
-        }
+            0 => self.inner.hear_arrivals(Listen::Now),
+            _ => self.inner.hear_returns(),
+        };
+        self.inner.can_be_rung()[index]
     }
 
     #[inline]

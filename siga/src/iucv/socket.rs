@@ -8,9 +8,9 @@
 use std::io::{self, Read, Write};
 
 use fabric::control::Kind;
-use fabric::iucv::{Outgoing, PARAMETER_BYTES, Pending, ReceiveError, SendError, Which};
 use fabric::name::{NAME_BYTES, Name};
 use fabric::path::{END_DATA_BYTES, Reason, Severed};
+use message::iucv::{Outgoing, PARAMETER_BYTES, Pending, ReceiveError, SendError, Which};
 
 use super::options::Options;
 use super::path::Path;

@@ -1,7 +1,7 @@
 //! What a path of IUCV waits for.
 
-use fabric::iucv::{MessageId, Path, QUEUES};
 use fabric::path::{Counters, Receiver, Sender};
+use message::iucv::{MessageId, Path, QUEUES};
 use os::doorbell::Listen;
 use os::poller::wait_any;
 
@@ -88,27 +88,24 @@ impl Half for Waiting<'_> {
 
     fn hear(&mut self, listen: Listen) -> bool {
         let time = match listen {
-            Listen::Now => return self.path.hear(),
+            Listen::Now => {
+                let has_come = self.path.hear_arrivals(Listen::Now);
+                return self.path.hear_returns() || has_come;
+            }
             _ if self.queues().1 == [false, false] => return self.path.hear_arrivals(listen),
             Listen::For(time) | Listen::About(time) => Some(time),
             Listen::Forever => None,
         };
-        let (_, [is_plain, is_urgent]) = self.queues();
-        let [_, _, plain, urgent] = self.path.descriptors();
-        let plain = is_plain.then_some(plain);
-        let urgent = is_urgent.then_some(urgent);
         // Nothing can be done about a kernel that refuses: what comes is found by looking.
-        let rang = wait_any([Some(self.path.arrivals()), plain, urgent], time).unwrap_or_default();
-        let [has_come, of_senders @ ..] = rang;
+        let rang = wait_any(self.path.descriptors().map(Some), time).unwrap_or_default();
+        let [has_come, has_room] = rang;
         if has_come {
             self.path.hear_arrivals(Listen::Now);
         }
-        for (sender, rang) in self.path.halves().0.iter_mut().zip(of_senders) {
-            if rang {
-                sender.hear(Listen::Now);
-            }
+        if has_room {
+            self.path.hear_returns();
         }
-        rang.contains(&true)
+        has_come || has_room
     }
 
     fn tidy(&mut self) -> bool {

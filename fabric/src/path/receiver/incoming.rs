@@ -1,16 +1,21 @@
 //! What a receiver gives out.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use os::storage::{Borrowed, OutOfRange};
 
-use super::large::Announced;
-use super::lists::List;
-use crate::queue::Taken;
+use super::lent::Lent;
+use crate::path::half::HalfId;
+use crate::path::record::HEAD_BYTES_MAX;
+use crate::queue::{Entry, Held};
 
 /// What has arrived.
 #[derive(Debug)]
-pub enum Incoming<'a> {
-    /// A message, already in memory of our own.
-    Message(Message<'a>),
+pub enum Incoming {
+    /// A message in memory of our own: [`Receiver::message`](super::Receiver::message) shows it, until the
+    /// next is asked for.
+    Message(MessageRef),
     /// A message in a page of the sender's, not copied yet.
     InPage(InPage),
     /// A large message in the sender's storage, not copied yet, perhaps not even whole yet.
@@ -19,32 +24,65 @@ pub enum Incoming<'a> {
     List(List),
 }
 
-/// What has arrived, for those who have something else to do with the receiver before they look at it.
-#[derive(Debug)]
-pub enum Picked {
-    /// As [`Incoming::Message`]: see [`Receiver::message`](super::Receiver::message).
-    Message(Spot),
-    /// As [`Incoming::InPage`].
-    InPage(InPage),
-    /// As [`Incoming::Announced`].
-    Announced(Announced),
-    /// As [`Incoming::List`].
-    List(List),
+/// A message in memory of our own, until the next is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The head.
+    pub head: &'a [u8],
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// Where a message lies in memory of our own. It stands for that message until the next is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageRef {
+    pub(super) memory: Memory,
+    pub(super) at: usize,
+    pub(super) head: usize,
+    pub(super) bytes: usize,
+}
+
+/// Which memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Memory {
+    /// What came in a line.
+    InPlace,
+    /// What was copied out of a page.
+    Scratch,
+    /// What was copied out of several, or of a storage of its own. The head came in a line.
+    Large,
 }
 
 /// Bytes in the sender's storage. They can change while they are read if the sender cheats, so they are
-/// copied out, and what was copied is looked at.
+/// copied out, and what was copied is looked at. They stay readable whatever becomes of the path.
 #[derive(Clone, Debug)]
 pub struct View {
-    pub(super) borrowed: Borrowed,
+    pub(super) lent: Arc<Lent>,
+    pub(super) extent: Extent,
+}
+
+/// A range of lent bytes that was checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
     pub(super) offset: usize,
     pub(super) bytes: usize,
+}
+
+impl MessageRef {
+    /// How many bytes the body has.
+    #[inline]
+    pub fn body_bytes(self) -> usize {
+        match self.memory {
+            Memory::Large => self.bytes,
+            _ => self.bytes - self.head,
+        }
+    }
 }
 
 impl View {
     /// How many bytes there are.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.extent.bytes
     }
 
     /// Copies bytes out, from `at` on.
@@ -53,18 +91,25 @@ impl View {
     /// [`OutOfRange`] if there are not so many.
     #[inline]
     pub fn read(&self, at: usize, target: &mut [u8]) -> Result<(), OutOfRange> {
-        if at > self.bytes || target.len() > self.bytes - at {
+        let Extent { offset, bytes } = self.extent;
+        if at > bytes || target.len() > bytes - at {
             return Err(OutOfRange);
         }
-        self.borrowed.read(self.offset + at, target)
+        self.borrowed().read(offset + at, target)
+    }
+
+    fn borrowed(&self) -> &Borrowed {
+        &self.lent.borrowed
     }
 }
 
-/// A message in a page of the sender's. Give it back with [`Receiver::give_back`](super::Receiver::give_back).
+/// A message in a page of the sender's. Give it back with
+/// [`Receiver::give_back`](super::Receiver::give_back).
 #[derive(Debug)]
 #[must_use = "a message that is never given back is lost to the path"]
 pub struct InPage {
-    pub(super) taken: Taken,
+    pub(super) half: HalfId,
+    pub(super) held: Held,
     pub(super) head: usize,
     pub(super) view: View,
 }
@@ -82,7 +127,7 @@ impl InPage {
 
     /// How many bytes the body has.
     pub fn body_bytes(&self) -> usize {
-        self.view.bytes - self.head
+        self.view.bytes() - self.head
     }
 
     /// Copies bytes of the body out, from `at` on.
@@ -91,41 +136,76 @@ impl InPage {
     /// [`OutOfRange`] if there are not so many.
     #[inline]
     pub fn read(&self, at: usize, target: &mut [u8]) -> Result<(), OutOfRange> {
-        self.view.read(self.head + at, target)
+        self.view.read(self.head.saturating_add(at), target)
     }
 }
 
-/// A message in memory of our own, until the next is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+/// A large message that waits in the sender's storage. Pull it with
+/// [`Receiver::pull`](super::Receiver::pull), in pieces if you like, now or later, and give it back with
+/// [`Receiver::release`](super::Receiver::release).
+#[derive(Debug)]
+#[must_use = "a message that is never released is lost to the path"]
+pub struct Announced {
+    pub(super) half: HalfId,
+    pub(super) slot: u16,
+    pub(super) count: u32,
+    pub(super) head: [u8; HEAD_BYTES_MAX],
+    pub(super) head_bytes: usize,
+    pub(super) view: View,
+    pub(super) pulled: usize,
+}
+
+impl Announced {
     /// The head.
-    pub head: &'a [u8],
-    /// The body.
-    pub body: &'a [u8],
+    pub fn head(&self) -> &[u8] {
+        &self.head[..self.head_bytes]
+    }
+
+    /// How many bytes the body has.
+    pub fn body_bytes(&self) -> usize {
+        self.view.bytes()
+    }
+
+    /// How many of them were pulled so far.
+    pub fn pulled_bytes(&self) -> usize {
+        self.pulled
+    }
+
+    /// How many are left.
+    pub fn left_bytes(&self) -> usize {
+        self.view.bytes() - self.pulled
+    }
+
+    /// Those that are left, from the first on.
+    pub(super) fn left(&self) -> Range<usize> {
+        self.pulled..self.view.bytes()
+    }
 }
 
-/// Where a message that was fetched is, in memory of our own.
-#[derive(Clone, Copy, Debug)]
-pub struct Spot {
-    pub(super) memory: Memory,
-    pub(super) at: usize,
-    pub(super) head: usize,
-    pub(super) bytes: usize,
+/// A list of entries into storage that the sender's user has lent. Give it back with
+/// [`Receiver::give_back_list`](super::Receiver::give_back_list).
+#[derive(Debug)]
+#[must_use = "a list that is never given back is lost to the path"]
+pub struct List {
+    pub(super) half: HalfId,
+    pub(super) held: Held,
+    pub(super) note: u8,
+    pub(super) parts: Vec<(Entry, View)>,
 }
 
-/// Which memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Memory {
-    /// What came in a line.
-    InPlace,
-    /// What was copied out of a page.
-    Scratch,
-    /// A large message; `bytes` counts its body alone.
-    Large,
-}
+impl List {
+    /// What the sender's user wrote beside it.
+    pub fn note(&self) -> u8 {
+        self.note
+    }
 
-impl Spot {
-    pub(super) fn new(memory: Memory, head: usize, bytes: usize) -> Spot {
-        Spot { memory, at: 0, head, bytes }
+    /// The entries. All of them point into storage that was lent.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
+        self.parts.iter().map(|(entry, _)| entry)
+    }
+
+    /// The bytes of one of its entries, if there is such an entry.
+    pub fn view(&self, index: usize) -> Option<&View> {
+        self.parts.get(index).map(|(_, view)| view)
     }
 }

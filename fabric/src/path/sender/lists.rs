@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use os::storage::{Storage, StorageOptions};
 
-use super::{SendError, Sender, Ticket};
+use super::{InFlight, SendError, Sender};
 use crate::path::lending::Segment;
-use crate::path::record::Label;
-use crate::queue::{Content, Entry, Search};
+use crate::path::record::{LIST_BYTES_MAX, Label, list_bytes};
+use crate::queue::{Content, ENTRIES_MAX, Entry};
 
 /// Storage of a user's own, to be lent to the receivers of any number of paths.
 #[derive(Debug)]
@@ -34,77 +34,103 @@ impl Shared {
     }
 }
 
+/// Why a list was not sent, or a storage not retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListError {
+    /// No storage of this number was lent with [`Sender::lend_shared`].
+    #[error("storage {segment} was not lent to be shared")]
+    NotShared {
+        /// The number.
+        segment: u16,
+    },
+    /// An entry reaches beyond its storage.
+    #[error("an entry of {length} bytes at {offset} reaches beyond its storage of {bytes} bytes")]
+    Range {
+        /// Where the entry begins.
+        offset: u64,
+        /// How long it is.
+        length: u32,
+        /// How large the storage is.
+        bytes: u64,
+    },
+    /// There are no entries, or more than a buffer holds.
+    #[error("a list of {entries} entries: must have 1 to {ENTRIES_MAX}")]
+    Entries {
+        /// How many there are.
+        entries: usize,
+    },
+    /// As with any message.
+    #[error(transparent)]
+    Send(#[from] SendError),
+}
+
 impl Sender {
     /// Lends storage of the user's own, to be named in the entries of lists, and returns its number. It
     /// can be lent to any number of readers; nothing that was ever in it is hidden from any of them.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// [`SendError`].
     pub fn lend_shared(&mut self, shared: &Shared) -> Result<u16, SendError> {
         self.check()?;
         let bytes = shared.storage.bytes() as u64;
         let segment = self.lend_descriptor(shared.descriptor.as_fd(), Segment::Shared, bytes)?;
-        self.ring_if_asleep();
+        self.half.ring_if_asleep();
         Ok(segment)
     }
 
     /// Says that no list will name this storage again. Lists that are out keep it readable for those who
-    /// hold them.
+    /// hold them, and until they have come back it counts against the limits.
     ///
     /// # Errors
-    /// As [`Sender::send`].
-    ///
-    /// # Panics
-    /// If no such storage was lent with [`Sender::lend_shared`].
-    pub fn retire_shared(&mut self, segment: u16) -> Result<(), SendError> {
-        assert!(self.lending.is_shared(segment), "segment {segment} is not shared storage");
+    /// [`ListError`].
+    pub fn retire_shared(&mut self, segment: u16) -> Result<(), ListError> {
+        if !self.lending.is_shared(segment) {
+            return Err(ListError::NotShared { segment });
+        }
         self.check()?;
-        if self.retire(segment) { Ok(()) } else { Err(self.full()) }
+        self.collect();
+        if self.half.ended.is_some() || !self.has_room_for_upkeep() {
+            return Err(self.full().into());
+        }
+        self.retire(segment);
+        Ok(())
     }
 
     /// Sends entries that point into shared storage, with a note for the receiver. With a `cookie`,
     /// [`Sender::completed`] tells when they have come back: until then the bytes must stay as they are.
     ///
     /// # Errors
-    /// As [`Sender::send`].
-    ///
-    /// # Panics
-    /// If there are no entries or more than a buffer holds, or one is not within shared storage.
+    /// [`ListError`].
     pub fn send_list(
         &mut self,
         note: u8,
         entries: &[Entry],
         cookie: Option<u64>,
-    ) -> Result<(), SendError> {
-        for entry in entries {
-            let end = entry.offset.checked_add(u64::from(entry.length));
-            let within = self.lending.is_shared(entry.segment)
-                && end.is_some_and(|end| end <= self.lending.segment_bytes(entry.segment));
-            assert!(within, "an entry points outside shared storage");
+    ) -> Result<(), ListError> {
+        if !(1..=ENTRIES_MAX).contains(&entries.len()) {
+            return Err(ListError::Entries { entries: entries.len() });
         }
-        // Entries may overlap. A receiver that copies them has no room for more than can be lent.
-        let bytes: u64 = entries.iter().map(|entry| u64::from(entry.length)).sum();
-        if bytes > self.terms.storage_bytes_max {
-            return Err(SendError::TooLong { most: self.terms.storage_bytes_max });
+        for &Entry { segment, offset, length, .. } in entries {
+            if !self.lending.is_shared(segment) {
+                return Err(ListError::NotShared { segment });
+            }
+            let bytes = self.lending.segment_bytes(segment);
+            let end = offset.checked_add(u64::from(length));
+            if end.is_none_or(|end| end > bytes) {
+                return Err(ListError::Range { offset, length, bytes });
+            }
         }
-        self.check()?;
-        self.publish();
-        self.make_room()?;
-        let ticket = Ticket { page: None, bytes: 0, cookie };
-        self.hand_over(Label::List, note, Content::Entries(entries), ticket);
+        if list_bytes(entries) > LIST_BYTES_MAX {
+            return Err(SendError::TooLong { most: LIST_BYTES_MAX }.into());
+        }
+        self.prepare(&[])?;
+        if let Some(cookie) = cookie {
+            self.cookies.insert(self.writer.next().index(), cookie);
+        }
+        let in_flight = Some(InFlight::default());
+        self.hand_over(Label::List, note, Content::Entries(entries), in_flight);
         self.count_message(0);
         self.ring_if_due();
         Ok(())
-    }
-
-    /// The cookie of a list that has come back.
-    pub fn completed(&mut self) -> Option<u64> {
-        if self.mark.inherited() {
-            return None;
-        }
-        if self.completed.is_empty() {
-            self.collect(Search::All);
-        }
-        self.completed.pop_front()
     }
 }

@@ -4,16 +4,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use os::doorbell::Rung;
 use os::storage::Storage;
-use os::sync::Ordering;
 
 use super::{SendError, Sender};
-use crate::path::board;
 use crate::path::counters::Counter;
-use crate::path::lending::{LENDS_UNHEARD_MAX, Segment};
+use crate::path::lending::Segment;
 use crate::path::pages::{PAGE_BYTES, Piece};
 use crate::path::record::Control;
-use crate::path::severed::{Reason, Severed};
-use crate::queue::Search;
+use crate::path::severed::{Lack, Reason, Severed};
 
 impl Sender {
     /// Room for a piece in the pages, lending more of them if the terms allow it.
@@ -28,34 +25,49 @@ impl Sender {
     }
 
     #[cold]
-    pub(super) fn reserve_slow(&mut self, bytes: usize) -> Result<Piece, SendError> {
-        self.collect(Search::All);
-        if let Some(severed) = self.ended {
+    fn reserve_slow(&mut self, bytes: usize) -> Result<Piece, SendError> {
+        self.collect();
+        if let Some(severed) = self.half.ended {
             return Err(severed.into());
         }
         if let Some(piece) = self.pages.reserve(bytes) {
             return Ok(piece);
         }
-        if !self.make_storage_room(PAGE_BYTES as u64) {
-            return Err(self.full());
-        }
-        let count = self.lending.growth().expect("room for a page was made");
+        self.make_storage_room(PAGE_BYTES as u64)?;
+        let Some(count) = self.lending.growth() else {
+            return Err(self.refuse(Lack::Storage { most: self.terms.storage_bytes_max }));
+        };
         let number = self.lend_storage(usize::from(count) * PAGE_BYTES, Segment::Pages)?;
         self.pages.add(number, count);
-        self.pages.reserve(bytes).ok_or(SendError::Full)
+        Ok(self.pages.reserve(bytes).expect("pages were added just now"))
     }
 
-    /// Makes sure that the terms allow `bytes` of storage more, giving up what lies idle if they do not.
-    pub(super) fn make_storage_room(&mut self, bytes: u64) -> bool {
+    /// Nothing was sent, for something is missing. If storage of ours is out, it comes back some time, and
+    /// with it room: that is worth waiting for.
+    #[cold]
+    pub(super) fn refuse(&mut self, lack: Lack) -> SendError {
+        // What is out as far as we have looked may be back.
+        self.collect();
+        match self.half.ended {
+            Some(severed) => severed.into(),
+            None if self.awaits_storage() => self.full(),
+            None => SendError::Lacking(lack),
+        }
+    }
+
+    /// Makes sure that the terms allow a storage of `bytes` more, giving up what lies idle if they do not.
+    pub(super) fn make_storage_room(&mut self, bytes: u64) -> Result<(), SendError> {
         while !self.lending.has_room(bytes) {
-            if !self.has_room_for_control() {
-                return false;
+            if !self.has_room_for_upkeep() {
+                return Err(self.full());
             }
             let idle = self.lending.take_free_large().or_else(|| self.pages.take_free_segment());
-            let Some(idle) = idle else { return false };
+            let Some(idle) = idle else {
+                return Err(self.refuse(Lack::Storage { most: self.terms.storage_bytes_max }));
+            };
             self.retire(idle);
         }
-        true
+        Ok(())
     }
 
     /// Creates storage and lends it to the reader.
@@ -66,8 +78,7 @@ impl Sender {
     ) -> Result<u16, SendError> {
         let (storage, descriptor) = match self.lending.create(bytes) {
             Ok(created) => created,
-            // No memory or no descriptors left: the same as a reader that holds everything.
-            Err(_) => return Err(self.full()),
+            Err(error) => return Err(self.refuse(Lack::of(&error))),
         };
         let bytes = storage.bytes() as u64;
         self.lend_descriptor(descriptor.as_fd(), segment(storage), bytes)
@@ -79,40 +90,52 @@ impl Sender {
         segment: Segment,
         bytes: u64,
     ) -> Result<u16, SendError> {
-        // Relaxed: a number that only grows; seen late, it costs a wait.
-        let taken = self.peer.load(board::LENT_TAKEN_WORD, Ordering::Relaxed);
-        let unheard = self.lent.saturating_sub(taken);
-        if unheard >= LENDS_UNHEARD_MAX || !self.has_room_for_control() {
+        if self.budgets.unheard.left() == 0 {
+            self.collect();
+        }
+        let reserved = match self.lending.reserve(bytes) {
+            Ok(reserved) => reserved,
+            Err(lack) => return Err(self.refuse(lack)),
+        };
+        let Some(unheard) = self.budgets.unheard.charge(1) else {
+            return Err(self.refuse(Lack::Passing));
+        };
+        if !self.has_room_for_control() {
             return Err(self.full());
         }
-        let Some(number) = self.lending.number(bytes) else { return Err(self.full()) };
-        match self.bells.pass(descriptor) {
+        match self.half.doorbells.pass(descriptor) {
             Rung::Rung => {}
-            Rung::Unheard => return Err(self.full()),
+            Rung::Unheard => return Err(self.refuse(Lack::Passing)),
             Rung::Gone => return Err(self.end(Severed::because(Reason::Gone)).into()),
         }
-        self.lending.insert(number, segment, bytes);
-        self.lent += 1;
-        let told = self.hand_over_control(Control::Lend { segment: number, bytes });
-        assert!(told, "room was seen above");
+        let number = reserved.number;
+        self.lending.insert(reserved, segment);
+        self.lends_unheard.push_back(unheard);
+        let handed_over = self.hand_over_control(Control::Lend { segment: number, bytes });
+        assert!(handed_over, "room was seen above");
         self.show_lent();
         Ok(number)
     }
 
-    /// Retires a storage that nothing uses, or leaves it for later if there is no room to say so.
-    pub(super) fn retire(&mut self, segment: u16) -> bool {
-        let told = self.hand_over_control(Control::Retire { segment });
-        if told {
-            self.lending.remove(segment);
-            self.counters.add(Counter::Retired, 1);
-            self.show_lent();
-            self.ring_if_asleep();
+    /// Retires a storage that nothing uses but lists that are out. The caller has seen that there is room to
+    /// say so.
+    pub(super) fn retire(&mut self, segment: u16) {
+        let lists_end = self.writer.next();
+        let handed_over = self.hand_over_control(Control::Retire { segment });
+        assert!(handed_over, "there is room for upkeep");
+        let lent = self.lending.remove(segment);
+        // The reader has it mapped until the last of those lists is given back.
+        if lent.is_shared() && self.writer.tracked() > 0 {
+            self.retired.push_back((lists_end, lent));
         }
-        told
+        self.half.counters.add(Counter::Retired, 1);
+        self.show_lent();
+        self.half.ring_if_asleep();
     }
 
-    pub(super) fn show_lent(&mut self) {
-        self.counters.set(Counter::Lent, self.lent);
-        self.counters.set(Counter::LentBytes, self.lending.bytes());
+    fn show_lent(&mut self) {
+        let lent = self.lends_taken + self.lends_unheard.len() as u64;
+        self.half.counters.set(Counter::Lent, lent);
+        self.half.counters.set(Counter::LentBytes, self.lending.bytes());
     }
 }

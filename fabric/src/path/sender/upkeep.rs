@@ -1,163 +1,93 @@
-//! What keeps a sender going: taking back, sleeping, housekeeping, the end.
+//! What keeps a sender going: the other side's wishes, sleeping, housekeeping, the end.
 
 use os::doorbell::Listen;
 use os::sync::Ordering;
 
 use super::Sender;
 use crate::path::board;
-use crate::path::counters::Counter;
 use crate::path::record::Control;
 use crate::path::severed::{END_DATA_BYTES, Halt, HaltCode, Reason, Severed};
-use crate::queue::{Returned, Search, State, Violation};
+use crate::queue::Violation;
 
 impl Sender {
     /// Looks whether the receiver wants quiet, or no quiet any more, and answers. Whoever does not send
     /// for long, and does not wait on the doorbell either, should look now and then.
     pub fn look(&mut self) {
-        if !self.mark.inherited() {
+        if !self.half.is_forked() {
             self.look_at_peer();
         }
     }
 
     /// Wakes the receiver's thread though there is nothing for it in this queue.
     pub fn rouse(&mut self) {
-        if self.mark.inherited() {
-            return;
+        if !self.half.is_forked() {
+            self.half.ring();
         }
-        self.counters.add(Counter::Rings, 1);
-        self.bells.ring();
-    }
-
-    /// Rings the doorbell of `other`'s receiver from now on, not our own receiver's: for a conversation over
-    /// several queues whose user sleeps on one of them. What this one's receiver is lent still comes over
-    /// its own.
-    pub fn ring_instead(&mut self, other: &Sender) {
-        self.bells.ring_instead(&other.bells);
     }
 
     /// Looks at the reader's control line: whether it has ended, or wants quiet, or no quiet any more.
+    #[inline(always)]
     pub(super) fn look_at_peer(&mut self) {
-        // Acquire: pairs with the Release in `Receiver::sever`. The data is seen with the word.
-        let halt = self.peer.load(board::HALT_WORD, Ordering::Acquire);
-        if halt != 0 && self.ended.is_none() {
-            let data = |word| self.peer.load(board::HALT_DATA_WORD + word, Ordering::Relaxed);
-            if let Some(halt) = Halt::parse([halt, data(0), data(1)]) {
-                self.end(halt.severed());
-            }
+        if let Some(severed) = self.half.peer_halt() {
+            self.end(severed);
         }
         // Relaxed: the answer goes through the queue, which orders it.
-        let request = self.peer.load(board::QUIESCE_WORD, Ordering::Relaxed);
-        if request != self.quiesced && self.ended.is_none() {
+        let request = self.half.peer.load(board::QUIESCE_WORD, Ordering::Relaxed);
+        if request != self.quiesced {
             self.answer_quiesce(request);
         }
     }
 
-    pub(super) fn answer_quiesce(&mut self, request: u64) {
+    #[cold]
+    fn answer_quiesce(&mut self, request: u64) {
+        if self.half.ended.is_some() {
+            return;
+        }
         self.publish();
         self.is_quiet = request & 1 == 1;
-        if self.is_quiet
-            && !self.hand_over_control(Control::Quiesced { request, messages: self.tally.messages })
-        {
+        let messages = self.tally.messages;
+        if self.is_quiet && !self.hand_over_control(Control::Quiesced { request, messages }) {
             // No room for the answer yet: it is tried again at the next look.
             return;
         }
         self.quiesced = request;
-        self.patience.renew();
-        self.ring_if_asleep();
-    }
-
-    /// Takes back what the reader has given back.
-    pub(super) fn collect(&mut self, search: Search) {
-        let Sender { writer, tickets, pages, completed, counters, in_flight_bytes, .. } = self;
-        let mut returned = 0;
-        let mut collected = writer.collect(search, |buffer: Returned| {
-            let ticket = std::mem::take(&mut tickets[buffer.sequence.index()]);
-            if let Some(page) = ticket.page {
-                pages.release(page);
-            }
-            completed.extend(ticket.cookie);
-            *in_flight_bytes -= ticket.bytes as usize;
-            if buffer.state == State::Error {
-                counters.add(Counter::Refused, 1);
-            }
-            returned += 1;
-        });
-        if self.slots.out() > 0 && collected.is_ok() {
-            let lending = &mut self.lending;
-            collected = self.slots.collect(|segment| {
-                lending.release_large(segment);
-                returned += 1;
-            });
-        }
-        if returned > 0 {
-            self.returned += returned;
-            self.patience.renew();
-        }
-        if let Err(violation) = collected {
-            self.accuse(violation);
-        }
-    }
-
-    /// A number that grows with all that can make a send possible again.
-    pub(super) fn progress(&self) -> u64 {
-        // Relaxed: only compared with itself.
-        self.returned.wrapping_add(self.peer.load(board::LENT_TAKEN_WORD, Ordering::Relaxed))
-    }
-
-    /// Whether a send that was refused is worth another try: something came back since, or the path has
-    /// changed its state.
-    pub fn is_ready(&mut self) -> bool {
-        if self.mark.inherited() {
-            return true;
-        }
-        self.look_at_peer();
-        self.collect(Search::All);
-        // Who waits for room learns of quiet, and who waits for the end of quiet of nothing else.
-        self.ended.is_some()
-            || self.is_quiet != self.refused_for_quiet
-            || (!self.is_quiet && self.progress() != self.returned_at_full)
+        self.half.doorbells.reason();
+        self.half.ring_if_asleep();
     }
 
     /// Hands everything over and says that we are about to sleep until something comes back. Look at
     /// [`Sender::is_ready`] once more before sleeping.
     pub fn announce_sleep(&mut self) {
-        if self.mark.inherited() {
+        if self.half.is_forked() {
             return;
         }
         self.flush();
-        if !self.sleeper.is_announced() {
-            self.patience.expect_rings();
+        if self.half.announce_sleep() {
+            self.hear(Listen::Now);
         }
-        self.sleeper.announce();
     }
 
     /// Says that we are awake again.
     pub fn wake(&mut self) {
-        if self.mark.inherited() {
-            return;
-        }
-        self.sleeper.wake();
+        self.half.wake();
     }
 
     /// Listens to the doorbell, and returns how many rings were heard.
     pub fn hear(&mut self, listen: Listen) -> usize {
-        if self.mark.inherited() {
+        if self.half.is_forked() {
             return 0;
         }
-        let heard = self.bells.hear(listen);
-        self.counters.add(Counter::Heard, heard.rings as u64);
-        self.patience.hear(heard.rings);
-        if heard.gone && self.ended.is_none() {
-            self.look_at_peer();
-            if self.ended.is_none() {
-                self.end(Severed::because(Reason::Gone));
-            }
-        }
-        // A reader lends nothing: a descriptor that came along was refused here.
+        let heard = self.half.hear(listen);
         self.look_at_peer();
-        if self.patience.is_over() {
-            self.collect(Search::All);
-            if self.patience.is_over() {
+        if heard.gone {
+            self.end(Severed::because(Reason::Gone));
+        }
+        if let Some(reason) = heard.fault {
+            self.fail(reason);
+        }
+        if self.half.doorbells.is_abused() {
+            self.collect();
+            if self.half.doorbells.is_abused() {
                 self.accuse(Violation::Doorbell);
             }
         }
@@ -167,19 +97,17 @@ impl Sender {
     /// Housekeeping, about once a second while there is something to keep: retires storage that was not
     /// used since the last time. Says whether there is.
     pub fn tidy(&mut self) -> bool {
-        if self.mark.inherited() || self.ended.is_some() {
+        if self.half.is_forked() || self.half.ended.is_some() {
             return false;
         }
         self.flush();
-        self.collect(Search::All);
-        let mut told = true;
-        while told && let Some(segment) = self.lending.take_idle_large() {
-            told = self.retire(segment);
-            if !told {
-                self.lending.release_large(segment);
-            }
+        self.collect();
+        while self.has_room_for_upkeep()
+            && let Some(segment) = self.lending.take_idle_large()
+        {
+            self.retire(segment);
         }
-        while self.has_room_for_control()
+        while self.has_room_for_upkeep()
             && let Some(segment) = self.pages.take_idle_segment()
         {
             self.retire(segment);
@@ -192,39 +120,38 @@ impl Sender {
     /// Ends this half in good order: what was sent is handed over, and behind it the end, with `data`
     /// for the peer's user.
     pub fn sever(&mut self, data: [u8; END_DATA_BYTES]) {
-        if self.mark.inherited() || self.ended.is_some() {
+        if self.half.is_forked() || self.half.ended.is_some() {
             return;
         }
         self.publish();
         self.halt(Halt { code: HaltCode::GoodOrder, data });
-        self.ended = Some(Severed { reason: Reason::Ours, data });
+        self.half.ended = Some(Severed { reason: Reason::Ours, data });
     }
 
-    pub(super) fn halt(&mut self, halt: Halt) {
-        let words = halt.words();
-        let bytes = words.map(u64::to_le_bytes);
+    fn halt(&mut self, halt: Halt) {
         // If even the last buffer is full, the reader finds the end in our control line.
-        let _ = self.writer.halt(bytes.as_flattened());
-        for (at, word) in words[1..].iter().enumerate() {
-            self.control.store(board::HALT_DATA_WORD + at, *word, Ordering::Relaxed);
-        }
-        // Release: pairs with the Acquire in `Receiver::look_at_peer`.
-        self.control.store(board::HALT_WORD, words[0], Ordering::Release);
-        self.bells.hang_up();
+        let _ = self.writer.halt(halt.words().map(u64::to_le_bytes).as_flattened());
+        self.half.halt(halt);
     }
 
     /// The peer did what no peer may do.
     pub(super) fn accuse(&mut self, violation: Violation) {
-        if self.ended.is_none() {
-            self.counters.add_violation(violation);
-            self.halt(Halt { code: HaltCode::PeerBrokeRules, data: [0; END_DATA_BYTES] });
-            self.end(Severed::because(Reason::Violation(violation)));
+        self.fail(Reason::Violation(violation));
+    }
+
+    fn fail(&mut self, reason: Reason) {
+        if self.half.ended.is_none() {
+            let halt = self.half.halt_for(reason);
+            self.halt(halt);
+            self.end(Severed::because(reason));
         }
     }
 
+    /// The path has ended for this reason, if it had not before.
+    #[cold]
     pub(super) fn end(&mut self, severed: Severed) -> Severed {
         // Nobody will read it, and without it the next push looks whether there is a path.
         self.pack = None;
-        *self.ended.get_or_insert(severed)
+        *self.half.ended.get_or_insert(severed)
     }
 }

@@ -7,7 +7,7 @@ use siga::{
     StorageOptions,
 };
 
-use crate::conformance::check::{Cast, Check, Outcome, Part, Wrong, ensure, one};
+use crate::conformance::check::{Cast, Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::dice::{Dice, mix};
 use crate::footprint::Footprint;
 use crate::pattern;
@@ -62,16 +62,16 @@ fn writer(part: &Part) -> Outcome {
             for (sender, segment) in senders.iter_mut().zip(&segments) {
                 let entries: Vec<Entry> =
                     entries.iter().map(|entry| Entry { segment: *segment, ..*entry }).collect();
-                sender.until_done(|half| half.send_list(1, &entries, Some(lists)))?;
+                when_listed(sender, |half| half.send_list(1, &entries, Some(lists)))?;
             }
             lists += 1;
         }
         for (sender, segment) in senders.iter_mut().zip(segments) {
-            sender.until_done(|half| half.retire_shared(segment))?;
+            when_listed(sender, |half| half.retire_shared(segment))?;
         }
     }
     for (sender, receiver) in senders.iter_mut().zip(&mut receivers) {
-        sender.until_done(|half| half.send(b"end"))?;
+        sender.send(b"end")?;
         // It has given everything back by then.
         ensure(receiver.receive()?.body == b"end", || "a reader says something else".into())?;
         let half = sender.half();
@@ -112,24 +112,28 @@ fn reader(part: &Part) -> Outcome {
     loop {
         let receiver = path.receiver();
         receiver.wait();
-        match receiver.half().take()? {
+        match receiver.half().poll(usize::MAX)? {
             None => {}
             Some(Incoming::List(list)) => {
                 lists += 1;
                 held.push(list);
             }
-            Some(Incoming::Message(message)) if message.body == b"end" => break,
+            Some(Incoming::Message(message)) => {
+                let said = receiver.half().message(message).body;
+                ensure(said == b"end", || format!("the writer says {said:?}"))?;
+                break;
+            }
             Some(other) => return Err(format!("came {other:?}").into()),
         }
         while held.len() > dice.below(HELD_MAX + 1) {
             let list = held.swap_remove(dice.below(held.len()));
             late += u64::from(expectations.verify(&mut path, &list)?);
-            path.receiver().half().give_back_list(list);
+            path.receiver().half().give_back_list(list)?;
         }
     }
     for list in held.drain(..) {
         late += u64::from(expectations.verify(&mut path, &list)?);
-        path.receiver().half().give_back_list(list);
+        path.receiver().half().give_back_list(list)?;
     }
     let expected = u64::from(storages(part)) * LISTS_PER_STORAGE;
     ensure(lists == expected, || format!("{lists} lists came: must be {expected}"))?;
@@ -150,17 +154,16 @@ struct Expectations<'a> {
 impl Expectations<'_> {
     /// Verifies a list, and says whether its storage has been retired meanwhile.
     fn verify(&mut self, path: &mut siga::Path, list: &List) -> Result<bool, Wrong> {
-        let half = path.receiver().half();
-        let number = list.entries()[0].metadata;
+        let number = list.entries().next().expect("no list is empty").metadata;
         let expected = self.storages.entry(number).or_insert_with(|| {
             let mut bytes = vec![0; STORAGE_BYTES];
             fill(self.part, number, &mut bytes);
             bytes
         });
         let mut bytes = [0; ENTRY_BYTES_MAX];
-        for (index, entry) in list.entries().iter().enumerate() {
+        for (index, entry) in list.entries().enumerate() {
             let bytes = &mut bytes[..entry.length as usize];
-            half.view(list, index).read(0, bytes)?;
+            list.view(index).expect("as many as entries").read(0, bytes)?;
             let expected = &expected[entry.offset as usize..][..bytes.len()];
             ensure(bytes == expected && entry.metadata == number, || {
                 format!("{entry:?} is not what was written to storage {number}")
@@ -168,6 +171,7 @@ impl Expectations<'_> {
         }
         // Those long gone are not needed any more.
         self.storages.retain(|other, _| *other + 4 > number);
+        let half = path.receiver().half();
         Ok(half.counters().get(Counter::Retired) > u64::from(number))
     }
 }

@@ -1,10 +1,11 @@
 //! What goes with entries and messages beside their bytes.
 
+use fabric::path::LIST_BYTES_MAX;
 use siga::{
     Entry, EntryFlags, HEAD_BYTES_MAX, Incoming, Path, PathOptions, Shared, StorageOptions,
 };
 
-use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
+use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::conformance::messages::Messages;
 use crate::dice::Dice;
 
@@ -15,7 +16,7 @@ pub const CHECK: Check = Check {
     ..Check::USUAL
 };
 
-const STORAGE_BYTES: usize = 1 << 20;
+const STORAGE_BYTES: usize = 2 << 20;
 const MESSAGE_BYTES_MAX: usize = 200_000;
 
 /// What is sent next, as both sides know it.
@@ -32,8 +33,11 @@ fn next(dice: &mut Dice) -> Sent {
     }
     let flags = [EntryFlags::NONE, EntryFlags::FIRST, EntryFlags::MIDDLE, EntryFlags::LAST];
     let (note, count) = (dice.number() as u8, 1 + dice.below(16));
+    // A list has a limit, whatever was lent.
+    let mut left = LIST_BYTES_MAX;
     let entry = |_| {
-        let length = dice.magnitude(STORAGE_BYTES as u64);
+        let length = dice.magnitude(STORAGE_BYTES as u64).min(left);
+        left -= length;
         let offset = dice.number() % (STORAGE_BYTES as u64 - length + 1);
         let mut flags = flags[dice.below(flags.len())];
         if dice.one_in(2) {
@@ -64,7 +68,7 @@ fn writer(part: &Part) -> Outcome {
             Sent::List(note, mut entries) => {
                 lists += 1;
                 entries.iter_mut().for_each(|entry| entry.segment = segment);
-                sender.until_done(|half| half.send_list(note, &entries, None))?;
+                when_listed(sender, |half| half.send_list(note, &entries, None))?;
             }
         }
     }
@@ -102,15 +106,14 @@ fn receive_list(path: &mut Path, note: u8, expected: &[Entry]) -> Result<(), Wro
     let receiver = path.receiver();
     loop {
         receiver.wait();
-        match receiver.half().take()? {
+        match receiver.half().poll(0)? {
             None => {}
             Some(Incoming::List(list)) => {
-                let found = list.entries();
-                let segment = found.first().map_or(0, |entry| entry.segment);
+                let segment = list.entries().next().map_or(0, |entry| entry.segment);
                 let expected = expected.iter().map(|entry| Entry { segment, ..*entry });
-                let same = found.iter().copied().eq(expected) && list.note() == note;
+                let same = list.entries().copied().eq(expected) && list.note() == note;
                 ensure(same, || format!("{list:?}"))?;
-                receiver.half().give_back_list(list);
+                receiver.half().give_back_list(list)?;
                 return Ok(());
             }
             Some(other) => return Err(format!("came {other:?}").into()),

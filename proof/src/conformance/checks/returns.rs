@@ -2,7 +2,7 @@
 
 use siga::{Entry, InPage, Incoming, List, Path, PathOptions, Shared, StorageOptions};
 
-use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
+use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::conformance::messages::Messages;
 
 pub const CHECK: Check = Check {
@@ -44,7 +44,7 @@ fn writer(part: &Part) -> Outcome {
         for number in 0..LISTS {
             let offset = (number * ENTRY_BYTES) as u64;
             let entry = Entry { segment, offset, length: ENTRY_BYTES as u32, ..Entry::default() };
-            path.sender().until_done(|half| half.send_list(0, &[entry], Some(number as u64)))?;
+            when_listed(path.sender(), |half| half.send_list(0, &[entry], Some(number as u64)))?;
         }
         for _ in 0..LISTS {
             let told = path.receive()?.body.try_into().map(u64::from_le_bytes)?;
@@ -76,7 +76,7 @@ fn reader(part: &Part) -> Outcome {
         let mut lists: Vec<(u64, List)> = Vec::new();
         while lists.len() < LISTS {
             path.receiver().wait();
-            match path.receiver().half().take()? {
+            match path.receiver().half().poll(0)? {
                 Some(Incoming::List(list)) => lists.push((lists.len() as u64, list)),
                 Some(other) => return Err(format!("came {other:?}").into()),
                 None => {}
@@ -85,9 +85,9 @@ fn reader(part: &Part) -> Outcome {
         dice.shuffle(&mut lists);
         for (number, list) in lists {
             let mut bytes = [0; ENTRY_BYTES];
-            path.receiver().half().view(&list, 0).read(0, &mut bytes)?;
+            list.view(0).expect("it has an entry").read(0, &mut bytes)?;
             patterns.verify_content(number, &bytes)?;
-            path.receiver().half().give_back_list(list);
+            path.receiver().half().give_back_list(list)?;
             path.send(&number.to_le_bytes())?;
             let (_, receivers) = path.halves();
             receivers[1].receive()?;
@@ -137,7 +137,7 @@ struct Bodies {
 
 impl Bodies {
     fn take(&mut self, path: &mut Path) -> Result<Came, Wrong> {
-        match path.receiver().half().take() {
+        match path.receiver().half().poll(0) {
             Ok(Some(Incoming::InPage(message))) => {
                 self.next += 1;
                 Ok(Came::Message((self.next - 1, message)))
@@ -157,7 +157,6 @@ impl Bodies {
         let mut body = [0; MESSAGE_BYTES];
         message.read(0, &mut body)?;
         self.messages.verify_content(number, &body)?;
-        path.receiver().half().give_back(message);
-        Ok(())
+        Ok(path.receiver().half().give_back(message)?)
     }
 }

@@ -63,7 +63,7 @@ fn writer(part: &Part) -> Outcome {
         });
         let due_ns = now_ns() + HOLD_OFF_NS;
         for _ in 1..messages {
-            half.send(&due_ns.to_le_bytes())?;
+            half.send(&[], &due_ns.to_le_bytes())?;
         }
         let (unrung, rung) = (half.unrung() as usize, rings(&mut path) - before);
         ensure((unrung, rung) == (messages - 1, 0), || format!("{unrung} unrung, {rung} rings"))?;
@@ -71,7 +71,7 @@ fn writer(part: &Part) -> Outcome {
             talk(&mut path, b"all but one")?;
             hear(&mut path, b"not rung")?;
         }
-        path.sender().half().send(&due_ns.to_le_bytes())?;
+        path.sender().half().send(&[], &due_ns.to_le_bytes())?;
         match until {
             Until::Count(_) => counts += 1,
             Until::Idle => {

@@ -134,7 +134,8 @@ impl Work {
             Half::Done => Ok(Step::Nothing),
             Half::Sending(sender) if next < end => {
                 let (body, half) = (messages.body(*next), sender.half());
-                let sent = if next.is_multiple_of(3) { half.send(body) } else { half.push(body) };
+                let is_sent = next.is_multiple_of(3);
+                let sent = if is_sent { half.send(&[], body) } else { half.push(&[], body) };
                 match sent {
                     Ok(()) => {
                         *next += 1;

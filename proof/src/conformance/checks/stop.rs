@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use fabric::queue::IN_PLACE_BYTES_MAX;
 use siga::{Entry, PAGE_BYTES, PathOptions, Receiver, SendError, Sender, Shared, StorageOptions};
 
-use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
+use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::conformance::messages::Messages;
 use crate::dice::Dice;
 
@@ -17,7 +18,8 @@ pub const CHECK: Check = Check {
     ..Check::USUAL
 };
 
-const SMALL_BYTES_MAX: usize = 57;
+/// Up to one more than lies in a line.
+const SMALL_BYTES_MAX: usize = IN_PLACE_BYTES_MAX + 2;
 const LARGE_BYTES_MAX: usize = 1 << 20;
 
 /// Messages that are received before the stop.
@@ -126,8 +128,8 @@ impl Stream {
             stops.done.store(stop + 1, Ordering::Relaxed);
             // A list behind all that was held back tells the reader where this stop ends.
             let entry = Entry { segment, length: SHARED_BYTES as u32, ..Entry::default() };
-            self.sender.until_done(|half| half.send_list(0, &[entry], None))?;
-            self.sender.until_done(|half| half.retire_shared(segment))?;
+            when_listed(&mut self.sender, |half| half.send_list(0, &[entry], None))?;
+            when_listed(&mut self.sender, |half| half.retire_shared(segment))?;
         }
         Ok(format!(
             "{} messages; held back {} times, {passed} urgent ones and their answers passed meanwhile",
@@ -147,7 +149,7 @@ impl Stream {
         for bytes in lengths {
             let head = pair(self.next, bytes as u64);
             let body = self.bodies.body_of(self.next, bytes);
-            match self.sender.half().send_with(&head, body) {
+            match self.sender.half().send(&head, body) {
                 Ok(()) => {
                     self.next += 1;
                     return Ok(true);

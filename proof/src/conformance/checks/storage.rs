@@ -1,9 +1,14 @@
 //! 2 GiB of lent storage, read at random.
 
-use siga::{Counter, Entry, Incoming, PathOptions, SendError, Shared, StorageOptions, View};
+use std::collections::BTreeSet;
 
-use crate::conformance::check::{Check, Outcome, Part, Size, Wrong, ensure, one};
-use crate::dice::mix;
+use siga::{
+    Counter, Entry, Incoming, Lack, List, ListError, PathOptions, SendError, Shared,
+    StorageOptions, View,
+};
+
+use crate::conformance::check::{Check, Outcome, Part, Size, Wrong, ensure, one, when_listed};
+use crate::dice::{Dice, mix};
 use crate::footprint::Footprint;
 use crate::pattern;
 
@@ -52,6 +57,54 @@ impl Content {
     }
 }
 
+/// Entries of a list, as in a buffer.
+const ENTRIES: usize = 16;
+
+/// Lists that the reader keeps until the storage is retired.
+const KEPT: usize = 100;
+
+fn lists(part: &Part) -> usize {
+    part.size(100_000, 1_000_000) / ENTRIES
+}
+
+/// Places in the storage, as both sides know them: where each entry of a list begins, and how long it is.
+struct Places {
+    content: Content,
+    dice: Dice,
+}
+
+impl Places {
+    fn new(part: &Part) -> Places {
+        Places { content: Content::new(part), dice: part.dice(1) }
+    }
+
+    /// Those of the last list.
+    fn at_the_edges() -> Vec<(usize, usize)> {
+        vec![(0, PAGE_BYTES), (BYTES - PAGE_BYTES, PAGE_BYTES), (BYTES - 1, 1), (BYTES, 0)]
+    }
+
+    /// Those of list `number`.
+    fn of(&mut self, number: usize, part: &Part) -> Vec<(usize, usize)> {
+        match number == lists(part) {
+            true => Places::at_the_edges(),
+            false => (0..ENTRIES).map(|_| self.at_random()).collect(),
+        }
+    }
+
+    /// A place that starts in some filled page, or, now and then, anywhere.
+    fn at_random(&mut self) -> (usize, usize) {
+        let dice = &mut self.dice;
+        let mut page = dice.below(PAGES);
+        if !dice.one_in(16) {
+            page = (page..PAGES).find(|page| self.content.is_filled(*page)).expect("the last is");
+        }
+        let at = page * PAGE_BYTES + dice.below(PAGE_BYTES);
+        let most = if dice.one_in(2) { 64 } else { READ_PAGES_MAX * PAGE_BYTES };
+        let bytes = 1 + dice.below(most);
+        (at, bytes.min(BYTES - at))
+    }
+}
+
 fn writer(part: &Part) -> Outcome {
     let content = Content::new(part);
     let mut shared = Shared::create(BYTES, StorageOptions::default())?;
@@ -66,23 +119,39 @@ fn writer(part: &Part) -> Outcome {
     let too_little = PathOptions { storage_bytes: BYTES as u64 - 1, ..PathOptions::default() };
     let mut path = part.connect(&guest, "READER", &too_little)?;
     let refused = path.sender().half().lend_shared(&shared);
-    ensure(refused == Err(SendError::Full), || format!("lending too much: {refused:?}"))?;
+    let lacking = SendError::Lacking(Lack::Storage { most: too_little.storage_bytes });
+    ensure(refused == Err(lacking), || format!("lending too much: {refused:?}"))?;
     drop(path);
 
     let options = PathOptions { storage_bytes: BYTES as u64, ..PathOptions::default() };
     let mut path = part.connect(&guest, "READER", &options)?;
-    let half = path.sender().half();
-    let segment = half.lend_shared(&shared)?;
-    let all = Entry { segment, length: BYTES as u32, ..Entry::default() };
-    half.send_list(0, &[all], Some(7))?;
+    let segment = path.sender().half().lend_shared(&shared)?;
+    let entry = |(at, bytes): (usize, usize)| {
+        let (offset, length) = (at as u64, bytes as u32);
+        Entry { segment, offset, length, ..Entry::default() }
+    };
+    for beyond in [(BYTES, 1), (BYTES - 1, 2), (usize::MAX, 1)] {
+        let refused = path.sender().half().send_list(0, &[entry(beyond)], None);
+        let is_range = matches!(refused, Err(ListError::Range { .. }));
+        ensure(is_range, || format!("a list of {beyond:?}: {refused:?}"))?;
+    }
+    let mut places = Places::new(part);
+    let mut out = BTreeSet::new();
+    for number in 0..=lists(part) {
+        let entries: Vec<Entry> = places.of(number, part).into_iter().map(entry).collect();
+        let cookie = Some(number as u64);
+        when_listed(path.sender(), |half| half.send_list(0, &entries, cookie))?;
+        out.extend(cookie);
+    }
     ensure(path.receive()?.body == b"half", || "the reader says something else".into())?;
-    let half = path.sender().half();
-    half.retire_shared(segment)?;
+    path.sender().half().retire_shared(segment)?;
     drop(shared);
     ensure(path.receive()?.body == b"all", || "the reader says something else".into())?;
     let half = path.sender().half();
-    let (first, second) = (half.completed(), half.completed());
-    ensure((first, second) == (Some(7), None), || format!("completed {first:?}, {second:?}"))?;
+    while let Some(number) = half.completed() {
+        ensure(out.remove(&number), || format!("list {number} came back twice"))?;
+    }
+    ensure(out.is_empty(), || format!("lists {out:?} did not come back"))?;
     let lent = half.counters().get(Counter::LentBytes);
     ensure(lent == 0, || format!("{lent} bytes are still lent"))?;
     path.sever([0; 16]);
@@ -94,97 +163,104 @@ fn reader(part: &Part) -> Outcome {
     let refused = guest.accept()?;
     let mut path = guest.accept()?;
     drop(refused);
-    let receiver = path.receiver();
-    let list = loop {
-        receiver.wait();
-        match receiver.half().take()? {
-            Some(Incoming::List(list)) => break list,
-            Some(other) => return Err(format!("came {other:?}").into()),
-            None => {}
+    let mut places = Places::new(part);
+    let mut reads = Reads::new(part);
+    let mut kept: Vec<(List, Vec<(usize, usize)>)> = Vec::new();
+    for number in 0..=lists(part) {
+        let list = take_list(&mut path)?;
+        let places = places.of(number, part);
+        for (index, (at, bytes)) in places.iter().enumerate() {
+            let view = list.view(index).ok_or("an entry is missing")?;
+            reads.verify(view, 0, *at, *bytes)?;
+            reads.beyond(view)?;
         }
-    };
-    let view = receiver.half().view(&list, 0);
-    ensure(view.bytes() == BYTES, || format!("{} bytes lent: must be {BYTES}", view.bytes()))?;
-    let mut reads = Reads::new(part, view);
-    let count = part.size(100_000, 1_000_000);
-    reads.at_the_edges()?;
-    (0..count).try_for_each(|_| reads.at_random())?;
+        kept.push((list, places));
+        if kept.len() > KEPT {
+            let (list, _) = kept.remove(0);
+            path.receiver().half().give_back_list(list)?;
+        }
+    }
     path.send(b"half")?;
     let receiver = path.receiver();
     while receiver.half().counters().get(Counter::Retired) == 0 {
         receiver.wait();
-        let came = receiver.half().take()?.is_some();
-        ensure(!came, || "something came behind the list".into())?;
+        let came = receiver.half().poll(0)?.is_some();
+        ensure(!came, || "something came behind the lists".into())?;
     }
-    (0..count).try_for_each(|_| reads.at_random())?;
-    let read = reads.read;
-    drop(reads);
-    receiver.half().give_back_list(list);
+    let mut dice = part.dice(2);
+    for _ in 0..part.size(100_000, 1_000_000) {
+        let (list, places) = &kept[dice.below(kept.len())];
+        let index = dice.below(places.len());
+        let (at, bytes) = places[index];
+        let from = dice.below(bytes + 1);
+        let bytes = dice.below(bytes - from + 1);
+        reads.verify(list.view(index).expect("as before"), from, at + from, bytes)?;
+    }
+    for (list, _) in kept {
+        receiver.half().give_back_list(list)?;
+    }
     let others = Footprint::of(std::process::id())?.others;
     ensure(others == 0, || format!("{others} storages are still mapped"))?;
     path.send(b"all")?;
     path.flush();
     while path.receive().is_ok() {}
-    Ok(format!("{} reads, {} MiB verified", 2 * count, read >> 20))
+    Ok(format!("{} reads, {} MiB verified", reads.count, reads.bytes >> 20))
 }
 
-/// Reads of a view, and what they must bring.
+fn take_list(path: &mut siga::Path) -> Result<List, Wrong> {
+    let receiver = path.receiver();
+    loop {
+        receiver.wait();
+        match receiver.half().poll(0)? {
+            Some(Incoming::List(list)) => return Ok(list),
+            Some(other) => return Err(format!("came {other:?}").into()),
+            None => {}
+        }
+    }
+}
+
+/// Reads, and what they must bring.
 struct Reads {
     content: Content,
-    view: View,
-    dice: crate::dice::Dice,
     found: Vec<u8>,
     expected: Vec<u8>,
-    read: u64,
+    count: u64,
+    bytes: u64,
 }
 
 impl Reads {
-    fn new(part: &Part, view: View) -> Reads {
+    fn new(part: &Part) -> Reads {
         Reads {
             content: Content::new(part),
-            view,
-            dice: part.dice(1),
             found: Vec::new(),
             expected: vec![0; (READ_PAGES_MAX + 1) * PAGE_BYTES],
-            read: 0,
+            count: 0,
+            bytes: 0,
         }
     }
 
-    /// A read that starts in some filled page, or, now and then, anywhere.
-    fn at_random(&mut self) -> Result<(), Wrong> {
-        let dice = &mut self.dice;
-        let mut page = dice.below(PAGES);
-        if !dice.one_in(16) {
-            page = (page..PAGES).find(|page| self.content.is_filled(*page)).expect("the last is");
-        }
-        let at = page * PAGE_BYTES + dice.below(PAGE_BYTES);
-        let most = if dice.one_in(2) { 64 } else { READ_PAGES_MAX * PAGE_BYTES };
-        let bytes = 1 + dice.below(most);
-        self.at(at, bytes.min(BYTES - at))
-    }
-
-    fn at_the_edges(&mut self) -> Result<(), Wrong> {
-        self.at(0, PAGE_BYTES)?;
-        self.at(BYTES - PAGE_BYTES, PAGE_BYTES)?;
-        self.at(BYTES - 1, 1)?;
-        for (at, bytes) in [(BYTES, 1), (BYTES - 1, 2), (usize::MAX, 1), (usize::MAX, usize::MAX)] {
-            let refused = self.view.read(at, &mut vec![0; bytes.min(2)]).is_err();
-            ensure(refused, || format!("{bytes} bytes were read at {at}"))?;
+    /// Not a byte beyond the end of an entry can be read.
+    fn beyond(&self, view: &View) -> Result<(), Wrong> {
+        let end = view.bytes();
+        for (at, bytes) in [(end, 1), (end.saturating_sub(1), 2), (usize::MAX, 1)] {
+            let refused = view.read(at, &mut [0; 2][..bytes]).is_err();
+            ensure(refused, || format!("{bytes} bytes were read at {at} of {end}"))?;
         }
         Ok(())
     }
 
-    fn at(&mut self, at: usize, bytes: usize) -> Result<(), Wrong> {
-        let Reads { content, view, found, expected, read, .. } = self;
+    /// Reads part of an entry, which lies at a place of the storage.
+    fn verify(&mut self, view: &View, from: usize, at: usize, bytes: usize) -> Result<(), Wrong> {
+        let Reads { content, found, expected, .. } = self;
         found.resize(bytes, 0);
-        view.read(at, found)?;
-        let first = at / PAGE_BYTES;
-        let last = (at + bytes - 1) / PAGE_BYTES;
-        for (page, target) in (first..=last).zip(expected.chunks_mut(PAGE_BYTES)) {
+        view.read(from, found)?;
+        let (first, last) = (at / PAGE_BYTES, (at + bytes).div_ceil(PAGE_BYTES));
+        for (page, target) in (first..last).zip(expected.chunks_mut(PAGE_BYTES)) {
             content.fill(page, target);
         }
         let expected = &expected[at % PAGE_BYTES..][..bytes];
-        *read += bytes as u64;
+        self.count += 1;
+        self.bytes += bytes as u64;
         ensure(found == expected, || format!("{bytes} bytes at {at} are not what was written"))
     }
 }

@@ -1,10 +1,10 @@
 //! A message of 1 GiB that is announced and never pulled, while others pass.
 
 use siga::{
-    Announced, Counter, Entry, Incoming, Path, PathOptions, PullError, Shared, StorageOptions,
+    Announced, AnnouncedId, Counter, Entry, Incoming, Path, PathOptions, Shared, StorageOptions,
 };
 
-use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
+use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::conformance::messages::Messages;
 use crate::footprint::Footprint;
 
@@ -39,14 +39,14 @@ fn writer(part: &Part) -> Outcome {
     let guest = part.attach("WRITER")?;
     let mut path = part.connect(&guest, "READER", &options())?;
     let mut patterns = Messages::new(part.seed ^ 1, FILLED_BYTES);
-    let mut announce = |path: &mut Path, number: u64| -> Result<siga::Waiting, Wrong> {
+    let mut announce = |path: &mut Path, number: u64| -> Result<AnnouncedId, Wrong> {
         let sender = path.sender();
-        let mut lent = sender.until_done(|half| half.lend(&number.to_le_bytes(), BYTES))?;
+        let mut claim = sender.until_done(|half| half.claim(&number.to_le_bytes(), BYTES))?;
         let half = sender.half();
-        let target = &mut half.lent_bytes(&mut lent)[..FILLED_BYTES];
-        target.copy_from_slice(patterns.body_of(number, FILLED_BYTES));
-        let waiting = half.send_lent(lent).map_err(|(error, _)| error)?;
-        Ok(waiting.expect("it is large"))
+        let room = half.claimed(&mut claim).ok_or("claimed, and yet not ours")?;
+        room[..FILLED_BYTES].copy_from_slice(patterns.body_of(number, FILLED_BYTES));
+        let announced = half.commit(claim).map_err(|(error, _)| error)?;
+        Ok(announced.expect("it is large"))
     };
     let kept = announce(&mut path, 0)?;
     let mut messages_sent = Messages::new(part.seed, MESSAGE_BYTES_MAX);
@@ -59,28 +59,27 @@ fn writer(part: &Part) -> Outcome {
             let sender = path.sender();
             let segment = sender.until_done(|half| half.lend_shared(&shared))?;
             let entry = Entry { segment, length: SHARED_BYTES as u32, ..Entry::default() };
-            sender.until_done(|half| half.send_list(0, &[entry], None))?;
-            sender.until_done(|half| half.retire_shared(segment))?;
+            when_listed(sender, |half| half.send_list(0, &[entry], None))?;
+            when_listed(sender, |half| half.retire_shared(segment))?;
             // And the other direction.
             let answer = u64::from_le_bytes(path.receive()?.body.try_into()?);
             ensure(answer == number, || format!("answer {answer} to {number}"))?;
         }
     }
     let half = path.sender().half();
-    ensure(half.is_waiting(kept), || "the message does not wait any more".into())?;
-    // A second one is taken back.
+    ensure(half.is_announced(kept), || "the message does not wait any more".into())?;
+    // A second one is read before it, and then the first is given up unread.
     let second = announce(&mut path, 1)?;
-    ensure(path.receive()?.body == b"two wait", || "the reader says something else".into())?;
-    let half = path.sender().half();
-    let withdrawn = (half.withdraw(second), half.is_waiting(kept));
-    ensure(withdrawn == (true, true), || format!("withdrawn {withdrawn:?}"))?;
-    path.send(b"withdrawn")?;
-    ensure(path.receive()?.body == b"released", || "the reader says something else".into())?;
-    // It is out until we look what came back.
-    let half = path.sender().half();
-    half.is_ready();
-    let waiting = (half.is_waiting(kept), half.is_waiting(second));
-    ensure(waiting == (false, false), || format!("released, and yet waiting: {waiting:?}"))?;
+    for released in [&b"the second"[..], b"the first"] {
+        ensure(path.receive()?.body == released, || "the reader says something else".into())?;
+        // It is out until we look what came back.
+        let half = path.sender().half();
+        half.is_ready();
+        let waiting = (half.is_announced(kept), half.is_announced(second));
+        let expected = (released == b"the second", false);
+        ensure(waiting == expected, || format!("announced {waiting:?}: must be {expected:?}"))?;
+        path.send(b"seen")?;
+    }
     // Idle storage is given back: what was used since the last time stays the first time.
     while path.tidy() {}
     let lent = path.sender().half().counters().get(Counter::LentBytes);
@@ -105,16 +104,19 @@ fn reader(part: &Part) -> Outcome {
     }
     let mut second = take_announced(&mut path)?;
     check_announced(part, &mut path, &second, 1)?;
-    path.send(b"two wait")?;
-    ensure(path.receive()?.body == b"withdrawn", || "the writer says something else".into())?;
     let half = path.receiver().half();
-    let pulled = half.pull(&mut second, &mut [0; 100]);
-    ensure(pulled == Err(PullError::Withdrawn), || format!("pulled {pulled:?}"))?;
-    half.release(second);
+    let mut filled = [0; FILLED_BYTES];
+    let pulled = half.pull(&mut second, &mut filled)?;
+    ensure(pulled == FILLED_BYTES, || format!("{pulled} bytes pulled"))?;
+    Messages::new(part.seed ^ 1, FILLED_BYTES).verify_content(1, &filled)?;
+    half.release(second)?;
+    path.send(b"the second")?;
+    ensure(path.receive()?.body == b"seen", || "the writer says something else".into())?;
     let pulled = (first.pulled_bytes(), first.left_bytes());
     ensure(pulled == (0, BYTES), || format!("pulled and left: {pulled:?}"))?;
-    path.receiver().half().release(first);
-    path.send(b"released")?;
+    path.receiver().half().release(first)?;
+    path.send(b"the first")?;
+    ensure(path.receive()?.body == b"seen", || "the writer says something else".into())?;
     while path.receive().is_ok() {}
     let resident = os::memory::resident(std::process::id())?;
     ensure(resident.bytes < BYTES as u64 / 4, || format!("{} bytes resident", resident.bytes))?;
@@ -128,7 +130,7 @@ fn take_announced(path: &mut Path) -> Result<Announced, Wrong> {
     let receiver = path.receiver();
     loop {
         receiver.wait();
-        match receiver.half().take()? {
+        match receiver.half().poll(0)? {
             None => {}
             Some(Incoming::Announced(message)) => return Ok(message),
             Some(other) => return Err(format!("came {other:?}").into()),

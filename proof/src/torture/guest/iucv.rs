@@ -277,7 +277,7 @@ impl Inquiry {
             Err(error) => error,
         };
         match error {
-            ReceiveError::NotFound | ReceiveError::Purged => Ok(None),
+            ReceiveError::NotFound => Ok(None),
             ReceiveError::Severed(severed) => Err(severed.into()),
             ReceiveError::WrongClass { .. } => Err(End::Wrong(error.to_string())),
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use fabric::iucv::QUEUES;
+use message::iucv::QUEUES;
 use siga::{
     ConnectError, Connecting, Guest, Kind, Member, Path, PathOptions, Pending, Problem, UserData,
     Wait,

@@ -2,7 +2,7 @@
 
 use fabric::path;
 use os::doorbell::Listen;
-use siga::{Announced, InPage, PullError, Severed};
+use siga::{Announced, InPage, Severed};
 
 use super::stream::Incoming;
 use crate::dice::Dice;
@@ -66,8 +66,9 @@ impl Reading {
             let Some(message) = half.receive()? else { return Ok(None) };
             return Ok(Some(incoming.verify(message.head, message.body)?));
         }
-        match half.take()? {
+        match half.poll(0)? {
             Some(path::Incoming::Message(message)) => {
+                let message = half.message(message);
                 Ok(Some(incoming.verify(message.head, message.body)?))
             }
             Some(path::Incoming::InPage(message)) => {
@@ -78,7 +79,7 @@ impl Reading {
                 self.held.push(message);
                 if self.held.len() > HELD_MAX {
                     let any = self.dice.below(self.held.len());
-                    half.give_back(self.held.swap_remove(any));
+                    half.give_back(self.held.swap_remove(any)).map_err(|not| not.to_string())?;
                 }
                 Ok(Some(acknowledged))
             }
@@ -89,7 +90,7 @@ impl Reading {
             }
             Some(path::Incoming::List(_)) => Err(End::Wrong("a list, which nobody sends".into())),
             None => {
-                self.give_all_back(half);
+                self.give_all_back(half)?;
                 Ok(None)
             }
         }
@@ -111,23 +112,21 @@ impl Reading {
                     return Ok(None);
                 }
                 Ok(_) => {}
-                Err(PullError::Withdrawn) => {
-                    return Err(End::Wrong("a large message was withdrawn".into()));
-                }
-                Err(PullError::Severed(severed)) => {
-                    half.release(message);
+                Err(severed) => {
+                    half.release(message).map_err(|not| not.to_string())?;
                     return Err(severed.into());
                 }
             }
         }
         let acknowledged = incoming.verify(message.head(), &self.body)?;
-        half.release(message);
+        half.release(message).map_err(|not| not.to_string())?;
         Ok(Some(acknowledged))
     }
 
-    fn give_all_back(&mut self, half: &mut path::Receiver) {
+    fn give_all_back(&mut self, half: &mut path::Receiver) -> Result<(), String> {
         self.dice.shuffle(&mut self.held);
-        self.held.drain(..).for_each(|message| half.give_back(message));
+        let mut held = self.held.drain(..);
+        held.try_for_each(|message| half.give_back(message)).map_err(|not| not.to_string())
     }
 
     /// Whether more of a large message is there than was pulled.

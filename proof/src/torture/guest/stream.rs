@@ -8,7 +8,8 @@
 //!
 //! The rest of the body is a pattern that depends on path, direction and sequence.
 
-use siga::SendError;
+use fabric::queue::IN_PLACE_BYTES_MAX;
+use siga::{CommitError, SendError};
 
 use crate::dice::{Dice, mix};
 use crate::pattern;
@@ -24,7 +25,11 @@ const STAMP_BYTES: usize = 24;
 const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// Lengths at which something changes in the path, give or take one.
-const EDGES: [usize; 7] = [0, 32, 56, 4096, 16 << 10, 64 << 10, 128 << 10];
+const EDGES: [usize; 8] =
+    [0, 32, IN_PLACE_BYTES_MAX / 2, IN_PLACE_BYTES_MAX, 4096, 16 << 10, 64 << 10, 128 << 10];
+
+/// Bytes that are claimed beyond what a message turns out to need.
+const SLACK_BYTES: usize = 100;
 
 /// A message that brings something, or nothing but its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,12 +94,11 @@ enum How {
     Send,
     Push,
     Built,
-    PushBuilt,
-    Lent,
+    Claimed,
 }
 
 const HOWS: [How; 8] =
-    [How::Push, How::Push, How::Push, How::PushBuilt, How::Send, How::Send, How::Built, How::Lent];
+    [How::Push, How::Push, How::Push, How::Push, How::Send, How::Send, How::Built, How::Claimed];
 
 /// A message that is decided on and not sent yet.
 #[derive(Clone, Copy, Debug)]
@@ -204,18 +208,20 @@ impl Outgoing {
                 self.body.resize(all, 0);
                 build(&mut self.body);
                 if matches!(how, How::Send) {
-                    half.send_with(head, &self.body)?;
+                    half.send(head, &self.body)?;
                 } else {
-                    half.push_with(head, &self.body)?;
+                    half.push(head, &self.body)?;
                 }
             }
             How::Built => half.send_built(head, all, build)?,
-            How::PushBuilt => half.push_built(head, all, build)?,
-            How::Lent => {
-                let mut lent = half.lend(head, all)?;
-                build(half.lent_bytes(&mut lent));
-                if let Err((error, lent)) = half.send_lent(lent) {
-                    half.cancel(lent);
+            How::Claimed => {
+                // More than it needs, as one who does not know beforehand how much that is.
+                let mut claim = half.claim(head, all + SLACK_BYTES)?;
+                build(&mut half.claimed(&mut claim).expect("claimed just now")[..all]);
+                claim.truncate(all);
+                if let Err((error, claim)) = half.commit(claim) {
+                    half.cancel(claim).expect("claimed just now");
+                    let CommitError::Send(error) = error else { panic!("{error}") };
                     return Err(error);
                 }
             }
@@ -226,7 +232,7 @@ impl Outgoing {
         if kind == Kind::Data {
             self.data_end = self.next;
         }
-        if matches!(how, How::Send | How::Built | How::Lent) {
+        if matches!(how, How::Send | How::Built | How::Claimed) {
             self.note_completed();
         }
         Ok(())

@@ -1,17 +1,21 @@
 //! Taking completions, in both.
 
-use fabric::iucv::{Completion, ReceiveError, Which};
+use message::iucv::{Completion, ReceiveError, Which};
 use proof::honest::body;
 
 use super::super::model::{Found, Kind, Source};
-use super::World;
+use super::{World, until_all_is_seen};
 
 impl World {
     /// Takes a completion, and returns whether there was one.
     pub(super) fn complete(&mut self, side: usize, which: Which, room: usize) -> bool {
         let found = self.flows[side].find_complete(which);
         let mut buffer = std::mem::take(&mut self.buffer);
-        let completed = self.paths[side].complete(which, &mut buffer[..room]);
+        let completed = until_all_is_seen(
+            &mut self.paths[side],
+            |path| path.complete(which, &mut buffer[..room]),
+            |completed, path| *completed == Ok(None) && path.is_urgent_ready(),
+        );
         match completed {
             Ok(Some((completion, bytes, residual))) => {
                 let at = self.check_completion(side, which, &found, &completion);
@@ -26,7 +30,11 @@ impl World {
                 assert!(buffer[..bytes] == left[..bytes], "{completion:?} from {taken} on");
                 assert_eq!(residual, left.len() - bytes);
                 let at = taken + bytes;
-                message.source = if residual == 0 { Source::Taken } else { Source::Taking { at } };
+                message.source = match (residual, at) {
+                    (0, _) => Source::Taken,
+                    (_, 0) => Source::Waits,
+                    _ => Source::Taking { at },
+                };
             }
             Ok(None) => {
                 assert!(!found.must, "{which:?} is not there: {found:?}");

@@ -1,10 +1,11 @@
 //! How it ends: all that is left is taken, and nothing more.
 
-use fabric::iucv::{
+use fabric::path::{Reason, Terms};
+use message::iucv::{
     Counts, Event, Interrupt, MessageId, Outgoing, Path, Pending, ReceiveError, Received,
     ReplyError, SendError, Which,
 };
-use fabric::path::{Reason, Terms};
+use os::doorbell::Listen;
 use proof::honest::{body, iucv};
 
 use super::super::deeds::{Deed, Way};
@@ -119,7 +120,8 @@ impl World {
         let mut hearings = 0;
         // A hang-up is heard behind the rings that came before it.
         while !is_over(&mut self.paths[rest]) {
-            self.paths[rest].hear();
+            self.paths[rest].hear_arrivals(Listen::Now);
+            self.paths[rest].hear_returns();
             hearings += 1;
             assert!(hearings < 1000, "nobody has hung up");
         }

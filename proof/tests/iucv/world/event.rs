@@ -1,6 +1,6 @@
 //! What a side is told.
 
-use fabric::iucv::{Completion, Event, Interrupt, Which};
+use message::iucv::{Completion, Event, Interrupt, Which};
 
 use super::super::deeds::is_wanted;
 use super::super::model::Target;

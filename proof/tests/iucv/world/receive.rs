@@ -1,11 +1,11 @@
 //! Finding and receiving, in both.
 
-use fabric::iucv::{MessageId, Pending, ReceiveError, Received, Shown, Which};
+use message::iucv::{MessageId, Pending, ReceiveError, Received, Shown, Which};
 use proof::honest::body;
 
 use super::super::deeds::Pick;
 use super::super::model::{Found, Kind, Message, Source, Target};
-use super::{World, other};
+use super::{World, other, until_all_is_seen};
 
 impl World {
     /// What a target that looks for a message may find. A search that is not for any message looks at all
@@ -73,7 +73,11 @@ impl World {
     pub(super) fn receive(&mut self, side: usize, which: Which, room: usize) -> bool {
         let found = self.find(side, which);
         let mut buffer = std::mem::take(&mut self.buffer);
-        let received = self.paths[side].receive(which, &mut buffer[..room]);
+        let received = until_all_is_seen(
+            &mut self.paths[side],
+            |path| path.receive(which, &mut buffer[..room]),
+            |received, path| *received == Err(ReceiveError::NotFound) && path.is_ready(),
+        );
         match received {
             Ok(Received { message: pending, bytes, residual }) => {
                 let message = self.check_found(side, which, &found, &pending);

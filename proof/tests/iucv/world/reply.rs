@@ -1,6 +1,6 @@
 //! Replying, rejecting and purging, in both.
 
-use fabric::iucv::{MessageId, PurgeError, ReplyError};
+use message::iucv::{MessageId, PurgeError, ReplyError};
 use proof::honest::body;
 
 use super::super::deeds::Way;

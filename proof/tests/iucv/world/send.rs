@@ -1,6 +1,6 @@
 //! Sending, in both.
 
-use fabric::iucv::{MessageId, Outgoing, SendError};
+use message::iucv::{MessageId, Outgoing, SendError};
 use proof::honest::body;
 
 use super::super::deeds::Way;

@@ -1,0 +1,102 @@
+//! Limits that hold for a path as a whole, whichever of its queues uses what they allow.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Terms;
+use super::lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
+
+/// So much of something, for all halves of a side together.
+#[derive(Debug)]
+pub(super) struct Budget {
+    used: AtomicU64,
+    most: u64,
+}
+
+/// A part of a budget, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Charge {
+    budget: Arc<Budget>,
+    amount: u64,
+}
+
+impl Budget {
+    pub(super) fn new(most: u64) -> Arc<Budget> {
+        Arc::new(Budget { used: AtomicU64::new(0), most })
+    }
+
+    /// How much there is in all.
+    pub(super) fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// How much is left.
+    pub(super) fn left(&self) -> u64 {
+        // Relaxed, all through: the budget orders nothing but itself.
+        self.most - self.used.load(Ordering::Relaxed)
+    }
+
+    /// Takes a part, if so much is left.
+    pub(super) fn charge(self: &Arc<Budget>, amount: u64) -> Option<Charge> {
+        let add = |used: u64| used.checked_add(amount).filter(|sum| *sum <= self.most);
+        let charged = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        charged.is_ok().then(|| Charge { budget: self.clone(), amount })
+    }
+}
+
+impl Charge {
+    pub(super) fn amount(&self) -> u64 {
+        self.amount
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.amount, Ordering::Relaxed);
+    }
+}
+
+/// What the halves of one direction may use together, as the side sees it: what it lends, or borrows.
+#[derive(Clone, Debug)]
+pub(super) struct Budgets {
+    /// Bytes of storage.
+    pub(super) bytes: Arc<Budget>,
+    /// Storages: each is a mapping of both sides.
+    pub(super) segments: Arc<Budget>,
+    /// Storages that were lent and not taken in: each is a descriptor that somebody has to hold.
+    pub(super) unheard: Arc<Budget>,
+}
+
+impl Budgets {
+    fn new(bytes: u64) -> Budgets {
+        Budgets {
+            bytes: Budget::new(bytes),
+            segments: Budget::new(SEGMENTS_MAX as u64),
+            unheard: Budget::new(LENDS_UNHEARD_MAX),
+        }
+    }
+
+    /// What a side may lend, and what it may be lent.
+    pub(super) fn of(terms: &Terms) -> (Budgets, Budgets) {
+        (Budgets::new(terms.storage_bytes_max), Budgets::new(terms.peer_storage_bytes_max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budget_gives_what_is_left_and_takes_it_back() {
+        let budget = Budget::new(10);
+        let six = budget.charge(6).unwrap();
+        assert!(budget.charge(5).is_none());
+        assert!(budget.charge(u64::MAX).is_none());
+        let four = budget.charge(4).unwrap();
+        assert_eq!((budget.left(), six.amount(), four.amount()), (0, 6, 4));
+        drop(six);
+        assert_eq!(budget.left(), 6);
+        drop(four);
+        assert_eq!(budget.left(), budget.most());
+    }
+}

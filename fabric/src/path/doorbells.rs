@@ -1,0 +1,211 @@
+//! The doorbells of a half: one that it rings, one that it hears.
+//!
+//! ```text
+//!      one side                    other side
+//!   +- sender    ---- queue --->   receiver -+
+//!   |  receiver  <--- queue ----   sender    |
+//!   |                                        |
+//!   +--- arrivals: senders ring, receivers hear
+//!   +--- returns:  receivers ring, senders hear
+//! ```
+//!
+//! A doorbell goes with a queue each way, not with one queue: who hears a request on it has the kernel tell
+//! the one who rang that there is room on the line again, and he, if he sleeps on the same doorbell for the
+//! answer, begins to wake up before it is made.
+//!
+//! A path of several queues has two doorbells for each queue each way, so that any thread can serve any
+//! half; or two for all of them, if one thread serves them all, as a conversation's are.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use os::doorbell::{Doorbell, HEARD_RINGS_MAX, Hearer, Listen, Ringer, Rung};
+use os::foreign::Foreign;
+
+use super::budget::{Budget, Charge};
+use super::severed::{Lack, Reason};
+use super::{Shape, board::QUEUES_MAX};
+use crate::queue::Violation;
+
+/// Rings for nothing that are too many: the peer abuses the doorbell.
+const RINGS_MAX: u64 = 4096;
+
+/// Rings that one sleep of ours may bring. An honest peer rings once for what it hands over or gives
+/// back, and perhaps for what it wants in the other direction; that we find nothing then is no abuse.
+const RINGS_PER_SLEEP: u64 = 4;
+
+/// The doorbells of one half.
+#[derive(Debug)]
+pub(super) struct Doorbells {
+    /// Which of the queues in its direction the half belongs to.
+    queue: usize,
+    rings: Option<Arc<RingingEnd>>,
+    hears: Arc<HearingEnd>,
+}
+
+/// What rings for some halves. To the peer they are gone when the last has hung up.
+#[derive(Debug)]
+struct RingingEnd(Ringer);
+
+impl Drop for RingingEnd {
+    fn drop(&mut self) {
+        self.0.hang_up();
+    }
+}
+
+/// What hears for some halves.
+#[derive(Debug)]
+struct HearingEnd {
+    hearer: Hearer,
+    /// Rings that were heard and had no reason that we know of.
+    unreasoned: AtomicU64,
+    /// Sleeps whose ring may still be on the line: as many as an honest peer has rung for.
+    sleeps_unheard: AtomicUsize,
+    /// Descriptors that came with a ring and were not asked for yet, for each queue.
+    arrived: Mutex<[VecDeque<(Foreign, Charge)>; QUEUES_MAX]>,
+    arrived_max: Arc<Budget>,
+}
+
+/// What listening came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    /// How many rings were heard.
+    pub(super) rings: usize,
+    /// The peer is gone; there will be no more rings.
+    pub(super) gone: bool,
+    /// Why the path has to end, if it has to.
+    pub(super) fault: Option<Reason>,
+}
+
+impl Doorbells {
+    /// Wakes the partner. Never waits.
+    pub(super) fn ring(&self) {
+        if let Some(rings) = &self.rings {
+            rings.0.ring();
+        }
+    }
+
+    /// Passes the partner a descriptor. Never waits.
+    pub(super) fn pass(&self, descriptor: BorrowedFd<'_>) -> Rung {
+        self.rings.as_ref().map_or(Rung::Gone, |rings| rings.0.pass(descriptor, self.queue as u8))
+    }
+
+    /// Listens.
+    pub(super) fn hear(&self, listen: Listen) -> Heard {
+        let HearingEnd { hearer, unreasoned, sleeps_unheard, arrived, arrived_max } = &*self.hears;
+        let heard = hearer.hear(listen);
+        // Relaxed, all through: those who share the end are served by one thread.
+        unreasoned.fetch_add(heard.rings as u64, Ordering::Relaxed);
+        let unheard = sleeps_unheard.load(Ordering::Relaxed).saturating_sub(heard.rings);
+        sleeps_unheard.store(if heard.rings == 0 { 0 } else { unheard }, Ordering::Relaxed);
+        let mut fault = heard.lost.then_some(Reason::Lacking(Lack::Descriptors));
+        if let Some((descriptor, tag)) = heard.descriptor {
+            let mut arrived = arrived.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            match (arrived.get_mut(usize::from(tag)), arrived_max.charge(1)) {
+                (Some(queue), Some(charge)) => queue.push_back((descriptor, charge)),
+                _ => fault = Some(Reason::Violation(Violation::Storage)),
+            }
+        }
+        Heard { rings: heard.rings, gone: heard.gone, fault }
+    }
+
+    /// The next descriptor that came for this half's queue.
+    pub(super) fn arrived(&self) -> Option<Foreign> {
+        let arrived = self.hears.arrived.lock();
+        let mut arrived = arrived.unwrap_or_else(|poisoned| poisoned.into_inner());
+        arrived[self.queue].pop_front().map(|(descriptor, _)| descriptor)
+    }
+
+    /// We have said that we sleep: there will be a ring or two. True if so many may be on the line that it
+    /// is time to listen: a look that finds something leaves the ring for it there, and were the line to
+    /// fill up with those, the peer could lend nothing; it would wait for room, and we for it.
+    #[must_use]
+    pub(super) fn expect_rings(&self) -> bool {
+        let rings = self.hears.unreasoned.load(Ordering::Relaxed);
+        self.hears.unreasoned.store(rings.saturating_sub(RINGS_PER_SLEEP), Ordering::Relaxed);
+        self.hears.sleeps_unheard.fetch_add(1, Ordering::Relaxed) >= HEARD_RINGS_MAX
+    }
+
+    /// The peer did something worth a ring.
+    #[inline]
+    pub(super) fn reason(&self) {
+        if self.hears.unreasoned.load(Ordering::Relaxed) != 0 {
+            self.hears.unreasoned.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the peer rings and rings and nothing is there.
+    pub(super) fn is_abused(&self) -> bool {
+        self.hears.unreasoned.load(Ordering::Relaxed) > RINGS_MAX
+    }
+
+    /// Tells the partner that this half is gone. The doorbell ends with the last half that rings it; before
+    /// that, a ring tells.
+    pub(super) fn hang_up(&mut self) {
+        if let Some(rings) = self.rings.take()
+            && Arc::strong_count(&rings) > 1
+        {
+            rings.0.ring();
+        }
+    }
+}
+
+impl AsFd for Doorbells {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.hears.hearer.as_fd()
+    }
+}
+
+/// Assigns a side's ends of the doorbells to its senders and receivers: two for all, arrivals first, or as
+/// many as there are queues, those of a queue each way next to each other.
+pub(super) fn assign<D: Into<Foreign>>(
+    shape: Shape,
+    ends: Vec<D>,
+    arrived_max: &Arc<Budget>,
+) -> io::Result<(Vec<Doorbells>, Vec<Doorbells>)> {
+    let queues = shape.outputs + shape.inputs;
+    let shared = ends.len() == 2 && queues > 2;
+    if !shared && ends.len() != queues {
+        return Err(io::Error::other("one for each queue is needed, or two for all"));
+    }
+    let mut ends = ends.into_iter().map(|end| {
+        let (ringer, hearer) = Doorbell::adopt(end)?.split();
+        let hears = HearingEnd {
+            hearer,
+            unreasoned: AtomicU64::new(0),
+            sleeps_unheard: AtomicUsize::new(0),
+            arrived: Mutex::default(),
+            arrived_max: arrived_max.clone(),
+        };
+        Ok::<_, io::Error>((Arc::new(RingingEnd(ringer)), Arc::new(hears)))
+    });
+    let mut next = || ends.next().expect("counted above");
+    let (mut senders, mut receivers) = (Vec::new(), Vec::new());
+    let mut pair = None;
+    for queue in 0..shape.outputs.max(shape.inputs) {
+        let both = queue < shape.outputs && queue < shape.inputs;
+        let (arrivals, returns) = match pair.take() {
+            Some(ends) if shared => ends,
+            _ if both || shared => (next()?, next()?),
+            _ => {
+                let end = next()?;
+                (end.clone(), end)
+            }
+        };
+        let doorbells = |rings: &Arc<RingingEnd>, hears: &Arc<HearingEnd>| {
+            let (rings, hears) = (Some(rings.clone()), hears.clone());
+            Doorbells { queue, rings, hears }
+        };
+        if queue < shape.outputs {
+            senders.push(doorbells(&arrivals.0, &returns.1));
+        }
+        if queue < shape.inputs {
+            receivers.push(doorbells(&returns.0, &arrivals.1));
+        }
+        pair = Some((arrivals, returns));
+    }
+    Ok((senders, receivers))
+}

@@ -1,0 +1,159 @@
+//! What the sender and the receiver of a queue have in common: who they are, how they sleep and wake, and
+//! how they end.
+
+use std::sync::atomic::{AtomicU32, Ordering as StdOrdering};
+
+use os::doorbell::Listen;
+use os::fork::Mark;
+use os::sync::Ordering;
+use os::words::{Block, LentBlock, LentWords, Words};
+
+use super::board::{self, CONTROL_WORDS};
+use super::counters::{Counter, Counters};
+use super::doorbells::{Doorbells, Heard};
+use super::severed::{END_DATA_BYTES, Halt, HaltCode, Reason, Severed};
+use crate::queue::sleep::{Rouser, Sleeper};
+
+/// Tells a half from all others of this process: what it has given out is taken back by it alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct HalfId(u32);
+
+impl HalfId {
+    fn next() -> HalfId {
+        static HALVES: AtomicU32 = AtomicU32::new(0);
+        HalfId(HALVES.fetch_add(1, StdOrdering::Relaxed))
+    }
+}
+
+/// Something was given back to a half that has not given it out. Here it is again; nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[error("this was given out by another half, which alone takes it back")]
+pub struct NotOurs<T>(pub T);
+
+/// The common part of a sender and a receiver.
+#[derive(Debug)]
+pub(super) struct Half {
+    pub(super) id: HalfId,
+    mark: Mark,
+    pub(super) doorbells: Doorbells,
+    rouser: Rouser,
+    sleeper: Sleeper,
+    /// (w) our control line.
+    pub(super) control: Block<CONTROL_WORDS>,
+    /// (r) the other side's control line.
+    pub(super) peer: LentBlock<CONTROL_WORDS>,
+    pub(super) counters: Counters,
+    /// Why the path has ended, as far as this half is concerned.
+    pub(super) ended: Option<Severed>,
+}
+
+impl Half {
+    pub(super) fn new(
+        control: Words,
+        counters: Words,
+        peer: LentWords,
+        doorbells: Doorbells,
+    ) -> Half {
+        Half {
+            id: HalfId::next(),
+            mark: Mark::here(),
+            doorbells,
+            rouser: Rouser::new(peer.part(board::SLEEP_WORD, 1)),
+            sleeper: Sleeper::new(control.part(board::SLEEP_WORD, 1)),
+            control: Block::new(control),
+            peer: LentBlock::new(peer),
+            counters: Counters::new(counters),
+            ended: None,
+        }
+    }
+
+    /// Whether the caller is a forked child, which has none of this.
+    #[inline(always)]
+    pub(super) fn is_forked(&self) -> bool {
+        self.mark.inherited()
+    }
+
+    /// Rings if the other side sleeps: call it after the store that it is to wake up for.
+    #[inline]
+    pub(super) fn ring_if_asleep(&mut self) {
+        if self.rouser.must_ring() {
+            self.ring();
+        }
+    }
+
+    /// Rings, whether the other side sleeps or not.
+    #[cold]
+    pub(super) fn ring(&mut self) {
+        self.counters.add(Counter::Rings, 1);
+        self.doorbells.ring();
+    }
+
+    /// Shows those who watch a level of the conversation over the path.
+    #[inline]
+    pub(super) fn show(&mut self, gauge: usize, level: u64) {
+        if !self.is_forked() {
+            self.counters.show(gauge, level);
+        }
+    }
+
+    /// Says that we are about to sleep. True if it is time to listen before.
+    pub(super) fn announce_sleep(&mut self) -> bool {
+        let is_time = !self.sleeper.is_announced() && self.doorbells.expect_rings();
+        self.sleeper.announce();
+        is_time
+    }
+
+    /// Says that we are awake again.
+    pub(super) fn wake(&mut self) {
+        if !self.is_forked() {
+            self.sleeper.wake();
+        }
+    }
+
+    /// Listens to the doorbell.
+    pub(super) fn hear(&mut self, listen: Listen) -> Heard {
+        let heard = self.doorbells.hear(listen);
+        self.counters.add(Counter::Heard, heard.rings as u64);
+        heard
+    }
+
+    /// The end of the other side's half, if its control line tells of one.
+    #[inline(always)]
+    pub(super) fn peer_halt(&self) -> Option<Severed> {
+        // Acquire: pairs with the Release in `halt`. The data is seen with the word.
+        match self.peer.load(board::HALT_WORD, Ordering::Acquire) {
+            0 => None,
+            code => Some(self.read_halt(code)),
+        }
+    }
+
+    #[cold]
+    fn read_halt(&self, code: u64) -> Severed {
+        let data = |word| self.peer.load(board::HALT_DATA_WORD + word, Ordering::Relaxed);
+        Halt::parse([code, data(0), data(1)]).map_or(Severed::because(Reason::Gone), Halt::severed)
+    }
+
+    /// Ends this half, for this reason, and tells the other side. It ends once, and for the first reason.
+    pub(super) fn halt(&mut self, halt: Halt) {
+        let words = halt.words();
+        for (at, word) in words[1..].iter().enumerate() {
+            self.control.store(board::HALT_DATA_WORD + at, *word, Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire in `peer_halt`.
+        self.control.store(board::HALT_WORD, words[0], Ordering::Release);
+        self.doorbells.hang_up();
+    }
+
+    /// What the other side is told when we end for this reason.
+    pub(super) fn halt_for(&mut self, reason: Reason) -> Halt {
+        if let Reason::Violation(violation) = reason {
+            self.counters.set(Counter::Violation, violation as u64);
+        }
+        let code = match reason {
+            Reason::Violation(_) => HaltCode::PeerBrokeRules,
+            Reason::Lacking(_) => HaltCode::Lacking,
+            _ => HaltCode::GoodOrder,
+        };
+        Halt { code, data: [0; END_DATA_BYTES] }
+    }
+}

@@ -1,0 +1,145 @@
+//! A conversation, as one of its two sides has it.
+
+mod look;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+
+use super::outcome::{Ended, Trouble, VerbError};
+use super::record::Then;
+use super::state::{State, StateError, Verb};
+use crate::body::BodyReader;
+use fabric::path::{Halves, Receiver, Sender};
+
+/// Which side of a conversation this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It has asked for the conversation: it sends first, and its errors count when both find one at once.
+    Allocator,
+    /// It was asked.
+    Acceptor,
+}
+
+/// (SYNCLVL) Whether records can be confirmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// They cannot.
+    #[default]
+    None,
+    /// They can.
+    Confirm,
+}
+
+/// A conversation.
+#[derive(Debug)]
+pub struct Conversation {
+    /// As the program has been told it.
+    state: State,
+    sender: Sender,
+    receiver: Receiver,
+    role: Role,
+    level: Level,
+    /// What was found in the queue, and the program has not been told, or has not received all of. While
+    /// there is any, nothing more is looked for.
+    arrived: Option<Arrived>,
+    trouble: Option<Trouble>,
+    ended: Option<Ended>,
+    is_confirmed: bool,
+    /// Whether there was an event about what was found.
+    is_told: bool,
+    /// The partner has asked for the turn, and whether there was an event about it.
+    requested: bool,
+    is_request_told: bool,
+    /// What follows once the partner has confirmed.
+    asked: Then,
+    /// We have turned round, and for all we know the partner has not come so far: it may still be
+    /// receiving, and take the turn by an error.
+    may_be_purged: bool,
+    /// Purging errors of ours that count; how many of them the partner had seen when it last said
+    /// something; and how many of the partner's we have seen.
+    own_errors: u32,
+    own_errors_seen: u32,
+    errors_seen: u32,
+}
+
+/// Something to receive.
+#[derive(Debug)]
+struct Arrived {
+    body: BodyReader,
+    /// Whether the body is a record: it may be one of no bytes.
+    is_data: bool,
+    then: Then,
+}
+
+impl Conversation {
+    /// A conversation over a path of one queue each way.
+    ///
+    /// # Panics
+    /// If there is not one queue each way.
+    pub fn new(halves: Halves, role: Role, level: Level) -> Conversation {
+        let Halves { mut senders, mut receivers } = halves;
+        assert!(senders.len() == 1 && receivers.len() == 1, "one queue each way");
+        Conversation {
+            state: if role == Role::Allocator { State::Send } else { State::Receive },
+            sender: senders.remove(0),
+            receiver: receivers.remove(0),
+            role,
+            level,
+            arrived: None,
+            trouble: None,
+            ended: None,
+            is_confirmed: false,
+            is_told: false,
+            requested: false,
+            is_request_told: false,
+            asked: Then::More,
+            may_be_purged: false,
+            own_errors: 0,
+            own_errors_seen: 0,
+            errors_seen: 0,
+        }
+    }
+
+    /// The state, as the program has been told it: what has come since is told by the next verb.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether records can be confirmed.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Begins a verb: checks that it is allowed, and tells what has come that is stronger than it.
+    #[inline]
+    fn begin(&mut self, verb: Verb) -> Result<(), VerbError> {
+        let state = self.state;
+        if !state.allows(verb) {
+            return Err(StateError { verb, state }.into());
+        }
+        if self.receiver.is_ready() {
+            self.look();
+        }
+        if self.trouble.is_some() || self.ended.is_some() { self.tell() } else { Ok(()) }
+    }
+
+    /// Tells of an error of the partner's, or of the end, if there is something to tell.
+    #[cold]
+    fn tell(&mut self) -> Result<(), VerbError> {
+        if let Some(trouble) = self.trouble.take() {
+            self.state = State::Receive;
+            self.is_told = false;
+            return Err(trouble.into());
+        }
+        match self.ended {
+            Some(ended) if self.arrived.is_none() => {
+                self.state = State::Sever;
+                Err(ended.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What comes of verbs, and what a program is told.
+
+use super::state::StateError;
+use fabric::path::{END_DATA_BYTES, Lack, Severed};
+
+/// What came of receiving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// How many bytes were copied.
+    pub bytes: usize,
+    /// Whether that was a record, or a part of one.
+    pub data: Data,
+    /// What comes next.
+    pub status: Status,
+    /// (SENDREQ) Whether the partner has asked for the turn since that was told last.
+    pub requested: bool,
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// No data: the partner has only said what comes next.
+    None,
+    /// A part of a record: receive again.
+    Incomplete {
+        /// How many bytes are left.
+        left: usize,
+    },
+    /// A record, or the last part of one.
+    Complete,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// More to receive: RECEIVE state.
+    More,
+    /// This side's turn: SEND state.
+    Send,
+    /// The partner waits for this side to confirm: CONFIRM state.
+    Confirm,
+    /// The same, and then it is this side's turn: CONFIRM-SEND state.
+    ConfirmSend,
+    /// The same, and then the conversation is over: CONFIRM-SEVER state.
+    ConfirmSever,
+    /// The partner has ended the conversation in good order: SEVER state.
+    Severed,
+}
+
+/// (PROG_ERROR) The partner has found an error. It is its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// It was receiving, or was asked to confirm: what it had not received is purged.
+    #[error("the partner has found an error, and what it had not received is purged")]
+    Purging,
+    /// It was sending: nothing is lost.
+    #[error("the partner has found an error in what it sends")]
+    NoTruncation,
+}
+
+/// The conversation has ended, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ended {
+    /// The partner has ended it in good order.
+    #[error("the partner has ended the conversation")]
+    Normal,
+    /// The partner has ended it where it stood, and says this about it.
+    #[error("the partner has ended the conversation where it stood")]
+    Abend([u8; END_DATA_BYTES]),
+    /// Nobody has ended it: the path has failed.
+    #[error("the conversation has failed: {0}")]
+    Failed(Severed),
+}
+
+/// Why a verb is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VerbError {
+    /// The state does not allow it. Nothing was changed.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The conversation was allocated without confirmation. Nothing was changed.
+    #[error("the conversation was allocated without confirmation")]
+    NoConfirmation,
+    /// The record is longer than the storage of the path allows. Nothing was changed.
+    #[error("a record of this length does not go through this path: at most {most} bytes")]
+    TooLong {
+        /// The limit.
+        most: u64,
+    },
+    /// Something is missing that no wait brings back. Nothing was changed.
+    #[error("nothing was sent: {0}")]
+    Lacking(Lack),
+    /// It waits for the partner: call it again.
+    #[error("the partner has not come so far")]
+    Pending,
+    /// It was not done: the partner has found an error. This side is in RECEIVE state now.
+    #[error(transparent)]
+    Trouble(#[from] Trouble),
+    /// It was not done: the conversation has ended. This side is in SEVER state now.
+    #[error(transparent)]
+    Ended(#[from] Ended),
+}
+
+/// Something that happens between verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The next verb will find something: data, what comes next, or an error of the partner's.
+    MessagePending,
+    /// (SENDREQ) The partner asks for the turn.
+    Request,
+    /// The conversation has ended. The next verb will say so too.
+    Severed(Ended),
+}

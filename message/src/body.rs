@@ -1,0 +1,197 @@
+//! Messages that are received in parts, wherever they lie.
+
+use fabric::path::{Announced, HEAD_BYTES_MAX, InPage, Incoming, MessageRef, Receiver, Severed};
+
+/// Why giving back cannot fail.
+const OWN: &str = "a body is of the receiver that it is used with";
+
+/// Bytes that are kept in the reader itself at most: a line of the cache. (Of 10,000 messages of 64 B one is
+/// received sooner by what an allocation of its own would take to come into the cache.)
+const SHORT_BYTES_MAX: usize = 64;
+
+/// The body of a message, and how much of it was received. It is given back with [`BodyReader::release`].
+#[derive(Debug)]
+pub struct BodyReader(Place);
+
+#[derive(Debug)]
+enum Place {
+    /// In the receiver's memory, until the next message of its queue is asked for.
+    At { message: MessageRef, at: usize },
+    /// In a page of the source's. Such messages are long, and their shape would be that of all.
+    InPage(Box<(InPage, usize)>),
+    /// In the storage of the source, which may still be filling it in.
+    Announced(Box<Announced>),
+    /// In memory of our own.
+    Kept { bytes: Box<[u8]>, at: usize },
+    /// In memory of our own, right here.
+    Short { bytes: [u8; SHORT_BYTES_MAX], at: u8, end: u8 },
+}
+
+impl BodyReader {
+    /// The body of what has come, and what `parse` makes of its head. A list is no message: it is given back.
+    #[inline]
+    pub fn open<T>(
+        receiver: &mut Receiver,
+        incoming: Incoming,
+        parse: impl FnOnce(&[u8]) -> T,
+    ) -> Option<(T, BodyReader)> {
+        let (parsed, place) = match incoming {
+            Incoming::Message(message) => {
+                (parse(receiver.message(message).head), Place::At { message, at: 0 })
+            }
+            Incoming::InPage(message) => {
+                let mut head = [0; HEAD_BYTES_MAX];
+                let head = &mut head[..message.head_bytes()];
+                message.view().read(0, head).expect("within the message");
+                (parse(head), Place::InPage(Box::new((message, 0))))
+            }
+            Incoming::Announced(message) => {
+                (parse(message.head()), Place::Announced(Box::new(message)))
+            }
+            Incoming::List(list) => {
+                assert!(receiver.give_back_list(list).is_ok(), "{OWN}");
+                return None;
+            }
+        };
+        Some((parsed, BodyReader(place)))
+    }
+
+    /// The body of a message in the receiver's memory, of which so many bytes were received.
+    pub fn at(message: MessageRef, at: usize) -> BodyReader {
+        BodyReader(Place::At { message, at })
+    }
+
+    /// None at all.
+    pub fn none() -> BodyReader {
+        BodyReader(Place::Short { bytes: [0; _], at: 0, end: 0 })
+    }
+
+    /// How many bytes were not received.
+    #[inline]
+    pub fn left(&self) -> usize {
+        match &self.0 {
+            Place::At { message, at } => message.body_bytes() - at,
+            Place::InPage(page) => page.0.body_bytes() - page.1,
+            Place::Announced(message) => message.left_bytes(),
+            Place::Kept { bytes, at } => bytes.len() - at,
+            Place::Short { at, end, .. } => usize::from(end - at),
+        }
+    }
+
+    /// How many bytes of our own memory it keeps.
+    pub fn kept_bytes(&self) -> usize {
+        match &self.0 {
+            Place::Kept { bytes, .. } => bytes.len(),
+            Place::Short { end, .. } => usize::from(*end),
+            _ => 0,
+        }
+    }
+
+    /// Copies the next bytes into `target`: as many as fit and are in place.
+    ///
+    /// # Errors
+    /// [`Severed`] if the path has ended, and the rest is not to be had.
+    #[inline]
+    pub fn read(&mut self, receiver: &mut Receiver, target: &mut [u8]) -> Result<usize, Severed> {
+        let copy = |source: &[u8], target: &mut [u8]| {
+            let bytes = source.len().min(target.len());
+            target[..bytes].copy_from_slice(&source[..bytes]);
+            bytes
+        };
+        match &mut self.0 {
+            Place::At { message, at } => {
+                let bytes = copy(&receiver.message(*message).body[*at..], target);
+                *at += bytes;
+                Ok(bytes)
+            }
+            Place::InPage(page) => {
+                let (message, at) = &mut **page;
+                let bytes = target.len().min(message.body_bytes() - *at);
+                message.read(*at, &mut target[..bytes]).expect("within the message");
+                *at += bytes;
+                Ok(bytes)
+            }
+            Place::Announced(message) => {
+                let mut copied = 0;
+                while copied < target.len() && message.left_bytes() > 0 {
+                    match receiver.pull(message, &mut target[copied..])? {
+                        0 => break,
+                        more => copied += more,
+                    }
+                }
+                Ok(copied)
+            }
+            Place::Kept { bytes, at } => {
+                let copied = copy(&bytes[*at..], target);
+                *at += copied;
+                Ok(copied)
+            }
+            Place::Short { bytes, at, end } => {
+                let copied = copy(&bytes[usize::from(*at)..usize::from(*end)], target);
+                *at += copied as u8;
+                Ok(copied)
+            }
+        }
+    }
+
+    /// All bytes, received or not, if they lie in memory of our own.
+    #[inline]
+    pub fn whole<'a>(&'a self, receiver: &'a Receiver) -> Option<&'a [u8]> {
+        match &self.0 {
+            Place::At { message, .. } => Some(receiver.message(*message).body),
+            Place::Kept { bytes, .. } => Some(bytes),
+            Place::Short { bytes, end, .. } => Some(&bytes[..usize::from(*end)]),
+            Place::InPage(_) | Place::Announced(_) => None,
+        }
+    }
+
+    /// Where it is, if it is in the receiver's memory.
+    #[inline]
+    pub fn message(&self) -> Option<MessageRef> {
+        match self.0 {
+            Place::At { message, .. } => Some(message),
+            _ => None,
+        }
+    }
+
+    /// Whether more can be read now, or never.
+    pub fn is_readable(&self, receiver: &Receiver) -> bool {
+        match &self.0 {
+            Place::Announced(message) => receiver.is_pullable(message),
+            _ => true,
+        }
+    }
+
+    /// Sees to it that the queue can go on: copies what is in its way into memory of our own.
+    pub fn park(self, receiver: &mut Receiver) -> BodyReader {
+        let place = match self.0 {
+            Place::At { message, at } => match receiver.message(message).body {
+                body if body.len() <= SHORT_BYTES_MAX => {
+                    let mut bytes = [0; SHORT_BYTES_MAX];
+                    bytes[..body.len()].copy_from_slice(body);
+                    Place::Short { bytes, at: at as u8, end: body.len() as u8 }
+                }
+                body => Place::Kept { bytes: body.into(), at },
+            },
+            Place::InPage(page) => {
+                let (message, at) = *page;
+                let mut bytes = vec![0; message.body_bytes()].into_boxed_slice();
+                message.read(0, &mut bytes).expect("within the message");
+                assert!(receiver.give_back(message).is_ok(), "{OWN}");
+                Place::Kept { bytes, at }
+            }
+            place => place,
+        };
+        BodyReader(place)
+    }
+
+    /// Gives back what it keeps of the source's.
+    #[inline]
+    pub fn release(self, receiver: &mut Receiver) {
+        match self.0 {
+            Place::InPage(page) => assert!(receiver.give_back(page.0).is_ok(), "{OWN}"),
+            Place::Announced(message) => assert!(receiver.release(*message).is_ok(), "{OWN}"),
+            Place::At { .. } | Place::Kept { .. } | Place::Short { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What a source has sent and not seen complete.
+
+use super::event::{Audit, Completion};
+use super::record::MessageId;
+use fabric::path::{self, Lack, Severed};
+use fabric::queue::Violation;
+
+/// How to send a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outgoing {
+    /// (TRGCLS) The class by which the target finds it.
+    pub target_class: u32,
+    /// (SRCCLS) The class by which we find its completion.
+    pub source_class: u32,
+    /// (MSGTAG) Whatever we want to be told with its completion.
+    pub tag: u32,
+    /// Whether it goes before those without priority.
+    pub priority: bool,
+    /// The longest reply that we take; none for a one-way message.
+    pub answer: Option<u32>,
+    /// Whether not to be told when it was received. Only of use one-way; that it was not is told anyway.
+    pub quiet: bool,
+}
+
+/// Why a message was not sent. The numbers in brackets are IUCV's return codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// (3) As many messages are outstanding as the path allows.
+    #[error("{limit} messages are outstanding, as many as the path allows")]
+    Limit {
+        /// How many that is.
+        limit: u32,
+    },
+    /// The target is too far behind: it does not take what is sent.
+    #[error("the target is too far behind")]
+    Full,
+    /// (2) The target has quiesced the path.
+    #[error("the target has quiesced the path")]
+    Quiesced,
+    /// (21) The target does not take data in the parameter list.
+    #[error("the target takes no data in the parameter list")]
+    NoParameters,
+    /// The message is longer than the storage of the path allows.
+    #[error("a message of this length does not go through this path: at most {most} bytes")]
+    TooLong {
+        /// The limit.
+        most: u64,
+    },
+    /// Something is missing that no wait brings back.
+    #[error("nothing was sent: {0}")]
+    Lacking(Lack),
+    /// (1) The path has ended.
+    #[error(transparent)]
+    Severed(#[from] Severed),
+}
+
+impl From<path::SendError> for SendError {
+    fn from(error: path::SendError) -> SendError {
+        match error {
+            path::SendError::Full => SendError::Full,
+            path::SendError::TooLong { most } => SendError::TooLong { most },
+            path::SendError::Lacking(lack) => SendError::Lacking(lack),
+            path::SendError::Quiesced => SendError::Quiesced,
+            path::SendError::Severed(severed) => SendError::Severed(severed),
+        }
+    }
+}
+
+/// A message that was sent and is not complete, or whose completion was not taken.
+// As short as can be: a stream goes through thousands of them before it comes to the first again.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
+pub(super) struct Entry {
+    pub(super) id: MessageId,
+    pub(super) source_class: u32,
+    pub(super) tag: u32,
+    pub(super) state: State,
+    pub(super) priority: bool,
+    pub(super) quiet: bool,
+    pub(super) is_two_way: bool,
+}
+
+const _: () = assert!(size_of::<Entry>() == 16);
+
+impl Entry {
+    #[inline(always)]
+    fn of(outgoing: &Outgoing, id: MessageId) -> Entry {
+        Entry {
+            id,
+            source_class: outgoing.source_class,
+            tag: outgoing.tag,
+            state: State::Sent,
+            priority: outgoing.priority,
+            quiet: outgoing.quiet,
+            is_two_way: outgoing.answer.is_some(),
+        }
+    }
+
+    /// What has become of it, if it was not replied to.
+    pub(super) fn completion(&self, audit: Audit) -> Completion {
+        let Entry { id, source_class, tag, priority, .. } = *self;
+        Completion { id, source_class, tag, priority, audit, answer: None, parameters: false }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Its place can be had.
+    Free,
+    /// It is with the target.
+    Sent,
+    /// We have purged it, and not said so yet.
+    Purging,
+    /// We have purged it, and not said so, and the target is done with it.
+    PurgedLate,
+    /// We have purged it, and the target has not said that it knows.
+    Purged,
+    /// It waits for its completion to be taken.
+    Complete,
+}
+
+/// The messages of one source, by the places in their identities.
+#[derive(Debug)]
+pub(super) struct Table {
+    entries: Vec<Entry>,
+    /// Of those that are two-way: the longest reply.
+    answers: Vec<u32>,
+    /// The place that was freed last at the end.
+    free: Vec<u16>,
+    /// How many there have been: its low half tells those apart that have had a place one after the other.
+    // As wide as it is loaded: a load of more than was stored just now waits for all stores before it.
+    opened: u32,
+    limit: u32,
+}
+
+impl Table {
+    pub(super) fn new(limit: u32) -> Table {
+        Table { entries: Vec::new(), answers: Vec::new(), free: Vec::new(), opened: 0, limit }
+    }
+
+    /// How many messages may be outstanding.
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.entries.len() >= self.limit as usize
+    }
+
+    /// Makes an entry for a message; none if as many are outstanding as may be.
+    #[inline(always)]
+    pub(super) fn open(&mut self, outgoing: &Outgoing) -> Option<MessageId> {
+        let Some(place) = self.free.pop() else { return self.open_new(outgoing) };
+        self.opened = self.opened.wrapping_add(1);
+        let place = usize::from(place);
+        let id = MessageId::new(place, self.opened as u16);
+        self.entries[place] = Entry::of(outgoing, id);
+        self.expect_answer(outgoing, id);
+        Some(id)
+    }
+
+    /// As [`Table::open`], at a place that nobody has had.
+    #[inline(never)]
+    fn open_new(&mut self, outgoing: &Outgoing) -> Option<MessageId> {
+        if self.entries.len() >= self.limit as usize {
+            return None;
+        }
+        self.opened = self.opened.wrapping_add(1);
+        let id = MessageId::new(self.entries.len(), self.opened as u16);
+        self.entries.push(Entry::of(outgoing, id));
+        self.expect_answer(outgoing, id);
+        Some(id)
+    }
+
+    #[inline(always)]
+    fn expect_answer(&mut self, outgoing: &Outgoing, id: MessageId) {
+        if let Some(most) = outgoing.answer {
+            if self.answers.len() <= id.place() {
+                self.answers.resize(id.place() + 1, 0);
+            }
+            self.answers[id.place()] = most;
+        }
+    }
+
+    /// The longest reply to a message; none if there is no such message, or it is one-way.
+    pub(super) fn answer_max(&mut self, id: MessageId) -> Option<u32> {
+        let is_two_way = self.get_mut(id)?.is_two_way;
+        is_two_way.then(|| self.answers[id.place()])
+    }
+
+    /// The entry of this identity, if there is one.
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: MessageId) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(id.place())?;
+        (entry.id == id && entry.state != State::Free).then_some(entry)
+    }
+
+    /// The target is done with a message. None if we have purged it, and nobody is told of it any more; its
+    /// place is taken until we have said what we had to say about it: there is never more to say than there
+    /// are places.
+    ///
+    /// # Errors
+    /// If the target was done with it before.
+    pub(super) fn end(&mut self, id: MessageId) -> Result<Option<Entry>, Violation> {
+        let entry = self.get_mut(id).ok_or(Violation::Record)?;
+        match entry.state {
+            State::Sent => {
+                entry.state = State::Complete;
+                return Ok(Some(*entry));
+            }
+            State::Purging => entry.state = State::PurgedLate,
+            State::Purged => self.close(id),
+            _ => return Err(Violation::Record),
+        }
+        Ok(None)
+    }
+
+    /// All that are with the target are complete now, in the order of their places.
+    pub(super) fn end_all(&mut self) -> Vec<Entry> {
+        let sent = self.entries.iter_mut().filter(|entry| entry.state == State::Sent);
+        sent.map(|entry| (entry.state = State::Complete, *entry).1).collect()
+    }
+
+    /// Frees an entry's place.
+    #[inline]
+    pub(super) fn close(&mut self, id: MessageId) {
+        if let Some(entry) = self.get_mut(id) {
+            entry.state = State::Free;
+            self.free.push(id.place() as u16);
+        }
+    }
+
+    /// Whether one will be freed without anybody taking its completion.
+    pub(super) fn will_free(&self) -> bool {
+        self.entries.iter().any(|entry| match entry.state {
+            State::Sent => entry.quiet && !entry.is_two_way,
+            State::Purging | State::Purged | State::PurgedLate => true,
+            State::Free | State::Complete => false,
+        })
+    }
+
+    /// How many are in a state.
+    pub(super) fn count(&self, state: State) -> usize {
+        self.entries.iter().filter(|entry| entry.state == state).count()
+    }
+}

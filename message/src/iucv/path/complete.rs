@@ -1,0 +1,101 @@
+//! What becomes of our messages.
+
+use super::{PLAIN, Path, ReceiveError, URGENT, Which};
+use crate::iucv::event::{Audit, Completion};
+use crate::iucv::outgoing::State;
+use crate::iucv::record::MessageId;
+
+/// Why nothing was purged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PurgeError {
+    /// No message of this identity is outstanding.
+    #[error("no such message is outstanding")]
+    NotFound,
+    /// The message is of another class.
+    #[error("the message of this identity is of class {class}")]
+    WrongClass {
+        /// Of which source class it is.
+        class: u32,
+    },
+    /// The message is complete: its completion waits to be taken.
+    #[error("the message is complete already")]
+    Complete,
+}
+
+impl Path {
+    /// (TEST COMPLETION) Takes a completion, and copies its reply, or what is left of it, into `target`.
+    /// `Class` and `Message` go by the source class. How many bytes were copied, and how many are left: once
+    /// some were copied and some are left, the completion is found by its identity alone. None if there is
+    /// no such completion. A reply that cannot be had any more, for the path has ended before all of it was in
+    /// place, is none: its message was severed first.
+    ///
+    /// # Errors
+    /// [`ReceiveError::WrongClass`].
+    #[inline]
+    pub fn complete(
+        &mut self,
+        which: Which,
+        target: &mut [u8],
+    ) -> Result<Option<(Completion, usize, usize)>, ReceiveError> {
+        // Whoever waits for one reply takes it where it lies: to keep it and find it again costs as much as
+        // all the rest.
+        self.poll_while(|path| path.complete.front(URGENT).is_none());
+        let mut found = self.complete.find(which)?;
+        if found.is_none() || self.complete.len() > 1 && !matches!(which, Which::Message { .. }) {
+            self.poll();
+            found = self.complete.find(which)?;
+        }
+        let Some(found) = found else { return Ok(None) };
+        let (completion, read) = self.complete.read(found, &mut self.receivers, target);
+        Ok(Some(match read {
+            Ok((bytes, residual)) => {
+                if residual == 0 {
+                    self.table.close(completion.id);
+                }
+                (completion, bytes, residual)
+            }
+            Err(_) => (self.lose_reply(completion), 0, 0),
+        }))
+    }
+
+    /// A reply cannot be had any more: its message was severed first.
+    #[cold]
+    fn lose_reply(&mut self, completion: Completion) -> Completion {
+        let entry = *self.table.get_mut(completion.id).expect("complete, and not taken");
+        self.table.close(entry.id);
+        // What came before the end comes before it here too.
+        self.poll();
+        entry.completion(Audit::SEVERED)
+    }
+
+    /// Takes a completion whose reply was taken in part, and gives the rest of the reply up.
+    pub fn discard(&mut self, id: MessageId) {
+        if self.complete.take(id, &mut self.receivers).is_some() {
+            self.table.close(id);
+        }
+    }
+
+    /// (PURGE) Takes a message of ours back. It is not received, or its reply is not wanted, whichever it
+    /// had come to; if it is complete by the time the target hears of it, that is not told any more.
+    /// The target's copy goes when the target looks.
+    ///
+    /// # Errors
+    /// [`PurgeError`].
+    pub fn purge(&mut self, id: MessageId, source_class: u32) -> Result<(), PurgeError> {
+        self.poll();
+        let entry = self.table.get_mut(id).ok_or(PurgeError::NotFound)?;
+        if entry.source_class != source_class {
+            return Err(PurgeError::WrongClass { class: entry.source_class });
+        }
+        match entry.state {
+            State::Sent => entry.state = State::Purging,
+            State::Complete => return Err(PurgeError::Complete),
+            _ => return Err(PurgeError::NotFound),
+        }
+        // The target must find the message when it hears that it is purged.
+        self.senders[PLAIN].flush();
+        self.purged.push_back(id);
+        self.flush();
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! Taking in what the other side has sent. Everything it says is checked here.
+
+use super::{PLAIN, Path, URGENT};
+use crate::body::BodyReader;
+use crate::iucv::event::{Audit, Completion, Pending};
+use crate::iucv::inbox::Item;
+use crate::iucv::outgoing::{Entry, State};
+use crate::iucv::record::{ID_BYTES, IDS_MAX, MessageHead, MessageId, PARAMETER_BYTES, Record};
+use fabric::path::Severed;
+use fabric::queue::Violation;
+
+/// Messages in pages up to this length are copied out before they are looked at; longer ones are
+/// received straight from the page.
+const COPIED_BYTES_MAX: usize = 4096;
+
+/// What a verb looks at of each queue at most, and how many bytes it takes into memory of our own: the other
+/// side can send as fast as we look. The path stays ready while there is more.
+const LOOKS_MAX: usize = 256;
+const TAKEN_BYTES_MAX: usize = 1 << 20;
+
+impl Path {
+    /// Takes in what the urgent queue has: what is said about messages is done, messages are kept but for
+    /// the last.
+    pub fn poll(&mut self) {
+        self.poll_while(|_| true);
+    }
+
+    #[inline]
+    pub(super) fn poll_while(&mut self, wanted: impl Fn(&Path) -> bool) {
+        self.look_while(|path| {
+            path.is_urgent_ready() && wanted(path) && {
+                path.advance_urgent();
+                true
+            }
+        });
+        // Those that were purged wait to be forgotten.
+        self.look_while(|path| !path.purged_ahead.is_empty() && path.advance_plain());
+    }
+
+    /// Looks on while `look` says so, and not for ever.
+    #[inline]
+    pub(super) fn look_while(&mut self, mut look: impl FnMut(&mut Path) -> bool) {
+        let kept_bytes_max = self.kept_bytes() + TAKEN_BYTES_MAX;
+        for _ in 0..LOOKS_MAX {
+            if !look(self) || self.kept_bytes() > kept_bytes_max {
+                return;
+            }
+        }
+    }
+
+    /// Whether there is something in the urgent queue to look at.
+    #[inline]
+    pub fn is_urgent_ready(&self) -> bool {
+        !self.is_over[URGENT] && self.receivers[URGENT].is_ready()
+    }
+
+    /// Bytes in memory of our own of what waits.
+    #[inline]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.pending.kept_bytes() + self.complete.kept_bytes()
+    }
+
+    /// Takes the next of the urgent queue.
+    fn advance_urgent(&mut self) {
+        self.pending.park(URGENT, &mut self.receivers);
+        self.complete.park(URGENT, &mut self.receivers);
+        let done = match self.pick(URGENT) {
+            Some((Record::Message(head), body)) => self.arrive(URGENT, head, body),
+            Some((record, body)) => self.obey(record, body),
+            None => return,
+        };
+        if let Err(violation) = done {
+            self.accuse(URGENT, violation);
+        }
+    }
+
+    /// Takes the next of the plain queue; what stood in front of it is kept. False if there is none, or
+    /// too much is kept already.
+    pub(super) fn advance_plain(&mut self) -> bool {
+        if self.pending.front(PLAIN).is_some() {
+            if !self.is_plain_ready() {
+                return false;
+            }
+            self.pending.park(PLAIN, &mut self.receivers);
+        }
+        while let Some((record, body)) = self.pick(PLAIN) {
+            let Record::Message(head) = record else { unreachable!("the queue has nothing else") };
+            if let Err(violation) = self.arrive(PLAIN, head, body) {
+                self.accuse(PLAIN, violation);
+                return false;
+            }
+            // One that was purged at the same place had been received then, or its place would not have been
+            // given away.
+            if self.purged_ahead.is_empty()
+                || self.purged_ahead.remove(&head.id.place()) != Some(head.id)
+            {
+                return true;
+            }
+            self.forget(head.id);
+            self.ended.push_back(Record::Purged(head.id));
+        }
+        // What was purged lay in the queue by then: it had been received before.
+        self.purged_ahead.clear();
+        false
+    }
+
+    /// Picks the next from a queue, and takes its head apart.
+    #[inline]
+    fn pick(&mut self, queue: usize) -> Option<(Record, BodyReader)> {
+        if self.is_final {
+            return None;
+        }
+        let receiver = &mut self.receivers[queue];
+        let picked = match receiver.poll(COPIED_BYTES_MAX) {
+            Ok(picked) => picked?,
+            Err(severed) => {
+                self.end(queue, severed);
+                return None;
+            }
+        };
+        let opened = BodyReader::open(receiver, picked, |head| Record::parse(queue, head));
+        let (record, body) = opened.unwrap_or((Err(Violation::Record), BodyReader::none()));
+        match record {
+            Ok(record) if record.may_have_body() || body.left() == 0 => Some((record, body)),
+            refused => {
+                body.release(receiver);
+                self.accuse(queue, refused.err().unwrap_or(Violation::Size));
+                None
+            }
+        }
+    }
+
+    /// A message has come.
+    #[inline]
+    fn arrive(
+        &mut self,
+        queue: usize,
+        head: MessageHead,
+        body: BodyReader,
+    ) -> Result<(), Violation> {
+        match self.admit(queue, head, body.left()) {
+            Some(of) => self.pending.put_in_front(Item { of, body }),
+            None => {
+                body.release(&mut self.receivers[queue]);
+                return Err(Violation::Record);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the head of a message says, if it may be so.
+    #[inline(always)]
+    pub(super) fn admit(&self, queue: usize, head: MessageHead, bytes: usize) -> Option<Pending> {
+        let MessageHead { class, id, answer, parameters } = head;
+        let theirs = self.limits.theirs as usize;
+        // What we have not said yet counts: there is never more to say than there are places.
+        let outstanding = self.pending.len()
+            + self.awaiting_count
+            + self.completed.len() / ID_BYTES
+            + self.ended.len();
+        let is_free = id.place() < theirs
+            && outstanding < theirs
+            && self.awaiting.get(id.place()).is_none_or(Option::is_none)
+            && !self.pending.has_place(id);
+        let fits = !parameters || bytes == PARAMETER_BYTES && self.limits.parameters_for_us;
+        let priority = queue == URGENT;
+        (is_free && fits).then_some(Pending { id, class, bytes, priority, answer, parameters })
+    }
+
+    /// Does what the other side says about messages.
+    fn obey(&mut self, record: Record, body: BodyReader) -> Result<(), Violation> {
+        match record {
+            Record::Message(_) => unreachable!("handled by the caller"),
+            Record::Completed => {
+                let place = body.message().ok_or(Violation::Record)?;
+                let mut ids = [0; IDS_MAX * ID_BYTES];
+                let said = self.receivers[URGENT].message(place).body;
+                let ids = ids.get_mut(..said.len()).ok_or(Violation::Size)?;
+                ids.copy_from_slice(said);
+                let (ids, rest) = ids.as_chunks::<ID_BYTES>();
+                if !rest.is_empty() {
+                    return Err(Violation::Size);
+                }
+                for id in ids {
+                    self.end_one_way(MessageId(u32::from_le_bytes(*id)))?;
+                }
+            }
+            Record::Reply { id, parameters, priority } => {
+                let bytes = body.left();
+                let most = self.table.answer_max(id).ok_or(Violation::Record)?;
+                if bytes as u64 > u64::from(most) || parameters && bytes != PARAMETER_BYTES {
+                    return Err(Violation::Size);
+                }
+                match self.table.end(id)? {
+                    Some(entry) => {
+                        let answer = Some(bytes);
+                        let plain = entry.completion(Audit::default());
+                        let of = Completion { priority, answer, parameters, ..plain };
+                        self.complete.put_in_front(Item { of, body });
+                    }
+                    None => body.release(&mut self.receivers[URGENT]),
+                }
+            }
+            Record::Rejected(id) => {
+                if let Some(entry) = self.table.end(id)? {
+                    self.keep_completion(&entry, Audit::REJECTED);
+                }
+            }
+            // It was sent before it was purged, so it is there, or was received and that was said.
+            Record::Purge(id) if self.forget(id) => self.ended.push_back(Record::Purged(id)),
+            // A place beyond the limit is nobody's, so there are never more than places.
+            Record::Purge(id) if id.place() < self.limits.theirs as usize => {
+                self.purged_ahead.insert(id.place(), id);
+            }
+            Record::Purge(_) => return Err(Violation::Record),
+            Record::Purged(id) => match self.table.get_mut(id) {
+                Some(Entry { state: State::Purged, .. }) => self.table.close(id),
+                _ => return Err(Violation::Record),
+            },
+            Record::Quiesce => self.is_quiet = true,
+            Record::Resume => self.is_quiet = false,
+        }
+        Ok(())
+    }
+
+    /// A one-way message of ours was received.
+    fn end_one_way(&mut self, id: MessageId) -> Result<(), Violation> {
+        match self.table.end(id)? {
+            Some(entry) if entry.is_two_way => return Err(Violation::Record),
+            Some(entry) if entry.quiet => self.table.close(id),
+            Some(entry) => self.keep_completion(&entry, Audit::default()),
+            None => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn keep_completion(&mut self, entry: &Entry, audit: Audit) {
+        let of = entry.completion(audit);
+        self.complete.keep(Item { of, body: BodyReader::none() }, false);
+    }
+
+    /// Completes all that is outstanding: the path was severed first.
+    fn fail_outstanding(&mut self) {
+        for entry in self.table.end_all() {
+            self.keep_completion(&entry, Audit::SEVERED);
+        }
+    }
+
+    /// The other side breaks the rules.
+    #[cold]
+    pub(super) fn accuse(&mut self, queue: usize, violation: Violation) {
+        let severed = self.receivers[queue].accuse(violation);
+        self.end_for_good(severed);
+    }
+
+    /// Nothing more is sent, and nothing more is to be had.
+    pub(super) fn end_for_good(&mut self, severed: Severed) {
+        self.severed.get_or_insert(severed);
+        self.is_final = true;
+        self.is_over = [true; _];
+        self.fail_outstanding();
+    }
+
+    /// A queue has ended, and all that came over it has been taken.
+    #[cold]
+    fn end(&mut self, queue: usize, severed: Severed) {
+        self.severed.get_or_insert(severed);
+        self.is_over[queue] = true;
+        if queue == URGENT {
+            // No reply comes any more.
+            self.fail_outstanding();
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A path of IUCV, as one of its two sides has it.
+
+mod complete;
+mod look;
+mod receive;
+mod reply;
+mod send;
+mod tell;
+mod upkeep;
+
+use std::collections::{HashMap, VecDeque};
+
+pub use complete::PurgeError;
+pub use receive::{ReceiveError, Received, Shown};
+pub use reply::ReplyError;
+pub use tell::Counts;
+
+use super::event::{Completion, Pending};
+use super::inbox::Inbox;
+use super::outgoing::Table;
+use super::record::{ID_BYTES, IDS_MAX, MessageId, QUEUES, Record};
+use fabric::path::{Halves, Receiver, Sender, Severed};
+
+/// Messages that a side may have outstanding on a path.
+pub const MESSAGES_MAX: u32 = 65_535;
+
+/// Bytes of messages taken into our own memory because something behind them was looked for. When there
+/// are more, what stands in front is no longer taken: searches find what was taken so far.
+pub const PARKED_BYTES_MAX: usize = 64 << 20;
+
+/// The queue of messages without priority.
+const PLAIN: usize = 0;
+/// The queue of messages with priority, and of what is said about messages.
+const URGENT: usize = 1;
+
+/// Levels that a side shows those who watch, in the gauges of its first queue each way.
+pub mod gauge {
+    /// Of the sender: messages sent and not complete. Of the receiver: received, and not replied to.
+    pub const OUTSTANDING: usize = 0;
+    /// Of the sender: messages complete, and nobody took their completion. Of the receiver: arrived, and
+    /// nobody received them.
+    pub const WAITING: usize = 1;
+    /// Of the sender: messages that may be outstanding.
+    pub const LIMIT: usize = 2;
+}
+
+/// What the two sides of a path have agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Messages that we may have outstanding, 1 to [`MESSAGES_MAX`].
+    pub ours: u32,
+    /// Messages that the other side may have outstanding.
+    pub theirs: u32,
+    /// Whether we take data in the parameter list (PRMDATA=YES).
+    pub parameters_for_us: bool,
+    /// Whether the other side does.
+    pub parameters_for_them: bool,
+}
+
+/// Which message is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The next: those with priority first, else as they came. One that was received in part is not
+    /// meant.
+    Any,
+    /// The next of a class.
+    Class(u32),
+    /// The one of this identity, which must be of this class.
+    Message {
+        /// Its identity.
+        id: MessageId,
+        /// Its class: TRGCLS of one that is received, SRCCLS of one that is complete.
+        class: u32,
+    },
+}
+
+/// A message that was received and waits for our reply.
+#[derive(Clone, Copy, Debug)]
+struct Awaiting {
+    id: MessageId,
+    answer: u32,
+}
+
+/// A path of IUCV.
+#[derive(Debug)]
+pub struct Path {
+    senders: [Sender; QUEUES],
+    receivers: [Receiver; QUEUES],
+    limits: Limits,
+    /// What we have sent.
+    table: Table,
+    /// What has come and was not received, or not all of it.
+    pending: Inbox<Pending>,
+    /// What became of our messages, and was not taken.
+    complete: Inbox<Completion>,
+    /// By the place in its identity.
+    awaiting: Vec<Option<Awaiting>>,
+    awaiting_count: usize,
+    /// One-way messages that we have received and not said so.
+    completed: Vec<u8>,
+    /// When to say so at the latest.
+    completed_bytes_max: usize,
+    /// Messages that we have rejected or forgotten, and not said so.
+    ended: VecDeque<Record>,
+    /// Messages of ours that we have purged, and not said so.
+    purged: VecDeque<MessageId>,
+    /// Messages that the other side has purged, by their places, and that we have not come to. Those that
+    /// were received before it knew are among them.
+    purged_ahead: HashMap<usize, MessageId>,
+    /// Whether we want quiet, and whether we have said so.
+    wants_quiet: bool,
+    has_said_quiet: bool,
+    /// Whether the other side wants no messages, and whether somebody was told.
+    is_quiet: bool,
+    is_quiet_told: bool,
+    severed: Option<Severed>,
+    is_severed_told: bool,
+    /// Whether nothing more comes over each queue, and whether nothing is to be had any more.
+    is_over: [bool; QUEUES],
+    is_final: bool,
+}
+
+impl Path {
+    /// A path of IUCV over a path of two queues each way.
+    ///
+    /// # Panics
+    /// If there are not two queues each way, or a limit is out of range.
+    pub fn new(halves: Halves, limits: Limits) -> Path {
+        let Limits { ours, theirs, .. } = limits;
+        let within = 1..=MESSAGES_MAX;
+        assert!(within.contains(&ours) && within.contains(&theirs), "limits: {limits:?}");
+        let senders: [Sender; QUEUES] = halves.senders.try_into().expect("two queues each way");
+        let [mut plain, urgent] = senders;
+        plain.show(gauge::LIMIT, ours.into());
+        Path {
+            senders: [plain, urgent],
+            receivers: halves.receivers.try_into().expect("two queues each way"),
+            limits,
+            table: Table::new(ours),
+            pending: Inbox::default(),
+            complete: Inbox::default(),
+            awaiting: Vec::new(),
+            awaiting_count: 0,
+            completed: Vec::new(),
+            completed_bytes_max: ID_BYTES * IDS_MAX.min(theirs as usize / 4).max(1),
+            ended: VecDeque::new(),
+            purged: VecDeque::new(),
+            purged_ahead: HashMap::new(),
+            wants_quiet: false,
+            has_said_quiet: false,
+            is_quiet: false,
+            is_quiet_told: false,
+            severed: None,
+            is_severed_told: false,
+            is_over: [false; _],
+            is_final: false,
+        }
+    }
+
+    /// What the two sides have agreed on.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+}
+
+#[inline]
+fn queue_of(priority: bool) -> usize {
+    if priority { URGENT } else { PLAIN }
+}

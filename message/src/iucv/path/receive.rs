@@ -1,0 +1,223 @@
+//! Receiving.
+
+use super::{Awaiting, PLAIN, Path, URGENT, Which, queue_of};
+use crate::body::BodyReader;
+use crate::iucv::event::Pending;
+use crate::iucv::inbox::{Found, Item, WrongClass};
+use crate::iucv::record::{MessageId, PARAMETER_BYTES, Record};
+use fabric::path::{MessageRef, Severed};
+use fabric::queue::Violation;
+
+/// What came of receiving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The message.
+    pub message: Pending,
+    /// How many bytes were copied now.
+    pub bytes: usize,
+    /// How many are left: they are copied by the next call. Once some were copied and some are left, the
+    /// message is received in part: it is found by its identity alone. A message of more than a page may
+    /// still be on its way; then there can be some left though there was room for more.
+    pub residual: usize,
+}
+
+/// Why nothing was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReceiveError {
+    /// There is no such message, not any more (5, its source has purged it), or not in sight: a search looks
+    /// at some hundreds that have come, and the path is ready while there are more.
+    #[error("no such message waits")]
+    NotFound,
+    /// (9) The message of this identity is of another class.
+    #[error("the message of this identity is of class {class}")]
+    WrongClass {
+        /// Of which class it is.
+        class: u32,
+    },
+    /// The path has ended, and nothing that was sent is left to be received.
+    #[error(transparent)]
+    Severed(#[from] Severed),
+}
+
+impl From<WrongClass> for ReceiveError {
+    fn from(WrongClass(class): WrongClass) -> ReceiveError {
+        ReceiveError::WrongClass { class }
+    }
+}
+
+/// Where a message lies that was received in place, until the next verb.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    queue: usize,
+    place: MessageRef,
+}
+
+impl Path {
+    /// (RECEIVE) Copies a message, or what is left of it, into `target`. When nothing is left, a one-way
+    /// message is complete and a two-way message waits for its reply.
+    ///
+    /// # Errors
+    /// [`ReceiveError`].
+    #[inline]
+    pub fn receive(&mut self, which: Which, target: &mut [u8]) -> Result<Received, ReceiveError> {
+        let found = match self.next_packed(which) {
+            Some((message, place)) if message.bytes <= target.len() => {
+                let bytes = message.bytes;
+                target[..bytes].copy_from_slice(self.receivers[PLAIN].message(place).body);
+                self.end_receiving(&message);
+                return Ok(Received { message, bytes, residual: 0 });
+            }
+            Some((of, place)) => {
+                self.pending.put_in_front(Item { of, body: BodyReader::at(place, 0) });
+                Found::Front(PLAIN)
+            }
+            None => self.find(which)?,
+        };
+        let (message, read) = self.pending.read(found, &mut self.receivers, target);
+        let (bytes, residual) = read?;
+        if residual == 0 {
+            self.end_receiving(&message);
+        }
+        Ok(Received { message, bytes, residual })
+    }
+
+    /// As [`Path::receive`], but shows a message where it lies, until the next verb: one that is in front of
+    /// its queue, in memory of our own. None, and nothing is received, if it is not: receive it.
+    ///
+    /// # Errors
+    /// As [`Path::receive`].
+    #[inline(always)]
+    pub fn receive_in_place(
+        &mut self,
+        which: Which,
+    ) -> Result<Option<(Pending, Shown)>, ReceiveError> {
+        if which == Which::Any
+            && let Some(shown) = self.receive_packed()
+        {
+            return Ok(Some(shown));
+        }
+        self.receive_front_in_place(which)
+    }
+
+    /// Receives the next message where it lies if it was packed and nothing else waits, which is so for most
+    /// of a stream. None, and nothing is received, if it is not.
+    #[inline(always)]
+    pub fn receive_packed(&mut self) -> Option<(Pending, Shown)> {
+        let (pending, place) = self.next_packed(Which::Any)?;
+        self.end_receiving(&pending);
+        Some((pending, Shown { queue: PLAIN, place }))
+    }
+
+    #[inline(never)]
+    fn receive_front_in_place(
+        &mut self,
+        which: Which,
+    ) -> Result<Option<(Pending, Shown)>, ReceiveError> {
+        let Found::Front(queue) = self.find(which)? else { return Ok(None) };
+        let Item { of: pending, body } = self.pending.front(queue).expect("found");
+        let (pending, Some(place)) = (*pending, body.message()) else { return Ok(None) };
+        self.pending.take_front(queue);
+        self.end_receiving(&pending);
+        Ok(Some((pending, Shown { queue, place })))
+    }
+
+    /// The data of a message that was received in place.
+    ///
+    /// # Panics
+    /// Perhaps, if another verb came between: what was shown is shown until then.
+    #[inline(always)]
+    pub fn data(&self, shown: Shown) -> &[u8] {
+        self.receivers[shown.queue].message(shown.place).body
+    }
+
+    /// The next message, if there is nothing to choose from: it was packed and nothing else waits. A
+    /// search as long as [`Path::find`] costs more than all the rest of such a message.
+    #[inline(always)]
+    fn next_packed(&mut self, which: Which) -> Option<(Pending, MessageRef)> {
+        if which != Which::Any
+            || !self.pending.is_empty()
+            || !self.purged_ahead.is_empty()
+            || self.is_final
+            || self.receivers[URGENT].is_ready()
+        {
+            return None;
+        }
+        // An error comes again when it is looked for in full.
+        let place = self.receivers[PLAIN].poll_short().ok()??;
+        let message = self.receivers[PLAIN].message(place);
+        let bytes = message.body.len();
+        let admitted = match Record::parse(PLAIN, message.head) {
+            Ok(Record::Message(head)) => self.admit(PLAIN, head, bytes),
+            Ok(_) | Err(_) => None,
+        };
+        if admitted.is_none() {
+            self.accuse(PLAIN, Violation::Record);
+        }
+        Some((admitted?, place))
+    }
+
+    /// Looks for a message.
+    fn find(&mut self, which: Which) -> Result<Found, ReceiveError> {
+        if !self.is_final {
+            // What is said about messages may stand in front of one that has priority.
+            self.poll_while(|path| which != Which::Any || path.pending.front(URGENT).is_none());
+            let mut found = self.pending.find(which);
+            self.look_while(|path| {
+                let more = matches!(found, Ok(None)) && path.advance_plain();
+                if more {
+                    found = path.pending.find(which);
+                }
+                more
+            });
+            if let Some(found) = found? {
+                return Ok(found);
+            }
+        }
+        Err(self.severed.map_or(ReceiveError::NotFound, ReceiveError::Severed))
+    }
+
+    /// Receives what is left of a message that was received in part, and gives it up: it is as if all of it
+    /// had been received.
+    pub fn skip(&mut self, id: MessageId) {
+        if let Some(message) = self.pending.take(id, &mut self.receivers) {
+            self.end_receiving(&message);
+        }
+    }
+
+    /// All of a message has been received.
+    #[inline]
+    fn end_receiving(&mut self, message: &Pending) {
+        let id = message.id;
+        match message.answer {
+            None => {
+                self.completed.extend_from_slice(&id.0.to_le_bytes());
+                if self.completed.len() >= self.completed_bytes_max {
+                    self.say_completed();
+                }
+            }
+            Some(answer) => {
+                let place = id.place();
+                if self.awaiting.len() <= place {
+                    self.awaiting.resize(place + 1, None);
+                }
+                self.awaiting[place] = Some(Awaiting { id, answer });
+                self.awaiting_count += 1;
+            }
+        }
+    }
+
+    /// (DESCRIBE, TEST MESSAGE) The message that is meant, which stays as it is.
+    ///
+    /// # Errors
+    /// As [`Path::receive`].
+    pub fn describe(&mut self, which: Which) -> Result<Pending, ReceiveError> {
+        let found = self.find(which)?;
+        Ok(self.pending.get(found).of)
+    }
+
+    /// The data of a message that came in the parameter list.
+    pub fn parameters(&self, message: &Pending) -> Option<[u8; PARAMETER_BYTES]> {
+        let body = self.pending.body(message.id).filter(|_| message.parameters)?;
+        body.whole(&self.receivers[queue_of(message.priority)])?.try_into().ok()
+    }
+}

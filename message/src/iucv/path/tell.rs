@@ -1,0 +1,83 @@
+//! What there is to tell.
+
+use super::Path;
+use crate::iucv::event::{Event, Interrupt};
+use crate::iucv::outgoing::State;
+use fabric::path::Severed;
+
+/// How many messages are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ours, sent and not complete.
+    pub sent: usize,
+    /// Ours, complete, with the completion not taken.
+    pub complete: usize,
+    /// The other side's, seen and not received.
+    pub pending: usize,
+    /// The other side's, received and waiting for our reply.
+    pub received: usize,
+}
+
+impl Path {
+    /// The next thing that there is to tell and that `wanted` lets through: control first, then what has
+    /// priority, and among equals completions first. Each is told once; what it is about waits to be
+    /// received, or taken, until it is.
+    pub fn next_event(&mut self, wanted: impl Fn(Interrupt) -> bool) -> Option<Event> {
+        self.poll();
+        if !self.pending.has_plain_news() {
+            // A message that was told of and still stands in front makes room for the next.
+            self.advance_plain();
+        }
+        if let Some(severed) = self.severed
+            && !self.is_severed_told
+            && wanted(Interrupt::PathSevered)
+        {
+            self.is_severed_told = true;
+            return Some(Event::Severed(severed));
+        }
+        if self.is_quiet != self.is_quiet_told {
+            let event = if self.is_quiet { Event::Quiesced } else { Event::Resumed };
+            if wanted(event.interrupt()) {
+                self.is_quiet_told = self.is_quiet;
+                return Some(event);
+            }
+        }
+        for priority in [true, false] {
+            let (complete, pending) = match priority {
+                true => (Interrupt::PriorityMessageComplete, Interrupt::PriorityMessagePending),
+                false => (Interrupt::MessageComplete, Interrupt::MessagePending),
+            };
+            if wanted(complete)
+                && let Some(completion) = self.complete.tell(priority)
+            {
+                return Some(Event::Complete(completion));
+            }
+            if wanted(pending)
+                && let Some(message) = self.pending.tell(priority)
+            {
+                return Some(Event::Pending(message));
+            }
+        }
+        None
+    }
+
+    /// (QUERY) How many messages are in which state, as far as this side has looked.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            sent: self.table.count(State::Sent),
+            complete: self.table.count(State::Complete),
+            pending: self.pending.len(),
+            received: self.awaiting_count,
+        }
+    }
+
+    /// Whether one that is outstanding will be no more without anybody taking its completion.
+    pub fn will_free(&self) -> bool {
+        self.table.will_free()
+    }
+
+    /// Why the path has ended, if it has.
+    pub fn severed(&self) -> Option<Severed> {
+        self.severed
+    }
+}

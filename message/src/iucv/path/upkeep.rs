@@ -1,0 +1,223 @@
+//! What keeps a path going: saying what is to be said, quiet, waiting, the end.
+
+use std::os::fd::BorrowedFd;
+
+use os::doorbell::Listen;
+
+use super::{PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT, gauge, queue_of};
+use crate::iucv::event::Interrupt;
+use crate::iucv::outgoing::State;
+use crate::iucv::record::{ID_BYTES, IDS_MAX, MessageId, Record};
+use fabric::path::{Counters, END_DATA_BYTES, Reason, Receiver, Sender, Severed};
+
+impl Path {
+    /// (QUIESCE) Tells the other side to send no messages. What it has sent by then still comes; replies go
+    /// on in both directions.
+    pub fn quiesce(&mut self) {
+        self.wants_quiet = true;
+        self.flush();
+    }
+
+    /// (RESUME) Tells the other side that it may send again.
+    pub fn resume(&mut self) {
+        self.wants_quiet = false;
+        self.flush();
+    }
+
+    /// (SEVER) Ends the path. What we have sent can still be received; `data` tells the other side's user
+    /// why.
+    pub fn sever(&mut self, data: [u8; END_DATA_BYTES]) {
+        self.flush();
+        self.senders.iter_mut().for_each(|sender| sender.sever(data));
+        self.receivers.iter_mut().for_each(|receiver| receiver.sever(data));
+        self.is_severed_told |= self.severed.is_none();
+        self.end_for_good(Severed { reason: Reason::Ours, data });
+    }
+
+    /// Shows those who watch how many messages there are in which state.
+    #[inline]
+    fn show_messages(&mut self) {
+        let untaken = self.complete.len();
+        let sent = &mut self.senders[PLAIN];
+        sent.show(gauge::OUTSTANDING, self.table.len().saturating_sub(untaken) as u64);
+        sent.show(gauge::WAITING, untaken as u64);
+        let taken = &mut self.receivers[PLAIN];
+        taken.show(gauge::OUTSTANDING, self.awaiting_count as u64);
+        taken.show(gauge::WAITING, self.pending.len() as u64);
+    }
+
+    /// Hands over what was pushed.
+    #[inline]
+    pub fn hand_over(&mut self) {
+        self.senders[PLAIN].flush();
+    }
+
+    /// Hands over what was pushed, and says what is to be said. Whoever is about to wait calls this.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.hand_over();
+        self.show_messages();
+        while !self.completed.is_empty() {
+            if !self.say_completed() {
+                return;
+            }
+        }
+        while let Some(record) = self.ended.front() {
+            if !self.say(*record) {
+                return;
+            }
+            self.ended.pop_front();
+        }
+        while let Some(id) = self.purged.front().copied() {
+            let entry = self.table.get_mut(id).expect("its place is taken until this was said");
+            if entry.state == State::PurgedLate {
+                self.table.close(id);
+            } else {
+                if !self.say(Record::Purge(id)) {
+                    return;
+                }
+                self.table.get_mut(id).expect("as above").state = State::Purged;
+            }
+            self.purged.pop_front();
+        }
+        if self.wants_quiet != self.has_said_quiet {
+            let record = if self.wants_quiet { Record::Quiesce } else { Record::Resume };
+            if !self.say(record) {
+                return;
+            }
+            self.has_said_quiet = self.wants_quiet;
+        }
+        self.senders[URGENT].flush();
+    }
+
+    /// Says something about messages; whether there was room.
+    fn say(&mut self, record: Record) -> bool {
+        let (head, length) = record.bytes();
+        self.senders[URGENT].send(&head[..length], &[]).is_ok()
+    }
+
+    /// Says of as many messages as go into one record that they were received; whether there was room.
+    #[cold]
+    pub(super) fn say_completed(&mut self) -> bool {
+        let (head, length) = Record::Completed.bytes();
+        let said = self.completed.len().min(IDS_MAX * ID_BYTES);
+        // If there is no room it is said later; there are never more than the other side may have sent.
+        let is_said = self.senders[URGENT].send(&head[..length], &self.completed[..said]).is_ok();
+        if is_said {
+            self.completed.drain(..said);
+        }
+        is_said
+    }
+
+    /// Whether there is something to say that could not be said yet. On a path that has ended, and over a
+    /// queue that has, there is nobody to say it to.
+    pub fn has_more_to_say(&self) -> bool {
+        self.severed.is_none() && self.senders[URGENT].ended().is_none() && self.unsaid() > 0
+    }
+
+    /// How many things there are to say that were not said yet: at most one about each message of either
+    /// side, and one about quiet.
+    pub fn unsaid(&self) -> usize {
+        let quiet = usize::from(self.wants_quiet != self.has_said_quiet);
+        self.completed.len() / ID_BYTES + self.ended.len() + self.purged.len() + quiet
+    }
+
+    /// The halves, to wait on: for queue 0 and 1.
+    pub fn halves(&mut self) -> (&mut [Sender; QUEUES], &mut [Receiver; QUEUES]) {
+        (&mut self.senders, &mut self.receivers)
+    }
+
+    /// The descriptors that become readable when something has come over either queue, and when something
+    /// was returned, or the other side is gone.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.receivers[PLAIN].descriptor(), self.senders[PLAIN].descriptor()]
+    }
+
+    /// Whether what was received in part, or a reply taken in part, has more bytes by now.
+    pub fn is_readable(&self, id: MessageId, priority: bool) -> bool {
+        let receiver = &self.receivers[queue_of(priority)];
+        self.pending.body(id).is_none_or(|body| body.is_readable(receiver))
+    }
+
+    /// As [`Path::is_readable`], for a reply.
+    pub fn is_answer_readable(&self, id: MessageId) -> bool {
+        let receiver = &self.receivers[URGENT];
+        self.complete.body(id).is_none_or(|body| body.is_readable(receiver))
+    }
+
+    /// Whether there is something in a queue to look at, or an end to be told. A queue in front of which
+    /// too much is parked does not count.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.is_ready_for(|_| true)
+    }
+
+    /// As [`Path::is_ready`], for whoever is told only of what `wanted` lets through. The second queue is
+    /// looked at whatever comes of it.
+    #[inline]
+    pub fn is_ready_for(&self, wanted: impl Fn(Interrupt) -> bool) -> bool {
+        self.is_urgent_ready()
+            || self.is_plain_ready() && wanted(Interrupt::MessagePending)
+            || self.severed.is_some() && !self.is_severed_told && wanted(Interrupt::PathSevered)
+    }
+
+    /// Whether there is something in the plain queue that can be looked at.
+    pub(super) fn is_plain_ready(&self) -> bool {
+        (self.pending.front(PLAIN).is_none() || self.kept_bytes() < PARKED_BYTES_MAX)
+            && !self.is_over[PLAIN]
+            && self.receivers[PLAIN].is_ready()
+    }
+
+    /// Listens to the doorbell that tells of what has come over either queue. Whether it rang.
+    pub fn hear_arrivals(&mut self, listen: Listen) -> bool {
+        let [plain, urgent] = &mut self.receivers;
+        let heard = plain.hear(listen) > 0;
+        if plain.ended().is_some() {
+            // Perhaps the other side is gone, and the other queue has ended too.
+            urgent.hear(Listen::Now);
+        }
+        heard
+    }
+
+    /// Listens to the doorbell that tells of what was returned, for what has come already. Whether it rang.
+    pub fn hear_returns(&mut self) -> bool {
+        let [plain, urgent] = &mut self.senders;
+        let heard = plain.hear(Listen::Now) > 0;
+        if plain.ended().is_some() {
+            urgent.hear(Listen::Now);
+        }
+        heard
+    }
+
+    /// Whether anybody can still ring the doorbell of arrivals, and that of returns.
+    pub fn can_be_rung(&self) -> [bool; 2] {
+        [
+            self.receivers.iter().any(|receiver| receiver.ended().is_none()),
+            self.senders.iter().any(|sender| sender.ended().is_none()),
+        ]
+    }
+
+    /// Says that we are about to sleep until something comes over one of these queues.
+    pub fn announce_sleep(&mut self, queues: [bool; QUEUES]) {
+        for (receiver, _) in self.receivers.iter_mut().zip(queues).filter(|(_, sleeps)| *sleeps) {
+            receiver.announce_sleep();
+        }
+    }
+
+    /// Housekeeping, about once a second while there is something to keep: gives back what was not used
+    /// lately. Says whether there may be more to give back later.
+    pub fn tidy(&mut self) -> bool {
+        // What stands in front may lie in its receiver's memory.
+        for (queue, receiver) in self.receivers.iter_mut().enumerate() {
+            if self.pending.front(queue).is_none() && self.complete.front(queue).is_none() {
+                receiver.tidy();
+            }
+        }
+        self.senders.iter_mut().fold(false, |untidy, sender| untidy | sender.tidy())
+    }
+
+    /// The counters of the plain receiver, which stand for the waiting of all.
+    pub fn counters(&mut self) -> &mut Counters {
+        self.receivers[PLAIN].counters()
+    }
+}
