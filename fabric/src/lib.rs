@@ -9,7 +9,8 @@
 //! | [`control`] | what guests and the host say to each other before there is a path |
 //! | [`mod@name`] | names of guests |
 //!
-//! Conversations over paths are in the crate `message`. Programs use the crate `siga`, which adds waiting. The reasons are in `docs/design`.
+//! Conversations over paths are in the crate `message`. Programs use the crate `siga`, which adds waiting.
+//! The reasons are in `docs/design`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(loom))]

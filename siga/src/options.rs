@@ -18,16 +18,17 @@ pub struct PathOptions {
     pub inputs: usize,
     /// How to wait for messages and for room.
     pub wait: Wait,
-    /// Bytes of data storage that this side may lend. It is address space until it is used. The longest
-    /// message is half of it.
+    /// Bytes of data storage that this side may lend, over all its queues. It is address space until it is
+    /// used. The longest message is half of it.
     pub storage_bytes: u64,
     /// Messages that may wait, as the kind has it; for messages as the path has them, large ones to be
-    /// pulled, 1 to [`SLOTS`].
+    /// pulled in one queue, 1 to [`SLOTS`].
     pub messages: u32,
-    /// Bytes in buffers that may be on their way before a send has to wait. More lets a sender run
-    /// further ahead; less keeps what is on its way in cache and delays short.
+    /// Bytes in buffers of one queue that may be on their way before a send has to wait. More lets a sender
+    /// run further ahead; less keeps what is on its way in cache and delays short.
     pub window_bytes: usize,
-    /// Bytes of large messages that may wait to be pulled before a send has to wait. Two always may.
+    /// Bytes of large messages that may wait in one queue to be pulled before a send has to wait. Two always
+    /// may.
     pub announced_bytes: u64,
     /// Use huge pages for data storage, where the machine has some.
     pub huge: bool,

@@ -126,10 +126,10 @@ impl Path {
         self.senders[0].send(body)
     }
 
-    /// Pushes a message: for streams of small messages, which cost a tenth when they go together. It may
-    /// be held back while the receiver is behind, to go with those that follow: with the next send, with
-    /// the next receive that has to wait, and at the latest with [`Path::flush`]. Waits while the receiver
-    /// is too far behind.
+    /// Pushes a message: for streams of small messages, which cost less when they are packed. It may be
+    /// held back while the receiver is behind, to go with those that follow: with the next send, with the
+    /// next receive that has to wait, and at the latest with [`Path::flush`]. Waits while the receiver is
+    /// too far behind.
     ///
     /// # Errors
     /// As [`Path::send`].

@@ -12,7 +12,7 @@
 //!
 //! Numbers are little-endian, names are eight characters filled up with blanks. `docs/protocol.md`
 //! describes each kind and who may send it when. The host answers a version it does not speak with
-//! [`Problem::Version`], which every version understands.
+//! [`Problem::Version`], in a packet of its own version, and ends the connection.
 
 mod packet;
 

@@ -14,7 +14,8 @@
 //! answer, begins to wake up before it is made.
 //!
 //! A path of several queues has two doorbells for each queue each way, so that any thread can serve any
-//! half; or two for all of them, if one thread serves them all, as a conversation's are.
+//! half; or two for all of them, if one thread serves them all, as a conversation's are. A descriptor is
+//! passed with a tag, the number of its queue, so that it finds its half in either case.
 
 use std::collections::VecDeque;
 use std::io;

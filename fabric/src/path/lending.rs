@@ -162,8 +162,8 @@ impl Lending {
         self.segments.get_mut(usize::from(number))?.as_mut().map(|lent| &mut lent.segment)
     }
 
-    /// How large a segment for a large message of `bytes` is: up to an eighth more, so that messages of
-    /// about the same size use the same segments.
+    /// How large a segment for a large message of `bytes` is: up to a quarter more, or a page for short
+    /// ones, so that messages of about the same size use the same segments.
     pub(super) fn large_bytes(bytes: usize) -> Option<usize> {
         let grain = (bytes.checked_next_power_of_two()? / 8).max(PAGE_BYTES);
         bytes.checked_next_multiple_of(grain)

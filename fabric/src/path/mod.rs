@@ -39,11 +39,11 @@ use crate::queue::Violation;
 /// What the two parties, and the host between them, have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Bytes in buffers that may be out before a send is refused.
+    /// Bytes in buffers of one queue that may be out before a send is refused.
     pub window_bytes: usize,
-    /// Bytes of large messages that may wait before a send is refused; two may always wait.
+    /// Bytes of large messages that may wait in one queue before a send is refused; two may always wait.
     pub announced_bytes_max: u64,
-    /// Large messages that may wait, whatever their length; at most [`SLOTS`].
+    /// Large messages that may wait in one queue, whatever their length; at most [`SLOTS`].
     pub messages_max: u32,
     /// Bytes of data storage that we may lend, over all queues of the path together.
     pub storage_bytes_max: u64,
@@ -131,9 +131,9 @@ impl Side {
         Ok((Side { shape, board, lines }, descriptors))
     }
 
-    /// Joins our side with the peer's. `doorbells` has our ends, in the order of the other side's: for each
-    /// queue each way two that are rung when something arrives and when it is returned, and one for a queue
-    /// without one in the other direction; or two for all queues, which one thread serves then.
+    /// Joins our side with the peer's. `doorbells` has our ends, in the order of the other side's: two for
+    /// each pair of queues, rung when something arrives and when it is returned, and one for each queue
+    /// without a partner in the other direction; or two for all queues, which one thread serves then.
     ///
     /// # Errors
     /// [`JoinError`] if anything of the peer's is not as it must be.

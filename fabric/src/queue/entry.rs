@@ -10,8 +10,8 @@
 //!         63                            32 31                               0
 //! ```
 //!
-//! After QDIO's storage-list entry (FACTS 1.1): address as segment and offset, length, flags. The
-//! metadata word is the user's: a checksum, a segmentation size.
+//! After QDIO's storage-list entry (`arch/s390/include/asm/qdio.h` of Linux): address as segment and
+//! offset, length, flags. The metadata word is the user's: a checksum, a segmentation size.
 
 use std::ops::{BitOr, BitOrAssign};
 

@@ -1,31 +1,35 @@
 //! A queue: buffers that go from a writer to a reader and back.
 //!
 //! ```text
-//!    the writer's storage (the reader maps it read-only)          the reader's storage (and vice versa)
+//!    the writer's storage (the reader maps it read-only)               the reader's storage (and vice versa)
 //!
-//!    line 0    | word | 120 bytes in place, or 7 entries |        | returned | late |
-//!    line 1    | word |                                  |
-//!      ...                                                        | word 0   |
-//!    line 511  | word |                                  |        | word 1   |
-//!                                                                    ...
-//!    list 0    | 16 entries, used when the line is too small |
+//!    line 0    | word  | 56 bytes in place, or 3 entries |             | returned | late |
+//!              | stamp | 56 bytes more in place          |
+//!    line 1    | word  |                                 |             | word 0   |
+//!              | stamp |                                 |             | word 1   |
+//!      ...                                                                ...
+//!    line 511                                                          | word 511 |
+//!
+//!    list 0    | 16 entries, used when the line holds too few |
 //!      ...
-//!    segments  | the bytes that entries point to             |
+//!    segments  | the bytes that entries point to              |
 //! ```
 //!
 //! The writer fills a line, two cache lines beside each other, and counts its word up: the buffer is
-//! *primed*, the reader owns it. The writer primes buffers in order, so the reader returns them with one
-//! count for all: *returned* says how many hand-overs, from the first on, it has done with, and that each of
-//! those buffers is *empty* again and the writer's. The reader shows that count in bursts. What it still
-//! reads while it goes on, it *keeps*: the word of that buffer says so (*pending*) before the count passes
-//! it, and says *empty* later, in any order; *late* counts how often that happened. Nobody writes where the
-//! other writes, and the counts are the only thing that hands over.
+//! *primed*, the reader owns it. The second cache line has a stamp of its own, the same count, if there is
+//! something in it; the buffer is there when both have come. The writer primes buffers in order, so the
+//! reader returns them with one count for all: *returned* says with how many hand-overs, from the first on,
+//! the reader has finished, so each of those buffers is *empty* again and the writer's. The reader shows
+//! that count in bursts. A buffer that the reader still reads while it goes on is *kept*: the word of that
+//! buffer says so (*pending*) before the count passes it, and says *empty* later, in any order; *late* counts
+//! how often that happened. Neither side writes where the other writes, and the counts are the only thing
+//! that hands over.
 //!
 //! Whatever is read from the other side is read once, checked, and then used. What no honest peer can
-//! have written is a [`Violation`]: the user of the queue counts it and ends the path.
+//! have written is a [`Violation`]: the user of the queue ends the path for it.
 //!
-//! Ringing is somebody else's deed: see [`sleep`]. Large messages have [`slots`] instead of buffers while
-//! they wait.
+//! Handing over does not ring: see [`sleep`]. Large messages have [`slots`] instead of buffers while they
+//! wait.
 
 mod audit;
 mod entry;
@@ -56,7 +60,8 @@ pub const RESERVED_BUFFERS: usize = if cfg!(loom) { 1 } else { 8 };
 /// Buffers that data may use.
 pub const DATA_BUFFERS: usize = QUEUE_BUFFERS - RESERVED_BUFFERS;
 
-/// Hand-overs that a reader has done with and does not show as returned yet, at most.
+/// A reader shows its returns as soon as it has finished with this many hand-overs since it last did: it
+/// withholds fewer.
 pub const RETURNS_WITHHELD_MAX: u64 = if cfg!(loom) { 2 } else { 64 };
 
 /// How many buffers ahead the lines are asked for that will be written, or read.
@@ -89,10 +94,10 @@ pub const LINES_WORDS: usize = QUEUE_BUFFERS * LINE_WORDS;
 /// Words of all entry lists of a queue.
 pub const LISTS_WORDS: usize = QUEUE_BUFFERS * LIST_WORDS;
 
-/// Words in which a reader shows what it has returned: a cache line.
+/// Words in which a reader shows its returns: a cache line.
 pub const RETURNS_WORDS: usize = CACHE_LINE_WORDS;
 
-/// Word of the returns: hand-overs that are with the reader no more, but for those kept.
+/// Word of the returns: with how many hand-overs the reader has finished, those that it keeps included.
 pub const RETURNED_WORD: usize = 0;
 
 /// Word of the returns: how often something kept was given back late.

@@ -67,6 +67,8 @@ pub struct Reader {
     found_empty: Sequence,
 }
 
+/// Hand-overs taken in a row from which on the reader asks for lines ahead. Sooner, it would take back lines
+/// that the writer is about to fill.
 const BURST_MIN: u64 = 8;
 
 impl Reader {

@@ -511,8 +511,8 @@ fn buffer_that_is_kept_is_not_used_again_and_those_behind_it_come_back() {
     assert_eq!((queue.writer.tracked(), queue.writer.span()), (0, 0));
 }
 
-/// FACTS 1.3, output queue, program and adapter being writer and reader: A1 62, 62 A1, 62 A3, A3 A1. An
-/// input queue is the same seen from the other end.
+/// The transitions of a QDIO output queue, whose program is the writer and whose adapter is the reader: A1 62,
+/// 62 A1, 62 A3, A3 A1 in a storage-list state block. An input queue is the same seen from the other end.
 #[test]
 fn buffer_goes_through_every_legal_transition() {
     let mut queue = Queue::new();

@@ -17,9 +17,9 @@
 //! it over, and how often the reader has returned it, which [`super::audit`] reckons from the returns of the
 //! whole queue.
 //!
-//! States and transitions are those of QDIO's storage-list state block (FACTS 1.3), divided between two
-//! sides so that no byte has two writers. `P_ACK`, "I am polling, hold the interrupts", is the sleep
-//! word instead ([`super::sleep`]).
+//! States and transitions are those of QDIO's storage-list state block (`drivers/s390/cio/qdio.h` of Linux),
+//! divided between two sides so that no byte has two writers. `P_ACK`, "I am polling, hold the interrupts",
+//! is the sleep word instead ([`super::sleep`]).
 
 use super::{CACHE_LINE_BYTES, ENTRIES_MAX, IN_PLACE_BYTES_MAX};
 

@@ -318,7 +318,7 @@ impl Path {
     /// received by its identity and class.
     ///
     /// # Errors
-    /// [`ReceiveError`].
+    /// [`ReceiveError`]; `NotFound` if the message is meant by its identity, which is not waited for.
     #[inline]
     pub fn receive(
         &mut self,

@@ -25,7 +25,9 @@ use fabric::path::{Halves, Receiver, Sender, Severed};
 pub const MESSAGES_MAX: u32 = 65_535;
 
 /// Bytes of messages taken into our own memory because something behind them was looked for. When there
-/// are more, what stands in front is no longer taken: searches find what was taken so far.
+/// are more, the plain queue is not looked at: searches find what was taken so far. Messages with priority
+/// are taken all the same, for what is said about messages stands behind them; their limit is that of the
+/// path.
 pub const PARKED_BYTES_MAX: usize = 64 << 20;
 
 /// The queue of messages without priority.
