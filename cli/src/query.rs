@@ -6,7 +6,7 @@ use host::report::{
     GuestReport, HalfReport, PathReport, PathState, ResourceReport, ResourceScope, SideReport,
     SystemReport,
 };
-use siga::{Kind, Observer};
+use siga::{Kind, Observer, Violation};
 
 use crate::outcome::{Outcome, print};
 use crate::socket::Socket;
@@ -184,12 +184,16 @@ pub fn both(path: &PathReport, counter: &str) -> u64 {
     counts.fold(0, |sum, count| sum.saturating_add(*count))
 }
 
+/// Who has seen the other side break which rule.
 fn violations(path: &PathReport) -> String {
-    let halves = path.sides.iter().flat_map(|side| side.outputs.iter().chain(&side.inputs));
-    let mut counts = halves.filter_map(|half| half.counts.get("violations"));
-    if counts.all(|count| *count == 0) {
-        String::new()
-    } else {
-        "a side broke the rules".to_owned()
+    let mut seen = Vec::new();
+    for side in &path.sides {
+        for half in side.outputs.iter().chain(&side.inputs) {
+            let code = half.counts.get("violation").copied().unwrap_or(0);
+            if let Some(violation) = Violation::of_code(code) {
+                seen.push(format!("{} ended it: {violation}", side.guest));
+            }
+        }
     }
+    seen.join("; ")
 }

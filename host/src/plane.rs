@@ -15,7 +15,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fabric::control::{
-    Allowance, Kind, Malformed, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Token, UserData,
+    Allowance, Kind, Malformed, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Token,
+    UserData, version_refused,
 };
 use fabric::name::Name;
 use fabric::path::Shape;
@@ -427,12 +428,13 @@ impl Host {
                 }
             }
             Err(malformed) => {
-                let problem = match malformed {
-                    Malformed::Version { .. } => Problem::Version,
-                    _ => Problem::Request,
+                let failed = match malformed {
+                    Malformed::Version { found, serial } => version_refused(found, serial),
+                    _ => Reply::Failed { problem: Problem::Request, data: NO_DATA }
+                        .bytes(malformed.serial()),
                 };
-                let failed = Reply::Failed { problem, data: NO_DATA };
-                self.send(number, malformed.serial(), &failed, &[]);
+                // Whoever does not read it is detached all the same.
+                let _ = self.connections[&number].packets.send(&failed, &[]);
                 self.detach(number, &malformed.to_string());
             }
         }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fabric::control::{
-    Allowance, Joined, Kind, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Scope, Target,
-    UserData,
+    Allowance, Joined, Kind, Malformed, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Scope,
+    Target, UserData,
 };
 use fabric::name::{Name, NoName};
 use fabric::path::{JoinError, Side, SideDescriptors};
@@ -713,9 +713,15 @@ impl Guest {
             let Some(packets) = self.link.packets() else { return };
             match packets.receive(&mut buffer) {
                 Ok(packet) if packet.bytes > 0 => {
-                    // A packet that makes no sense is from a host of another kind: nothing to be done.
-                    if let Ok((serial, reply)) = Reply::parse(&buffer[..packet.bytes]) {
-                        self.sort(serial, reply, packet.passed(), now_ns);
+                    match Reply::parse(&buffer[..packet.bytes]) {
+                        Ok((serial, reply)) => self.sort(serial, reply, packet.passed(), now_ns),
+                        // An older host answers in its own version, whatever it says.
+                        Err(Malformed::Version { serial, .. }) => {
+                            let failed = Reply::Failed { problem: Problem::Version, data: NO_DATA };
+                            self.sort(serial, failed, packet.passed(), now_ns);
+                        }
+                        // From a host of another kind: nothing to be done.
+                        Err(_) => {}
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use fabric::control::{PACKET_BYTES_MAX, Problem, Reply, Request};
+use fabric::control::{Malformed, PACKET_BYTES_MAX, Problem, Reply, Request};
 use host::report::{AuditReport, SystemReport};
 use os::foreign::Foreign;
 use os::packets::Packets;
@@ -114,6 +114,7 @@ impl Observer {
         match Reply::parse(&buffer[..packet.bytes]) {
             Ok((_, Reply::Failed { problem, .. })) => Err(ObserveError::Refused(problem)),
             Ok((_, reply)) => Ok((reply, packet.passed().map_err(broken)?)),
+            Err(Malformed::Version { .. }) => Err(ObserveError::Refused(Problem::Version)),
             Err(malformed) => Err(ObserveError::Answer(malformed.to_string())),
         }
     }

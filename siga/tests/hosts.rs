@@ -1,12 +1,17 @@
 //! Guests whose host is replaced, and connections that somebody gives up.
 
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fabric::control::{PACKET_BYTES_MAX, Reply, Request, VERSION, version_refused};
+use os::packets::{Listener, Packets};
+use os::poller::wait_readable;
+
 use siga::report::{PathState, ResourceScope, SystemReport};
 use siga::{
-    ConnectError, Embedded, Guest, Observer, Path, PathOptions, Problem, Reason, ResourceError,
-    Scope, Served, System, Wait, Waiter,
+    AttachError, ConnectError, Embedded, Guest, ObserveError, Observer, Path, PathOptions, Problem,
+    Reason, ResourceError, Scope, Served, System, Wait, Waiter,
 };
 
 /// A place where hosts listen, one after the other.
@@ -52,6 +57,51 @@ fn joined(client: &Guest, server: &Guest) -> (Path, Path) {
     let connecting = client.start_connecting(server.name().as_str(), &options).unwrap();
     let accepted = server.accept().unwrap();
     (client.complete(connecting).unwrap(), accepted)
+}
+
+/// Where the version stands in a packet.
+const VERSION_AT: std::ops::Range<usize> = 4..6;
+
+fn received(packets: &Packets) -> Vec<u8> {
+    wait_readable(packets.as_fd(), None).unwrap();
+    let mut buffer = [0; PACKET_BYTES_MAX];
+    let packet = packets.receive(&mut buffer).unwrap();
+    buffer[..packet.bytes].to_vec()
+}
+
+#[test]
+fn older_guest_is_told_in_its_own_version_that_it_is_too_old() {
+    let place = Place::new("older-guest");
+    let _host = place.host();
+    let packets = Packets::connect(&place.0).unwrap();
+    let mut attach = Request::Attach { name: "OLD".parse().unwrap() }.bytes(7);
+    attach[VERSION_AT].copy_from_slice(&1_u16.to_le_bytes());
+    packets.send(&attach, &[]).unwrap();
+    let mut told = received(&packets);
+    assert_eq!(told[VERSION_AT], 1_u16.to_le_bytes());
+    told[VERSION_AT].copy_from_slice(&VERSION.to_le_bytes());
+    let failed = Reply::Failed { problem: Problem::Version, data: [0; 16] };
+    assert_eq!(Reply::parse(&told), Ok((7, failed)));
+    assert!(received(&packets).is_empty(), "and the connection ends");
+}
+
+#[test]
+fn guest_and_observer_of_an_older_host_learn_what_is_wrong() {
+    let place = Place::new("older-host");
+    let listener = Listener::bind(&place.0, 0o600).unwrap();
+    let host = std::thread::spawn(move || {
+        for _ in 0..2 {
+            wait_readable(listener.as_fd(), None).unwrap();
+            let packets = listener.accept().unwrap();
+            let serial = received(&packets)[8..12].try_into().unwrap();
+            packets.send(&version_refused(1, u32::from_le_bytes(serial)), &[]).unwrap();
+        }
+    });
+    let refused = Guest::attach(&place.0, "NEW").unwrap_err();
+    assert!(matches!(refused, AttachError::Refused { problem: Problem::Version, .. }), "{refused}");
+    let refused = Observer::attach(&place.0).unwrap_err();
+    assert!(matches!(refused, ObserveError::Refused(Problem::Version)), "{refused}");
+    host.join().unwrap();
 }
 
 #[test]

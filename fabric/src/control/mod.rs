@@ -12,7 +12,7 @@
 //!
 //! Numbers are little-endian, names are eight characters filled up with blanks. `docs/protocol.md`
 //! describes each kind and who may send it when. The host answers a version it does not speak with
-//! [`Problem::Version`], in a packet of its own version, and ends the connection.
+//! [`Problem::Version`], in a packet of that version, and ends the connection.
 
 mod packet;
 
@@ -274,12 +274,21 @@ pub struct Pending {
 
 fields!(Pending { path, from, resource, kind, flags, data, shape });
 
+/// Tells whoever speaks version `found` that it is not spoken here, in a packet of that version: the header
+/// and [`Reply::Failed`] are the same in all.
+pub fn version_refused(found: u16, serial: u32) -> Vec<u8> {
+    let failed = Reply::Failed { problem: Problem::Version, data: [0; USER_DATA_BYTES] };
+    let mut packet = failed.bytes(serial);
+    packet[4..6].copy_from_slice(&found.to_le_bytes());
+    packet
+}
+
 /// Why a request was not done. The numbers in brackets are those of IUCV's CONNECT, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u16)]
 pub enum Problem {
     /// Another version of the protocol, or of the layout of boards.
-    #[error("the host speaks another version of the control protocol")]
+    #[error("the host and this program speak different versions of the control protocol")]
     Version = 1,
     /// The message makes no sense, or not here and now.
     #[error("the host does not understand this request here")]
