@@ -157,7 +157,7 @@ impl Record {
     }
 
     /// Takes a head apart that came over `queue`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn parse(queue: usize, head: &[u8]) -> Result<Record, Violation> {
         let number = |at: usize| {
             let bytes = head[at..at + 4].as_array().expect("four bytes");

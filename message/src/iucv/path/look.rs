@@ -154,14 +154,15 @@ impl Path {
         let MessageHead { class, id, answer, parameters } = head;
         let theirs = self.limits.theirs as usize;
         // What we have not said yet counts: there is never more to say than there are places.
-        let outstanding = self.pending.len()
-            + self.awaiting_count
-            + self.completed.len() / ID_BYTES
-            + self.ended.len();
-        let is_free = id.place() < theirs
-            && outstanding < theirs
-            && self.awaiting.get(id.place()).is_none_or(Option::is_none)
-            && !self.pending.has_place(id);
+        let mut outstanding =
+            self.awaiting_count + self.completed.len() / ID_BYTES + self.ended.len();
+        let mut is_taken = self.awaiting.get(id.place()).is_some_and(Option::is_some);
+        // In a stream nothing else waits, and to find that out in full would cost as much as all the rest.
+        if !self.pending.is_empty() {
+            outstanding += self.pending.len();
+            is_taken |= self.pending.has_place(id);
+        }
+        let is_free = id.place() < theirs && outstanding < theirs && !is_taken;
         let fits = !parameters || bytes == PARAMETER_BYTES && self.limits.parameters_for_us;
         let priority = queue == URGENT;
         (is_free && fits).then_some(Pending { id, class, bytes, priority, answer, parameters })
