@@ -29,6 +29,8 @@ pub struct Shown {
     pub writer: WriterBlock<LentWords>,
     /// The half that receives.
     pub reader: ReaderBlock<LentWords>,
+    /// The halves of the other direction.
+    pub back: (WriterBlock<LentWords>, ReaderBlock<LentWords>),
 }
 
 /// A path between two honest sides.
@@ -51,6 +53,7 @@ pub fn shown_pair(terms: Terms) -> (Pair, Shown) {
     let shown = Shown {
         writer: board::writer_block(&of_one, shape, 0),
         reader: board::reader_block(&of_other, shape, 0),
+        back: (board::writer_block(&of_other, shape, 0), board::reader_block(&of_one, shape, 0)),
     };
     (Pair { sender, receiver, back: (one, other) }, shown)
 }

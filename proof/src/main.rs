@@ -6,6 +6,7 @@ mod crew;
 mod dice;
 mod footprint;
 mod pattern;
+mod sleeps;
 mod torture;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ enum Command {
     Conformance(conformance::Arguments),
     #[command(hide = true)]
     ConformancePart(conformance::PartArguments),
+    Sleeps(sleeps::Arguments),
     Torture(torture::Arguments),
     #[command(hide = true)]
     TortureHost(torture::host::Arguments),
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Conformance(arguments) => conformance::run(&arguments),
         Command::ConformancePart(arguments) => conformance::play(&arguments),
+        Command::Sleeps(arguments) => sleeps::run(&arguments),
         Command::Torture(arguments) => torture::run(&arguments),
         Command::TortureHost(arguments) => torture::host::run(&arguments),
         Command::TortureGuest(arguments) => torture::guest::run(&arguments),
