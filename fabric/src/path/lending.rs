@@ -88,8 +88,18 @@ impl Lending {
     }
 
     /// Whether the limits allow one storage of `bytes` more.
-    pub(super) fn has_room(&self, bytes: u64) -> bool {
-        bytes <= self.budgets.bytes.left() && self.budgets.segments.left() > 0
+    ///
+    /// # Errors
+    /// Which limit does not.
+    pub(super) fn check_room(&self, bytes: u64) -> Result<(), Lack> {
+        let Budgets { bytes: all_bytes, segments, .. } = &self.budgets;
+        if bytes > all_bytes.left() {
+            Err(Lack::Storage { most: all_bytes.most() })
+        } else if segments.left() == 0 {
+            Err(Lack::Segments { most: segments.most() })
+        } else {
+            Ok(())
+        }
     }
 
     /// A number for a new storage of `bytes`.

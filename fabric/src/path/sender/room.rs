@@ -57,14 +57,12 @@ impl Sender {
 
     /// Makes sure that the terms allow a storage of `bytes` more, giving up what lies idle if they do not.
     pub(super) fn make_storage_room(&mut self, bytes: u64) -> Result<(), SendError> {
-        while !self.lending.has_room(bytes) {
+        while let Err(lack) = self.lending.check_room(bytes) {
             if !self.has_room_for_upkeep() {
                 return Err(self.full());
             }
             let idle = self.lending.take_free_large().or_else(|| self.pages.take_free_segment());
-            let Some(idle) = idle else {
-                return Err(self.refuse(Lack::Storage { most: self.terms.storage_bytes_max }));
-            };
+            let Some(idle) = idle else { return Err(self.refuse(lack)) };
             self.retire(idle);
         }
         Ok(())
