@@ -35,6 +35,21 @@ fn without_descriptors<T>(deed: impl FnOnce() -> T) -> T {
     done
 }
 
+/// Bytes of address space that are left to a process without memory: its own small needs.
+const LEFT_BYTES: u64 = 1 << 20;
+
+/// Does something while no memory can be mapped, but for little.
+fn without_memory<T>(deed: impl FnOnce() -> T) -> T {
+    let limit = getrlimit(Resource::As);
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    let bytes = pages * rustix::param::page_size() as u64 + LEFT_BYTES;
+    setrlimit(Resource::As, Rlimit { current: Some(bytes), ..limit }).unwrap();
+    let done = deed();
+    setrlimit(Resource::As, limit).unwrap();
+    done
+}
+
 /// Descriptors on their way that keep others from being sent.
 const ON_THEIR_WAY: usize = 8 * 250;
 
@@ -166,5 +181,23 @@ fn guest_that_cannot_take_what_its_host_passes_is_told_so() {
     assert!(client.is_attached());
     let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
     let _accepted = server.accept().unwrap();
+    client.complete(connecting).unwrap();
+}
+
+#[test]
+fn guest_that_cannot_map_what_the_other_side_has_lent_does_not_blame_it() {
+    let _alone = alone();
+    let host = Embedded::start(System::open()).unwrap();
+    let client = Guest::attach_embedded(&host, "CLIENT").unwrap();
+    let server = Guest::attach_embedded(&host, "SERVER").unwrap();
+    // Its lines alone take more than is left.
+    let wide = PathOptions { outputs: 8, inputs: 8, ..PathOptions::default() };
+    let connecting = client.start_connecting("SERVER", &wide).unwrap();
+    let mut accepted = server.accept_with(&wide).unwrap();
+    let failed = without_memory(|| client.complete(connecting)).unwrap_err();
+    assert!(matches!(failed, ConnectError::Resources(_)), "{failed}");
+    assert_eq!(accepted.receive().unwrap_err().reason, Reason::Gone, "nobody has the other side");
+    let connecting = client.start_connecting("SERVER", &wide).unwrap();
+    let _accepted = server.accept_with(&wide).unwrap();
     client.complete(connecting).unwrap();
 }

@@ -18,9 +18,11 @@ use fabric::path::{JoinError, Side, SideDescriptors};
 use host::Embedded;
 use os::foreign::Foreign;
 use os::fork::Kept;
+use os::memory::shortage;
 use os::packets::Packets;
 use os::poller::{Poller, wait_readable};
 use os::processor::now_ns;
+use os::storage::BorrowError;
 
 use crate::link::{Account, Link, MadeUp, Membership, Unsent};
 use crate::options::PathOptions;
@@ -181,7 +183,7 @@ pub enum ConnectError {
     OtherGuest(Box<Connecting>),
     /// What the host or the other side sent is not what makes a path.
     #[error("the path could not be joined: {0}")]
-    Join(#[from] JoinError),
+    Join(JoinError),
     /// This process lacks descriptors or memory.
     #[error("cannot connect: {0}")]
     Resources(#[from] io::Error),
@@ -205,6 +207,20 @@ pub enum ResourceError {
     /// The host has not read what it was asked before, and there is no room to ask more. Try again later.
     #[error("the host is behind: try again later")]
     HostBehind,
+}
+
+impl From<JoinError> for ConnectError {
+    fn from(error: JoinError) -> ConnectError {
+        match error {
+            // Both sides have sent what they must: it is this process that cannot map it.
+            JoinError::Borrow(BorrowError::Os(error)) | JoinError::Doorbell(error)
+                if shortage(&error).is_some() =>
+            {
+                ConnectError::Resources(error)
+            }
+            error => ConnectError::Join(error),
+        }
+    }
 }
 
 impl From<Unsent> for ConnectError {
