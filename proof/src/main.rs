@@ -35,6 +35,8 @@ enum Command {
     TortureHost(torture::host::Arguments),
     #[command(hide = true)]
     TortureGuest(torture::guest::Arguments),
+    #[command(hide = true)]
+    TortureHoarder(torture::hoarder::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -45,5 +47,6 @@ fn main() -> ExitCode {
         Command::Torture(arguments) => torture::run(&arguments),
         Command::TortureHost(arguments) => torture::host::run(&arguments),
         Command::TortureGuest(arguments) => torture::guest::run(&arguments),
+        Command::TortureHoarder(arguments) => torture::hoarder::run(&arguments),
     }
 }

@@ -1,7 +1,9 @@
-//! `siga-proof torture`: guests stream checked data in a mesh, and are killed.
+//! `siga-proof torture`: guests stream checked data in a mesh, and are killed; another exhausts.
 
 mod blackbox;
 pub mod guest;
+mod hoard;
+pub mod hoarder;
 pub mod host;
 mod ledger;
 mod schedule;
@@ -12,7 +14,8 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use self::schedule::{Act, Kind};
+use self::hoard::Exhaustion;
+use self::schedule::{Act, Kind, Wanted};
 use self::supervisor::{Fault, Supervisor, Terms};
 use self::wire::GUESTS_MAX;
 use crate::dice;
@@ -20,12 +23,19 @@ use crate::dice;
 /// Guests stream checked data in a mesh; guests and the host are killed at random and started again
 ///
 /// Every survivor has to learn of a death in time, no message may be corrupt, duplicated or lost without a
-/// report, and nobody may hold more afterwards than before. The seed repeats the schedule of kills.
+/// report, and nobody may hold more afterwards than before. A guest that uses up what it needs has to be told
+/// what is missing, and everybody else goes on. The seed repeats the schedule.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// How many processes to kill, at least
     #[arg(long, default_value_t = 100)]
     kills: usize,
+    /// How often a guest uses something up, lets go of it, and has to work again
+    #[arg(long, default_value_t = 0)]
+    exhaustions: usize,
+    /// Only exhaust so [default: in all ways that this machine allows, in turn]
+    #[arg(long = "exhaustion", value_name = "KIND")]
+    kinds: Vec<Exhaustion>,
     /// Repeats a schedule of kills [default: any]
     #[arg(long)]
     seed: Option<u64>,
@@ -47,7 +57,12 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> ExitCode {
     let seed = arguments.seed.unwrap_or_else(dice::any_seed);
     let guests = arguments.guests as usize;
-    let schedule = schedule::draw(seed, arguments.kills, guests);
+    let (kills, exhaustions) = (arguments.kills, arguments.exhaustions);
+    let kinds = match arguments.kinds.is_empty() {
+        true => Exhaustion::possible(),
+        false => arguments.kinds.clone(),
+    };
+    let schedule = schedule::draw(seed, &Wanted { kills, exhaustions, kinds, guests });
     println!("seed {seed}, {guests} guests");
     if arguments.show {
         schedule.iter().for_each(|act| println!("{act}"));
@@ -55,6 +70,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     let terms = Terms {
         guests,
+        hoarder: exhaustions > 0,
         severed_within: Duration::from_millis(arguments.severed_ms),
         patience: Duration::from_secs(arguments.patience_s),
     };
@@ -78,17 +94,21 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 /// Performs the schedule, and says now and then how far it is.
 fn kill_all(supervisor: &mut Supervisor, schedule: &[Act]) -> Result<(), Fault> {
     supervisor.start_all()?;
-    let kills = |acts: &[Act]| acts.iter().filter(|act| matches!(act, Act::Kill(..))).count();
-    let (all, mut done) = (kills(schedule), 0);
+    let is_deed = |act: &&Act| matches!(act, Act::Kill(..) | Act::Exhaust(..));
+    let deeds = |acts: &[Act]| acts.iter().filter(is_deed).count();
+    let (all, mut done) = (deeds(schedule), 0);
     let mut told = Instant::now();
     // From one settled mesh to the next, so that kills that belong together stay together.
     for acts in schedule.split_inclusive(|act| *act == Act::Settle) {
         supervisor.perform(acts)?;
-        done += kills(acts);
+        done += deeds(acts);
         if told.elapsed() >= Duration::from_secs(1) {
             told = Instant::now();
             let found = supervisor.found();
-            eprintln!("{done} of {all} kills, {} messages verified", found.messages);
+            eprintln!(
+                "{done} of {all} kills and exhaustions, {} messages verified",
+                found.messages
+            );
         }
     }
     Ok(())
@@ -107,6 +127,13 @@ fn verdict(
     line(format!("kills {} in {:.1} s", tally.kills.values().sum::<u64>(), time.as_secs_f64()));
     for kind in Kind::ALL {
         line(format!("  {:5} {}", tally.kills.get(&kind).unwrap_or(&0), kind.words()));
+    }
+    if !tally.exhaustions.is_empty() {
+        let exhaustions = tally.exhaustions.values().sum::<u64>();
+        line(format!("exhaustions {exhaustions}, each told by name, and everybody else went on"));
+    }
+    for (exhaustion, times) in &tally.exhaustions {
+        line(format!("  {times:5} {}", exhaustion.words()));
     }
     line(format!(
         "messages received and verified {}, {:.1} GB; {} unfinished by the dead, {} unread by the dead",

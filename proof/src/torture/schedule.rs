@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::hoard::Exhaustion;
 use super::wire::Role;
 use crate::dice::Dice;
 
@@ -20,6 +21,10 @@ pub enum Act {
     Settle,
     /// Lets all fall quiet and looks for leaks.
     Inspect,
+    /// Has something used up by a guest that has a path to this one, and lets messages flow meanwhile.
+    Exhaust(Exhaustion, usize),
+    /// Has it let go of.
+    LetGo,
 }
 
 /// What a kill is meant to hit.
@@ -37,12 +42,21 @@ pub enum Kind {
     YoungHost,
     /// A guest while there is no host.
     Orphan,
+    /// A guest that has used something up.
+    Hoarder,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 6] =
-        [Kind::Guest, Kind::Young, Kind::Burst, Kind::Host, Kind::YoungHost, Kind::Orphan];
+    pub const ALL: [Kind; 7] = [
+        Kind::Guest,
+        Kind::Young,
+        Kind::Burst,
+        Kind::Host,
+        Kind::YoungHost,
+        Kind::Orphan,
+        Kind::Hoarder,
+    ];
 
     /// What is counted under it, in words.
     pub fn words(self) -> &'static str {
@@ -53,6 +67,7 @@ impl Kind {
             Kind::Host => "hosts at work",
             Kind::YoungHost => "hosts just started",
             Kind::Orphan => "guests without a host",
+            Kind::Hoarder => "guests that have used something up",
         }
     }
 }
@@ -66,12 +81,19 @@ impl fmt::Display for Act {
             Act::Flow => formatter.write_str("wait until messages flow"),
             Act::Settle => formatter.write_str("wait until all is as before"),
             Act::Inspect => formatter.write_str("look for leaks"),
+            Act::Exhaust(exhaustion, peer) => {
+                write!(formatter, "exhaust, with a path to guest {peer}: {}", exhaustion.words())
+            }
+            Act::LetGo => formatter.write_str("let go"),
         }
     }
 }
 
-/// Kills between two looks for leaks.
-const KILLS_PER_INSPECTION: usize = 40;
+/// Kills and exhaustions between two looks for leaks.
+const DEEDS_PER_INSPECTION: usize = 40;
+
+/// Of so many exhaustions, one ends with a kill.
+const EXHAUSTIONS_PER_KILL: usize = 8;
 
 /// Longest time between the start of a process and its second death, in microseconds.
 const YOUTH_US: u64 = 30_000;
@@ -79,19 +101,46 @@ const YOUTH_US: u64 = 30_000;
 /// Longest time between a settled mesh and the next kill, in microseconds.
 const PEACE_US: u64 = 60_000;
 
-/// Draws at least `kills` kills among so many guests.
-pub fn draw(seed: u64, kills: usize, guests: usize) -> Vec<Act> {
+/// What a schedule has, at least.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Kills.
+    pub kills: usize,
+    /// Exhaustions.
+    pub exhaustions: usize,
+    /// Of these kinds.
+    pub kinds: Vec<Exhaustion>,
+    /// Among so many guests.
+    pub guests: usize,
+}
+
+/// Draws a schedule.
+pub fn draw(seed: u64, wanted: &Wanted) -> Vec<Act> {
+    let Wanted { kills, exhaustions, ref kinds, guests } = *wanted;
     let mut drawing = Drawing { dice: Dice::new(seed), guests, acts: Vec::new(), kills: 0 };
+    let mut exhausted = 0;
     drawing.acts.extend([Act::Settle, Act::Flow]);
     // What is there only once is there after a first round, which is not inspected.
     drawing.guest();
     drawing.host();
     drawing.acts.extend([Act::Settle, Act::Inspect]);
     let mut inspected = drawing.kills;
-    while drawing.kills < kills {
-        drawing.next();
-        if drawing.kills - inspected >= KILLS_PER_INSPECTION {
-            inspected = drawing.kills;
+    loop {
+        let left = (kills.saturating_sub(drawing.kills), exhaustions - exhausted);
+        match left {
+            (0, 0) => break,
+            (_, 0) => drawing.next(),
+            (kills, exhaustions) if drawing.dice.below(kills + exhaustions) < kills => {
+                drawing.next();
+            }
+            (kills, _) => {
+                // Each kind in its turn, the dear ones too.
+                drawing.exhaust(kinds[exhausted % kinds.len()], kills > 0);
+                exhausted += 1;
+            }
+        }
+        if drawing.kills + exhausted - inspected >= DEEDS_PER_INSPECTION {
+            inspected = drawing.kills + exhausted;
             drawing.acts.extend([Act::Settle, Act::Inspect]);
         }
     }
@@ -122,6 +171,17 @@ impl Drawing {
             74..86 => self.host(),
             86..92 => self.young_host(),
             _ => self.orphan(),
+        }
+    }
+
+    fn exhaust(&mut self, exhaustion: Exhaustion, may_kill: bool) {
+        let peer = self.dice.below(self.guests);
+        self.acts.extend([Act::Settle, Act::Exhaust(exhaustion, peer)]);
+        if may_kill && self.dice.one_in(EXHAUSTIONS_PER_KILL) {
+            self.kill(Role::Hoarder, Kind::Hoarder);
+            self.start(Role::Hoarder);
+        } else {
+            self.acts.push(Act::LetGo);
         }
     }
 
@@ -220,17 +280,23 @@ impl Drawing {
 mod tests {
     use super::*;
 
+    fn wanted(kills: usize, exhaustions: usize) -> Wanted {
+        Wanted { kills, exhaustions, kinds: Exhaustion::ALL.to_vec(), guests: 3 }
+    }
+
     #[test]
     fn seed_repeats_the_schedule_and_every_process_is_started_before_it_is_killed() {
-        assert_eq!(draw(1, 200, 5), draw(1, 200, 5));
-        assert_ne!(draw(1, 200, 5), draw(2, 200, 5));
+        assert_eq!(draw(1, &wanted(200, 9)), draw(1, &wanted(200, 9)));
+        assert_ne!(draw(1, &wanted(200, 9)), draw(2, &wanted(200, 9)));
         for seed in 0..50 {
             let mut dead = Vec::new();
-            let mut kills = 0;
-            for act in draw(seed, 100, 3) {
+            let (mut kills, mut exhaustions, mut is_exhausted) = (0, 0, false);
+            for act in draw(seed, &wanted(100, 50)) {
                 match act {
                     Act::Kill(role, _) => {
                         assert!(!dead.contains(&role), "seed {seed}");
+                        assert_eq!(role == Role::Hoarder, is_exhausted, "seed {seed}");
+                        is_exhausted = false;
                         dead.push(role);
                         kills += 1;
                     }
@@ -238,11 +304,32 @@ mod tests {
                         assert!(dead.contains(&role), "seed {seed}");
                         dead.retain(|other| *other != role);
                     }
-                    Act::Settle | Act::Inspect => assert!(dead.is_empty(), "seed {seed}"),
+                    Act::Settle | Act::Inspect => {
+                        assert!(dead.is_empty() && !is_exhausted, "seed {seed}");
+                    }
+                    Act::Exhaust(..) => {
+                        assert!(dead.is_empty() && !is_exhausted, "seed {seed}");
+                        is_exhausted = true;
+                        exhaustions += 1;
+                    }
+                    Act::LetGo => {
+                        assert!(is_exhausted, "seed {seed}");
+                        is_exhausted = false;
+                    }
                     Act::Wait(_) | Act::Flow => {}
                 }
             }
             assert!(kills >= 100 && dead.is_empty(), "seed {seed}");
+            assert_eq!(exhaustions, 50, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn everything_is_used_up_in_its_turn() {
+        let acts = draw(1, &wanted(0, 14));
+        for kind in Exhaustion::ALL {
+            let is_it = |act: &&Act| matches!(act, Act::Exhaust(used_up, _) if *used_up == kind);
+            assert_eq!(acts.iter().filter(is_it).count(), 2, "{kind:?}");
         }
     }
 }

@@ -18,6 +18,8 @@ use siga::report::PathState;
 use super::blackbox::LentBox;
 
 use super::guest;
+use super::hoard::Exhaustion;
+use super::hoarder;
 use super::host;
 use super::ledger::{self, Death, Ledger, Severed};
 use super::schedule::{Act, Kind};
@@ -34,8 +36,10 @@ const LISTENER: u64 = 0;
 /// How the torture is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Guests.
+    /// Guests of the mesh.
     pub guests: usize,
+    /// Whether there is one that exhausts.
+    pub hoarder: bool,
     /// How long a survivor may take to know.
     pub severed_within: Duration,
     /// How long anything may take before it counts as hanging.
@@ -51,6 +55,8 @@ pub struct Fault(pub String);
 pub struct Tally {
     /// Kills, by kind.
     pub kills: BTreeMap<Kind, u64>,
+    /// Exhaustions during which everybody else went on, by what was used up.
+    pub exhaustions: BTreeMap<Exhaustion, u64>,
     /// Looks for leaks.
     pub inspections: u64,
     /// What has leaked.
@@ -143,7 +149,8 @@ impl Supervisor {
     /// [`Fault`].
     pub fn start_all(&mut self) -> Result<(), Fault> {
         self.start(Role::Host)?;
-        (0..self.terms.guests).try_for_each(|index| self.start(Role::Guest(index)))
+        (0..self.terms.guests).try_for_each(|index| self.start(Role::Guest(index)))?;
+        if self.terms.hoarder { self.start(Role::Hoarder) } else { Ok(()) }
     }
 
     /// Does one thing after the other. Kills that follow one another are one blow.
@@ -165,6 +172,8 @@ impl Supervisor {
                 Act::Flow => self.flow()?,
                 Act::Settle => self.settle()?,
                 Act::Inspect => self.inspect()?,
+                Act::Exhaust(exhaustion, peer) => self.exhaust(exhaustion, peer)?,
+                Act::LetGo => self.let_go()?,
             }
         }
         self.kill(blow)
@@ -175,6 +184,7 @@ impl Supervisor {
         let directory = self.workplace.directory();
         let words = match role {
             Role::Host => host::Arguments::words(directory, life),
+            Role::Hoarder => hoarder::Arguments::words(directory, life),
             Role::Guest(guest) => {
                 guest::Arguments::words(directory, Life { guest, number: life }, self.terms.guests)
             }
@@ -238,6 +248,8 @@ impl Supervisor {
                     let life = Life { guest, number: post.life };
                     self.ledger.bury(life, death, post.blackbox);
                 }
+                // What becomes of its paths is for the guests at their other ends to tell.
+                Role::Hoarder => {}
             }
         }
         self.check()
@@ -310,7 +322,7 @@ impl Supervisor {
                 path.state == PathState::Joined
                     && path.sides.iter().all(|side| !side.outputs.is_empty())
             });
-            Ok(report.guests.len() == guests
+            Ok(report.guests.len() == guests + usize::from(supervisor.terms.hoarder)
                 && report.paths.len() == paths
                 && whole.count() == paths)
         })?;
@@ -374,8 +386,8 @@ impl Supervisor {
         self.posts.values_mut().for_each(|post| post.answered = false);
         self.tell_guests(tell);
         self.until(what, |supervisor| {
-            let guests = supervisor.posts.iter().filter(|(role, _)| **role != Role::Host);
-            Ok(guests.into_iter().all(|(_, post)| post.answered))
+            let mut guests = supervisor.posts.iter().filter(|(role, _)| role.is_in_mesh());
+            Ok(guests.all(|(_, post)| post.answered))
         })
     }
 
@@ -391,6 +403,7 @@ impl Supervisor {
             let (boards, lines) = match role {
                 Role::Host => (peers * (peers + 1), 0),
                 Role::Guest(_) => (2 * peers, 2 * peers),
+                Role::Hoarder => (0, 0),
             };
             let exact = Footprint { boards, lines, others: 0, ..footprint };
             let before = match self.baseline.get(role) {
@@ -405,7 +418,30 @@ impl Supervisor {
     }
 
     fn tell_guests(&self, tell: &Tell) {
-        self.posts.values().filter(|post| post.blackbox.is_some()).for_each(|post| post.tell(tell));
+        let guests = self.posts.iter().filter(|(role, _)| role.is_in_mesh());
+        guests.for_each(|(_, post)| post.tell(tell));
+    }
+
+    /// Has something used up, and sees to it that everybody else goes on.
+    fn exhaust(&mut self, exhaustion: Exhaustion, peer: usize) -> Result<(), Fault> {
+        self.ask_hoarder(&Tell::Exhaust { exhaustion, peer })?;
+        self.flow()?;
+        *self.tally.exhaustions.entry(exhaustion).or_insert(0) += 1;
+        Ok(())
+    }
+
+    /// Has what was used up let go of.
+    fn let_go(&mut self) -> Result<(), Fault> {
+        self.ask_hoarder(&Tell::LetGo)
+    }
+
+    fn ask_hoarder(&mut self, tell: &Tell) -> Result<(), Fault> {
+        let hoarder = self.posts.get_mut(&Role::Hoarder).expect("the schedule asks the living");
+        hoarder.answered = false;
+        hoarder.tell(tell);
+        self.until(&format!("the guest that exhausts was told {tell:?}"), |supervisor| {
+            Ok(supervisor.posts[&Role::Hoarder].answered)
+        })
     }
 
     /// Waits for news, at most for `time`, and takes them in.
@@ -500,7 +536,7 @@ impl Supervisor {
             Say::Hello { .. } => self.troubles.push(format!("{role} says hello twice")),
             Say::Listening => {
                 post.is_up = true;
-                self.tell_guests(&Tell::HostUp);
+                self.posts.values().for_each(|post| post.tell(&Tell::HostUp));
             }
             Say::NoHost => {
                 let host = self.posts.get(&Role::Host).is_some_and(|host| host.is_up);
@@ -523,7 +559,7 @@ impl Supervisor {
                 let checked = self.ledger.sever(&severed, self.terms.severed_within);
                 self.troubles.extend(checked.err());
             }
-            Say::Quiet | Say::Tidied => post.answered = true,
+            Say::Quiet | Say::Tidied | Say::Exhausted | Say::Recovered => post.answered = true,
             Say::Trouble(what) => self.troubles.push(format!("{role}: {what}")),
             Say::State(state) => post.state = Some(state),
         }
@@ -533,7 +569,7 @@ impl Supervisor {
     fn introduce(&self, role: Role) {
         let life = |role: &Role, post: &Post| match role {
             Role::Guest(guest) => Some(Life { guest: *guest, number: post.life }),
-            Role::Host => None,
+            Role::Host | Role::Hoarder => None,
         };
         let own = &self.posts[&role];
         let Some(own_life) = life(&role, own) else { return };

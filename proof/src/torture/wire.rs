@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::hoard::Exhaustion;
+
 /// Guests of a torture at most.
 pub const GUESTS_MAX: usize = 12;
 
@@ -15,6 +17,15 @@ pub enum Role {
     Host,
     /// A guest, by its index.
     Guest(usize),
+    /// A guest that exhausts, and is no part of the mesh.
+    Hoarder,
+}
+
+impl Role {
+    /// Whether it has paths to all others of its kind.
+    pub fn is_in_mesh(self) -> bool {
+        matches!(self, Role::Guest(_))
+    }
 }
 
 impl std::fmt::Display for Role {
@@ -22,6 +33,7 @@ impl std::fmt::Display for Role {
         match self {
             Role::Host => formatter.write_str("the host"),
             Role::Guest(index) => write!(formatter, "guest {index}"),
+            Role::Hoarder => formatter.write_str("the guest that exhausts"),
         }
     }
 }
@@ -56,6 +68,15 @@ pub enum Tell {
     Resume,
     /// Say what you are doing.
     Describe,
+    /// Use something up, with a path to a guest of the mesh, and say when it is so.
+    Exhaust {
+        /// What.
+        exhaustion: Exhaustion,
+        /// Which guest.
+        peer: usize,
+    },
+    /// Let go of it, work again, and say when that is done.
+    LetGo,
 }
 
 /// What a child tells the supervisor.
@@ -106,6 +127,10 @@ pub enum Say {
     Trouble(String),
     /// What we are doing.
     State(String),
+    /// What was to be used up is, and all verbs say so.
+    Exhausted,
+    /// It was let go of, and everything works again.
+    Recovered,
 }
 
 /// Messages of one queue each way, counted by a guest.

@@ -7,6 +7,7 @@ use os::doorbell::{Doorbell, Listen};
 use siga::{Member, OneOf};
 
 use super::conversation::Conversation;
+use super::echo::Echo;
 use super::iucv::Inquiry;
 use super::mesh::Attachment;
 use super::threads::Note;
@@ -26,6 +27,8 @@ pub enum Seat {
     Path(Box<Conversation>),
     /// A peer, over a path of IUCV.
     Iucv(Box<Inquiry>),
+    /// The guest that exhausts.
+    Echo(Box<Echo>),
 }
 
 impl OneOf for Seat {
@@ -36,6 +39,7 @@ impl OneOf for Seat {
             Seat::Guest(guest) => guest.as_ref(),
             Seat::Path(conversation) => conversation.as_ref(),
             Seat::Iucv(inquiry) => inquiry.as_ref(),
+            Seat::Echo(echo) => echo.as_ref(),
         }
     }
 
@@ -46,6 +50,7 @@ impl OneOf for Seat {
             Seat::Guest(guest) => guest.as_mut(),
             Seat::Path(conversation) => conversation.as_mut(),
             Seat::Iucv(inquiry) => inquiry.as_mut(),
+            Seat::Echo(echo) => echo.as_mut(),
         }
     }
 }

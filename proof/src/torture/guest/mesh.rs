@@ -10,6 +10,7 @@ use siga::{
     Wait,
 };
 
+use crate::torture::hoarder;
 use crate::torture::wire::Life;
 
 /// How long a peer may take to accept, as a detector of failure.
@@ -40,6 +41,8 @@ pub struct Done {
     pub attached_again: bool,
     /// New paths: with whom, and what they are called.
     pub joined: Vec<(Life, u64, Path)>,
+    /// New paths with the guest that exhausts.
+    pub exhausting: Vec<Path>,
     /// What no kill explains.
     pub troubles: Vec<String>,
 }
@@ -218,6 +221,16 @@ impl Mesh {
         while let Some(pending) = guest.pending() {
             any = true;
             let Pending { from, data, .. } = pending;
+            if from.as_str() == hoarder::NAME {
+                let options = PathOptions { wait: self.wait, ..PathOptions::default() };
+                match guest.accept_pending(pending, &options) {
+                    Ok(path) => done.exhausting.push(path),
+                    Err(ConnectError::Refused { problem: Problem::NoPath, .. }) => {}
+                    Err(ConnectError::HostGone) => {}
+                    Err(error) => done.troubles.push(format!("accepting {from}: {error}")),
+                }
+                continue;
+            }
             let (key, number) = parse(data);
             let index = (0..self.peers.len()).find(|index| super::name(*index) == from.as_str());
             let index = index.expect("only guests of ours are there");

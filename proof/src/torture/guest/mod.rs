@@ -1,6 +1,7 @@
 //! A guest of the torture: attaches, has a path to every other guest, and sends and verifies.
 
 mod conversation;
+mod echo;
 mod iucv;
 mod members;
 mod mesh;
@@ -18,9 +19,12 @@ use os::processor::now_ns;
 use siga::{AttachError, Guest, Key, Path, Wait, Waiter};
 
 use self::conversation::Conversation;
+use self::echo::Echo;
+pub use self::echo::Reply;
 use self::iucv::Inquiry;
 pub use self::iucv::is_between as is_iucv_between;
-use self::members::{Bell, Ear, Seat};
+pub use self::members::Ear;
+use self::members::{Bell, Seat};
 use self::mesh::Mesh;
 use self::reading::{End, Reading};
 use self::stream::{Incoming, Outgoing};
@@ -168,7 +172,8 @@ impl Program {
         let hello = Say::Hello { role: Role::Guest(own.guest), life: own.number };
         line.say(&hello, &[std::os::fd::AsFd::as_fd(&descriptor)]).expect("the supervisor listens");
         let mut mesh = Mesh::new(own, arguments.guests, wait);
-        let guest = attach(&line, &arguments.directory, own, &mut mesh);
+        let guest =
+            attach(&line, &arguments.directory, &name(own.guest), |life| mesh.note_up(life));
         tell(&line, &Say::Attached);
 
         let (ours, theirs) = Doorbell::pair().expect("a doorbell for threads");
@@ -217,6 +222,10 @@ impl Program {
                     let served = inquiry.serve();
                     self.note_served(key, served);
                 }
+                Some(Seat::Echo(echo)) => {
+                    let served = echo.serve();
+                    self.note_answered(key, served);
+                }
                 None => unreachable!("nobody else removes members"),
             }
             self.answer();
@@ -258,6 +267,7 @@ impl Program {
                     let state = self.describe();
                     self.say(&Say::State(state));
                 }
+                Tell::Exhaust { .. } | Tell::LetGo => unreachable!("said to another"),
             }
         }
     }
@@ -340,6 +350,10 @@ impl Program {
         for (peer, key, path) in done.joined {
             self.start_talk(peer, key, path);
         }
+        for path in done.exhausting {
+            let seat = Seat::Echo(Box::new(Echo::new(path)));
+            self.waiter.add(seat).expect("room in the waiter");
+        }
     }
 
     fn start_talk(&mut self, peer: Life, key: u64, path: Path) {
@@ -400,6 +414,14 @@ impl Program {
             _ => unreachable!("served"),
         };
         self.end_talk((talk.peer, talk.key, &talk.slots), at_ns, severed, counts, unanswered);
+    }
+
+    fn note_answered(&mut self, key: Key, served: Result<(), End>) {
+        let Err(end) = served else { return };
+        self.waiter.remove(key);
+        if let End::Wrong(what) = end {
+            self.say(&Say::Trouble(what));
+        }
     }
 
     fn complain(&mut self, key: Key, what: &str) {
@@ -474,9 +496,14 @@ fn conversation(waiter: &mut Waiter<Seat>, key: Key) -> &mut Conversation {
 }
 
 /// Attaches, as soon as there is a host.
-fn attach(line: &Line, directory: &std::path::Path, own: Life, mesh: &mut Mesh) -> Guest {
+pub fn attach(
+    line: &Line,
+    directory: &std::path::Path,
+    name: &str,
+    mut note_up: impl FnMut(Life),
+) -> Guest {
     loop {
-        match Guest::attach(crew::host_socket(directory), &name(own.guest)) {
+        match Guest::attach(crew::host_socket(directory), name) {
             Ok(guest) => return guest,
             Err(AttachError::Unreachable { .. } | AttachError::NoAnswer) => {
                 tell(line, &Say::NoHost)
@@ -490,8 +517,8 @@ fn attach(line: &Line, directory: &std::path::Path, own: Life, mesh: &mut Mesh) 
             // The supervisor decides how long that takes.
             match line.expect(Duration::from_secs(3600)) {
                 Ok((Tell::HostUp, _)) => break,
-                Ok((Tell::Up(life), _)) => mesh.note_up(life),
-                Ok((Tell::Describe, _)) => tell(line, &Say::State(format!("{own} has no host"))),
+                Ok((Tell::Up(life), _)) => note_up(life),
+                Ok((Tell::Describe, _)) => tell(line, &Say::State(format!("{name} has no host"))),
                 Ok(_) => {}
                 Err(_) => std::process::exit(1),
             }
@@ -500,7 +527,7 @@ fn attach(line: &Line, directory: &std::path::Path, own: Life, mesh: &mut Mesh) 
 }
 
 /// Says something to the supervisor, who listens as long as it lives.
-fn tell(line: &Line, message: &Say) {
+pub fn tell(line: &Line, message: &Say) {
     if let Err(error) = line.say(message, &[]) {
         eprintln!("guest {}: the supervisor does not listen: {error}", std::process::id());
         std::process::exit(1);

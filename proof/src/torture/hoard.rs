@@ -1,0 +1,248 @@
+//! What a process can use up, and let go of again.
+
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use os::foreign::Foreign;
+use os::storage::{Borrowed, STORAGE_GRAIN_BYTES, Storage, StorageOptions};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use serde::{Deserialize, Serialize};
+
+/// What is used up.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    clap::ValueEnum,
+    Serialize,
+    Deserialize,
+)]
+pub enum Exhaustion {
+    /// Descriptors of the process.
+    Descriptors,
+    /// Address space of the process.
+    Memory,
+    /// Mappings of the process.
+    Mappings,
+    /// Descriptors that the user may have on their way to other processes.
+    Passing,
+    /// Bytes of storage that may be lent over a path.
+    Storage,
+    /// Storages that may be lent over a path.
+    Segments,
+    /// What may be lent and rung for before the other side hears.
+    Unclaimed,
+}
+
+impl Exhaustion {
+    /// All of them.
+    pub const ALL: [Exhaustion; 7] = [
+        Exhaustion::Descriptors,
+        Exhaustion::Memory,
+        Exhaustion::Mappings,
+        Exhaustion::Passing,
+        Exhaustion::Storage,
+        Exhaustion::Segments,
+        Exhaustion::Unclaimed,
+    ];
+
+    /// Those that can be brought about on this machine.
+    pub fn possible() -> Vec<Exhaustion> {
+        let most = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+        let most = most.ok().and_then(|most| most.trim().parse::<usize>().ok());
+        let has_few_mappings = most.is_some_and(|most| most < MAPPINGS_MAX);
+        let is_possible = |kind: &Exhaustion| *kind != Exhaustion::Mappings || has_few_mappings;
+        Exhaustion::ALL.into_iter().filter(is_possible).collect()
+    }
+
+    /// What is counted under it, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Exhaustion::Descriptors => "without descriptors",
+            Exhaustion::Memory => "without memory",
+            Exhaustion::Mappings => "without mappings",
+            Exhaustion::Passing => "with too many descriptors on their way",
+            Exhaustion::Storage => "at the limit of bytes lent",
+            Exhaustion::Segments => "at the limit of storages lent",
+            Exhaustion::Unclaimed => "with unclaimed rings and storages",
+        }
+    }
+}
+
+/// Bytes of address space that are left to a process without memory: its own small needs, but no storage.
+const LEFT_BYTES: u64 = 1 << 20;
+
+/// Descriptors that a process without them has.
+const DESCRIPTORS_MAX: u64 = 100;
+
+/// Bytes that the allocator keeps for this program, and in what pieces it gets them: it maps no memory for so
+/// few. Each mapping takes less than a hundred of them.
+const KEPT_BYTES: usize = 16 << 20;
+const PIECE_BYTES: usize = 16 << 10;
+
+/// Mappings that are made at most: where the kernel allows more, their end is not reached.
+const MAPPINGS_MAX: usize = 1 << 17;
+
+/// Descriptors that a process without passing has on their way, and how many it may have then. Others of this
+/// user may have far more.
+const ON_THEIR_WAY: usize = 200;
+const ON_THEIR_WAY_MAX: u64 = 150;
+
+/// What is held to keep something from being had. Dropping it lets go.
+#[derive(Debug)]
+pub enum Hoard {
+    /// The limit of descriptors was lowered from this, and these are what was left below it.
+    Descriptors(Rlimit, Vec<File>),
+    /// The limit of address space was lowered from this.
+    Memory(Rlimit),
+    /// Mappings of this page.
+    Mappings(Foreign, Vec<Borrowed>),
+    /// Descriptors on their way, the limit of them, and what this thread may do otherwise.
+    Passing(Vec<UnixStream>, Rlimit, CapabilitySets),
+    /// It is the path that lacks something.
+    OfPath,
+}
+
+impl Hoard {
+    /// Uses it up, but for what only a path can lack.
+    ///
+    /// # Errors
+    /// It cannot be used up here.
+    pub fn take(exhaustion: Exhaustion) -> io::Result<Hoard> {
+        let mut hoard = Hoard::start(exhaustion)?;
+        hoard.take_the_rest()?;
+        Ok(hoard)
+    }
+
+    fn start(exhaustion: Exhaustion) -> io::Result<Hoard> {
+        match exhaustion {
+            Exhaustion::Descriptors => {
+                let limit = getrlimit(Resource::Nofile);
+                let lowered = Rlimit { current: Some(DESCRIPTORS_MAX), ..limit };
+                setrlimit(Resource::Nofile, lowered)?;
+                Ok(Hoard::Descriptors(limit, Vec::with_capacity(DESCRIPTORS_MAX as usize)))
+            }
+            Exhaustion::Memory => Ok(Hoard::Memory(getrlimit(Resource::As))),
+            Exhaustion::Mappings => {
+                let (storage, descriptor) =
+                    Storage::create("page", STORAGE_GRAIN_BYTES, StorageOptions::default())?;
+                let page = Foreign::from(descriptor);
+                drop(storage);
+                // Before there is no mapping left for it.
+                Ok(Hoard::Mappings(page, Vec::with_capacity(MAPPINGS_MAX)))
+            }
+            Exhaustion::Passing => {
+                let (holding, held) = UnixStream::pair()?;
+                let null = OwnedFd::from(File::open("/dev/null")?);
+                let many = [null.as_fd(); ON_THEIR_WAY];
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(200))];
+                let mut ancillary = SendAncillaryBuffer::new(&mut space);
+                assert!(ancillary.push(SendAncillaryMessage::ScmRights(&many)), "room for all");
+                let bytes = [IoSlice::new(&[0])];
+                sendmsg(&holding, &bytes, &mut ancillary, SendFlags::empty())?;
+                let (limit, can) = (getrlimit(Resource::Nofile), capabilities(None)?);
+                let lowered = Rlimit { current: Some(ON_THEIR_WAY_MAX), ..limit };
+                setrlimit(Resource::Nofile, lowered)?;
+                // With these, root may have any number on their way.
+                let without = CapabilitySet::SYS_RESOURCE | CapabilitySet::SYS_ADMIN;
+                let fewer = CapabilitySets { effective: can.effective - without, ..can };
+                set_capabilities(None, fewer)?;
+                Ok(Hoard::Passing(vec![holding, held], limit, can))
+            }
+            Exhaustion::Storage | Exhaustion::Segments | Exhaustion::Unclaimed => Ok(Hoard::OfPath),
+        }
+    }
+
+    /// Uses up what has become free since.
+    ///
+    /// # Errors
+    /// It cannot be used up here.
+    pub fn take_the_rest(&mut self) -> io::Result<()> {
+        match self {
+            Hoard::Descriptors(_, files) => {
+                while let Ok(file) = File::open("/dev/null") {
+                    files.push(file);
+                }
+            }
+            Hoard::Memory(limit) => {
+                let statm = std::fs::read_to_string("/proc/self/statm")?;
+                let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
+                let pages = pages.ok_or(io::ErrorKind::InvalidData)?;
+                let bytes = pages * rustix::param::page_size() as u64 + LEFT_BYTES;
+                setrlimit(Resource::As, Rlimit { current: Some(bytes), ..*limit })?;
+            }
+            Hoard::Mappings(page, mappings) => {
+                while let Ok(mapping) = Borrowed::borrow(&*page, 1..=STORAGE_GRAIN_BYTES) {
+                    mappings.push(mapping);
+                    if mappings.len() == MAPPINGS_MAX {
+                        return Err(io::Error::other("the kernel allows more mappings"));
+                    }
+                }
+            }
+            Hoard::Passing(..) | Hoard::OfPath => {}
+        }
+        Ok(())
+    }
+}
+
+/// Sees to it that the allocator has memory of its own, for what this program needs while nothing is left. To be
+/// called once, before much else is allocated.
+pub fn keep_some_memory() {
+    let mut pieces: Vec<Vec<u8>> =
+        (0..KEPT_BYTES / PIECE_BYTES).map(|_| vec![1; PIECE_BYTES]).collect();
+    // It is not given back to the kernel while something lies behind it.
+    std::mem::forget(black_box(pieces.pop()));
+}
+
+impl Drop for Hoard {
+    fn drop(&mut self) {
+        let back = "a process may raise a limit to where it was";
+        match self {
+            Hoard::Descriptors(limit, files) => {
+                files.clear();
+                setrlimit(Resource::Nofile, *limit).expect(back);
+            }
+            Hoard::Memory(limit) => setrlimit(Resource::As, *limit).expect(back),
+            Hoard::Passing(ends, limit, can) => {
+                ends.clear();
+                set_capabilities(None, *can).expect("a thread may do again what it could");
+                setrlimit(Resource::Nofile, *limit).expect(back);
+            }
+            Hoard::Mappings(_, mappings) => mappings.clear(),
+            Hoard::OfPath => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_can_be_mapped_again_and_again_without_its_mappings_becoming_one() {
+        let (_storage, descriptor) =
+            Storage::create("page", STORAGE_GRAIN_BYTES, StorageOptions::default()).unwrap();
+        let page = Foreign::from(descriptor);
+        let count = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines().filter(|line| line.contains("memfd:page")).count()
+        };
+        let before = count();
+        let borrow = || Borrowed::borrow(&page, 1..=STORAGE_GRAIN_BYTES).unwrap();
+        let mappings: Vec<_> = (0..10).map(|_| borrow()).collect();
+        assert_eq!(count() - before, 10);
+        drop(mappings);
+        assert_eq!(count(), before);
+    }
+}
