@@ -11,7 +11,7 @@ use os::words::{Block, LentBlock, LentWords, Words};
 use super::board::{self, CONTROL_WORDS};
 use super::counters::{Counter, Counters};
 use super::doorbells::{Doorbells, Heard};
-use super::severed::{END_DATA_BYTES, Halt, HaltCode, Reason, Severed};
+use super::severed::{Reason, Severed};
 use crate::queue::sleep::{Rouser, Sleeper};
 
 /// Tells a half from all others of this process: what it has given out is taken back by it alone.
@@ -123,37 +123,28 @@ impl Half {
         // Acquire: pairs with the Release in `halt`. The data is seen with the word.
         match self.peer.load(board::HALT_WORD, Ordering::Acquire) {
             0 => None,
-            code => Some(self.read_halt(code)),
+            code => self.read_halt(code),
         }
     }
 
     #[cold]
-    fn read_halt(&self, code: u64) -> Severed {
+    fn read_halt(&self, code: u64) -> Option<Severed> {
         let data = |word| self.peer.load(board::HALT_DATA_WORD + word, Ordering::Relaxed);
-        Halt::parse([code, data(0), data(1)]).map_or(Severed::because(Reason::Gone), Halt::severed)
+        Severed::parse([code, data(0), data(1)])
     }
 
-    /// Ends this half, for this reason, and tells the other side. It ends once, and for the first reason.
-    pub(super) fn halt(&mut self, halt: Halt) {
-        let words = halt.words();
+    /// Ends this half for this reason, and tells the other side.
+    pub(super) fn halt(&mut self, severed: Severed) {
+        if let Reason::Violation(violation) = severed.reason {
+            self.counters.set(Counter::Violation, violation as u64);
+        }
+        let words = severed.words();
         for (at, word) in words[1..].iter().enumerate() {
             self.control.store(board::HALT_DATA_WORD + at, *word, Ordering::Relaxed);
         }
         // Release: pairs with the Acquire in `peer_halt`.
         self.control.store(board::HALT_WORD, words[0], Ordering::Release);
         self.doorbells.hang_up();
-    }
-
-    /// What the other side is told when we end for this reason.
-    pub(super) fn halt_for(&mut self, reason: Reason) -> Halt {
-        if let Reason::Violation(violation) = reason {
-            self.counters.set(Counter::Violation, violation as u64);
-        }
-        let code = match reason {
-            Reason::Violation(_) => HaltCode::PeerBrokeRules,
-            Reason::Lacking(_) => HaltCode::Lacking,
-            _ => HaltCode::GoodOrder,
-        };
-        Halt { code, data: [0; END_DATA_BYTES] }
+        self.ended = Some(severed);
     }
 }

@@ -5,6 +5,9 @@ use crate::queue::Violation;
 /// Bytes of user data that may go with the end.
 pub const END_DATA_BYTES: usize = 16;
 
+/// Words in which a side says why it ends.
+pub(super) const HALT_WORDS: usize = 1 + END_DATA_BYTES / 8;
+
 /// The path has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("severed: {reason}")]
@@ -91,61 +94,37 @@ impl Severed {
     pub(super) fn because(reason: Reason) -> Severed {
         Severed { reason, data: [0; END_DATA_BYTES] }
     }
-}
 
-/// Bytes in which a side says why it halts.
-pub(super) const HALT_BYTES: usize = 24;
-
-/// Why a side halts, as it says so in its control line and in the last buffer.
-///
-/// ```text
-/// word 0  code: 1 in good order, 2 the peer broke the rules, 3 without memory or descriptors
-/// words 1, 2  user data
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Halt {
-    pub(super) code: HaltCode,
-    pub(super) data: [u8; END_DATA_BYTES],
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub(super) enum HaltCode {
-    GoodOrder = 1,
-    PeerBrokeRules = 2,
-    Lacking = 3,
-}
-
-impl Halt {
-    /// Puts the words together.
-    pub(super) fn words(self) -> [u64; 3] {
+    /// The words in which a side that ends for this reason says so, in its control line and in the last
+    /// buffer.
+    ///
+    /// ```text
+    /// word 0  code: 1 in good order, 2 the peer broke the rules, 3 without memory or descriptors
+    /// words 1, 2  user data
+    /// ```
+    pub(super) fn words(&self) -> [u64; HALT_WORDS] {
+        let code = match self.reason {
+            Reason::Violation(_) => 2,
+            Reason::Lacking(_) => 3,
+            _ => 1,
+        };
         let [low, high] = *self.data.as_chunks::<8>().0 else { unreachable!("two words") };
-        [self.code as u64, u64::from_le_bytes(low), u64::from_le_bytes(high)]
+        [code, u64::from_le_bytes(low), u64::from_le_bytes(high)]
     }
 
-    /// Takes the words apart; `None` while the side has not ended. A code we do not know counts as good
-    /// order: a peer may end its side whenever it likes.
-    pub(super) fn parse(words: [u64; 3]) -> Option<Halt> {
-        let code = match words[0] {
+    /// The end of the other side, by its words; `None` while it has not ended. A code we do not know counts
+    /// as good order: a peer may end its side whenever it likes.
+    pub(super) fn parse(words: [u64; HALT_WORDS]) -> Option<Severed> {
+        let reason = match words[0] {
             0 => return None,
-            2 => HaltCode::PeerBrokeRules,
-            3 => HaltCode::Lacking,
-            _ => HaltCode::GoodOrder,
+            2 => Reason::Accused,
+            3 => Reason::PeerLacking,
+            _ => Reason::Peer,
         };
         let mut data = [0; END_DATA_BYTES];
         data[..8].copy_from_slice(&words[1].to_le_bytes());
         data[8..].copy_from_slice(&words[2].to_le_bytes());
-        Some(Halt { code, data })
-    }
-
-    /// What the end is to the other side.
-    pub(super) fn severed(self) -> Severed {
-        let reason = match self.code {
-            HaltCode::GoodOrder => Reason::Peer,
-            HaltCode::PeerBrokeRules => Reason::Accused,
-            HaltCode::Lacking => Reason::PeerLacking,
-        };
-        Severed { reason, data: self.data }
+        Some(Severed { reason, data })
     }
 }
 
@@ -154,12 +133,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halt_is_what_the_picture_says() {
-        let halt = Halt { code: HaltCode::GoodOrder, data: *b"0123456789abcdef" };
-        let words = [1, 0x3736_3534_3332_3130, 0x6665_6463_6261_3938];
-        assert_eq!(halt.words(), words);
-        assert_eq!(Halt::parse(words), Some(halt));
-        assert_eq!(Halt::parse([0, 1, 2]), None);
-        assert_eq!(Halt::parse([99, 0, 0]).map(|halt| halt.code), Some(HaltCode::GoodOrder));
+    fn end_is_what_the_picture_says() {
+        let data = *b"0123456789abcdef";
+        let [low, high] = [0x3736_3534_3332_3130, 0x6665_6463_6261_3938];
+        for (ours, code, theirs) in [
+            (Reason::Ours, 1, Reason::Peer),
+            (Reason::Violation(Violation::Count), 2, Reason::Accused),
+            (Reason::Lacking(Lack::Memory), 3, Reason::PeerLacking),
+        ] {
+            assert_eq!(Severed { reason: ours, data }.words(), [code, low, high]);
+            assert_eq!(Severed::parse([code, low, high]), Some(Severed { reason: theirs, data }));
+        }
+        assert_eq!(Severed::parse([0, 1, 2]), None);
+        assert_eq!(Severed::parse([99, 0, 0]), Some(Severed::because(Reason::Peer)));
     }
 }

@@ -8,7 +8,7 @@ use crate::path::record::{
     ANNOUNCEMENT_BYTES, Announcement, CONTROL_BYTES, Control, HEAD_BYTES_MAX, LIST_BYTES_MAX,
     Label, list_bytes,
 };
-use crate::path::severed::{HALT_BYTES, Halt, Lack, Reason, Severed};
+use crate::path::severed::{HALT_WORDS, Lack, Reason, Severed};
 use crate::queue::{ENTRIES_MAX, Entry, Form, IN_PLACE_BYTES_MAX, Taken, Violation};
 
 /// Why a buffer could not be opened. It ends the path.
@@ -177,9 +177,9 @@ impl Receiver {
     }
 
     fn open_end(&mut self, taken: &Taken) {
-        let bytes: [u8; HALT_BYTES] = self.first_bytes(taken);
+        let bytes: [u8; HALT_WORDS * 8] = self.first_bytes(taken);
         let words = std::array::from_fn(|at| u64::from_le_bytes(bytes.as_chunks().0[at]));
-        let halt = Halt::parse(words).map_or(Severed::because(Reason::Peer), Halt::severed);
+        let halt = Severed::parse(words).unwrap_or(Severed::because(Reason::Peer));
         // What the sender says in its last buffer counts more than that its end of the doorbell is gone.
         match &mut self.half.ended {
             Some(Severed { reason: Reason::Gone, .. }) | None => self.half.ended = Some(halt),

@@ -5,7 +5,7 @@ use os::sync::Ordering;
 
 use super::Receiver;
 use crate::path::board;
-use crate::path::severed::{END_DATA_BYTES, Halt, HaltCode, Reason, Severed};
+use crate::path::severed::{END_DATA_BYTES, Reason, Severed};
 use crate::queue::Violation;
 
 impl Receiver {
@@ -102,17 +102,16 @@ impl Receiver {
     /// lost, and the sender knows.
     pub fn sever(&mut self, data: [u8; END_DATA_BYTES]) {
         if !self.half.is_forked() && self.half.ended.is_none() {
-            self.halt(Halt { code: HaltCode::GoodOrder, data });
-            self.half.ended = Some(Severed { reason: Reason::Ours, data });
+            self.halt(Severed { reason: Reason::Ours, data });
         }
     }
 
-    fn halt(&mut self, halt: Halt) {
+    fn halt(&mut self, severed: Severed) {
         // What was read counts as read, whatever the reason.
         self.show_returned();
         self.staged_at = self.staged_end;
         self.copying = None;
-        self.half.halt(halt);
+        self.half.halt(severed);
     }
 
     /// The peer did what no peer may do: nothing it has written is worth reading any more. The receiver
@@ -127,8 +126,8 @@ impl Receiver {
         if let Some(ended) = self.half.ended.filter(Severed::is_final) {
             return ended;
         }
-        let halt = self.half.halt_for(reason);
-        self.halt(halt);
-        *self.half.ended.insert(Severed::because(reason))
+        let severed = Severed::because(reason);
+        self.halt(severed);
+        severed
     }
 }

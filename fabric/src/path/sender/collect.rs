@@ -6,6 +6,7 @@ use os::sync::Ordering;
 use super::{SendError, Sender};
 use crate::path::board;
 use crate::path::counters::Counter;
+use crate::path::severed::Reason;
 use crate::queue::{DATA_BUFFERS, QUEUE_BUFFERS, RESERVED_BUFFERS, Sequence, Violation};
 
 /// Bytes handed over after which the writer looks what came back, so that a quiet path keeps using the same
@@ -98,7 +99,7 @@ impl Sender {
             self.half.doorbells.reason();
         }
         if let Err(violation) = collected {
-            self.accuse(violation);
+            self.fail(Reason::Violation(violation));
         }
     }
 

@@ -6,7 +6,7 @@ use os::sync::Ordering;
 use super::Sender;
 use crate::path::board;
 use crate::path::record::Control;
-use crate::path::severed::{END_DATA_BYTES, Halt, HaltCode, Reason, Severed};
+use crate::path::severed::{END_DATA_BYTES, Reason, Severed};
 use crate::queue::Violation;
 
 impl Sender {
@@ -88,7 +88,7 @@ impl Sender {
         if self.half.doorbells.is_abused() {
             self.collect();
             if self.half.doorbells.is_abused() {
-                self.accuse(Violation::Doorbell);
+                self.fail(Reason::Violation(Violation::Doorbell));
             }
         }
         heard.rings
@@ -120,30 +120,23 @@ impl Sender {
     /// Ends this half in good order: what was sent is handed over, and behind it the end, with `data`
     /// for the peer's user.
     pub fn sever(&mut self, data: [u8; END_DATA_BYTES]) {
-        if self.half.is_forked() || self.half.ended.is_some() {
-            return;
+        if !self.half.is_forked() && self.half.ended.is_none() {
+            self.publish();
+            self.halt(Severed { reason: Reason::Ours, data });
         }
-        self.publish();
-        self.halt(Halt { code: HaltCode::GoodOrder, data });
-        self.half.ended = Some(Severed { reason: Reason::Ours, data });
     }
 
-    fn halt(&mut self, halt: Halt) {
+    fn halt(&mut self, severed: Severed) {
         // If even the last buffer is full, the reader finds the end in our control line.
-        let _ = self.writer.halt(halt.words().map(u64::to_le_bytes).as_flattened());
-        self.half.halt(halt);
+        let _ = self.writer.halt(severed.words().map(u64::to_le_bytes).as_flattened());
+        self.half.halt(severed);
+        self.end(severed);
     }
 
-    /// The peer did what no peer may do.
-    pub(super) fn accuse(&mut self, violation: Violation) {
-        self.fail(Reason::Violation(violation));
-    }
-
-    fn fail(&mut self, reason: Reason) {
+    /// Ends the path for a reason of ours, if it had not ended before.
+    pub(super) fn fail(&mut self, reason: Reason) {
         if self.half.ended.is_none() {
-            let halt = self.half.halt_for(reason);
-            self.halt(halt);
-            self.end(Severed::because(reason));
+            self.halt(Severed::because(reason));
         }
     }
 
