@@ -13,7 +13,7 @@
 //! After QDIO's storage-list entry (`arch/s390/include/asm/qdio.h` of Linux): address as segment and
 //! offset, length, flags. The metadata word is the user's: a checksum, a segmentation size.
 
-use std::ops::{BitOr, BitOrAssign};
+use std::ops::BitOr;
 
 /// Offsets within a segment are below this: a segment has at most one tebibyte.
 pub const OFFSET_END: u64 = 1 << 40;
@@ -49,28 +49,12 @@ impl EntryFlags {
     pub const LAST: EntryFlags = EntryFlags(0x0c);
     /// The last entry of the buffer.
     pub const LAST_ENTRY: EntryFlags = EntryFlags(0x40);
-
-    /// The fragment mark alone.
-    pub fn fragment(self) -> EntryFlags {
-        EntryFlags(self.0 & 0x0c)
-    }
-
-    /// Whether this is the last entry of its buffer.
-    pub fn is_last_entry(self) -> bool {
-        self.0 & EntryFlags::LAST_ENTRY.0 != 0
-    }
 }
 
 impl BitOr for EntryFlags {
     type Output = EntryFlags;
     fn bitor(self, other: EntryFlags) -> EntryFlags {
         EntryFlags(self.0 | other.0)
-    }
-}
-
-impl BitOrAssign for EntryFlags {
-    fn bitor_assign(&mut self, other: EntryFlags) {
-        *self = *self | other;
     }
 }
 
@@ -114,7 +98,5 @@ mod tests {
         };
         assert_eq!(entry.bits(), [0x4c12_3498_7654_3210, 0xcafe_f00d_dead_beef]);
         assert_eq!(Entry::parse(entry.bits()), entry);
-        assert_eq!(entry.flags.fragment(), EntryFlags::LAST);
-        assert!(entry.flags.is_last_entry());
     }
 }

@@ -39,10 +39,8 @@ fn next(dice: &mut Dice) -> Sent {
         let length = dice.magnitude(STORAGE_BYTES as u64).min(left);
         left -= length;
         let offset = dice.number() % (STORAGE_BYTES as u64 - length + 1);
-        let mut flags = flags[dice.below(flags.len())];
-        if dice.one_in(2) {
-            flags |= EntryFlags::LAST_ENTRY;
-        }
+        let fragment = flags[dice.below(flags.len())];
+        let flags = if dice.one_in(2) { fragment | EntryFlags::LAST_ENTRY } else { fragment };
         Entry { segment: 0, offset, length: length as u32, flags, metadata: dice.number() as u32 }
     };
     Sent::List(note, (0..count).map(entry).collect())
