@@ -15,6 +15,7 @@
 
 #[cfg(not(loom))]
 pub mod control;
+mod listed;
 pub mod name;
 #[cfg(not(loom))]
 pub mod path;

@@ -167,7 +167,7 @@ pub struct Buffer {
 pub(crate) fn side(guest: String, board: &LentWords, shape: Shape) -> SideReport {
     let half = |control: LentWords, counters: LentWords| {
         let load = |word| counters.load(word, Ordering::Relaxed);
-        let counted = Counter::ALL.iter().map(|(counter, name)| (*name, *counter as usize));
+        let counted = Counter::ALL.iter().map(|counter| (counter.name(), *counter as usize));
         let gauges = [("outstanding", gauge::OUTSTANDING), ("waiting", gauge::WAITING)];
         let shown = gauges.map(|(name, gauge)| (name, gauge_word(gauge)));
         let limit = load(gauge_word(gauge::LIMIT));

@@ -197,6 +197,15 @@ mod mapped {
             Block(words)
         }
 
+        /// What word `index` holds.
+        ///
+        /// # Panics
+        /// If there is no such word.
+        #[inline(always)]
+        pub fn load(&self, index: usize, ordering: Ordering) -> u64 {
+            self.0.0.within::<WORDS>(index).load(ordering)
+        }
+
         /// Sets word `index`.
         ///
         /// # Panics
@@ -360,6 +369,10 @@ mod modelled {
         pub fn new(words: Words) -> Block<WORDS> {
             assert_eq!(words.count(), WORDS, "words of a block");
             Block(words)
+        }
+
+        pub fn load(&self, index: usize, ordering: Ordering) -> u64 {
+            self.0.load(index, ordering)
         }
 
         pub fn store(&self, index: usize, value: u64, ordering: Ordering) {

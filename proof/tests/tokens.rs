@@ -55,8 +55,8 @@ impl Watched {
         state.push(shown.reader.released.load(0, Ordering::Acquire));
         let kept = &shown.reader.kept;
         state.extend((0..kept.count()).map(|at| kept.load(at, Ordering::Acquire)));
-        state.extend(Counter::ALL.map(|(counter, _)| sender.counters().get(counter)));
-        state.extend(Counter::ALL.map(|(counter, _)| receiver.counters().get(counter)));
+        state.extend(Counter::ALL.map(|counter| sender.counters().get(counter)));
+        state.extend(Counter::ALL.map(|counter| receiver.counters().get(counter)));
         state.push(u64::from(sender.is_ready()) + 2 * u64::from(receiver.is_ready()));
         assert_eq!((sender.ended(), receiver.ended()), (None, None));
         state

@@ -16,6 +16,7 @@
 
 mod packet;
 
+use crate::listed;
 use crate::name::Name;
 use crate::path::Shape;
 
@@ -283,85 +284,66 @@ pub fn version_refused(found: u16, serial: u32) -> Vec<u8> {
     packet
 }
 
-/// Why a request was not done. The numbers in brackets are those of IUCV's CONNECT, where it has one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[repr(u16)]
-pub enum Problem {
-    /// Another version of the protocol, or of the layout of boards.
-    #[error("the host and this program speak different versions of the control protocol")]
-    Version = 1,
-    /// The message makes no sense, or not here and now.
-    #[error("the host does not understand this request here")]
-    Request = 2,
-    /// Somebody is attached under this name.
-    #[error("a guest is attached under this name already")]
-    NameTaken = 3,
-    /// The system file does not let this user be this guest.
-    #[error("this user may not attach under this name")]
-    NotPermitted = 4,
-    /// The system has no more room for guests.
-    #[error("the host has no room for another guest")]
-    GuestLimit = 5,
-    /// (11) No such guest is attached.
-    #[error("the target is not attached")]
-    NotAttached = 11,
-    /// (12) The guest has as many unanswered connections as it may.
-    #[error("the target does not answer the connections it has pending")]
-    NotAnswering = 12,
-    /// (13) This guest has as many paths as it may.
-    #[error("this guest has as many paths as it may")]
-    OwnPathLimit = 13,
-    /// (14) The other guest has as many paths as it may.
-    #[error("the target has as many paths as it may")]
-    TargetPathLimit = 14,
-    /// (15) The system file does not let this guest connect to that one.
-    #[error("this guest may not connect to the target")]
-    NotAuthorised = 15,
-    /// The guest has lent as much storage as it may.
-    #[error("the paths of a guest would lend more storage than it may")]
-    StorageLimit = 16,
-    /// The other guest does not want the path.
-    #[error("the target refused the path")]
-    Refused = 17,
-    /// The connection is not pending any more, or there is no such path.
-    #[error("there is no such path, or not any more")]
-    NoPath = 18,
-    /// Storage or descriptors that came along are not what they must be.
-    #[error("the storage lent for the path is not what it must be")]
-    Storage = 19,
-    /// The host lacks memory or descriptors.
-    #[error("the host lacks memory or descriptors")]
-    HostResources = 20,
-    /// Nobody manages a resource of this name.
-    #[error("nobody manages this resource")]
-    NoResource = 21,
-    /// Somebody manages a resource of this name, or this guest as many as it may.
-    #[error("the resource is managed already, or too many are")]
-    ResourceTaken = 22,
+listed! {
+    /// Why a request was not done. The numbers in brackets are those of IUCV's CONNECT, where it has one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+    #[repr(u16)]
+    pub enum Problem {
+        /// Another version of the protocol, or of the layout of boards.
+        #[error("the host and this program speak different versions of the control protocol")]
+        Version = 1,
+        /// The message makes no sense, or not here and now.
+        #[error("the host does not understand this request here")]
+        Request = 2,
+        /// Somebody is attached under this name.
+        #[error("a guest is attached under this name already")]
+        NameTaken = 3,
+        /// The system file does not let this user be this guest.
+        #[error("this user may not attach under this name")]
+        NotPermitted = 4,
+        /// The system has no more room for guests.
+        #[error("the host has no room for another guest")]
+        GuestLimit = 5,
+        /// (11) No such guest is attached.
+        #[error("the target is not attached")]
+        NotAttached = 11,
+        /// (12) The guest has as many unanswered connections as it may.
+        #[error("the target does not answer the connections it has pending")]
+        NotAnswering = 12,
+        /// (13) This guest has as many paths as it may.
+        #[error("this guest has as many paths as it may")]
+        OwnPathLimit = 13,
+        /// (14) The other guest has as many paths as it may.
+        #[error("the target has as many paths as it may")]
+        TargetPathLimit = 14,
+        /// (15) The system file does not let this guest connect to that one.
+        #[error("this guest may not connect to the target")]
+        NotAuthorised = 15,
+        /// The guest has lent as much storage as it may.
+        #[error("the paths of a guest would lend more storage than it may")]
+        StorageLimit = 16,
+        /// The other guest does not want the path.
+        #[error("the target refused the path")]
+        Refused = 17,
+        /// The connection is not pending any more, or there is no such path.
+        #[error("there is no such path, or not any more")]
+        NoPath = 18,
+        /// Storage or descriptors that came along are not what they must be.
+        #[error("the storage lent for the path is not what it must be")]
+        Storage = 19,
+        /// The host lacks memory or descriptors.
+        #[error("the host lacks memory or descriptors")]
+        HostResources = 20,
+        /// Nobody manages a resource of this name.
+        #[error("nobody manages this resource")]
+        NoResource = 21,
+        /// Somebody manages a resource of this name, or this guest as many as it may.
+        #[error("the resource is managed already, or too many are")]
+        ResourceTaken = 22,
+    }
 }
 
 impl Problem {
-    /// All problems.
-    pub const ALL: [Problem; 17] = [
-        Problem::Version,
-        Problem::Request,
-        Problem::NameTaken,
-        Problem::NotPermitted,
-        Problem::GuestLimit,
-        Problem::NotAttached,
-        Problem::NotAnswering,
-        Problem::OwnPathLimit,
-        Problem::TargetPathLimit,
-        Problem::NotAuthorised,
-        Problem::StorageLimit,
-        Problem::Refused,
-        Problem::NoPath,
-        Problem::Storage,
-        Problem::HostResources,
-        Problem::NoResource,
-        Problem::ResourceTaken,
-    ];
-
     fn parse(number: u16) -> Problem {
         // A number from a later version is some problem all the same.
         Problem::ALL

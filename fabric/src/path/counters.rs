@@ -4,60 +4,61 @@
 use os::sync::Ordering;
 use os::words::{Block, Words};
 
-/// What is counted, each in a word of its own at this index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(usize)]
-pub enum Counter {
-    /// Messages handed over, or taken.
-    Messages,
-    /// Bytes of those messages.
-    Bytes,
-    /// Buffers primed, or taken.
-    Buffers,
-    /// Of these, with their bytes in place.
-    InPlace,
-    /// Of these, packed with several messages.
-    Packs,
-    /// Large messages announced.
-    Announced,
-    /// Control records.
-    Control,
-    /// Sends refused because the reader is too far behind.
-    Full,
-    /// Doorbells rung.
-    Rings,
-    /// Doorbells heard.
-    Heard,
-    /// Looks for work.
-    Polls,
-    /// Looks that found none.
-    PollsEmpty,
-    /// Times gone to sleep.
-    Sleeps,
-    /// Times woken without finding work.
-    WakesUnproductive,
-    /// Nanoseconds spent looking while there was nothing.
-    SpinningNs,
-    /// Storage lent, in bytes, now.
-    LentBytes,
-    /// Storages lent so far.
-    Lent,
-    /// Storages retired so far.
-    Retired,
-    /// What the peer did that no peer may do, as the number of a [`Violation`](crate::queue::Violation);
-    /// zero if nothing.
-    Violation,
-}
+use crate::listed;
 
-/// How many there are.
-pub const COUNTERS: usize = Counter::Violation as usize + 1;
+listed! {
+    /// What is counted, each in a word of its own at this index.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(usize)]
+    pub enum Counter {
+        /// Messages handed over, or taken.
+        Messages => "messages",
+        /// Bytes of those messages.
+        Bytes => "bytes",
+        /// Buffers primed, or taken.
+        Buffers => "buffers",
+        /// Of these, with their bytes in place.
+        InPlace => "in_place",
+        /// Of these, packed with several messages.
+        Packs => "packs",
+        /// Large messages announced.
+        Announced => "announced",
+        /// Control records.
+        Control => "control",
+        /// Sends refused because the reader is too far behind.
+        Full => "full",
+        /// Doorbells rung.
+        Rings => "rings",
+        /// Doorbells heard.
+        Heard => "heard",
+        /// Looks for work.
+        Polls => "polls",
+        /// Looks that found none.
+        PollsEmpty => "polls_empty",
+        /// Times gone to sleep.
+        Sleeps => "sleeps",
+        /// Times woken without finding work.
+        WakesUnproductive => "wakes_unproductive",
+        /// Nanoseconds spent looking while there was nothing.
+        SpinningNs => "spinning_ns",
+        /// Storage lent, in bytes, now.
+        LentBytes => "lent_bytes",
+        /// Storages lent so far.
+        Lent => "lent",
+        /// Storages retired so far.
+        Retired => "retired",
+        /// What the peer did that no peer may do, as the number of a [`Violation`](crate::queue::Violation);
+        /// zero if nothing.
+        Violation => "violation",
+    }
+}
 
 /// Levels that a conversation over the path may show in each half, in words behind the counters.
 pub const GAUGES: usize = 4;
 
 /// Words set aside for the counters and gauges of a half.
 pub const COUNTER_WORDS: usize = 24;
-const _: () = assert!(COUNTERS + GAUGES <= COUNTER_WORDS);
+const _: () = assert!(Counter::ALL.len() + GAUGES <= COUNTER_WORDS);
 
 /// The word of a gauge, behind those of the counters.
 pub fn gauge_word(gauge: usize) -> usize {
@@ -65,70 +66,39 @@ pub fn gauge_word(gauge: usize) -> usize {
     COUNTER_WORDS - GAUGES + gauge
 }
 
-impl Counter {
-    /// Name and meaning of each, in order of their words.
-    pub const ALL: [(Counter, &str); COUNTERS] = [
-        (Counter::Messages, "messages"),
-        (Counter::Bytes, "bytes"),
-        (Counter::Buffers, "buffers"),
-        (Counter::InPlace, "in_place"),
-        (Counter::Packs, "packs"),
-        (Counter::Announced, "announced"),
-        (Counter::Control, "control"),
-        (Counter::Full, "full"),
-        (Counter::Rings, "rings"),
-        (Counter::Heard, "heard"),
-        (Counter::Polls, "polls"),
-        (Counter::PollsEmpty, "polls_empty"),
-        (Counter::Sleeps, "sleeps"),
-        (Counter::WakesUnproductive, "wakes_unproductive"),
-        (Counter::SpinningNs, "spinning_ns"),
-        (Counter::LentBytes, "lent_bytes"),
-        (Counter::Lent, "lent"),
-        (Counter::Retired, "retired"),
-        (Counter::Violation, "violation"),
-    ];
-}
-
-/// The counters of one half, and the words they are shown in.
+/// The counters of one half, in the words that show them.
 #[derive(Debug)]
-pub struct Counters {
-    values: [u64; COUNTERS],
-    gauges: [u64; GAUGES],
-    words: Block<COUNTER_WORDS>,
-}
+pub struct Counters(Block<COUNTER_WORDS>);
 
 impl Counters {
     pub(super) fn new(words: Words) -> Counters {
-        Counters { values: [0; COUNTERS], gauges: [0; GAUGES], words: Block::new(words) }
+        Counters(Block::new(words))
     }
 
     /// What a counter stands at.
     pub fn get(&self, counter: Counter) -> u64 {
-        self.values[counter as usize]
+        // Relaxed, all through: nobody else stores, and a watcher wants each number, not their order.
+        self.0.load(counter as usize, Ordering::Relaxed)
     }
 
     /// Adds to a counter and shows it.
     #[inline]
     pub fn add(&mut self, counter: Counter, amount: u64) {
-        self.set(counter, self.values[counter as usize] + amount);
+        self.set(counter, self.get(counter) + amount);
     }
 
     /// Shows a level of the conversation over the path.
     #[inline]
     pub(super) fn show(&mut self, gauge: usize, level: u64) {
         // Often it is as before, and those who watch have the line.
-        if self.gauges[gauge] != level {
-            self.gauges[gauge] = level;
-            self.words.store(gauge_word(gauge), level, Ordering::Relaxed);
+        if self.0.load(gauge_word(gauge), Ordering::Relaxed) != level {
+            self.0.store(gauge_word(gauge), level, Ordering::Relaxed);
         }
     }
 
     #[inline]
     pub(super) fn set(&mut self, counter: Counter, value: u64) {
-        self.values[counter as usize] = value;
-        // Relaxed: a watcher wants each number, not their order.
-        self.words.store(counter as usize, value, Ordering::Relaxed);
+        self.0.store(counter as usize, value, Ordering::Relaxed);
     }
 }
 

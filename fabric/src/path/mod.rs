@@ -22,7 +22,7 @@ use os::storage::{BorrowError, Borrowed, Storage, StorageOptions};
 use os::words::{LentWords, Words};
 
 pub use board::{QUEUES_MAX, Shape};
-pub use counters::{COUNTERS, Counter, Counters, GAUGES, gauge_word};
+pub use counters::{Counter, Counters, GAUGES, gauge_word};
 pub use half::NotOurs;
 pub use lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
 pub use pages::PAGE_BYTES;

@@ -21,34 +21,25 @@
 //! divided between two sides so that no byte has two writers. `P_ACK`, "I am polling, hold the interrupts",
 //! is the sleep word instead ([`super::sleep`]).
 
+use crate::listed;
+
 use super::{CACHE_LINE_BYTES, ENTRIES_MAX, IN_PLACE_BYTES_MAX};
 
-/// What a side says of a buffer. The numbers are QDIO's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum State {
-    /// Nothing was ever said of it.
-    NotInitialised = 0x0,
-    /// By the reader: free to be filled; what it held has been read.
-    Empty = 0x1,
-    /// By the writer: filled.
-    Primed = 0x2,
-    /// By the reader: free to be filled; what it pointed to is still being read.
-    Pending = 0x3,
-    /// By the writer: the queue ends with this buffer.
-    Halted = 0xe,
-}
-
-impl State {
-    /// The state's name, as people read it.
-    pub fn name(self) -> &'static str {
-        match self {
-            State::NotInitialised => "not initialised",
-            State::Empty => "empty",
-            State::Primed => "primed",
-            State::Pending => "pending",
-            State::Halted => "halted",
-        }
+listed! {
+    /// What a side says of a buffer. The numbers are QDIO's.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u8)]
+    pub enum State {
+        /// Nothing was ever said of it.
+        NotInitialised = 0x0 => "not initialised",
+        /// By the reader: free to be filled; what it held has been read.
+        Empty = 0x1 => "empty",
+        /// By the writer: filled.
+        Primed = 0x2 => "primed",
+        /// By the reader: free to be filled; what it pointed to is still being read.
+        Pending = 0x3 => "pending",
+        /// By the writer: the queue ends with this buffer.
+        Halted = 0xe => "halted",
     }
 }
 
@@ -212,16 +203,6 @@ pub enum Violation {
     Doorbell = 9,
 }
 
-impl Violation {
-    /// The kind of this number, as a half shows it to those who watch.
-    pub fn of_code(code: u64) -> Option<Violation> {
-        use Violation::{Count, Doorbell, Form, Owner, Range, Record, Size, State, Storage};
-        [Count, Owner, State, Form, Size, Range, Record, Storage, Doorbell]
-            .into_iter()
-            .find(|violation| *violation as u64 == code)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,12 +268,5 @@ mod tests {
         assert_eq!(WriterWord::parse(primed | entries | size(17)), Err(Violation::Size));
         assert_eq!(WriterWord::parse(primed | entries), Err(Violation::Size));
         assert_eq!(WriterWord::parse(primed | 2 << 40), Err(Violation::Form));
-    }
-
-    #[test]
-    fn violations_have_their_numbers() {
-        assert_eq!(Violation::of_code(0), None);
-        assert_eq!(Violation::of_code(9), Some(Violation::Doorbell));
-        assert_eq!(Violation::of_code(10), None);
     }
 }

@@ -262,7 +262,7 @@ pub(crate) fn counts_of(path: &mut Path) -> Counts {
 
 /// Adds the counters of a half to those of others of its kind.
 pub(super) fn add_counters(counts: &mut Counts, half: &str, counters: &mut Counters) {
-    for (counter, name) in Counter::ALL {
-        *counts.entry(format!("{half}_{name}")).or_default() += counters.get(counter);
+    for counter in Counter::ALL {
+        *counts.entry(format!("{half}_{}", counter.name())).or_default() += counters.get(counter);
     }
 }

@@ -15,38 +15,31 @@
 //! Numbers are little-endian. *Seen* says how many purging errors of the other side had been seen when this
 //! was sent: who has sent more knows that this was sent before they were seen, and purges it.
 
+use fabric::listed;
 use fabric::queue::Violation;
 
-/// What comes after a record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Then {
-    /// More records: this side goes on sending.
-    #[default]
-    More = 0,
-    /// The partner's turn: this side receives.
-    Receive = 1,
-    /// The partner is to confirm; then this side goes on sending.
-    Confirm = 2,
-    /// The partner is to confirm; then it is its turn.
-    ConfirmReceive = 3,
-    /// The partner is to confirm; then the conversation is over.
-    ConfirmSever = 4,
-    /// Nothing: the conversation is over.
-    Sever = 5,
+listed! {
+    /// What comes after a record.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[repr(u8)]
+    pub enum Then {
+        /// More records: this side goes on sending.
+        #[default]
+        More = 0,
+        /// The partner's turn: this side receives.
+        Receive = 1,
+        /// The partner is to confirm; then this side goes on sending.
+        Confirm = 2,
+        /// The partner is to confirm; then it is its turn.
+        ConfirmReceive = 3,
+        /// The partner is to confirm; then the conversation is over.
+        ConfirmSever = 4,
+        /// Nothing: the conversation is over.
+        Sever = 5,
+    }
 }
 
 impl Then {
-    /// All of them.
-    pub const ALL: [Then; 6] = [
-        Then::More,
-        Then::Receive,
-        Then::Confirm,
-        Then::ConfirmReceive,
-        Then::ConfirmSever,
-        Then::Sever,
-    ];
-
     /// Whether the partner is to confirm.
     #[inline]
     pub fn confirms(self) -> bool {

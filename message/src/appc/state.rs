@@ -2,43 +2,34 @@
 
 use std::fmt;
 
-/// What one side of a conversation may do, as far as its program has been told what has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    /// There is no conversation, or not any more.
-    Reset,
-    /// It was asked for and not accepted yet.
-    Connect,
-    /// This side sends.
-    Send,
-    /// This side receives.
-    Receive,
-    /// The partner waits for this side to confirm, and goes on sending then.
-    Confirm,
-    /// The partner waits for this side to confirm, and then to send.
-    ConfirmSend,
-    /// The partner waits for this side to confirm, and the conversation is over then.
-    ConfirmSever,
-    /// This side waits for the partner to confirm.
-    Confirming,
-    /// The partner has ended the conversation, or is gone.
-    Sever,
+use fabric::listed;
+
+listed! {
+    /// What one side of a conversation may do, as far as its program has been told what has happened.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum State {
+        /// There is no conversation, or not any more.
+        Reset => "RESET",
+        /// It was asked for and not accepted yet.
+        Connect => "CONNECT",
+        /// This side sends.
+        Send => "SEND",
+        /// This side receives.
+        Receive => "RECEIVE",
+        /// The partner waits for this side to confirm, and goes on sending then.
+        Confirm => "CONFIRM",
+        /// The partner waits for this side to confirm, and then to send.
+        ConfirmSend => "CONFIRM-SEND",
+        /// The partner waits for this side to confirm, and the conversation is over then.
+        ConfirmSever => "CONFIRM-SEVER",
+        /// This side waits for the partner to confirm.
+        Confirming => "CONFIRMING",
+        /// The partner has ended the conversation, or is gone.
+        Sever => "SEVER",
+    }
 }
 
 impl State {
-    /// All states.
-    pub const ALL: [State; 9] = [
-        State::Reset,
-        State::Connect,
-        State::Send,
-        State::Receive,
-        State::Confirm,
-        State::ConfirmSend,
-        State::ConfirmSever,
-        State::Confirming,
-        State::Sever,
-    ];
-
     /// Whether a verb is allowed.
     #[inline]
     pub fn allows(self, verb: Verb) -> bool {
@@ -61,75 +52,42 @@ impl State {
     }
 }
 
-/// As APPC/VM names them.
+/// As APPC/VM names it.
 impl fmt::Display for State {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            State::Reset => "RESET",
-            State::Connect => "CONNECT",
-            State::Send => "SEND",
-            State::Receive => "RECEIVE",
-            State::Confirm => "CONFIRM",
-            State::ConfirmSend => "CONFIRM-SEND",
-            State::ConfirmSever => "CONFIRM-SEVER",
-            State::Confirming => "CONFIRMING",
-            State::Sever => "SEVER",
-        })
+        formatter.write_str(self.name())
     }
 }
 
-/// What a program can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verb {
-    /// (CONNECT) Asks for a conversation.
-    Allocate,
-    /// (ACCEPT) Takes part in a conversation that was asked for.
-    Accept,
-    /// (SENDDATA) Sends a record, turns round, or ends the conversation.
-    Send,
-    /// (RECEIVE) Receives a record, or a part of it.
-    Receive,
-    /// (SENDCNF) Asks the partner to confirm.
-    Confirm,
-    /// (SENDCNFD) Confirms.
-    Confirmed,
-    /// (SENDERR) Tells the partner of an error, and takes the turn.
-    Error,
-    /// (SENDREQ) Asks the partner for the turn.
-    Request,
-    /// (SEVER) Ends the conversation at once.
-    Sever,
+listed! {
+    /// What a program can ask for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Verb {
+        /// (CONNECT) Asks for a conversation.
+        Allocate => "CONNECT",
+        /// (ACCEPT) Takes part in a conversation that was asked for.
+        Accept => "ACCEPT",
+        /// (SENDDATA) Sends a record, turns round, or ends the conversation.
+        Send => "SENDDATA",
+        /// (RECEIVE) Receives a record, or a part of it.
+        Receive => "RECEIVE",
+        /// (SENDCNF) Asks the partner to confirm.
+        Confirm => "SENDCNF",
+        /// (SENDCNFD) Confirms.
+        Confirmed => "SENDCNFD",
+        /// (SENDERR) Tells the partner of an error, and takes the turn.
+        Error => "SENDERR",
+        /// (SENDREQ) Asks the partner for the turn.
+        Request => "SENDREQ",
+        /// (SEVER) Ends the conversation at once.
+        Sever => "SEVER",
+    }
 }
 
-impl Verb {
-    /// All verbs.
-    pub const ALL: [Verb; 9] = [
-        Verb::Allocate,
-        Verb::Accept,
-        Verb::Send,
-        Verb::Receive,
-        Verb::Confirm,
-        Verb::Confirmed,
-        Verb::Error,
-        Verb::Request,
-        Verb::Sever,
-    ];
-}
-
-/// As APPC/VM names them.
+/// As APPC/VM names it.
 impl fmt::Display for Verb {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Verb::Allocate => "CONNECT",
-            Verb::Accept => "ACCEPT",
-            Verb::Send => "SENDDATA",
-            Verb::Receive => "RECEIVE",
-            Verb::Confirm => "SENDCNF",
-            Verb::Confirmed => "SENDCNFD",
-            Verb::Error => "SENDERR",
-            Verb::Request => "SENDREQ",
-            Verb::Sever => "SEVER",
-        })
+        formatter.write_str(self.name())
     }
 }
 
