@@ -134,17 +134,6 @@ impl BodyReader {
         }
     }
 
-    /// All bytes, received or not, if they lie in memory of our own.
-    #[inline]
-    pub fn whole<'a>(&'a self, receiver: &'a Receiver) -> Option<&'a [u8]> {
-        match &self.0 {
-            Place::At { message, .. } => Some(receiver.message(*message).body),
-            Place::Kept { bytes, .. } => Some(bytes),
-            Place::Short { bytes, end, .. } => Some(&bytes[..usize::from(*end)]),
-            Place::InPage(_) | Place::Announced(_) => None,
-        }
-    }
-
     /// Where it is, if it is in the receiver's memory.
     #[inline]
     pub fn message(&self) -> Option<MessageRef> {

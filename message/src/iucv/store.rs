@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 
+use super::inbox::{Facts, Item, Known};
 use super::record::MessageId;
 
 /// Items in their order of arrival, those with priority before those without.
@@ -16,12 +17,14 @@ pub(super) struct Store<T> {
     free: Vec<Number>,
     /// By the place in their identity: the seat.
     places: Vec<Option<Number>>,
-    /// Without priority, and with it.
-    orders: [Order; 2],
-    /// Before these turns there is nobody who was not told of.
-    news: [Turn; 2],
+    /// Those that are found as the next, without priority, and with it.
+    orders: [Line; 2],
+    /// Of these, those that nobody was told of.
+    news: [Line; 2],
     /// The first of each class, without priority, and with it.
     classes: [HashMap<u32, Number>; 2],
+    /// Bytes of our own memory that they keep.
+    kept_bytes: usize,
 }
 
 /// The number of a seat, from 1: that there is none takes no room.
@@ -31,18 +34,12 @@ type Number = NonZeroU32;
 #[derive(Debug)]
 #[repr(align(128))]
 struct Seat<T> {
-    id: MessageId,
-    class: u32,
-    priority: bool,
-    /// Whether it is found as the next or by class, or by its identity alone.
-    listed: bool,
-    /// Whether somebody was told of it.
-    told: bool,
     in_order: Turn,
+    in_news: Turn,
     /// Those of its class and priority form a ring.
     before_in_class: Number,
     after_in_class: Number,
-    item: Option<T>,
+    item: Option<Item<T>>,
 }
 
 /// Where a seat lies.
@@ -50,57 +47,54 @@ fn at(number: Number) -> usize {
     number.get() as usize - 1
 }
 
-/// A place in an order, counted from the beginning of time.
+/// A place in a line, counted from the beginning of time.
 type Turn = u32;
 
 /// Seats in the order in which they came.
 #[derive(Debug, Default)]
-struct Order {
+struct Line {
     /// The first is there; behind it some may have been taken out.
-    line: VecDeque<Option<Number>>,
+    numbers: VecDeque<Option<Number>>,
     /// The turn of the first.
     first: Turn,
     taken_out: usize,
 }
 
-/// Orders are made anew when more than half of them was taken out, and so many at least.
+/// Lines are made anew when more than half of them was taken out, and so many at least.
 const TAKEN_OUT_MAX: usize = if cfg!(test) { 2 } else { 64 };
 
-impl Order {
+impl Line {
     fn first(&self) -> Option<Number> {
-        *self.line.front()?
+        *self.numbers.front()?
     }
 
     fn append(&mut self, number: Number) -> Turn {
-        self.line.push_back(Some(number));
-        self.first.wrapping_add(self.line.len() as u32 - 1)
+        self.numbers.push_back(Some(number));
+        self.first.wrapping_add(self.numbers.len() as u32 - 1)
     }
 
-    /// Takes a seat out. True if the order is to be made anew.
-    fn remove(&mut self, turn: Turn) -> bool {
-        self.line[turn.wrapping_sub(self.first) as usize] = None;
+    /// Takes a seat out; whether it was in. If that leaves too many gaps they are closed, and `moved` learns
+    /// who has which turn from now on.
+    fn remove(&mut self, number: Number, turn: Turn, mut moved: impl FnMut(Number, Turn)) -> bool {
+        let behind = turn.wrapping_sub(self.first) as usize;
+        match self.numbers.get_mut(behind) {
+            Some(own) if *own == Some(number) => *own = None,
+            _ => return false,
+        }
         self.taken_out += 1;
-        while self.line.front() == Some(&None) {
-            self.line.pop_front();
+        while self.numbers.front() == Some(&None) {
+            self.numbers.pop_front();
             self.first = self.first.wrapping_add(1);
             self.taken_out -= 1;
         }
-        self.taken_out > TAKEN_OUT_MAX.max(self.line.len() / 2)
-    }
-
-    /// How many are before this turn. One that is over comes before all.
-    fn behind(&self, turn: Turn) -> usize {
-        let behind = turn.wrapping_sub(self.first);
-        if behind as usize <= self.line.len() { behind as usize } else { 0 }
-    }
-
-    /// Closes the gaps; `moved` learns who has which turn from now on.
-    fn close_up(&mut self, mut moved: impl FnMut(Number, Turn)) {
-        self.line.retain(Option::is_some);
-        self.taken_out = 0;
-        for (behind, number) in self.line.iter().flatten().enumerate() {
-            moved(*number, self.first.wrapping_add(behind as u32));
+        if self.taken_out > TAKEN_OUT_MAX.max(self.numbers.len() / 2) {
+            self.numbers.retain(Option::is_some);
+            self.taken_out = 0;
+            for (behind, number) in self.numbers.iter().flatten().enumerate() {
+                moved(*number, self.first.wrapping_add(behind as u32));
+            }
         }
+        true
     }
 }
 
@@ -113,23 +107,24 @@ impl<T> Default for Store<T> {
             orders: Default::default(),
             news: Default::default(),
             classes: Default::default(),
+            kept_bytes: 0,
         }
     }
 }
 
-impl<T> Store<T> {
+impl<T: Facts> Store<T> {
     /// What each item takes.
     pub(super) const SEAT_BYTES: usize = size_of::<Seat<T>>();
 
     /// How many there are.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.seats.len() - self.free.len()
     }
 
-    /// Whether there are none.
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Bytes of our own memory that they keep.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept_bytes
     }
 
     /// Whether an item has an identity with this place.
@@ -139,7 +134,8 @@ impl<T> Store<T> {
     }
 
     /// Adds an item behind those of its priority. No other has an identity with the same place.
-    pub(super) fn add(&mut self, id: MessageId, class: u32, priority: bool, told: bool, item: T) {
+    pub(super) fn add(&mut self, item: Item<T>) {
+        let Known { id, class, priority, .. } = item.of.known();
         assert!(!self.has_place(id), "a place is for one");
         if self.places.len() <= id.place() {
             self.places.resize(id.place() + 1, None);
@@ -148,18 +144,11 @@ impl<T> Store<T> {
         let number = self.free.pop().unwrap_or(Number::new(next).expect("one is added"));
         let rank = usize::from(priority);
         let in_order = self.orders[rank].append(number);
+        let in_news = if item.told { 0 } else { self.news[rank].append(number) };
         let (before_in_class, after_in_class) = self.join_class(number, class, rank);
-        let seat = Seat {
-            id,
-            class,
-            priority,
-            listed: true,
-            told,
-            in_order,
-            before_in_class,
-            after_in_class,
-            item: Some(item),
-        };
+        self.kept_bytes += item.body.kept_bytes();
+        let item = Some(item);
+        let seat = Seat { in_order, in_news, before_in_class, after_in_class, item };
         match self.seats.get_mut(at(number)) {
             Some(free) => *free = seat,
             None => self.seats.push(seat),
@@ -178,118 +167,127 @@ impl<T> Store<T> {
         (last, first)
     }
 
-    /// The identity of the next.
+    /// The identity of the next, or of the next of a class.
     #[inline]
-    pub(super) fn next(&self, priority: bool) -> Option<MessageId> {
-        self.id_of(self.orders[usize::from(priority)].first())
+    pub(super) fn next(&self, class: Option<u32>, priority: bool) -> Option<MessageId> {
+        let rank = usize::from(priority);
+        let number = match class {
+            Some(class) => *self.classes[rank].get(&class)?,
+            None => self.orders[rank].first()?,
+        };
+        Some(self.item(number).of.known().id)
     }
 
-    /// The identity of the next of a class.
-    pub(super) fn next_of_class(&self, class: u32, priority: bool) -> Option<MessageId> {
-        self.id_of(self.classes[usize::from(priority)].get(&class).copied())
+    /// Whether there is one that nobody was told of.
+    pub(super) fn has_news(&self, priority: bool) -> bool {
+        self.news[usize::from(priority)].first().is_some()
     }
 
-    /// The identity of the next that nobody was told of.
-    pub(super) fn next_news(&mut self, priority: bool) -> Option<MessageId> {
-        let Store { seats, orders, news, .. } = self;
-        let (order, news) = (&orders[usize::from(priority)], &mut news[usize::from(priority)]);
-        let behind = order.behind(*news);
-        let is_news = |number: &Number| !seats[at(*number)].told;
-        let found = order.line.range(behind..).position(|n| n.as_ref().is_some_and(is_news));
-        let passed = behind + found.unwrap_or(order.line.len() - behind);
-        *news = order.first.wrapping_add(passed as u32);
-        self.id_of(*self.orders[usize::from(priority)].line.get(passed)?)
+    /// The next that nobody was told of. Somebody is told of it now.
+    pub(super) fn tell(&mut self, priority: bool) -> Option<T> {
+        let number = self.news[usize::from(priority)].first()?;
+        let of = self.item(number).of;
+        self.leave_news(number, priority);
+        Some(of)
     }
 
-    /// Somebody was told of this one.
-    pub(super) fn tell(&mut self, id: MessageId) {
-        if let Some(number) = self.seat(id) {
-            self.seats[at(number)].told = true;
-        }
+    fn leave_news(&mut self, number: Number, priority: bool) {
+        let Store { seats, news, .. } = self;
+        let turn = seats[at(number)].in_news;
+        let line = &mut news[usize::from(priority)];
+        line.remove(number, turn, |number, turn| seats[at(number)].in_news = turn);
     }
 
-    fn id_of(&self, seat: Option<Number>) -> Option<MessageId> {
-        seat.map(|seat| self.seats[at(seat)].id)
+    fn item(&self, number: Number) -> &Item<T> {
+        self.seats[at(number)].item.as_ref().expect("a seat that is not free has an item")
     }
 
     fn seat(&self, id: MessageId) -> Option<Number> {
-        let seat = self.places.get(id.place()).copied().flatten()?;
-        (self.seats[at(seat)].id == id).then_some(seat)
+        let number = self.places.get(id.place()).copied().flatten()?;
+        (self.item(number).of.known().id == id).then_some(number)
     }
 
     /// The item of this identity.
-    pub(super) fn get(&self, id: MessageId) -> Option<&T> {
-        self.seats[at(self.seat(id)?)].item.as_ref()
+    pub(super) fn get(&self, id: MessageId) -> Option<&Item<T>> {
+        self.seat(id).map(|number| self.item(number))
     }
 
     /// The item of this identity.
-    pub(super) fn get_mut(&mut self, id: MessageId) -> Option<&mut T> {
-        let seat = self.seat(id)?;
-        self.seats[at(seat)].item.as_mut()
+    pub(super) fn get_mut(&mut self, id: MessageId) -> Option<&mut Item<T>> {
+        let number = self.seat(id)?;
+        self.seats[at(number)].item.as_mut()
     }
 
     /// From now on the item is found by its identity alone.
     pub(super) fn unlist(&mut self, id: MessageId) {
-        if let Some(seat) = self.seat(id) {
-            self.unlink(seat);
+        if let Some(number) = self.seat(id) {
+            self.unlink(number);
         }
     }
 
     fn unlink(&mut self, number: Number) {
-        if !std::mem::replace(&mut self.seats[at(number)].listed, false) {
-            return;
+        let Known { class, priority, .. } = self.item(number).of.known();
+        self.leave_news(number, priority);
+        let Store { seats, orders, .. } = self;
+        let turn = seats[at(number)].in_order;
+        let line = &mut orders[usize::from(priority)];
+        if line.remove(number, turn, |number, turn| seats[at(number)].in_order = turn) {
+            self.leave_class(number, class, usize::from(priority));
         }
-        let Store { seats, orders, news, .. } = self;
-        let seat = &seats[at(number)];
-        let rank = usize::from(seat.priority);
-        if orders[rank].remove(seat.in_order) {
-            orders[rank].close_up(|number, turn| seats[at(number)].in_order = turn);
-            news[rank] = orders[rank].first;
-        }
-        self.leave_class(number);
     }
 
-    fn leave_class(&mut self, number: Number) {
-        let Seat { class, before_in_class: before, after_in_class: after, .. } =
-            self.seats[at(number)];
-        let firsts = &mut self.classes[usize::from(self.seats[at(number)].priority)];
+    fn leave_class(&mut self, number: Number, class: u32, rank: usize) {
+        let Seat { before_in_class: before, after_in_class: after, .. } = self.seats[at(number)];
         if after == number {
-            firsts.remove(&class);
+            self.classes[rank].remove(&class);
             return;
         }
         self.seats[at(before)].after_in_class = after;
         self.seats[at(after)].before_in_class = before;
-        let first = firsts.get_mut(&class).expect("a class of several has a first");
+        let first = self.classes[rank].get_mut(&class).expect("a class of several has a first");
         if *first == number {
             *first = after;
         }
     }
 
     /// Takes an item out.
-    pub(super) fn remove(&mut self, id: MessageId) -> Option<T> {
+    pub(super) fn remove(&mut self, id: MessageId) -> Option<Item<T>> {
         let number = self.seat(id)?;
         self.unlink(number);
         self.places[id.place()] = None;
         self.free.push(number);
-        self.seats[at(number)].item.take()
+        let item = self.seats[at(number)].item.take()?;
+        self.kept_bytes -= item.body.kept_bytes();
+        Some(item)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::BodyReader;
     use proptest::prelude::*;
 
-    /// The same, with a list that is searched.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Thing(MessageId, u32, bool);
+
+    impl Facts for Thing {
+        fn known(&self) -> Known {
+            let Thing(id, class, priority) = *self;
+            Known { id, class, priority, queue: 0 }
+        }
+    }
+
+    /// The same, with a list that is searched: things, and whether they are listed; and the news.
     #[derive(Default)]
-    struct Model(Vec<(MessageId, u32, bool, bool)>, Vec<MessageId>);
+    struct Model(Vec<(Thing, bool)>, Vec<Thing>);
 
     impl Model {
         fn next(&self, priority: bool, class: Option<u32>) -> Option<MessageId> {
-            let is_it = |item: &&(MessageId, u32, bool, bool)| {
-                item.3 && item.2 == priority && class.is_none_or(|class| class == item.1)
+            let is_it = |(thing, listed): &&(Thing, bool)| {
+                *listed && thing.2 == priority && class.is_none_or(|class| class == thing.1)
             };
-            self.0.iter().find(is_it).map(|item| item.0)
+            self.0.iter().find(is_it).map(|(thing, _)| thing.0)
         }
     }
 
@@ -304,51 +302,50 @@ mod tests {
                 let id = MessageId(place | class << 16);
                 match deed {
                     0 | 1 => {
-                        let taken = model.0.iter().any(|item| item.0.place() == id.place());
+                        let taken = model.0.iter().any(|(thing, _)| thing.0.place() == id.place());
                         prop_assert_eq!(store.has_place(id), taken);
                         if !taken {
-                            store.add(id, class, priority, deed == 1, id);
-                            model.0.push((id, class, priority, true));
-                            model.1.extend((deed == 0).then_some(id));
+                            let (of, told) = (Thing(id, class, priority), deed == 1);
+                            store.add(Item { of, body: BodyReader::none(), told });
+                            model.0.push((of, true));
+                            model.1.extend((!told).then_some(of));
                         }
                     }
                     2 => {
-                        let at = model.0.iter().position(|item| item.0 == id);
-                        prop_assert_eq!(store.remove(id), at.map(|at| model.0.remove(at).0));
-                        model.1.retain(|news| *news != id);
+                        let at = model.0.iter().position(|(thing, _)| thing.0 == id);
+                        let removed = store.remove(id).map(|item| item.of);
+                        prop_assert_eq!(removed, at.map(|at| model.0.remove(at).0));
+                        model.1.retain(|news| news.0 != id);
                     }
                     3 => {
-                        store.tell(id);
-                        model.1.retain(|news| *news != id);
+                        let at = model.1.iter().position(|news| news.2 == priority);
+                        prop_assert_eq!(store.tell(priority), at.map(|at| model.1.remove(at)));
                     }
                     _ => {
                         store.unlist(id);
-                        model.1.retain(|news| *news != id);
-                        if let Some(item) = model.0.iter_mut().find(|item| item.0 == id) {
-                            item.3 = false;
+                        model.1.retain(|news| news.0 != id);
+                        if let Some((_, listed)) = model.0.iter_mut().find(|(thing, _)| thing.0 == id) {
+                            *listed = false;
                         }
                     }
                 }
                 prop_assert_eq!(store.len(), model.0.len());
-                prop_assert_eq!(store.get(id), model.0.iter().map(|item| &item.0).find(|own| **own == id));
+                let known = model.0.iter().map(|(thing, _)| *thing).find(|thing| thing.0 == id);
+                prop_assert_eq!(store.get(id).map(|item| item.of), known);
                 for priority in [false, true] {
-                    prop_assert_eq!(store.next(priority), model.next(priority, None));
-                    let is_news = |id: &&MessageId| {
-                        model.0.iter().any(|item| item.0 == **id && item.2 == priority)
-                    };
-                    let news = model.1.iter().find(is_news).copied();
-                    prop_assert_eq!(store.next_news(priority), news);
-                    let of_class = store.next_of_class(class, priority);
+                    prop_assert_eq!(store.next(None, priority), model.next(priority, None));
+                    let has_news = model.1.iter().any(|news| news.2 == priority);
+                    prop_assert_eq!(store.has_news(priority), has_news);
+                    let of_class = store.next(Some(class), priority);
                     prop_assert_eq!(of_class, model.next(priority, Some(class)));
                 }
             }
-            while let Some(id) = store.next(true).or_else(|| store.next(false)) {
-                let is_it = |item: &(MessageId, u32, bool, bool)| item.0 == id;
-                let at = model.0.iter().position(is_it).expect("in the model");
-                model.0.remove(at);
-                prop_assert_eq!(store.remove(id), Some(id));
+            while let Some(id) = store.next(None, true).or_else(|| store.next(None, false)) {
+                let at = model.0.iter().position(|(thing, _)| thing.0 == id).expect("in the model");
+                let (thing, _) = model.0.remove(at);
+                prop_assert_eq!(store.remove(id).map(|item| item.of), Some(thing));
             }
-            prop_assert!(model.0.iter().all(|item| !item.3));
+            prop_assert!(model.0.iter().all(|(_, listed)| !listed));
             prop_assert!(store.classes.iter().all(HashMap::is_empty));
         }
     }

@@ -248,8 +248,6 @@ impl Conversing {
         let which = self.which(script);
         if let Ok(pending) = self.path.describe(which) {
             self.see(pending);
-            let parameters = self.path.parameters(&pending);
-            assert!(parameters.is_none() || pending.parameters);
             self.path.is_readable(pending.id, pending.priority);
         }
     }

@@ -380,6 +380,9 @@ impl Path {
     #[inline(never)]
     fn next_of_all(&mut self) -> Result<(Pending, &[u8]), ReceiveError> {
         loop {
+            if let Some((pending, shown)) = self.inner.receive_packed() {
+                return Ok((pending, self.inner.data(shown)));
+            }
             match self.inner.receive_in_place(Which::Any) {
                 Ok(Some((pending, shown))) => return Ok((pending, self.inner.data(shown))),
                 Ok(None) => {

@@ -3,7 +3,6 @@
 use super::{PLAIN, Path, URGENT};
 use crate::body::BodyReader;
 use crate::iucv::event::{Audit, Completion, Pending};
-use crate::iucv::inbox::Item;
 use crate::iucv::outgoing::{Entry, State};
 use crate::iucv::record::{ID_BYTES, IDS_MAX, MessageHead, MessageId, PARAMETER_BYTES, Record};
 use fabric::path::Severed;
@@ -139,7 +138,7 @@ impl Path {
         body: BodyReader,
     ) -> Result<(), Violation> {
         match self.admit(queue, head, body.left()) {
-            Some(of) => self.pending.put_in_front(Item { of, body }),
+            Some(of) => self.pending.put_in_front(of, body),
             None => {
                 body.release(&mut self.receivers[queue]);
                 return Err(Violation::Record);
@@ -174,16 +173,12 @@ impl Path {
             Record::Message(_) => unreachable!("handled by the caller"),
             Record::Completed => {
                 let place = body.message().ok_or(Violation::Record)?;
-                let mut ids = [0; IDS_MAX * ID_BYTES];
-                let said = self.receivers[URGENT].message(place).body;
-                let ids = ids.get_mut(..said.len()).ok_or(Violation::Size)?;
-                ids.copy_from_slice(said);
-                let (ids, rest) = ids.as_chunks::<ID_BYTES>();
-                if !rest.is_empty() {
+                let (ids, rest) = self.receivers[URGENT].message(place).body.as_chunks();
+                if ids.len() > IDS_MAX || !rest.is_empty() {
                     return Err(Violation::Size);
                 }
-                for id in ids {
-                    self.end_one_way(MessageId(u32::from_le_bytes(*id)))?;
+                for id in ids.to_vec() {
+                    self.end_one_way(MessageId(u32::from_le_bytes(id)))?;
                 }
             }
             Record::Reply { id, parameters, priority } => {
@@ -197,7 +192,7 @@ impl Path {
                         let answer = Some(bytes);
                         let plain = entry.completion(Audit::default());
                         let of = Completion { priority, answer, parameters, ..plain };
-                        self.complete.put_in_front(Item { of, body });
+                        self.complete.put_in_front(of, body);
                     }
                     None => body.release(&mut self.receivers[URGENT]),
                 }
@@ -236,8 +231,7 @@ impl Path {
     }
 
     pub(super) fn keep_completion(&mut self, entry: &Entry, audit: Audit) {
-        let of = entry.completion(audit);
-        self.complete.keep(Item { of, body: BodyReader::none() }, false);
+        self.complete.keep(entry.completion(audit));
     }
 
     /// Completes all that is outstanding: the path was severed first.

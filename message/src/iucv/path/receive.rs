@@ -1,10 +1,10 @@
 //! Receiving.
 
-use super::{Awaiting, PLAIN, Path, URGENT, Which, queue_of};
+use super::{Awaiting, PLAIN, Path, URGENT, Which};
 use crate::body::BodyReader;
 use crate::iucv::event::Pending;
-use crate::iucv::inbox::{Found, Item, WrongClass};
-use crate::iucv::record::{MessageId, PARAMETER_BYTES, Record};
+use crate::iucv::inbox::Found;
+use crate::iucv::record::{MessageId, Record};
 use fabric::path::{MessageRef, Severed};
 use fabric::queue::Violation;
 
@@ -39,12 +39,6 @@ pub enum ReceiveError {
     Severed(#[from] Severed),
 }
 
-impl From<WrongClass> for ReceiveError {
-    fn from(WrongClass(class): WrongClass) -> ReceiveError {
-        ReceiveError::WrongClass { class }
-    }
-}
-
 /// Where a message lies that was received in place, until the next verb.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
@@ -68,7 +62,7 @@ impl Path {
                 return Ok(Received { message, bytes, residual: 0 });
             }
             Some((of, place)) => {
-                self.pending.put_in_front(Item { of, body: BodyReader::at(place, 0) });
+                self.pending.put_in_front(of, BodyReader::at(place, 0));
                 Found::Front(PLAIN)
             }
             None => self.find(which)?,
@@ -81,24 +75,6 @@ impl Path {
         Ok(Received { message, bytes, residual })
     }
 
-    /// As [`Path::receive`], but shows a message where it lies, until the next verb: one that is in front of
-    /// its queue, in memory of our own. None, and nothing is received, if it is not: receive it.
-    ///
-    /// # Errors
-    /// As [`Path::receive`].
-    #[inline(always)]
-    pub fn receive_in_place(
-        &mut self,
-        which: Which,
-    ) -> Result<Option<(Pending, Shown)>, ReceiveError> {
-        if which == Which::Any
-            && let Some(shown) = self.receive_packed()
-        {
-            return Ok(Some(shown));
-        }
-        self.receive_front_in_place(which)
-    }
-
     /// Receives the next message where it lies if it was packed and nothing else waits, which is so for most
     /// of a stream. None, and nothing is received, if it is not.
     #[inline(always)]
@@ -108,15 +84,22 @@ impl Path {
         Some((pending, Shown { queue: PLAIN, place }))
     }
 
+    /// As [`Path::receive`], but shows a message where it lies, until the next verb: one that is in front of
+    /// its queue, in memory of our own. None, and nothing is received, if it is not: receive it.
+    ///
+    /// # Errors
+    /// As [`Path::receive`].
     #[inline(never)]
-    fn receive_front_in_place(
+    pub fn receive_in_place(
         &mut self,
         which: Which,
     ) -> Result<Option<(Pending, Shown)>, ReceiveError> {
-        let Found::Front(queue) = self.find(which)? else { return Ok(None) };
-        let Item { of: pending, body } = self.pending.front(queue).expect("found");
-        let (pending, Some(place)) = (*pending, body.message()) else { return Ok(None) };
-        self.pending.take_front(queue);
+        let found = self.find(which)?;
+        let (Found::Front(queue), Some(place)) = (found, self.pending.get(found).body.message())
+        else {
+            return Ok(None);
+        };
+        let pending = self.pending.take_found(found, &mut self.receivers);
         self.end_receiving(&pending);
         Ok(Some((pending, Shown { queue, place })))
     }
@@ -213,11 +196,5 @@ impl Path {
     pub fn describe(&mut self, which: Which) -> Result<Pending, ReceiveError> {
         let found = self.find(which)?;
         Ok(self.pending.get(found).of)
-    }
-
-    /// The data of a message that came in the parameter list.
-    pub fn parameters(&self, message: &Pending) -> Option<[u8; PARAMETER_BYTES]> {
-        let body = self.pending.body(message.id).filter(|_| message.parameters)?;
-        body.whole(&self.receivers[queue_of(message.priority)])?.try_into().ok()
     }
 }

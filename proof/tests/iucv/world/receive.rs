@@ -169,10 +169,7 @@ impl World {
         let found = self.find(side, which);
         match self.paths[side].describe(which) {
             Ok(pending) => {
-                let message = self.check_found(side, which, &found, &pending);
-                let data = body(message.number, message.bytes);
-                let data = pending.parameters.then(|| data.try_into().expect("eight bytes"));
-                assert_eq!(self.paths[side].parameters(&pending), data, "{pending:?}");
+                self.check_found(side, which, &found, &pending);
             }
             Err(error) => self.assert_not_found(side, which, &found, error),
         }
