@@ -23,15 +23,8 @@ pub enum Malformed {
         /// So that it can be answered.
         serial: u32,
     },
-    /// A kind that does not exist, or not in this direction.
-    #[error("control message of unknown kind {kind}")]
-    Kind {
-        /// That kind.
-        kind: u16,
-        /// So that it can be answered.
-        serial: u32,
-    },
-    /// The body is too short or too long, or a field makes no sense.
+    /// The kind does not exist, or not in this direction; the body is too short or too long; or a field of
+    /// it makes no sense.
     #[error("control message of kind {kind}: {field} makes no sense")]
     Field {
         /// The kind.
@@ -48,9 +41,7 @@ impl Malformed {
     pub fn serial(self) -> u32 {
         match self {
             Malformed::Magic => 0,
-            Malformed::Version { serial, .. }
-            | Malformed::Kind { serial, .. }
-            | Malformed::Field { serial, .. } => serial,
+            Malformed::Version { serial, .. } | Malformed::Field { serial, .. } => serial,
         }
     }
 }
@@ -117,7 +108,7 @@ macro_rules! messages {
                         $($($field: fields.take(stringify!($field))?,)*)?
                         $(0: fields.take(stringify!($part))?)?
                     },)*
-                    kind => return Err(Malformed::Kind { kind, serial: fields.serial }),
+                    _ => return Err(fields.wrong("kind")),
                 };
                 fields.end()?;
                 Ok((fields.serial, message))
@@ -161,7 +152,7 @@ impl<'a> Fields<'a> {
         if self.left.is_empty() { Ok(()) } else { Err(self.wrong("length")) }
     }
 
-    fn wrong(&self, field: &'static str) -> Malformed {
+    pub(super) fn wrong(&self, field: &'static str) -> Malformed {
         Malformed::Field { kind: self.kind, serial: self.serial, field }
     }
 }
@@ -379,7 +370,7 @@ mod tests {
         assert_eq!(changed(0, b's'), Malformed::Magic);
         assert_eq!(changed(4, 1), Malformed::Version { found: 1, serial: 7 });
         assert_eq!(changed(4, 3), Malformed::Version { found: 3, serial: 7 });
-        assert_eq!(changed(6, 101), Malformed::Kind { kind: 101, serial: 7 });
+        assert_eq!(changed(6, 101), Malformed::Field { kind: 101, serial: 7, field: "kind" });
         assert_eq!(changed(12, b'c'), Malformed::Field { kind: 1, serial: 7, field: "name" });
         let mut connect = requests().swap_remove(2).bytes(7);
         connect[12 + 9 + 4 + 16] = 9;

@@ -101,16 +101,6 @@ impl Shape {
         self.outputs * QUEUE_LINES_WORDS
     }
 
-    fn writer_block(self, queue: usize) -> usize {
-        assert!(queue < self.outputs);
-        HEADER_WORDS + queue * WRITER_BLOCK_WORDS
-    }
-
-    fn reader_block(self, queue: usize) -> usize {
-        assert!(queue < self.inputs);
-        HEADER_WORDS + self.outputs * WRITER_BLOCK_WORDS + queue * READER_BLOCK_WORDS
-    }
-
     fn late_block(self, queue: usize) -> usize {
         let blocks = self.outputs * WRITER_BLOCK_WORDS + self.inputs * READER_BLOCK_WORDS;
         HEADER_WORDS + blocks + queue * LATE_BLOCK_WORDS
@@ -174,7 +164,8 @@ pub struct LineBlock<W> {
 
 /// The part of a board that belongs to output queue `queue`.
 pub fn writer_block<W: Part>(board: &W, shape: Shape, queue: usize) -> WriterBlock<W> {
-    let first = shape.writer_block(queue);
+    assert!(queue < shape.outputs);
+    let first = HEADER_WORDS + queue * WRITER_BLOCK_WORDS;
     WriterBlock {
         control: board.part(first, CONTROL_WORDS),
         counters: board.part(first + CONTROL_WORDS, COUNTER_WORDS),
@@ -183,7 +174,8 @@ pub fn writer_block<W: Part>(board: &W, shape: Shape, queue: usize) -> WriterBlo
 
 /// The part of a board that belongs to input queue `queue`.
 pub fn reader_block<W: Part>(board: &W, shape: Shape, queue: usize) -> ReaderBlock<W> {
-    let first = shape.reader_block(queue);
+    assert!(queue < shape.inputs);
+    let first = HEADER_WORDS + shape.outputs * WRITER_BLOCK_WORDS + queue * READER_BLOCK_WORDS;
     let returns = first + CONTROL_WORDS;
     let late = shape.late_block(queue);
     ReaderBlock {

@@ -172,7 +172,7 @@ pub(super) fn assign<D: Into<Foreign>>(
     if !shared && ends.len() != queues {
         return Err(io::Error::other("one for each queue is needed, or two for all"));
     }
-    let mut ends = ends.into_iter().map(|end| {
+    let adopt = |end| {
         let (ringer, hearer) = Doorbell::adopt(end)?.split();
         let hears = HearingEnd {
             hearer,
@@ -181,32 +181,27 @@ pub(super) fn assign<D: Into<Foreign>>(
             arrived: Mutex::default(),
             arrived_max: arrived_max.clone(),
         };
-        Ok::<_, io::Error>((Arc::new(RingingEnd(ringer)), Arc::new(hears)))
-    });
-    let mut next = || ends.next().expect("counted above");
-    let (mut senders, mut receivers) = (Vec::new(), Vec::new());
-    let mut pair = None;
-    for queue in 0..shape.outputs.max(shape.inputs) {
-        let both = queue < shape.outputs && queue < shape.inputs;
-        let (arrivals, returns) = match pair.take() {
-            Some(ends) if shared => ends,
-            _ if both || shared => (next()?, next()?),
-            _ => {
-                let end = next()?;
-                (end.clone(), end)
-            }
-        };
-        let doorbells = |rings: &Arc<RingingEnd>, hears: &Arc<HearingEnd>| {
-            let (rings, hears) = (Some(rings.clone()), hears.clone());
-            Doorbells { queue, rings, hears }
-        };
-        if queue < shape.outputs {
-            senders.push(doorbells(&arrivals.0, &returns.1));
-        }
-        if queue < shape.inputs {
-            receivers.push(doorbells(&returns.0, &arrivals.1));
-        }
-        pair = Some((arrivals, returns));
-    }
-    Ok((senders, receivers))
+        Ok((Arc::new(RingingEnd(ringer)), Arc::new(hears)))
+    };
+    let ends = ends.into_iter().map(adopt).collect::<io::Result<Vec<_>>>()?;
+    // Where those of a queue each way are, or that of a queue without one in the other direction.
+    let both = shape.outputs.min(shape.inputs);
+    let of_queue = |queue| match queue {
+        _ if shared => (0, 1),
+        _ if queue < both => (2 * queue, 2 * queue + 1),
+        _ => (both + queue, both + queue),
+    };
+    let doorbells = |queue, rings: usize, hears: usize| {
+        let (rings, hears) = (Some(ends[rings].0.clone()), ends[hears].1.clone());
+        Doorbells { queue, rings, hears }
+    };
+    let sender = |queue| {
+        let (arrivals, returns) = of_queue(queue);
+        doorbells(queue, arrivals, returns)
+    };
+    let receiver = |queue| {
+        let (arrivals, returns) = of_queue(queue);
+        doorbells(queue, returns, arrivals)
+    };
+    Ok(((0..shape.outputs).map(sender).collect(), (0..shape.inputs).map(receiver).collect()))
 }

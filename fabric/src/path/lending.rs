@@ -27,6 +27,15 @@ pub(super) enum Segment {
     Shared,
 }
 
+/// For how long nothing has used a storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unused {
+    /// Perhaps only just now.
+    Now,
+    /// For a whole period of looking, which `untouch` begins.
+    ForLong,
+}
+
 #[derive(Debug)]
 pub(super) struct Large {
     pub(super) storage: Storage,
@@ -202,17 +211,14 @@ impl Lending {
         self.large_free.push(number);
     }
 
-    /// Any large segment that holds no message: of those, the one unused for longest.
-    pub(super) fn take_free_large(&mut self) -> Option<u16> {
-        (!self.large_free.is_empty()).then(|| self.large_free.remove(0))
-    }
-
-    /// A large segment that is free and was not used since the last call of [`Lending::untouch`]. The
+    /// A large segment that holds no message: of those unused for so long, the one unused for longest. The
     /// caller retires it.
-    pub(super) fn take_idle_large(&mut self) -> Option<u16> {
-        let at = self.large_free.iter().position(
-            |number| matches!(self.segment(*number), Some(Segment::Large(large)) if !large.touched),
-        )?;
+    pub(super) fn take_unused(&mut self, unused: Unused) -> Option<u16> {
+        let is_unused = |number: &u16| match self.segment(*number) {
+            Some(Segment::Large(large)) => unused == Unused::Now || !large.touched,
+            _ => false,
+        };
+        let at = self.large_free.iter().position(is_unused)?;
         Some(self.large_free.remove(at))
     }
 

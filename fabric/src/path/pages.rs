@@ -5,6 +5,8 @@
 //! page that has become empty is filled from its start again: a quiet path keeps using the same few
 //! cache lines, and the pages of a burst are left alone until their segment is retired.
 
+use super::lending::Unused;
+
 /// Size of a page in bytes, and the largest piece that lies in one.
 pub const PAGE_BYTES: usize = 64 << 10;
 
@@ -111,30 +113,19 @@ impl Pages {
         self.pieces[usize::from(page.segment)][usize::from(page.number)]
     }
 
-    /// A segment that has no piece in use and has given out none since the last call of
-    /// [`Pages::untouch`]. It is forgotten: the caller retires it.
-    pub(super) fn take_idle_segment(&mut self) -> Option<u16> {
-        let idle = (0..self.pieces.len()).find(|at| !self.touched[*at] && self.is_free(*at))?;
-        Some(self.forget(idle))
-    }
-
-    /// A segment that has no piece in use, however lately it had. It is forgotten: the caller retires it.
-    pub(super) fn take_free_segment(&mut self) -> Option<u16> {
-        let free = (0..self.pieces.len()).find(|at| self.is_free(*at))?;
-        Some(self.forget(free))
-    }
-
-    fn is_free(&self, segment: usize) -> bool {
-        let pieces = &self.pieces[segment];
-        !pieces.is_empty() && pieces.iter().all(|pieces| *pieces == 0)
-    }
-
-    fn forget(&mut self, segment: usize) -> u16 {
-        self.pieces[segment] = Vec::new();
-        let segment = segment as u16;
+    /// A segment that has no piece in use, and had none for so long. It is forgotten: the caller retires it.
+    pub(super) fn take_unused(&mut self, unused: Unused) -> Option<u16> {
+        let is_unused = |at: &usize| {
+            let pieces = &self.pieces[*at];
+            let is_free = !pieces.is_empty() && pieces.iter().all(|pieces| *pieces == 0);
+            is_free && (unused == Unused::Now || !self.touched[*at])
+        };
+        let index = (0..self.pieces.len()).find(is_unused)?;
+        self.pieces[index] = Vec::new();
+        let segment = index as u16;
         self.free.retain(|page| page.segment != segment);
         self.current = self.current.filter(|current| current.page.segment != segment);
-        segment
+        Some(segment)
     }
 
     /// Starts a new period of looking which segments are idle.
@@ -200,11 +191,11 @@ mod tests {
         let piece = pages.reserve(10).unwrap();
         assert_eq!(piece.page.segment, 1);
         pages.untouch();
-        assert_eq!(pages.take_idle_segment(), Some(0));
-        assert_eq!(pages.take_idle_segment(), None);
+        assert_eq!(pages.take_unused(Unused::ForLong), Some(0));
+        assert_eq!(pages.take_unused(Unused::ForLong), None);
         pages.release(piece.page);
         pages.untouch();
-        assert_eq!(pages.take_idle_segment(), Some(1));
+        assert_eq!(pages.take_unused(Unused::ForLong), Some(1));
         assert_eq!(pages.reserve(10), None);
         pages.add(1, 1);
         assert!(pages.reserve(10).is_some(), "a number can be used again");

@@ -97,8 +97,14 @@ impl Packed {
     }
 }
 
-/// Bytes of an announcement before the head.
-pub(super) const ANNOUNCEMENT_BYTES: usize = 32;
+/// Words of an announcement before the head.
+pub(super) const ANNOUNCEMENT_WORDS: usize = 4;
+pub(super) const ANNOUNCEMENT_BYTES: usize = ANNOUNCEMENT_WORDS * 8;
+
+/// The words that lie in the first bytes of a line.
+pub(super) fn words_of<const N: usize>(bytes: &[u8]) -> [u64; N] {
+    std::array::from_fn(|at| u64::from_le_bytes(bytes.as_chunks().0[at]))
+}
 
 /// A large message that waits in the writer's storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,29 +120,18 @@ pub(super) struct Announcement {
 }
 
 impl Announcement {
-    pub(super) fn bytes(self) -> [u8; ANNOUNCEMENT_BYTES] {
+    pub(super) fn words(self) -> [u64; ANNOUNCEMENT_WORDS] {
         let [low, high] = self.entry.bits();
-        let words = [u64::from(self.slot) | u64::from(self.count) << 32, self.length, low, high];
-        let mut bytes = [0; ANNOUNCEMENT_BYTES];
-        for (target, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *target = word.to_le_bytes();
-        }
-        bytes
+        [u64::from(self.slot) | u64::from(self.count) << 32, self.length, low, high]
     }
 
-    pub(super) fn parse(bytes: [u8; ANNOUNCEMENT_BYTES]) -> Result<Announcement, Violation> {
-        let words = bytes.as_chunks::<8>().0;
-        let [identity, length, low, high] = words else { unreachable!("four words") };
-        let identity = u64::from_le_bytes(*identity);
+    pub(super) fn parse(words: [u64; ANNOUNCEMENT_WORDS]) -> Result<Announcement, Violation> {
+        let [identity, length, low, high] = words;
         if identity & 0xffff_0000 != 0 {
             return Err(Violation::Record);
         }
-        Ok(Announcement {
-            slot: identity as u16,
-            count: (identity >> 32) as u32,
-            length: u64::from_le_bytes(*length),
-            entry: Entry::parse([u64::from_le_bytes(*low), u64::from_le_bytes(*high)]),
-        })
+        let (slot, count) = (identity as u16, (identity >> 32) as u32);
+        Ok(Announcement { slot, count, length, entry: Entry::parse([low, high]) })
     }
 }
 
@@ -151,28 +146,20 @@ pub(super) enum Control {
     Quiesced { request: u64, messages: u64 },
 }
 
-pub(super) const CONTROL_BYTES: usize = 24;
+pub(super) const CONTROL_WORDS: usize = 3;
 
 impl Control {
-    pub(super) fn bytes(self) -> [u8; CONTROL_BYTES] {
-        let words = match self {
+    pub(super) fn words(self) -> [u64; CONTROL_WORDS] {
+        match self {
             Control::Lend { segment, bytes } => [1, u64::from(segment), bytes],
             Control::Retire { segment } => [2, u64::from(segment), 0],
             Control::Quiesced { request, messages } => [3, request, messages],
-        };
-        let mut bytes = [0; CONTROL_BYTES];
-        for (target, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *target = word.to_le_bytes();
         }
-        bytes
     }
 
-    pub(super) fn parse(bytes: [u8; CONTROL_BYTES]) -> Result<Control, Violation> {
-        let words = bytes.as_chunks::<8>().0;
-        let [code, first, second] = words else { unreachable!("three words") };
-        let (first, second) = (u64::from_le_bytes(*first), u64::from_le_bytes(*second));
+    pub(super) fn parse([code, first, second]: [u64; CONTROL_WORDS]) -> Result<Control, Violation> {
         let segment = u16::try_from(first).map_err(|_| Violation::Record);
-        match u64::from_le_bytes(*code) {
+        match code {
             1 => Ok(Control::Lend { segment: segment?, bytes: second }),
             2 => Ok(Control::Retire { segment: segment? }),
             3 => Ok(Control::Quiesced { request: first, messages: second }),
@@ -212,11 +199,10 @@ mod tests {
             0, 0x10, 0, 0, 0, 5, 0, 0, //
             0, 0, 0, 0, 0, 0, 0, 0,
         ];
-        assert_eq!(announcement.bytes(), bytes);
-        assert_eq!(Announcement::parse(bytes), Ok(announcement));
+        assert_eq!(announcement.words().map(u64::to_le_bytes).as_flattened(), bytes);
+        assert_eq!(Announcement::parse(words_of(&bytes)), Ok(announcement));
         let reserved = [&[1, 2, 1], &bytes[3..]].concat();
-        let reserved = Announcement::parse(reserved.try_into().unwrap());
-        assert_eq!(reserved, Err(Violation::Record));
+        assert_eq!(Announcement::parse(words_of(&reserved)), Err(Violation::Record));
     }
 
     #[test]
@@ -226,13 +212,11 @@ mod tests {
             (Control::Retire { segment: 0xffff }, [2, 0xffff, 0]),
             (Control::Quiesced { request: 7, messages: 9 }, [3, 7, 9]),
         ] {
-            let bytes: [u8; 24] = words.map(u64::to_le_bytes).concat().try_into().unwrap();
-            assert_eq!(control.bytes(), bytes);
-            assert_eq!(Control::parse(bytes), Ok(control));
+            assert_eq!(control.words(), words);
+            assert_eq!(Control::parse(words), Ok(control));
         }
         for wrong in [[4_u64, 0, 0], [1, 0x1_0000, 0], [0; 3]] {
-            let bytes = wrong.map(u64::to_le_bytes).concat().try_into().unwrap();
-            assert_eq!(Control::parse(bytes), Err(Violation::Record));
+            assert_eq!(Control::parse(wrong), Err(Violation::Record));
         }
     }
 }

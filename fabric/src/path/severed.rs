@@ -47,6 +47,12 @@ pub enum Reason {
     Forked,
 }
 
+impl From<Violation> for Reason {
+    fn from(violation: Violation) -> Reason {
+        Reason::Violation(violation)
+    }
+}
+
 /// What this process, its user or the path has no more of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Lack {

@@ -47,7 +47,7 @@ pub use entry::{Entry, EntryFlags, OFFSET_END};
 pub use lease::{Lease, LeaseLost, Server};
 pub use reader::{Held, Reader, Taken};
 pub use word::{Form, KeptWord, State, Violation, WriterWord};
-pub use writer::{Content, Filling, Full, Room, Writer};
+pub use writer::{Content, Filling, Full, Writer};
 
 /// Buffers in one queue of messages. Indexes wrap by mask. A QDIO device shows 128; messages go faster over
 /// more, for then neither side waits for the lines that the other has just used.

@@ -96,14 +96,8 @@ impl WriterSlots {
         is_it && self.out.contains(&slot)
     }
 
-    /// A number that grows with each release, as the reader shows it now.
+    /// A number that grows with each release, as far as we have looked.
     pub fn progress(&self) -> u64 {
-        // Relaxed: only compared with itself.
-        self.all_releases.load(0, Ordering::Relaxed)
-    }
-
-    /// The same, as [`WriterSlots::collect`] saw it last.
-    pub fn progress_seen(&self) -> u64 {
         self.seen
     }
 

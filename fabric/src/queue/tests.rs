@@ -10,7 +10,7 @@ use os::sync::Ordering;
 use os::words::Words;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::{Index, select};
+use proptest::sample::Index;
 
 use super::*;
 
@@ -50,7 +50,7 @@ impl Queue {
     }
 
     fn prime(&mut self, bytes: &[u8]) -> Sequence {
-        self.writer.prime(Room::Data, tracked(bytes)).unwrap()
+        self.writer.prime(tracked(bytes)).unwrap()
     }
 
     fn take(&mut self) -> Taken {
@@ -109,7 +109,6 @@ impl Goods {
 #[derive(Clone, Debug)]
 enum Deed {
     Prime {
-        room: Room,
         label: u8,
         note: u8,
         tracked: bool,
@@ -135,10 +134,8 @@ fn goods() -> impl Strategy<Value = Goods> {
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
-    let room = select(vec![Room::Data, Room::Data, Room::Control]);
-    let prime = (room, 0..16_u8, any::<u8>(), any::<bool>(), goods()).prop_map(
-        |(room, label, note, tracked, goods)| Deed::Prime { room, label, note, tracked, goods },
-    );
+    let prime = (0..16_u8, any::<u8>(), any::<bool>(), goods())
+        .prop_map(|(label, note, tracked, goods)| Deed::Prime { label, note, tracked, goods });
     let take = (any::<bool>(), prop::bool::weighted(0.3));
     // In order more often than not, as real readers do it.
     let which = prop_oneof![Just(0), any::<u16>()];
@@ -230,11 +227,10 @@ impl Model {
 /// Does one deed to the queue and to the model, and compares what they answer.
 fn act(queue: &mut Queue, model: &mut Model, deed: Deed) {
     match deed {
-        Deed::Prime { room, label, note, tracked, goods } => {
+        Deed::Prime { label, note, tracked, goods } => {
             let filling = Filling { label, note, tracked, content: goods.content() };
-            let limit = if room == Room::Data { DATA_BUFFERS } else { QUEUE_BUFFERS };
-            let primed = queue.writer.prime(room, filling);
-            if model.span() >= limit {
+            let primed = queue.writer.prime(filling);
+            if model.span() >= QUEUE_BUFFERS {
                 assert_eq!(primed, Err(Full));
                 return;
             }
@@ -467,26 +463,12 @@ proptest! {
 #[test]
 fn full_queue_refuses_and_changes_nothing() {
     let mut queue = Queue::new();
-    for _ in 0..DATA_BUFFERS {
+    for _ in 0..QUEUE_BUFFERS - 1 {
         queue.prime(b"data");
-    }
-    let before = queue.memory();
-    assert_eq!(queue.writer.prime(Room::Data, tracked(b"more")), Err(Full));
-    assert!(queue.memory() == before);
-}
-
-#[test]
-fn reserve_is_for_control_alone_and_ends_too() {
-    let mut queue = Queue::new();
-    for _ in 0..DATA_BUFFERS {
-        queue.prime(b"data");
-    }
-    for _ in 0..RESERVED_BUFFERS - 1 {
-        assert!(queue.writer.prime(Room::Control, tracked(b"control")).is_ok());
     }
     assert!(queue.writer.halt(b"the end").is_ok());
     let before = queue.memory();
-    assert_eq!(queue.writer.prime(Room::Control, tracked(b"control")), Err(Full));
+    assert_eq!(queue.writer.prime(tracked(b"more")), Err(Full));
     assert_eq!(queue.writer.halt(b"again"), Err(Full));
     assert!(queue.memory() == before);
 }
@@ -494,18 +476,18 @@ fn reserve_is_for_control_alone_and_ends_too() {
 #[test]
 fn buffer_that_is_kept_is_not_used_again_and_those_behind_it_come_back() {
     let mut queue = Queue::new();
-    for _ in 0..DATA_BUFFERS {
+    for _ in 0..QUEUE_BUFFERS {
         queue.prime(b"data");
     }
     let oldest = queue.take();
     let oldest = queue.reader.hold(oldest);
-    for _ in 1..DATA_BUFFERS {
+    for _ in 1..QUEUE_BUFFERS {
         queue.take();
     }
     assert!(queue.reader.show());
-    assert_eq!(queue.collect().unwrap().len(), DATA_BUFFERS - 1);
-    assert_eq!((queue.writer.tracked(), queue.writer.span()), (1, DATA_BUFFERS));
-    assert_eq!(queue.writer.prime(Room::Data, tracked(b"more")), Err(Full));
+    assert_eq!(queue.collect().unwrap().len(), QUEUE_BUFFERS - 1);
+    assert_eq!((queue.writer.tracked(), queue.writer.span()), (1, QUEUE_BUFFERS));
+    assert_eq!(queue.writer.prime(tracked(b"more")), Err(Full));
     assert!(queue.reader.give_back(oldest), "the writer may wait for it");
     assert_eq!(queue.collect(), Ok(vec![Sequence(0)]));
     assert_eq!((queue.writer.tracked(), queue.writer.span()), (0, 0));

@@ -6,9 +6,9 @@ use os::words::{Block, LentBlock, LentWords, Words};
 use super::entry::Entry;
 use super::word::{Form, KeptWord, Violation, WriterWord};
 use super::{
-    AHEAD_BUFFERS, Bits, CACHE_LINE_BYTES, CACHE_LINE_WORDS, DATA_BUFFERS, ENTRIES_IN_LINE,
-    ENTRIES_MAX, IN_PLACE_BYTES_MAX, LATE_WORD, LINE_WORDS, LINES_WORDS, LIST_WORDS, LISTS_WORDS,
-    QUEUE_BUFFERS, RETURNED_WORD, RETURNS_WORDS, Sequence,
+    AHEAD_BUFFERS, Bits, CACHE_LINE_BYTES, CACHE_LINE_WORDS, ENTRIES_IN_LINE, ENTRIES_MAX,
+    IN_PLACE_BYTES_MAX, LATE_WORD, LINE_WORDS, LINES_WORDS, LIST_WORDS, LISTS_WORDS, QUEUE_BUFFERS,
+    RETURNED_WORD, RETURNS_WORDS, Sequence,
 };
 
 /// What a buffer is to hold.
@@ -36,15 +36,6 @@ pub enum Content<'a> {
     Entry([u64; 2]),
     /// One to [`ENTRIES_MAX`] entries.
     Entries(&'a [Entry]),
-}
-
-/// Which buffers a hand-over may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// For data: all but the reserve.
-    Data,
-    /// For control: the reserve too, so that control is never behind a full queue.
-    Control,
 }
 
 /// No buffer is free. The reader has to return some first; nothing was changed.
@@ -110,14 +101,14 @@ impl Writer {
     /// place: this publishes them. It does not ring.
     ///
     /// # Errors
-    /// [`Full`] if the reader still has or keeps the buffer, or if only the reserve is left and this is
-    /// data.
+    /// [`Full`] if the reader still has or keeps the buffer. That data leaves the reserve alone is the
+    /// caller's to see to: see [`Writer::span`].
     ///
     /// # Panics
     /// If the content is larger than a buffer.
     #[inline(always)]
-    pub fn prime(&mut self, room: Room, filling: Filling<'_>) -> Result<Sequence, Full> {
-        self.hand_over(room, false, filling)
+    pub fn prime(&mut self, filling: Filling<'_>) -> Result<Sequence, Full> {
+        self.hand_over(false, filling)
     }
 
     /// Hands over a last buffer that says the queue has ended, with a few bytes that say why. It may use
@@ -128,21 +119,12 @@ impl Writer {
     pub fn halt(&mut self, why: &[u8]) -> Result<Sequence, Full> {
         let content = Content::InPlace(why, &[]);
         let filling = Filling { label: 0, note: 0, tracked: false, content };
-        self.hand_over(Room::Control, true, filling)
+        self.hand_over(true, filling)
     }
 
     #[inline(always)]
-    fn hand_over(
-        &mut self,
-        room: Room,
-        halted: bool,
-        filling: Filling<'_>,
-    ) -> Result<Sequence, Full> {
-        let buffers = match room {
-            Room::Data => DATA_BUFFERS,
-            Room::Control => QUEUE_BUFFERS,
-        };
-        if self.span() >= buffers {
+    fn hand_over(&mut self, halted: bool, filling: Filling<'_>) -> Result<Sequence, Full> {
+        if self.span() >= QUEUE_BUFFERS {
             return Err(Full);
         }
         let sequence = self.next;
@@ -262,17 +244,9 @@ impl Writer {
         KeptWord::keeps(bits, sequence.count_after())
     }
 
-    /// A number that grows with each thing that comes back, as the reader shows it now.
+    /// A number that grows with each thing that came back, as far as we have looked.
     #[inline]
     pub fn progress(&self) -> u64 {
-        // Relaxed: only compared with itself.
-        let word = |word| self.returns.load(word, Ordering::Relaxed);
-        word(RETURNED_WORD).wrapping_add(word(LATE_WORD))
-    }
-
-    /// The same, as [`Writer::collect`] saw it last.
-    #[inline]
-    pub fn progress_seen(&self) -> u64 {
         self.returned.0.wrapping_add(self.late_returns)
     }
 

@@ -19,7 +19,7 @@ use fabric::queue::slots::{ReaderSlots, SLOTS, WriterSlots};
 use fabric::queue::{
     CACHE_LINE_WORDS, Content, DATA_BUFFERS, ENTRIES_MAX, Entry, EntryFlags, Filling, Full, Held,
     IN_PLACE_BYTES_MAX, LINES_WORDS, LISTS_WORDS, Lease, LeaseLost, QUEUE_BUFFERS, RETURNS_WORDS,
-    Reader, Room, Sequence, Taken, Writer,
+    Reader, Sequence, Taken, Writer,
 };
 use loom::thread;
 use os::doorbell::{Doorbell, Listen};
@@ -80,11 +80,16 @@ fn pages(count: usize) -> Arc<Vec<PlainWord>> {
 const LONG_BYTES: usize = 60;
 const SHORT_BYTES: usize = 9;
 
+/// Hands a buffer over as data: it leaves the reserve alone.
+fn prime_data(writer: &mut Writer, filling: Filling<'_>) -> Result<Sequence, Full> {
+    if writer.span() < DATA_BUFFERS { writer.prime(filling) } else { Err(Full) }
+}
+
 fn prime_bytes(writer: &mut Writer, value: u8, bytes: usize) -> Result<Sequence, Full> {
     let bytes = [value; LONG_BYTES][..bytes].to_vec();
     let content = Content::InPlace(&bytes[..1], &bytes[1..]);
     let filling = Filling { label: value, note: value, tracked: false, content };
-    writer.prime(Room::Data, filling)
+    prime_data(writer, filling)
 }
 
 fn prime(writer: &mut Writer, value: u8) -> Result<Sequence, Full> {
@@ -94,7 +99,7 @@ fn prime(writer: &mut Writer, value: u8) -> Result<Sequence, Full> {
 fn prime_entries(writer: &mut Writer, value: u8, count: u8) -> Result<Sequence, Full> {
     let entries: Vec<Entry> = (0..count).map(|at| entry(value, at)).collect();
     let content = Content::Entries(&entries);
-    writer.prime(Room::Data, Filling { label: value, note: value, tracked: true, content })
+    prime_data(writer, Filling { label: value, note: value, tracked: true, content })
 }
 
 fn entry(value: u8, at: u8) -> Entry {
@@ -284,7 +289,7 @@ fn large_message_is_read_behind_its_writer_and_its_slot_used_again_after_it() {
             assert_eq!((slot, its_count), (0, count), "the slot released last is used next");
             let content = Content::InPlace(&[], &[0; 8]);
             let filling = Filling { label: 2, note: slot as u8, tracked: false, content };
-            writer.prime(Room::Data, filling).unwrap();
+            writer.prime(filling).unwrap();
             for at in 0..2 {
                 pages[at as usize].set(u64::from(count) * 10 + at);
                 slots.fill(slot, at + 1);

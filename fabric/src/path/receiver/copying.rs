@@ -22,7 +22,7 @@ impl Receiver {
     pub(super) fn large_room(&mut self, bytes: usize) -> Result<Scratch, Severed> {
         match self.large.take().filter(|large| large.bytes().len() >= bytes) {
             Some(room) => Ok(room),
-            None => self.scratch(bytes).map_err(|fault| self.fail(fault.into())),
+            None => self.scratch(bytes).map_err(|reason| self.fail(reason)),
         }
     }
 

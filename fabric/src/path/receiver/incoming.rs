@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use os::storage::{Borrowed, OutOfRange};
+use os::storage::OutOfRange;
 
 use super::lent::Lent;
 use crate::path::half::HalfId;
@@ -58,14 +58,8 @@ pub(super) enum Memory {
 #[derive(Clone, Debug)]
 pub struct View {
     pub(super) lent: Arc<Lent>,
-    pub(super) extent: Extent,
-}
-
-/// A range of lent bytes that was checked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
-    pub(super) offset: usize,
-    pub(super) bytes: usize,
+    /// Checked when it was made.
+    pub(super) range: Range<usize>,
 }
 
 impl MessageRef {
@@ -82,7 +76,7 @@ impl MessageRef {
 impl View {
     /// How many bytes there are.
     pub fn bytes(&self) -> usize {
-        self.extent.bytes
+        self.range.len()
     }
 
     /// Copies bytes out, from `at` on.
@@ -91,15 +85,11 @@ impl View {
     /// [`OutOfRange`] if there are not so many.
     #[inline]
     pub fn read(&self, at: usize, target: &mut [u8]) -> Result<(), OutOfRange> {
-        let Extent { offset, bytes } = self.extent;
+        let bytes = self.bytes();
         if at > bytes || target.len() > bytes - at {
             return Err(OutOfRange);
         }
-        self.borrowed().read(offset + at, target)
-    }
-
-    fn borrowed(&self) -> &Borrowed {
-        &self.lent.borrowed
+        self.lent.borrowed.read(self.range.start + at, target)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Storages that the sender has lent.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use os::doorbell::Listen;
@@ -7,13 +8,12 @@ use os::storage::{BorrowError, Borrowed};
 use os::sync::Ordering;
 
 use super::Receiver;
-use super::incoming::{Extent, View};
-use super::open::Fault;
+use super::incoming::View;
 use crate::path::board;
 use crate::path::budget::Charge;
 use crate::path::counters::Counter;
 use crate::path::lending::SEGMENTS_MAX;
-use crate::path::severed::Lack;
+use crate::path::severed::{Lack, Reason};
 use crate::queue::{Entry, Violation};
 
 /// A storage that the sender has lent. It counts against the limits until nobody reads it any more.
@@ -26,8 +26,8 @@ pub(super) struct Lent {
 
 impl Receiver {
     /// Takes in storage that the writer lends: its descriptor came with a ring.
-    pub(super) fn take_lent(&mut self, segment: u16, bytes: u64) -> Result<(), Fault> {
-        const WRONG: Fault = Fault::Violation(Violation::Storage);
+    pub(super) fn take_lent(&mut self, segment: u16, bytes: u64) -> Result<(), Reason> {
+        const WRONG: Reason = Reason::Violation(Violation::Storage);
         let number = usize::from(segment);
         if number >= SEGMENTS_MAX {
             return Err(WRONG);
@@ -44,7 +44,7 @@ impl Receiver {
             // Rings may stand before it, but no more of them than an honest writer ever leaves there.
             let heard = self.half.hear(Listen::Now);
             match heard.fault {
-                Some(reason) => return Err(reason.into()),
+                Some(reason) => return Err(reason),
                 None if heard.rings == 0 || self.half.doorbells.is_abused() => return Err(WRONG),
                 None => {}
             }
@@ -52,7 +52,7 @@ impl Receiver {
         let size = usize::try_from(bytes).map_err(|_| WRONG)?;
         let borrowed = Borrowed::borrow(descriptor, size..=size).map_err(|error| match error {
             BorrowError::Os(error) => match os::memory::shortage(&error) {
-                Some(_) => Fault::Lack(Lack::of(&error)),
+                Some(_) => Reason::Lacking(Lack::of(&error)),
                 None => WRONG,
             },
             _ => WRONG,
@@ -93,13 +93,13 @@ impl Receiver {
         &self,
         entry: &Entry,
         bytes: u64,
-    ) -> Result<(&Arc<Lent>, Extent), Violation> {
+    ) -> Result<(&Arc<Lent>, Range<usize>), Violation> {
         let lent = self.segments.get(usize::from(entry.segment)).and_then(Option::as_ref);
         let lent = lent.ok_or(Violation::Range)?;
         let offset = usize::try_from(entry.offset).map_err(|_| Violation::Range)?;
         let bytes = usize::try_from(bytes).map_err(|_| Violation::Range)?;
         if lent.borrowed.contains(offset, bytes) {
-            Ok((lent, Extent { offset, bytes }))
+            Ok((lent, offset..offset + bytes))
         } else {
             Err(Violation::Range)
         }
@@ -107,7 +107,7 @@ impl Receiver {
 
     /// As [`Receiver::locate`], to be read whatever becomes of the storage's number.
     pub(super) fn view(&self, entry: &Entry, bytes: u64) -> Result<View, Violation> {
-        let (lent, extent) = self.locate(entry, bytes)?;
-        Ok(View { lent: lent.clone(), extent })
+        let (lent, range) = self.locate(entry, bytes)?;
+        Ok(View { lent: lent.clone(), range })
     }
 }

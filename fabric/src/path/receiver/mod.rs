@@ -17,7 +17,6 @@ pub use incoming::{Announced, InPage, Incoming, List, Message, MessageRef, View}
 use self::copying::Copying;
 use self::incoming::Memory;
 use self::lent::Lent;
-use self::open::Fault;
 use super::board::{LineBlock, ReaderBlock, WriterBlock};
 use super::budget::Budgets;
 use super::counters::{Counter, Counters, Tally};
@@ -176,7 +175,7 @@ impl Receiver {
             self.half.doorbells.reason();
             self.half.counters.set(Counter::Buffers, self.reader.next().0);
             let opened = self.open(taken, copied_bytes_max);
-            let incoming = opened.map_err(|fault| self.fail(fault.into()))?;
+            let incoming = opened.map_err(|reason| self.fail(reason))?;
             self.tally.show(&mut self.half.counters);
             self.show_if_due();
             if incoming.is_some() {
@@ -286,8 +285,8 @@ impl Receiver {
     }
 
     /// Memory of our own to copy into.
-    fn scratch(&mut self, bytes: usize) -> Result<Scratch, Fault> {
-        Scratch::new(bytes).map_err(|error| Fault::Lack(Lack::of(&error)))
+    fn scratch(&mut self, bytes: usize) -> Result<Scratch, Reason> {
+        Scratch::new(bytes).map_err(|error| Reason::Lacking(Lack::of(&error)))
     }
 
     /// Gives a message back that was read in place.

@@ -5,41 +5,11 @@ use super::incoming::{Announced, InPage, Incoming, List, Memory, MessageRef};
 use crate::path::counters::Counter;
 use crate::path::pages::PAGE_BYTES;
 use crate::path::record::{
-    ANNOUNCEMENT_BYTES, Announcement, CONTROL_BYTES, Control, HEAD_BYTES_MAX, LIST_BYTES_MAX,
-    Label, list_bytes,
+    ANNOUNCEMENT_BYTES, Announcement, CONTROL_WORDS, Control, HEAD_BYTES_MAX, LIST_BYTES_MAX,
+    Label, list_bytes, words_of,
 };
-use crate::path::severed::{HALT_WORDS, Lack, Reason, Severed};
+use crate::path::severed::{Reason, Severed};
 use crate::queue::{ENTRIES_MAX, Entry, Form, IN_PLACE_BYTES_MAX, Taken, Violation};
-
-/// Why a buffer could not be opened. It ends the path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    Violation(Violation),
-    Lack(Lack),
-    Other(Reason),
-}
-
-impl From<Violation> for Fault {
-    fn from(violation: Violation) -> Fault {
-        Fault::Violation(violation)
-    }
-}
-
-impl From<Reason> for Fault {
-    fn from(reason: Reason) -> Fault {
-        Fault::Other(reason)
-    }
-}
-
-impl From<Fault> for Reason {
-    fn from(fault: Fault) -> Reason {
-        match fault {
-            Fault::Violation(violation) => Reason::Violation(violation),
-            Fault::Lack(lack) => Reason::Lacking(lack),
-            Fault::Other(reason) => reason,
-        }
-    }
-}
 
 impl Receiver {
     /// Opens a buffer: finds what it brings the user, or does what it says. Messages in pages of up to
@@ -48,7 +18,7 @@ impl Receiver {
         &mut self,
         taken: Taken,
         copied_bytes_max: usize,
-    ) -> Result<Option<Incoming>, Fault> {
+    ) -> Result<Option<Incoming>, Reason> {
         let word = taken.word();
         if word.halted {
             self.open_end(&taken);
@@ -98,11 +68,11 @@ impl Receiver {
                 Ok(Some(Incoming::Announced(self.open_announcement(&taken)?)))
             }
             (Label::Control, Form::InPlace) => {
-                if size < CONTROL_BYTES {
+                if size < CONTROL_WORDS * 8 {
                     return Err(Violation::Record.into());
                 }
                 self.half.counters.add(Counter::Control, 1);
-                self.obey(Control::parse(self.first_bytes(&taken))?)?;
+                self.obey(Control::parse(words_of(&self.bytes_of(&taken)))?)?;
                 Ok(None)
             }
             (Label::List, Form::Entries) => {
@@ -131,11 +101,11 @@ impl Receiver {
         MessageRef { memory: Memory::InPlace, at: 0, head, bytes: size }
     }
 
-    /// The first bytes in place of a buffer.
-    fn first_bytes<const N: usize>(&self, taken: &Taken) -> [u8; N] {
+    /// The bytes in place of a buffer, and zeros, or what was there, behind them.
+    fn bytes_of(&self, taken: &Taken) -> [u8; IN_PLACE_BYTES_MAX] {
         let mut bytes = [0; IN_PLACE_BYTES_MAX];
         self.reader.bytes(taken, &mut bytes);
-        *bytes.first_chunk().expect("no record is longer")
+        bytes
     }
 
     /// The one entry of a message or a pack.
@@ -145,14 +115,14 @@ impl Receiver {
     }
 
     /// Copies a message or a pack into memory of our own.
-    fn copy_to_scratch(&mut self, entry: &Entry) -> Result<(), Fault> {
+    fn copy_to_scratch(&mut self, entry: &Entry) -> Result<(), Reason> {
         let mut staged = match self.staged.take() {
             Some(staged) => staged,
             None => self.scratch(PAGE_BYTES)?,
         };
-        let copied = self.locate(entry, u64::from(entry.length)).map(|(lent, extent)| {
-            let target = &mut staged.bytes_mut()[..extent.bytes];
-            lent.borrowed.read(extent.offset, target).expect("located");
+        let copied = self.locate(entry, u64::from(entry.length)).map(|(lent, range)| {
+            let target = &mut staged.bytes_mut()[..range.len()];
+            lent.borrowed.read(range.start, target).expect("located");
         });
         self.staged = Some(staged);
         self.withheld_bytes += entry.length as usize;
@@ -165,20 +135,18 @@ impl Receiver {
         if head_bytes > HEAD_BYTES_MAX || size != ANNOUNCEMENT_BYTES + head_bytes {
             return Err(Violation::Record);
         }
-        let bytes: [u8; ANNOUNCEMENT_BYTES + HEAD_BYTES_MAX] = self.first_bytes(taken);
-        let (record, rest) = bytes.split_first_chunk().expect("longer");
-        let Announcement { slot, count, length, entry } = Announcement::parse(*record)?;
+        let bytes = self.bytes_of(taken);
+        let Announcement { slot, count, length, entry } = Announcement::parse(words_of(&bytes))?;
         let view = self.view(&entry, length)?;
         self.slots.take(slot, count)?;
-        let head = *rest.first_chunk().expect("as long");
+        let head = *bytes[ANNOUNCEMENT_BYTES..].first_chunk().expect("a line is longer");
         self.half.counters.add(Counter::Announced, 1);
         self.tally.count(view.bytes());
         Ok(Announced { half: self.half.id, slot, count, head, head_bytes, view, pulled: 0 })
     }
 
     fn open_end(&mut self, taken: &Taken) {
-        let bytes: [u8; HALT_WORDS * 8] = self.first_bytes(taken);
-        let words = std::array::from_fn(|at| u64::from_le_bytes(bytes.as_chunks().0[at]));
+        let words = words_of(&self.bytes_of(taken));
         let halt = Severed::parse(words).unwrap_or(Severed::because(Reason::Peer));
         // What the sender says in its last buffer counts more than that its end of the doorbell is gone.
         match &mut self.half.ended {
@@ -187,7 +155,7 @@ impl Receiver {
         }
     }
 
-    fn obey(&mut self, control: Control) -> Result<(), Fault> {
+    fn obey(&mut self, control: Control) -> Result<(), Reason> {
         match control {
             Control::Lend { segment, bytes } => self.take_lent(segment, bytes),
             Control::Retire { segment } => Ok(self.retire_lent(segment)?),

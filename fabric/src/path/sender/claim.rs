@@ -125,7 +125,9 @@ impl Sender {
             Place::Piece(piece) => {
                 self.hand_over_piece(*piece, head.len(), head.len() + claim.bytes);
             }
-            Place::Large(segment) => return self.announce(claim, *segment, claim.bytes).map(Some),
+            Place::Large(segment) => {
+                return self.announce(head, *segment, claim.bytes, claim.bytes).map(Some);
+            }
         }
         self.ring_if_due();
         Ok(None)

@@ -62,7 +62,7 @@ impl Sender {
             self.hear(Listen::Now);
         }
         // What has come back since we looked makes the next try worth while.
-        (self.progress_at_full, self.refused_for_quiet) = (self.progress_seen(), false);
+        (self.progress_at_full, self.refused_for_quiet) = (self.progress(), false);
         match self.half.ended {
             Some(severed) => severed.into(),
             None => SendError::Full,
@@ -72,7 +72,7 @@ impl Sender {
     /// Takes back what the reader has given back.
     pub(super) fn collect(&mut self) {
         let Sender { writer, in_flight, in_flight_bytes, pages, cookies, completed, .. } = self;
-        let before = writer.progress_seen();
+        let before = writer.progress();
         let mut collected = writer.collect(|sequence: Sequence| {
             let one = std::mem::take(&mut in_flight[sequence.index()]);
             match one.page {
@@ -81,7 +81,7 @@ impl Sender {
             }
             *in_flight_bytes -= one.bytes as usize;
         });
-        let mut came_back = writer.progress_seen() != before;
+        let mut came_back = writer.progress() != before;
         if collected.is_ok() {
             let lending = &mut self.lending;
             collected = self.slots.collect(|segment| {
@@ -118,16 +118,9 @@ impl Sender {
         }
     }
 
-    /// A number that grows with all that can make a send possible again.
-    pub(super) fn progress(&self) -> u64 {
-        // Relaxed: only compared with itself.
-        let taken = self.half.peer.load(board::LENT_TAKEN_WORD, Ordering::Relaxed);
-        self.writer.progress().wrapping_add(self.slots.progress()).wrapping_add(taken)
-    }
-
-    /// The same, as [`Sender::collect`] saw it last.
-    fn progress_seen(&self) -> u64 {
-        let came_back = self.writer.progress_seen().wrapping_add(self.slots.progress_seen());
+    /// A number that grows with all that can make a send possible again, as far as we have looked.
+    fn progress(&self) -> u64 {
+        let came_back = self.writer.progress().wrapping_add(self.slots.progress());
         came_back.wrapping_add(self.lends_taken)
     }
 

@@ -1,6 +1,5 @@
 //! Large messages, which are announced and wait in our storage.
 
-use super::claim::{Claim, Head, Place};
 use super::{SendError, Sender};
 use crate::path::counters::Counter;
 use crate::path::half::HalfId;
@@ -28,9 +27,7 @@ impl Sender {
     pub(super) fn send_large(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
         self.prepare(head)?;
         let segment = self.reserve_large(body.len())?;
-        let (half, head) = (self.half.id, Head::new(head));
-        let claim = Claim { half, place: Place::Large(segment), bytes: body.len(), head };
-        let announced = self.announce(&claim, segment, 0);
+        let announced = self.announce(head, segment, body.len(), 0);
         if announced.is_err() {
             self.lending.release_large(segment);
         }
@@ -44,24 +41,25 @@ impl Sender {
         Ok(())
     }
 
-    /// Announces what lies, or will lie, in a large segment; `filled` bytes are in place.
+    /// Announces `bytes` that lie, or will lie, in a large segment; `filled` of them are in place.
     pub(super) fn announce(
         &mut self,
-        claim: &Claim,
+        head: &[u8],
         segment: u16,
+        bytes: usize,
         filled: usize,
     ) -> Result<AnnouncedId, SendError> {
         // Room for a buffer was made; what was lent since took one of the reserve.
-        let length = claim.bytes as u64;
+        let length = bytes as u64;
         let announced = self.slots.announce(segment, length, filled as u64);
         let Some((slot, count)) = announced else { return Err(self.full()) };
         let entry = Entry { segment, flags: EntryFlags::LAST_ENTRY, ..Entry::default() };
         let announcement = Announcement { slot, count, length, entry };
-        let head = claim.head.bytes();
-        let content = Content::InPlace(&announcement.bytes(), head);
+        let record = announcement.words().map(u64::to_le_bytes);
+        let content = Content::InPlace(record.as_flattened(), head);
         self.hand_over(Label::Announcement, head.len() as u8, content, None);
         self.half.counters.add(Counter::Announced, 1);
-        self.count_message(claim.bytes);
+        self.count_message(bytes);
         self.ring_if_due();
         Ok(AnnouncedId { half: self.half.id, slot, count })
     }

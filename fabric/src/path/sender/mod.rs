@@ -31,8 +31,8 @@ use super::record::{Control, HEAD_BYTES_MAX, Label};
 use super::severed::{Lack, Reason, Severed};
 use crate::queue::slots::WriterSlots;
 use crate::queue::{
-    Content, Entry, EntryFlags, Filling, IN_PLACE_BYTES_MAX, QUEUE_BUFFERS, Room, Sequence,
-    Violation, Writer,
+    Content, Entry, EntryFlags, Filling, IN_PLACE_BYTES_MAX, QUEUE_BUFFERS, Sequence, Violation,
+    Writer,
 };
 
 /// When the peer is rung for what was handed over.
@@ -295,7 +295,7 @@ impl Sender {
         in_flight: Option<InFlight>,
     ) {
         let filling = Filling { label: label as u8, note, tracked: in_flight.is_some(), content };
-        let sequence = self.writer.prime(Room::Control, filling).expect("room was made");
+        let sequence = self.writer.prime(filling).expect("room was made");
         if let Some(in_flight) = in_flight {
             self.in_flight[sequence.index()] = in_flight;
             self.in_flight_bytes += in_flight.bytes as usize;
@@ -374,7 +374,8 @@ impl Sender {
         if !self.has_room_for_control() {
             return false;
         }
-        self.hand_over(Label::Control, 0, Content::InPlace(&control.bytes(), &[]), None);
+        let bytes = control.words().map(u64::to_le_bytes);
+        self.hand_over(Label::Control, 0, Content::InPlace(bytes.as_flattened(), &[]), None);
         self.half.counters.add(Counter::Control, 1);
         true
     }

@@ -7,7 +7,7 @@ use os::storage::Storage;
 
 use super::{SendError, Sender};
 use crate::path::counters::Counter;
-use crate::path::lending::Segment;
+use crate::path::lending::{Segment, Unused};
 use crate::path::pages::{PAGE_BYTES, Piece};
 use crate::path::record::Control;
 use crate::path::severed::{Lack, Reason, Severed};
@@ -61,9 +61,9 @@ impl Sender {
             if !self.has_room_for_upkeep() {
                 return Err(self.full());
             }
-            let idle = self.lending.take_free_large().or_else(|| self.pages.take_free_segment());
-            let Some(idle) = idle else { return Err(self.refuse(lack)) };
-            self.retire(idle);
+            if !self.retire_unused(Unused::Now) {
+                return Err(self.refuse(lack));
+            }
         }
         Ok(())
     }
@@ -113,6 +113,14 @@ impl Sender {
         assert!(handed_over, "room was seen above");
         self.show_lent();
         Ok(number)
+    }
+
+    /// Retires a storage of our own that was not used for so long; whether there was one. The caller has seen
+    /// that there is room to say so.
+    pub(super) fn retire_unused(&mut self, unused: Unused) -> bool {
+        let large = self.lending.take_unused(unused);
+        let segment = large.or_else(|| self.pages.take_unused(unused));
+        segment.map(|segment| self.retire(segment)).is_some()
     }
 
     /// Retires a storage that nothing uses but lists that are out. The caller has seen that there is room to

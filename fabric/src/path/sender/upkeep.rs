@@ -5,6 +5,7 @@ use os::sync::Ordering;
 
 use super::Sender;
 use crate::path::board;
+use crate::path::lending::Unused;
 use crate::path::record::Control;
 use crate::path::severed::{END_DATA_BYTES, Reason, Severed};
 use crate::queue::Violation;
@@ -102,16 +103,7 @@ impl Sender {
         }
         self.flush();
         self.collect();
-        while self.has_room_for_upkeep()
-            && let Some(segment) = self.lending.take_idle_large()
-        {
-            self.retire(segment);
-        }
-        while self.has_room_for_upkeep()
-            && let Some(segment) = self.pages.take_idle_segment()
-        {
-            self.retire(segment);
-        }
+        while self.has_room_for_upkeep() && self.retire_unused(Unused::ForLong) {}
         self.pages.untouch();
         self.lending.untouch();
         self.lending.may_shrink()
