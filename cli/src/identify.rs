@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use siga::appc::{Conversation, Ended, Options, Status, Then, VerbError};
+use siga::appc::{Conversation, Ended, Options, State, Then, VerbError};
 use siga::{ConnectError, Guest, Problem, ResourceError, Scope};
 
 use crate::outcome::Outcome;
@@ -92,15 +92,15 @@ fn answer_all(conversation: &mut Conversation, command: &[String]) -> Result<(),
                 return Ok(());
             }
             match status {
-                Status::More => {}
-                Status::Confirm => conversation.confirmed()?,
+                State::Receive => {}
+                State::Confirm => conversation.confirmed()?,
                 status => break status,
             }
         };
-        if matches!(status, Status::ConfirmSend | Status::ConfirmSever) {
+        if matches!(status, State::ConfirmSend | State::ConfirmSever) {
             conversation.confirmed()?;
         }
-        if matches!(status, Status::ConfirmSever | Status::Severed) {
+        if matches!(status, State::ConfirmSever | State::Sever) {
             if !sent.is_empty() {
                 // There is nobody any more to tell.
                 let _ = answer(command, sent);

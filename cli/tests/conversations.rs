@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use siga::appc::{Conversation, Ended, Level, Options, Status, Then, Trouble, VerbError};
+use siga::appc::{Conversation, Ended, Level, Options, State, Then, Trouble, VerbError};
 use siga::iucv::{self, Outgoing};
 use siga::{ConnectError, Guest, Problem, Reason, Wait};
 
@@ -95,7 +95,7 @@ fn ask(conversation: &mut Conversation, question: &[u8]) -> Vec<u8> {
     conversation.send(question, Then::Receive).unwrap();
     let mut answer = Vec::new();
     let received = conversation.receive_whole(&mut answer).unwrap();
-    assert_eq!(received.status, Status::Send);
+    assert_eq!(received.status, State::Send);
     answer
 }
 

@@ -1,6 +1,7 @@
 //! Messages that are received in parts, wherever they lie.
 
 use fabric::path::{Announced, HEAD_BYTES_MAX, InPage, Incoming, MessageRef, Receiver, Severed};
+use fabric::queue::Violation;
 
 /// Why giving back cannot fail.
 const OWN: &str = "a body is of the receiver that it is used with";
@@ -28,13 +29,14 @@ enum Place {
 }
 
 impl BodyReader {
-    /// The body of what has come, and what `parse` makes of its head. A list is no message: it is given back.
+    /// What `parse` makes of the head of what has come, and its body. A list is no message: it is given back,
+    /// and breaks the rules.
     #[inline]
     pub fn open<T>(
         receiver: &mut Receiver,
         incoming: Incoming,
-        parse: impl FnOnce(&[u8]) -> T,
-    ) -> Option<(T, BodyReader)> {
+        parse: impl FnOnce(&[u8]) -> Result<T, Violation>,
+    ) -> (Result<T, Violation>, BodyReader) {
         let (parsed, place) = match incoming {
             Incoming::Message(message) => {
                 (parse(receiver.message(message).head), Place::At { message, at: 0 })
@@ -50,10 +52,10 @@ impl BodyReader {
             }
             Incoming::List(list) => {
                 assert!(receiver.give_back_list(list).is_ok(), "{OWN}");
-                return None;
+                return (Err(Violation::Record), BodyReader::none());
             }
         };
-        Some((parsed, BodyReader(place)))
+        (parsed, BodyReader(place))
     }
 
     /// The body of a message in the receiver's memory, of which so many bytes were received.

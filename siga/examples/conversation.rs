@@ -5,7 +5,7 @@
 
 use std::thread;
 
-use siga::appc::{Conversation, Level, Options, Status, Then, VerbError};
+use siga::appc::{Conversation, Level, Options, State, Then, VerbError};
 use siga::{Embedded, Guest, Scope, System, Wait};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -17,7 +17,7 @@ fn serve(guest: &Guest) -> Result<()> {
     let mut order = Vec::new();
     loop {
         let received = conversation.receive_whole(&mut order)?;
-        if received.status == Status::ConfirmSever {
+        if received.status == State::ConfirmSever {
             conversation.confirmed()?;
             return Ok(());
         }

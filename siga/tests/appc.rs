@@ -5,7 +5,7 @@ use std::thread;
 
 use siga::appc::{
     AcceptError, Completed, Conversation, Data, Ended, Function, Guest as AppcGuest, GuestEvent,
-    Interrupt, Level, Options, Received, State, StateError, Status, Then, Trouble, Verb, VerbError,
+    Interrupt, Level, Options, Received, State, StateError, Then, Trouble, Verb, VerbError,
 };
 use siga::{
     ConnectError, Embedded, Guest, Kind, PathOptions, Problem, Reason, Scope, System, Target, Wait,
@@ -45,7 +45,7 @@ fn talk(
     });
 }
 
-fn received(bytes: usize, data: Data, status: Status) -> Received {
+fn received(bytes: usize, data: Data, status: State) -> Received {
     Received { bytes, data, status, requested: false }
 }
 
@@ -68,11 +68,11 @@ fn questions_of_any_length_are_answered_however_one_waits() {
                 let mut record = Vec::new();
                 loop {
                     let asked = conversation.receive_whole(&mut record).unwrap();
-                    if asked.status == Status::Severed {
+                    if asked.status == State::Sever {
                         assert_eq!((asked.data, conversation.state()), (Data::None, State::Sever));
                         return;
                     }
-                    assert_eq!(asked, received(record.len(), Data::Complete, Status::Send));
+                    assert_eq!(asked, received(record.len(), Data::Complete, State::Send));
                     record.reverse();
                     conversation.send(&record, Then::Receive).unwrap();
                 }
@@ -83,7 +83,7 @@ fn questions_of_any_length_are_answered_however_one_waits() {
                     conversation.send(&question, Then::Receive).unwrap();
                     let mut answer = vec![0; length];
                     let answered = conversation.receive(&mut answer).unwrap();
-                    assert_eq!(answered, received(length, Data::Complete, Status::Send));
+                    assert_eq!(answered, received(length, Data::Complete, State::Send));
                     assert!(answer.iter().rev().eq(&question));
                 }
                 conversation.say(Then::Sever).unwrap();
@@ -112,7 +112,7 @@ fn stream_waits_for_its_receiver_and_is_received_in_parts() {
                 whole.extend_from_slice(&part[..rest]);
                 assert_eq!(whole, record(number), "record {number}");
             }
-            assert_eq!(conversation.receive(&mut part).unwrap().status, Status::Severed);
+            assert_eq!(conversation.receive(&mut part).unwrap().status, State::Sever);
         },
         |mut conversation| {
             for number in 0..RECORDS {
@@ -134,17 +134,17 @@ fn sender_waits_until_its_partner_confirms_or_finds_an_error() {
         |mut conversation| {
             let mut record = [0; 10];
             for (status, state) in
-                [(Status::Confirm, State::Receive), (Status::ConfirmSend, State::Send)]
+                [(State::Confirm, State::Receive), (State::ConfirmSend, State::Send)]
             {
                 assert_eq!(conversation.receive(&mut record).unwrap().status, status);
                 conversation.confirmed().unwrap();
                 assert_eq!(conversation.state(), state);
             }
             conversation.send(b"your turn", Then::Receive).unwrap();
-            assert_eq!(conversation.receive(&mut record).unwrap().status, Status::Confirm);
+            assert_eq!(conversation.receive(&mut record).unwrap().status, State::Confirm);
             conversation.error().unwrap();
             conversation.send(b"not like this", Then::Receive).unwrap();
-            assert_eq!(conversation.receive(&mut record).unwrap().status, Status::ConfirmSever);
+            assert_eq!(conversation.receive(&mut record).unwrap().status, State::ConfirmSever);
             conversation.confirmed().unwrap();
             assert_eq!(conversation.state(), State::Reset);
         },
@@ -152,7 +152,7 @@ fn sender_waits_until_its_partner_confirms_or_finds_an_error() {
             let mut record = [0; 20];
             conversation.send(b"one", Then::Confirm).unwrap();
             conversation.send(b"two", Then::ConfirmReceive).unwrap();
-            assert_eq!(conversation.receive(&mut record).unwrap().status, Status::Send);
+            assert_eq!(conversation.receive(&mut record).unwrap().status, State::Send);
             let trouble = conversation.send(b"three", Then::Confirm).unwrap_err();
             assert_eq!(trouble, VerbError::Trouble(Trouble::Purging));
             assert_eq!(conversation.receive(&mut record).unwrap().bytes, 13);
@@ -172,7 +172,7 @@ fn error_and_request_reach_a_sender_that_waits_for_room() {
             conversation.send(b"too much", Then::Receive).unwrap();
             conversation.request().unwrap();
             let mut record = Vec::new();
-            while conversation.receive_whole(&mut record).unwrap().status != Status::Send {}
+            while conversation.receive_whole(&mut record).unwrap().status != State::Send {}
             conversation.say(Then::Sever).unwrap();
         },
         |mut conversation| {
@@ -186,14 +186,14 @@ fn error_and_request_reach_a_sender_that_waits_for_room() {
             assert_eq!(error, VerbError::Trouble(Trouble::Purging));
             let mut why = [0; 10];
             let told = conversation.receive(&mut why).unwrap();
-            assert_eq!((&why[..8], told.status), (&b"too much"[..], Status::Send));
+            assert_eq!((&why[..8], told.status), (&b"too much"[..], State::Send));
             let mut sent = 0;
             while !conversation.take_requested() {
                 conversation.send(&record[..1000], Then::More).unwrap();
                 sent += 1;
             }
             conversation.send(&[sent as u8], Then::Receive).unwrap();
-            assert_eq!(conversation.receive(&mut why).unwrap().status, Status::Severed);
+            assert_eq!(conversation.receive(&mut why).unwrap().status, State::Sever);
         },
     );
 }
@@ -272,7 +272,7 @@ fn resource_is_found_while_somebody_manages_it_and_the_local_one_first() {
         thread::scope(|scope| {
             let accepting = scope.spawn(move || {
                 let mut conversation = Conversation::accept_for(&guest, "ECHO", &OPTIONS).unwrap();
-                assert_eq!(conversation.receive(&mut []).unwrap().status, Status::Severed);
+                assert_eq!(conversation.receive(&mut []).unwrap().status, State::Sever);
                 guest
             });
             let mut conversation = Conversation::allocate(&client, "ECHO", &OPTIONS).unwrap();
@@ -345,7 +345,7 @@ fn functions_complete_and_events_tell() {
     let record = b"confirm me".to_vec();
     let send = Function::Send { record: record.clone(), then: Then::Confirm };
     assert_eq!(client.start(near, send.clone()), Ok(None));
-    let outcome = Ok(Some(received(10, Data::Complete, Status::Confirm)));
+    let outcome = Ok(Some(received(10, Data::Complete, State::Confirm)));
     let completed = Completed { function: Function::Receive { target: record }, outcome };
     assert_eq!(server.event().unwrap(), GuestEvent::FunctionComplete(far, completed));
     let request = Completed { function: Function::Request, outcome: Ok(None) };
@@ -363,7 +363,7 @@ fn functions_complete_and_events_tell() {
     assert_eq!(server.event().unwrap(), GuestEvent::MessagePending(far));
     assert_eq!(server.try_event().unwrap(), None);
     let receive = server.start(far, Function::Receive { target }).unwrap().unwrap();
-    assert_eq!(receive.outcome.unwrap().unwrap().status, Status::Send);
+    assert_eq!(receive.outcome.unwrap().unwrap().status, State::Send);
 
     server.sever(far, [9; 16]).unwrap();
     assert_eq!(client.event().unwrap(), GuestEvent::Severed(near, Ended::Abend([9; 16])));
@@ -388,7 +388,7 @@ fn guest_that_sends_without_end_is_woken_when_there_is_room() {
             let mut record = vec![0; 100_000];
             for number in 0..RECORDS {
                 let got = conversation.receive(&mut record).unwrap();
-                assert_eq!(got, received(100_000, Data::Complete, Status::More));
+                assert_eq!(got, received(100_000, Data::Complete, State::Receive));
                 assert_eq!(record[99_999], number as u8);
             }
             conversation.error().unwrap();

@@ -1,7 +1,7 @@
 //! Conversations of APPC/VM: records one way, or one after the other in turn.
 
 use host::report::Counts;
-use siga::appc::{Conversation, Data, Options, Status, Then};
+use siga::appc::{Conversation, Data, Options, State, Then};
 use siga::{Guest, Target};
 
 use super::path::{TARGET, add_counters};
@@ -60,11 +60,7 @@ impl End for AppcEnd {
             let received = self.conversation.receive(target).doing("receive")?;
             if received.data == Data::None {
                 // The other end has no more to send, which is all that it says without a record.
-                return if received.status == Status::Severed {
-                    Ok(false)
-                } else {
-                    Err(Fault::Ended)
-                };
+                return if received.status == State::Sever { Ok(false) } else { Err(Fault::Ended) };
             }
             read(at, &self.buffer[..received.bytes]);
             at += received.bytes;

@@ -1,6 +1,6 @@
 //! What comes of verbs, and what a program is told.
 
-use super::state::StateError;
+use super::state::{State, StateError};
 use fabric::path::{END_DATA_BYTES, Lack, Severed};
 
 /// What came of receiving.
@@ -10,8 +10,8 @@ pub struct Received {
     pub bytes: usize,
     /// Whether that was a record, or a part of one.
     pub data: Data,
-    /// What comes next.
-    pub status: Status,
+    /// What comes next, by the state of this side now: RECEIVE if there is more.
+    pub status: State,
     /// (SENDREQ) Whether the partner has asked for the turn since that was told last.
     pub requested: bool,
 }
@@ -28,23 +28,6 @@ pub enum Data {
     },
     /// A record, or the last part of one.
     Complete,
-}
-
-/// What comes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// More to receive: RECEIVE state.
-    More,
-    /// This side's turn: SEND state.
-    Send,
-    /// The partner waits for this side to confirm: CONFIRM state.
-    Confirm,
-    /// The same, and then it is this side's turn: CONFIRM-SEND state.
-    ConfirmSend,
-    /// The same, and then the conversation is over: CONFIRM-SEVER state.
-    ConfirmSever,
-    /// The partner has ended the conversation in good order: SEVER state.
-    Severed,
 }
 
 /// (PROG_ERROR) The partner has found an error. It is its turn.

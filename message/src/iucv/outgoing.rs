@@ -157,36 +157,28 @@ impl Table {
     /// Makes an entry for a message; none if as many are outstanding as may be.
     #[inline(always)]
     pub(super) fn open(&mut self, outgoing: &Outgoing) -> Option<MessageId> {
-        let Some(place) = self.free.pop() else { return self.open_new(outgoing) };
+        let place = match self.free.pop() {
+            Some(place) => usize::from(place),
+            None => self.add_place()?,
+        };
         self.opened = self.opened.wrapping_add(1);
-        let place = usize::from(place);
         let id = MessageId::new(place, self.opened as u16);
         self.entries[place] = Entry::of(outgoing, id);
-        self.expect_answer(outgoing, id);
-        Some(id)
-    }
-
-    /// As [`Table::open`], at a place that nobody has had.
-    #[inline(never)]
-    fn open_new(&mut self, outgoing: &Outgoing) -> Option<MessageId> {
-        if self.entries.len() >= self.limit as usize {
-            return None;
-        }
-        self.opened = self.opened.wrapping_add(1);
-        let id = MessageId::new(self.entries.len(), self.opened as u16);
-        self.entries.push(Entry::of(outgoing, id));
-        self.expect_answer(outgoing, id);
-        Some(id)
-    }
-
-    #[inline(always)]
-    fn expect_answer(&mut self, outgoing: &Outgoing, id: MessageId) {
         if let Some(most) = outgoing.answer {
-            if self.answers.len() <= id.place() {
-                self.answers.resize(id.place() + 1, 0);
-            }
-            self.answers[id.place()] = most;
+            self.answers[place] = most;
         }
+        Some(id)
+    }
+
+    /// A place that nobody has had.
+    #[inline(never)]
+    fn add_place(&mut self) -> Option<usize> {
+        let place = self.entries.len();
+        (place < self.limit as usize).then(|| {
+            self.entries.push(Entry::of(&Outgoing::default(), MessageId::new(place, 0)));
+            self.answers.push(0);
+            place
+        })
     }
 
     /// The longest reply to a message; none if there is no such message, or it is one-way.

@@ -1,7 +1,7 @@
 //! An honest side of a conversation facing a partner that says what a script says.
 
 use fabric::path::{Counter, HEAD_BYTES_MAX, Halves};
-use message::appc::{Conversation, Data, Level, Role, State, Status, Then, Verb, VerbError};
+use message::appc::{Conversation, Data, Level, Role, State, Then, Verb, VerbError};
 
 use super::neighbour::Neighbour;
 use super::script::Script;
@@ -169,17 +169,10 @@ fn receive(conversation: &mut Conversation, script: &mut Script<'_>) -> Result<(
     let received = conversation.receive(&mut target)?;
     assert!(received.bytes <= target.len());
     assert!(received.bytes == 0 || received.data != Data::None);
-    let state = match received.status {
-        Status::More => State::Receive,
-        Status::Send => State::Send,
-        Status::Confirm => State::Confirm,
-        Status::ConfirmSend => State::ConfirmSend,
-        Status::ConfirmSever => State::ConfirmSever,
-        Status::Severed => State::Sever,
-    };
+    let state = received.status;
     assert_eq!(conversation.state(), state);
     let asks_to_confirm =
-        matches!(received.status, Status::Confirm | Status::ConfirmSend | Status::ConfirmSever);
+        matches!(state, State::Confirm | State::ConfirmSend | State::ConfirmSever);
     assert!(!asks_to_confirm || conversation.level() == Level::Confirm);
     if let Data::Incomplete { left } = received.data {
         assert!(left > 0 && state == State::Receive);

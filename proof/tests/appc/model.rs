@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fabric::path::{Reason, Severed};
 use message::appc::{
-    Data, Ended, Event, Level, Received, State, StateError, Status, Then, Trouble, Verb, VerbError,
+    Data, Ended, Event, Level, Received, State, StateError, Then, Trouble, Verb, VerbError,
 };
 
 /// The side whose error counts when both find one at once.
@@ -207,19 +207,19 @@ impl Model {
         let requested = side.requested.take().is_some();
         if left > 0 {
             let data = Data::Incomplete { left };
-            return Ok((Received { bytes, data, status: Status::More, requested }, number, at));
+            return Ok((Received { bytes, data, status: State::Receive, requested }, number, at));
         }
         let Current { record, then, .. } = side.current.take().unwrap();
         side.is_told = false;
-        let (state, status) = match then {
-            Then::More => (State::Receive, Status::More),
-            Then::Receive => (State::Send, Status::Send),
-            Then::Confirm => (State::Confirm, Status::Confirm),
-            Then::ConfirmReceive => (State::ConfirmSend, Status::ConfirmSend),
-            Then::ConfirmSever => (State::ConfirmSever, Status::ConfirmSever),
-            Then::Sever => (State::Sever, Status::Severed),
+        let status = match then {
+            Then::More => State::Receive,
+            Then::Receive => State::Send,
+            Then::Confirm => State::Confirm,
+            Then::ConfirmReceive => State::ConfirmSend,
+            Then::ConfirmSever => State::ConfirmSever,
+            Then::Sever => State::Sever,
         };
-        side.state = state;
+        side.state = status;
         let data = if record.is_some() { Data::Complete } else { Data::None };
         Ok((Received { bytes, data, status, requested }, number, at))
     }

@@ -6,7 +6,7 @@
 //! complete (WAIT=NO). Each verb is allowed in some states only; [`message::appc`] has the table.
 //!
 //! ```
-//! use siga::appc::{Conversation, Options, Status, Then};
+//! use siga::appc::{Conversation, Options, State, Then};
 //! use siga::{Embedded, Guest, Scope, System};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,7 +17,7 @@
 //!     let mut conversation = Conversation::accept(&server, &Options::default()).unwrap();
 //!     let mut question = [0; 100];
 //!     let received = conversation.receive(&mut question).unwrap();
-//!     assert_eq!(received.status, Status::Send); // It is our turn.
+//!     assert_eq!(received.status, State::Send); // It is our turn.
 //!     conversation.send(b"a minute past noon", Then::Sever).unwrap();
 //! });
 //! let mut conversation = Conversation::allocate(&client, "TIME", &Options::default())?;
@@ -25,7 +25,7 @@
 //! let mut answer = [0; 100];
 //! let received = conversation.receive(&mut answer)?;
 //! assert_eq!(&answer[..received.bytes], b"a minute past noon");
-//! assert_eq!(received.status, Status::Severed);
+//! assert_eq!(received.status, State::Sever);
 //! # serving.join().unwrap();
 //! # Ok(())
 //! # }
@@ -43,5 +43,5 @@ pub use guest::{AcceptError, Busy, ConversationId, Guest, GuestEvent, Interrupt}
 pub use options::Options;
 
 pub use message::appc::{
-    Data, Ended, Event, Level, Received, State, StateError, Status, Then, Trouble, Verb, VerbError,
+    Data, Ended, Event, Level, Received, State, StateError, Then, Trouble, Verb, VerbError,
 };

@@ -46,18 +46,16 @@ impl Conversation {
 
     /// Takes in what was picked.
     pub(super) fn take(&mut self, picked: Incoming) {
-        let opened = BodyReader::open(&mut self.receiver, picked, Record::parse);
-        let taken = match opened {
-            Some((Ok(record), body)) => self.take_in(record, body),
-            Some((Err(violation), body)) => {
-                body.release(&mut self.receiver);
-                Err(violation)
+        let (record, body) = BodyReader::open(&mut self.receiver, picked, Record::parse);
+        match record.and_then(|record| self.take_in(record, body.left())) {
+            Ok(Some((is_data, then))) => {
+                self.arrived = Some(Arrived { body, is_data, then });
+                return;
             }
-            None => Err(Violation::Record),
-        };
-        if let Err(violation) = taken {
-            self.ended = Some(Ended::of(self.receiver.accuse(violation)));
+            Ok(None) => {}
+            Err(violation) => self.ended = Some(Ended::of(self.receiver.accuse(violation))),
         }
+        body.release(&mut self.receiver);
     }
 
     /// Whether there is something to tell, or to receive, before more is looked for.
@@ -69,89 +67,60 @@ impl Conversation {
             || self.is_confirmed
     }
 
+    /// Does what a record says that has so many bytes behind its head. Whether there is something to receive,
+    /// whether that is data, and what comes after it.
     #[inline]
-    fn take_in(&mut self, record: Record, body: BodyReader) -> Result<(), Violation> {
+    fn take_in(&mut self, record: Record, bytes: usize) -> Result<Option<(bool, Then)>, Violation> {
         let Record { word, seen } = record;
         let is_data = matches!(word, Word::Data(_));
-        let is_stale = seen < self.own_errors;
-        let checked = if body.left() > 0 && !is_data {
-            Err(Violation::Size)
-        } else if !(self.own_errors_seen..=self.own_errors).contains(&seen) {
-            Err(Violation::Record)
-        } else {
-            self.own_errors_seen = seen;
-            match word {
-                Word::Data(then) | Word::NoData(then) if !is_stale => {
-                    if self.may_come(then) {
-                        self.may_be_purged = false;
-                        self.arrived = Some(Arrived { body, is_data, then });
-                        return Ok(());
-                    }
-                    Err(Violation::State)
-                }
-                _ => Ok(()),
-            }
-        };
-        body.release(&mut self.receiver);
-        checked?;
-        if is_stale { self.take_in_stale(record) } else { self.take_in_other(word) }
-    }
-
-    #[inline]
-    pub(super) fn may_come(&self, then: Then) -> bool {
-        self.state == State::Receive && (self.level == Level::Confirm || !then.confirms())
-    }
-
-    /// The partner has said this before it saw an error of ours: it is purged.
-    fn take_in_stale(&mut self, Record { word, seen }: Record) -> Result<(), Violation> {
-        match word {
-            // Over is over.
-            Word::Data(Then::Sever) | Word::NoData(Then::Sever) => {
-                self.ended = Some(Ended::Normal);
-                Ok(())
-            }
-            Word::Request => {
-                self.take_request();
-                Ok(())
-            }
-            // Both have found an error at once, and the allocator's counts.
-            Word::Error { purges: true } if self.role == Role::Acceptor => {
-                self.own_errors = seen;
-                self.take_error()
-            }
-            Word::Data(_) | Word::NoData(_) | Word::Confirmed | Word::Error { .. } => Ok(()),
+        if bytes > 0 && !is_data {
+            return Err(Violation::Size);
         }
-    }
-
-    /// What is neither data nor stale.
-    fn take_in_other(&mut self, word: Word) -> Result<(), Violation> {
+        if !(self.own_errors_seen..=self.own_errors).contains(&seen) {
+            return Err(Violation::Record);
+        }
+        self.own_errors_seen = seen;
+        // The partner has said this before it saw an error of ours: it is purged.
+        let is_stale = seen < self.own_errors;
         let is_receiving = match self.state {
             State::Send | State::Confirming => true,
             State::Receive => self.may_be_purged,
             _ => false,
         };
         match word {
-            Word::Confirmed if self.state == State::Confirming => {
-                self.is_confirmed = true;
-                Ok(())
+            Word::Data(then) | Word::NoData(then) if !is_stale => {
+                if !self.may_come(then) {
+                    return Err(Violation::State);
+                }
+                self.may_be_purged = false;
+                return Ok(Some((is_data, then)));
             }
-            Word::Error { purges: true } if is_receiving => self.take_error(),
+            // Over is over.
+            Word::Data(Then::Sever) | Word::NoData(Then::Sever) => self.ended = Some(Ended::Normal),
+            Word::Request if is_stale || is_receiving => {
+                self.is_request_told &= self.requested;
+                self.requested = true;
+            }
+            // Both have found an error at once, and the allocator's counts.
+            Word::Error { purges: true } if is_stale && self.role == Role::Acceptor => {
+                self.own_errors = seen;
+                self.take_error()?;
+            }
+            _ if is_stale => {}
+            Word::Error { purges: true } if is_receiving => self.take_error()?,
             Word::Error { purges: false } if self.state == State::Receive => {
                 self.may_be_purged = false;
                 self.trouble = Some(Trouble::NoTruncation);
-                Ok(())
             }
-            Word::Request if is_receiving => {
-                self.take_request();
-                Ok(())
-            }
-            _ => Err(Violation::State),
+            Word::Confirmed if self.state == State::Confirming => self.is_confirmed = true,
+            _ => return Err(Violation::State),
         }
+        Ok(None)
     }
 
-    fn take_request(&mut self) {
-        self.is_request_told &= self.requested;
-        self.requested = true;
+    #[inline]
+    pub(super) fn may_come(&self, then: Then) -> bool {
+        self.state == State::Receive && (self.level == Level::Confirm || !then.confirms())
     }
 
     fn take_error(&mut self) -> Result<(), Violation> {

@@ -2,7 +2,7 @@
 
 use super::Conversation;
 use super::look::COPIED_BYTES_MAX;
-use crate::appc::outcome::{Data, Ended, Received, Status, VerbError};
+use crate::appc::outcome::{Data, Ended, Received, VerbError};
 use crate::appc::record::{Record, Then, Word};
 use crate::appc::state::{State, Verb};
 use fabric::path::{Incoming, Message, MessageRef, Severed};
@@ -59,7 +59,7 @@ impl Conversation {
         if left > 0 {
             let data = Data::Incomplete { left };
             let requested = std::mem::take(&mut self.requested);
-            return Ok(Received { bytes, data, status: Status::More, requested });
+            return Ok(Received { bytes, data, status: State::Receive, requested });
         }
         let arrived = self.arrived.take().expect("looked at just now");
         arrived.body.release(&mut self.receiver);
@@ -70,17 +70,16 @@ impl Conversation {
 
     #[inline]
     fn complete(&mut self, bytes: usize, data: Data, then: Then) -> Received {
-        let (state, status) = match then {
-            Then::More => (State::Receive, Status::More),
-            Then::Receive => (State::Send, Status::Send),
-            Then::Confirm => (State::Confirm, Status::Confirm),
-            Then::ConfirmReceive => (State::ConfirmSend, Status::ConfirmSend),
-            Then::ConfirmSever => (State::ConfirmSever, Status::ConfirmSever),
-            Then::Sever => (State::Sever, Status::Severed),
+        self.state = match then {
+            Then::More => State::Receive,
+            Then::Receive => State::Send,
+            Then::Confirm => State::Confirm,
+            Then::ConfirmReceive => State::ConfirmSend,
+            Then::ConfirmSever => State::ConfirmSever,
+            Then::Sever => State::Sever,
         };
-        self.state = state;
         let requested = std::mem::take(&mut self.requested);
-        Received { bytes, data, status, requested }
+        Received { bytes, data, status: self.state, requested }
     }
 
     /// The rest of a record does not come.

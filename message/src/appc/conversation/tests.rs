@@ -1,5 +1,5 @@
 use super::*;
-use crate::appc::outcome::{Data, Event, Received, Status};
+use crate::appc::outcome::{Data, Event, Received};
 use crate::appc::record::{HEAD_BYTES, Record, Word};
 use crate::tests::joined;
 use fabric::path::{PAGE_BYTES, Reason, Shape, Shared, Terms};
@@ -37,11 +37,11 @@ fn hear(partner: &mut Halves) -> Option<(Word, u32)> {
     Some((record.word, record.seen))
 }
 
-fn complete(bytes: usize, status: Status) -> Result<Received, VerbError> {
+fn complete(bytes: usize, status: State) -> Result<Received, VerbError> {
     Ok(Received { bytes, data: Data::Complete, status, requested: false })
 }
 
-fn no_data(status: Status) -> Result<Received, VerbError> {
+fn no_data(status: State) -> Result<Received, VerbError> {
     Ok(Received { bytes: 0, data: Data::None, status, requested: false })
 }
 
@@ -62,9 +62,9 @@ fn exchange_turns_round_with_its_record() {
     let lengths = [0, 1, 50, 51, in_place, in_place + 1, 5000, page, PAGE_BYTES, 1_000_000];
     for length in lengths {
         one.send(&[1; 8], Then::Receive).unwrap();
-        assert_eq!(other.receive(&mut buffer), complete(8, Status::Send));
+        assert_eq!(other.receive(&mut buffer), complete(8, State::Send));
         other.send(&vec![2; length], Then::Receive).unwrap();
-        assert_eq!(one.receive(&mut buffer), complete(length, Status::Send));
+        assert_eq!(one.receive(&mut buffer), complete(length, State::Send));
         assert_eq!(buffer[..length], vec![2; length]);
         assert_eq!(other.receive(&mut buffer), Err(VerbError::Pending));
     }
@@ -84,11 +84,11 @@ fn record_is_received_in_the_parts_that_fit() {
             let left = length - from - part.len();
             let received = other.receive(&mut part).unwrap();
             assert_eq!(received.data, Data::Incomplete { left });
-            assert_eq!((received.bytes, received.status), (part.len(), Status::More));
+            assert_eq!((received.bytes, received.status), (part.len(), State::Receive));
             assert_eq!(part, record[from..from + part.len()]);
         }
         assert_eq!(other.pending_bytes(), Ok(2));
-        assert_eq!(other.receive(&mut part), complete(2, Status::More));
+        assert_eq!(other.receive(&mut part), complete(2, State::Receive));
         assert_eq!(part[..2], record[length - 2..]);
     }
 }
@@ -99,21 +99,21 @@ fn confirmation_comes_before_what_comes_next() {
     let mut none = [];
     one.say(Then::Confirm).unwrap();
     assert_eq!(one.confirmation(), Err(VerbError::Pending));
-    assert_eq!(other.receive(&mut none), no_data(Status::Confirm));
+    assert_eq!(other.receive(&mut none), no_data(State::Confirm));
     other.confirmed().unwrap();
     assert_eq!(
         (one.confirmation(), one.state(), other.state()),
         (Ok(()), State::Send, State::Receive)
     );
     one.send(&[], Then::ConfirmReceive).unwrap();
-    assert_eq!(other.receive(&mut none), complete(0, Status::ConfirmSend));
+    assert_eq!(other.receive(&mut none), complete(0, State::ConfirmSend));
     other.confirmed().unwrap();
     assert_eq!(
         (one.confirmation(), one.state(), other.state()),
         (Ok(()), State::Receive, State::Send)
     );
     other.say(Then::ConfirmSever).unwrap();
-    assert_eq!(one.receive(&mut none), no_data(Status::ConfirmSever));
+    assert_eq!(one.receive(&mut none), no_data(State::ConfirmSever));
     one.confirmed().unwrap();
     assert_eq!(
         (other.confirmation(), one.state(), other.state()),
@@ -225,7 +225,7 @@ fn error_of_a_receiver_purges_what_it_has_not_received() {
         assert_eq!(one.receive(&mut part), Err(PURGING));
         assert_eq!(one.receive(&mut part), Err(VerbError::Pending));
         other.send(b"what is this?", Then::Receive).unwrap();
-        assert_eq!(one.receive(&mut part), complete(13, Status::Send));
+        assert_eq!(one.receive(&mut part), complete(13, State::Send));
         assert_eq!(other.receive(&mut part), Err(VerbError::Pending));
     }
     // Whoever still sends when the error comes has not sent.
@@ -235,7 +235,7 @@ fn error_of_a_receiver_purges_what_it_has_not_received() {
     assert_eq!(one.state(), State::Receive);
     // And whoever waits to be confirmed is not.
     other.say(Then::Confirm).unwrap();
-    assert_eq!(one.receive(&mut part), no_data(Status::Confirm));
+    assert_eq!(one.receive(&mut part), no_data(State::Confirm));
     one.error().unwrap();
     assert_eq!((other.confirmation(), other.state()), (Err(PURGING), State::Receive));
 }
@@ -247,9 +247,9 @@ fn error_of_a_sender_purges_nothing() {
     one.push(b"kept").unwrap();
     one.error().unwrap();
     one.send(b"as well", Then::More).unwrap();
-    assert_eq!(other.receive(&mut buffer), complete(4, Status::More));
+    assert_eq!(other.receive(&mut buffer), complete(4, State::Receive));
     assert_eq!(other.receive(&mut buffer), Err(NO_TRUNCATION));
-    assert_eq!(other.receive(&mut buffer), complete(7, Status::More));
+    assert_eq!(other.receive(&mut buffer), complete(7, State::Receive));
     assert_eq!((one.state(), other.state()), (State::Send, State::Receive));
 }
 
@@ -267,7 +267,7 @@ fn request_is_told_once_whatever_the_sender_does() {
     other.request().unwrap();
     one.send(b"", Then::Receive).unwrap();
     let mut buffer = vec![0; 200_000];
-    for status in [Status::More, Status::More, Status::Send] {
+    for status in [State::Receive, State::Receive, State::Send] {
         assert_eq!(other.receive(&mut buffer).unwrap().status, status);
     }
     other.send(b"at last", Then::More).unwrap();
@@ -282,14 +282,14 @@ fn end_is_told_behind_what_was_sent() {
     one.send(b"last", Then::Sever).unwrap();
     assert_eq!(one.state(), State::Reset);
     assert_eq!(other.next_event(), Some(Event::MessagePending));
-    assert_eq!(other.receive(&mut buffer), complete(4, Status::Severed));
+    assert_eq!(other.receive(&mut buffer), complete(4, State::Sever));
     assert_eq!((other.state(), other.next_event()), (State::Sever, None));
 
     let (mut one, mut other) = pair(Level::None);
     one.send(b"last", Then::More).unwrap();
     one.sever([7; 16]).unwrap();
     assert_eq!(other.request(), Ok(()), "there is something to receive first");
-    assert_eq!(other.receive(&mut buffer), complete(4, Status::More));
+    assert_eq!(other.receive(&mut buffer), complete(4, State::Receive));
     assert_eq!(other.next_event(), Some(Event::Severed(Ended::Abend([7; 16]))));
     assert_eq!(other.next_event(), None);
     assert_eq!(other.receive(&mut buffer), Err(Ended::Abend([7; 16]).into()));
@@ -332,7 +332,7 @@ fn of_errors_that_cross_the_allocators_counts() {
     one.send(b"mine", Then::Receive).unwrap();
     assert_eq!(hear(&mut partner), Some((Word::Data(Then::Receive), 0)), "its error is not seen");
     speak(&mut partner, Word::Data(Then::More), 1, b"found");
-    assert_eq!(one.receive(&mut buffer), complete(5, Status::More));
+    assert_eq!(one.receive(&mut buffer), complete(5, State::Receive));
 
     let (mut one, mut partner) = facing(Role::Acceptor, Level::None);
     speak(&mut partner, Word::Data(Then::More), 0, b"purged");
@@ -342,7 +342,7 @@ fn of_errors_that_cross_the_allocators_counts() {
     speak(&mut partner, Word::Error { purges: true }, 0, &[]);
     speak(&mut partner, Word::Data(Then::Receive), 0, b"counts");
     assert_eq!(one.receive(&mut buffer), Err(PURGING));
-    assert_eq!(one.receive(&mut buffer), complete(6, Status::Send));
+    assert_eq!(one.receive(&mut buffer), complete(6, State::Send));
     one.send(b"heard", Then::More).unwrap();
     let heard: Vec<_> = std::iter::from_fn(|| hear(&mut partner)).collect();
     assert_eq!(heard.last(), Some(&(Word::Data(Then::More), 1)));

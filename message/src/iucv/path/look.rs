@@ -117,8 +117,7 @@ impl Path {
                 return None;
             }
         };
-        let opened = BodyReader::open(receiver, picked, |head| Record::parse(queue, head));
-        let (record, body) = opened.unwrap_or((Err(Violation::Record), BodyReader::none()));
+        let (record, body) = BodyReader::open(receiver, picked, |head| Record::parse(queue, head));
         match record {
             Ok(record) if record.may_have_body() || body.left() == 0 => Some((record, body)),
             refused => {

@@ -175,7 +175,8 @@ impl Path {
             None => {
                 self.completed.extend_from_slice(&id.0.to_le_bytes());
                 if self.completed.len() >= self.completed_bytes_max {
-                    self.say_completed();
+                    // If there is no room it is said later.
+                    let _ = self.say_completed();
                 }
             }
             Some(answer) => {

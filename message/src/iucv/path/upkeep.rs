@@ -57,15 +57,18 @@ impl Path {
     pub fn flush(&mut self) {
         self.hand_over();
         self.show_messages();
+        // What finds no room is said later; there are never more than the other side may have sent.
+        let _ = self.say_all();
+        self.senders[URGENT].flush();
+    }
+
+    /// Says what is to be said. None if there was no room for all of it.
+    fn say_all(&mut self) -> Option<()> {
         while !self.completed.is_empty() {
-            if !self.say_completed() {
-                return;
-            }
+            self.say_completed()?;
         }
         while let Some(record) = self.ended.front() {
-            if !self.say(*record) {
-                return;
-            }
+            self.say(*record)?;
             self.ended.pop_front();
         }
         while let Some(id) = self.purged.front().copied() {
@@ -73,40 +76,32 @@ impl Path {
             if entry.state == State::PurgedLate {
                 self.table.close(id);
             } else {
-                if !self.say(Record::Purge(id)) {
-                    return;
-                }
+                self.say(Record::Purge(id))?;
                 self.table.get_mut(id).expect("as above").state = State::Purged;
             }
             self.purged.pop_front();
         }
         if self.wants_quiet != self.has_said_quiet {
-            let record = if self.wants_quiet { Record::Quiesce } else { Record::Resume };
-            if !self.say(record) {
-                return;
-            }
+            self.say(if self.wants_quiet { Record::Quiesce } else { Record::Resume })?;
             self.has_said_quiet = self.wants_quiet;
         }
-        self.senders[URGENT].flush();
+        Some(())
     }
 
-    /// Says something about messages; whether there was room.
-    fn say(&mut self, record: Record) -> bool {
+    /// Says something about messages, if there is room.
+    fn say(&mut self, record: Record) -> Option<()> {
         let (head, length) = record.bytes();
-        self.senders[URGENT].send(&head[..length], &[]).is_ok()
+        self.senders[URGENT].send(&head[..length], &[]).ok()
     }
 
-    /// Says of as many messages as go into one record that they were received; whether there was room.
+    /// Says of as many messages as go into one record that they were received, if there is room.
     #[cold]
-    pub(super) fn say_completed(&mut self) -> bool {
+    pub(super) fn say_completed(&mut self) -> Option<()> {
         let (head, length) = Record::Completed.bytes();
         let said = self.completed.len().min(IDS_MAX * ID_BYTES);
-        // If there is no room it is said later; there are never more than the other side may have sent.
-        let is_said = self.senders[URGENT].send(&head[..length], &self.completed[..said]).is_ok();
-        if is_said {
-            self.completed.drain(..said);
-        }
-        is_said
+        self.senders[URGENT].send(&head[..length], &self.completed[..said]).ok()?;
+        self.completed.drain(..said);
+        Some(())
     }
 
     /// Whether there is something to say that could not be said yet. On a path that has ended, and over a
