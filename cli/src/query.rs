@@ -190,7 +190,7 @@ fn violations(path: &PathReport) -> String {
     for side in &path.sides {
         for half in side.outputs.iter().chain(&side.inputs) {
             let code = half.counts.get("violation").copied().unwrap_or(0);
-            if let Some(violation) = Violation::of_code(code) {
+            if let Some(violation) = Violation::ALL.into_iter().find(|one| *one as u64 == code) {
                 seen.push(format!("{} ended it: {violation}", side.guest));
             }
         }

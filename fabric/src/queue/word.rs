@@ -170,37 +170,39 @@ impl KeptWord {
     }
 }
 
-/// What a peer did that no peer may do. It ends the path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[repr(u8)]
-pub enum Violation {
-    /// A hand-over count that is neither the last one nor the next.
-    #[error("a buffer's hand-over count went anywhere but one up")]
-    Count = 1,
-    /// A buffer was handed over, or a slot announced, by a side that does not own it.
-    #[error("a buffer was handed over, or a slot announced, that the other side keeps")]
-    Owner = 2,
-    /// A state that does not exist, or that this side may not set.
-    #[error("a buffer was put in a state that its side may not set")]
-    State = 3,
-    /// A form of content that does not exist.
-    #[error("a buffer has a content form that does not exist")]
-    Form = 4,
-    /// A size beyond what the form can hold.
-    #[error("a buffer has a size that its form cannot hold")]
-    Size = 5,
-    /// An entry that points outside what was lent.
-    #[error("an entry points outside the storage lent")]
-    Range = 6,
-    /// A packed or control record that makes no sense.
-    #[error("a record inside a buffer makes no sense")]
-    Record = 7,
-    /// Storage or a descriptor that is not what was announced.
-    #[error("storage or a descriptor is not what was announced")]
-    Storage = 8,
-    /// The doorbell rings and rings and nothing is there.
-    #[error("the doorbell was rung far more often than there was anything to do")]
-    Doorbell = 9,
+listed! {
+    /// What a peer did that no peer may do. It ends the path.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+    #[repr(u8)]
+    pub enum Violation {
+        /// A hand-over count that is neither the last one nor the next.
+        #[error("a buffer's hand-over count went anywhere but one up")]
+        Count = 1,
+        /// A buffer was handed over, or a slot announced, by a side that does not own it.
+        #[error("a buffer was handed over, or a slot announced, that the other side keeps")]
+        Owner = 2,
+        /// A state that does not exist, or that this side may not set.
+        #[error("a buffer was put in a state that its side may not set")]
+        State = 3,
+        /// A form of content that does not exist.
+        #[error("a buffer has a content form that does not exist")]
+        Form = 4,
+        /// A size beyond what the form can hold.
+        #[error("a buffer has a size that its form cannot hold")]
+        Size = 5,
+        /// An entry that points outside what was lent.
+        #[error("an entry points outside the storage lent")]
+        Range = 6,
+        /// A packed or control record that makes no sense.
+        #[error("a record inside a buffer makes no sense")]
+        Record = 7,
+        /// Storage or a descriptor that is not what was announced.
+        #[error("storage or a descriptor is not what was announced")]
+        Storage = 8,
+        /// The doorbell rings and rings and nothing is there.
+        #[error("the doorbell was rung far more often than there was anything to do")]
+        Doorbell = 9,
+    }
 }
 
 #[cfg(test)]

@@ -218,9 +218,9 @@ fn reader_state(
 
 /// Those that are not zero, in words.
 fn counters(words: &LentWords) -> String {
-    let shown = Counter::ALL.iter().filter_map(|(counter, name)| {
+    let shown = Counter::ALL.iter().filter_map(|counter| {
         let value = words.load(*counter as usize, Ordering::Relaxed);
-        (value > 0).then(|| format!("{name} {value}"))
+        (value > 0).then(|| format!("{} {value}", counter.name()))
     });
     shown.collect::<Vec<_>>().join(", ")
 }
