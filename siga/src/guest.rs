@@ -809,8 +809,11 @@ impl Guest {
         self.link.set_packets(None);
         let mut inbox = self.inbox.borrow_mut();
         for awaited in inbox.answers.values_mut() {
-            // An answer that came and was not taken is void too: a new host would not account the path.
-            awaited.answer = Some(Answer::HostGone);
+            // An answer that came and was not taken is void too: a new host would not account the path. A
+            // refusal stays one.
+            if !matches!(awaited.answer, Some(Answer::Reply(Reply::Failed { .. }, _))) {
+                awaited.answer = Some(Answer::HostGone);
+            }
         }
         inbox.rejoining.clear();
         inbox.pending.clear();
