@@ -23,7 +23,7 @@ use crate::dice::{self, Dice};
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// How many sleeps, at least
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 2_000_000)]
     sleeps: u64,
     /// Repeats what is left to chance [default: any]
     #[arg(long)]
