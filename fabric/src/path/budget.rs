@@ -3,31 +3,26 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Terms;
 use super::lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
 
 /// So much of something, for all halves of a side together.
 #[derive(Debug)]
 pub(super) struct Budget {
     used: AtomicU64,
-    most: u64,
+    /// How much there is in all.
+    pub(super) most: u64,
 }
 
 /// A part of a budget, given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     budget: Arc<Budget>,
-    amount: u64,
+    pub(super) amount: u64,
 }
 
 impl Budget {
     pub(super) fn new(most: u64) -> Arc<Budget> {
         Arc::new(Budget { used: AtomicU64::new(0), most })
-    }
-
-    /// How much there is in all.
-    pub(super) fn most(&self) -> u64 {
-        self.most
     }
 
     /// How much is left.
@@ -41,12 +36,6 @@ impl Budget {
         let add = |used: u64| used.checked_add(amount).filter(|sum| *sum <= self.most);
         let charged = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         charged.is_ok().then(|| Charge { budget: self.clone(), amount })
-    }
-}
-
-impl Charge {
-    pub(super) fn amount(&self) -> u64 {
-        self.amount
     }
 }
 
@@ -68,17 +57,13 @@ pub(super) struct Budgets {
 }
 
 impl Budgets {
-    fn new(bytes: u64) -> Budgets {
+    /// For so many bytes.
+    pub(super) fn new(bytes: u64) -> Budgets {
         Budgets {
             bytes: Budget::new(bytes),
             segments: Budget::new(SEGMENTS_MAX as u64),
             unheard: Budget::new(LENDS_UNHEARD_MAX),
         }
-    }
-
-    /// What a side may lend, and what it may be lent.
-    pub(super) fn of(terms: &Terms) -> (Budgets, Budgets) {
-        (Budgets::new(terms.storage_bytes_max), Budgets::new(terms.peer_storage_bytes_max))
     }
 }
 
@@ -93,10 +78,10 @@ mod tests {
         assert!(budget.charge(5).is_none());
         assert!(budget.charge(u64::MAX).is_none());
         let four = budget.charge(4).unwrap();
-        assert_eq!((budget.left(), six.amount(), four.amount()), (0, 6, 4));
+        assert_eq!((budget.left(), six.amount, four.amount), (0, 6, 4));
         drop(six);
         assert_eq!(budget.left(), 6);
         drop(four);
-        assert_eq!(budget.left(), budget.most());
+        assert_eq!(budget.left(), budget.most);
     }
 }

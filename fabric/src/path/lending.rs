@@ -22,7 +22,11 @@ pub(super) enum Segment {
     /// Pages, handed out by [`super::pages::Pages`].
     Pages(Storage),
     /// One large message at a time.
-    Large(Large),
+    Large {
+        storage: Storage,
+        /// Whether it was used in this period of looking.
+        touched: bool,
+    },
     /// Storage that belongs to the user of the path: he lends it, fills it and names it in entries.
     Shared,
 }
@@ -36,26 +40,12 @@ pub(super) enum Unused {
     ForLong,
 }
 
-#[derive(Debug)]
-pub(super) struct Large {
-    pub(super) storage: Storage,
-    touched: bool,
-}
-
 /// A storage that is lent, and what it takes of the path's limits.
 #[derive(Debug)]
 pub(super) struct Lent {
     segment: Segment,
     bytes: Charge,
     _number: Charge,
-}
-
-/// A number for a storage that is about to be lent.
-#[derive(Debug)]
-pub(super) struct Reserved {
-    pub(super) number: u16,
-    bytes: Charge,
-    number_charge: Charge,
 }
 
 /// The table of lent storages.
@@ -66,8 +56,6 @@ pub(super) struct Lending {
     large_free: Vec<u16>,
     options: StorageOptions,
     budgets: Budgets,
-    bytes: u64,
-    pages: usize,
 }
 
 /// Pages of the first segment.
@@ -79,18 +67,26 @@ const SEGMENT_PAGES_MAX: usize = 256;
 impl Lending {
     pub(super) fn new(options: StorageOptions, budgets: Budgets) -> Lending {
         let (segments, large_free) = (Vec::new(), Vec::new());
-        Lending { segments, large_free, options, budgets, bytes: 0, pages: 0 }
+        Lending { segments, large_free, options, budgets }
+    }
+
+    fn lent(&self) -> impl Iterator<Item = &Lent> {
+        self.segments.iter().flatten()
     }
 
     /// Bytes lent now.
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.lent().map(|lent| lent.bytes.amount).sum()
     }
 
     /// How many pages the next segment of pages has: as many as there are, so that their number grows
     /// with the need. None if the limit does not allow a single one.
     pub(super) fn growth(&self) -> Option<u16> {
-        let wanted = self.pages.clamp(FIRST_PAGES, SEGMENT_PAGES_MAX);
+        let pages = |lent: &Lent| match &lent.segment {
+            Segment::Pages(storage) => storage.bytes() / PAGE_BYTES,
+            Segment::Large { .. } | Segment::Shared => 0,
+        };
+        let wanted = self.lent().map(pages).sum::<usize>().clamp(FIRST_PAGES, SEGMENT_PAGES_MAX);
         let left = self.budgets.bytes.left() / PAGE_BYTES as u64;
         let pages = wanted.min(left as usize);
         (pages > 0).then_some(pages as u16)
@@ -111,21 +107,6 @@ impl Lending {
         }
     }
 
-    /// A number for a new storage of `bytes`.
-    ///
-    /// # Errors
-    /// Which limit does not allow it.
-    pub(super) fn reserve(&mut self, bytes: u64) -> Result<Reserved, Lack> {
-        let Budgets { bytes: all_bytes, segments, .. } = &self.budgets;
-        let most = all_bytes.most();
-        let bytes = all_bytes.charge(bytes).ok_or(Lack::Storage { most })?;
-        let most = segments.most();
-        let number_charge = segments.charge(1).ok_or(Lack::Segments { most })?;
-        let free = self.segments.iter().position(Option::is_none);
-        let number = free.unwrap_or(self.segments.len()) as u16;
-        Ok(Reserved { number, bytes, number_charge })
-    }
-
     /// Creates storage, on huge pages only if the limit allows what they round it up to.
     pub(super) fn create(&self, bytes: usize) -> io::Result<(Storage, OwnedFd)> {
         let rounded = bytes.checked_next_multiple_of(HUGE_GRAIN_BYTES);
@@ -134,32 +115,27 @@ impl Lending {
         Storage::create("siga data", bytes, options)
     }
 
-    /// Takes in what was lent under a number.
-    pub(super) fn insert(&mut self, reserved: Reserved, segment: Segment) {
-        let Reserved { number, bytes, number_charge } = reserved;
-        if let Segment::Pages(storage) = &segment {
-            self.pages += storage.bytes() / PAGE_BYTES;
-        }
-        self.bytes += bytes.amount();
-        let number = usize::from(number);
-        if number == self.segments.len() {
+    /// Takes in a storage of `bytes` that is lent from now on, and gives it a number.
+    ///
+    /// # Errors
+    /// Which limit does not allow it.
+    pub(super) fn insert(&mut self, segment: Segment, bytes: u64) -> Result<u16, Lack> {
+        let Budgets { bytes: all_bytes, segments, .. } = &self.budgets;
+        let bytes = all_bytes.charge(bytes).ok_or(Lack::Storage { most: all_bytes.most })?;
+        let _number = segments.charge(1).ok_or(Lack::Segments { most: segments.most })?;
+        let free = self.segments.iter().position(Option::is_none);
+        let number = free.unwrap_or_else(|| {
             self.segments.push(None);
-        }
-        let lent = Lent { segment, bytes, _number: number_charge };
-        let before = self.segments[number].replace(lent);
-        assert!(before.is_none(), "a number stands for one storage at a time");
+            self.segments.len() - 1
+        });
+        self.segments[number] = Some(Lent { segment, bytes, _number });
+        Ok(number as u16)
     }
 
     /// Forgets a storage. It counts against the limits until what is returned is dropped.
     pub(super) fn remove(&mut self, number: u16) -> Lent {
-        let lent = self.segments[usize::from(number)].take();
-        let lent = lent.expect("only what was lent is retired");
-        if let Segment::Pages(storage) = &lent.segment {
-            self.pages -= storage.bytes() / PAGE_BYTES;
-        }
-        self.bytes -= lent.bytes.amount();
         self.large_free.retain(|free| *free != number);
-        lent
+        self.segments[usize::from(number)].take().expect("only what was lent is retired")
     }
 
     /// The bytes of a segment of ours.
@@ -167,7 +143,7 @@ impl Lending {
     pub(super) fn bytes_mut(&mut self, number: u16, offset: usize, count: usize) -> &mut [u8] {
         match self.segment_mut(number) {
             Some(Segment::Pages(storage)) => storage.bytes_mut(offset, count),
-            Some(Segment::Large(large)) => large.storage.bytes_mut(offset, count),
+            Some(Segment::Large { storage, .. }) => storage.bytes_mut(offset, count),
             Some(Segment::Shared) | None => panic!("segment {number} is not ours to write"),
         }
     }
@@ -192,16 +168,15 @@ impl Lending {
     /// last.
     pub(super) fn take_large(&mut self, bytes: usize) -> Option<u16> {
         let fits = |number: &u16| match self.segment(*number) {
-            Some(Segment::Large(large)) => {
-                let size = large.storage.bytes();
-                size >= bytes && size / 4 <= bytes
+            Some(Segment::Large { storage, .. }) => {
+                storage.bytes() >= bytes && storage.bytes() / 4 <= bytes
             }
             _ => false,
         };
         let at = self.large_free.iter().rposition(fits)?;
         let number = self.large_free.remove(at);
-        if let Some(Segment::Large(large)) = self.segment_mut(number) {
-            large.touched = true;
+        if let Some(Segment::Large { touched, .. }) = self.segment_mut(number) {
+            *touched = true;
         }
         Some(number)
     }
@@ -215,7 +190,7 @@ impl Lending {
     /// caller retires it.
     pub(super) fn take_unused(&mut self, unused: Unused) -> Option<u16> {
         let is_unused = |number: &u16| match self.segment(*number) {
-            Some(Segment::Large(large)) => unused == Unused::Now || !large.touched,
+            Some(Segment::Large { touched, .. }) => unused == Unused::Now || !touched,
             _ => false,
         };
         let at = self.large_free.iter().position(is_unused)?;
@@ -225,26 +200,21 @@ impl Lending {
     /// Starts a new period of looking which large segments are idle.
     pub(super) fn untouch(&mut self) {
         for lent in self.segments.iter_mut().flatten() {
-            if let Segment::Large(large) = &mut lent.segment {
-                large.touched = false;
+            if let Segment::Large { touched, .. } = &mut lent.segment {
+                *touched = false;
             }
         }
     }
 
-    /// Whether a number stands for storage of the user's own.
-    pub(super) fn is_shared(&self, number: u16) -> bool {
-        matches!(self.segment(number), Some(Segment::Shared))
-    }
-
-    /// Bytes of a lent storage; zero if the number stands for none.
-    pub(super) fn segment_bytes(&self, number: u16) -> u64 {
-        let lent = self.segments.get(usize::from(number)).and_then(Option::as_ref);
-        lent.map_or(0, |lent| lent.bytes.amount())
+    /// Bytes of a storage of the user's own; none if the number stands for no such.
+    pub(super) fn shared_bytes(&self, number: u16) -> Option<u64> {
+        let lent = self.segments.get(usize::from(number))?.as_ref();
+        lent.filter(|lent| lent.is_shared()).map(|lent| lent.bytes.amount)
     }
 
     /// Whether anything is lent that could be retired some day without the user's doing.
     pub(super) fn may_shrink(&self) -> bool {
-        self.segments.iter().flatten().any(|lent| !matches!(lent.segment, Segment::Shared))
+        self.lent().any(|lent| !lent.is_shared())
     }
 }
 
@@ -252,11 +222,5 @@ impl Lent {
     /// Whether it is the user's own.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.segment, Segment::Shared)
-    }
-}
-
-impl Large {
-    pub(super) fn new(storage: Storage) -> Large {
-        Large { storage, touched: true }
     }
 }

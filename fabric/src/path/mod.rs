@@ -151,7 +151,8 @@ impl Side {
             return Err(JoinError::Board);
         }
         let peer_lines = LentWords::borrow(borrow(peer_lines, peer_shape.lines_words())?);
-        let (lends, borrows) = Budgets::of(&terms);
+        let lends = Budgets::new(terms.storage_bytes_max);
+        let borrows = Budgets::new(terms.peer_storage_bytes_max);
         let (senders, receivers) =
             doorbells::assign(shape, doorbells, &borrows.unheard).map_err(JoinError::Doorbell)?;
         let mut halves = Halves { senders: Vec::new(), receivers: Vec::new() };

@@ -23,6 +23,25 @@ use crate::queue::{ENTRIES_MAX, Entry, IN_PLACE_BYTES_MAX, Violation};
 pub const HEAD_BYTES_MAX: usize = 24;
 const _: () = assert!(ANNOUNCEMENT_BYTES + HEAD_BYTES_MAX <= IN_PLACE_BYTES_MAX);
 
+/// A head that is kept while its message waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    bytes: [u8; HEAD_BYTES_MAX],
+    length: usize,
+}
+
+impl Head {
+    pub(super) fn new(head: &[u8]) -> Head {
+        let mut bytes = [0; HEAD_BYTES_MAX];
+        bytes[..head.len()].copy_from_slice(head);
+        Head { bytes, length: head.len() }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
 /// Bytes that all entries of a list point to: each to a page, on the average. They may overlap, and whoever
 /// copies them copies no more than this for one buffer.
 pub const LIST_BYTES_MAX: u64 = (ENTRIES_MAX * PAGE_BYTES) as u64;

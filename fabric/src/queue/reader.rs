@@ -36,14 +36,7 @@ impl Taken {
 /// A buffer whose content is still in use. It is given back with [`Reader::give_back`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a buffer that is never given back is lost to the queue"]
-pub struct Held(Sequence);
-
-impl Held {
-    /// Which hand-over this was.
-    pub fn sequence(&self) -> Sequence {
-        self.0
-    }
-}
+pub struct Held(pub(super) Sequence);
 
 /// The reader's half: takes buffers in order, and returns them all at once, or some of them later.
 #[derive(Debug)]
@@ -312,11 +305,6 @@ impl Reader {
         true
     }
 
-    /// Buffers that are held.
-    pub fn held(&self) -> usize {
-        self.passed.count() + usize::from(self.newest_held)
-    }
-
     /// The number of the next hand-over to take: also how many were taken.
     #[inline]
     pub fn next(&self) -> Sequence {
@@ -326,6 +314,11 @@ impl Reader {
 
 #[cfg(test)]
 impl Reader {
+    /// Buffers that are held.
+    pub(super) fn held(&self) -> usize {
+        self.passed.count() + usize::from(self.newest_held)
+    }
+
     /// Goes on at a later hand-over, to which the words were set.
     pub(super) fn starting_at(self, start: Sequence) -> Reader {
         Reader { next: start, shown: start, found_empty: start, ..self }

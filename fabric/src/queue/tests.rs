@@ -204,7 +204,7 @@ impl Model {
     }
 
     fn is_held(&self, number: u64) -> bool {
-        self.held.iter().any(|held| held.sequence().0 == number)
+        self.held.iter().any(|held| held.0.0 == number)
     }
 
     /// How many were read and are not shown.
@@ -291,7 +291,7 @@ fn act(queue: &mut Queue, model: &mut Model, deed: Deed) {
                 return;
             }
             let held = model.held.remove(usize::from(which) % model.held.len());
-            let number = held.sequence().0;
+            let number = held.0.0;
             let is_newest = number + 1 == model.taken;
             assert_eq!(queue.reader.give_back(held), !is_newest, "is it seen at once?");
             if !is_newest && number >= model.shown {

@@ -138,11 +138,6 @@ impl Table {
         Table { entries: Vec::new(), answers: Vec::new(), free: Vec::new(), opened: 0, limit }
     }
 
-    /// How many messages may be outstanding.
-    pub(super) fn limit(&self) -> u32 {
-        self.limit
-    }
-
     /// How many there are.
     #[inline]
     pub(super) fn len(&self) -> usize {

@@ -33,9 +33,9 @@ impl Receiver {
         };
         let mut room = COPIED_PER_CALL_MAX;
         while message.left_bytes() > 0 && room > 0 {
-            let mut left = message.left();
-            left.end = left.end.min(left.start + room);
-            match self.pull(&mut message, &mut target.bytes_mut()[left])? {
+            let at = message.pulled;
+            let end = message.body_bytes().min(at + room);
+            match self.pull(&mut message, &mut target.bytes_mut()[at..end])? {
                 0 => break,
                 bytes => room -= bytes,
             }
@@ -44,7 +44,7 @@ impl Receiver {
             self.copying = Some(Copying { message, target });
             return Ok(None);
         }
-        let (head, bytes) = (message.head_bytes, message.body_bytes());
+        let (head, bytes) = (message.head().len(), message.body_bytes());
         self.in_place[..head].copy_from_slice(message.head());
         assert!(self.release(message).is_ok(), "it was our own");
         self.large = Some(target);

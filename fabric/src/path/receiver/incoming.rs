@@ -7,7 +7,7 @@ use os::storage::OutOfRange;
 
 use super::lent::Lent;
 use crate::path::half::HalfId;
-use crate::path::record::HEAD_BYTES_MAX;
+use crate::path::record::Head;
 use crate::queue::{Entry, Held};
 
 /// What has arrived.
@@ -139,8 +139,7 @@ pub struct Announced {
     pub(super) half: HalfId,
     pub(super) slot: u16,
     pub(super) count: u32,
-    pub(super) head: [u8; HEAD_BYTES_MAX],
-    pub(super) head_bytes: usize,
+    pub(super) head: Head,
     pub(super) view: View,
     pub(super) pulled: usize,
 }
@@ -148,7 +147,7 @@ pub struct Announced {
 impl Announced {
     /// The head.
     pub fn head(&self) -> &[u8] {
-        &self.head[..self.head_bytes]
+        self.head.bytes()
     }
 
     /// How many bytes the body has.
@@ -164,11 +163,6 @@ impl Announced {
     /// How many are left.
     pub fn left_bytes(&self) -> usize {
         self.view.bytes() - self.pulled
-    }
-
-    /// Those that are left, from the first on.
-    pub(super) fn left(&self) -> Range<usize> {
-        self.pulled..self.view.bytes()
     }
 }
 

@@ -51,10 +51,9 @@ impl Receiver {
         };
         let size = usize::try_from(bytes).map_err(|_| WRONG)?;
         let borrowed = Borrowed::borrow(descriptor, size..=size).map_err(|error| match error {
-            BorrowError::Os(error) => match os::memory::shortage(&error) {
-                Some(_) => Reason::Lacking(Lack::of(&error)),
-                None => WRONG,
-            },
+            BorrowError::Os(error) if os::memory::shortage(&error).is_some() => {
+                Reason::Lacking(Lack::of(&error))
+            }
             _ => WRONG,
         })?;
         if self.segments.len() <= number {
@@ -76,7 +75,7 @@ impl Receiver {
     pub(super) fn retire_lent(&mut self, segment: u16) -> Result<(), Violation> {
         let place = self.segments.get_mut(usize::from(segment));
         let lent = place.and_then(Option::take).ok_or(Violation::Storage)?;
-        self.lent_bytes -= lent.bytes.amount();
+        self.lent_bytes -= lent.bytes.amount;
         self.half.counters.add(Counter::Retired, 1);
         self.show_lent();
         Ok(())

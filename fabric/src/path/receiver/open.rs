@@ -5,7 +5,7 @@ use super::incoming::{Announced, InPage, Incoming, List, Memory, MessageRef};
 use crate::path::counters::Counter;
 use crate::path::pages::PAGE_BYTES;
 use crate::path::record::{
-    ANNOUNCEMENT_BYTES, Announcement, CONTROL_WORDS, Control, HEAD_BYTES_MAX, LIST_BYTES_MAX,
+    ANNOUNCEMENT_BYTES, Announcement, CONTROL_WORDS, Control, HEAD_BYTES_MAX, Head, LIST_BYTES_MAX,
     Label, list_bytes, words_of,
 };
 use crate::path::severed::{Reason, Severed};
@@ -139,10 +139,10 @@ impl Receiver {
         let Announcement { slot, count, length, entry } = Announcement::parse(words_of(&bytes))?;
         let view = self.view(&entry, length)?;
         self.slots.take(slot, count)?;
-        let head = *bytes[ANNOUNCEMENT_BYTES..].first_chunk().expect("a line is longer");
+        let head = Head::new(&bytes[ANNOUNCEMENT_BYTES..size]);
         self.half.counters.add(Counter::Announced, 1);
         self.tally.count(view.bytes());
-        Ok(Announced { half: self.half.id, slot, count, head, head_bytes, view, pulled: 0 })
+        Ok(Announced { half: self.half.id, slot, count, head, view, pulled: 0 })
     }
 
     fn open_end(&mut self, taken: &Taken) {

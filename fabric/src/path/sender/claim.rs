@@ -3,7 +3,7 @@
 use super::{AnnouncedId, SendError, Sender};
 use crate::path::half::{HalfId, NotOurs};
 use crate::path::pages::{PAGE_BYTES, Piece};
-use crate::path::record::HEAD_BYTES_MAX;
+use crate::path::record::Head;
 use crate::queue::IN_PLACE_BYTES_MAX;
 
 /// Room in our storage to build a message in place, of the half that gave it out.
@@ -34,25 +34,6 @@ pub(super) enum Place {
     Line([u8; IN_PLACE_BYTES_MAX]),
     Piece(Piece),
     Large(u16),
-}
-
-/// A head that is kept until its message goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
-    bytes: [u8; HEAD_BYTES_MAX],
-    length: usize,
-}
-
-impl Head {
-    pub(super) fn new(head: &[u8]) -> Head {
-        let mut bytes = [0; HEAD_BYTES_MAX];
-        bytes[..head.len()].copy_from_slice(head);
-        Head { bytes, length: head.len() }
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
 }
 
 /// Why a claim was not sent.
@@ -99,7 +80,7 @@ impl Sender {
         }
         let (segment, offset) = match &mut claim.place {
             Place::Line(bytes) => return Some(&mut bytes[..claim.bytes]),
-            Place::Piece(piece) => (piece.page.segment, piece.offset + claim.head.length),
+            Place::Piece(piece) => (piece.page.segment, piece.offset + claim.head.bytes().len()),
             Place::Large(segment) => (*segment, 0),
         };
         Some(self.lending.bytes_mut(segment, offset, claim.bytes))

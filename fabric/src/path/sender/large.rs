@@ -3,7 +3,7 @@
 use super::{SendError, Sender};
 use crate::path::counters::Counter;
 use crate::path::half::HalfId;
-use crate::path::lending::{Large, Lending, Segment};
+use crate::path::lending::{Lending, Segment};
 use crate::path::record::{Announcement, Label};
 use crate::queue::{Content, Entry, EntryFlags};
 
@@ -88,6 +88,6 @@ impl Sender {
             return Ok(segment);
         }
         self.make_storage_room(segment_bytes as u64)?;
-        self.lend_storage(segment_bytes, |storage| Segment::Large(Large::new(storage)))
+        self.lend_storage(segment_bytes, |storage| Segment::Large { storage, touched: true })
     }
 }

@@ -84,7 +84,7 @@ impl Sender {
     /// # Errors
     /// [`ListError`].
     pub fn retire_shared(&mut self, segment: u16) -> Result<(), ListError> {
-        if !self.lending.is_shared(segment) {
+        if self.lending.shared_bytes(segment).is_none() {
             return Err(ListError::NotShared { segment });
         }
         self.check()?;
@@ -111,10 +111,9 @@ impl Sender {
             return Err(ListError::Entries { entries: entries.len() });
         }
         for &Entry { segment, offset, length, .. } in entries {
-            if !self.lending.is_shared(segment) {
+            let Some(bytes) = self.lending.shared_bytes(segment) else {
                 return Err(ListError::NotShared { segment });
-            }
-            let bytes = self.lending.segment_bytes(segment);
+            };
             let end = offset.checked_add(u64::from(length));
             if end.is_none_or(|end| end > bytes) {
                 return Err(ListError::Range { offset, length, bytes });

@@ -91,24 +91,23 @@ impl Sender {
         if self.budgets.unheard.left() == 0 {
             self.collect();
         }
-        let reserved = match self.lending.reserve(bytes) {
-            Ok(reserved) => reserved,
-            Err(lack) => return Err(self.refuse(lack)),
-        };
-        let Some(unheard) = self.budgets.unheard.charge(1) else {
-            return Err(self.refuse(Lack::Passing));
-        };
         if !self.has_room_for_control() {
             return Err(self.full());
         }
-        match self.half.doorbells.pass(descriptor) {
-            Rung::Rung => {}
-            Rung::Unheard => return Err(self.refuse(Lack::Passing)),
-            Rung::Gone => return Err(self.end(Severed::because(Reason::Gone)).into()),
+        let number = match self.lending.insert(segment, bytes) {
+            Ok(number) => number,
+            Err(lack) => return Err(self.refuse(lack)),
+        };
+        let unheard = self.budgets.unheard.charge(1);
+        let passed = unheard.as_ref().map(|_| self.half.doorbells.pass(descriptor));
+        if passed != Some(Rung::Rung) {
+            self.lending.remove(number);
         }
-        let number = reserved.number;
-        self.lending.insert(reserved, segment);
-        self.lends_unheard.push_back(unheard);
+        match passed {
+            Some(Rung::Rung) => self.lends_unheard.extend(unheard),
+            Some(Rung::Gone) => return Err(self.end(Severed::because(Reason::Gone)).into()),
+            Some(Rung::Unheard) | None => return Err(self.refuse(Lack::Passing)),
+        }
         let handed_over = self.hand_over_control(Control::Lend { segment: number, bytes });
         assert!(handed_over, "room was seen above");
         self.show_lent();

@@ -116,14 +116,18 @@ impl Conversation {
     /// Begins a verb: checks that it is allowed, and tells what has come that is stronger than it.
     #[inline]
     fn begin(&mut self, verb: Verb) -> Result<(), VerbError> {
-        let state = self.state;
-        if !state.allows(verb) {
-            return Err(StateError { verb, state }.into());
-        }
+        self.check(verb)?;
         if self.receiver.is_ready() {
             self.look();
         }
         if self.trouble.is_some() || self.ended.is_some() { self.tell() } else { Ok(()) }
+    }
+
+    /// Whether the state allows a verb.
+    #[inline]
+    fn check(&self, verb: Verb) -> Result<(), StateError> {
+        let state = self.state;
+        if state.allows(verb) { Ok(()) } else { Err(StateError { verb, state }) }
     }
 
     /// Tells of an error of the partner's, or of the end, if there is something to tell.

@@ -90,10 +90,7 @@ impl Conversation {
     /// # Errors
     /// There is no conversation any more.
     pub fn sever(&mut self, data: [u8; END_DATA_BYTES]) -> Result<(), StateError> {
-        let (verb, state) = (Verb::Sever, self.state);
-        if !state.allows(verb) {
-            return Err(StateError { verb, state });
-        }
+        self.check(Verb::Sever)?;
         self.close(data);
         Ok(())
     }

@@ -92,7 +92,7 @@ impl Path {
         self.table.open(outgoing).ok_or_else(|| {
             // What we have not said may be what the other side waits for.
             self.flush();
-            SendError::Limit { limit: self.table.limit() }
+            SendError::Limit { limit: self.limits.ours }
         })
     }
 
