@@ -76,7 +76,7 @@ impl World {
         let received = until_all_is_seen(
             &mut self.paths[side],
             |path| path.receive(which, &mut buffer[..room]),
-            |received, path| *received == Err(ReceiveError::NotFound) && path.is_ready(),
+            |received, path| matches!(received, Err(ReceiveError::NotFound)) && path.is_ready(),
         );
         match received {
             Ok(Received { message: pending, bytes, residual }) => {
@@ -109,7 +109,12 @@ impl World {
     pub(super) fn receive_in_place(&mut self, side: usize, which: Pick) {
         let which = self.received(side, which);
         let found = self.find(side, which);
-        match self.paths[side].receive_in_place(which) {
+        let received = until_all_is_seen(
+            &mut self.paths[side],
+            |path| path.receive_in_place(which),
+            |received, path| matches!(received, Err(ReceiveError::NotFound)) && path.is_ready(),
+        );
+        match received {
             Ok(Some((pending, shown))) => {
                 self.check_in_place(side, which, &found, &pending, shown);
             }
@@ -167,7 +172,12 @@ impl World {
     pub(super) fn describe(&mut self, side: usize, which: Pick) {
         let which = self.received(side, which);
         let found = self.find(side, which);
-        match self.paths[side].describe(which) {
+        let described = until_all_is_seen(
+            &mut self.paths[side],
+            |path| path.describe(which),
+            |described, path| *described == Err(ReceiveError::NotFound) && path.is_ready(),
+        );
+        match described {
             Ok(pending) => {
                 self.check_found(side, which, &found, &pending);
             }
