@@ -1,7 +1,6 @@
 //! The sending half of a path: messages into buffers.
 
 mod claim;
-mod collect;
 mod large;
 mod lists;
 mod pack;

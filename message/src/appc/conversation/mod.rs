@@ -1,6 +1,5 @@
 //! A conversation, as one of its two sides has it.
 
-mod look;
 mod receive;
 mod send;
 #[cfg(test)]

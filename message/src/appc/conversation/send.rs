@@ -1,6 +1,6 @@
 //! Sending: records, what comes next, answers, errors.
 
-use super::look::LOOK_MESSAGES_MAX;
+use super::receive::LOOK_MESSAGES_MAX;
 use super::{Arrived, Conversation, Level};
 use crate::appc::outcome::{Ended, VerbError};
 use crate::appc::record::{Record, Then, Word};

@@ -1,18 +1,15 @@
 //! A path of IUCV, as one of its two sides has it.
 
-mod complete;
 mod look;
-mod receive;
-mod reply;
-mod send;
+mod source;
+mod target;
 mod tell;
 mod upkeep;
 
 use std::collections::{HashMap, VecDeque};
 
-pub use complete::PurgeError;
-pub use receive::{ReceiveError, Received, Shown};
-pub use reply::ReplyError;
+pub use source::PurgeError;
+pub use target::{ReceiveError, Received, ReplyError, Shown};
 pub use tell::Counts;
 
 use super::event::{Completion, Pending};
