@@ -99,9 +99,9 @@ impl Lending {
     pub(super) fn check_room(&self, bytes: u64) -> Result<(), Lack> {
         let Budgets { bytes: all_bytes, segments, .. } = &self.budgets;
         if bytes > all_bytes.left() {
-            Err(Lack::Storage { most: all_bytes.most() })
+            Err(Lack::Storage { most: all_bytes.most })
         } else if segments.left() == 0 {
-            Err(Lack::Segments { most: segments.most() })
+            Err(Lack::Segments { most: segments.most })
         } else {
             Ok(())
         }
