@@ -95,6 +95,7 @@ impl BodyReader {
     /// [`Severed`] if the path has ended, and the rest is not to be had.
     #[inline]
     pub fn read(&mut self, receiver: &mut Receiver, target: &mut [u8]) -> Result<usize, Severed> {
+        receiver.refuse_child()?;
         let copy = |source: &[u8], target: &mut [u8]| {
             let bytes = source.len().min(target.len());
             target[..bytes].copy_from_slice(&source[..bytes]);

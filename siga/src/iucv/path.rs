@@ -338,7 +338,7 @@ impl Path {
                     self.wait(Wanted::Filling { id, priority });
                 }
                 Err(ReceiveError::NotFound) => {
-                    if matches!(which, Which::Message { .. }) {
+                    if self.is_missing(which) {
                         return Err(ReceiveError::NotFound);
                     }
                     self.wait(Wanted::Arrival);
@@ -355,12 +355,18 @@ impl Path {
     pub fn pending(&mut self, which: Which) -> Result<Pending, ReceiveError> {
         loop {
             match self.inner.describe(which) {
-                Err(ReceiveError::NotFound) if !matches!(which, Which::Message { .. }) => {
+                Err(ReceiveError::NotFound) if !self.is_missing(which) => {
                     self.wait(Wanted::Arrival);
                 }
                 found => return found,
             }
         }
+    }
+
+    /// Whether a message that is not in sight is not to be had: it is meant by its identity, for which nobody
+    /// waits, and all that has come was looked at.
+    fn is_missing(&self, which: Which) -> bool {
+        matches!(which, Which::Message { .. }) && !self.inner.is_ready()
     }
 
     /// Waits for the next message and shows it whole, until the next verb.

@@ -122,9 +122,7 @@ impl Receiver {
     /// As [`Receiver::poll`], but only for a pack that breaks the rules.
     #[inline(always)]
     pub fn poll_short(&mut self) -> Result<Option<MessageRef>, Severed> {
-        if self.half.is_forked() {
-            return Err(Severed::because(Reason::Forked));
-        }
+        self.refuse_child()?;
         if self.has_staged() {
             return match self.parse_staged() {
                 Ok(message) => Ok(Some(message)),
@@ -248,9 +246,21 @@ impl Receiver {
         self.copy_on()
     }
 
-    /// A message in memory of our own. It is there until the next is asked for.
+    /// Refuses a forked child, which has nothing of what was found before.
+    ///
+    /// # Errors
+    /// [`Severed`], to a forked child.
+    #[inline(always)]
+    pub fn refuse_child(&self) -> Result<(), Severed> {
+        if self.half.is_forked() { Err(Severed::because(Reason::Forked)) } else { Ok(()) }
+    }
+
+    /// A message in memory of our own. It is there until the next is asked for; empty to a forked child.
     #[inline(always)]
     pub fn message(&self, message: MessageRef) -> Message<'_> {
+        if self.half.is_forked() {
+            return Message { head: &[], body: &[] };
+        }
         let memory = match message.memory {
             Memory::InPlace => &self.in_place[..],
             Memory::Scratch => self.staged.as_ref().map_or(&[][..], Scratch::bytes),

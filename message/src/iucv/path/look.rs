@@ -1,6 +1,6 @@
 //! Taking in what the other side has sent. Everything it says is checked here.
 
-use super::{PLAIN, Path, URGENT};
+use super::{PARKED_BYTES_MAX, PLAIN, Path, URGENT};
 use crate::body::BodyReader;
 use crate::iucv::event::{Audit, Completion, Pending};
 use crate::iucv::outgoing::{Entry, State};
@@ -47,10 +47,19 @@ impl Path {
         }
     }
 
-    /// Whether there is something in the urgent queue to look at.
+    /// Whether there is something in the urgent queue that can be looked at.
     #[inline]
     pub fn is_urgent_ready(&self) -> bool {
-        !self.is_over[URGENT] && self.receivers[URGENT].is_ready()
+        self.is_queue_ready(URGENT)
+    }
+
+    /// Whether there is something in a queue that can be looked at. A queue in front of which too much is parked
+    /// does not count, whatever else comes over it: its source has that much waiting for us to receive.
+    #[inline]
+    pub(super) fn is_queue_ready(&self, queue: usize) -> bool {
+        !self.is_over[queue]
+            && self.receivers[queue].is_ready()
+            && (self.pending.front(queue).is_none() || self.kept_bytes() < PARKED_BYTES_MAX)
     }
 
     /// Bytes in memory of our own of what waits.
@@ -77,7 +86,7 @@ impl Path {
     /// too much is kept already.
     pub(super) fn advance_plain(&mut self) -> bool {
         if self.pending.front(PLAIN).is_some() {
-            if !self.is_plain_ready() {
+            if !self.is_queue_ready(PLAIN) {
                 return false;
             }
             self.pending.park(PLAIN, &mut self.receivers);
@@ -98,8 +107,10 @@ impl Path {
             self.forget(head.id);
             self.ended.push_back(Record::Purged(head.id));
         }
-        // What was purged lay in the queue by then: it had been received before.
-        self.purged_ahead.clear();
+        if !self.is_queue_ready(PLAIN) {
+            // What was purged lay in the queue by then: it had been received before.
+            self.purged_ahead.clear();
+        }
         false
     }
 

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use os::doorbell::Listen;
 
-use super::{PARKED_BYTES_MAX, PLAIN, Path, QUEUES, URGENT, gauge, queue_of};
+use super::{PLAIN, Path, QUEUES, URGENT, gauge, queue_of};
 use crate::iucv::event::Interrupt;
 use crate::iucv::outgoing::State;
 use crate::iucv::record::{ID_BYTES, IDS_MAX, MessageId, Record};
@@ -152,15 +152,8 @@ impl Path {
     #[inline]
     pub fn is_ready_for(&self, wanted: impl Fn(Interrupt) -> bool) -> bool {
         self.is_urgent_ready()
-            || self.is_plain_ready() && wanted(Interrupt::MessagePending)
+            || self.is_queue_ready(PLAIN) && wanted(Interrupt::MessagePending)
             || self.severed.is_some() && !self.is_severed_told && wanted(Interrupt::PathSevered)
-    }
-
-    /// Whether there is something in the plain queue that can be looked at.
-    pub(super) fn is_plain_ready(&self) -> bool {
-        (self.pending.front(PLAIN).is_none() || self.kept_bytes() < PARKED_BYTES_MAX)
-            && !self.is_over[PLAIN]
-            && self.receivers[PLAIN].is_ready()
     }
 
     /// Listens to the doorbell that tells of what has come over either queue. Whether it rang.

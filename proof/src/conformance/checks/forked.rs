@@ -5,7 +5,10 @@ use std::io::{Read, Write};
 use std::time::Duration;
 use std::{io, thread};
 
+use fabric::path::Terms;
+use message::iucv::{Limits, Outgoing, ReceiveError, Which};
 use os::fork;
+use proof::honest;
 use siga::{Guest, Path, PathOptions, Reason, SendError, Severed};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
@@ -79,6 +82,8 @@ fn parent(part: &Part) -> Outcome {
     ensure(status == Some(0), || format!("the child ended with {status:?}"))?;
     talk.go_on(&mut party, messages(part))?;
 
+    conversations_in_a_child()?;
+
     // One that tries everything again and again while its parent uses the path.
     let (mut end, mut ends) = io::pipe()?;
     let child = fork::fork(|| {
@@ -113,6 +118,35 @@ fn parent(part: &Part) -> Outcome {
     // No destructor says that this was the end: only the kernel does.
     std::mem::forget((party, orphan));
     Ok(format!("{} messages came back whole; 2 children could do nothing", talk.next))
+}
+
+/// A child has nothing of what stood in front of its parent's queues, wherever it lies.
+fn conversations_in_a_child() -> Result<(), Wrong> {
+    let limits = Limits { ours: 8, theirs: 8, parameters_for_us: false, parameters_for_them: false };
+    for bytes in [8, 1000, 5000, 200_000] {
+        let [mut source, mut target] = honest::iucv(Terms::default(), limits);
+        let outgoing = Outgoing { answer: Some(8), ..Outgoing::default() };
+        let id = source.send(&outgoing, &vec![1; bytes])?;
+        target.describe(Which::Any)?;
+        let child = fork::fork(|| {
+            let found = target.receive(Which::Any, &mut [0; 8]);
+            let replied = target.reply(id, false, b"reply");
+            let sent = target.send(&outgoing, b"question");
+            source.flush();
+            target.tidy();
+            match (found, replied, sent) {
+                (Err(ReceiveError::Severed(severed)), Err(_), Err(_)) => {
+                    u8::from(severed.reason != Reason::Forked)
+                }
+                _ => 2,
+            }
+        })?;
+        let status = child.wait()?;
+        ensure(status == Some(0), || format!("{bytes} B over IUCV: a child ended with {status:?}"))?;
+        let received = target.receive(Which::Any, &mut vec![0; bytes])?;
+        ensure(received.residual == 0, || "the parent has lost a message".to_owned())?;
+    }
+    Ok(())
 }
 
 /// What a process has inherited, or has of its own.
