@@ -62,9 +62,9 @@ pub enum Lack {
     /// Descriptors of this process, or of the machine.
     #[error("this process has no descriptors left")]
     Descriptors,
-    /// Descriptors that are on their way between processes: so many of this user's are that the kernel
-    /// allows no more.
-    #[error("too many descriptors of this user are on their way to other processes")]
+    /// Descriptors that are on their way between processes: so many of this user's are that the kernel allows
+    /// no more, or the other side leaves so many rings unheard that none can be passed behind them.
+    #[error("too many descriptors of this user, or rings, are on their way to other processes")]
     Passing,
     /// Storage that this side may lend over the path.
     #[error("this side of the path may lend no more than {most} bytes of storage")]
