@@ -7,8 +7,8 @@ use fabric::control::Kind;
 use fabric::path::board::{self, LENT_TAKEN_WORD, LineBlock, ReaderBlock, WriterBlock};
 use fabric::path::{Halves, Receiver, SLOTS, Sender, Shape, Side, SideDescriptors, Terms};
 use fabric::queue::{
-    CACHE_LINE_WORDS, Entry, Form, IN_PLACE_BYTES_MAX, KeptWord, LATE_WORD, LINE_WORDS, LIST_WORDS,
-    RETURNED_WORD, Sequence, WriterWord,
+    CACHE_LINE_WORDS, Entry, Form, IN_PLACE_BYTES_MAX, LATE_WORD, LINE_WORDS, LIST_WORDS,
+    RETURNED_WORD, Sequence, State, WriterWord, kept_word,
 };
 use message::iucv;
 use os::doorbell::{Doorbell, Rung};
@@ -331,14 +331,14 @@ impl Bare {
 
     /// Keeps a hand-over that is about to be returned.
     pub fn keep(&self, sequence: Sequence) {
-        let word = KeptWord { count: sequence.count_after(), pending: true };
-        self.reader.kept.store(sequence.index(), word.bits(), Ordering::Release);
+        let word = kept_word(sequence.count_after(), State::Pending);
+        self.reader.kept.store(sequence.index(), word, Ordering::Release);
     }
 
     /// Gives a hand-over back that was kept.
     pub fn give_back_late(&mut self, sequence: Sequence) {
-        let word = KeptWord { count: sequence.count_after(), pending: false };
-        self.reader.kept.store(sequence.index(), word.bits(), Ordering::Release);
+        let word = kept_word(sequence.count_after(), State::Empty);
+        self.reader.kept.store(sequence.index(), word, Ordering::Release);
         self.late_returns += 1;
         self.count_late(self.late_returns);
     }

@@ -311,7 +311,7 @@ fn message_of_any_length_that_is_too_long_is_refused() {
         let built = sender.send_built(b"head", bytes, |_| panic!("there is no room for it"));
         assert_eq!(built, Err(too_long), "{bytes} bytes");
     }
-    assert_eq!(sender.messages(), 0);
+    assert_eq!(sender.counters().get(Counter::Messages), 0);
     nothing_comes(&mut receiver);
 }
 

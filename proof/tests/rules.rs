@@ -557,7 +557,7 @@ fn nothing_is_sent_once_a_violation_is_found() {
         panic!("not merely full")
     };
     assert_eq!(severed.reason, Reason::Violation(Violation::State));
-    assert_eq!(sender.messages(), 4);
+    assert_eq!(sender.counters().get(Counter::Messages), 4);
 }
 
 #[test]

@@ -122,7 +122,7 @@ pub(super) use {fields, messages};
 /// The header of a packet, which its fields follow.
 pub(super) fn begin(kind: u16, serial: u32) -> Vec<u8> {
     let mut packet = MAGIC.to_vec();
-    (VERSION, kind, serial).put(&mut packet);
+    ((VERSION, kind), serial).put(&mut packet);
     packet
 }
 
@@ -136,8 +136,8 @@ pub(super) struct Fields<'a> {
 impl<'a> Fields<'a> {
     pub(super) fn new(packet: &'a [u8]) -> Result<Fields<'a>, Malformed> {
         let mut left = packet.strip_prefix(&MAGIC).ok_or(Malformed::Magic)?;
-        let header = <(u16, u16, u32)>::take(&mut left);
-        let (found, kind, serial) = header.ok_or(Malformed::Magic)?;
+        let header = <((u16, u16), u32)>::take(&mut left);
+        let ((found, kind), serial) = header.ok_or(Malformed::Magic)?;
         if found != VERSION {
             return Err(Malformed::Version { found, serial });
         }
@@ -226,18 +226,6 @@ impl<A: Field, B: Field> Field for (A, B) {
 
     fn take(left: &mut &[u8]) -> Option<(A, B)> {
         Some((A::take(left)?, B::take(left)?))
-    }
-}
-
-impl<A: Field, B: Field, C: Field> Field for (A, B, C) {
-    fn put(&self, packet: &mut Vec<u8>) {
-        self.0.put(packet);
-        self.1.put(packet);
-        self.2.put(packet);
-    }
-
-    fn take(left: &mut &[u8]) -> Option<(A, B, C)> {
-        Some((A::take(left)?, B::take(left)?, C::take(left)?))
     }
 }
 

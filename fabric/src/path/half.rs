@@ -18,13 +18,6 @@ use crate::queue::sleep::{Rouser, Sleeper};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct HalfId(u32);
 
-impl HalfId {
-    fn next() -> HalfId {
-        static HALVES: AtomicU32 = AtomicU32::new(0);
-        HalfId(HALVES.fetch_add(1, StdOrdering::Relaxed))
-    }
-}
-
 /// Something was given back to a half that has not given it out. Here it is again; nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[error("this was given out by another half, which alone takes it back")]
@@ -54,8 +47,9 @@ impl Half {
         peer: LentWords,
         doorbells: Doorbells,
     ) -> Half {
+        static HALVES: AtomicU32 = AtomicU32::new(0);
         Half {
-            id: HalfId::next(),
+            id: HalfId(HALVES.fetch_add(1, StdOrdering::Relaxed)),
             mark: Mark::here(),
             doorbells,
             rouser: Rouser::new(peer.part(board::SLEEP_WORD, 1)),
@@ -65,6 +59,11 @@ impl Half {
             counters: Counters::new(counters),
             ended: None,
         }
+    }
+
+    /// Something that was given back, if this half has given it out.
+    pub(super) fn own<T>(&self, half: HalfId, given: T) -> Result<T, NotOurs<T>> {
+        if half == self.id { Ok(given) } else { Err(NotOurs(given)) }
     }
 
     /// Whether the caller is a forked child, which has none of this.

@@ -89,7 +89,7 @@ impl Pages {
     fn turn_page(&mut self) -> Option<&mut Current> {
         let next = self.free.pop()?;
         if let Some(old) = self.current.take()
-            && self.pieces_on(old.page) == 0
+            && self.pieces[usize::from(old.page.segment)][usize::from(old.page.number)] == 0
         {
             self.free.push(old.page);
         }
@@ -107,10 +107,6 @@ impl Pages {
                 _ => self.free.push(page),
             }
         }
-    }
-
-    fn pieces_on(&self, page: Page) -> u16 {
-        self.pieces[usize::from(page.segment)][usize::from(page.number)]
     }
 
     /// A segment that has no piece in use, and had none for so long. It is forgotten: the caller retires it.

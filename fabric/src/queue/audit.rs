@@ -1,6 +1,6 @@
 //! What a watcher can say of each buffer from both sides' counts, without touching the data path.
 
-use super::word::{KeptWord, State};
+use super::word::{State, keeps};
 use super::{QUEUE_BUFFERS, Sequence};
 
 /// Who may use a buffer now.
@@ -40,7 +40,7 @@ pub fn audit(index: usize, primed: u64, returned: u64, kept: u64) -> BufferAudit
     let state = match owner {
         Owner::Reader => State::Primed,
         Owner::Writer if !was_used => State::NotInitialised,
-        Owner::Writer if KeptWord::keeps(kept, returned) == Ok(true) => State::Pending,
+        Owner::Writer if keeps(kept, returned) == Ok(true) => State::Pending,
         Owner::Writer => State::Empty,
     };
     BufferAudit { owner, state, primed, returned }
@@ -48,6 +48,7 @@ pub fn audit(index: usize, primed: u64, returned: u64, kept: u64) -> BufferAudit
 
 #[cfg(test)]
 mod tests {
+    use super::super::word::kept_word;
     use super::*;
 
     #[test]
@@ -62,7 +63,7 @@ mod tests {
         assert_eq!(of(1, 1, 0), (Owner::Writer, State::NotInitialised, 0, 0));
         assert_eq!(of(0, around, around), (Owner::Writer, State::Empty, 1, 1));
         assert_eq!(of(0, around + 1, around), (Owner::Reader, State::Primed, 2, 1));
-        let kept = KeptWord { count: 2, pending: true }.bits();
+        let kept = kept_word(2, State::Pending);
         assert_eq!(audit(0, around + 1, around + 1, kept).state, State::Pending);
     }
 }

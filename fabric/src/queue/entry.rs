@@ -13,8 +13,6 @@
 //! After QDIO's storage-list entry (`arch/s390/include/asm/qdio.h` of Linux): address as segment and
 //! offset, length, flags. The metadata word is the user's: a checksum, a segmentation size.
 
-use std::ops::BitOr;
-
 /// Offsets within a segment are below this: a segment has at most one tebibyte.
 pub const OFFSET_END: u64 = 1 << 40;
 
@@ -36,7 +34,7 @@ pub struct Entry {
 /// Flags of an entry, with QDIO's values. The fragment marks and the last-entry mark are independent:
 /// a packet in one entry has no fragment mark, and only the last entry of a buffer is marked last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EntryFlags(u8);
+pub struct EntryFlags(pub u8);
 
 impl EntryFlags {
     /// A packet wholly in this entry.
@@ -49,13 +47,6 @@ impl EntryFlags {
     pub const LAST: EntryFlags = EntryFlags(0x0c);
     /// The last entry of the buffer.
     pub const LAST_ENTRY: EntryFlags = EntryFlags(0x40);
-}
-
-impl BitOr for EntryFlags {
-    type Output = EntryFlags;
-    fn bitor(self, other: EntryFlags) -> EntryFlags {
-        EntryFlags(self.0 | other.0)
-    }
 }
 
 impl Entry {
@@ -93,7 +84,7 @@ mod tests {
             segment: 0x1234,
             offset: 0x98_7654_3210,
             length: 0xdead_beef,
-            flags: EntryFlags::LAST | EntryFlags::LAST_ENTRY,
+            flags: EntryFlags(EntryFlags::LAST.0 | EntryFlags::LAST_ENTRY.0),
             metadata: 0xcafe_f00d,
         };
         assert_eq!(entry.bits(), [0x4c12_3498_7654_3210, 0xcafe_f00d_dead_beef]);

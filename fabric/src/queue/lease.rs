@@ -79,11 +79,6 @@ impl<T> Server<T> {
         }
         Ok(deed(&mut leased.value))
     }
-
-    /// The epoch this server serves.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -46,7 +46,7 @@ pub use audit::{BufferAudit, Owner, audit};
 pub use entry::{Entry, EntryFlags, OFFSET_END};
 pub use lease::{Lease, LeaseLost, Server};
 pub use reader::{Held, Reader, Taken};
-pub use word::{Form, KeptWord, State, Violation, WriterWord};
+pub use word::{Form, State, Violation, WriterWord, keeps, kept_word};
 pub use writer::{Content, Filling, Full, Writer};
 
 /// Buffers in one queue of messages. Indexes wrap by mask. A QDIO device shows 128; messages go faster over

@@ -4,7 +4,7 @@ use os::sync::Ordering;
 use os::words::{Block, LentBlock, LentWords, Words};
 
 use super::entry::Entry;
-use super::word::{Form, KeptWord, Violation, WriterWord};
+use super::word::{Form, State, Violation, WriterWord, kept_word};
 use super::{
     AHEAD_BUFFERS, Bits, CACHE_LINE_BYTES, CACHE_LINE_WORDS, ENTRIES_IN_LINE, ENTRIES_MAX,
     IN_PLACE_BYTES_MAX, LATE_WORD, LINE_WORDS, LINES_WORDS, LIST_WORDS, LISTS_WORDS, QUEUE_BUFFERS,
@@ -15,17 +15,11 @@ use super::{
 /// show it as returned; whoever reads longer holds it: [`Reader::hold`].
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
-    sequence: Sequence,
+    pub(super) sequence: Sequence,
     word: WriterWord,
 }
 
 impl Taken {
-    /// Which hand-over this was.
-    #[inline]
-    pub fn sequence(&self) -> Sequence {
-        self.sequence
-    }
-
     /// What the writer says of it.
     #[inline]
     pub fn word(&self) -> WriterWord {
@@ -182,9 +176,9 @@ impl Reader {
         self.newest_held = false;
         let sequence = Sequence(self.next.0 - 1);
         self.passed.insert(sequence.index());
-        let word = KeptWord { count: sequence.count_after(), pending: true };
+        let word = kept_word(sequence.count_after(), State::Pending);
         // Relaxed: published by the Release in `show`.
-        self.kept.store(sequence.index(), word.bits(), Ordering::Relaxed);
+        self.kept.store(sequence.index(), word, Ordering::Relaxed);
     }
 
     /// Copies the bytes in place of the buffer taken last. What is behind them in `target` may be anything.
@@ -258,11 +252,11 @@ impl Reader {
         let index = sequence.index();
         assert!(self.passed.contains(index), "a buffer is given back by the reader that holds it");
         self.passed.remove(index);
-        let word = KeptWord { count: sequence.count_after(), pending: false };
+        let word = kept_word(sequence.count_after(), State::Empty);
         self.late_returns += 1;
         // Release, both: pairs with the Acquire in `Writer::collect`. Our reading is over before the writer
         // uses what the buffer pointed to again; and who sees the number sees the word.
-        self.kept.store(index, word.bits(), Ordering::Release);
+        self.kept.store(index, word, Ordering::Release);
         self.returns.store(LATE_WORD, self.late_returns, Ordering::Release);
         if sequence >= self.shown {
             // Or the writer would not look for it.

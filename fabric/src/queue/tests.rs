@@ -279,7 +279,7 @@ fn act(queue: &mut Queue, model: &mut Model, deed: Deed) {
                 return;
             };
             let taken = taken.expect("primed");
-            assert_eq!(taken.sequence(), Sequence(model.taken));
+            assert_eq!(taken.sequence, Sequence(model.taken));
             assert_content(queue, &taken, &known);
             model.taken += 1;
             if hold && known.tracked {

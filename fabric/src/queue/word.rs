@@ -136,38 +136,27 @@ impl WriterWord {
     }
 }
 
-/// The reader's word: a hand-over that it keeps, or has kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptWord {
-    /// Which hand-over of this buffer: the writer's count of it.
-    pub count: u32,
-    /// Whether it is still being read: pending instead of empty.
-    pub pending: bool,
+/// The reader's word of a buffer: that it keeps the hand-over of this count, which is *pending* then, or that it
+/// has kept it, and the buffer is *empty* again.
+#[inline]
+pub fn kept_word(count: u32, state: State) -> u64 {
+    u64::from(count) | (state as u64) << 32
 }
 
-impl KeptWord {
-    /// Puts the word together.
-    #[inline]
-    pub fn bits(self) -> u64 {
-        let state = if self.pending { State::Pending } else { State::Empty };
-        u64::from(self.count) | (state as u64) << 32
-    }
-
-    /// Whether the reader keeps the hand-over that gave the buffer this count.
-    ///
-    /// # Errors
-    /// [`Violation::State`] if the word is none that a reader may write.
-    #[inline]
-    pub fn keeps(bits: u64, count: u32) -> Result<bool, Violation> {
-        let pending = match bits >> 32 {
-            state if state == State::Pending as u64 => true,
-            // Zero is the word of a buffer that was never kept.
-            state if state == State::Empty as u64 || bits == 0 => false,
-            _ => return Err(Violation::State),
-        };
-        // A word of another hand-over is old: it stays when that is over, however often counts wrap.
-        Ok(pending && bits as u32 == count)
-    }
+/// Whether the reader's word of a buffer says that it keeps the hand-over of this count.
+///
+/// # Errors
+/// [`Violation::State`] if the word is none that a reader may write.
+#[inline]
+pub fn keeps(bits: u64, count: u32) -> Result<bool, Violation> {
+    let pending = match bits >> 32 {
+        state if state == State::Pending as u64 => true,
+        // Zero is the word of a buffer that was never kept.
+        state if state == State::Empty as u64 || bits == 0 => false,
+        _ => return Err(Violation::State),
+    };
+    // A word of another hand-over is old: it stays when that is over, however often counts wrap.
+    Ok(pending && bits as u32 == count)
 }
 
 listed! {
@@ -226,14 +215,12 @@ mod tests {
 
     #[test]
     fn readers_word_is_what_the_picture_says() {
-        let word = KeptWord { count: 7, pending: true };
-        assert_eq!(word.bits(), 0x0000_0003_0000_0007);
-        assert_eq!(KeptWord { pending: false, ..word }.bits(), 0x0000_0001_0000_0007);
+        assert_eq!(kept_word(7, State::Pending), 0x0000_0003_0000_0007);
+        assert_eq!(kept_word(7, State::Empty), 0x0000_0001_0000_0007);
     }
 
     #[test]
     fn only_the_hand_over_that_the_word_names_is_kept() {
-        let keeps = KeptWord::keeps;
         assert_eq!(keeps(0, 7), Ok(false));
         assert_eq!(keeps(3 << 32 | 7, 7), Ok(true));
         assert_eq!(keeps(1 << 32 | 7, 7), Ok(false));
@@ -254,9 +241,9 @@ mod tests {
             (0x12, false, false),
         ] {
             assert_eq!(WriterWord::parse(state << 32).is_ok(), writers, "writer {state:#x}");
-            assert_eq!(KeptWord::keeps(state << 32 | 1, 1).is_ok(), readers, "reader {state:#x}");
+            assert_eq!(keeps(state << 32 | 1, 1).is_ok(), readers, "reader {state:#x}");
         }
-        assert_eq!(KeptWord::keeps(1 << 40 | 3 << 32 | 1, 1), Err(Violation::State));
+        assert_eq!(keeps(1 << 40 | 3 << 32 | 1, 1), Err(Violation::State));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use os::sync::Ordering;
 use os::words::{Block, LentBlock, LentWords, Words};
 
 use super::entry::Entry;
-use super::word::{Form, KeptWord, Violation, WriterWord};
+use super::word::{Form, Violation, WriterWord, keeps};
 use super::{
     AHEAD_BUFFERS, Bits, CACHE_LINE_BYTES, CACHE_LINE_WORDS, ENTRIES_IN_LINE, ENTRIES_MAX,
     IN_PLACE_BYTES_MAX, LATE_WORD, LINE_WORDS, LINES_WORDS, LIST_WORDS, LISTS_WORDS, QUEUE_BUFFERS,
@@ -241,7 +241,7 @@ impl Writer {
     /// Whether the reader keeps a hand-over that it has returned.
     fn is_kept(&self, sequence: Sequence) -> Result<bool, Violation> {
         let bits = self.kept.load(sequence.index(), Ordering::Acquire);
-        KeptWord::keeps(bits, sequence.count_after())
+        keeps(bits, sequence.count_after())
     }
 
     /// A number that grows with each thing that came back, as far as we have looked.

@@ -1,6 +1,6 @@
 //! Halves that leave something out. Each must be found out, or the proofs prove nothing.
 
-use fabric::queue::{Form, KeptWord, LATE_WORD, RETURNED_WORD, WriterWord};
+use fabric::queue::{Form, LATE_WORD, RETURNED_WORD, State, WriterWord, kept_word};
 use os::sync::Ordering;
 
 use super::*;
@@ -223,7 +223,7 @@ fn check_kept(show: impl Fn(&Words, &Words) + Copy + Send + Sync + 'static) {
         let reading = thread::spawn(move || {
             show(&returns, &kept);
             page[0].get();
-            kept.store(0, KeptWord { count: 1, pending: false }.bits(), Ordering::Release);
+            kept.store(0, kept_word(1, State::Empty), Ordering::Release);
             returns.store(LATE_WORD, 1, Ordering::Release);
         });
         let mut out = 2;
@@ -238,13 +238,13 @@ fn check_kept(show: impl Fn(&Words, &Words) + Copy + Send + Sync + 'static) {
     });
 }
 
-const PENDING: KeptWord = KeptWord { count: 1, pending: true };
+const PENDING: State = State::Pending;
 
 /// The scene as it should be.
 #[test]
 fn reader_that_says_first_what_it_keeps() {
     check_kept(|returns, kept| {
-        kept.store(0, PENDING.bits(), Ordering::Relaxed);
+        kept.store(0, kept_word(1, PENDING), Ordering::Relaxed);
         returns.store(RETURNED_WORD, 2, Ordering::Release);
     });
 }
@@ -255,7 +255,7 @@ fn reader_that_says_first_what_it_keeps() {
 fn reader_that_says_too_late_what_it_keeps() {
     check_kept(|returns, kept| {
         returns.store(RETURNED_WORD, 2, Ordering::Release);
-        kept.store(0, PENDING.bits(), Ordering::Release);
+        kept.store(0, kept_word(1, PENDING), Ordering::Release);
     });
 }
 

@@ -132,7 +132,7 @@ impl Vandal {
             EntryFlags::NONE,
             EntryFlags::FIRST,
             EntryFlags::MIDDLE,
-            EntryFlags::LAST | EntryFlags::LAST_ENTRY,
+            EntryFlags(EntryFlags::LAST.0 | EntryFlags::LAST_ENTRY.0),
         ]);
         let length = length as u32;
         Entry { segment, offset, length, flags, metadata: script.number() as u32 }

@@ -262,7 +262,7 @@ impl Writing {
     fn send_list(&mut self, script: &mut Script<'_>) {
         let Some((segment, _)) = self.shared.last() else { return };
         let entry = Entry { segment: *segment, length: 100, ..Entry::default() };
-        let cookie = self.sender.messages();
+        let cookie = self.sender.counters().get(Counter::Messages);
         let sent = self.sender.send_list(1, &vec![entry; 1 + script.below(16)], Some(cookie));
         if self.check_list(sent).is_some() {
             self.cookies.insert(cookie);

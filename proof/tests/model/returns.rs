@@ -3,8 +3,8 @@
 use fabric::path::Counter;
 use fabric::path::board::ReaderBlock;
 use fabric::queue::{
-    KeptWord, LATE_WORD, Owner, QUEUE_BUFFERS, RETURNED_WORD, RETURNS_WITHHELD_MAX, Sequence,
-    State, audit,
+    LATE_WORD, Owner, QUEUE_BUFFERS, RETURNED_WORD, RETURNS_WITHHELD_MAX, Sequence, State, audit,
+    keeps,
 };
 use os::sync::Ordering;
 use proof::honest::Shown;
@@ -70,7 +70,7 @@ impl Returns {
         assert!(withheld == 0 || bytes < WITHHELD_BYTES_MAX, "{bytes} bytes are withheld");
         for sequence in held {
             let word = self.shown.reader.kept.load(sequence.index(), Ordering::Acquire);
-            let is_kept = KeptWord::keeps(word, sequence.count_after()) == Ok(true);
+            let is_kept = keeps(word, sequence.count_after()) == Ok(true);
             assert!(is_kept || sequence.0 >= returned, "{sequence:?} is held, and is not kept");
         }
         self.looks += 1;

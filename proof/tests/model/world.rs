@@ -274,7 +274,7 @@ impl World {
             }
             _ => self.sender_sleeps(),
         }
-        assert_eq!(self.sender.messages(), self.numbers as u64);
+        assert_eq!(self.sender.counters().get(Counter::Messages), self.numbers as u64);
     }
 
     fn receivers_deed(&mut self, deed: Deed) {
@@ -305,7 +305,7 @@ impl World {
         }
         // What was begun was given out, as far as the receiver is concerned.
         let received = self.received + usize::from(self.begun_bytes > 0);
-        assert_eq!(self.receiver.messages(), received as u64);
+        assert_eq!(self.receiver.counters().get(Counter::Messages), received as u64);
         if let Some(point) = self.receiver.known_point() {
             assert_eq!((point, self.is_quiet), (self.received as u64, true));
         }

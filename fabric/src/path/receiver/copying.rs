@@ -109,9 +109,7 @@ impl Receiver {
     /// # Errors
     /// [`NotOurs`] if another half has given it out.
     pub fn release(&mut self, message: Announced) -> Result<(), NotOurs<Announced>> {
-        if message.half != self.half.id {
-            return Err(NotOurs(message));
-        }
+        let message = self.half.own(message.half, message)?;
         if !self.half.is_forked() {
             self.slots.release(message.slot, message.count);
             self.half.ring_if_asleep();

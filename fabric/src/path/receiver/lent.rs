@@ -63,7 +63,6 @@ impl Receiver {
         if self.segments[number].replace(Arc::new(lent)).is_some() {
             return Err(WRONG);
         }
-        self.lent_bytes += bytes;
         self.lent_taken += 1;
         // Release: only a count for the writer to go by.
         self.half.control.store(board::LENT_TAKEN_WORD, self.lent_taken, Ordering::Release);
@@ -74,8 +73,7 @@ impl Receiver {
     /// Forgets storage that the writer uses no more.
     pub(super) fn retire_lent(&mut self, segment: u16) -> Result<(), Violation> {
         let place = self.segments.get_mut(usize::from(segment));
-        let lent = place.and_then(Option::take).ok_or(Violation::Storage)?;
-        self.lent_bytes -= lent.bytes.amount;
+        place.and_then(Option::take).ok_or(Violation::Storage)?;
         self.half.counters.add(Counter::Retired, 1);
         self.show_lent();
         Ok(())
@@ -83,7 +81,8 @@ impl Receiver {
 
     fn show_lent(&mut self) {
         self.half.counters.set(Counter::Lent, self.lent_taken);
-        self.half.counters.set(Counter::LentBytes, self.lent_bytes);
+        let bytes = self.segments.iter().flatten().map(|lent| lent.bytes.amount).sum();
+        self.half.counters.set(Counter::LentBytes, bytes);
     }
 
     /// Checks that all of a range was lent.

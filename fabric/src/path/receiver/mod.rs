@@ -52,7 +52,6 @@ pub struct Receiver {
     copying: Option<Copying>,
     large: Option<Scratch>,
     segments: Vec<Option<Arc<Lent>>>,
-    lent_bytes: u64,
     lent_taken: u64,
     slots: ReaderSlots,
     budgets: Budgets,
@@ -89,7 +88,6 @@ impl Receiver {
             copying: None,
             large: None,
             segments: Vec::new(),
-            lent_bytes: 0,
             lent_taken: 0,
             slots: ReaderSlots::new(lines.filled, own.slots, own.released),
             budgets,
@@ -304,9 +302,7 @@ impl Receiver {
     /// # Errors
     /// [`NotOurs`] if another half has given it out.
     pub fn give_back(&mut self, message: InPage) -> Result<(), NotOurs<InPage>> {
-        if message.half != self.half.id {
-            return Err(NotOurs(message));
-        }
+        let message = self.half.own(message.half, message)?;
         self.give_back_held(message.held, message.view.bytes());
         Ok(())
     }
@@ -316,9 +312,7 @@ impl Receiver {
     /// # Errors
     /// [`NotOurs`] if another half has given it out.
     pub fn give_back_list(&mut self, list: List) -> Result<(), NotOurs<List>> {
-        if list.half != self.half.id {
-            return Err(NotOurs(list));
-        }
+        let list = self.half.own(list.half, list)?;
         // Whoever waits for a list waits for that one.
         self.give_back_held(list.held, WITHHELD_BYTES_MAX);
         Ok(())
@@ -352,11 +346,6 @@ impl Receiver {
             self.tally.show(&mut self.half.counters);
         }
         &mut self.half.counters
-    }
-
-    /// Messages that were given out.
-    pub fn messages(&self) -> u64 {
-        self.tally.messages
     }
 
     /// The descriptor that becomes readable when the peer rings or is gone.

@@ -40,12 +40,8 @@ impl Receiver {
                 }
                 let incoming = if bytes <= copied_bytes_max {
                     self.copy_to_scratch(&entry)?;
-                    Incoming::Message(MessageRef {
-                        memory: Memory::Scratch,
-                        at: 0,
-                        head: note,
-                        bytes,
-                    })
+                    let (memory, head) = (Memory::Scratch, note);
+                    Incoming::Message(MessageRef { memory, at: 0, head, bytes })
                 } else {
                     let view = self.view(&entry, bytes as u64)?;
                     let (half, held) = (self.half.id, self.reader.hold(taken));

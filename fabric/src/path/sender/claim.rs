@@ -142,9 +142,7 @@ impl Sender {
     /// # Errors
     /// [`NotOurs`] if it was claimed of another half.
     pub fn cancel(&mut self, claim: Claim) -> Result<(), NotOurs<Claim>> {
-        if claim.half != self.half.id {
-            return Err(NotOurs(claim));
-        }
+        let claim = self.half.own(claim.half, claim)?;
         self.give_up(&claim.place);
         Ok(())
     }

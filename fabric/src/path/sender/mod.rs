@@ -397,11 +397,6 @@ impl Sender {
         &mut self.half.counters
     }
 
-    /// Messages that were sent.
-    pub fn messages(&self) -> u64 {
-        self.tally.messages
-    }
-
     /// The descriptor that becomes readable when the peer rings or is gone.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.half.doorbells.as_fd()

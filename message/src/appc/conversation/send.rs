@@ -77,19 +77,16 @@ impl Conversation {
         self.asked = then;
         match then {
             Then::More => {}
-            Then::Receive => self.turn(),
+            Then::Receive => {
+                self.state = State::Receive;
+                self.may_be_purged = true;
+            }
             Then::Confirm | Then::ConfirmReceive | Then::ConfirmSever => {
                 self.state = State::Confirming;
             }
             Then::Sever => self.close([0; 16]),
         }
         Ok(())
-    }
-
-    #[inline]
-    fn turn(&mut self) {
-        self.state = State::Receive;
-        self.may_be_purged = true;
     }
 
     /// What has become of what the partner was asked to confirm. Once it has, or if it was not asked, what

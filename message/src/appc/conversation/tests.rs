@@ -2,7 +2,7 @@ use super::*;
 use crate::appc::outcome::{Data, Event, Received};
 use crate::appc::record::{HEAD_BYTES, Record, Word};
 use crate::tests::joined;
-use fabric::path::{PAGE_BYTES, Reason, Shape, Shared, Terms};
+use fabric::path::{Counter, PAGE_BYTES, Reason, Shape, Shared, Terms};
 use fabric::queue::{Entry, IN_PLACE_BYTES_MAX, Violation};
 use os::storage::StorageOptions;
 
@@ -70,7 +70,13 @@ fn exchange_turns_round_with_its_record() {
     }
     // One message each way, nothing besides.
     let each = lengths.len() as u64;
-    assert_eq!((one.sender.messages(), other.sender.messages()), (each, each));
+    assert_eq!(
+        (
+            one.sender.counters().get(Counter::Messages),
+            other.sender.counters().get(Counter::Messages)
+        ),
+        (each, each)
+    );
 }
 
 #[test]
@@ -127,7 +133,7 @@ fn conversation_without_confirmation_has_none() {
     for then in Then::ALL.into_iter().filter(|then| then.confirms()) {
         assert_eq!(one.send(b"x", then), Err(VerbError::NoConfirmation));
         assert_eq!(one.say(then), Err(VerbError::NoConfirmation));
-        assert_eq!((one.state(), one.sender.messages()), (State::Send, 0));
+        assert_eq!((one.state(), one.sender.counters().get(Counter::Messages)), (State::Send, 0));
     }
 }
 
@@ -175,7 +181,7 @@ fn every_verb_is_done_or_refused_as_the_state_has_it() {
     for state in states {
         for verb in Verb::ALL {
             let (mut one, mut other) = in_state(state);
-            let before = one.sender.messages();
+            let before = one.sender.counters().get(Counter::Messages);
             let done = match verb {
                 Verb::Allocate | Verb::Accept => continue,
                 Verb::Send => one.send(b"data", Then::More),
@@ -188,7 +194,11 @@ fn every_verb_is_done_or_refused_as_the_state_has_it() {
             };
             if !state.allows(verb) {
                 assert_eq!(done, Err(StateError { verb, state }.into()));
-                assert_eq!((one.state(), one.sender.messages()), (state, before), "{verb}");
+                assert_eq!(
+                    (one.state(), one.sender.counters().get(Counter::Messages)),
+                    (state, before),
+                    "{verb}"
+                );
                 continue;
             }
             let after = match (verb, state) {

@@ -147,13 +147,11 @@ impl Path {
         head: MessageHead,
         body: BodyReader,
     ) -> Result<(), Violation> {
-        match self.admit(queue, head, body.left()) {
-            Some(of) => self.pending.put_in_front(of, body),
-            None => {
-                body.release(&mut self.receivers[queue]);
-                return Err(Violation::Record);
-            }
-        }
+        let Some(of) = self.admit(queue, head, body.left()) else {
+            body.release(&mut self.receivers[queue]);
+            return Err(Violation::Record);
+        };
+        self.pending.put_in_front(of, body);
         Ok(())
     }
 

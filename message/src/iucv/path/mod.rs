@@ -27,7 +27,7 @@ pub const MESSAGES_MAX: u32 = 65_535;
 /// path.
 pub const PARKED_BYTES_MAX: usize = 64 << 20;
 
-/// The queue of messages without priority.
+/// The queue of messages without priority: that of a message is its priority as a number.
 const PLAIN: usize = 0;
 /// The queue of messages with priority, and of what is said about messages.
 const URGENT: usize = 1;
@@ -160,9 +160,4 @@ impl Path {
     pub fn limits(&self) -> Limits {
         self.limits
     }
-}
-
-#[inline]
-fn queue_of(priority: bool) -> usize {
-    if priority { URGENT } else { PLAIN }
 }

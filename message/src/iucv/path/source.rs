@@ -1,6 +1,6 @@
 //! What a source does: it sends, purges, and takes completions.
 
-use super::{PLAIN, Path, ReceiveError, URGENT, Which, queue_of};
+use super::{PLAIN, Path, ReceiveError, URGENT, Which};
 use crate::iucv::event::{Audit, Completion};
 use crate::iucv::outgoing::{Outgoing, SendError, State};
 use crate::iucv::record::{MessageHead, MessageId, PARAMETER_BYTES};
@@ -91,7 +91,7 @@ impl Path {
     ) -> Result<MessageId, SendError> {
         let id = self.open(outgoing)?;
         let (head, length) = MessageHead::of(outgoing, id, parameters).bytes();
-        let sent = send(&mut self.senders[queue_of(outgoing.priority)], &head[..length]);
+        let sent = send(&mut self.senders[usize::from(outgoing.priority)], &head[..length]);
         self.close_unless(id, sent)
     }
 

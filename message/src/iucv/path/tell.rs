@@ -42,23 +42,17 @@ impl Path {
                 return Some(event);
             }
         }
-        for priority in [true, false] {
-            let (complete, pending) = match priority {
-                true => (Interrupt::PriorityMessageComplete, Interrupt::PriorityMessagePending),
-                false => (Interrupt::MessageComplete, Interrupt::MessagePending),
-            };
-            if wanted(complete)
-                && let Some(completion) = self.complete.tell(priority)
-            {
-                return Some(Event::Complete(completion));
-            }
-            if wanted(pending)
-                && let Some(message) = self.pending.tell(priority)
-            {
-                return Some(Event::Pending(message));
-            }
-        }
-        None
+        let kinds = [
+            (true, Interrupt::PriorityMessageComplete, Interrupt::PriorityMessagePending),
+            (false, Interrupt::MessageComplete, Interrupt::MessagePending),
+        ];
+        kinds.into_iter().find_map(|(priority, complete, pending)| {
+            let completion = wanted(complete).then(|| self.complete.tell(priority)).flatten();
+            completion.map(Event::Complete).or_else(|| {
+                let message = wanted(pending).then(|| self.pending.tell(priority)).flatten();
+                message.map(Event::Pending)
+            })
+        })
     }
 
     /// (QUERY) How many messages are in which state, as far as this side has looked.

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use os::doorbell::Listen;
 
-use super::{PLAIN, Path, QUEUES, URGENT, gauge, queue_of};
+use super::{PLAIN, Path, QUEUES, URGENT, gauge};
 use crate::iucv::event::Interrupt;
 use crate::iucv::outgoing::State;
 use crate::iucv::record::{ID_BYTES, IDS_MAX, MessageId, Record};
@@ -130,14 +130,13 @@ impl Path {
 
     /// Whether what was received in part, or a reply taken in part, has more bytes by now.
     pub fn is_readable(&self, id: MessageId, priority: bool) -> bool {
-        let receiver = &self.receivers[queue_of(priority)];
-        self.pending.body(id).is_none_or(|body| body.is_readable(receiver))
+        let body = self.pending.body(id);
+        body.is_none_or(|body| body.is_readable(&self.receivers[usize::from(priority)]))
     }
 
     /// As [`Path::is_readable`], for a reply.
     pub fn is_answer_readable(&self, id: MessageId) -> bool {
-        let receiver = &self.receivers[URGENT];
-        self.complete.body(id).is_none_or(|body| body.is_readable(receiver))
+        self.complete.body(id).is_none_or(|body| body.is_readable(&self.receivers[URGENT]))
     }
 
     /// Whether there is something in a queue to look at, or an end to be told. A queue in front of which

@@ -40,7 +40,8 @@ fn next(dice: &mut Dice) -> Sent {
         left -= length;
         let offset = dice.number() % (STORAGE_BYTES as u64 - length + 1);
         let fragment = flags[dice.below(flags.len())];
-        let flags = if dice.one_in(2) { fragment | EntryFlags::LAST_ENTRY } else { fragment };
+        let last = if dice.one_in(2) { EntryFlags::LAST_ENTRY } else { EntryFlags::NONE };
+        let flags = EntryFlags(fragment.0 | last.0);
         Entry { segment: 0, offset, length: length as u32, flags, metadata: dice.number() as u32 }
     };
     Sent::List(note, (0..count).map(entry).collect())
