@@ -253,12 +253,10 @@ impl Receiver {
         if self.half.is_forked() { Err(Severed::because(Reason::Forked)) } else { Ok(()) }
     }
 
-    /// A message in memory of our own. It is there until the next is asked for; empty to a forked child.
+    /// A message in memory of our own. It is there until the next is asked for. A forked child, which does not
+    /// have that memory, must not ask for what its parent has found.
     #[inline(always)]
     pub fn message(&self, message: MessageRef) -> Message<'_> {
-        if self.half.is_forked() {
-            return Message { head: &[], body: &[] };
-        }
         let memory = match message.memory {
             Memory::InPlace => &self.in_place[..],
             Memory::Scratch => self.staged.as_ref().map_or(&[][..], Scratch::bytes),

@@ -156,20 +156,28 @@ impl Path {
     }
 
     /// What the head of a message says, if it may be so.
+    fn admit(&self, queue: usize, head: MessageHead, bytes: usize) -> Option<Pending> {
+        let is_taken = self.pending.has_place(head.id);
+        self.admit_beside(self.pending.len(), queue, head, bytes).filter(|_| !is_taken)
+    }
+
+    /// As [`Path::admit`], beside so many others that wait. In a stream there are none, and to find out that none
+    /// has its place would cost as much as all the rest.
     #[inline(always)]
-    pub(super) fn admit(&self, queue: usize, head: MessageHead, bytes: usize) -> Option<Pending> {
+    pub(super) fn admit_beside(
+        &self,
+        waiting: usize,
+        queue: usize,
+        head: MessageHead,
+        bytes: usize,
+    ) -> Option<Pending> {
         let MessageHead { class, id, answer, parameters } = head;
         let theirs = self.limits.theirs as usize;
         // What we have not said yet counts: there is never more to say than there are places.
-        let mut outstanding =
-            self.awaiting_count + self.completed.len() / ID_BYTES + self.ended.len();
-        let mut is_taken = self.awaiting.get(id.place()).is_some_and(Option::is_some);
-        // In a stream nothing else waits, and to find that out in full would cost as much as all the rest.
-        if !self.pending.is_empty() {
-            outstanding += self.pending.len();
-            is_taken |= self.pending.has_place(id);
-        }
-        let is_free = id.place() < theirs && outstanding < theirs && !is_taken;
+        let unsaid = self.completed.len() / ID_BYTES + self.ended.len();
+        let is_free = id.place() < theirs
+            && waiting + self.awaiting_count + unsaid < theirs
+            && self.awaiting.get(id.place()).is_none_or(Option::is_none);
         let fits = !parameters || bytes == PARAMETER_BYTES && self.limits.parameters_for_us;
         let priority = queue == URGENT;
         (is_free && fits).then_some(Pending { id, class, bytes, priority, answer, parameters })

@@ -167,7 +167,7 @@ impl Path {
         let message = self.receivers[PLAIN].message(place);
         let bytes = message.body.len();
         let admitted = match Record::parse(PLAIN, message.head) {
-            Ok(Record::Message(head)) => self.admit(PLAIN, head, bytes),
+            Ok(Record::Message(head)) => self.admit_beside(0, PLAIN, head, bytes),
             Ok(_) | Err(_) => None,
         };
         if admitted.is_none() {

@@ -122,7 +122,8 @@ fn parent(part: &Part) -> Outcome {
 
 /// A child has nothing of what stood in front of its parent's queues, wherever it lies.
 fn conversations_in_a_child() -> Result<(), Wrong> {
-    let limits = Limits { ours: 8, theirs: 8, parameters_for_us: false, parameters_for_them: false };
+    let limits =
+        Limits { ours: 8, theirs: 8, parameters_for_us: false, parameters_for_them: false };
     for bytes in [8, 1000, 5000, 200_000] {
         let [mut source, mut target] = honest::iucv(Terms::default(), limits);
         let outgoing = Outgoing { answer: Some(8), ..Outgoing::default() };
@@ -142,7 +143,9 @@ fn conversations_in_a_child() -> Result<(), Wrong> {
             }
         })?;
         let status = child.wait()?;
-        ensure(status == Some(0), || format!("{bytes} B over IUCV: a child ended with {status:?}"))?;
+        ensure(status == Some(0), || {
+            format!("{bytes} B over IUCV: a child ended with {status:?}")
+        })?;
         let received = target.receive(Which::Any, &mut vec![0; bytes])?;
         ensure(received.residual == 0, || "the parent has lost a message".to_owned())?;
     }
