@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use fabric::control::{Allowance, Kind, PACKET_BYTES_MAX, Reply, Request, Target};
+use fabric::control::{
+    Allowance, Kind, Malformed, PACKET_BYTES_MAX, Problem, Reply, Request, Target, VERSION,
+};
 use fabric::name::Name;
 use fabric::path::{Shape, Side, SideDescriptors};
 use host::config::Source;
@@ -221,7 +223,14 @@ impl Party {
         let mut buffer = [0; PACKET_BYTES_MAX];
         let packet = self.packets.receive(&mut buffer).ok().filter(|packet| packet.bytes > 0)?;
         assert!(!packet.truncated, "no packet of a host is too long");
-        let (serial, reply) = Reply::parse(&buffer[..packet.bytes]).expect("a reply");
+        let bytes = &mut buffer[..packet.bytes];
+        if let Err(Malformed::Version { .. }) = Reply::parse(bytes) {
+            // Whoever speaks another version is told so in that version.
+            bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+            let refused = Reply::parse(bytes).expect("a refusal").1;
+            assert!(matches!(refused, Reply::Failed { problem: Problem::Version, .. }));
+        }
+        let (serial, reply) = Reply::parse(bytes).expect("a reply");
         let descriptors = packet.passed().expect("the machine has descriptors left");
         Some(Heard { serial, reply, descriptors })
     }

@@ -42,6 +42,12 @@ fn nothing_comes(receiver: &mut Receiver) {
     assert_eq!(receiver.receive(), Ok(None));
 }
 
+/// What was retired counts until the receiver has come there and the sender has looked.
+fn until_retired(sender: &mut Sender, receiver: &mut Receiver) {
+    nothing_comes(receiver);
+    assert_eq!(sender.completed(), None);
+}
+
 #[test]
 fn bytes_that_one_queue_has_lent_are_not_there_for_another() {
     let ([mut one, mut other], [mut of_one, _of_other], _rest) = two_queues(terms(LIMIT));
@@ -58,6 +64,7 @@ fn bytes_that_one_queue_has_lent_are_not_there_for_another() {
     nothing_comes(&mut of_one);
     assert_eq!(one.lend_shared(&shared(1)), Err(STORAGE));
     one.retire_shared(segment).unwrap();
+    until_retired(&mut one, &mut of_one);
     assert_eq!(other.send(&[], &[1; 1000]), Ok(()));
     other.retire_shared(all).unwrap();
     assert_eq!((one.ended(), other.ended()), (None, None));
@@ -79,6 +86,7 @@ fn storages_that_one_queue_has_lent_are_not_there_for_another() {
         }
     }
     senders[0].retire_shared(7).unwrap();
+    until_retired(&mut senders[0], &mut receivers[0]);
     senders[1].lend_shared(&little).unwrap();
     nothing_comes(&mut receivers[0]);
     nothing_comes(&mut receivers[1]);
@@ -115,6 +123,7 @@ fn storage_that_the_user_has_lent_is_lacking_for_messages_until_it_is_retired() 
     }
     assert_eq!(sender.ended(), None);
     assert_eq!(sender.retire_shared(segment), Ok(()));
+    until_retired(&mut sender, &mut receiver);
     for bytes in [1000, 100_000] {
         assert_eq!(sender.send(&[], &vec![1; bytes]), Ok(()));
         assert_eq!(receiver.receive().unwrap().map(|message| message.body.len()), Some(bytes));
@@ -249,15 +258,13 @@ fn peer_that_passes_descriptors_and_lends_none_of_them_is_found_out_over_all_que
 fn storage_that_was_retired_counts_for_the_reader_until_nobody_reads_it() {
     let Facing { mut bare, mut receiver, .. } = face(terms(LIMIT));
     let list = [Entry { length: 4096, ..Entry::default() }];
-    // Lent and retired over and over: held lists, and views of lists that were given back, count.
+    // Lent and retired over and over: what is held counts.
     drop(bare.lend(0, LIMIT as usize / 2));
     bare.prime_entries(label::LIST, 0, &list);
     let Ok(Some(Incoming::List(first))) = receiver.poll(0) else { panic!("a list") };
-    let view = first.view(0).unwrap().clone();
     bare.retire(0);
     drop(bare.lend(0, LIMIT as usize / 2));
     assert!(matches!(receiver.poll(0), Ok(None)));
-    receiver.give_back_list(first).unwrap();
     bare.retire(0);
     for _ in 0..10 {
         // The other half of the limit, which nobody reads.
@@ -265,7 +272,7 @@ fn storage_that_was_retired_counts_for_the_reader_until_nobody_reads_it() {
         bare.retire(0);
         assert!(matches!(receiver.poll(0), Ok(None)));
     }
-    drop(view);
+    receiver.give_back_list(first).unwrap();
     drop(bare.lend(0, LIMIT as usize));
     bare.prime_entries(label::LIST, 0, &list);
     let Ok(Some(Incoming::List(held))) = receiver.poll(0) else { panic!("a list") };
@@ -277,6 +284,21 @@ fn storage_that_was_retired_counts_for_the_reader_until_nobody_reads_it() {
     held.view(0).unwrap().read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [0; 4096], "what is held is readable all the same");
     receiver.give_back_list(held).unwrap();
+}
+
+/// Nobody has broken a rule: what one queue retires counts until the reader has come there.
+#[test]
+fn storage_that_one_queue_retired_is_not_lent_by_another_before_the_reader_knows() {
+    let ([mut one, mut other], [mut of_one, mut of_other], _rest) = two_queues(terms(LIMIT));
+    let segment = one.lend_shared(&shared(LIMIT as usize)).unwrap();
+    nothing_comes(&mut of_one);
+    one.retire_shared(segment).unwrap();
+    let refused = other.lend_shared(&shared(LIMIT as usize)).unwrap_err();
+    assert!(matches!(refused, SendError::Lacking(Lack::Storage { .. })), "{refused}");
+    nothing_comes(&mut of_other);
+    until_retired(&mut one, &mut of_one);
+    other.lend_shared(&shared(LIMIT as usize)).unwrap();
+    nothing_comes(&mut of_other);
 }
 
 /// Nobody has broken a rule: the sender knows which lists are out.

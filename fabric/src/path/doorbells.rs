@@ -20,7 +20,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use os::doorbell::{Doorbell, HEARD_RINGS_MAX, Hearer, Listen, Ringer, Rung};
@@ -34,9 +34,9 @@ use crate::queue::Violation;
 /// Rings for nothing that are too many: the peer abuses the doorbell.
 const RINGS_MAX: u64 = 4096;
 
-/// Rings that one sleep of ours may bring. An honest peer rings once for what it hands over or gives
-/// back, and perhaps for what it wants in the other direction; that we find nothing then is no abuse.
-const RINGS_PER_SLEEP: u64 = 4;
+/// Rings without a reason for each time that we listen. An honest peer rings once for what it hands over or
+/// gives back, and perhaps for what it wants in the other direction; that we find nothing then is no abuse.
+const RINGS_PER_LISTENING: u64 = 4;
 
 /// The doorbells of one half.
 #[derive(Debug)]
@@ -68,6 +68,8 @@ struct HearingEnd {
     /// Descriptors that came with a ring and were not asked for yet, for each queue.
     arrived: Mutex<[VecDeque<(Foreign, Charge)>; QUEUES_MAX]>,
     arrived_max: Arc<Budget>,
+    /// One of them was lost for want of descriptors, whoever listened then.
+    has_lost: AtomicBool,
 }
 
 /// What listening came to.
@@ -96,12 +98,15 @@ impl Doorbells {
 
     /// Listens.
     pub(super) fn hear(&self, listen: Listen) -> Heard {
-        let HearingEnd { hearer, unreasoned, sleeps_unheard, arrived, arrived_max } = &*self.hears;
+        let HearingEnd { hearer, unreasoned, sleeps_unheard, arrived, arrived_max, has_lost } =
+            &*self.hears;
         let heard = hearer.hear(listen);
         // Relaxed, all through: those who share the end are served by one thread.
-        unreasoned.fetch_add(heard.rings as u64, Ordering::Relaxed);
+        let before = unreasoned.load(Ordering::Relaxed).saturating_sub(RINGS_PER_LISTENING);
+        unreasoned.store(before + heard.rings as u64, Ordering::Relaxed);
         let unheard = sleeps_unheard.load(Ordering::Relaxed).saturating_sub(heard.rings);
         sleeps_unheard.store(if heard.rings == 0 { 0 } else { unheard }, Ordering::Relaxed);
+        has_lost.fetch_or(heard.lost, Ordering::Relaxed);
         let mut fault = heard.lost.then_some(Reason::Lacking(Lack::Descriptors));
         if let Some((descriptor, tag)) = heard.descriptor {
             let mut arrived = arrived.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -120,13 +125,16 @@ impl Doorbells {
         arrived[self.queue].pop_front().map(|(descriptor, _)| descriptor)
     }
 
+    /// Whether one that came was lost for want of descriptors, perhaps when another half listened.
+    pub(super) fn has_lost(&self) -> bool {
+        self.hears.has_lost.load(Ordering::Relaxed)
+    }
+
     /// We have said that we sleep: there will be a ring or two. True if so many may be on the line that it
     /// is time to listen: a look that finds something leaves the ring for it there, and were the line to
     /// fill up with those, the peer could lend nothing; it would wait for room, and we for it.
     #[must_use]
     pub(super) fn expect_rings(&self) -> bool {
-        let rings = self.hears.unreasoned.load(Ordering::Relaxed);
-        self.hears.unreasoned.store(rings.saturating_sub(RINGS_PER_SLEEP), Ordering::Relaxed);
         self.hears.sleeps_unheard.fetch_add(1, Ordering::Relaxed) >= HEARD_RINGS_MAX
     }
 
@@ -180,6 +188,7 @@ pub(super) fn assign<D: Into<Foreign>>(
             sleeps_unheard: AtomicUsize::new(0),
             arrived: Mutex::default(),
             arrived_max: arrived_max.clone(),
+            has_lost: AtomicBool::new(false),
         };
         Ok((Arc::new(RingingEnd(ringer)), Arc::new(hears)))
     };

@@ -1,7 +1,7 @@
 //! What the sender and the receiver of a queue have in common: who they are, how they sleep and wake, and
 //! how they end.
 
-use std::sync::atomic::{AtomicU32, Ordering as StdOrdering};
+use std::sync::atomic::{AtomicU64, Ordering as StdOrdering};
 
 use os::doorbell::Listen;
 use os::fork::Mark;
@@ -16,7 +16,7 @@ use crate::queue::sleep::{Rouser, Sleeper};
 
 /// Tells a half from all others of this process: what it has given out is taken back by it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct HalfId(u32);
+pub(super) struct HalfId(u64);
 
 /// Something was given back to a half that has not given it out. Here it is again; nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ impl Half {
         peer: LentWords,
         doorbells: Doorbells,
     ) -> Half {
-        static HALVES: AtomicU32 = AtomicU32::new(0);
+        static HALVES: AtomicU64 = AtomicU64::new(0);
         Half {
             id: HalfId(HALVES.fetch_add(1, StdOrdering::Relaxed)),
             mark: Mark::here(),

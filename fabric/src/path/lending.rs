@@ -44,7 +44,7 @@ pub(super) enum Unused {
 #[derive(Debug)]
 pub(super) struct Lent {
     segment: Segment,
-    bytes: Charge,
+    pub(super) bytes: Charge,
     _number: Charge,
 }
 

@@ -229,10 +229,10 @@ impl Reading {
     /// Reads what is held, and tries to read beyond it.
     fn read(&self, script: &mut Script<'_>) {
         let view = match (self.in_pages.last(), self.lists.last()) {
-            (Some(message), _) if script.below(2) == 0 => message.view().clone(),
+            (Some(message), _) if script.below(2) == 0 => message.view(),
             (_, Some(list)) => {
                 assert!(list.view(list.entries().len()).is_none());
-                list.view(script.below(list.entries().len())).expect("an entry").clone()
+                list.view(script.below(list.entries().len())).expect("an entry")
             }
             _ => return,
         };

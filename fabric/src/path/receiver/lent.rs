@@ -45,6 +45,9 @@ impl Receiver {
             let heard = self.half.hear(Listen::Now);
             match heard.fault {
                 Some(reason) => return Err(reason),
+                None if heard.rings == 0 && self.half.doorbells.has_lost() => {
+                    return Err(Reason::Lacking(Lack::Descriptors));
+                }
                 None if heard.rings == 0 || self.half.doorbells.is_abused() => return Err(WRONG),
                 None => {}
             }

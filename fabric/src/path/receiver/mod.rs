@@ -162,8 +162,14 @@ impl Receiver {
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
                     self.show_returned();
-                    // The end is in the control line alone if there was no buffer left for it.
-                    self.half.ended = self.half.ended.or_else(|| self.half.peer_halt());
+                    if self.half.ended.is_none() {
+                        // The end is in the control line alone if there was no buffer left for it. What was
+                        // handed over before, perhaps since we looked, is seen by now: look once more.
+                        self.half.ended = self.half.peer_halt();
+                        if self.half.ended.is_some() {
+                            continue;
+                        }
+                    }
                     return self.half.ended.map_or(Ok(None), Err);
                 }
                 Err(violation) => return Err(self.accuse(violation)),

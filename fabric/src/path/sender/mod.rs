@@ -108,7 +108,7 @@ pub struct Sender {
     /// Storages that the reader has not taken in, and how many it has.
     lends_unheard: VecDeque<Charge>,
     lends_taken: u64,
-    /// Storages of the user's that were retired, and the hand-over before which lists may name them.
+    /// Storages that were retired, and the hand-over before which the reader may have them mapped.
     retired: VecDeque<(Sequence, Lent)>,
     /// Where [`Sender::progress`] stood when a send was last refused for want of room.
     progress_at_full: u64,
@@ -324,11 +324,11 @@ impl Sender {
                 self.unrung = 0;
                 self.half.ring_if_asleep();
             }
-            Ringing::After(buffers) if self.unrung + 1 >= buffers => {
+            Ringing::After(buffers) if self.unrung.saturating_add(1) >= buffers => {
                 self.unrung = 0;
                 self.half.ring_if_asleep();
             }
-            Ringing::After(_) | Ringing::Deferred => self.unrung += 1,
+            Ringing::After(_) | Ringing::Deferred => self.unrung = self.unrung.saturating_add(1),
         }
     }
 

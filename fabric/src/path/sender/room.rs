@@ -208,7 +208,9 @@ impl Sender {
     /// Makes sure that the terms allow a storage of `bytes` more, giving up what lies idle if they do not.
     pub(super) fn make_storage_room(&mut self, bytes: u64) -> Result<(), SendError> {
         while let Err(lack) = self.lending.check_room(bytes) {
-            if !self.has_room_for_upkeep() {
+            let retired = self.retired.iter().map(|(_, lent)| lent.bytes.amount).sum::<u64>();
+            let suffices = retired > 0 && bytes <= retired + self.budgets.bytes.left();
+            if suffices || !self.has_room_for_upkeep() {
                 return Err(self.full());
             }
             if !self.retire_unused(Unused::Now) {
@@ -275,14 +277,11 @@ impl Sender {
     /// Retires a storage that nothing uses but lists that are out. The caller has seen that there is room to
     /// say so.
     pub(super) fn retire(&mut self, segment: u16) {
-        let lists_end = self.writer.next();
         let handed_over = self.hand_over_control(Control::Retire { segment });
         assert!(handed_over, "there is room for upkeep");
-        let lent = self.lending.remove(segment);
-        // The reader has it mapped until the last of those lists is given back.
-        if lent.is_shared() && self.writer.tracked() > 0 {
-            self.retired.push_back((lists_end, lent));
-        }
+        // The reader has it mapped until it has come here, and the last list before is given back. Were it to
+        // count no more for us, another queue could lend as much, and the reader come there first.
+        self.retired.push_back((self.writer.next(), self.lending.remove(segment)));
         self.half.counters.add(Counter::Retired, 1);
         self.show_lent();
         self.half.ring_if_asleep();

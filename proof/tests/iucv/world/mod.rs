@@ -144,8 +144,9 @@ impl World {
         self.flows.iter_mut().for_each(Flow::tick);
     }
 
-    /// A verb has looked at all that was said.
+    /// A verb has looked at all that was said, or at the first of much: then the rest is looked at here.
     fn has_looked(&mut self, side: usize) {
+        (0..3).for_each(|_| self.paths[side].poll());
         self.flows[side].source_has_looked();
         self.flows[other(side)].target_has_looked();
     }
