@@ -193,7 +193,8 @@ impl Path {
                 if ids.len() > IDS_MAX || !rest.is_empty() {
                     return Err(Violation::Size);
                 }
-                for id in ids.to_vec() {
+                let ids = Vec::from(ids);
+                for id in ids {
                     self.end_one_way(MessageId(u32::from_le_bytes(id)))?;
                 }
             }
