@@ -4,7 +4,7 @@
 //! Between looking whether somebody listens and listening oneself, another may do the same: so whoever has a
 //! place holds a lock on a file beside it, `NAME.lock`, for as long as it has the place. The kernel gives the
 //! lock back when its holder dies; the file that is left then is in nobody's way. Only a socket is ever
-//! removed, and a lock's file by its holder.
+//! removed, and an empty lock's file by its holder: a file of this name that is not empty is somebody's work.
 
 use std::fs::{self, File, FileType, Metadata, Permissions};
 use std::io::{self, ErrorKind};
@@ -36,8 +36,11 @@ impl Place {
     ///
     /// # Errors
     /// `AddrInUse` if somebody listens there, or is about to; `AlreadyExists` if something is there that is no
-    /// socket; `PermissionDenied` if it is another user's; otherwise what the kernel says.
+    /// socket, or its lock is a file that is not empty; `PermissionDenied` if it is another user's; otherwise what
+    /// the kernel says.
     pub(crate) fn claim(path: &Path) -> io::Result<Place> {
+        // Before anything is made or locked beside it: what is no place for a socket has no lock of ours.
+        is_socket(path)?;
         let mut lock_path = path.as_os_str().to_owned();
         lock_path.push(".lock");
         let lock_path = PathBuf::from(lock_path);
@@ -49,15 +52,8 @@ impl Place {
 
     /// Removes a socket at which nobody listens.
     fn clear(&self) -> io::Result<()> {
-        let facts = match fs::symlink_metadata(&self.path) {
-            Ok(facts) => facts,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if !facts.file_type().is_socket() {
-            let right = "name a place where nothing is, or where a host was";
-            let what = format!("{} is there: {right}", kind(facts.file_type()));
-            return Err(io::Error::new(ErrorKind::AlreadyExists, what));
+        if !is_socket(&self.path)? {
+            return Ok(());
         }
         match Packets::connect(&self.path) {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
@@ -102,9 +98,32 @@ impl Drop for Place {
         if found.is_some_and(|found| self.bound == Some(identity(&found))) {
             let _ = fs::remove_file(&self.path);
         }
-        // Still locked: whoever waits for it sees that it is not the file of this name any more.
-        let _ = fs::remove_file(&self.lock_path);
+        // Still locked: whoever waits for it sees that it is not the file of this name any more. A file that
+        // somebody has put there meanwhile, or written to, stays.
+        let locked = rustix::fs::fstat(&self.lock).ok().map(|facts| (facts.st_dev, facts.st_ino));
+        let found = fs::symlink_metadata(&self.lock_path).ok();
+        if found.is_some_and(|found| found.len() == 0 && locked == Some(identity(&found))) {
+            let _ = fs::remove_file(&self.lock_path);
+        }
     }
+}
+
+/// Whether a socket is at `path`, or else nothing.
+///
+/// # Errors
+/// `AlreadyExists` if something else is there; otherwise what the kernel says.
+fn is_socket(path: &Path) -> io::Result<bool> {
+    let facts = match fs::symlink_metadata(path) {
+        Ok(facts) => facts,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    if !facts.file_type().is_socket() {
+        let right = "name a place where nothing is, or where a host was";
+        let what = format!("{} is there: {right}", kind(facts.file_type()));
+        return Err(io::Error::new(ErrorKind::AlreadyExists, what));
+    }
+    Ok(true)
 }
 
 /// Opens and locks a file, which is made if it is not there.
@@ -132,6 +151,11 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
             // Its owner could keep us from it, or let another have it at the same time.
             let what = format!("it is user {}'s: remove it if that user has no host", facts.uid());
             return Err(wrong(ErrorKind::PermissionDenied, &what));
+        }
+        if facts.len() != 0 {
+            // No host writes to its lock.
+            let what = "a file that is not empty is there: name another place for the socket";
+            return Err(wrong(ErrorKind::AlreadyExists, what));
         }
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}

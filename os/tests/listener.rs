@@ -138,6 +138,30 @@ fn lock_that_is_no_file_of_ours_is_left_alone() {
 }
 
 #[test]
+fn file_with_the_name_of_a_lock_is_neither_removed_nor_locked() {
+    let directory = Directory::new("gems");
+    let (place, lock) = (directory.path("Gemfile"), directory.path("Gemfile.lock"));
+    fs::write(&lock, "gems").unwrap();
+    let error = Listener::bind(&place, 0o600).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
+    assert!(error.to_string().contains("Gemfile.lock: a file that is not empty"), "{error}");
+    assert_eq!(fs::read_to_string(&lock).unwrap(), "gems");
+    for held in ["gems", ""] {
+        // The place itself is refused first: what is beside it is not looked at.
+        fs::write(&place, "sources").unwrap();
+        fs::write(&lock, held).unwrap();
+        let error = Listener::bind(&place, 0o600).unwrap_err();
+        assert!(error.to_string().starts_with("an ordinary file is there: "), "{error}");
+        assert_eq!(fs::read_to_string(&lock).unwrap(), held);
+    }
+    fs::remove_file(&place).unwrap();
+    let listener = Listener::bind(&place, 0o600).unwrap();
+    fs::write(&lock, "written meanwhile").unwrap();
+    drop(listener);
+    assert_eq!(directory.names(), ["Gemfile.lock"]);
+}
+
+#[test]
 fn what_somebody_else_has_put_there_meanwhile_stays() {
     let directory = Directory::new("others");
     let path = directory.path("socket");
