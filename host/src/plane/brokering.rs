@@ -10,7 +10,8 @@ use fabric::path::Shape;
 use fabric::path::board;
 use os::doorbell::Doorbell;
 use os::foreign::Foreign;
-use os::storage::{Borrowed, STORAGE_GRAIN_BYTES};
+use os::memory::shortage;
+use os::storage::{BorrowError, Borrowed, STORAGE_GRAIN_BYTES};
 use os::words::LentWords;
 use tracing::info;
 
@@ -403,13 +404,41 @@ impl Host {
 /// Maps a side's board, to watch it.
 fn borrow_board(descriptor: &Foreign, shape: Shape) -> Result<LentWords, Problem> {
     let bytes = (shape.board_words() * 8).next_multiple_of(STORAGE_GRAIN_BYTES);
-    let borrowed = Borrowed::borrow(descriptor, bytes..=bytes).map_err(|_| Problem::Storage)?;
+    let borrowed =
+        Borrowed::borrow(descriptor, bytes..=bytes).map_err(|error| not_borrowed(&error))?;
     let words = LentWords::borrow(borrowed);
     if board::is_established(&words, shape) { Ok(words) } else { Err(Problem::Version) }
+}
+
+/// Whose fault it is that a board cannot be mapped: the host may lack memory, or have as many mappings as the
+/// kernel lets it have.
+fn not_borrowed(error: &BorrowError) -> Problem {
+    match error {
+        BorrowError::Os(error) if shortage(error).is_some() => Problem::HostResources,
+        _ => Problem::Storage,
+    }
 }
 
 fn random_token() -> std::io::Result<[u8; 16]> {
     let mut token = [0; 16];
     os::random::fill(&mut token)?;
     Ok(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn want_of_memory_for_a_board_is_the_hosts_own() {
+        const ENOMEM: i32 = 12;
+        const EACCES: i32 = 13;
+        let os = |code| BorrowError::Os(io::Error::from_raw_os_error(code));
+        assert_eq!(not_borrowed(&os(ENOMEM)), Problem::HostResources);
+        for fault in [BorrowError::Kind, BorrowError::Seals(0), os(EACCES)] {
+            assert_eq!(not_borrowed(&fault), Problem::Storage);
+        }
+    }
 }
