@@ -86,8 +86,11 @@ impl Drop for Foreign {
             drop(descriptor);
         } else if is_end(descriptor.as_fd()) {
             shut_down(&descriptor);
-            // It is not received from: nobody has said that urgent bytes are read in their place.
-            close_or_refuse(descriptor);
+            // It is not received from: nobody has said that urgent bytes are read in their place. For the same
+            // reason a descriptor can lie in a stream without bytes: whoever has another copy of the end has
+            // received the urgent byte that it came with.
+            let held = descriptors_in(descriptor.as_fd());
+            close_or_refuse(descriptor, held);
         } else {
             refuse(descriptor);
         }
@@ -136,7 +139,7 @@ impl Drop for End {
             return;
         }
         shut_down(&socket);
-        if descriptors_in(socket.as_fd()).is_some_and(|held| held > 0) {
+        if descriptors_in_adopted(socket.as_fd()).is_some_and(|held| held > 0) {
             // An honest peer has lent storage that was not heard of: that needs no thread.
             for _ in 0..UNRECEIVED_MAX {
                 match receive(&socket, &mut [0; 64], RecvFlags::DONTWAIT, drop) {
@@ -145,7 +148,8 @@ impl Drop for End {
                 }
             }
         }
-        close_or_refuse(socket);
+        let held = descriptors_in_adopted(socket.as_fd());
+        close_or_refuse(socket, held);
     }
 }
 
@@ -164,9 +168,10 @@ fn shut_down(end: &Kept) {
     let _ = net::shutdown(end, Shutdown::Read);
 }
 
-/// Closes an end to which nothing more comes, if nothing that waits is closed with it.
-fn close_or_refuse(end: Kept) {
-    if descriptors_in(end.as_fd()) == Some(0) {
+/// Closes an end to which nothing more comes, if nothing that waits is closed with it: `held` descriptors lie in
+/// its queue, as far as is known.
+fn close_or_refuse(end: Kept, held: Option<u64>) {
+    if held == Some(0) {
         return drop(end);
     }
     // The peer is told now; when the end is closed nobody knows.
@@ -174,13 +179,19 @@ fn close_or_refuse(end: Kept) {
     refuse(end);
 }
 
-/// Descriptors in the queue of a Unix socket; none if that cannot be found out.
-fn descriptors_in(socket: BorrowedFd<'_>) -> Option<u64> {
-    // A stream without bytes holds nothing. A packet may have none, and descriptors all the same.
+/// As [`descriptors_in`], of an end that was adopted.
+fn descriptors_in_adopted(socket: BorrowedFd<'_>) -> Option<u64> {
+    // A stream without bytes holds nothing, where urgent bytes are read in their place. A packet may have no
+    // bytes, and descriptors all the same.
     let is_stream = sockopt::socket_type(socket) == Ok(SocketType::STREAM);
     if is_stream && rustix::io::ioctl_fionread(socket) == Ok(0) {
         return Some(0);
     }
+    descriptors_in(socket)
+}
+
+/// Descriptors in the queue of a Unix socket; none if that cannot be found out.
+fn descriptors_in(socket: BorrowedFd<'_>) -> Option<u64> {
     // The kernel counts them since 5.8. It takes a number to ask, and there may be none.
     let path = format!("/proc/thread-self/fdinfo/{}", socket.as_raw_fd());
     let facts = std::fs::read_to_string(path).ok()?;
@@ -391,6 +402,25 @@ mod tests {
         let adopted = Foreign::from(OwnedFd::from(writer)).adopt().unwrap();
         let number = adopted.as_fd().as_raw_fd();
         assert_eq!(in_child(|| u8::from(is_open(number))), 0);
+    }
+
+    #[test]
+    fn descriptor_whose_urgent_byte_was_received_still_lies_in_a_foreign_end() {
+        let (end, far) = Doorbell::ends().unwrap();
+        let copy = end.try_clone().unwrap();
+        let (_reader, writer) = io::pipe().unwrap();
+        let passed = [writer.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = net::SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(net::SendAncillaryMessage::ScmRights(&passed)));
+        let urgent = net::SendFlags::OOB;
+        if net::sendmsg(&far, &[io::IoSlice::new(&[1])], &mut ancillary, urgent).is_err() {
+            // A kernel without urgent bytes.
+            return;
+        }
+        assert_eq!(net::recv(&copy, &mut [0; 1], RecvFlags::OOB).unwrap().1, 1);
+        assert_eq!(rustix::io::ioctl_fionread(&end), Ok(0), "no byte");
+        assert_eq!(descriptors_in(end.as_fd()), Some(1));
     }
 
     #[test]
