@@ -21,7 +21,7 @@ use fabric::control::{
 use fabric::name::Name;
 use fabric::path::Shape;
 use os::doorbell::{Doorbell, Listen};
-use os::foreign::Foreign;
+use os::foreign::{self, Foreign};
 use os::packets::{Listener, Packet, Packets};
 use os::peer::{Credentials, Process};
 use os::poller::{Poller, wait_readable};
@@ -51,6 +51,9 @@ const OBSERVERS_MAX: usize = 64;
 
 /// How long not to listen when no descriptor is left for a new connection.
 const PAUSE_NS: u64 = 100_000_000;
+
+/// Descriptors that wait to be closed, from which on nobody new is taken in: each may wait for whoever made it.
+const REFUSED_MAX: usize = 64;
 
 /// How long to leave a guest alone that is behind.
 const BEHIND_NS: u64 = 10_000_000;
@@ -204,6 +207,9 @@ type Answer = Result<(), Problem>;
 
 const NO_DATA: UserData = [0; 16];
 
+/// Why whoever passes descriptors for nothing is detached.
+const UNASKED: &str = "it passed descriptors that nobody has asked for";
+
 impl Host {
     /// A host for this system, which listens nowhere yet.
     ///
@@ -297,7 +303,9 @@ impl Host {
             if let Some(listener) = &self.listener
                 && let Err(error) = self.poller.add(listener, LISTENER)
             {
+                // Nothing else would try again.
                 warn!(%error, "cannot listen again");
+                self.paused_until = Some(now_ns + PAUSE_NS);
             }
         }
         let late = |connection: &Connection| {
@@ -323,19 +331,29 @@ impl Host {
     fn accept(&mut self, now_ns: u64) {
         for _ in 0..PACKETS_PER_TURN {
             let Some(listener) = &self.listener else { return };
+            // Whoever may connect can pass what takes long to be closed, and connect again.
+            if foreign::waiting() > REFUSED_MAX {
+                warn!("no connection is taken in: too many descriptors wait to be closed");
+                return self.pause_listening(now_ns);
+            }
             match listener.accept() {
                 Ok(packets) => self.take_in(packets, now_ns),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    // No descriptors left, most likely. The listener stays readable: do not look at it
-                    // for a while.
+                    // No descriptors left, most likely.
                     warn!(%error, "cannot take in a connection");
-                    if self.poller.remove(listener).is_ok() {
-                        self.paused_until = Some(now_ns + PAUSE_NS);
-                    }
-                    return;
+                    return self.pause_listening(now_ns);
                 }
             }
+        }
+    }
+
+    /// Does not look at the listener for a while, which stays readable.
+    fn pause_listening(&mut self, now_ns: u64) {
+        if let Some(listener) = &self.listener
+            && self.poller.remove(listener).is_ok()
+        {
+            self.paused_until = Some(now_ns + PAUSE_NS);
         }
     }
 
@@ -400,6 +418,13 @@ impl Host {
         let mut buffer = [0; PACKET_BYTES_MAX];
         for _ in 0..PACKETS_PER_TURN {
             let Some(connection) = self.connections.get(&number) else { return };
+            if connection.role == Role::Stranger
+                && foreign::waiting() > REFUSED_MAX
+                && connection.packets.holds_descriptors()
+            {
+                // Unread they are counted for whoever has sent them, and closed with one number of ours.
+                return self.detach(number, UNASKED);
+            }
             match connection.packets.receive(&mut buffer) {
                 Ok(packet) if packet.bytes > 0 => self.handle(number, &buffer, packet),
                 Ok(_) => return self.detach(number, "it hung up"),
@@ -414,6 +439,13 @@ impl Host {
             return self.detach(number, "it sent a packet longer than any message");
         }
         match Request::parse(&buffer[..packet.bytes]) {
+            Ok((_, request)) if packet.has_descriptors() && !self.may_pass(number, &request) => {
+                self.detach(number, UNASKED);
+            }
+            // Each may take long to be closed, and whoever passes one would pass more.
+            Ok(_) if !packet.has_only_memory_files() => {
+                self.detach(number, "it lent what is no storage");
+            }
             Ok((serial, request)) => {
                 debug!(connection = number, ?request, "request");
                 let passed = packet.passed().map_err(|error| {
@@ -438,6 +470,15 @@ impl Host {
                 self.detach(number, &malformed.to_string());
             }
         }
+    }
+
+    /// Whether a connection may pass descriptors with a request: guests that lend storage for a path.
+    fn may_pass(&self, number: u64, request: &Request) -> bool {
+        let lends = matches!(
+            request,
+            Request::Connect { .. } | Request::Accept { .. } | Request::Rejoin { .. }
+        );
+        lends && matches!(self.connections[&number].role, Role::Guest(_))
     }
 
     /// Does what is asked and answers it; what fails is answered by the caller.
@@ -621,5 +662,57 @@ impl Host {
 impl AsFd for Host {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use fabric::control::{Allowance, Kind, Target};
+
+    use super::*;
+
+    fn host() -> (Host, Handle) {
+        Host::new(System::open()).unwrap()
+    }
+
+    fn ask(packets: &Packets, request: &Request, passed: &[OwnedFd]) {
+        let passed: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
+        packets.send(&request.bytes(1), &passed).unwrap();
+    }
+
+    /// What the host answers; none if it hangs up.
+    fn answer(host: &mut Host, packets: &Packets) -> Option<Reply> {
+        host.poll(0).unwrap();
+        host.poll(0).unwrap();
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        let packet = packets.receive(&mut buffer).ok().filter(|packet| packet.bytes > 0)?;
+        Some(Reply::parse(&buffer[..packet.bytes]).unwrap().1)
+    }
+
+    fn pipes(number: usize) -> Vec<OwnedFd> {
+        (0..number).map(|_| io::pipe().unwrap().1.into()).collect()
+    }
+
+    #[test]
+    fn whoever_passes_what_nobody_has_asked_for_is_detached() {
+        let (mut host, handle) = host();
+        let attach = Request::Attach { name: "ALICE".parse().unwrap() };
+        let stranger = handle.connect().unwrap();
+        ask(&stranger, &attach, &pipes(1));
+        assert_eq!(answer(&mut host, &stranger), None);
+        let target = Target::Guest("BOB".parse().unwrap());
+        let allowance = Allowance { storage_bytes: 0, messages: 1 };
+        let (kind, shape) = (Kind::MESSAGES, Shape::SIMPLE);
+        let connect = Request::Connect { target, kind, flags: 0, data: NO_DATA, shape, allowance };
+        for (request, passed) in [(Request::Cancel { connect: 1 }, 1), (connect, 2)] {
+            let guest = handle.connect().unwrap();
+            ask(&guest, &attach, &[]);
+            assert_eq!(answer(&mut host, &guest), Some(Reply::Attached));
+            ask(&guest, &request, &pipes(passed));
+            assert_eq!(answer(&mut host, &guest), None, "{request:?}");
+        }
+        assert!(host.connections.is_empty());
     }
 }

@@ -65,6 +65,11 @@ impl Foreign {
         self.descriptor.as_ref().is_none_or(Kept::inherited)
     }
 
+    /// Whether it is a memory file, sealed or not: what is lent is one. No file system of a user's is asked.
+    pub fn is_memory_file(&self) -> bool {
+        !self.inherited() && fs::fcntl_get_seals(self).is_ok()
+    }
+
     /// It is a memory file, and was mapped.
     pub(crate) fn set_mapped(&self) {
         // Relaxed: read by the thread that drops it, which has it from whoever set this.
@@ -141,9 +146,12 @@ impl Drop for End {
         shut_down(&socket);
         if descriptors_in_adopted(socket.as_fd()).is_some_and(|held| held > 0) {
             // An honest peer has lent storage that was not heard of: that needs no thread.
+            // Of another peer, what waits to be closed takes one number while it lies in the queue, not many.
+            let mut is_honest = true;
             for _ in 0..UNRECEIVED_MAX {
-                match receive(&socket, &mut [0; 64], RecvFlags::DONTWAIT, drop) {
-                    Ok(Received { bytes: 1.., .. }) => {}
+                let take = |passed: Foreign| is_honest &= closes_at_once(passed.as_fd());
+                match receive(&socket, &mut [0; 64], RecvFlags::DONTWAIT, take) {
+                    Ok(Received { bytes: 1.., .. }) if is_honest => {}
                     _ => break,
                 }
             }
@@ -191,7 +199,7 @@ fn descriptors_in_adopted(socket: BorrowedFd<'_>) -> Option<u64> {
 }
 
 /// Descriptors in the queue of a Unix socket; none if that cannot be found out.
-fn descriptors_in(socket: BorrowedFd<'_>) -> Option<u64> {
+pub(crate) fn descriptors_in(socket: BorrowedFd<'_>) -> Option<u64> {
     // The kernel counts them since 5.8. It takes a number to ask, and there may be none.
     let path = format!("/proc/thread-self/fdinfo/{}", socket.as_raw_fd());
     let facts = std::fs::read_to_string(path).ok()?;

@@ -123,6 +123,11 @@ impl Packets {
         poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
+    /// Whether descriptors lie in the queue of this end, to be received; also if that cannot be found out.
+    pub fn holds_descriptors(&self) -> bool {
+        !self.socket.inherited() && foreign::descriptors_in(self.as_fd()) != Some(0)
+    }
+
     /// Receives one packet, without waiting.
     ///
     /// # Errors
@@ -143,6 +148,16 @@ impl Packets {
 }
 
 impl Packet {
+    /// Whether any descriptor came along, be it lost.
+    pub fn has_descriptors(&self) -> bool {
+        self.lost || !self.descriptors.is_empty()
+    }
+
+    /// Whether all descriptors that are there are memory files.
+    pub fn has_only_memory_files(&self) -> bool {
+        self.descriptors.iter().all(Foreign::is_memory_file)
+    }
+
     /// The descriptors that came along.
     ///
     /// # Errors
