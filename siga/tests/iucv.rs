@@ -613,3 +613,42 @@ fn guest_of_a_host_that_does_not_come_back_has_no_more_events() {
     drop(_host);
     assert_eq!(waiting.join().unwrap(), std::io::ErrorKind::NotConnected);
 }
+
+/// A guest asks its paths several times before it has nothing to tell: what comes in the middle of that is told
+/// too.
+#[test]
+fn what_comes_while_a_guest_asks_its_paths_is_told() {
+    const PATHS: usize = 32;
+    let Two { server, client, _host } = two();
+    let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
+    let mut peers = Vec::new();
+    let mut last = None;
+    for _ in 0..PATHS {
+        last = Some(client.connect("SERVER", &OPTIONS).unwrap());
+        peers.push(Path::accept(&server, &OPTIONS).unwrap());
+        client.event().unwrap();
+    }
+    let last = last.unwrap();
+    let mut echo = peers.pop().unwrap();
+    echo.set_wait(Wait::Spin);
+    let urgent = Outgoing { priority: true, ..QUIET };
+    let echoing = thread::spawn(move || {
+        for round in 0.. {
+            if echo.receive(Which::Any, &mut [0; 4]).is_err() {
+                return;
+            }
+            (0..round % 500).for_each(|_| std::hint::spin_loop());
+            echo.send(&urgent, b"pong").unwrap();
+        }
+    });
+    for round in 0..5000 {
+        client.path(last).unwrap().send(&QUIET, b"ping").unwrap();
+        // All are asked.
+        client.set_mask(Mask::ALL);
+        let event = event_by_descriptor(&mut client);
+        assert_eq!(event.interrupt(), Interrupt::PriorityMessagePending, "{round}: {event:?}");
+        client.path(last).unwrap().receive(Which::Any, &mut [0; 4]).unwrap();
+    }
+    client.sever(last, [0; 16]).unwrap();
+    echoing.join().unwrap();
+}

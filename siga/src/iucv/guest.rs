@@ -220,10 +220,16 @@ impl Guest {
         if let Some(news) = news {
             return Ok(Some(news.into()));
         }
+        // Once for all ranks: what came after the pass of its own rank would not be told.
+        board.ask_all(|_, path| {
+            path.set_masks(*masks);
+            path.half().poll_events();
+            None::<GuestEvent>
+        });
         for rank in RANKS {
+            let wanted = |interrupt| rank(interrupt) && wanted(interrupt);
             let event = board.ask_all(|number, path| {
-                path.set_masks(*masks);
-                let event = path.try_event(|interrupt| rank(interrupt) && wanted(interrupt))?;
+                let event = path.half().tell_event(wanted)?;
                 Some(GuestEvent::Path(PathId(number), event))
             });
             if event.is_some() {

@@ -23,11 +23,22 @@ impl Path {
     /// priority, and among equals completions first. Each is told once; what it is about waits to be
     /// received, or taken, until it is.
     pub fn next_event(&mut self, wanted: impl Fn(Interrupt) -> bool) -> Option<Event> {
+        self.poll_events();
+        self.tell_event(wanted)
+    }
+
+    /// Takes in what there may be to tell.
+    pub fn poll_events(&mut self) {
         self.poll();
         if !self.pending.has_plain_news() {
             // A message that was told of and still stands in front makes room for the next.
             self.advance_plain();
         }
+    }
+
+    /// As [`Path::next_event`], of what was taken in already: for those who ask more than once, each time for
+    /// something else, and are to miss nothing that comes between.
+    pub fn tell_event(&mut self, wanted: impl Fn(Interrupt) -> bool) -> Option<Event> {
         if let Some(severed) = self.severed
             && !self.is_severed_told
             && wanted(Interrupt::PathSevered)
