@@ -652,3 +652,28 @@ fn what_comes_while_a_guest_asks_its_paths_is_told() {
     client.sever(last, [0; 16]).unwrap();
     echoing.join().unwrap();
 }
+
+#[test]
+fn nobody_waits_for_the_answer_to_a_message_that_is_not_outstanding() {
+    talk(
+        |mut path| {
+            let (asked, _) = path.next().unwrap();
+            path.reply(asked.id, b"!").unwrap();
+            while path.next().is_ok() {}
+        },
+        |mut path| {
+            let question = Outgoing { answer: Some(1), ..QUIET };
+            let answered = path.send(&question, b"").unwrap();
+            assert_eq!(path.answer(answered, 0, &mut [0]).unwrap().bytes, 1);
+            let purged = path.send(&question, b"").unwrap();
+            path.half().purge(purged, 0).unwrap();
+            for id in [answered, purged] {
+                let error = path.answer(id, 0, &mut [0]).unwrap_err();
+                assert_eq!(error, CallError::Receive(ReceiveError::NotFound));
+            }
+            path.half().sever([0; 16]);
+            let error = path.answer(answered, 0, &mut [0]).unwrap_err();
+            assert!(matches!(error, CallError::Receive(ReceiveError::Severed(_))));
+        },
+    );
+}

@@ -234,6 +234,18 @@ fn quiet_that_cannot_be_said_is_said_once_at_the_end() {
 }
 
 #[test]
+fn question_whose_source_is_told_that_it_was_received_one_way_was_severed_first() {
+    let (mut queues, mut path) = face_iucv(Terms::default(), LIMITS);
+    let question = Outgoing { answer: Some(5), ..Outgoing::default() };
+    let id = path.send(&question, b"").unwrap();
+    assert!(path.is_outstanding(id));
+    say(&mut queues[URGENT], &[COMPLETED, 0], &id.0.to_le_bytes());
+    let (completion, ..) = path.complete(Which::Any, &mut []).unwrap().unwrap();
+    assert_eq!((completion.id, completion.audit), (id, message::iucv::Audit::SEVERED));
+    assert!(!path.is_outstanding(id));
+}
+
+#[test]
 fn reply_that_never_comes_whole_is_none_once_the_path_has_ended() {
     let (mut queues, mut path) = face_iucv(Terms::default(), LIMITS);
     let question = Outgoing { answer: Some(100_000), tag: 5, ..Outgoing::default() };

@@ -249,7 +249,8 @@ impl Path {
     /// as fits: what is left is copied by the next call, or given up by [`iucv::Path::discard`].
     ///
     /// # Errors
-    /// [`CallError`].
+    /// [`CallError`]; `Receive` with `NotFound` if no such message is outstanding: it was never sent, was purged,
+    /// or its completion was taken.
     #[inline]
     pub fn answer(
         &mut self,
@@ -261,6 +262,10 @@ impl Path {
         let mut bytes = 0;
         loop {
             match self.inner.complete(which, &mut answer[bytes..])? {
+                None if !self.inner.is_outstanding(id) => {
+                    let severed = self.inner.severed().map(ReceiveError::Severed);
+                    return Err(severed.unwrap_or(ReceiveError::NotFound).into());
+                }
                 None => self.wait(Wanted::Completion),
                 Some((completion, copied, residual)) => {
                     bytes += copied;

@@ -238,8 +238,11 @@ impl Path {
 
     /// A one-way message of ours was received.
     fn end_one_way(&mut self, id: MessageId) -> Result<(), Violation> {
+        if self.table.answer_max(id).is_some() {
+            // Before it is ended: whoever waits for its reply is told that the path has ended.
+            return Err(Violation::Record);
+        }
         match self.table.end(id)? {
-            Some(entry) if entry.is_two_way => return Err(Violation::Record),
             Some(entry) if entry.quiet => self.table.close(id),
             Some(entry) => self.keep_completion(&entry, Audit::default()),
             None => {}

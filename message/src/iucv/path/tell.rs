@@ -3,6 +3,7 @@
 use super::Path;
 use crate::iucv::event::{Event, Interrupt};
 use crate::iucv::outgoing::State;
+use crate::iucv::record::MessageId;
 use fabric::path::Severed;
 
 /// How many messages are in which state.
@@ -74,6 +75,11 @@ impl Path {
             pending: self.pending.len(),
             received: self.awaiting_count,
         }
+    }
+
+    /// Whether a message of ours is with the target, and its completion may still come.
+    pub fn is_outstanding(&mut self, id: MessageId) -> bool {
+        self.table.get_mut(id).is_some_and(|entry| entry.state == State::Sent)
     }
 
     /// Whether one that is outstanding will be no more without anybody taking its completion.
