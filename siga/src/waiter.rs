@@ -312,6 +312,10 @@ impl<M: Member> Waiter<M> {
                 return Ok(None);
             }
             let next = self.poll_members(now).min(deadline_ns);
+            // What a member has taken in by then its doorbell does not tell again.
+            if let Some(key) = self.look() {
+                return Ok(Some(key));
+            }
             // What the members did may have taken a while.
             let start = now_ns();
             let wait = next.saturating_sub(start);
@@ -614,6 +618,52 @@ mod tests {
         }
 
         fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+    }
+
+    /// Is ready once it was polled a second time, and no doorbell tells of it.
+    struct Polled {
+        bell: Doorbell,
+        polls: u32,
+        is_tidied: bool,
+    }
+
+    impl Member for Polled {
+        fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+            add(self.bell.as_fd());
+        }
+
+        fn hear(&mut self, _index: usize) -> bool {
+            true
+        }
+
+        fn is_ready(&mut self) -> bool {
+            self.polls >= 2
+        }
+
+        fn sleep(&mut self) {}
+
+        fn wake(&mut self) {}
+
+        fn tidy(&mut self) -> bool {
+            self.is_tidied = true;
+            false
+        }
+
+        fn poll(&mut self, now_ns: u64) -> Option<u64> {
+            self.polls += 1;
+            (self.polls < 2).then_some(now_ns)
+        }
+
+        fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+    }
+
+    #[test]
+    fn nobody_sleeps_on_what_a_member_takes_in_when_it_is_polled() {
+        let (bell, _far) = Doorbell::pair().unwrap();
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        let member = waiter.add(Polled { bell, polls: 0, is_tidied: false }).unwrap();
+        assert_eq!(waiter.wait().unwrap(), member);
+        assert!(!waiter.get(member).unwrap().is_tidied, "it is tidied after a second of sleep");
     }
 
     #[test]
