@@ -204,3 +204,18 @@ fn each_of_ten_thousand_messages_is_found_by_identity_and_by_class_in_any_order(
 fn data_of(number: usize) -> [u8; 8] {
     (number as u64 * 3).to_le_bytes()
 }
+
+/// A search looks at so many messages at a time, whether the other side is still there or not.
+#[test]
+fn message_is_found_behind_many_others_though_the_path_has_ended() {
+    let limits = Limits { ours: 1000, theirs: 1000, ..LIMITS };
+    let [mut one, mut other] = iucv(Terms::default(), limits);
+    for _ in 0..600 {
+        one.push(&PLAIN, b"before").unwrap();
+    }
+    one.push(&Outgoing { target_class: 2, ..PLAIN }, b"behind").unwrap();
+    one.sever([0; 16]);
+    assert_eq!(receive(&mut other, Which::Class(2)).unwrap(), b"behind");
+    let none = receive(&mut other, Which::Class(3)).unwrap_err();
+    assert!(matches!(none, ReceiveError::Severed(_)));
+}

@@ -193,7 +193,10 @@ impl Path {
                 return Ok(found);
             }
         }
-        Err(self.severed.map_or(ReceiveError::NotFound, ReceiveError::Severed))
+        // A search that was broken off goes on where it was, though the other side is gone.
+        let is_over = !self.is_urgent_ready() && !self.is_queue_ready(PLAIN);
+        let severed = self.severed.filter(|_| is_over);
+        Err(severed.map_or(ReceiveError::NotFound, ReceiveError::Severed))
     }
 
     /// Receives what is left of a message that was received in part, and gives it up: it is as if all of it
