@@ -219,3 +219,18 @@ fn message_is_found_behind_many_others_though_the_path_has_ended() {
     let none = receive(&mut other, Which::Class(3)).unwrap_err();
     assert!(matches!(none, ReceiveError::Severed(_)));
 }
+
+/// Who may lend nothing says what was received without any storage.
+#[test]
+fn target_without_storage_says_what_it_has_received() {
+    let limits = Limits { ours: 400, theirs: 400, ..LIMITS };
+    let terms = Terms { storage_bytes_max: 0, ..Terms::default() };
+    let [mut one, mut other] = iucv(terms, limits);
+    let quiet = Outgoing { quiet: true, ..PLAIN };
+    for number in 0..5000 {
+        one.send(&quiet, b"one of many").unwrap_or_else(|error| panic!("{number}: {error}"));
+        receive(&mut other, Which::Any).unwrap();
+    }
+    other.flush();
+    assert_eq!(other.unsaid(), 0);
+}

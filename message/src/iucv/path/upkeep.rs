@@ -9,6 +9,7 @@ use crate::iucv::event::Interrupt;
 use crate::iucv::outgoing::State;
 use crate::iucv::record::{ID_BYTES, IDS_MAX, MessageId, Record};
 use fabric::path::{Counters, END_DATA_BYTES, Reason, Receiver, Sender, Severed};
+use fabric::queue::IN_PLACE_BYTES_MAX;
 
 impl Path {
     /// (QUIESCE) Tells the other side to send no messages. What it has sent by then still comes; replies go
@@ -94,12 +95,16 @@ impl Path {
         self.senders[URGENT].send(&head[..length], &[]).ok()
     }
 
-    /// Says of as many messages as go into one record that they were received, if there is room.
+    /// Says of as many messages as go into one record that they were received, if there is room; without storage,
+    /// of as many as go into a line.
     #[cold]
     pub(super) fn say_completed(&mut self) -> Option<()> {
         let (head, length) = Record::Completed.bytes();
-        let said = self.completed.len().min(IDS_MAX * ID_BYTES);
-        self.senders[URGENT].send(&head[..length], &self.completed[..said]).ok()?;
+        let in_line = (IN_PLACE_BYTES_MAX - length) / ID_BYTES;
+        let said = [IDS_MAX, in_line].into_iter().find_map(|ids| {
+            let said = self.completed.len().min(ids * ID_BYTES);
+            self.senders[URGENT].send(&head[..length], &self.completed[..said]).ok().map(|()| said)
+        })?;
         self.completed.drain(..said);
         Some(())
     }
