@@ -677,3 +677,32 @@ fn nobody_waits_for_the_answer_to_a_message_that_is_not_outstanding() {
         },
     );
 }
+
+/// Its source takes a message back while it is on its way to be shown: the next is waited for.
+#[test]
+fn message_that_is_purged_while_it_is_received_is_none() {
+    talk(
+        |mut path| {
+            path.set_wait(Wait::Spin);
+            let mut buffer = vec![0; 1 << 16];
+            loop {
+                let shown = path.next().map(|(message, _)| message);
+                let received = path.receive(Which::Any, &mut buffer).map(|done| done.message);
+                for error in [shown, received].into_iter().filter_map(Result::err) {
+                    let ReceiveError::Severed(_) = error else { panic!("{error}") };
+                    return;
+                }
+            }
+        },
+        |mut path| {
+            let data = vec![0; 1 << 16];
+            for round in 0..20_000 {
+                let id = path.send(&QUIET, &data[..5000 << (round % 4)]).unwrap();
+                (0..round % 300).for_each(|_| std::hint::spin_loop());
+                // It may have been received.
+                let _ = path.half().purge(id, 0);
+            }
+            path.sever([0; 16]);
+        },
+    );
+}

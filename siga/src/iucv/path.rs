@@ -325,12 +325,9 @@ impl Path {
     /// # Errors
     /// [`ReceiveError`]; `NotFound` if the message is meant by its identity, which is not waited for.
     #[inline]
-    pub fn receive(
-        &mut self,
-        mut which: Which,
-        target: &mut [u8],
-    ) -> Result<Received, ReceiveError> {
-        let mut bytes = 0;
+    pub fn receive(&mut self, which: Which, target: &mut [u8]) -> Result<Received, ReceiveError> {
+        let asked = which;
+        let (mut which, mut bytes) = (asked, 0);
         loop {
             match self.inner.receive(which, &mut target[bytes..]) {
                 Ok(Received { message, bytes: copied, residual }) => {
@@ -342,10 +339,9 @@ impl Path {
                     which = Which::Message { id, class };
                     self.wait(Wanted::Filling { id, priority });
                 }
-                Err(ReceiveError::NotFound) => {
-                    if self.is_missing(which) {
-                        return Err(ReceiveError::NotFound);
-                    }
+                // Its source has purged it when part of it was here.
+                Err(ReceiveError::NotFound) if which != asked => (which, bytes) = (asked, 0),
+                Err(ReceiveError::NotFound) if !self.is_missing(which) => {
                     self.wait(Wanted::Arrival);
                 }
                 Err(error) => return Err(error),
@@ -396,25 +392,28 @@ impl Path {
             }
             match self.inner.receive_in_place(Which::Any) {
                 Ok(Some((pending, shown))) => return Ok((pending, self.inner.data(shown))),
-                Ok(None) => {
-                    let pending = self.inner.describe(Which::Any)?;
-                    return self.show(pending);
-                }
+                Ok(None) => match self.receive_whole() {
+                    Ok(pending) => return Ok((pending, &self.whole)),
+                    // Its source has purged it meanwhile.
+                    Err(ReceiveError::NotFound) => {}
+                    Err(error) => return Err(error),
+                },
                 Err(ReceiveError::NotFound) => self.wait(Wanted::Arrival),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn show(&mut self, pending: Pending) -> Result<(Pending, &[u8]), ReceiveError> {
+    /// Receives the next message into memory of our own.
+    fn receive_whole(&mut self) -> Result<Pending, ReceiveError> {
+        let pending = self.inner.describe(Which::Any)?;
         let Pending { id, class, bytes, .. } = pending;
         let which = Which::Message { id, class };
         let mut whole = std::mem::take(&mut self.whole);
         whole.resize(bytes, 0);
         let received = self.receive(which, &mut whole);
         self.whole = whole;
-        received?;
-        Ok((pending, &self.whole))
+        received.map(|_| pending)
     }
 
     /// (REPLY) Replies to a message that was received. Waits while its source is too far behind.
