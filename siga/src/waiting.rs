@@ -195,7 +195,7 @@ impl Patience {
         let mut counted = (0, 0);
         // No look at the clock in a short wait without a limit: what it took is reckoned from the looks. With
         // a limit, the first look shows what one costs.
-        let mut clock = deadline_ns.map(|_| Clock::started(now_ns()));
+        let mut clock = deadline_ns.map(|_| Clock::started(0, now_ns()));
         let mut next_clock = if clock.is_some() { 1 } else { LOOKS_PER_CLOCK };
         let waited = loop {
             pause();
@@ -207,11 +207,15 @@ impl Patience {
                 continue;
             }
             let now = now_ns();
-            let clock = clock
-                .get_or_insert_with(|| Clock { start: now - looks * self.look_ns, listened: now });
+            let clock = clock.get_or_insert_with(|| Clock {
+                start: now.saturating_sub(looks * self.look_ns),
+                ..Clock::started(looks, now)
+            });
             let spent = now - clock.start;
-            if looks >= LOOKS_MEASURED && counted.0 < LOOKS_MEASURED {
-                self.look_ns = (spent / looks).max(1);
+            if looks >= LOOKS_MEASURED && counted.0 < LOOKS_MEASURED && looks > clock.first.0 {
+                let (first_looks, first_now) = clock.first;
+                let measured_ns = (now - first_now) / (looks - first_looks);
+                self.look_ns = learned_look_ns(self.look_ns, measured_ns);
             }
             counted = (looks, spent);
             if deadline_ns.is_some_and(|deadline| now >= deadline) {
@@ -284,6 +288,12 @@ pub(crate) fn learned_spin_ns(spin_ns: u64, slept_ns: u64) -> u64 {
     learned.clamp(SPIN_NS_MIN, SPIN_NS_MAX)
 }
 
+/// What a look costs, as it was measured last: at most twice what was known. Whoever measures may have lost the
+/// processor meanwhile, and with looks that seem dear nobody looks for long enough to measure again.
+fn learned_look_ns(look_ns: u64, measured_ns: u64) -> u64 {
+    measured_ns.clamp(1, 2 * look_ns)
+}
+
 /// After how many looks to look at the clock again, when one costs `look_ns`: at a limit the last that it
 /// could be late by are few.
 #[inline]
@@ -292,13 +302,16 @@ pub(crate) fn looks_until_clock(left_ns: u64, look_ns: u64) -> u64 {
 }
 
 struct Clock {
+    /// When the first look was, as far as it is known.
     start: u64,
+    /// After how many looks the clock was read first, and what it said.
+    first: (u64, u64),
     listened: u64,
 }
 
 impl Clock {
-    fn started(now: u64) -> Clock {
-        Clock { start: now, listened: now }
+    fn started(looks: u64, now: u64) -> Clock {
+        Clock { start: now, first: (looks, now), listened: now }
     }
 }
 
@@ -314,6 +327,14 @@ mod tests {
         assert_eq!(after(100, u64::MAX), SPIN_NS_MIN, "an answer on its way is always waited for");
         assert_eq!(after(100, 1), SPIN_NS_MAX);
         assert_eq!(after(1, 1_000_000), SPIN_NS_MAX / 4);
+    }
+
+    #[test]
+    fn look_that_lost_the_processor_is_soon_forgotten() {
+        let preempted = learned_look_ns(30, 4_000_000);
+        assert_eq!(preempted, 60);
+        assert_eq!(learned_look_ns(preempted, 30), 30);
+        assert_eq!(learned_look_ns(30, 0), 1);
     }
 
     #[test]
