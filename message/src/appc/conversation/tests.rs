@@ -439,3 +439,25 @@ fn what_makes_no_sense_ends_the_conversation() {
     partner.senders[0].send_list(0, &[entry], None).unwrap();
     assert_eq!(one.receive(&mut [0; 10]), Err(broken(Violation::Record)));
 }
+
+#[test]
+fn error_that_was_taken_in_with_something_else_is_for_the_verb_that_waits_for_room() {
+    let (mut one, mut other) = pair(Level::None);
+    while one.send(b"until it is full", Then::More).is_ok() {}
+    assert!(!one.has_come());
+    other.error().unwrap();
+    assert!(one.has_come());
+    // Somebody looks for a request, and finds the error.
+    assert!(!one.next_request() && one.has_come());
+    assert_eq!(one.send(b"", Then::More), Err(PURGING));
+    assert!(!one.has_come());
+}
+
+#[test]
+fn end_that_was_taken_in_with_something_else_is_for_the_verb_that_waits_for_room() {
+    let (mut one, mut other) = pair(Level::None);
+    while one.send(b"until it is full", Then::More).is_ok() {}
+    other.sever([3; 16]).unwrap();
+    assert!(!one.next_request() && one.has_come());
+    assert_eq!(one.send(b"", Then::More), Err(Ended::Abend([3; 16]).into()));
+}

@@ -62,10 +62,12 @@ impl Conversation {
         }
     }
 
-    /// Whether something has come that was not looked at: a verb that waits for room may have to give up.
+    /// Whether something has come that was not looked at, or not told: a verb that waits for room may have to
+    /// give up.
     #[inline]
     pub fn has_come(&self) -> bool {
-        !self.has_found() && self.receiver.is_ready()
+        let is_over = self.ended.is_some() && self.arrived.is_none();
+        self.trouble.is_some() || is_over || !self.has_found() && self.receiver.is_ready()
     }
 
     /// Whether there may be an event.
