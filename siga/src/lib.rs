@@ -12,6 +12,7 @@ mod path;
 mod switchboard;
 mod waiter;
 mod waiting;
+mod whole;
 
 pub use guest::{AttachError, ConnectError, Connecting, Guest, ResourceError};
 pub use members::Served;

@@ -13,6 +13,7 @@ use super::waits::{Waiting, Wanted};
 use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
 use crate::waiting::{Patience, Wait, Waited};
+use crate::whole;
 
 /// A conversation with another guest. Dropping it before it has ended is a failure to the partner.
 #[derive(Debug)]
@@ -245,10 +246,11 @@ impl Conversation {
     /// Waits for a record and receives it whole, into `target`, which is made as long as the record.
     ///
     /// # Errors
-    /// As [`Conversation::receive`].
+    /// As [`Conversation::receive`]; `Lacking` if there is no memory for the record, which can then be received in
+    /// parts.
     pub fn receive_whole(&mut self, target: &mut Vec<u8>) -> Result<Received, VerbError> {
         let bytes = self.until_done(Wanted::Arrival, appc::Conversation::pending_bytes)?;
-        target.resize(bytes, 0);
+        whole::resize(target, bytes).map_err(VerbError::Lacking)?;
         self.receive(target)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fabric::control::{Kind, Target, UserData};
 use fabric::name::Name;
-use fabric::path::{Counter, END_DATA_BYTES};
+use fabric::path::{Counter, END_DATA_BYTES, Lack, Reason, Severed};
 use message::iucv::{
     self, Completion, Event, Interrupt, MessageId, Outgoing, PARAMETER_BYTES, Pending,
     ReceiveError, Received, ReplyError, SendError, Which,
@@ -20,6 +20,7 @@ use crate::link::Membership;
 use crate::members::count;
 use crate::waiter::Member;
 use crate::waiting::{Half, Patience, Wait, Waited};
+use crate::whole;
 
 /// A path of IUCV to another guest.
 #[derive(Debug)]
@@ -373,7 +374,8 @@ impl Path {
     /// Waits for the next message and shows it whole, until the next verb.
     ///
     /// # Errors
-    /// [`ReceiveError`].
+    /// [`ReceiveError`]; `Severed` for [`Reason::Lacking`] if there is no memory for the message: the path is severed
+    /// then.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend from itself")]
     #[inline]
     pub fn next(&mut self) -> Result<(Pending, &[u8]), ReceiveError> {
@@ -410,10 +412,21 @@ impl Path {
         let Pending { id, class, bytes, .. } = pending;
         let which = Which::Message { id, class };
         let mut whole = std::mem::take(&mut self.whole);
-        whole.resize(bytes, 0);
-        let received = self.receive(which, &mut whole);
+        let resized = whole::resize(&mut whole, bytes);
+        let received = match resized {
+            Ok(()) => self.receive(which, &mut whole),
+            Err(lack) => Err(self.end_for_want_of(lack)),
+        };
         self.whole = whole;
         received.map(|_| pending)
+    }
+
+    /// Ends the path, as it ends below when there is no memory for what comes over it.
+    #[cold]
+    fn end_for_want_of(&mut self, lack: Lack) -> ReceiveError {
+        let data = [0; END_DATA_BYTES];
+        self.inner.sever(data);
+        Severed { reason: Reason::Lacking(lack), data }.into()
     }
 
     /// (REPLY) Replies to a message that was received. Waits while its source is too far behind.
@@ -526,7 +539,8 @@ impl Path {
         let path = &mut self.inner;
         let mut waiting = Waiting { path, wanted };
         if self.patience.wait(&mut waiting, None) == Waited::Idle {
-            self.patience.tidied(self.inner.tidy());
+            let untidy = Member::tidy(self);
+            self.patience.tidied(untidy);
         }
     }
 }
@@ -565,6 +579,8 @@ impl Member for Path {
     }
 
     fn tidy(&mut self) -> bool {
+        // Nobody is shown it any more.
+        self.whole = Vec::new();
         self.inner.tidy()
     }
 
