@@ -271,8 +271,7 @@ impl Guest {
     pub fn attach(socket: impl AsRef<FilePath>, name: &str) -> Result<Guest, AttachError> {
         let socket = socket.as_ref();
         let name = name.parse()?;
-        let packets = Packets::connect(socket)
-            .map_err(|error| AttachError::Unreachable { socket: socket.to_owned(), error })?;
+        let packets = Packets::connect(socket).map_err(|error| unreached(socket, error))?;
         Guest::attach_over(packets, Some(socket.to_owned()), name)
     }
 
@@ -309,7 +308,10 @@ impl Guest {
             inbox: RefCell::new(inbox),
             resources: RefCell::default(),
         };
-        let claim = guest.ask(&Request::Attach { name }, &[]).map_err(|_| AttachError::NoAnswer)?;
+        let claim = guest.ask(&Request::Attach { name }, &[]).map_err(|unsent| match unsent {
+            Unsent::Resources(error) => AttachError::Resources(error),
+            Unsent::HostGone | Unsent::HostBehind => AttachError::NoAnswer,
+        })?;
         match guest.wait_for_answer(&claim, after(ANSWER_TIME)) {
             Some(Answer::Reply(Reply::Attached, _)) => Ok(guest),
             Some(Answer::Reply(Reply::Failed { problem, .. }, _)) => {
@@ -875,7 +877,35 @@ impl AsFd for Guest {
     }
 }
 
+/// Why nobody was reached at `socket`.
+fn unreached(socket: &FilePath, error: io::Error) -> AttachError {
+    // As many connections wait there as may: somebody listens, and takes in nobody.
+    if error.kind() == io::ErrorKind::WouldBlock {
+        AttachError::NoAnswer
+    } else if shortage(&error).is_some() {
+        AttachError::Resources(error)
+    } else {
+        AttachError::Unreachable { socket: socket.to_owned(), error }
+    }
+}
+
 fn after(time: Duration) -> u64 {
     let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     now_ns().saturating_add(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn want_of_resources_is_no_lack_of_a_host() {
+        let unreached = |code| unreached("s".as_ref(), io::Error::from_raw_os_error(code));
+        for (code, is_ours) in [(24, true), (23, true), (12, true), (111, false), (2, false)] {
+            let error = unreached(code);
+            assert_eq!(matches!(error, AttachError::Resources(_)), is_ours, "{error}");
+            assert_eq!(matches!(error, AttachError::Unreachable { .. }), !is_ours, "{error}");
+        }
+        assert!(matches!(unreached(11), AttachError::NoAnswer), "its backlog is full");
+    }
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use fabric::control::{Malformed, PACKET_BYTES_MAX, Problem, Reply, Request};
 use host::report::{AuditReport, SystemReport};
 use os::foreign::Foreign;
+use os::memory::shortage;
 use os::packets::Packets;
 use os::poller::wait_readable;
 use os::processor::now_ns;
-use os::storage::{Borrowed, STORAGE_GRAIN_BYTES};
+use os::storage::{BorrowError, Borrowed, STORAGE_GRAIN_BYTES};
 use serde::de::DeserializeOwned;
 
 /// How long a host may take to answer.
@@ -36,6 +37,9 @@ pub enum ObserveError {
         /// What the kernel says.
         error: io::Error,
     },
+    /// This process lacks descriptors or memory.
+    #[error("cannot watch: {0}")]
+    Resources(#[source] io::Error),
     /// The host does not want to tell.
     #[error("{0}")]
     Refused(Problem),
@@ -52,9 +56,11 @@ impl Observer {
     pub fn attach(socket: impl AsRef<Path>) -> Result<Observer, ObserveError> {
         host::close_refused_on_a_thread();
         let socket = socket.as_ref();
-        let packets = Packets::connect(socket).map_err(|error| ObserveError::Unreachable {
-            socket: socket.display().to_string(),
-            error,
+        let packets = Packets::connect(socket).map_err(|error| match error.kind() {
+            // As many connections wait there as may.
+            io::ErrorKind::WouldBlock => ObserveError::Answer("it takes in nobody".to_owned()),
+            _ if shortage(&error).is_some() => ObserveError::Resources(error),
+            _ => ObserveError::Unreachable { socket: socket.display().to_string(), error },
         })?;
         let observer = Observer { packets };
         match observer.ask(&Request::Observe)? {
@@ -88,7 +94,10 @@ impl Observer {
         let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= REPORT_BYTES_MAX);
         let bytes = bytes.ok_or_else(|| broken(&"a report that is too long"))?;
         let most = bytes.next_multiple_of(STORAGE_GRAIN_BYTES).max(STORAGE_GRAIN_BYTES);
-        let storage = Borrowed::borrow(descriptor, bytes..=most).map_err(|error| broken(&error))?;
+        let storage = Borrowed::borrow(descriptor, bytes..=most).map_err(|error| match error {
+            BorrowError::Os(error) if shortage(&error).is_some() => ObserveError::Resources(error),
+            error => broken(&error),
+        })?;
         let mut text = vec![0; bytes];
         storage.read(0, &mut text).map_err(|error| broken(&error))?;
         serde_json::from_slice(&text).map_err(|error| broken(&error))
@@ -113,7 +122,7 @@ impl Observer {
         }
         match Reply::parse(&buffer[..packet.bytes]) {
             Ok((_, Reply::Failed { problem, .. })) => Err(ObserveError::Refused(problem)),
-            Ok((_, reply)) => Ok((reply, packet.passed().map_err(broken)?)),
+            Ok((_, reply)) => Ok((reply, packet.passed().map_err(ObserveError::Resources)?)),
             Err(Malformed::Version { .. }) => Err(ObserveError::Refused(Problem::Version)),
             Err(malformed) => Err(ObserveError::Answer(malformed.to_string())),
         }
