@@ -214,8 +214,12 @@ impl Listener {
     /// Takes the next connection, without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if nobody waits; otherwise what the kernel says, no descriptor left for example.
+    /// `WouldBlock` if nobody waits; `NotConnected` in a forked child; otherwise what the kernel says, no descriptor left for example.
     pub fn accept(&self) -> io::Result<Packets> {
+        if self.socket.inherited() {
+            // The number may be another descriptor's by now.
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         match net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Ok(Packets { socket: End::new(Kept::new(socket)) }),
             Err(Errno::CONNABORTED | Errno::INTR) => Err(io::ErrorKind::WouldBlock.into()),
@@ -302,6 +306,19 @@ mod tests {
             theirs.receive(&mut [0; 16]).unwrap();
         }
         assert!(ours.has_room());
+    }
+
+    #[test]
+    fn child_takes_in_nobody() {
+        let path = std::env::temp_dir().join(format!("siga-packets-child-{}", std::process::id()));
+        let listener = Listener::bind(&path, 0o600).unwrap();
+        let _client = Packets::connect(&path).unwrap();
+        let refused = || {
+            let accepted = listener.accept().map_err(|error| error.kind());
+            u8::from(accepted.is_err_and(|kind| kind == io::ErrorKind::NotConnected))
+        };
+        assert_eq!(crate::fork::tests::in_child(refused), 1);
+        listener.accept().unwrap();
     }
 
     #[test]
