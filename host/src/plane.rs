@@ -406,6 +406,8 @@ impl Host {
         });
         if let Err(error) = added {
             warn!(%error, "cannot wait for a new connection");
+            // It may be closed only later, and would be readable for as long.
+            let _ = self.poller.remove(&packets);
             return;
         }
         let role = Role::Stranger;

@@ -808,7 +808,7 @@ impl Guest {
 
     /// There is no host any more: whatever was asked of it will not be answered.
     fn lose_host(&self, now_ns: u64) {
-        self.link.set_packets(None);
+        self.drop_packets();
         let mut inbox = self.inbox.borrow_mut();
         for awaited in inbox.answers.values_mut() {
             // An answer that came and was not taken is void too: a new host would not account the path. A
@@ -826,6 +826,15 @@ impl Guest {
         inbox.is_newly_forsaken = !comes_back;
     }
 
+    /// Drops the connection. It may be closed only later, if the host has passed what takes long to be closed,
+    /// and would be readable in the poller for as long.
+    fn drop_packets(&self) {
+        if let Some(packets) = self.link.packets() {
+            let _ = self.poller.remove(&*packets);
+        }
+        self.link.set_packets(None);
+    }
+
     fn look_for_host(&self, now_ns: u64) {
         let retry = Standing::Alone { retry_ns: now_ns + RETRY_NS };
         self.inbox.borrow_mut().standing = retry;
@@ -839,6 +848,8 @@ impl Guest {
         if let Ok(serial) = self.link.ask(&Request::Attach { name: self.name }, &[]) {
             let give_up_ns = now_ns + ANSWER_TIME.as_nanos() as u64;
             self.inbox.borrow_mut().standing = Standing::Asking { serial, give_up_ns };
+        } else {
+            self.drop_packets();
         }
     }
 }
