@@ -2,7 +2,10 @@
 //! and what would be right.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -42,7 +45,7 @@ impl Source {
     /// [`FileError`] if it cannot be read.
     pub fn read(file: &Path) -> Result<Source, FileError> {
         let empty = Source { file: file.to_owned(), text: "".into() };
-        match std::fs::read_to_string(file) {
+        match read(file) {
             Ok(text) => Ok(Source { text: text.into(), ..empty }),
             Err(error) => Err(empty.error(0..0, format!("cannot be read: {error}"), "")),
         }
@@ -94,6 +97,28 @@ impl Source {
             right: right.into(),
         }
     }
+}
+
+/// Bytes of the longest file that is read: results of trials are, which grow with each trial.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Of `open(2)`: the same on all machines that this runs on.
+const O_NONBLOCK: i32 = 0o4000;
+
+/// Reads a file that people wrote. A device may have no end, and a pipe nobody who writes.
+fn read(path: &Path) -> io::Result<String> {
+    // Opening a pipe would wait for whoever writes; an ordinary file does not know the difference.
+    let file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no ordinary file"));
+    }
+    let mut text = String::new();
+    // It may grow while it is read.
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
 }
 
 /// A number of bytes, as people write it: `4096`, `"64 KiB"`, `"1 GB"`.
@@ -195,6 +220,22 @@ mod tests {
         assert!(refused("number = \n").starts_with("x.toml:1: "));
         let missing = Source::read(Path::new("/nonexistent/x.toml")).unwrap_err().to_string();
         assert!(missing.starts_with("/nonexistent/x.toml:1: cannot be read: "), "{missing}");
+    }
+
+    #[test]
+    fn only_ordinary_files_of_a_bounded_size_are_read() {
+        let refused = |path: &Path| Source::read(path).unwrap_err().to_string();
+        for path in ["/dev/zero", "/dev", "/dev/null"] {
+            let error = refused(Path::new(path));
+            assert_eq!(error, format!("{path}:1: cannot be read: it is no ordinary file"));
+        }
+        let path = std::env::temp_dir().join(format!("siga-config-{}", std::process::id()));
+        File::create(&path).unwrap().set_len(FILE_BYTES_MAX).unwrap();
+        assert_eq!(Source::read(&path).unwrap().text().len() as u64, FILE_BYTES_MAX);
+        File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        let error = refused(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.ends_with("it has more than 67108864 bytes"), "{error}");
     }
 
     #[test]
