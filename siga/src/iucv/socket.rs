@@ -118,7 +118,8 @@ impl SeqPacket {
     /// Sends a packet.
     ///
     /// # Errors
-    /// `BrokenPipe` if nobody receives any more; `InvalidInput` if the packet is too long.
+    /// `BrokenPipe` if nobody receives any more; `InvalidInput` if the packet is too long; `OutOfMemory` if
+    /// something is missing that sending takes; `WouldBlock` if the other side has quiesced the path.
     pub fn send(&mut self, packet: &[u8]) -> io::Result<usize> {
         const QUIETLY: Outgoing = Outgoing {
             target_class: 0,
@@ -136,10 +137,7 @@ impl SeqPacket {
         } else {
             self.path().push(&QUIETLY, packet)
         };
-        sent.map(|_| packet.len()).map_err(|error| match error {
-            SendError::TooLong { .. } => io::Error::new(io::ErrorKind::InvalidInput, error),
-            _ => io::Error::new(io::ErrorKind::BrokenPipe, error),
-        })
+        sent.map(|_| packet.len()).map_err(unsent)
     }
 
     /// Sends what was held back to go with more.
@@ -151,7 +149,8 @@ impl SeqPacket {
     /// returned; the rest is lost. Zero if no more come, or the packet is empty.
     ///
     /// # Errors
-    /// `ConnectionReset` if the other side is gone without a word, or has broken the rules.
+    /// `ConnectionReset` if the other side is gone without a word, or has broken the rules; `OutOfMemory` if the
+    /// path has ended because one of its sides lacks what receiving takes.
     pub fn receive(&mut self, target: &mut [u8]) -> io::Result<usize> {
         let bytes = self.read_some(target)?;
         if let Some(rest) = self.rest.take() {
@@ -217,7 +216,7 @@ impl SeqPacket {
         let outgoing = Outgoing { quiet: true, ..Outgoing::default() };
         let sent = self.path().send_parameters(&outgoing, NO_MORE);
         self.flush();
-        sent.map(drop).map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error))
+        sent.map(drop).map_err(unsent)
     }
 
     /// The same connection, as a stream of bytes.
@@ -311,15 +310,55 @@ fn refused(error: ConnectError) -> io::Error {
         ConnectError::Refused { problem: Problem::NotAuthorised, .. } => {
             io::ErrorKind::PermissionDenied
         }
+        ConnectError::Refused { problem: Problem::HostResources, .. }
+        | ConnectError::Resources(_) => io::ErrorKind::OutOfMemory,
         ConnectError::Refused { .. } => io::ErrorKind::ConnectionRefused,
         ConnectError::TimedOut => io::ErrorKind::TimedOut,
         ConnectError::HostGone => io::ErrorKind::NotConnected,
         ConnectError::HostBehind => io::ErrorKind::WouldBlock,
-        ConnectError::Join(_) | ConnectError::Resources(_) => io::ErrorKind::Other,
+        ConnectError::Join(_) => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
+
+fn unsent(error: SendError) -> io::Error {
+    let kind = match error {
+        SendError::TooLong { .. } => io::ErrorKind::InvalidInput,
+        SendError::Lacking(_) => io::ErrorKind::OutOfMemory,
+        SendError::Quiesced | SendError::Full | SendError::Limit { .. } => {
+            io::ErrorKind::WouldBlock
+        }
+        _ => io::ErrorKind::BrokenPipe,
     };
     io::Error::new(kind, error)
 }
 
 fn lost(error: ReceiveError) -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, error)
+    let kind = match error {
+        ReceiveError::Severed(Severed {
+            reason: Reason::Lacking(_) | Reason::PeerLacking, ..
+        }) => io::ErrorKind::OutOfMemory,
+        _ => io::ErrorKind::ConnectionReset,
+    };
+    io::Error::new(kind, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::control::Problem;
+
+    use super::*;
+
+    #[test]
+    fn want_of_resources_is_told_from_a_connection_that_is_lost() {
+        assert_eq!(unsent(SendError::Quiesced).kind(), io::ErrorKind::WouldBlock);
+        let refused = |problem| refused(ConnectError::Refused { problem, data: [0; 16] }).kind();
+        assert_eq!(refused(Problem::HostResources), io::ErrorKind::OutOfMemory);
+        assert_eq!(refused(Problem::Refused), io::ErrorKind::ConnectionRefused);
+        let lost = |reason| {
+            lost(ReceiveError::Severed(Severed { reason, data: [0; END_DATA_BYTES] })).kind()
+        };
+        assert_eq!(lost(Reason::PeerLacking), io::ErrorKind::OutOfMemory);
+        assert_eq!(lost(Reason::Gone), io::ErrorKind::ConnectionReset);
+    }
 }
