@@ -53,7 +53,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         match Conversation::accept_for(&guest, resource, &Options::default()) {
             Ok(conversation) => {
                 let command = command.clone();
-                thread::spawn(move || serve(conversation, &command));
+                // A conversation that is dropped with the closure is severed.
+                let serve = move || serve(conversation, &command);
+                if let Err(error) = thread::Builder::new().spawn(serve) {
+                    eprintln!("siga: no thread for a conversation, which is severed: {error}");
+                }
             }
             // The guest looks for another host.
             Err(ConnectError::HostGone) => {}

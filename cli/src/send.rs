@@ -43,6 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Err(Failure::Input(error)) => {
             Err(transfer.undelivered(&format!("standard input cannot be read: {error}")))
         }
+        Err(Failure::Unsent(why)) => Err(transfer.undelivered(&why)),
         Err(Failure::Severed(severed)) => Err(transfer.undelivered(&match severed.reason {
             Reason::Gone => format!("{} is gone", arguments.target),
             Reason::Peer => format!("{} does not want more", arguments.target),
@@ -60,6 +61,8 @@ struct Transfer {
 
 enum Failure {
     Input(io::Error),
+    /// This side cannot send, though the path is there.
+    Unsent(String),
     Severed(Severed),
 }
 
@@ -130,15 +133,16 @@ fn fill(input: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
 fn ended(error: SendError) -> Failure {
     match error {
         SendError::Severed(severed) => Failure::Severed(severed),
-        // The receiver never quiesces, and a chunk is shorter than any path's longest message.
-        error => Failure::Input(io::Error::other(error)),
+        // Something is missing here: the receiver never quiesces, and a chunk is shorter than any path's longest
+        // message.
+        error => Failure::Unsent(error.to_string()),
     }
 }
 
 fn not_committed(error: CommitError) -> Failure {
     match error {
         CommitError::Send(error) => ended(error),
-        error => Failure::Input(io::Error::other(error)),
+        error => Failure::Unsent(error.to_string()),
     }
 }
 
@@ -148,4 +152,17 @@ fn input_bytes() -> Option<u64> {
     let input = io::stdin().as_fd().try_clone_to_owned().ok()?;
     let facts = std::fs::File::from(input).metadata().ok()?;
     facts.is_file().then_some(facts.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use siga::Lack;
+
+    use super::*;
+
+    #[test]
+    fn want_of_memory_is_no_fault_of_standard_input() {
+        let failure = ended(SendError::Lacking(Lack::Memory));
+        assert!(matches!(failure, Failure::Unsent(why) if why.starts_with("nothing was sent: ")));
+    }
 }
