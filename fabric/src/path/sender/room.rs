@@ -258,6 +258,9 @@ impl Sender {
         match passed {
             Some(Rung::Rung) => self.lends_unheard.extend(unheard),
             Some(Rung::Gone) => return Err(self.end(Severed::because(Reason::Gone)).into()),
+            // Those that are out as far as we have looked: a look now could find them taken in, and nothing to
+            // wait for.
+            _ if !self.lends_unheard.is_empty() => return Err(self.full()),
             Some(Rung::Unheard) | None => return Err(self.refuse(Lack::Passing)),
         }
         let handed_over = self.hand_over_control(Control::Lend { segment: number, bytes });
