@@ -25,7 +25,8 @@ pub struct Outgoing {
 /// Why a message was not sent. The numbers in brackets are IUCV's return codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// (3) As many messages are outstanding as the path allows.
+    /// (3) As many messages are outstanding as the path allows. What frees a place may stand behind more than
+    /// one verb looks at: the path is ready then, and sending again looks on.
     #[error("{limit} messages are outstanding, as many as the path allows")]
     Limit {
         /// How many that is.

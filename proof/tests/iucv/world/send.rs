@@ -1,11 +1,11 @@
 //! Sending, in both.
 
-use message::iucv::{MessageId, Outgoing, SendError};
+use message::iucv::{MessageId, Outgoing, Path, SendError};
 use proof::honest::body;
 
 use super::super::deeds::Way;
 use super::super::model::{Kind, Message, Source, Target};
-use super::{LARGE_BYTES, World, other};
+use super::{LARGE_BYTES, World, other, until_all_is_seen};
 
 impl World {
     /// Sends a message, and returns whether it went.
@@ -76,8 +76,7 @@ impl World {
         outgoing: &Outgoing,
         data: &[u8],
     ) -> Result<MessageId, SendError> {
-        let path = &mut self.paths[side];
-        match way {
+        let send = |path: &mut Path| match way {
             Way::Whole => path.send(outgoing, data),
             Way::Pushed => path.push(outgoing, data),
             Way::Built => {
@@ -86,7 +85,11 @@ impl World {
             Way::Parameters => {
                 path.send_parameters(outgoing, data.try_into().expect("eight bytes"))
             }
-        }
+        };
+        // What frees a place may stand behind more than one verb looks at.
+        until_all_is_seen(&mut self.paths[side], send, |sent, path| {
+            matches!(sent, Err(SendError::Limit { .. })) && path.is_urgent_ready()
+        })
     }
 
     /// Once each queue is empty, only large messages are refused, and only for others.
