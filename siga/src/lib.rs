@@ -25,9 +25,9 @@ pub use waiting::{SPIN_NS_MAX, Wait};
 pub use fabric::control::{Kind, Pending, Problem, Scope, Target, UserData};
 pub use fabric::name::{Name, NoName};
 pub use fabric::path::{
-    Announced, AnnouncedId, Claim, CommitError, Counter, Counters, END_DATA_BYTES, HEAD_BYTES_MAX,
-    InPage, Incoming, JoinError, Lack, List, ListError, Message, MessageRef, NotOurs, PAGE_BYTES,
-    Reason, Ringing, SendError, Severed, Shared, View,
+    Announced, Claim, CommitError, Counter, Counters, END_DATA_BYTES, HEAD_BYTES_MAX, InPage,
+    Incoming, JoinError, Lack, List, ListError, Message, MessageRef, NotOurs, PAGE_BYTES, Reason,
+    Ringing, SendError, Severed, Shared, View,
 };
 pub use fabric::queue::{Entry, EntryFlags, Lease, LeaseLost, Server, Violation};
 pub use host::report;

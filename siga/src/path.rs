@@ -371,7 +371,7 @@ impl Sender {
         let mut claim = claim;
         loop {
             match self.half.commit(claim) {
-                Ok(_) => return Ok(()),
+                Ok(()) => return Ok(()),
                 Err((CommitError::Send(SendError::Full), back)) => claim = back,
                 Err((error, back)) => {
                     // If it is another half's, that one has it back when its path ends.

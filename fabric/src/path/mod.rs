@@ -28,7 +28,7 @@ pub use lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
 pub use pages::PAGE_BYTES;
 pub use receiver::{Announced, InPage, Incoming, List, Message, MessageRef, Receiver, View};
 pub use record::{HEAD_BYTES_MAX, LIST_BYTES_MAX};
-pub use sender::{AnnouncedId, Claim, CommitError, ListError, Ringing, SendError, Sender, Shared};
+pub use sender::{Claim, CommitError, ListError, Ringing, SendError, Sender, Shared};
 pub use severed::{END_DATA_BYTES, Lack, Reason, Severed};
 
 pub use crate::queue::slots::SLOTS;

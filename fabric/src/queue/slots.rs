@@ -90,12 +90,6 @@ impl WriterSlots {
         self.filled.store(usize::from(slot), filled, Ordering::Release);
     }
 
-    /// Whether a slot stands for the message of this count, as far as we have looked.
-    pub fn is_out(&self, slot: u16, count: u32) -> bool {
-        let is_it = self.slots.get(usize::from(slot)).is_some_and(|slot| slot.count == count);
-        is_it && self.out.contains(&slot)
-    }
-
     /// A number that grows with each release, as far as we have looked.
     pub fn progress(&self) -> u64 {
         self.seen

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fabric::path::{
-    AnnouncedId, Claim, CommitError, Counter, ListError, PAGE_BYTES, Receiver, Ringing, SendError,
-    Sender, Severed, Shared,
+    Claim, CommitError, Counter, ListError, PAGE_BYTES, Receiver, Ringing, SendError, Sender,
+    Severed, Shared,
 };
 use fabric::queue::Entry;
 use os::doorbell::Listen;
@@ -28,7 +28,6 @@ const OURS: &str = "this sender gave it out";
 struct Writing {
     sender: Sender,
     claims: Vec<Claim>,
-    announced: Vec<AnnouncedId>,
     shared: Vec<(u16, Shared)>,
     cookies: BTreeSet<u64>,
     /// What the path ended with.
@@ -119,7 +118,6 @@ impl Writing {
         Writing {
             sender,
             claims: Vec::new(),
-            announced: Vec::new(),
             shared: Vec::new(),
             cookies: BTreeSet::new(),
             end: None,
@@ -131,11 +129,7 @@ impl Writing {
         match script.below(16) {
             0..5 => self.send(script),
             5 => self.claim(script),
-            6 => self.commit(script),
-            7 => {
-                let sender = &self.sender;
-                self.announced.retain(|announced| sender.is_announced(*announced));
-            }
+            6 | 7 => self.commit(script),
             8 => self.lend_shared(script),
             9 => self.send_list(script),
             10 => {
@@ -235,7 +229,7 @@ impl Writing {
             _ => {}
         }
         match self.sender.commit(claim) {
-            Ok(announced) => self.announced.extend(announced),
+            Ok(()) => {}
             Err((CommitError::NotOurs, _)) => panic!("{OURS}"),
             Err((CommitError::Send(error), claim)) => {
                 self.check::<()>(Err(error));

@@ -22,7 +22,6 @@ pub enum Deed {
     /// Perhaps shorter than it was claimed.
     Commit(u16, Option<usize>),
     Cancel(u16),
-    LookWhatIsAnnounced,
     LendShared(usize),
     RetireShared(u16),
     SendList {
@@ -110,7 +109,6 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         6 => (head(), bytes()).prop_map(|(head, bytes)| Deed::Claim { head, bytes }),
         6 => (which, option::of(bytes())).prop_map(|(at, bytes)| Deed::Commit(at, bytes)),
         2 => which.prop_map(Deed::Cancel),
-        3 => Just(Deed::LookWhatIsAnnounced),
         2 => (1..50_000_usize).prop_map(Deed::LendShared),
         1 => which.prop_map(Deed::RetireShared),
         6 => list,

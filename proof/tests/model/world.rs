@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use fabric::path::{
-    Announced, AnnouncedId, Claim, CommitError, Counter, InPage, Incoming, Lack, List, ListError,
-    Message, PAGE_BYTES, Reason, Receiver, Ringing, SendError, Sender, Severed, Shared, Terms,
+    Announced, Claim, CommitError, Counter, InPage, Incoming, Lack, List, ListError, Message,
+    PAGE_BYTES, Reason, Receiver, Ringing, SendError, Sender, Severed, Shared, Terms,
 };
 use fabric::queue::{Entry, EntryFlags, IN_PLACE_BYTES_MAX, Sequence};
 use os::doorbell::Listen;
@@ -141,8 +141,6 @@ pub struct World {
     numbers: usize,
     received: usize,
     claims: Vec<(Claim, Sent)>,
-    /// Large messages that have a name, by their numbers.
-    announced: Vec<(AnnouncedId, usize)>,
     shared: Vec<Own>,
     held: Vec<(Held, Sent)>,
     /// What was copied so far of the message that is next.
@@ -174,7 +172,6 @@ impl World {
             numbers: 0,
             received: 0,
             claims: Vec::new(),
-            announced: Vec::new(),
             shared: Vec::new(),
             held: Vec::new(),
             begun_bytes: 0,
@@ -242,7 +239,6 @@ impl World {
                     self.sender.cancel(claim).expect(OURS);
                 }
             }
-            Deed::LookWhatIsAnnounced => self.look_what_is_announced(),
             Deed::LendShared(bytes) => self.lend_shared(bytes),
             Deed::RetireShared(which) => self.retire_shared(which),
             Deed::SendList { shared, bytes, cookie } => self.send_list(&shared, bytes, cookie),
@@ -428,29 +424,13 @@ impl World {
         let room = self.sender.claimed(&mut claim).expect(OURS);
         room.copy_from_slice(body(number, sent.bytes));
         match self.sender.commit(claim) {
-            Ok(announced) => {
-                assert_eq!(announced.is_some(), matches!(sent.kind, Kind::Large));
-                self.announced.extend(announced.map(|announced| (announced, number)));
-                self.remember(Sent { number, ..sent }, false);
-            }
+            Ok(()) => self.remember(Sent { number, ..sent }, false),
             Err((CommitError::NotOurs, _)) => panic!("{OURS}"),
             Err((CommitError::Send(error), claim)) => {
                 self.note_refusal(error);
                 self.claims.push((claim, sent));
             }
         }
-    }
-
-    /// A large message is announced until it was released, and no longer once we have looked.
-    fn look_what_is_announced(&mut self) {
-        self.sender.is_ready();
-        let World { sender, sent, held, announced, .. } = self;
-        announced.retain(|(announced, number)| {
-            let mut out = sent.iter().chain(held.iter().map(|(_, sent)| sent));
-            let is_out = out.any(|sent| sent.number == *number);
-            assert_eq!(sender.is_announced(*announced), is_out, "message {number}");
-            is_out
-        });
     }
 
     fn lend_shared(&mut self, bytes: usize) {

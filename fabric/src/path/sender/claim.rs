@@ -1,6 +1,6 @@
 //! Building in place: room in our storage is claimed, filled, and sent or given up.
 
-use super::{AnnouncedId, SendError, Sender};
+use super::{SendError, Sender};
 use crate::path::half::{HalfId, NotOurs};
 use crate::path::pages::{PAGE_BYTES, Piece};
 use crate::path::record::Head;
@@ -86,19 +86,18 @@ impl Sender {
         Some(self.lending.bytes_mut(segment, offset, claim.bytes))
     }
 
-    /// Sends what was built in claimed room. A large message stays there until the receiver has released
-    /// it; [`Sender::is_announced`] tells, by the name that is returned.
+    /// Sends what was built in claimed room. A large message stays there until the receiver has released it.
     ///
     /// # Errors
     /// [`CommitError`], and the room back: to try again, or to cancel.
-    pub fn commit(&mut self, claim: Claim) -> Result<Option<AnnouncedId>, (CommitError, Claim)> {
+    pub fn commit(&mut self, claim: Claim) -> Result<(), (CommitError, Claim)> {
         if claim.half != self.half.id {
             return Err((CommitError::NotOurs, claim));
         }
         self.try_commit(&claim).map_err(|error| (error.into(), claim))
     }
 
-    fn try_commit(&mut self, claim: &Claim) -> Result<Option<AnnouncedId>, SendError> {
+    fn try_commit(&mut self, claim: &Claim) -> Result<(), SendError> {
         let head = claim.head.bytes();
         self.prepare(head)?;
         match &claim.place {
@@ -107,11 +106,11 @@ impl Sender {
                 self.hand_over_piece(*piece, head.len(), head.len() + claim.bytes);
             }
             Place::Large(segment) => {
-                return self.announce(head, *segment, claim.bytes, claim.bytes).map(Some);
+                return self.announce(head, *segment, claim.bytes, claim.bytes).map(drop);
             }
         }
         self.ring_if_due();
-        Ok(None)
+        Ok(())
     }
 
     /// Sends a message of `bytes` that `build` makes in place.

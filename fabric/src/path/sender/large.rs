@@ -2,7 +2,6 @@
 
 use super::{SendError, Sender};
 use crate::path::counters::Counter;
-use crate::path::half::HalfId;
 use crate::path::lending::{Lending, Segment};
 use crate::path::record::{Announcement, Label};
 use crate::queue::{Content, Entry, EntryFlags};
@@ -12,14 +11,6 @@ const FILL_BYTES: usize = 64 << 10;
 
 /// Large messages that may wait whatever their size: one to be read while the next is made.
 const ANNOUNCED_ALWAYS: usize = 2;
-
-/// A large message that was announced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AnnouncedId {
-    half: HalfId,
-    slot: u16,
-    count: u32,
-}
 
 impl Sender {
     /// Sends a message that is too long for a page: it is filled in step by step behind the announcement, so
@@ -31,7 +22,7 @@ impl Sender {
         if announced.is_err() {
             self.lending.release_large(segment);
         }
-        let AnnouncedId { slot, .. } = announced?;
+        let slot = announced?;
         for (step, bytes) in body.chunks(FILL_BYTES).enumerate() {
             let at = step * FILL_BYTES;
             self.lending.bytes_mut(segment, at, bytes.len()).copy_from_slice(bytes);
@@ -41,14 +32,15 @@ impl Sender {
         Ok(())
     }
 
-    /// Announces `bytes` that lie, or will lie, in a large segment; `filled` of them are in place.
+    /// Announces `bytes` that lie, or will lie, in a large segment; `filled` of them are in place. The slot
+    /// that stands for them.
     pub(super) fn announce(
         &mut self,
         head: &[u8],
         segment: u16,
         bytes: usize,
         filled: usize,
-    ) -> Result<AnnouncedId, SendError> {
+    ) -> Result<u16, SendError> {
         // Room for a buffer was made; what was lent since took one of the reserve.
         let length = bytes as u64;
         let announced = self.slots.announce(segment, length, filled as u64);
@@ -61,12 +53,7 @@ impl Sender {
         self.half.counters.add(Counter::Announced, 1);
         self.count_message(bytes);
         self.ring_if_due();
-        Ok(AnnouncedId { half: self.half.id, slot, count })
-    }
-
-    /// Whether a large message of this half has not been released by the receiver, as far as we have looked.
-    pub fn is_announced(&self, announced: AnnouncedId) -> bool {
-        announced.half == self.half.id && self.slots.is_out(announced.slot, announced.count)
+        Ok(slot)
     }
 
     pub(super) fn reserve_large(&mut self, bytes: usize) -> Result<u16, SendError> {

@@ -14,7 +14,6 @@ use os::copy::put;
 use os::words::{LentWords, Words};
 
 pub use claim::{Claim, CommitError};
-pub use large::AnnouncedId;
 pub use lists::{ListError, Shared};
 
 use self::pack::Pack;
