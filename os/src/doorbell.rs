@@ -312,14 +312,25 @@ mod sockets {
             {
                 // What the socket was told before is not what it goes by.
                 assert_eq!(ours.hear(Listen::About(Duration::from_millis(1))).rings, 0);
+                let hearer = rustix::thread::gettid();
                 std::thread::scope(|scope| {
                     scope.spawn(|| {
-                        std::thread::sleep(Duration::from_millis(20));
+                        while !is_asleep(hearer) {
+                            std::thread::yield_now();
+                        }
                         ringer.ring();
                     });
                     assert_eq!(ours.hear(listen).rings, 1, "{listen:?}");
                 });
             }
+        }
+
+        /// Whether the kernel says that a thread of ours sleeps.
+        fn is_asleep(thread: rustix::thread::Pid) -> bool {
+            let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+            let stat = std::fs::read_to_string(path).unwrap();
+            let (_, state) = stat.rsplit_once(") ").expect("the name in brackets, then the state");
+            state.starts_with('S')
         }
 
         #[test]

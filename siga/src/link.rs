@@ -31,6 +31,9 @@ struct Inner {
     unsaid: VecDeque<Vec<u8>>,
     /// Accounts that a new host has not been told of yet.
     untold: VecDeque<u64>,
+    /// Accounts for which it lacks something, and when it is told of them again.
+    put_off: Vec<u64>,
+    put_off_until_ns: u64,
 }
 
 /// Why a request was not sent.
@@ -58,6 +61,8 @@ pub(crate) struct MadeUp {
     pub(crate) rejoined: Vec<(u32, u64)>,
     /// There is still something left.
     pub(crate) is_behind: bool,
+    /// When more is to be said, though the host is not behind.
+    pub(crate) put_off_until_ns: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -90,6 +95,8 @@ impl Link {
             next_account: 0,
             unsaid: VecDeque::new(),
             untold: VecDeque::new(),
+            put_off: Vec::new(),
+            put_off_until_ns: 0,
         };
         Link { inner: Mutex::new(inner), mark: Mark::here() }
     }
@@ -118,6 +125,7 @@ impl Link {
         inner.packets = packets.map(Arc::new);
         inner.unsaid.clear();
         inner.untold.clear();
+        inner.put_off.clear();
         inner.accounts.values_mut().for_each(|entry| entry.is_known = false);
     }
 
@@ -153,12 +161,16 @@ impl Link {
     }
 
     /// Says what did not fit before, as far as it fits now.
-    pub(crate) fn make_up(&self) -> MadeUp {
+    pub(crate) fn make_up(&self, now_ns: u64) -> MadeUp {
         let mut rejoined = Vec::new();
         if self.inherited() {
-            return MadeUp { rejoined, is_behind: false };
+            return MadeUp { rejoined, is_behind: false, put_off_until_ns: None };
         }
         let mut inner = self.lock();
+        if now_ns >= inner.put_off_until_ns {
+            let Inner { untold, put_off, .. } = &mut *inner;
+            untold.extend(put_off.drain(..));
+        }
         let mut said = inner.say_unsaid();
         while said.is_ok()
             && let Some(key) = inner.untold.pop_front()
@@ -171,7 +183,9 @@ impl Link {
                 }
             }
         }
-        MadeUp { rejoined, is_behind: said.is_err_and(|unsent| unsent.is_for_now()) }
+        let is_behind = said.is_err_and(|unsent| unsent.is_for_now());
+        let put_off_until_ns = (!inner.put_off.is_empty()).then_some(inner.put_off_until_ns);
+        MadeUp { rejoined, is_behind, put_off_until_ns }
     }
 
     /// Accounts a path from now on. Returns by which number of ours.
@@ -187,6 +201,13 @@ impl Link {
     pub(crate) fn start_rejoining(&self) {
         let mut inner = self.lock();
         inner.untold = inner.accounts.keys().copied().collect();
+    }
+
+    /// The host lacks what it takes to account a path: it is told again then.
+    pub(crate) fn put_off(&self, key: u64, until_ns: u64) {
+        let mut inner = self.lock();
+        inner.put_off.push(key);
+        inner.put_off_until_ns = until_ns;
     }
 
     /// Takes note of the number that a new host has given a path. False if there is no such path any more: the

@@ -128,6 +128,39 @@ fn guests_attach_to_the_next_host_and_it_accounts_for_their_paths() {
 }
 
 #[test]
+fn host_that_lacks_something_is_told_of_a_path_again() {
+    let place = Place::new("lacking");
+    let host = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let (ours, _theirs) = joined(&client, &server);
+    drop((host, server));
+    let listener = Listener::bind(&place.0, 0o600).unwrap();
+    let packets = loop {
+        poll(&client);
+        if let Ok(packets) = listener.accept() {
+            break packets;
+        }
+    };
+    let (mut told, mut buffer) = (0, [0; PACKET_BYTES_MAX]);
+    while ours.number() != 77 {
+        poll(&client);
+        let Ok(packet) = packets.receive(&mut buffer) else { continue };
+        let (serial, request) = Request::parse(&buffer[..packet.bytes]).unwrap();
+        let reply = match request {
+            Request::Attach { .. } => Reply::Attached,
+            Request::Rejoin { .. } if told < 2 => {
+                Reply::Failed { problem: Problem::HostResources, data: [0; 16] }
+            }
+            Request::Rejoin { .. } => Reply::Done { path: 77 },
+            other => panic!("{other:?}"),
+        };
+        told += u32::from(matches!(request, Request::Rejoin { .. }));
+        packets.send(&reply.bytes(serial), &[]).unwrap();
+    }
+    assert_eq!(told, 3);
+}
+
+#[test]
 fn guest_is_ready_for_an_answer_that_came_while_it_looked_for_something_else() {
     let place = Place::new("answer");
     let _host = place.host();

@@ -1,48 +1,38 @@
 //! A guest: a party that has a name.
 
+mod error;
+mod inbox;
+mod news;
+
+pub use error::{AttachError, ConnectError, ResourceError};
+
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::io;
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fabric::control::{
-    Allowance, Joined, Kind, Malformed, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Scope,
-    Target, UserData,
+    Allowance, Joined, Kind, Pending, Problem, Reply, Request, Scope, Target, UserData,
 };
-use fabric::name::{Name, NoName};
-use fabric::path::{JoinError, Side, SideDescriptors};
+use fabric::name::Name;
+use fabric::path::{Side, SideDescriptors};
 use host::Embedded;
-use os::foreign::Foreign;
 use os::fork::Kept;
-use os::memory::shortage;
 use os::packets::Packets;
 use os::poller::{Poller, wait_readable};
 use os::processor::now_ns;
-use os::storage::BorrowError;
 
-use crate::link::{Account, Link, MadeUp, Membership, Unsent};
+use self::error::unreached;
+use self::inbox::{Answer, Awaited, Claim, Inbox, Standing};
+use crate::link::{Account, Link, Membership, Unsent};
 use crate::options::PathOptions;
 use crate::path::{Path, Said};
 
-/// How often a guest whose host has died looks for a new one.
-const RETRY_NS: u64 = 100_000_000;
-
-/// Packets of the host that are taken in at once: one that never stops must not keep its guests from what
-/// else they do. The descriptor stays readable while there are more.
-const PACKETS_PER_POLL: usize = 64;
-
-/// How long to leave a host alone that is behind.
-const BEHIND_NS: u64 = 1_000_000;
-
 /// How long a host may take to answer what it can answer by itself.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-
-/// Connections that wait for this guest, as far as we keep them: the host does not send more.
-const PENDING_MAX: usize = 2 * host::PENDING_MAX;
 
 const NO_DATA: UserData = [0; 16];
 
@@ -62,185 +52,6 @@ pub struct Guest {
     inbox: RefCell<Inbox>,
     /// What we manage, to tell a new host.
     resources: RefCell<Vec<(Name, Scope)>>,
-}
-
-#[derive(Debug)]
-struct Inbox {
-    standing: Standing,
-    /// Answers that are awaited, and those that have come and were not claimed yet.
-    answers: HashMap<u32, Awaited>,
-    /// Accounts of paths whose new number is awaited.
-    rejoining: HashMap<u32, u64>,
-    /// Connections that wait, in order, and whether they were handed out to be accepted or refused.
-    pending: VecDeque<(Pending, bool)>,
-    /// There will be no host again, which nobody was told yet.
-    is_newly_forsaken: bool,
-}
-
-/// Who wants an answer: nobody any more, once this is dropped.
-#[derive(Debug)]
-struct Claim {
-    serial: u32,
-    _alive: Arc<()>,
-}
-
-#[derive(Debug)]
-struct Awaited {
-    claim: Weak<()>,
-    answer: Option<Answer>,
-    /// Whether it was left to whoever takes it, and is no news any more.
-    is_left: bool,
-}
-
-impl Awaited {
-    fn is_claimed(&self) -> bool {
-        self.claim.strong_count() > 0
-    }
-}
-
-/// What became of a question.
-#[derive(Debug)]
-enum Answer {
-    /// The reply, and what came with it; an error if this process had no descriptor left for that.
-    Reply(Reply, io::Result<Vec<Foreign>>),
-    /// The host that it was asked of is gone.
-    HostGone,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Attached,
-    /// The host is gone.
-    Alone {
-        retry_ns: u64,
-    },
-    /// A new host has been asked.
-    Asking {
-        serial: u32,
-        give_up_ns: u64,
-    },
-}
-
-/// Why a guest could not attach.
-#[derive(Debug, thiserror::Error)]
-pub enum AttachError {
-    /// That is no name.
-    #[error(transparent)]
-    Name(#[from] NoName),
-    /// Nobody could be reached.
-    #[error("no host at {}: {error}; start one with: siga up SYSTEM.toml", .socket.display())]
-    Unreachable {
-        /// Where we looked.
-        socket: PathBuf,
-        /// What the kernel says.
-        error: io::Error,
-    },
-    /// The host does not want us.
-    #[error("cannot attach as {name}: {problem}")]
-    Refused {
-        /// As whom.
-        name: Name,
-        /// Why.
-        problem: Problem,
-    },
-    /// The host is gone, or does not answer.
-    #[error("the host does not answer")]
-    NoAnswer,
-    /// This process lacks descriptors or memory.
-    #[error("cannot attach: {0}")]
-    Resources(#[from] io::Error),
-}
-
-/// Why there is no path.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// That is no name.
-    #[error(transparent)]
-    Name(#[from] NoName),
-    /// The options, or the other side, ask for queues that such a path does not have.
-    #[error("a path has 1 to 8 queues each way; one of IUCV has 2, one of APPC/VM 1")]
-    Shape,
-    /// The host, or the other side, does not want it.
-    #[error("{problem}")]
-    Refused {
-        /// Why.
-        problem: Problem,
-        /// From the other side, if it refused.
-        data: UserData,
-    },
-    /// The other side did not accept in time.
-    #[error("the target did not accept in time")]
-    TimedOut,
-    /// There is no host at the moment.
-    #[error("the host is gone")]
-    HostGone,
-    /// The host has not read what it was asked before, and there is no room to ask more. Try again later.
-    #[error("the host is behind: try again later")]
-    HostBehind,
-    /// Another guest has asked for this connection, which is given back as it was. Only that guest can complete
-    /// it.
-    #[error("another guest has asked for this connection")]
-    OtherGuest(Box<Connecting>),
-    /// What the host or the other side sent is not what makes a path.
-    #[error("the path could not be joined: {0}")]
-    Join(JoinError),
-    /// This process lacks descriptors or memory.
-    #[error("cannot connect: {0}")]
-    Resources(#[from] io::Error),
-}
-
-/// Why a guest does not manage a resource, or still does.
-#[derive(Debug, thiserror::Error)]
-pub enum ResourceError {
-    /// That is no name.
-    #[error(transparent)]
-    Name(#[from] NoName),
-    /// The host does not want it.
-    #[error("{problem}")]
-    Refused {
-        /// Why.
-        problem: Problem,
-    },
-    /// There is no host at the moment.
-    #[error("the host is gone")]
-    HostGone,
-    /// The host has not read what it was asked before, and there is no room to ask more. Try again later.
-    #[error("the host is behind: try again later")]
-    HostBehind,
-}
-
-impl From<JoinError> for ConnectError {
-    fn from(error: JoinError) -> ConnectError {
-        match error {
-            // Both sides have sent what they must: it is this process that cannot map it.
-            JoinError::Borrow(BorrowError::Os(error)) | JoinError::Doorbell(error)
-                if shortage(&error).is_some() =>
-            {
-                ConnectError::Resources(error)
-            }
-            error => ConnectError::Join(error),
-        }
-    }
-}
-
-impl From<Unsent> for ConnectError {
-    fn from(unsent: Unsent) -> ConnectError {
-        match unsent {
-            Unsent::HostGone => ConnectError::HostGone,
-            Unsent::HostBehind => ConnectError::HostBehind,
-            Unsent::Resources(error) => ConnectError::Resources(error),
-        }
-    }
-}
-
-impl From<Unsent> for ResourceError {
-    fn from(unsent: Unsent) -> ResourceError {
-        match unsent {
-            Unsent::HostGone => ResourceError::HostGone,
-            // Nothing is passed with what is asked about resources: what lacks is memory, for a moment.
-            Unsent::HostBehind | Unsent::Resources(_) => ResourceError::HostBehind,
-        }
-    }
 }
 
 /// A connection that was asked for. Give it to [`Guest::complete`] of the guest that asked for it, or drop it to
@@ -292,20 +103,13 @@ impl Guest {
         host::close_refused_on_a_thread();
         let poller = Poller::new()?;
         poller.add(&packets, 0)?;
-        let inbox = Inbox {
-            standing: Standing::Attached,
-            answers: HashMap::new(),
-            rejoining: HashMap::new(),
-            pending: VecDeque::new(),
-            is_newly_forsaken: false,
-        };
         let link = Arc::new(Link::new(packets));
         let guest = Guest {
             name,
             socket,
             link,
             poller,
-            inbox: RefCell::new(inbox),
+            inbox: RefCell::new(Inbox::new()),
             resources: RefCell::default(),
         };
         let claim = guest.ask(&Request::Attach { name }, &[]).map_err(|unsent| match unsent {
@@ -644,10 +448,7 @@ impl Guest {
     /// Asks the host something whose answer is awaited.
     fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Claim, Unsent> {
         let serial = self.link.ask(request, descriptors)?;
-        let alive = Arc::new(());
-        let awaited = Awaited { claim: Arc::downgrade(&alive), answer: None, is_left: false };
-        self.inbox.borrow_mut().answers.insert(serial, awaited);
-        Ok(Claim { serial, _alive: alive })
+        Ok(self.inbox.borrow_mut().await_answer(serial))
     }
 
     /// The answer, if it has come.
@@ -689,196 +490,6 @@ impl Guest {
     pub(crate) fn is_forsaken(&self) -> bool {
         self.inbox.borrow().standing == Standing::Alone { retry_ns: u64::MAX }
     }
-
-    /// Takes in what the host has sent, without waiting; looks for a new host if it is gone. Returns when
-    /// to come back though nothing was heard, in the machine's time.
-    pub fn poll(&self, now_ns: u64) -> Option<u64> {
-        if self.link.inherited() && !self.is_forsaken() {
-            self.lose_host(now_ns);
-        }
-        // Copied, so that the inbox is not borrowed in what follows.
-        let standing = self.inbox.borrow().standing;
-        match standing {
-            Standing::Alone { retry_ns } if now_ns < retry_ns => return Some(retry_ns),
-            Standing::Alone { .. } => self.look_for_host(now_ns),
-            Standing::Attached | Standing::Asking { .. } => {}
-        }
-        self.take_in(now_ns);
-        self.forget_unclaimed();
-        let is_behind = self.make_up();
-        let standing = self.inbox.borrow().standing;
-        match standing {
-            Standing::Attached => is_behind.then_some(now_ns + BEHIND_NS),
-            Standing::Alone { retry_ns } => Some(retry_ns),
-            Standing::Asking { give_up_ns, .. } if now_ns >= give_up_ns => {
-                self.lose_host(now_ns);
-                Some(now_ns + RETRY_NS)
-            }
-            Standing::Asking { give_up_ns, .. } => Some(give_up_ns),
-        }
-    }
-
-    /// Says what the host was not told because it was behind. Whether something is left.
-    fn make_up(&self) -> bool {
-        let MadeUp { rejoined, is_behind } = self.link.make_up();
-        self.inbox.borrow_mut().rejoining.extend(rejoined);
-        is_behind
-    }
-
-    fn take_in(&self, now_ns: u64) {
-        let mut buffer = [0; PACKET_BYTES_MAX];
-        for _ in 0..PACKETS_PER_POLL {
-            let Some(packets) = self.link.packets() else { return };
-            match packets.receive(&mut buffer) {
-                Ok(packet) if packet.bytes > 0 => {
-                    match Reply::parse(&buffer[..packet.bytes]) {
-                        Ok((serial, reply)) => self.sort(serial, reply, packet.passed(), now_ns),
-                        // An older host answers in its own version, whatever it says.
-                        Err(Malformed::Version { serial, .. }) => {
-                            let failed = Reply::Failed { problem: Problem::Version, data: NO_DATA };
-                            self.sort(serial, failed, packet.passed(), now_ns);
-                        }
-                        // From a host of another kind: nothing to be done.
-                        Err(_) => {}
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                _ => return self.lose_host(now_ns),
-            }
-        }
-    }
-
-    /// Forgets what was asked by those who do not want to know any more.
-    fn forget_unclaimed(&self) {
-        let mut inbox = self.inbox.borrow_mut();
-        let unclaimed = inbox.answers.extract_if(|_, awaited| !awaited.is_claimed());
-        for (_, Awaited { answer, .. }) in unclaimed {
-            if let Some(Answer::Reply(Reply::Joined(joined), _)) = answer {
-                self.give_up(joined.path);
-            }
-        }
-    }
-
-    /// Tells the host that a path that it has made is not wanted.
-    fn give_up(&self, path: u64) {
-        self.link.say(&Request::Ended { path });
-    }
-
-    /// Puts a message where it is awaited.
-    fn sort(&self, serial: u32, reply: Reply, descriptors: io::Result<Vec<Foreign>>, now_ns: u64) {
-        let mut inbox = self.inbox.borrow_mut();
-        if let Some(awaited) = inbox.answers.get_mut(&serial) {
-            awaited.answer = Some(Answer::Reply(reply, descriptors));
-            return;
-        }
-        if let Some(account) = inbox.rejoining.remove(&serial) {
-            if let Reply::Done { path } = reply
-                && !self.link.settle(account, path)
-            {
-                self.give_up(path);
-            }
-            return;
-        }
-        match (inbox.standing, reply) {
-            (_, Reply::Pending(pending)) if inbox.pending.len() < PENDING_MAX => {
-                inbox.pending.push_back((pending, false));
-            }
-            (_, Reply::Withdrawn { path }) => {
-                inbox.forget_pending(path);
-            }
-            // A path that we did not want to wait for any longer.
-            (_, Reply::Joined(joined)) => self.give_up(joined.path),
-            (Standing::Asking { serial: asked, .. }, reply) if asked == serial => {
-                if reply == Reply::Attached {
-                    inbox.standing = Standing::Attached;
-                    for (resource, scope) in self.resources.borrow().iter().copied() {
-                        // If somebody else was faster, it is no longer ours.
-                        self.link.say(&Request::Identify { resource, scope });
-                    }
-                    self.link.start_rejoining();
-                } else {
-                    // Our former self may not have been buried yet.
-                    drop(inbox);
-                    self.lose_host(now_ns);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// There is no host any more: whatever was asked of it will not be answered.
-    fn lose_host(&self, now_ns: u64) {
-        self.drop_packets();
-        let mut inbox = self.inbox.borrow_mut();
-        for awaited in inbox.answers.values_mut() {
-            // An answer that came and was not taken is void too: a new host would not account the path. A
-            // refusal stays one.
-            if !matches!(awaited.answer, Some(Answer::Reply(Reply::Failed { .. }, _))) {
-                awaited.answer = Some(Answer::HostGone);
-            }
-        }
-        inbox.rejoining.clear();
-        inbox.pending.clear();
-        // A host in this process does not come back, and a forked child is a guest of none.
-        let comes_back = self.socket.is_some() && !self.link.inherited();
-        let retry_ns = if comes_back { now_ns + RETRY_NS } else { u64::MAX };
-        inbox.standing = Standing::Alone { retry_ns };
-        inbox.is_newly_forsaken = !comes_back;
-    }
-
-    /// Drops the connection. It may be closed only later, if the host has passed what takes long to be closed,
-    /// and would be readable in the poller for as long.
-    fn drop_packets(&self) {
-        if let Some(packets) = self.link.packets() {
-            let _ = self.poller.remove(&*packets);
-        }
-        self.link.set_packets(None);
-    }
-
-    fn look_for_host(&self, now_ns: u64) {
-        let retry = Standing::Alone { retry_ns: now_ns + RETRY_NS };
-        self.inbox.borrow_mut().standing = retry;
-        let Some(Ok(packets)) = self.socket.as_ref().map(|socket| Packets::connect(socket)) else {
-            return;
-        };
-        if self.poller.add(&packets, 0).is_err() {
-            return;
-        }
-        self.link.set_packets(Some(packets));
-        if let Ok(serial) = self.link.ask(&Request::Attach { name: self.name }, &[]) {
-            let give_up_ns = now_ns + ANSWER_TIME.as_nanos() as u64;
-            self.inbox.borrow_mut().standing = Standing::Asking { serial, give_up_ns };
-        } else {
-            self.drop_packets();
-        }
-    }
-}
-
-impl Inbox {
-    /// Hands out the first that is wanted.
-    fn next_pending(&mut self, wanted: impl Fn(&Pending) -> bool) -> Option<Pending> {
-        let is_next = |entry: &&mut (Pending, bool)| !entry.1 && wanted(&entry.0);
-        let (pending, is_handed_out) = self.pending.iter_mut().find(is_next)?;
-        *is_handed_out = true;
-        Some(*pending)
-    }
-
-    /// Whether a connection waits, which it does no longer. All of it is compared: the next host begins with
-    /// the same numbers.
-    fn take_pending(&mut self, pending: &Pending) -> bool {
-        let at = self.pending.iter().position(|(known, _)| known == pending);
-        at.and_then(|at| self.pending.remove(at)).is_some()
-    }
-
-    fn forget_pending(&mut self, path: u64) {
-        self.pending.retain(|(pending, _)| pending.path != path);
-    }
-
-    fn take_answer(&mut self, claim: &Claim) -> Option<Answer> {
-        let answer = self.answers.get_mut(&claim.serial)?.answer.take()?;
-        self.answers.remove(&claim.serial);
-        Some(answer)
-    }
 }
 
 /// The descriptor that becomes readable when the host has sent something. See [`Guest::has_news`].
@@ -888,35 +499,7 @@ impl AsFd for Guest {
     }
 }
 
-/// Why nobody was reached at `socket`.
-fn unreached(socket: &FilePath, error: io::Error) -> AttachError {
-    // As many connections wait there as may: somebody listens, and takes in nobody.
-    if error.kind() == io::ErrorKind::WouldBlock {
-        AttachError::NoAnswer
-    } else if shortage(&error).is_some() {
-        AttachError::Resources(error)
-    } else {
-        AttachError::Unreachable { socket: socket.to_owned(), error }
-    }
-}
-
 fn after(time: Duration) -> u64 {
     let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     now_ns().saturating_add(time)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn want_of_resources_is_no_lack_of_a_host() {
-        let unreached = |code| unreached("s".as_ref(), io::Error::from_raw_os_error(code));
-        for (code, is_ours) in [(24, true), (23, true), (12, true), (111, false), (2, false)] {
-            let error = unreached(code);
-            assert_eq!(matches!(error, AttachError::Resources(_)), is_ours, "{error}");
-            assert_eq!(matches!(error, AttachError::Unreachable { .. }), !is_ours, "{error}");
-        }
-        assert!(matches!(unreached(11), AttachError::NoAnswer), "its backlog is full");
-    }
 }

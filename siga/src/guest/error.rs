@@ -1,0 +1,163 @@
+//! Why a guest has not got what it asked for.
+
+use std::io;
+use std::path::{Path as FilePath, PathBuf};
+
+use fabric::control::{Problem, UserData};
+use fabric::name::{Name, NoName};
+use fabric::path::JoinError;
+use os::memory::shortage;
+use os::storage::BorrowError;
+
+use super::Connecting;
+use crate::link::Unsent;
+
+/// Why a guest could not attach.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// That is no name.
+    #[error(transparent)]
+    Name(#[from] NoName),
+    /// Nobody could be reached.
+    #[error("no host at {}: {error}; start one with: siga up SYSTEM.toml", .socket.display())]
+    Unreachable {
+        /// Where we looked.
+        socket: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The host does not want us.
+    #[error("cannot attach as {name}: {problem}")]
+    Refused {
+        /// As whom.
+        name: Name,
+        /// Why.
+        problem: Problem,
+    },
+    /// The host is gone, or does not answer.
+    #[error("the host does not answer")]
+    NoAnswer,
+    /// This process lacks descriptors or memory.
+    #[error("cannot attach: {0}")]
+    Resources(#[from] io::Error),
+}
+
+/// Why there is no path.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// That is no name.
+    #[error(transparent)]
+    Name(#[from] NoName),
+    /// The options, or the other side, ask for queues that such a path does not have.
+    #[error("a path has 1 to 8 queues each way; one of IUCV has 2, one of APPC/VM 1")]
+    Shape,
+    /// The host, or the other side, does not want it.
+    #[error("{problem}")]
+    Refused {
+        /// Why.
+        problem: Problem,
+        /// From the other side, if it refused.
+        data: UserData,
+    },
+    /// The other side did not accept in time.
+    #[error("the target did not accept in time")]
+    TimedOut,
+    /// There is no host at the moment.
+    #[error("the host is gone")]
+    HostGone,
+    /// The host has not read what it was asked before, and there is no room to ask more. Try again later.
+    #[error("the host is behind: try again later")]
+    HostBehind,
+    /// Another guest has asked for this connection, which is given back as it was. Only that guest can complete
+    /// it.
+    #[error("another guest has asked for this connection")]
+    OtherGuest(Box<Connecting>),
+    /// What the host or the other side sent is not what makes a path.
+    #[error("the path could not be joined: {0}")]
+    Join(JoinError),
+    /// This process lacks descriptors or memory.
+    #[error("cannot connect: {0}")]
+    Resources(#[from] io::Error),
+}
+
+/// Why a guest does not manage a resource, or still does.
+#[derive(Debug, thiserror::Error)]
+pub enum ResourceError {
+    /// That is no name.
+    #[error(transparent)]
+    Name(#[from] NoName),
+    /// The host does not want it.
+    #[error("{problem}")]
+    Refused {
+        /// Why.
+        problem: Problem,
+    },
+    /// There is no host at the moment.
+    #[error("the host is gone")]
+    HostGone,
+    /// The host has not read what it was asked before, and there is no room to ask more. Try again later.
+    #[error("the host is behind: try again later")]
+    HostBehind,
+}
+
+impl From<JoinError> for ConnectError {
+    fn from(error: JoinError) -> ConnectError {
+        match error {
+            // Both sides have sent what they must: it is this process that cannot map it.
+            JoinError::Borrow(BorrowError::Os(error)) | JoinError::Doorbell(error)
+                if shortage(&error).is_some() =>
+            {
+                ConnectError::Resources(error)
+            }
+            error => ConnectError::Join(error),
+        }
+    }
+}
+
+impl From<Unsent> for ConnectError {
+    fn from(unsent: Unsent) -> ConnectError {
+        match unsent {
+            Unsent::HostGone => ConnectError::HostGone,
+            Unsent::HostBehind => ConnectError::HostBehind,
+            Unsent::Resources(error) => ConnectError::Resources(error),
+        }
+    }
+}
+
+impl From<Unsent> for ResourceError {
+    fn from(unsent: Unsent) -> ResourceError {
+        match unsent {
+            Unsent::HostGone => ResourceError::HostGone,
+            // Nothing is passed with what is asked about resources: what lacks is memory, for a moment.
+            Unsent::HostBehind | Unsent::Resources(_) => ResourceError::HostBehind,
+        }
+    }
+}
+
+/// Why nobody was reached at `socket`.
+pub(super) fn unreached(socket: &FilePath, error: io::Error) -> AttachError {
+    // As many connections wait there as may: somebody listens, and takes in nobody.
+    if error.kind() == io::ErrorKind::WouldBlock {
+        AttachError::NoAnswer
+    } else if shortage(&error).is_some() {
+        AttachError::Resources(error)
+    } else {
+        AttachError::Unreachable { socket: socket.to_owned(), error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn want_of_resources_is_no_lack_of_a_host() {
+        let unreached = |code| unreached("s".as_ref(), io::Error::from_raw_os_error(code));
+        for (code, is_ours) in [(24, true), (23, true), (12, true), (111, false), (2, false)] {
+            let error = unreached(code);
+            assert_eq!(matches!(error, AttachError::Resources(_)), is_ours, "{error}");
+            assert_eq!(matches!(error, AttachError::Unreachable { .. }), !is_ours, "{error}");
+        }
+        assert!(matches!(unreached(11), AttachError::NoAnswer), "its backlog is full");
+    }
+}

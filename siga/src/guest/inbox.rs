@@ -1,0 +1,111 @@
+//! What a host has sent and nobody has taken yet.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Weak};
+
+use fabric::control::{Pending, Reply};
+use os::foreign::Foreign;
+
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) standing: Standing,
+    /// Answers that are awaited, and those that have come and were not claimed yet.
+    pub(super) answers: HashMap<u32, Awaited>,
+    /// Accounts of paths whose new number is awaited.
+    pub(super) rejoining: HashMap<u32, u64>,
+    /// Connections that wait, in order, and whether they were handed out to be accepted or refused.
+    pub(super) pending: VecDeque<(Pending, bool)>,
+    /// There will be no host again, which nobody was told yet.
+    pub(super) is_newly_forsaken: bool,
+}
+
+/// Who wants an answer: nobody any more, once this is dropped.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) serial: u32,
+    _alive: Arc<()>,
+}
+
+#[derive(Debug)]
+pub(super) struct Awaited {
+    pub(super) claim: Weak<()>,
+    pub(super) answer: Option<Answer>,
+    /// Whether it was left to whoever takes it, and is no news any more.
+    pub(super) is_left: bool,
+}
+
+impl Awaited {
+    pub(super) fn is_claimed(&self) -> bool {
+        self.claim.strong_count() > 0
+    }
+}
+
+/// What became of a question.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The reply, and what came with it; an error if this process had no descriptor left for that.
+    Reply(Reply, io::Result<Vec<Foreign>>),
+    /// The host that it was asked of is gone.
+    HostGone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Attached,
+    /// The host is gone.
+    Alone {
+        retry_ns: u64,
+    },
+    /// A new host has been asked.
+    Asking {
+        serial: u32,
+        give_up_ns: u64,
+    },
+}
+
+impl Inbox {
+    /// An empty one, of a guest that has a host.
+    pub(super) fn new() -> Inbox {
+        Inbox {
+            standing: Standing::Attached,
+            answers: HashMap::new(),
+            rejoining: HashMap::new(),
+            pending: VecDeque::new(),
+            is_newly_forsaken: false,
+        }
+    }
+
+    /// Makes room for the answer that will carry this serial.
+    pub(super) fn await_answer(&mut self, serial: u32) -> Claim {
+        let alive = Arc::new(());
+        let awaited = Awaited { claim: Arc::downgrade(&alive), answer: None, is_left: false };
+        self.answers.insert(serial, awaited);
+        Claim { serial, _alive: alive }
+    }
+
+    /// Hands out the first that is wanted.
+    pub(super) fn next_pending(&mut self, wanted: impl Fn(&Pending) -> bool) -> Option<Pending> {
+        let is_next = |entry: &&mut (Pending, bool)| !entry.1 && wanted(&entry.0);
+        let (pending, is_handed_out) = self.pending.iter_mut().find(is_next)?;
+        *is_handed_out = true;
+        Some(*pending)
+    }
+
+    /// Whether a connection waits, which it does no longer. All of it is compared: the next host begins with
+    /// the same numbers.
+    pub(super) fn take_pending(&mut self, pending: &Pending) -> bool {
+        let at = self.pending.iter().position(|(known, _)| known == pending);
+        at.and_then(|at| self.pending.remove(at)).is_some()
+    }
+
+    pub(super) fn forget_pending(&mut self, path: u64) {
+        self.pending.retain(|(pending, _)| pending.path != path);
+    }
+
+    pub(super) fn take_answer(&mut self, claim: &Claim) -> Option<Answer> {
+        let answer = self.answers.get_mut(&claim.serial)?.answer.take()?;
+        self.answers.remove(&claim.serial);
+        Some(answer)
+    }
+}

@@ -1,0 +1,193 @@
+//! Taking in what the host says, and looking for a new host when it is gone.
+
+use std::io;
+
+use fabric::control::{Malformed, PACKET_BYTES_MAX, Problem, Reply, Request};
+use os::foreign::Foreign;
+use os::packets::Packets;
+
+use super::inbox::{Answer, Awaited, Standing};
+use super::{ANSWER_TIME, Guest, NO_DATA};
+use crate::link::MadeUp;
+
+/// How often a guest whose host has died looks for a new one.
+const RETRY_NS: u64 = 100_000_000;
+
+/// Packets of the host that are taken in at once: one that never stops must not keep its guests from what
+/// else they do. The descriptor stays readable while there are more.
+const PACKETS_PER_POLL: usize = 64;
+
+/// How long to leave a host alone that is behind.
+const BEHIND_NS: u64 = 1_000_000;
+
+/// Connections that wait for this guest, as far as we keep them: the host does not send more.
+const PENDING_MAX: usize = 2 * host::PENDING_MAX;
+
+impl Guest {
+    /// Takes in what the host has sent, without waiting; looks for a new host if it is gone. Returns when
+    /// to come back though nothing was heard, in the machine's time.
+    pub fn poll(&self, now_ns: u64) -> Option<u64> {
+        if self.link.inherited() && !self.is_forsaken() {
+            self.lose_host(now_ns);
+        }
+        // Copied, so that the inbox is not borrowed in what follows.
+        let standing = self.inbox.borrow().standing;
+        match standing {
+            Standing::Alone { retry_ns } if now_ns < retry_ns => return Some(retry_ns),
+            Standing::Alone { .. } => self.look_for_host(now_ns),
+            Standing::Attached | Standing::Asking { .. } => {}
+        }
+        self.take_in(now_ns);
+        self.forget_unclaimed();
+        let come_back_ns = self.make_up(now_ns);
+        let standing = self.inbox.borrow().standing;
+        match standing {
+            Standing::Attached => come_back_ns,
+            Standing::Alone { retry_ns } => Some(retry_ns),
+            Standing::Asking { give_up_ns, .. } if now_ns >= give_up_ns => {
+                self.lose_host(now_ns);
+                Some(now_ns + RETRY_NS)
+            }
+            Standing::Asking { give_up_ns, .. } => Some(give_up_ns),
+        }
+    }
+
+    /// Says what the host was not told because it was behind, or lacked something. When to come back if something
+    /// is left.
+    fn make_up(&self, now_ns: u64) -> Option<u64> {
+        let MadeUp { rejoined, is_behind, put_off_until_ns } = self.link.make_up(now_ns);
+        self.inbox.borrow_mut().rejoining.extend(rejoined);
+        if is_behind { Some(now_ns + BEHIND_NS) } else { put_off_until_ns }
+    }
+
+    fn take_in(&self, now_ns: u64) {
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        for _ in 0..PACKETS_PER_POLL {
+            let Some(packets) = self.link.packets() else { return };
+            match packets.receive(&mut buffer) {
+                Ok(packet) if packet.bytes > 0 => {
+                    match Reply::parse(&buffer[..packet.bytes]) {
+                        Ok((serial, reply)) => self.sort(serial, reply, packet.passed(), now_ns),
+                        // An older host answers in its own version, whatever it says.
+                        Err(Malformed::Version { serial, .. }) => {
+                            let failed = Reply::Failed { problem: Problem::Version, data: NO_DATA };
+                            self.sort(serial, failed, packet.passed(), now_ns);
+                        }
+                        // From a host of another kind: nothing to be done.
+                        Err(_) => {}
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                _ => return self.lose_host(now_ns),
+            }
+        }
+    }
+
+    /// Forgets what was asked by those who do not want to know any more.
+    fn forget_unclaimed(&self) {
+        let mut inbox = self.inbox.borrow_mut();
+        let unclaimed = inbox.answers.extract_if(|_, awaited| !awaited.is_claimed());
+        for (_, Awaited { answer, .. }) in unclaimed {
+            if let Some(Answer::Reply(Reply::Joined(joined), _)) = answer {
+                self.give_up(joined.path);
+            }
+        }
+    }
+
+    /// Tells the host that a path that it has made is not wanted.
+    pub(super) fn give_up(&self, path: u64) {
+        self.link.say(&Request::Ended { path });
+    }
+
+    /// Puts a message where it is awaited.
+    fn sort(&self, serial: u32, reply: Reply, descriptors: io::Result<Vec<Foreign>>, now_ns: u64) {
+        let mut inbox = self.inbox.borrow_mut();
+        if let Some(awaited) = inbox.answers.get_mut(&serial) {
+            awaited.answer = Some(Answer::Reply(reply, descriptors));
+            return;
+        }
+        if let Some(account) = inbox.rejoining.remove(&serial) {
+            match reply {
+                Reply::Done { path } if !self.link.settle(account, path) => self.give_up(path),
+                Reply::Failed { problem: Problem::HostResources, .. } => {
+                    self.link.put_off(account, now_ns + RETRY_NS);
+                }
+                // It is accounted, or never will be.
+                _ => {}
+            }
+            return;
+        }
+        match (inbox.standing, reply) {
+            (_, Reply::Pending(pending)) if inbox.pending.len() < PENDING_MAX => {
+                inbox.pending.push_back((pending, false));
+            }
+            (_, Reply::Withdrawn { path }) => {
+                inbox.forget_pending(path);
+            }
+            // A path that we did not want to wait for any longer.
+            (_, Reply::Joined(joined)) => self.give_up(joined.path),
+            (Standing::Asking { serial: asked, .. }, reply) if asked == serial => {
+                if reply == Reply::Attached {
+                    inbox.standing = Standing::Attached;
+                    for (resource, scope) in self.resources.borrow().iter().copied() {
+                        // If somebody else was faster, it is no longer ours.
+                        self.link.say(&Request::Identify { resource, scope });
+                    }
+                    self.link.start_rejoining();
+                } else {
+                    // Our former self may not have been buried yet.
+                    drop(inbox);
+                    self.lose_host(now_ns);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// There is no host any more: whatever was asked of it will not be answered.
+    pub(super) fn lose_host(&self, now_ns: u64) {
+        self.drop_packets();
+        let mut inbox = self.inbox.borrow_mut();
+        for awaited in inbox.answers.values_mut() {
+            // An answer that came and was not taken is void too: a new host would not account the path. A
+            // refusal stays one.
+            if !matches!(awaited.answer, Some(Answer::Reply(Reply::Failed { .. }, _))) {
+                awaited.answer = Some(Answer::HostGone);
+            }
+        }
+        inbox.rejoining.clear();
+        inbox.pending.clear();
+        // A host in this process does not come back, and a forked child is a guest of none.
+        let comes_back = self.socket.is_some() && !self.link.inherited();
+        let retry_ns = if comes_back { now_ns + RETRY_NS } else { u64::MAX };
+        inbox.standing = Standing::Alone { retry_ns };
+        inbox.is_newly_forsaken = !comes_back;
+    }
+
+    /// Drops the connection. It may be closed only later, if the host has passed what takes long to be closed,
+    /// and would be readable in the poller for as long.
+    fn drop_packets(&self) {
+        if let Some(packets) = self.link.packets() {
+            let _ = self.poller.remove(&*packets);
+        }
+        self.link.set_packets(None);
+    }
+
+    fn look_for_host(&self, now_ns: u64) {
+        let retry = Standing::Alone { retry_ns: now_ns + RETRY_NS };
+        self.inbox.borrow_mut().standing = retry;
+        let Some(Ok(packets)) = self.socket.as_ref().map(|socket| Packets::connect(socket)) else {
+            return;
+        };
+        if self.poller.add(&packets, 0).is_err() {
+            return;
+        }
+        self.link.set_packets(Some(packets));
+        if let Ok(serial) = self.link.ask(&Request::Attach { name: self.name }, &[]) {
+            let give_up_ns = now_ns + ANSWER_TIME.as_nanos() as u64;
+            self.inbox.borrow_mut().standing = Standing::Asking { serial, give_up_ns };
+        } else {
+            self.drop_packets();
+        }
+    }
+}
