@@ -103,6 +103,33 @@ fn message_is_purged_though_too_much_is_parked_in_front_of_it() {
 }
 
 #[test]
+fn reply_is_heard_though_too_much_is_kept() {
+    const BYTES: usize = 60_000;
+    let [mut one, mut other] =
+        iucv(Terms::default(), Limits { ours: 5000, theirs: 5000, ..LIMITS });
+    while let Ok(_) | Err(SendError::Full) = one.send(&PLAIN, &[1; BYTES]) {
+        let before = other.counts().pending;
+        assert_eq!(receive(&mut other, Which::Class(9)), Err(ReceiveError::NotFound));
+        if before * BYTES >= PARKED_BYTES_MAX {
+            break;
+        }
+    }
+    one.send(&URGENT, b"urgent").unwrap();
+    other.poll();
+    let asked = other.send(&TWO_WAY, b"question").unwrap();
+    receive(&mut one, Which::Message { id: asked, class: 1 }).unwrap();
+    one.reply(asked, false, b"answer").unwrap();
+    let mut answer = [0; 10];
+    let (completion, ..) = other.complete(Which::Any, &mut answer).unwrap().expect("replied to");
+    assert_eq!((completion.id, &answer[..6]), (asked, &b"answer"[..]));
+    one.send(&URGENT, b"urgent").unwrap();
+    other.poll();
+    one.sever([0; 16]);
+    other.poll();
+    assert!(other.severed().is_some(), "so is the end");
+}
+
+#[test]
 fn path_that_has_ended_has_nothing_more_to_say() {
     let [mut one, mut other] = iucv(Terms::default(), LIMITS);
     one.send(&PLAIN, b"last words").unwrap();

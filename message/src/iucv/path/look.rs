@@ -53,13 +53,15 @@ impl Path {
         self.is_queue_ready(URGENT)
     }
 
-    /// Whether there is something in a queue that can be looked at. A queue in front of which too much is parked
-    /// does not count, whatever else comes over it: its source has that much waiting for us to receive.
+    /// Whether there is something in a queue that can be looked at. The plain queue does not count while too much
+    /// is kept and a message stands in front: its source has that much waiting for us to receive.
     #[inline]
     pub(super) fn is_queue_ready(&self, queue: usize) -> bool {
         !self.is_over[queue]
             && self.receivers[queue].is_ready()
-            && (self.pending.front(queue).is_none() || self.kept_bytes() < PARKED_BYTES_MAX)
+            && (queue == URGENT
+                || self.pending.front(queue).is_none()
+                || self.kept_bytes() < PARKED_BYTES_MAX)
     }
 
     /// Bytes in memory of our own of what waits.
