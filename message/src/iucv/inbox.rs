@@ -110,9 +110,12 @@ impl<T: Facts> Inbox<T> {
         self.fronts[of.known().queue] = Some(Item { of, body, told: false });
     }
 
-    /// Takes what stands in front of a queue out of its way.
+    /// Takes what stands in front of a queue out of its way. A forked child, to which nothing comes, does not
+    /// have what it would copy.
     pub(super) fn park(&mut self, queue: usize, receivers: &mut [Receiver; QUEUES]) {
-        if let Some(item) = self.fronts[queue].take() {
+        if receivers[queue].refuse_child().is_ok()
+            && let Some(item) = self.fronts[queue].take()
+        {
             self.kept.add(Item { body: item.body.park(&mut receivers[queue]), ..item });
         }
     }

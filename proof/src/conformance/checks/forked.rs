@@ -124,12 +124,17 @@ fn parent(part: &Part) -> Outcome {
 fn conversations_in_a_child() -> Result<(), Wrong> {
     let limits =
         Limits { ours: 8, theirs: 8, parameters_for_us: false, parameters_for_them: false };
-    for bytes in [8, 1000, 5000, 200_000] {
+    let cases = [8, 1000, 5000, 200_000].map(|bytes| [(bytes, false), (bytes, true)]);
+    for (bytes, priority) in cases.into_iter().flatten() {
         let [mut source, mut target] = honest::iucv(Terms::default(), limits);
-        let outgoing = Outgoing { answer: Some(8), ..Outgoing::default() };
+        let outgoing = Outgoing { answer: Some(8), priority, ..Outgoing::default() };
         let id = source.send(&outgoing, &vec![1; bytes])?;
         target.describe(Which::Any)?;
         let child = fork::fork(|| {
+            // Each would take what stands in front out of the way.
+            target.poll();
+            target.next_event(|_| true);
+            let _ = target.describe(Which::Class(9));
             let found = target.receive(Which::Any, &mut [0; 8]);
             let replied = target.reply(id, false, b"reply");
             let sent = target.send(&outgoing, b"question");
