@@ -24,7 +24,7 @@ pub struct PathOptions {
     /// Messages that may wait, as the kind has it; for messages as the path has them, large ones to be
     /// pulled in one queue, 1 to [`SLOTS`].
     pub messages: u32,
-    /// Bytes in buffers of one queue that may be on their way before a send has to wait. More lets a sender
+    /// Bytes in buffers of one queue that may be on their way before a send has to wait, at least 1. More lets a sender
     /// run further ahead; less keeps what is on its way in cache and delays short.
     pub window_bytes: usize,
     /// Bytes of large messages that may wait in one queue to be pulled before a send has to wait. Two always
@@ -80,9 +80,14 @@ impl PathOptions {
     /// The terms of a path for which the host has granted this.
     pub(crate) fn terms(&self, ours: Allowance, theirs: Allowance) -> Terms {
         Terms {
-            window_bytes: self.window_bytes,
+            // With nothing on its way there is always room, or nothing would ever go.
+            window_bytes: self.window_bytes.max(1),
             announced_bytes_max: self.announced_bytes,
-            messages_max: ours.messages.min(SLOTS as u32),
+            // A conversation bounds its own messages; replies are bounded by whoever asked for them.
+            messages_max: match self.kind {
+                Kind::MESSAGES => ours.messages.clamp(1, SLOTS as u32),
+                _ => SLOTS as u32,
+            },
             storage_bytes_max: ours.storage_bytes,
             peer_storage_bytes_max: theirs.storage_bytes,
             storage: StorageOptions { huge: self.huge, locked: self.locked },

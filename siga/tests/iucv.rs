@@ -678,6 +678,29 @@ fn nobody_waits_for_the_answer_to_a_message_that_is_not_outstanding() {
     );
 }
 
+/// They are bounded by whoever asked for them: one that is taken first must not wait for one that came before it.
+#[test]
+fn large_replies_go_beyond_the_limit_of_messages() {
+    const BYTES: usize = 100_000;
+    let Two { _host, client, server } = two();
+    let (mut client, mut server) = thread::scope(|scope| {
+        let few = Options { limit: 1, ..OPTIONS };
+        let server = scope.spawn(move || Path::accept(&server, &few).unwrap());
+        (Path::connect(&client, "SERVER", &OPTIONS).unwrap(), server.join().unwrap())
+    });
+    let question = Outgoing { answer: Some(BYTES as u32), ..QUIET };
+    let asked = [(); 3].map(|()| client.send(&question, b"").unwrap());
+    for (number, id) in asked.into_iter().enumerate() {
+        assert_eq!(server.next().unwrap().0.id, id);
+        server.half().reply(id, false, &[number as u8; BYTES]).unwrap();
+    }
+    for (number, id) in asked.into_iter().enumerate().rev() {
+        let mut answer = vec![0; BYTES];
+        assert_eq!(client.answer(id, 0, &mut answer).unwrap().bytes, BYTES);
+        assert!(answer.iter().all(|byte| *byte == number as u8));
+    }
+}
+
 /// Its source takes a message back while it is on its way to be shown: the next is waited for.
 #[test]
 fn message_that_is_purged_while_it_is_received_is_none() {

@@ -46,6 +46,20 @@ fn guests_talk_over_a_path() {
 }
 
 #[test]
+fn path_that_was_asked_for_with_no_room_has_a_little() {
+    let host = host();
+    let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+    let nothing =
+        PathOptions { window_bytes: 0, announced_bytes: 0, messages: 0, ..PathOptions::default() };
+    let (mut ours, mut theirs) = joined(&client, &server, &nothing);
+    for bytes in [10, 5000, 200_000] {
+        ours.try_send(&vec![1; bytes]).unwrap();
+        assert_eq!(theirs.receive().unwrap().body.len(), bytes);
+        assert_eq!(theirs.try_receive().unwrap(), None);
+    }
+}
+
+#[test]
 fn exchanges_work_under_every_policy() {
     let host = host();
     for policy in POLICIES {
