@@ -7,7 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard};
 
 use fabric::control::{Kind, Pending, Problem, Reply, Request, Target};
-use fabric::path::{Shape, Side};
+use fabric::path::{Lack, Shape, Side, Terms};
+use message::iucv::{Limits, Outgoing, ReceiveError, Which};
+use proof::honest::iucv;
 use proof::plane::{ALLOWANCE, Party, Plane};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -102,6 +104,24 @@ fn host_that_can_pass_nothing_says_so_to_both_and_keeps_both() {
     let mut observer = plane.connect();
     assert_eq!(plane.answer(&mut observer, &Request::Observe, &[]), Reply::Attached);
     assert_eq!(plane.report(&mut observer).paths.len(), 1, "what was not made is not accounted");
+}
+
+#[test]
+fn who_waits_for_a_reply_learns_that_the_target_lacks_what_receiving_takes() {
+    let _alone = alone();
+    let limits =
+        Limits { ours: 8, theirs: 8, parameters_for_us: false, parameters_for_them: false };
+    let [mut source, mut target] = iucv(Terms::default(), limits);
+    let question = Outgoing { answer: Some(8), ..Outgoing::default() };
+    source.send(&question, b"no storage is lent for this").unwrap();
+    source.send(&question, &[1; 5000]).unwrap();
+    target.receive(Which::Any, &mut [0; 100]).unwrap();
+    let error = without_descriptors(|| target.receive(Which::Any, &mut [0; 5000])).unwrap_err();
+    let lacking = Reason::Lacking(Lack::Descriptors);
+    assert!(matches!(error, ReceiveError::Severed(end) if end.reason == lacking), "{error}");
+    // It listens for what comes over the second queue, and the first was what broke.
+    source.poll();
+    assert_eq!(source.severed().map(|end| end.reason), Some(Reason::PeerLacking));
 }
 
 #[test]

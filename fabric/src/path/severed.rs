@@ -92,7 +92,7 @@ impl Lack {
 
 impl Severed {
     /// Whether nothing that the peer has handed over is to be had any more.
-    pub(super) fn is_final(&self) -> bool {
+    pub fn is_final(&self) -> bool {
         use Reason::{Accused, Gone, Peer, PeerLacking};
         !matches!(self.reason, Peer | Gone | Accused | PeerLacking)
     }

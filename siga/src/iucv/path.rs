@@ -424,9 +424,9 @@ impl Path {
     /// Ends the path, as it ends below when there is no memory for what comes over it.
     #[cold]
     fn end_for_want_of(&mut self, lack: Lack) -> ReceiveError {
-        let data = [0; END_DATA_BYTES];
-        self.inner.sever(data);
-        Severed { reason: Reason::Lacking(lack), data }.into()
+        let reason = Reason::Lacking(lack);
+        self.inner.fail(reason);
+        Severed { reason, data: [0; END_DATA_BYTES] }.into()
     }
 
     /// (REPLY) Replies to a message that was received. Waits while its source is too far behind.

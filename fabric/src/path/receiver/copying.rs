@@ -78,7 +78,7 @@ impl Receiver {
         }
         let filled = match self.slots.filled(message.slot, message.view.bytes() as u64) {
             Ok(filled) => filled as usize,
-            Err(violation) => return Err(self.accuse(violation)),
+            Err(violation) => return Err(self.fail(violation.into())),
         };
         let ready = filled.saturating_sub(message.pulled);
         let bytes = ready.min(target.len());

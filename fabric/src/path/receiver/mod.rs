@@ -124,7 +124,7 @@ impl Receiver {
         if self.has_staged() {
             return match self.parse_staged() {
                 Ok(message) => Ok(Some(message)),
-                Err(violation) => Err(self.accuse(violation)),
+                Err(violation) => Err(self.fail(violation.into())),
             };
         }
         Ok(self.poll_in_place())
@@ -172,7 +172,7 @@ impl Receiver {
                     }
                     return self.half.ended.map_or(Ok(None), Err);
                 }
-                Err(violation) => return Err(self.accuse(violation)),
+                Err(violation) => return Err(self.fail(violation.into())),
             };
             self.half.doorbells.reason();
             self.half.counters.set(Counter::Buffers, self.reader.next().0);

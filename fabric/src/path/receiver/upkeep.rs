@@ -52,7 +52,7 @@ impl Receiver {
             let gone = Severed::because(Reason::Gone);
             self.half.ended = Some(self.half.peer_halt().unwrap_or(gone));
         } else if self.half.doorbells.is_abused() && !self.is_ready() {
-            self.accuse(Violation::Doorbell);
+            self.fail(Violation::Doorbell.into());
         }
         heard.rings
     }
@@ -114,20 +114,17 @@ impl Receiver {
         self.half.halt(severed);
     }
 
-    /// The peer did what no peer may do: nothing it has written is worth reading any more. The receiver
-    /// finds out by itself what breaks its own rules; conversations over it have others.
-    pub fn accuse(&mut self, violation: Violation) -> Severed {
-        self.fail(Reason::Violation(violation))
-    }
-
-    /// Ends the path for a reason of ours. It ends once, and for the first reason.
+    /// Ends this half for a reason of ours. It ends once, and for the first reason. The receiver finds out by
+    /// itself what breaks its own rules; conversations over it have others.
     #[cold]
-    pub(super) fn fail(&mut self, reason: Reason) -> Severed {
+    pub fn fail(&mut self, reason: Reason) -> Severed {
         if let Some(ended) = self.half.ended.filter(Severed::is_final) {
             return ended;
         }
         let severed = Severed::because(reason);
-        self.halt(severed);
+        if !self.half.is_forked() {
+            self.halt(severed);
+        }
         severed
     }
 }

@@ -125,9 +125,9 @@ impl Sender {
         self.end(severed);
     }
 
-    /// Ends the path for a reason of ours, if it had not ended before.
-    pub(super) fn fail(&mut self, reason: Reason) {
-        if self.half.ended.is_none() {
+    /// Ends this half for a reason of ours, if it had not ended before.
+    pub fn fail(&mut self, reason: Reason) {
+        if !self.half.is_forked() && self.half.ended.is_none() {
             self.halt(Severed::because(reason));
         }
     }

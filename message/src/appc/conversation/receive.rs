@@ -35,13 +35,19 @@ impl Conversation {
             let picked = match self.receiver.poll(COPIED_BYTES_MAX) {
                 Ok(Some(picked)) => picked,
                 Ok(None) => return,
-                Err(severed) => {
-                    self.ended = Some(Ended::of(severed));
-                    return;
-                }
+                Err(severed) => return self.end(severed),
             };
             self.take(picked);
         }
+    }
+
+    /// The path has ended. If it did for a reason of ours, a partner that only receives is told too.
+    #[cold]
+    fn end(&mut self, severed: Severed) {
+        if severed.is_final() {
+            self.sender.fail(severed.reason);
+        }
+        self.ended = Some(Ended::of(severed));
     }
 
     /// Takes in what was picked.
@@ -53,7 +59,10 @@ impl Conversation {
                 return;
             }
             Ok(None) => {}
-            Err(violation) => self.ended = Some(Ended::of(self.receiver.accuse(violation))),
+            Err(violation) => {
+                let severed = self.receiver.fail(violation.into());
+                self.end(severed);
+            }
         }
         body.release(&mut self.receiver);
     }
@@ -209,7 +218,7 @@ impl Conversation {
     #[cold]
     fn cut_off(&mut self, severed: Severed) -> VerbError {
         self.purge();
-        self.ended = Some(Ended::of(severed));
+        self.end(severed);
         self.tell().expect_err("it has ended")
     }
 

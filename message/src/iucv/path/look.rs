@@ -80,7 +80,7 @@ impl Path {
             None => return,
         };
         if let Err(violation) = done {
-            self.accuse(URGENT, violation);
+            self.fail(violation.into());
         }
     }
 
@@ -96,7 +96,7 @@ impl Path {
         while let Some((record, body)) = self.pick(PLAIN) {
             let Record::Message(head) = record else { unreachable!("the queue has nothing else") };
             if let Err(violation) = self.arrive(PLAIN, head, body) {
-                self.accuse(PLAIN, violation);
+                self.fail(violation.into());
                 return false;
             }
             // One that was purged at the same place had been received then, or its place would not have been
@@ -135,7 +135,7 @@ impl Path {
             Ok(record) if record.may_have_body() || body.left() == 0 => Some((record, body)),
             refused => {
                 body.release(receiver);
-                self.accuse(queue, refused.err().unwrap_or(Violation::Size));
+                self.fail(refused.err().unwrap_or(Violation::Size).into());
                 None
             }
         }
@@ -263,13 +263,6 @@ impl Path {
         }
     }
 
-    /// The other side breaks the rules.
-    #[cold]
-    pub(super) fn accuse(&mut self, queue: usize, violation: Violation) {
-        let severed = self.receivers[queue].accuse(violation);
-        self.end_for_good(severed);
-    }
-
     /// Nothing more is sent, and nothing more is to be had.
     pub(super) fn end_for_good(&mut self, severed: Severed) {
         self.severed.get_or_insert(severed);
@@ -283,7 +276,9 @@ impl Path {
     fn end(&mut self, queue: usize, severed: Severed) {
         self.severed.get_or_insert(severed);
         self.is_over[queue] = true;
-        if queue == URGENT {
+        if severed.is_final() {
+            self.fail(severed.reason);
+        } else if queue == URGENT {
             // No reply comes any more.
             self.fail_outstanding();
         }

@@ -171,7 +171,7 @@ impl Path {
             Ok(_) | Err(_) => None,
         };
         if admitted.is_none() {
-            self.accuse(PLAIN, Violation::Record);
+            self.fail(Violation::Record.into());
         }
         Some((admitted?, place))
     }

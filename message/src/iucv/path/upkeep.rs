@@ -35,6 +35,15 @@ impl Path {
         self.end_for_good(Severed { reason: Reason::Ours, data });
     }
 
+    /// Ends the path for a reason of ours: both queues each way, so that nobody waits over one for what does not
+    /// come because of another.
+    #[cold]
+    pub fn fail(&mut self, reason: Reason) {
+        let ended = self.receivers.each_mut().map(|receiver| receiver.fail(reason));
+        self.senders.iter_mut().for_each(|sender| sender.fail(reason));
+        self.end_for_good(ended[PLAIN]);
+    }
+
     /// Shows those who watch how many messages there are in which state.
     #[inline]
     fn show_messages(&mut self) {
