@@ -217,7 +217,8 @@ impl Writer {
             let sequence = self.returned;
             let Some(ahead) = self.tracked.first_from(sequence.index()) else {
                 // None in the rest of this word of bits.
-                let rest = 64 - sequence.0 % 64;
+                let word = QUEUE_BUFFERS.min(64) as u64;
+                let rest = word - sequence.0 % word;
                 self.returned = Sequence(sequence.0 + rest).min(returned);
                 continue;
             };

@@ -257,7 +257,11 @@ impl Sender {
         }
         match passed {
             Some(Rung::Rung) => self.lends_unheard.extend(unheard),
-            Some(Rung::Gone) => return Err(self.end(Severed::because(Reason::Gone)).into()),
+            Some(Rung::Gone) => {
+                // What it had to say before it went comes first.
+                self.look_at_peer();
+                return Err(self.end(Severed::because(Reason::Gone)).into());
+            }
             // Those that are out as far as we have looked: a look now could find them taken in, and nothing to
             // wait for.
             _ if !self.lends_unheard.is_empty() => return Err(self.full()),

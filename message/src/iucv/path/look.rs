@@ -93,7 +93,7 @@ impl Path {
             }
             self.pending.park(PLAIN, &mut self.receivers);
         }
-        while let Some((record, body)) = self.pick(PLAIN) {
+        if let Some((record, body)) = self.pick(PLAIN) {
             let Record::Message(head) = record else { unreachable!("the queue has nothing else") };
             if let Err(violation) = self.arrive(PLAIN, head, body) {
                 self.fail(violation.into());
@@ -101,13 +101,13 @@ impl Path {
             }
             // One that was purged at the same place had been received then, or its place would not have been
             // given away.
-            if self.purged_ahead.is_empty()
-                || self.purged_ahead.remove(&head.id.place()) != Some(head.id)
+            if !self.purged_ahead.is_empty()
+                && self.purged_ahead.remove(&head.id.place()) == Some(head.id)
             {
-                return true;
+                self.forget(head.id);
+                self.ended.push_back(Record::Purged(head.id));
             }
-            self.forget(head.id);
-            self.ended.push_back(Record::Purged(head.id));
+            return true;
         }
         if !self.is_queue_ready(PLAIN) {
             // What was purged lay in the queue by then: it had been received before.
