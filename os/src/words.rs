@@ -8,6 +8,15 @@ pub use mapped::{Block, LentBlock, LentWords, Words};
 #[cfg(loom)]
 pub use modelled::{Block, LentBlock, LentWords, Words};
 
+/// Words that can be cut into parts, our own or borrowed ones.
+pub trait Part: Sized {
+    /// `count` of these words from index `first` on.
+    ///
+    /// # Panics
+    /// If they are not all within this range: a broken promise inside this program.
+    fn part(&self, first: usize, count: usize) -> Self;
+}
+
 /// Size of one word in bytes; offsets of words are multiples of it.
 pub const WORD_BYTES: usize = 8;
 
@@ -18,7 +27,7 @@ mod mapped {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::WORD_BYTES;
+    use super::{Part, WORD_BYTES};
     use crate::copy;
     use crate::foreign::Foreign;
     use crate::mapping::Mapping;
@@ -78,6 +87,12 @@ mod mapped {
         }
     }
 
+    impl Part for Words {
+        fn part(&self, first: usize, count: usize) -> Words {
+            Words(self.0.part(first, count))
+        }
+    }
+
     impl Words {
         /// Turns a storage into words. It can still be lent; it holds no bytes to borrow any more.
         pub fn own(storage: Storage) -> Words {
@@ -92,14 +107,6 @@ mod mapped {
             let borrowed =
                 Borrowed::borrow(Foreign::from(descriptor), exact).map_err(io::Error::other)?;
             Ok((Words::own(storage).part(0, count), LentWords::borrow(borrowed).part(0, count)))
-        }
-
-        /// `count` of these words from index `first` on.
-        ///
-        /// # Panics
-        /// If they are not all within this range: a broken promise inside this program.
-        pub fn part(&self, first: usize, count: usize) -> Words {
-            Words(self.0.part(first, count))
         }
 
         /// How many words there are.
@@ -126,18 +133,16 @@ mod mapped {
         }
     }
 
+    impl Part for LentWords {
+        fn part(&self, first: usize, count: usize) -> LentWords {
+            LentWords(self.0.part(first, count))
+        }
+    }
+
     impl LentWords {
         /// Turns borrowed storage into words.
         pub fn borrow(borrowed: Borrowed) -> LentWords {
             LentWords(Range::whole(borrowed.into_mapping()))
-        }
-
-        /// `count` of these words from index `first` on.
-        ///
-        /// # Panics
-        /// As [`Words::part`].
-        pub fn part(&self, first: usize, count: usize) -> LentWords {
-            LentWords(self.0.part(first, count))
         }
 
         /// How many words there are.
@@ -293,7 +298,7 @@ mod mapped {
 mod modelled {
     use std::io;
 
-    use super::WORD_BYTES;
+    use super::{Part, WORD_BYTES};
     use crate::sync::{Arc, AtomicU64, Ordering};
 
     #[derive(Clone, Debug)]
@@ -321,15 +326,17 @@ mod modelled {
         }
     }
 
+    impl Part for Words {
+        fn part(&self, first: usize, count: usize) -> Words {
+            Words(self.0.part(first, count))
+        }
+    }
+
     impl Words {
         pub fn pair(count: usize) -> io::Result<(Words, LentWords)> {
             let words = Arc::new((0..count).map(|_| AtomicU64::new(0)).collect());
             let range = Range { words, first: 0, count };
             Ok((Words(range.clone()), LentWords(range)))
-        }
-
-        pub fn part(&self, first: usize, count: usize) -> Words {
-            Words(self.0.part(first, count))
         }
 
         pub fn count(&self) -> usize {
@@ -345,11 +352,13 @@ mod modelled {
         }
     }
 
-    impl LentWords {
-        pub fn part(&self, first: usize, count: usize) -> LentWords {
+    impl Part for LentWords {
+        fn part(&self, first: usize, count: usize) -> LentWords {
             LentWords(self.0.part(first, count))
         }
+    }
 
+    impl LentWords {
         pub fn count(&self) -> usize {
             self.0.count
         }

@@ -17,7 +17,7 @@ const BUFFERS_PER_CALL_MAX: u64 = 256;
 #[test]
 fn buffers_that_bring_nothing_keep_a_reader_for_a_while_only() {
     for verb in [0, 1] {
-        let Facing { mut bare, mut receiver, shown_reader, .. } = face(Terms::default());
+        let Facing { mut bare, mut receiver, shown_reader, .. } = face(Terms::DEFAULT);
         // Late answers: the receiver wants quiet no longer.
         receiver.quiesce();
         receiver.resume();
@@ -53,7 +53,7 @@ fn buffers_that_bring_nothing_keep_a_reader_for_a_while_only() {
 
 #[test]
 fn storage_that_is_lent_and_retired_over_and_over_keeps_a_reader_for_a_while_only() {
-    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     for _ in 0..QUEUE_BUFFERS / 2 {
         drop(bare.lend(0, 4096));
         bare.retire(0);
@@ -70,7 +70,7 @@ fn storage_that_is_lent_and_retired_over_and_over_keeps_a_reader_for_a_while_onl
 fn large_message_keeps_whoever_receives_it_for_a_while_only() {
     const BYTES: u64 = 10 << 20;
     const COPIED_PER_CALL: u64 = 1 << 20;
-    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     let _storage = bare.lend(0, BYTES as usize);
     bare.announce(0, 1, BYTES, 0);
     bare.fill(0, BYTES);
@@ -83,7 +83,7 @@ fn large_message_keeps_whoever_receives_it_for_a_while_only() {
 
 #[test]
 fn storage_is_not_looked_for_behind_any_number_of_rings() {
-    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     let rings = [0; 100_000];
     assert_eq!(send(&bare.arrivals, &rings, SendFlags::DONTWAIT), Ok(rings.len()));
     bare.control(code::LEND, 0, 4096);
@@ -95,7 +95,7 @@ fn storage_is_not_looked_for_behind_any_number_of_rings() {
 
 #[test]
 fn lists_that_are_held_keep_no_storage_but_their_own() {
-    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     let mut own = bare.lend(0, 4096);
     own.bytes_mut(0, 4).copy_from_slice(b"mine");
     let entry = Entry { length: 4, ..Entry::default() };
@@ -123,7 +123,7 @@ fn lists_that_are_held_keep_no_storage_but_their_own() {
 
 #[test]
 fn doorbell_that_rings_and_rings_ends_the_path_in_both_directions() {
-    let Facing { bare, mut receiver, mut sender, .. } = face(Terms::default());
+    let Facing { bare, mut receiver, mut sender, .. } = face(Terms::DEFAULT);
     for _ in 0..2_000 {
         for _ in 0..8 {
             bare.arrivals.ring();
@@ -139,7 +139,7 @@ fn doorbell_that_rings_and_rings_ends_the_path_in_both_directions() {
 
 #[test]
 fn peer_that_rings_once_or_twice_for_each_sleep_is_patiently_heard() {
-    let Facing { bare, mut receiver, mut sender, .. } = face(Terms::default());
+    let Facing { bare, mut receiver, mut sender, .. } = face(Terms::DEFAULT);
     for _ in 0..10_000 {
         receiver.announce_sleep();
         bare.ring(2);
@@ -156,7 +156,7 @@ fn peer_that_rings_once_or_twice_for_each_sleep_is_patiently_heard() {
 #[test]
 fn large_message_may_come_in_any_number_of_pieces_with_a_ring_for_each() {
     const BYTES: u64 = 10_000;
-    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     let mut storage = bare.lend(0, BYTES as usize);
     storage.bytes_mut(0, BYTES as usize).fill(7);
     bare.announce(0, 1, BYTES, 0);

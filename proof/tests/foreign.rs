@@ -86,7 +86,7 @@ fn host_does_not_wait_for_what_a_guest_passes() {
 #[test]
 fn receiver_does_not_wait_for_what_its_peer_passes() {
     let _registered = Plane::new(SYSTEM);
-    let Facing { bare, mut receiver, .. } = face(Terms::default());
+    let Facing { bare, mut receiver, .. } = face(Terms::DEFAULT);
     let (passed, reader) = lingering();
     bare.arrivals.pass(passed.as_fd(), 0);
     drop(passed);
@@ -111,7 +111,7 @@ fn send_many(socket: impl AsFd, bytes: &[u8], passed: &OwnedFd, flags: SendFlags
 #[test]
 fn receiver_does_not_wait_for_one_of_many_that_come_with_a_ring() {
     let _registered = Plane::new(SYSTEM);
-    let Facing { bare, mut receiver, .. } = face(Terms::default());
+    let Facing { bare, mut receiver, .. } = face(Terms::DEFAULT);
     let (passed, reader) = lingering();
     send_many(&bare.arrivals, &[0], &passed, SendFlags::empty());
     drop(passed);
@@ -122,7 +122,7 @@ fn receiver_does_not_wait_for_one_of_many_that_come_with_a_ring() {
 #[test]
 fn receiver_does_not_wait_for_what_comes_with_an_urgent_ring() {
     let _registered = Plane::new(SYSTEM);
-    let Facing { bare, mut receiver, .. } = face(Terms::default());
+    let Facing { bare, mut receiver, .. } = face(Terms::DEFAULT);
     let (passed, reader) = lingering();
     send_many(&bare.arrivals, &[0], &passed, SendFlags::OOB);
     drop(passed);
@@ -174,7 +174,7 @@ fn host_does_not_wait_for_what_it_has_not_received_from_whom_it_cuts_off() {
 #[test]
 fn half_that_is_dropped_does_not_wait_for_what_it_has_not_heard() {
     let _registered = Plane::new(SYSTEM);
-    let Facing { bare, sender, receiver, .. } = face(Terms::default());
+    let Facing { bare, sender, receiver, .. } = face(Terms::DEFAULT);
     let (passed, reader) = lingering();
     for bell in [&bare.arrivals, &bare.returns] {
         bell.ring();
@@ -203,7 +203,7 @@ fn listener_that_is_dropped_does_not_wait_for_those_it_has_not_taken_in() {
 #[test]
 fn nobody_waits_for_a_socket_in_which_something_lies_that_waits() {
     let _registered = Plane::new(SYSTEM);
-    let Facing { bare, mut sender, .. } = face(Terms::default());
+    let Facing { bare, mut sender, .. } = face(Terms::DEFAULT);
     let (passed, reader) = lingering();
     let (inner, outer) = Doorbell::pair().unwrap();
     inner.pass(passed.as_fd(), 0);

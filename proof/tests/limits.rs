@@ -21,7 +21,7 @@ const TWO: Shape = Shape { outputs: 2, inputs: 2 };
 const LIMIT: u64 = 1 << 20;
 
 fn terms(bytes: u64) -> Terms {
-    Terms { storage_bytes_max: bytes, peer_storage_bytes_max: bytes, ..Terms::default() }
+    Terms { storage_bytes_max: bytes, peer_storage_bytes_max: bytes, ..Terms::DEFAULT }
 }
 
 fn shared(bytes: usize) -> Shared {
@@ -72,7 +72,7 @@ fn bytes_that_one_queue_has_lent_are_not_there_for_another() {
 
 #[test]
 fn storages_that_one_queue_has_lent_are_not_there_for_another() {
-    let (mut senders, mut receivers, _rest) = two_queues(Terms::default());
+    let (mut senders, mut receivers, _rest) = two_queues(Terms::DEFAULT);
     let little = shared(4096);
     for lent in 0..SEGMENTS_MAX {
         senders[lent % 2].lend_shared(&little).unwrap();
@@ -96,7 +96,7 @@ fn storages_that_one_queue_has_lent_are_not_there_for_another() {
 
 #[test]
 fn lends_that_nobody_has_taken_in_keep_all_queues_from_lending() {
-    let ([mut one, mut other], [mut of_one, _of_other], _rest) = two_queues(Terms::default());
+    let ([mut one, mut other], [mut of_one, _of_other], _rest) = two_queues(Terms::DEFAULT);
     let little = shared(4096);
     for _ in 0..LENDS_UNHEARD_MAX {
         one.lend_shared(&little).unwrap();
@@ -148,7 +148,7 @@ fn storage_is_lacking_as_soon_as_all_has_come_back_though_nobody_has_looked() {
 #[test]
 fn what_comes_back_while_a_message_is_refused_is_not_slept_over() {
     const ROUNDS: usize = 200;
-    let Facing { bare, mut sender, shown_writer, .. } = face(Terms::default());
+    let Facing { bare, mut sender, shown_writer, .. } = face(Terms::DEFAULT);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -221,7 +221,7 @@ fn peer_that_lends_more_than_it_may_over_two_queues_ends_the_one_that_it_is_too_
 
 #[test]
 fn peer_that_lends_more_storages_than_it_may_over_two_queues_is_found_out() {
-    let (mut queues, mut honest) = face_all(TWO, Kind::MESSAGES, Terms::default());
+    let (mut queues, mut honest) = face_all(TWO, Kind::MESSAGES, Terms::DEFAULT);
     let mut lend = |queue: usize, segment: usize| {
         drop(queues[queue].bare.lend(segment as u16, 4096));
         let receiver = &mut honest.receivers[queue];
@@ -236,7 +236,7 @@ fn peer_that_lends_more_storages_than_it_may_over_two_queues_is_found_out() {
 #[test]
 fn peer_that_passes_descriptors_and_lends_none_of_them_is_found_out_over_all_queues() {
     let passed = |counts: [u64; 2], tags: [u8; 2]| {
-        reading(Terms::default(), |queues| {
+        reading(Terms::DEFAULT, |queues| {
             for ((queue, count), tag) in queues.iter().zip(counts).zip(tags) {
                 for _ in 0..count {
                     let (_, descriptor) =

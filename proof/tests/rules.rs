@@ -25,7 +25,7 @@ fn entry(segment: u16, offset: u64, length: u32) -> Entry {
 /// What an honest receiver says to a peer that did this: whether it brought something that is not a message
 /// in memory of its own.
 fn reading(deed: impl FnOnce(&mut Bare)) -> Result<bool, Reason> {
-    let Facing { mut bare, mut receiver, sender, shown_reader, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, sender, shown_reader, .. } = face(Terms::DEFAULT);
     deed(&mut bare);
     let found = loop {
         match receiver.poll(0) {
@@ -187,7 +187,7 @@ fn words_that_make_no_sense_are_found_out() {
 
 #[test]
 fn buffer_that_is_kept_and_handed_over_again_is_an_owner_violation() {
-    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     let _storage = bare.lend(0, 4096);
     bare.prime_entries(label::MESSAGE, 0, &[entry(0, 0, 9)]);
     let Ok(Some(Incoming::InPage(held))) = receiver.poll(0) else { panic!("in its page") };
@@ -212,7 +212,7 @@ fn two_lines() -> ([u64; BODY_WORDS], Vec<u8>, WriterWord) {
 
 #[test]
 fn message_whose_second_cache_line_is_not_there_is_not_there() {
-    let Facing { mut bare, mut receiver, mut sender, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, mut sender, .. } = face(Terms::DEFAULT);
     bare.prime_bytes(label::MESSAGE, 0, b"before it");
     let (words, bytes, word) = two_lines();
     let sequence = bare.prime_unstamped(word, words);
@@ -249,7 +249,7 @@ fn message_whose_second_cache_line_is_not_there_is_not_there() {
 
 #[test]
 fn honest_writer_rings_who_sleeps_once_both_cache_lines_are_there() {
-    let Facing { bare, mut sender, shown_lines, .. } = face(Terms::default());
+    let Facing { bare, mut sender, shown_lines, .. } = face(Terms::DEFAULT);
     bare.reader.control.store(SLEEP_WORD, 1, Ordering::SeqCst);
     let (_, bytes, _) = two_lines();
     sender.send(&[], &bytes[..FIRST_LINE_BYTES]).unwrap();
@@ -291,7 +291,7 @@ fn storage_that_is_not_what_was_announced_is_a_storage_violation() {
         })
     };
     assert_eq!(tagged(0), Ok(false));
-    let limit = Terms::default().peer_storage_bytes_max;
+    let limit = Terms::DEFAULT.peer_storage_bytes_max;
     assert_eq!(passed(sealed(4096), 4096), Ok(false));
     for (found, what) in [
         (passed(sealed(4096), 8192), "smaller than announced"),
@@ -334,7 +334,7 @@ fn slots_that_are_not_the_writers_are_found_out() {
     assert_eq!(announced(&[(0, 1)]), Ok(true));
     assert_eq!(announced(&[(0, 2)]), broken(Violation::Count));
     assert_eq!(announced(&[(SLOTS as u16, 1)]), broken(Violation::Record));
-    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     let _storage = bare.lend(0, 4096);
     bare.announce(5, 1, 4096, 0);
     bare.announce(5, 1, 4096, 0);
@@ -347,7 +347,7 @@ fn slots_that_are_not_the_writers_are_found_out() {
 #[test]
 fn large_message_of_which_more_is_in_place_than_there_is_is_not_pulled() {
     let filled = |bytes: u64| {
-        let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+        let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
         let _storage = bare.lend(0, 4096);
         bare.announce(0, 1, 4096, 0);
         let Ok(Some(Incoming::Announced(mut held))) = receiver.poll(0) else { panic!("announced") };
@@ -376,7 +376,7 @@ const IN_PAGE: Sequence = Sequence(1);
 
 /// Sends two messages, one of them large, to a peer that did this, and tells what becomes of the next.
 fn writing(deed: impl FnOnce(&mut Bare, &mut dyn FnMut())) -> Result<(), SendError> {
-    let Facing { mut bare, mut sender, .. } = face(Terms::default());
+    let Facing { mut bare, mut sender, .. } = face(Terms::DEFAULT);
     sender.send(&[], &[1; 1000]).unwrap();
     sender.send(&[], &[1; 100_000]).unwrap();
     deed(&mut bare, &mut || {
@@ -455,7 +455,7 @@ fn buffers_are_kept_in_states_that_a_reader_may_set_or_the_path_ends() {
 
 #[test]
 fn late_returns_of_nothing_bring_nothing_back() {
-    let Facing { mut bare, mut sender, .. } = face(Terms::default());
+    let Facing { mut bare, mut sender, .. } = face(Terms::DEFAULT);
     sender.send(&[], &[1; 1000]).unwrap();
     bare.keep(IN_PAGE);
     bare.give_back(2);
@@ -507,7 +507,7 @@ fn more_storage_taken_in_than_was_lent_is_a_storage_violation() {
 
 #[test]
 fn large_message_that_receive_has_begun_is_the_next_that_is_taken() {
-    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     let mut storage = bare.lend(0, 4096);
     storage.bytes_mut(0, 4096).fill(7);
     bare.announce(0, 1, 4096, 0);
@@ -527,7 +527,7 @@ fn large_message_that_receive_has_begun_is_the_next_that_is_taken() {
 #[test]
 fn what_was_not_given_out_is_lost_when_the_reader_severs() {
     let two = [2, 0, 0, 0, 0, 0, 0, 0, b'h', b'i', 0, 0, 0, 0, 0, 0].repeat(2);
-    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     let mut storage = bare.lend(0, 4096);
     storage.bytes_mut(0, two.len()).copy_from_slice(&two);
     bare.prime_entries(label::PACK, 0, &[entry(0, 0, two.len() as u32)]);
@@ -535,7 +535,7 @@ fn what_was_not_given_out_is_lost_when_the_reader_severs() {
     receiver.sever([0; 16]);
     assert_eq!(receiver.receive().unwrap_err().reason, Reason::Ours);
 
-    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     let _storage = bare.lend(0, 4096);
     bare.announce(0, 1, 4096, 0);
     assert_eq!(receiver.receive(), Ok(None), "begun");
@@ -546,7 +546,7 @@ fn what_was_not_given_out_is_lost_when_the_reader_severs() {
 
 #[test]
 fn nothing_is_sent_once_a_violation_is_found() {
-    let Facing { bare, mut sender, .. } = face(Terms::default());
+    let Facing { bare, mut sender, .. } = face(Terms::DEFAULT);
     // The first buffer is the control record that lends four pages; each message fills one of them.
     for _ in 0..4 {
         sender.send(&[], &[1; 40_000]).unwrap();
@@ -562,7 +562,7 @@ fn nothing_is_sent_once_a_violation_is_found() {
 
 #[test]
 fn path_ends_for_the_first_violation_alone() {
-    let Facing { mut bare, mut receiver, .. } = face(Terms::default());
+    let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     let _storage = bare.lend(0, 4096);
     bare.announce(0, 1, 4096, 0);
     let Ok(Some(Incoming::Announced(mut held))) = receiver.poll(0) else { panic!("announced") };

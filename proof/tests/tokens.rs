@@ -24,7 +24,7 @@ struct Watched {
 
 impl Watched {
     fn new() -> Watched {
-        let (Pair { sender, receiver, back }, shown) = shown_pair(Terms::default());
+        let (Pair { sender, receiver, back }, shown) = shown_pair(Terms::DEFAULT);
         Watched { sender, receiver, shown, _back: Box::new(back) }
     }
 

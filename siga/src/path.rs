@@ -189,7 +189,7 @@ impl Path {
                 Waited::Ready => {}
                 Waited::TimedOut => return Err(ReceiveError::TimedOut),
                 // Perhaps it was about the other direction.
-                Waited::Rung => senders.iter_mut().for_each(|sender| sender.half.look()),
+                Waited::Rung => senders.iter_mut().for_each(|sender| _ = sender.half.is_ready()),
                 Waited::Idle => receiver.tidy_with(senders),
             }
         };

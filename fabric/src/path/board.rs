@@ -28,7 +28,7 @@
 //! used.
 
 use os::sync::Ordering;
-use os::words::{LentWords, Words};
+use os::words::{LentWords, Part, Words};
 
 use super::counters::COUNTER_WORDS;
 use crate::queue::slots::SLOTS;
@@ -104,24 +104,6 @@ impl Shape {
     fn late_block(self, queue: usize) -> usize {
         let blocks = self.outputs * WRITER_BLOCK_WORDS + self.inputs * READER_BLOCK_WORDS;
         HEADER_WORDS + blocks + queue * LATE_BLOCK_WORDS
-    }
-}
-
-/// Words that can be cut into parts: our own or lent ones.
-pub trait Part: Sized {
-    /// `count` words from `first` on.
-    fn part(&self, first: usize, count: usize) -> Self;
-}
-
-impl Part for Words {
-    fn part(&self, first: usize, count: usize) -> Words {
-        Words::part(self, first, count)
-    }
-}
-
-impl Part for LentWords {
-    fn part(&self, first: usize, count: usize) -> LentWords {
-        LentWords::part(self, first, count)
     }
 }
 

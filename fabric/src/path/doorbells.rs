@@ -151,6 +151,11 @@ impl Doorbells {
         self.hears.unreasoned.load(Ordering::Relaxed) > RINGS_MAX
     }
 
+    /// Readable when there is something to hear.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.hears.hearer.as_fd()
+    }
+
     /// Tells the partner that this half is gone. The doorbell ends with the last half that rings it; before
     /// that, a ring tells.
     pub(super) fn hang_up(&mut self) {
@@ -159,12 +164,6 @@ impl Doorbells {
         {
             rings.0.ring();
         }
-    }
-}
-
-impl AsFd for Doorbells {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.hears.hearer.as_fd()
     }
 }
 

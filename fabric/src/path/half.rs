@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering as StdOrdering};
 use os::doorbell::Listen;
 use os::fork::Mark;
 use os::sync::Ordering;
-use os::words::{Block, LentBlock, LentWords, Words};
+use os::words::{Block, LentBlock, LentWords, Part, Words};
 
 use super::board::{self, CONTROL_WORDS};
 use super::counters::{Counter, Counters};

@@ -34,7 +34,6 @@ pub use severed::{END_DATA_BYTES, Lack, Reason, Severed};
 pub use crate::queue::slots::SLOTS;
 
 use self::budget::Budgets;
-use crate::queue::Violation;
 
 /// What the two parties, and the host between them, have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +50,6 @@ pub struct Terms {
     pub peer_storage_bytes_max: u64,
     /// What kind of memory our data storage is.
     pub storage: StorageOptions,
-}
-
-impl Default for Terms {
-    fn default() -> Terms {
-        Terms::DEFAULT
-    }
 }
 
 impl Terms {
@@ -102,9 +95,6 @@ pub enum JoinError {
     /// The peer's board is of another layout, or for another number of queues.
     #[error("the peer's board is not one of this layout and shape")]
     Board,
-    /// The peer's words say that something was done before there was a path.
-    #[error("the peer's storage is not fresh: {0}")]
-    NotFresh(#[from] Violation),
     /// A doorbell is missing or is none.
     #[error("doorbells: {0}")]
     Doorbell(io::Error),
@@ -164,7 +154,7 @@ impl Side {
                 doorbells,
                 terms,
                 lends.clone(),
-            )?);
+            ));
         }
         for (queue, doorbells) in receivers.into_iter().enumerate() {
             halves.receivers.push(Receiver::new(

@@ -4,6 +4,7 @@ use os::doorbell::{Doorbell, Listen};
 use os::storage::StorageOptions;
 
 use super::*;
+use crate::queue::Violation;
 use crate::queue::{DATA_BUFFERS, Entry, EntryFlags};
 
 /// One end of each doorbell of a side, in the order in which [`Side::join`] wants them.
@@ -43,7 +44,7 @@ const SIZES: [usize; 16] =
 
 #[test]
 fn messages_of_every_size_arrive_as_they_were_sent() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     for round in 0..3 {
         for (seed, bytes) in SIZES.into_iter().enumerate() {
             let body = pattern(seed + round, bytes);
@@ -62,7 +63,7 @@ fn messages_of_every_size_arrive_as_they_were_sent() {
 
 #[test]
 fn messages_arrive_in_order_while_the_receiver_is_behind() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     let mut sent = 0;
     let mut got = 0;
     while got < 2000 {
@@ -84,7 +85,7 @@ fn messages_arrive_in_order_while_the_receiver_is_behind() {
 
 #[test]
 fn what_is_sent_is_there_and_so_is_what_is_pushed_first_or_flushed() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     for _ in 0..500 {
         sender.send(&[], &[7; 200]).unwrap();
         expect(&mut receiver, &[], &[7; 200]);
@@ -104,7 +105,7 @@ fn what_is_sent_is_there_and_so_is_what_is_pushed_first_or_flushed() {
 
 #[test]
 fn sending_hands_over_what_was_pushed_before() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     for bytes in [10, 1000, 10_000, 100_000] {
         for pushed in 0..5 {
             sender.push(&[], &[pushed; 100]).unwrap();
@@ -119,7 +120,7 @@ fn sending_hands_over_what_was_pushed_before() {
 
 #[test]
 fn built_in_place_or_copied_makes_no_difference_to_the_receiver() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     for bytes in SIZES {
         let body = pattern(3, bytes);
         sender.send_built(b"head", bytes, |target| target.copy_from_slice(&body)).unwrap();
@@ -139,7 +140,7 @@ fn built_in_place_or_copied_makes_no_difference_to_the_receiver() {
 
 #[test]
 fn claimed_room_that_is_cancelled_is_used_again() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     for bytes in [100, 1_000_000] {
         for _ in 0..1000 {
             let claim = sender.claim(&[], bytes).unwrap();
@@ -153,7 +154,7 @@ fn claimed_room_that_is_cancelled_is_used_again() {
 
 #[test]
 fn messages_can_be_read_in_place_and_given_back_out_of_order() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     let mut held = Vec::new();
     for round in 0..20 {
         for at in 0..3 {
@@ -180,7 +181,7 @@ fn messages_can_be_read_in_place_and_given_back_out_of_order() {
 
 #[test]
 fn large_message_that_nobody_pulls_delays_nothing() {
-    let terms = Terms { storage_bytes_max: 4 << 30, ..Terms::default() };
+    let terms = Terms { storage_bytes_max: 4 << 30, ..Terms::DEFAULT };
     let terms = Terms { peer_storage_bytes_max: terms.storage_bytes_max, ..terms };
     let (mut sender, mut receiver, _rest) = pair(terms);
     let claim = sender.claim(b"big", 1 << 30).unwrap();
@@ -208,7 +209,7 @@ fn large_message_that_nobody_pulls_delays_nothing() {
 #[test]
 fn large_messages_are_pulled_and_released_in_any_order() {
     let (mut sender, mut receiver, _rest) =
-        pair(Terms { announced_bytes_max: 100 << 20, ..Terms::default() });
+        pair(Terms { announced_bytes_max: 100 << 20, ..Terms::DEFAULT });
     let mut waiting = Vec::new();
     for seed in 0..20 {
         sender.send(&[seed as u8], &pattern(seed, 70_000 + seed)).unwrap();
@@ -232,7 +233,7 @@ fn large_messages_are_pulled_and_released_in_any_order() {
 
 #[test]
 fn lists_carry_entries_metadata_and_cookies() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     let mut shared = Shared::create(1 << 20, StorageOptions::default()).unwrap();
     shared.bytes_mut()[4096..8192].copy_from_slice(&pattern(1, 4096));
     let segment = sender.lend_shared(&shared).unwrap();
@@ -262,7 +263,7 @@ fn lists_carry_entries_metadata_and_cookies() {
 
 #[test]
 fn retired_shared_storage_stays_readable_for_lists_that_are_held() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     let mut shared = Shared::create(4096, StorageOptions::default()).unwrap();
     shared.bytes_mut().fill(1);
     let segment = sender.lend_shared(&shared).unwrap();
@@ -286,7 +287,7 @@ fn retired_shared_storage_stays_readable_for_lists_that_are_held() {
 
 #[test]
 fn idle_storage_is_retired_after_a_period_without_use() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     for round in 0..3 {
         for bytes in SIZES {
             sender.send(&[], &pattern(round, bytes)).unwrap();
@@ -306,7 +307,7 @@ fn idle_storage_is_retired_after_a_period_without_use() {
 
 #[test]
 fn control_has_room_behind_a_full_queue() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     let mut sent = 0;
     while sender.send(&[], &[1; 8]).is_ok() {
         sender.flush();
@@ -327,7 +328,7 @@ fn control_has_room_behind_a_full_queue() {
 
 #[test]
 fn quiesced_sender_resumes() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     for round in 1..5 {
         sender.send(&[], b"before").unwrap();
         receiver.quiesce();
@@ -343,7 +344,7 @@ fn quiesced_sender_resumes() {
 
 #[test]
 fn what_was_handed_over_is_received_after_the_sender_is_gone() {
-    let (mut sender, mut receiver, rest) = pair(Terms::default());
+    let (mut sender, mut receiver, rest) = pair(Terms::DEFAULT);
     for seed in 0..50 {
         sender.send(&[], &pattern(seed, 1000)).unwrap();
     }
@@ -361,7 +362,7 @@ fn what_was_handed_over_is_received_after_the_sender_is_gone() {
 
 #[test]
 fn sender_learns_that_the_receiver_has_severed() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     sender.send(&[], b"unread").unwrap();
     receiver.sever([5; END_DATA_BYTES]);
     let severed = Severed { reason: Reason::Peer, data: [5; END_DATA_BYTES] };
@@ -371,7 +372,7 @@ fn sender_learns_that_the_receiver_has_severed() {
 
 #[test]
 fn sleeping_reader_is_rung_once_and_sleeping_writer_when_there_is_room() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     sender.send(&[], b"awake").unwrap();
     sender.flush();
     assert_eq!(sender.counters().get(Counter::Rings), 0);
@@ -398,7 +399,7 @@ fn sleeping_reader_is_rung_once_and_sleeping_writer_when_there_is_room() {
 
 #[test]
 fn ringing_can_be_deferred_by_count_and_until_asked() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     // The first message in a page comes with storage, which rings.
     sender.send(&[], &[1; 100]).unwrap();
     expect(&mut receiver, &[], &[1; 100]);
@@ -427,8 +428,8 @@ fn ringing_can_be_deferred_by_count_and_until_asked() {
 
 #[test]
 fn message_beyond_the_limit_is_refused_with_the_limit() {
-    let (mut sender, _receiver, _rest) = pair(Terms::default());
-    let most = Terms::default().message_bytes_max();
+    let (mut sender, _receiver, _rest) = pair(Terms::DEFAULT);
+    let most = Terms::DEFAULT.message_bytes_max();
     let error = sender.claim(&[], most as usize + 1).unwrap_err();
     assert_eq!(error, SendError::TooLong { most });
     assert!(sender.claim(&[], most as usize).is_ok());
@@ -437,7 +438,7 @@ fn message_beyond_the_limit_is_refused_with_the_limit() {
 #[test]
 fn queues_of_a_path_are_independent() {
     let shape = Shape { outputs: 4, inputs: 8 };
-    let (mut one, mut other) = joined(shape, Terms::default());
+    let (mut one, mut other) = joined(shape, Terms::DEFAULT);
     assert_eq!((one.senders.len(), one.receivers.len()), (4, 8));
     assert_eq!((other.senders.len(), other.receivers.len()), (8, 4));
     for (seed, sender) in one.senders.iter_mut().chain(&mut other.senders).enumerate() {
@@ -454,7 +455,7 @@ fn queues_of_a_path_are_independent() {
 #[test]
 fn each_half_hears_its_partner_alone_whatever_the_shape() {
     for (outputs, inputs) in [(1, 1), (4, 1), (1, 4), (3, 2)] {
-        let (mut one, mut other) = joined(Shape { outputs, inputs }, Terms::default());
+        let (mut one, mut other) = joined(Shape { outputs, inputs }, Terms::DEFAULT);
         for from_one in [true, false] {
             for queue in 0..if from_one { outputs } else { inputs } {
                 let (from, to) =
@@ -488,7 +489,7 @@ fn heard(side: &mut Halves) -> Vec<String> {
 
 #[test]
 fn half_that_ends_leaves_the_other_its_doorbells() {
-    let (mut one, mut other) = joined(Shape::SIMPLE, Terms::default());
+    let (mut one, mut other) = joined(Shape::SIMPLE, Terms::DEFAULT);
     one.senders.clear();
     other.receivers[0].hear(Listen::Now);
     assert!(other.receivers[0].ended().is_some());
@@ -509,12 +510,12 @@ fn sides_of_different_shape_are_not_joined() {
     let (one, _descriptors) = Side::create(Shape::SIMPLE).unwrap();
     let (_other, other) = Side::create(Shape { outputs: 2, inputs: 1 }).unwrap();
     let (bells, _) = bells(Shape::SIMPLE);
-    assert!(one.join(other, bells, Terms::default()).is_err());
+    assert!(one.join(other, bells, Terms::DEFAULT).is_err());
 }
 
 #[test]
 fn storage_beyond_the_limit_is_not_borrowed() {
-    let terms = Terms { peer_storage_bytes_max: 1 << 20, ..Terms::default() };
+    let terms = Terms { peer_storage_bytes_max: 1 << 20, ..Terms::DEFAULT };
     let (mut sender, mut receiver, _rest) = pair(terms);
     sender.send(&[], &pattern(0, 1_200_000)).unwrap();
     let ended = receiver.receive().unwrap_err();
@@ -530,7 +531,7 @@ fn doorbell_abuse_ends_the_path() {
     let (one, one_descriptors) = Side::create(Shape::SIMPLE).unwrap();
     let (_other, other_descriptors) = Side::create(Shape::SIMPLE).unwrap();
     let (ours, theirs) = bells(Shape::SIMPLE);
-    let mut halves = one.join(other_descriptors, ours, Terms::default()).unwrap();
+    let mut halves = one.join(other_descriptors, ours, Terms::DEFAULT).unwrap();
     let abuser = Doorbell::adopt(theirs.into_iter().next().unwrap()).unwrap();
     let receiver = &mut halves.receivers[0];
     for _ in 0..2_000 {
@@ -546,7 +547,7 @@ fn doorbell_abuse_ends_the_path() {
 
 #[test]
 fn writer_refused_by_a_quiet_path_is_ready_when_it_is_resumed() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     sender.send(&[], &[1; 100]).unwrap();
     expect(&mut receiver, &[], &[1; 100]);
     assert_eq!(receiver.receive(), Ok(None));
@@ -563,7 +564,7 @@ fn writer_refused_by_a_quiet_path_is_ready_when_it_is_resumed() {
 
 #[test]
 fn writer_that_waits_for_room_learns_of_quiet() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     while sender.send(&[], &[1; 8]).is_ok() {}
     assert!(!sender.is_ready());
     receiver.quiesce();
@@ -578,7 +579,7 @@ fn writer_that_waits_for_room_learns_of_quiet() {
 
 #[test]
 fn rings_that_nobody_listened_for_leave_room_on_the_line_for_storage() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     for _ in 0..2000 {
         receiver.announce_sleep();
         sender.send(&[], b"a ring").unwrap();
@@ -596,7 +597,7 @@ fn rings_that_nobody_listened_for_leave_room_on_the_line_for_storage() {
 #[test]
 fn storage_that_lies_idle_makes_room_for_what_is_needed() {
     let bytes = 256 << 10;
-    let terms = Terms { storage_bytes_max: bytes, ..Terms::default() };
+    let terms = Terms { storage_bytes_max: bytes, ..Terms::DEFAULT };
     let (mut sender, mut receiver, _rest) = pair(terms);
     for round in 0..3 {
         let (small, large) = (pattern(round, 200), pattern(round, 100_000));
@@ -630,7 +631,7 @@ fn storage_that_lies_idle_makes_room_for_what_is_needed() {
 
 #[test]
 fn any_number_of_empty_rooms_can_be_claimed() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     let claims: Vec<_> = (0..70_000).map(|_| sender.claim(&[], 0).unwrap()).collect();
     for claim in claims {
         sender.cancel(claim).unwrap();
@@ -642,7 +643,7 @@ fn any_number_of_empty_rooms_can_be_claimed() {
 
 #[test]
 fn list_longer_than_a_receiver_would_copy_is_refused() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     let shared = Shared::create(512 << 10, StorageOptions::default()).unwrap();
     let segment = sender.lend_shared(&shared).unwrap();
     let all = Entry { segment, length: 512 << 10, ..Entry::default() };
@@ -656,7 +657,7 @@ fn list_longer_than_a_receiver_would_copy_is_refused() {
 
 #[test]
 fn list_that_makes_no_sense_is_refused() {
-    let (mut sender, _receiver, _rest) = pair(Terms::default());
+    let (mut sender, _receiver, _rest) = pair(Terms::DEFAULT);
     let shared = Shared::create(4096, StorageOptions::default()).unwrap();
     let segment = sender.lend_shared(&shared).unwrap();
     let entry = Entry { segment, length: 1, ..Entry::default() };
@@ -679,7 +680,7 @@ fn list_that_makes_no_sense_is_refused() {
 
 #[test]
 fn reader_is_rung_for_storage_that_is_retired_though_the_send_is_refused() {
-    let terms = Terms { storage_bytes_max: 256 << 10, ..Terms::default() };
+    let terms = Terms { storage_bytes_max: 256 << 10, ..Terms::DEFAULT };
     let (mut sender, mut receiver, _rest) = pair(terms);
     sender.send(b"h", &[0; PAGE_BYTES]).unwrap();
     sender.send(&[], &[1; 200]).unwrap();
@@ -701,7 +702,7 @@ fn reader_is_rung_for_storage_that_is_retired_though_the_send_is_refused() {
 
 #[test]
 fn what_is_pushed_once_the_end_is_known_is_refused() {
-    let (mut sender, mut receiver, _rest) = pair(Terms::default());
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     sender.send(&[], b"a receiver that is behind").unwrap();
     sender.push(&[], b"first").unwrap();
     sender.push(&[], b"packed").unwrap();
@@ -712,7 +713,7 @@ fn what_is_pushed_once_the_end_is_known_is_refused() {
 
 #[test]
 fn writer_that_waits_for_a_slot_is_ready_when_one_is_released() {
-    let (mut sender, mut receiver, _rest) = pair(Terms { messages_max: 1, ..Terms::default() });
+    let (mut sender, mut receiver, _rest) = pair(Terms { messages_max: 1, ..Terms::DEFAULT });
     let large = [1; PAGE_BYTES + 1];
     sender.send(&[], &large).unwrap();
     let Ok(Some(Incoming::Announced(held))) = receiver.poll(0) else { panic!("large") };

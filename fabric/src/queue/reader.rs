@@ -129,7 +129,7 @@ impl Reader {
             return None;
         }
         // Lines that the writer has written take as long to come as several messages take to be read.
-        if self.burst() >= BURST_MIN {
+        if sequence.0 - self.found_empty.0 >= BURST_MIN {
             let ahead = Sequence(sequence.0 + AHEAD_BUFFERS).index() * LINE_WORDS;
             self.lines.expect(ahead);
             self.lines.expect(ahead + CACHE_LINE_WORDS);
@@ -163,12 +163,6 @@ impl Reader {
         let word = WriterWord::parse(bits)?;
         self.next = sequence.next();
         Ok(Some(Taken { sequence, word }))
-    }
-
-    /// Hand-overs taken since there was none.
-    #[inline(always)]
-    pub fn burst(&self) -> u64 {
-        self.next.0 - self.found_empty.0
     }
 
     /// Goes past the newest hand-over, which is held: says so, before it counts as returned.
@@ -266,16 +260,10 @@ impl Reader {
         true
     }
 
-    /// How many hand-overs we have done with and not shown as returned.
-    #[inline(always)]
-    pub fn withheld(&self) -> u64 {
-        self.done().0 - self.shown.0
-    }
-
-    /// Whether as many are withheld as may be.
+    /// Whether as many hand-overs that we have done with are not shown as returned as may be.
     #[inline(always)]
     pub fn must_show(&self) -> bool {
-        self.withheld() >= RETURNS_WITHHELD_MAX
+        self.done().0 - self.shown.0 >= RETURNS_WITHHELD_MAX
     }
 
     #[inline(always)]
@@ -311,6 +299,16 @@ impl Reader {
     /// Buffers that are held.
     pub(super) fn held(&self) -> usize {
         self.passed.count() + usize::from(self.newest_held)
+    }
+
+    /// Hand-overs taken since there was none.
+    pub(super) fn burst(&self) -> u64 {
+        self.next.0 - self.found_empty.0
+    }
+
+    /// Hand-overs that it has done with and not shown as returned.
+    pub(super) fn withheld(&self) -> u64 {
+        self.done().0 - self.shown.0
     }
 
     /// Goes on at a later hand-over, to which the words were set.

@@ -31,7 +31,7 @@ impl Queue {
         let (lists, lent_lists) = Words::pair(LISTS_WORDS).unwrap();
         let (returns, lent_returns) = Words::pair(RETURNS_WORDS).unwrap();
         let (kept, lent_kept) = Words::pair(QUEUE_BUFFERS).unwrap();
-        let writer = Writer::new(lines.clone(), lists.clone(), lent_returns, lent_kept).unwrap();
+        let writer = Writer::new(lines.clone(), lists.clone(), lent_returns, lent_kept);
         let reader = Reader::new(lent_lines, lent_lists, returns.clone(), kept.clone());
         for number in start.0..start.0 + QUEUE_BUFFERS as u64 {
             let sequence = Sequence(number);
@@ -533,8 +533,8 @@ fn reader_that_has_returned_something_before_there_was_anything_is_refused() {
     let (returns, lent_returns) = lent(RETURNS_WORDS);
     returns.store(RETURNED_WORD, 1, Ordering::Relaxed);
     let (lines, lists) = (lent(LINES_WORDS).0, lent(LISTS_WORDS).0);
-    let refused = Writer::new(lines, lists, lent_returns, lent(QUEUE_BUFFERS).1);
-    assert_eq!(refused.map(drop), Err(Violation::Count));
+    let mut writer = Writer::new(lines, lists, lent_returns, lent(QUEUE_BUFFERS).1);
+    assert_eq!(writer.collect(|_| {}), Err(Violation::Count));
 }
 
 #[test]

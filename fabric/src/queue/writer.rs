@@ -68,25 +68,13 @@ impl Writer {
     /// The writer's half over `lines` and `lists` of our own, and the reader's words: what it has
     /// returned, and which buffers it keeps. All are fresh: no buffer was ever handed over.
     ///
-    /// # Errors
-    /// [`Violation::Count`] if the reader has returned something before there was anything.
-    ///
     /// # Panics
     /// If a range has not the size that [`super`] gives it.
-    pub fn new(
-        lines: Words,
-        lists: Words,
-        returns: LentWords,
-        kept: LentWords,
-    ) -> Result<Writer, Violation> {
-        let returns = LentBlock::new(returns);
-        if returns.load(RETURNED_WORD, Ordering::Acquire) != 0 {
-            return Err(Violation::Count);
-        }
-        Ok(Writer {
+    pub fn new(lines: Words, lists: Words, returns: LentWords, kept: LentWords) -> Writer {
+        Writer {
             lines: Block::new(lines),
             lists: Block::new(lists),
-            returns,
+            returns: LentBlock::new(returns),
             kept: LentBlock::new(kept),
             next: Sequence(0),
             returned: Sequence(0),
@@ -94,7 +82,7 @@ impl Writer {
             late: Vec::new(),
             oldest: Sequence(0),
             late_returns: 0,
-        })
+        }
     }
 
     /// Fills the next buffer and hands it to the reader. All bytes that entries point to must be in

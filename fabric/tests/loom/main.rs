@@ -57,7 +57,7 @@ impl Memory {
 
     fn writer(&self) -> Writer {
         let (lines, lists) = (self.lines.0.clone(), self.lists.0.clone());
-        Writer::new(lines, lists, self.returns.1.clone(), self.kept.1.clone()).unwrap()
+        Writer::new(lines, lists, self.returns.1.clone(), self.kept.1.clone())
     }
 
     fn reader(&self) -> Reader {

@@ -57,7 +57,7 @@ impl fmt::Display for Audit {
 }
 
 /// A message that waits to be received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     /// Its identity.
     pub id: MessageId,
@@ -74,7 +74,7 @@ pub struct Pending {
 }
 
 /// A message of ours that is complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// Its identity.
     pub id: MessageId,

@@ -55,7 +55,7 @@ pub(super) struct Item<T> {
 const _: () = assert!(Store::<Pending>::SEAT_BYTES == 128);
 
 /// All of a kind that have come.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Inbox<T> {
     /// By queue.
     fronts: [Option<Item<T>>; QUEUES],
@@ -67,12 +67,6 @@ pub(super) struct Inbox<T> {
 pub(super) enum Found {
     Front(usize),
     Kept(MessageId),
-}
-
-impl<T> Default for Inbox<T> {
-    fn default() -> Inbox<T> {
-        Inbox { fronts: [None, None], kept: Store::default() }
-    }
 }
 
 impl<T: Facts> Inbox<T> {

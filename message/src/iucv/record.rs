@@ -39,7 +39,7 @@ pub(super) const ID_BYTES: usize = 4;
 pub(super) const IDS_MAX: usize = 512;
 
 /// The identity of a message, among those that its source has outstanding on this path.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct MessageId(pub u32);
 
 impl MessageId {

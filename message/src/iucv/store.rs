@@ -11,7 +11,7 @@ use super::record::MessageId;
 // What a deed touches is its own seat, and tables so small that they stay in the cache. With lists through the
 // seats it was their neighbours too: of 10,000, half again the time of a receive. With a line for each class it was
 // that line's own memory: of 10,000 classes, 1.5 to 1.9 times.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Store<T> {
     /// Where they lie; free seats form a list.
     seats: Vec<Seat<T>>,
@@ -96,20 +96,6 @@ impl Line {
             }
         }
         true
-    }
-}
-
-impl<T> Default for Store<T> {
-    fn default() -> Store<T> {
-        Store {
-            seats: Vec::new(),
-            free: Vec::new(),
-            places: Vec::new(),
-            orders: Default::default(),
-            news: Default::default(),
-            classes: Default::default(),
-            kept_bytes: 0,
-        }
     }
 }
 
@@ -269,7 +255,7 @@ mod tests {
     use crate::body::BodyReader;
     use proptest::prelude::*;
 
-    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
     struct Thing(MessageId, u32, bool);
 
     impl Facts for Thing {

@@ -264,7 +264,7 @@ fn join(side: Side, joined: &Joined, heard: Heard) -> Option<Halves> {
         messages_max: joined.ours.messages,
         storage_bytes_max: joined.ours.storage_bytes,
         peer_storage_bytes_max: joined.theirs.storage_bytes,
-        ..Terms::default()
+        ..Terms::DEFAULT
     };
     let (peer, bells) = heard.lent();
     side.join(peer, bells, terms).ok()

@@ -14,7 +14,7 @@ pub(super) struct Neighbour {
 
 impl Neighbour {
     pub(super) fn new() -> Neighbour {
-        Neighbour::on(pair(Terms::default()))
+        Neighbour::on(pair(Terms::DEFAULT))
     }
 
     pub(super) fn on(path: Pair) -> Neighbour {

@@ -162,7 +162,7 @@ impl Writing {
                 if script.below(16) == 0 {
                     self.sender.sever([2; 16]);
                 }
-                self.sender.look();
+                self.sender.is_ready();
             }
         }
         let lent = self.sender.counters().get(Counter::LentBytes);

@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use os::foreign::Foreign;
 use os::storage::{Borrowed, STORAGE_GRAIN_BYTES, Storage, StorageOptions};
 use os::sync::Ordering;
-use os::words::{LentWords, WORD_BYTES, Words};
+use os::words::{LentWords, Part, WORD_BYTES, Words};
 
 use super::wire::LaneCounts;
 

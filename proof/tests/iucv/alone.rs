@@ -33,7 +33,7 @@ fn receive(path: &mut Path, which: Which) -> Result<Vec<u8>, ReceiveError> {
 
 #[test]
 fn priority_overtakes_though_a_reply_stands_before_it() {
-    let [mut one, mut other] = iucv(Terms::default(), LIMITS);
+    let [mut one, mut other] = iucv(Terms::DEFAULT, LIMITS);
     let asked = one.send(&TWO_WAY, b"question").unwrap();
     receive(&mut other, Which::Any).unwrap();
     other.reply(asked, false, b"answer").unwrap();
@@ -45,7 +45,7 @@ fn priority_overtakes_though_a_reply_stands_before_it() {
 
 #[test]
 fn one_doorbell_tells_of_both_queues_until_the_last_is_over() {
-    let [mut one, mut other] = iucv(Terms::default(), LIMITS);
+    let [mut one, mut other] = iucv(Terms::DEFAULT, LIMITS);
     for outgoing in [PLAIN, URGENT] {
         other.announce_sleep([true, true]);
         one.send(&outgoing, b"here").unwrap();
@@ -74,7 +74,7 @@ fn one_doorbell_tells_of_both_queues_until_the_last_is_over() {
 fn message_is_purged_though_too_much_is_parked_in_front_of_it() {
     const BYTES: usize = 60_000;
     let limits = Limits { ours: 5000, theirs: 5000, ..LIMITS };
-    let [mut one, mut other] = iucv(Terms::default(), limits);
+    let [mut one, mut other] = iucv(Terms::DEFAULT, limits);
     let mut sent = Vec::new();
     let last = loop {
         match one.send(&PLAIN, &[1; BYTES]) {
@@ -105,8 +105,7 @@ fn message_is_purged_though_too_much_is_parked_in_front_of_it() {
 #[test]
 fn reply_is_heard_though_too_much_is_kept() {
     const BYTES: usize = 60_000;
-    let [mut one, mut other] =
-        iucv(Terms::default(), Limits { ours: 5000, theirs: 5000, ..LIMITS });
+    let [mut one, mut other] = iucv(Terms::DEFAULT, Limits { ours: 5000, theirs: 5000, ..LIMITS });
     while let Ok(_) | Err(SendError::Full) = one.send(&PLAIN, &[1; BYTES]) {
         let before = other.counts().pending;
         assert_eq!(receive(&mut other, Which::Class(9)), Err(ReceiveError::NotFound));
@@ -131,7 +130,7 @@ fn reply_is_heard_though_too_much_is_kept() {
 
 #[test]
 fn path_that_has_ended_has_nothing_more_to_say() {
-    let [mut one, mut other] = iucv(Terms::default(), LIMITS);
+    let [mut one, mut other] = iucv(Terms::DEFAULT, LIMITS);
     one.send(&PLAIN, b"last words").unwrap();
     one.sever([7; 16]);
     assert_eq!(receive(&mut other, Which::Any).unwrap(), b"last words");
@@ -143,7 +142,7 @@ fn path_that_has_ended_has_nothing_more_to_say() {
 /// A pack is in memory of our own: its messages take another way than those in buffers of their own.
 #[test]
 fn message_of_which_nothing_was_received_is_still_the_next() {
-    let [mut one, mut other] = iucv(Terms::default(), LIMITS);
+    let [mut one, mut other] = iucv(Terms::DEFAULT, LIMITS);
     for number in 0..10_u8 {
         one.push(&PLAIN, &[number; 9]).unwrap();
     }
@@ -157,7 +156,7 @@ fn message_of_which_nothing_was_received_is_still_the_next() {
 
 #[test]
 fn what_stands_in_front_outlives_housekeeping() {
-    let [mut one, mut other] = iucv(Terms::default(), LIMITS);
+    let [mut one, mut other] = iucv(Terms::DEFAULT, LIMITS);
     let asked = one.send(&TWO_WAY, &[1; 100]).unwrap();
     one.send(&URGENT, &[2; 100]).unwrap();
     other.poll();
@@ -180,7 +179,7 @@ fn each_of_ten_thousand_messages_is_found_by_identity_and_by_class_in_any_order(
     // Every number once, and neighbours far apart.
     let in_disorder = (0..MESSAGES).map(|number| number * 7919 % MESSAGES);
     let limits = Limits { ours: MESSAGES as u32, ..LIMITS };
-    let [mut one, mut other] = iucv(Terms::default(), limits);
+    let [mut one, mut other] = iucv(Terms::DEFAULT, limits);
     let mut ids = Vec::new();
     for number in 0..MESSAGES {
         let class = number as u32;
@@ -236,7 +235,7 @@ fn data_of(number: usize) -> [u8; 8] {
 #[test]
 fn message_is_found_behind_many_others_though_the_path_has_ended() {
     let limits = Limits { ours: 1000, theirs: 1000, ..LIMITS };
-    let [mut one, mut other] = iucv(Terms::default(), limits);
+    let [mut one, mut other] = iucv(Terms::DEFAULT, limits);
     for _ in 0..600 {
         one.push(&PLAIN, b"before").unwrap();
     }
@@ -251,7 +250,7 @@ fn message_is_found_behind_many_others_though_the_path_has_ended() {
 #[test]
 fn target_without_storage_says_what_it_has_received() {
     let limits = Limits { ours: 400, theirs: 400, ..LIMITS };
-    let terms = Terms { storage_bytes_max: 0, ..Terms::default() };
+    let terms = Terms { storage_bytes_max: 0, ..Terms::DEFAULT };
     let [mut one, mut other] = iucv(terms, limits);
     let quiet = Outgoing { quiet: true, ..PLAIN };
     for number in 0..5000 {

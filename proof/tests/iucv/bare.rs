@@ -40,7 +40,7 @@ fn say(queue: &mut BareQueue, head: &[u8], body: &[u8]) {
 
 /// What comes of it when the honest side does one thing, and then the other says others.
 fn said(first: impl FnOnce(&mut Path), then: impl FnOnce(&mut [BareQueue])) -> Option<Reason> {
-    let (mut queues, mut path) = face_iucv(Terms::default(), LIMITS);
+    let (mut queues, mut path) = face_iucv(Terms::DEFAULT, LIMITS);
     first(&mut path);
     then(&mut queues);
     let mut buffer = [0; 100];
@@ -64,7 +64,7 @@ fn messages_against_the_rules_end_the_path() {
     assert_eq!(messages(&[two_way(2), two_way(2)]), RECORD, "the place is taken");
     assert_eq!(messages(&[two_way(2), two_way(0x10002)]), RECORD, "the place is taken");
     let parameters = |limits: Limits, bytes: &[u8]| {
-        let (mut queues, mut path) = face_iucv(Terms::default(), limits);
+        let (mut queues, mut path) = face_iucv(Terms::DEFAULT, limits);
         say(&mut queues[PLAIN], &[message(0, 0), vec![1]].concat(), bytes);
         path.describe(Which::Any).is_ok()
     };
@@ -72,7 +72,7 @@ fn messages_against_the_rules_end_the_path() {
     let taken = Limits { parameters_for_us: true, ..LIMITS };
     assert!(parameters(taken, &[0; 8]));
     assert!(!parameters(taken, &[0; 9]));
-    let (mut queues, mut path) = face_iucv(Terms::default(), LIMITS);
+    let (mut queues, mut path) = face_iucv(Terms::DEFAULT, LIMITS);
     say(&mut queues[PLAIN], &two_way(2), b"");
     path.receive(Which::Any, &mut []).unwrap();
     say(&mut queues[URGENT], &two_way(0x10002), b"");
@@ -157,7 +157,7 @@ fn give_back(queue: &BareQueue) {
 
 /// The other side takes nothing of what is said to it, and sends on.
 fn send_and_hear_nothing(end: impl Fn(&mut Path, &mut Bare, MessageId)) -> (usize, Option<Reason>) {
-    let (mut queues, mut path) = face_iucv(Terms::default(), LIMITS);
+    let (mut queues, mut path) = face_iucv(Terms::DEFAULT, LIMITS);
     let mut most = 0;
     for number in 0..1000 {
         let id = MessageId(number << 16);
@@ -192,7 +192,7 @@ fn side_that_hears_nothing_does_not_leave_more_to_say_than_it_may_send() {
 
 #[test]
 fn purges_that_cannot_be_said_are_no_more_than_messages() {
-    let (mut queues, mut path) = face_iucv(Terms::default(), LIMITS);
+    let (mut queues, mut path) = face_iucv(Terms::DEFAULT, LIMITS);
     let send_and_purge = |path: &mut Path, queues: &[BareQueue]| {
         let id = path.send(&Outgoing::default(), b"")?;
         path.purge(id, 0).unwrap();
@@ -221,7 +221,7 @@ fn purges_that_cannot_be_said_are_no_more_than_messages() {
 
 #[test]
 fn quiet_that_cannot_be_said_is_said_once_at_the_end() {
-    let (queues, mut path) = face_iucv(Terms::default(), LIMITS);
+    let (queues, mut path) = face_iucv(Terms::DEFAULT, LIMITS);
     for _ in 0..1000 {
         path.quiesce();
         path.resume();
@@ -235,7 +235,7 @@ fn quiet_that_cannot_be_said_is_said_once_at_the_end() {
 
 #[test]
 fn question_whose_source_is_told_that_it_was_received_one_way_was_severed_first() {
-    let (mut queues, mut path) = face_iucv(Terms::default(), LIMITS);
+    let (mut queues, mut path) = face_iucv(Terms::DEFAULT, LIMITS);
     let question = Outgoing { answer: Some(5), ..Outgoing::default() };
     let id = path.send(&question, b"").unwrap();
     assert!(path.is_outstanding(id));
@@ -247,7 +247,7 @@ fn question_whose_source_is_told_that_it_was_received_one_way_was_severed_first(
 
 #[test]
 fn reply_that_never_comes_whole_is_none_once_the_path_has_ended() {
-    let (mut queues, mut path) = face_iucv(Terms::default(), LIMITS);
+    let (mut queues, mut path) = face_iucv(Terms::DEFAULT, LIMITS);
     let question = Outgoing { answer: Some(100_000), tag: 5, ..Outgoing::default() };
     let id = path.send(&question, b"").unwrap();
     let urgent = &mut queues[URGENT].bare;

@@ -31,7 +31,7 @@ fn terms() -> impl Strategy<Value = Terms> {
             messages_max,
             storage_bytes_max,
             peer_storage_bytes_max: storage_bytes_max,
-            ..Terms::default()
+            ..Terms::DEFAULT
         },
     )
 }

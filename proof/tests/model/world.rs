@@ -371,7 +371,7 @@ impl World {
     /// What is lacking is storage that may be lent, and nothing that is out will bring it back.
     fn assert_lacking(&self, lack: Lack) {
         assert_eq!(lack, Lack::Storage { most: self.terms.storage_bytes_max });
-        assert!(self.terms.storage_bytes_max < Terms::default().storage_bytes_max);
+        assert!(self.terms.storage_bytes_max < Terms::DEFAULT.storage_bytes_max);
         let handed_over = self.sent.len() - self.pushed;
         let out = self.sent.iter().take(handed_over).filter(|sent| sent.keeps_storage());
         let out = out.chain(self.held.iter().map(|(_, sent)| sent)).next();
@@ -794,7 +794,7 @@ impl World {
             End::SenderDrops => {
                 let World { sender, .. } = &mut self;
                 // A path of its own in its place, which nobody uses.
-                let other = pair(Terms::default());
+                let other = pair(Terms::DEFAULT);
                 drop(std::mem::replace(sender, other.sender));
                 self.drain(Severed { reason: Reason::Gone, data: [0; 16] });
             }
@@ -808,7 +808,7 @@ impl World {
                 assert_eq!(self.receiver.receive(), Err(ours));
             }
             End::ReceiverDrops => {
-                let other = pair(Terms::default());
+                let other = pair(Terms::DEFAULT);
                 drop(std::mem::replace(&mut self.receiver, other.receiver));
                 while self.sender.ended().is_none() {
                     self.sender.hear(Listen::Forever);

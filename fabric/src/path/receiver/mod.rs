@@ -6,7 +6,7 @@ mod lent;
 mod open;
 mod upkeep;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use os::storage::Scratch;
@@ -354,6 +354,6 @@ impl Receiver {
 
     /// The descriptor that becomes readable when the peer rings or is gone.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.half.doorbells.as_fd()
+        self.half.doorbells.descriptor()
     }
 }

@@ -8,7 +8,7 @@ mod room;
 mod upkeep;
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use os::copy::put;
 use os::words::{LentWords, Words};
@@ -29,8 +29,7 @@ use super::record::{Control, HEAD_BYTES_MAX, Label};
 use super::severed::{Lack, Reason, Severed};
 use crate::queue::slots::WriterSlots;
 use crate::queue::{
-    Content, Entry, EntryFlags, Filling, IN_PLACE_BYTES_MAX, QUEUE_BUFFERS, Sequence, Violation,
-    Writer,
+    Content, Entry, EntryFlags, Filling, IN_PLACE_BYTES_MAX, QUEUE_BUFFERS, Sequence, Writer,
 };
 
 /// When the peer is rung for what was handed over.
@@ -136,12 +135,12 @@ impl Sender {
         doorbells: Doorbells,
         terms: Terms,
         budgets: Budgets,
-    ) -> Result<Sender, Violation> {
-        Ok(Sender {
+    ) -> Sender {
+        Sender {
             pack: None,
             lending: Lending::new(terms.storage, budgets.clone()),
             tally: Tally::default(),
-            writer: Writer::new(lines.lines, lines.lists, peer.returns, peer.kept)?,
+            writer: Writer::new(lines.lines, lines.lists, peer.returns, peer.kept),
             collect_at: 0,
             collect_bytes_at: 0,
             half: Half::new(own.control, own.counters, peer.control, doorbells),
@@ -163,7 +162,7 @@ impl Sender {
             progress_at_full: 0,
             refused_for_quiet: false,
             terms,
-        })
+        }
     }
 
     /// Sends a message: it is in the receiver's hands when this returns, and so is all that was pushed
@@ -318,16 +317,15 @@ impl Sender {
 
     #[inline(always)]
     fn ring_if_due(&mut self) {
-        match self.ringing {
-            Ringing::Now => {
-                self.unrung = 0;
-                self.half.ring_if_asleep();
-            }
-            Ringing::After(buffers) if self.unrung.saturating_add(1) >= buffers => {
-                self.unrung = 0;
-                self.half.ring_if_asleep();
-            }
-            Ringing::After(_) | Ringing::Deferred => self.unrung = self.unrung.saturating_add(1),
+        self.unrung = self.unrung.saturating_add(1);
+        let is_due = match self.ringing {
+            Ringing::Now => true,
+            Ringing::After(buffers) => self.unrung >= buffers,
+            Ringing::Deferred => false,
+        };
+        if is_due {
+            self.unrung = 0;
+            self.half.ring_if_asleep();
         }
     }
 
@@ -398,7 +396,7 @@ impl Sender {
 
     /// The descriptor that becomes readable when the peer rings or is gone.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.half.doorbells.as_fd()
+        self.half.doorbells.descriptor()
     }
 }
 

@@ -139,7 +139,8 @@ impl Sender {
     }
 
     /// Whether a send that was refused is worth another try: something came back since, or the path has
-    /// changed its state.
+    /// changed its state. A receiver that wants quiet, or no quiet any more, is answered: whoever does not send for
+    /// long, and does not wait on the doorbell either, should ask now and then.
     pub fn is_ready(&mut self) -> bool {
         if self.half.is_forked() {
             return true;

@@ -11,14 +11,6 @@ use crate::path::severed::{END_DATA_BYTES, Reason, Severed};
 use crate::queue::Violation;
 
 impl Sender {
-    /// Looks whether the receiver wants quiet, or no quiet any more, and answers. Whoever does not send
-    /// for long, and does not wait on the doorbell either, should look now and then.
-    pub fn look(&mut self) {
-        if !self.half.is_forked() {
-            self.look_at_peer();
-        }
-    }
-
     /// Wakes the receiver's thread though there is nothing for it in this queue.
     pub fn rouse(&mut self) {
         if !self.half.is_forked() {

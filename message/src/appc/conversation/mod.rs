@@ -116,9 +116,7 @@ impl Conversation {
     #[inline]
     fn begin(&mut self, verb: Verb) -> Result<(), VerbError> {
         self.check(verb)?;
-        if self.receiver.is_ready() {
-            self.look();
-        }
+        self.look_at_what_came();
         if self.trouble.is_some() || self.ended.is_some() { self.tell() } else { Ok(()) }
     }
 

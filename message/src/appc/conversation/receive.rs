@@ -25,6 +25,14 @@ impl Ended {
 }
 
 impl Conversation {
+    /// Takes in what has come, if something has, while there is a conversation.
+    #[inline]
+    pub(super) fn look_at_what_came(&mut self) {
+        if self.is_open() && self.receiver.is_ready() {
+            self.look();
+        }
+    }
+
     /// Takes in what has come, until there is something to tell.
     #[inline]
     pub(super) fn look(&mut self) {

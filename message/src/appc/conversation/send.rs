@@ -98,9 +98,7 @@ impl Conversation {
         if self.state != State::Confirming {
             return Ok(());
         }
-        if self.receiver.is_ready() {
-            self.look();
-        }
+        self.look_at_what_came();
         self.tell()?;
         if !std::mem::take(&mut self.is_confirmed) {
             return Err(VerbError::Pending);

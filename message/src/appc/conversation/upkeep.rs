@@ -30,9 +30,7 @@ impl Conversation {
     /// Whether the next event is a request for the turn; then it is told. The rest is for later: a verb is
     /// waiting for it.
     pub fn next_request(&mut self) -> bool {
-        if self.is_open() && self.receiver.is_ready() {
-            self.look();
-        }
+        self.look_at_what_came();
         let is_news = self.has_request();
         self.is_request_told |= is_news;
         is_news
@@ -46,9 +44,7 @@ impl Conversation {
 
     /// (SENDREQ) Whether the partner has asked for the turn since that was told last.
     pub fn take_requested(&mut self) -> bool {
-        if self.is_open() && self.receiver.is_ready() {
-            self.look();
-        }
+        self.look_at_what_came();
         std::mem::take(&mut self.requested)
     }
 
@@ -82,7 +78,7 @@ impl Conversation {
                 })
     }
 
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         !matches!(self.state, State::Reset | State::Sever)
     }
 

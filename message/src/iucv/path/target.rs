@@ -245,8 +245,7 @@ impl Path {
     /// [`ReplyError`]; the message waits for its reply as before.
     #[inline]
     pub fn reply(&mut self, id: MessageId, priority: bool, data: &[u8]) -> Result<(), ReplyError> {
-        let record = Record::Reply { id, parameters: false, priority };
-        self.reply_by(record, data.len(), |sender, head| sender.send(head, data))
+        self.reply_by(id, false, priority, data.len(), |sender, head| sender.send(head, data))
     }
 
     /// Replies with `bytes` that `build` makes in place.
@@ -260,8 +259,8 @@ impl Path {
         bytes: usize,
         build: impl FnOnce(&mut [u8]),
     ) -> Result<(), ReplyError> {
-        let record = Record::Reply { id, parameters: false, priority };
-        self.reply_by(record, bytes, |sender, head| sender.send_built(head, bytes, build))
+        let send = |sender: &mut Sender, head: &[u8]| sender.send_built(head, bytes, build);
+        self.reply_by(id, false, priority, bytes, send)
     }
 
     /// (REPLY DATA=PRMMSG) Replies with eight bytes in the parameter list.
@@ -274,18 +273,18 @@ impl Path {
         priority: bool,
         data: [u8; PARAMETER_BYTES],
     ) -> Result<(), ReplyError> {
-        let record = Record::Reply { id, parameters: true, priority };
-        self.reply_by(record, data.len(), |sender, head| sender.send(head, &data))
+        self.reply_by(id, true, priority, data.len(), |sender, head| sender.send(head, &data))
     }
 
     #[inline]
-    pub(super) fn reply_by(
+    fn reply_by(
         &mut self,
-        record: Record,
+        id: MessageId,
+        parameters: bool,
+        priority: bool,
         bytes: usize,
         send: impl FnOnce(&mut Sender, &[u8]) -> Result<(), path::SendError>,
     ) -> Result<(), ReplyError> {
-        let Record::Reply { id, .. } = record else { unreachable!("called with a reply") };
         if self.receivers[URGENT].is_ready() {
             // It may have been purged.
             self.poll();
@@ -294,7 +293,7 @@ impl Path {
         if bytes as u64 > u64::from(awaiting.answer) {
             return Err(ReplyError::TooLong { most: awaiting.answer.into() });
         }
-        let (head, length) = record.bytes();
+        let (head, length) = Record::Reply { id, parameters, priority }.bytes();
         send(&mut self.senders[URGENT], &head[..length])?;
         self.forget_awaiting(id);
         Ok(())

@@ -144,8 +144,8 @@ impl Path {
 
     /// Whether what was received in part, or a reply taken in part, has more bytes by now.
     pub fn is_readable(&self, id: MessageId, priority: bool) -> bool {
-        let body = self.pending.body(id);
-        body.is_none_or(|body| body.is_readable(&self.receivers[usize::from(priority)]))
+        let receiver = &self.receivers[usize::from(priority)];
+        self.pending.body(id).is_none_or(|body| body.is_readable(receiver))
     }
 
     /// As [`Path::is_readable`], for a reply.

@@ -126,7 +126,7 @@ fn conversations_in_a_child() -> Result<(), Wrong> {
         Limits { ours: 8, theirs: 8, parameters_for_us: false, parameters_for_them: false };
     let cases = [8, 1000, 5000, 200_000].map(|bytes| [(bytes, false), (bytes, true)]);
     for (bytes, priority) in cases.into_iter().flatten() {
-        let [mut source, mut target] = honest::iucv(Terms::default(), limits);
+        let [mut source, mut target] = honest::iucv(Terms::DEFAULT, limits);
         let outgoing = Outgoing { answer: Some(8), priority, ..Outgoing::default() };
         let id = source.send(&outgoing, &vec![1; bytes])?;
         target.describe(Which::Any)?;

@@ -113,7 +113,7 @@ impl World {
             self.take_all_complete(side);
         } else {
             // The side that is gone is replaced by one that knows nothing of it.
-            let [one, _] = iucv(Terms::default(), self.limits);
+            let [one, _] = iucv(Terms::DEFAULT, self.limits);
             drop(std::mem::replace(&mut self.paths[side], one));
         }
         let is_over = |path: &mut Path| path.halves().1.iter().all(|half| half.ended().is_some());

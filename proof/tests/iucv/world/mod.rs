@@ -60,7 +60,7 @@ fn other(side: usize) -> usize {
 impl World {
     pub fn new(limits: Limits) -> World {
         World {
-            paths: iucv(Terms::default(), limits),
+            paths: iucv(Terms::DEFAULT, limits),
             flows: [Flow::new(limits.ours), Flow::new(limits.theirs)],
             limits,
             quiet: Default::default(),
