@@ -82,21 +82,22 @@ impl Reader {
     /// Whether the next buffer is there, or something that is none.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
-        let (bits, is_whole) = self.look();
-        is_whole && WriterWord::count_of(bits) != self.next.count_before()
+        self.look().is_some()
     }
 
-    /// The next buffer's word, and whether all of what it speaks of is there.
+    /// The next buffer's word, if it is there, or something that is none, and all of what it speaks of.
     // The second cache line is asked for with each look at the first: it is on its way when the first says
     // that there is something in it (an exchange of 64 B: two misses one after the other, or one).
     #[inline(always)]
-    fn look(&self) -> (u64, bool) {
+    fn look(&self) -> Option<u64> {
         let line = self.next.index() * LINE_WORDS;
         self.lines.expect(line + CACHE_LINE_WORDS);
         // Acquire: pairs with the Release in `Writer::hand_over`.
         let bits = self.lines.load(line, Ordering::Acquire);
         let count = WriterWord::count_of(bits);
-        (bits, !WriterWord::has_second(bits) || self.has_second(line, count))
+        let is_there = count != self.next.count_before()
+            && (!WriterWord::has_second(bits) || self.has_second(line, count));
+        is_there.then_some(bits)
     }
 
     /// Whether the second cache line of a line has come too.
@@ -145,11 +146,10 @@ impl Reader {
     #[inline]
     pub fn take(&mut self) -> Result<Option<Taken>, Violation> {
         let sequence = self.next;
-        let (bits, is_whole) = self.look();
-        if WriterWord::count_of(bits) == sequence.count_before() || !is_whole {
+        let Some(bits) = self.look() else {
             self.found_empty = sequence;
             return Ok(None);
-        }
+        };
         if WriterWord::count_of(bits) != sequence.count_after() {
             return Err(Violation::Count);
         }

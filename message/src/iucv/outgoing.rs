@@ -210,6 +210,21 @@ impl Table {
         Ok(None)
     }
 
+    /// As [`Table::end`], of a one-way message that was received. None too if nobody wants to be told.
+    ///
+    /// # Errors
+    /// As [`Table::end`], or if the message is two-way: whoever waits for its reply is told that the path has ended.
+    #[inline]
+    pub(super) fn end_one_way(&mut self, id: MessageId) -> Result<Option<Entry>, Violation> {
+        let entry = self.get_mut(id).filter(|entry| !entry.is_two_way).ok_or(Violation::Record)?;
+        if entry.state == State::Sent && entry.quiet {
+            entry.state = State::Free;
+            self.free.push(id.place() as u16);
+            return Ok(None);
+        }
+        self.end(id)
+    }
+
     /// All that are with the target are complete now, in the order of their places.
     pub(super) fn end_all(&mut self) -> Vec<Entry> {
         let sent = self.entries.iter_mut().filter(|entry| entry.state == State::Sent);

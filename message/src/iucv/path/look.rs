@@ -196,8 +196,10 @@ impl Path {
                     return Err(Violation::Size);
                 }
                 let ids = Vec::from(ids);
-                for id in ids {
-                    self.end_one_way(MessageId(u32::from_le_bytes(id)))?;
+                for id in ids.into_iter().map(u32::from_le_bytes) {
+                    if let Some(entry) = self.table.end_one_way(MessageId(id))? {
+                        self.keep_completion(&entry, Audit::default());
+                    }
                 }
             }
             Record::Reply { id, parameters, priority } => {
@@ -234,20 +236,6 @@ impl Path {
             },
             Record::Quiesce => self.is_quiet = true,
             Record::Resume => self.is_quiet = false,
-        }
-        Ok(())
-    }
-
-    /// A one-way message of ours was received.
-    fn end_one_way(&mut self, id: MessageId) -> Result<(), Violation> {
-        if self.table.answer_max(id).is_some() {
-            // Before it is ended: whoever waits for its reply is told that the path has ended.
-            return Err(Violation::Record);
-        }
-        match self.table.end(id)? {
-            Some(entry) if entry.quiet => self.table.close(id),
-            Some(entry) => self.keep_completion(&entry, Audit::default()),
-            None => {}
         }
         Ok(())
     }
