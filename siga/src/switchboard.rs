@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::io;
+use std::ops::Bound;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fabric::control::{Kind, Pending, Problem, UserData};
@@ -225,26 +226,47 @@ impl<C: Call> Switchboard<C> {
         self.news.remove(at)
     }
 
-    /// What the first has to tell that has something. Those that have nothing are not asked again.
-    pub(crate) fn ask<T>(&mut self, mut tell: impl FnMut(u16, &mut C) -> Option<T>) -> Option<T> {
+    /// What the next has to tell that has something, behind the one that was told of `last`. Those that have
+    /// nothing are not asked again.
+    pub(crate) fn ask<T>(
+        &mut self,
+        last: &mut u16,
+        mut tell: impl FnMut(u16, &mut C) -> Option<T>,
+    ) -> Option<T> {
         let Switchboard { waiter, places, active, .. } = self;
-        while let Some(number) = active.first().copied() {
+        loop {
+            let number = in_turn(active, *last).next()?;
             let told = joined(waiter, places, number).and_then(|call| tell(number, call));
             if told.is_some() {
+                *last = number;
                 return told;
             }
             active.remove(&number);
         }
-        None
     }
 
     /// As [`Switchboard::ask`], but all are asked again: about something else.
     pub(crate) fn ask_all<T>(
         &mut self,
+        last: &mut u16,
         mut tell: impl FnMut(u16, &mut C) -> Option<T>,
     ) -> Option<T> {
         let Switchboard { waiter, places, active, .. } = self;
-        active.iter().find_map(|number| tell(*number, joined(waiter, places, *number)?))
+        in_turn(active, *last).find_map(|number| {
+            let told = tell(number, joined(waiter, places, number)?)?;
+            *last = number;
+            Some(told)
+        })
+    }
+
+    /// Shows all that may have something to tell to `visit`.
+    pub(crate) fn visit(&mut self, mut visit: impl FnMut(&mut C)) {
+        let Switchboard { waiter, places, active, .. } = self;
+        for number in active.iter() {
+            if let Some(call) = joined(waiter, places, *number) {
+                visit(call);
+            }
+        }
     }
 
     /// Nobody has anything more to tell.
@@ -342,6 +364,12 @@ impl<C: Call> Switchboard<C> {
         let free = (0..=u16::MAX).find(is_free);
         free.ok_or_else(|| io::Error::other("65536 conversations are in use"))
     }
+}
+
+/// Those behind `last` first: one that always has something leaves the others their turn.
+fn in_turn(active: &BTreeSet<u16>, last: u16) -> impl Iterator<Item = u16> {
+    let behind = (Bound::Excluded(last), Bound::Unbounded);
+    active.range(behind).chain(active.range(..=last)).copied()
 }
 
 fn joined<'a, C: Call>(

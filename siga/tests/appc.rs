@@ -1,5 +1,6 @@
 //! Programs that talk by APPC/VM.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -375,6 +376,39 @@ fn functions_complete_and_events_tell() {
     assert_eq!(client.sever(near, [0; 16]), Err(none));
     let again = server.retrieve();
     again.revoke("ECHO", Scope::Local).unwrap();
+}
+
+#[test]
+fn partner_that_always_sends_leaves_the_others_their_turn() {
+    let Two { host: _host, client, server } = two();
+    let mut server = AppcGuest::declare(server, Wait::Block).unwrap();
+    let mut client = AppcGuest::declare(client, Wait::Block).unwrap();
+    let target = Target::Resource("ECHO".parse().unwrap());
+    let conversations = [(); 3].map(|()| {
+        let near = client.allocate(target, &OPTIONS).unwrap();
+        let event = server.event().unwrap();
+        let GuestEvent::ConnectionPending { conversation: far, .. } = event else {
+            panic!("{event:?}")
+        };
+        server.accept(far, &OPTIONS).unwrap();
+        client.event().unwrap();
+        (near, far)
+    });
+    let mut say = |id| {
+        let say = Function::Send { record: vec![7], then: Then::More };
+        client.start(id, say).unwrap().unwrap().outcome.unwrap();
+        client.prepare_wait();
+    };
+    conversations.iter().for_each(|(near, _)| say(*near));
+    let mut told = BTreeSet::new();
+    for _ in 0..conversations.len() {
+        let event = server.event().unwrap();
+        let GuestEvent::MessagePending(id) = event else { panic!("{event:?}") };
+        server.start(id, Function::Receive { target: vec![0] }).unwrap().unwrap();
+        told.insert(id);
+        say(conversations.iter().find(|(_, far)| *far == id).unwrap().0);
+    }
+    assert_eq!(told.len(), conversations.len(), "only {told:?} were told of");
 }
 
 /// A function that waits for room, on a conversation that the guest has put to sleep.

@@ -1,5 +1,6 @@
 //! Programs that talk by IUCV.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::sync::mpsc;
@@ -504,6 +505,38 @@ fn number_is_not_given_away_while_something_is_left_to_tell_of_it() {
     assert!(next.contains(&again));
     client.set_control_mask(ControlMask::ALL);
     assert_eq!(client.try_event().unwrap(), None, "of the one before nothing is told");
+}
+
+#[test]
+fn path_that_always_has_messages_leaves_the_others_their_turn() {
+    let Two { server, client, _host } = two();
+    let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
+    let mut peers = [(); 3].map(|()| {
+        let id = client.connect("SERVER", &OPTIONS).unwrap();
+        let peer = Path::accept(&server, &OPTIONS).unwrap();
+        client.event().unwrap();
+        (id, peer)
+    });
+    // Messages with priority come in between: each rank has its own turns.
+    let urgent = Outgoing { priority: true, ..QUIET };
+    for (_, peer) in &mut peers {
+        peer.send(&QUIET, b"once").unwrap();
+    }
+    let mut told = BTreeSet::new();
+    for _ in 0..peers.len() {
+        peers[2].1.send(&urgent, b"again").unwrap();
+        for _ in 0..2 {
+            let event = event_by_descriptor(&mut client);
+            let GuestEvent::Path(id, Event::Pending(pending)) = event else { panic!("{event:?}") };
+            client.path(id).unwrap().receive(Which::Any, &mut [0; 5]).unwrap();
+            if !pending.priority {
+                told.insert(id);
+                let (_, peer) = peers.iter_mut().find(|(other, _)| *other == id).unwrap();
+                peer.send(&QUIET, b"again").unwrap();
+            }
+        }
+    }
+    assert_eq!(told.len(), peers.len(), "only {told:?} were told of");
 }
 
 /// Who asks for a path past his guest of IUCV looks for the answer himself.

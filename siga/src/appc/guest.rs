@@ -123,6 +123,8 @@ pub struct Busy(pub Function);
 #[derive(Debug)]
 pub struct Guest {
     board: Switchboard<Seat>,
+    /// Which conversation was told of last.
+    told: u16,
 }
 
 /// A conversation, and the function that it is about.
@@ -139,7 +141,7 @@ impl Guest {
     /// # Errors
     /// No descriptors left.
     pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<Guest> {
-        Ok(Guest { board: Switchboard::new(guest, wait)? })
+        Ok(Guest { board: Switchboard::new(guest, wait)?, told: 0 })
     }
 
     /// Gives the guest back. All its conversations are severed.
@@ -248,7 +250,8 @@ impl Guest {
         if let Some(news) = self.board.next_news(|_| true) {
             return Ok(Some(news.into()));
         }
-        Ok(self.board.ask(|number, seat| seat.next_event(ConversationId(number))))
+        let Guest { board, told } = self;
+        Ok(board.ask(told, |number, seat| seat.next_event(ConversationId(number))))
     }
 
     /// Prepares for waiting elsewhere. True if there is nothing to tell: then the descriptor becomes readable

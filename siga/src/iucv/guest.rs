@@ -79,11 +79,14 @@ impl GuestEvent {
 }
 
 /// A guest that has declared a buffer for IUCV: it serves many paths, and is told what happens on them
-/// one event at a time: about paths first, then what has priority, then the rest.
+/// one event at a time: about paths first, then what has priority, then the rest; of paths that have the same
+/// to tell, each in its turn.
 #[derive(Debug)]
 pub struct Guest {
     board: Switchboard<Path>,
     masks: Masks,
+    /// Which path was told of last, in each rank.
+    told: [u16; RANKS.len()],
 }
 
 impl Call for Path {
@@ -118,7 +121,7 @@ impl Guest {
     /// No descriptors left.
     pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<Guest> {
         let board = Switchboard::new(guest, wait)?;
-        Ok(Guest { board, masks: Masks::ALL })
+        Ok(Guest { board, masks: Masks::ALL, told: [0; _] })
     }
 
     /// (RETRIEVE BUFFER) Gives the guest back. All its paths are severed.
@@ -213,7 +216,7 @@ impl Guest {
     /// # Errors
     /// As [`Guest::event`].
     pub fn try_event(&mut self) -> io::Result<Option<GuestEvent>> {
-        let Guest { board, masks } = self;
+        let Guest { board, masks, told } = self;
         board.listen()?;
         let wanted = |interrupt| masks.let_through(interrupt);
         let news = board.next_news(|news| masks.let_news_through(news));
@@ -221,14 +224,13 @@ impl Guest {
             return Ok(Some(news.into()));
         }
         // Once for all ranks: what came after the pass of its own rank would not be told.
-        board.ask_all(|_, path| {
+        board.visit(|path| {
             path.set_masks(*masks);
             path.half().poll_events();
-            None::<GuestEvent>
         });
-        for rank in RANKS {
+        for (rank, last) in RANKS.into_iter().zip(told) {
             let wanted = |interrupt| rank(interrupt) && wanted(interrupt);
-            let event = board.ask_all(|number, path| {
+            let event = board.ask_all(last, |number, path| {
                 let event = path.half().tell_event(wanted)?;
                 Some(GuestEvent::Path(PathId(number), event))
             });
