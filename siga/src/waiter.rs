@@ -259,6 +259,8 @@ impl<M: Member> Waiter<M> {
             seat.watch();
             self.watched.push(key.index);
         }
+        seat.untidy = true;
+        self.untidy = true;
         Some(&mut seat.member)
     }
 
@@ -664,6 +666,21 @@ mod tests {
         let member = waiter.add(Polled { bell, polls: 0, is_tidied: false }).unwrap();
         assert_eq!(waiter.wait().unwrap(), member);
         assert!(!waiter.get(member).unwrap().is_tidied, "it is tidied after a second of sleep");
+    }
+
+    #[test]
+    fn member_that_was_done_something_with_is_tidied_again() {
+        let (bell, _far) = Doorbell::pair().unwrap();
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        let member = waiter.add(Polled { bell, polls: 2, is_tidied: false }).unwrap();
+        let tidy_ns = TIDY.as_nanos() as u64;
+        for start_ns in [0, 10 * tidy_ns] {
+            waiter.get_mut(member).unwrap().is_tidied = false;
+            waiter.poll_members(start_ns);
+            waiter.poll_members(start_ns + tidy_ns);
+            assert!(waiter.get(member).unwrap().is_tidied, "at {start_ns}");
+        }
+        assert_eq!(waiter.poll_members(20 * tidy_ns), u64::MAX, "there is nothing more to do");
     }
 
     #[test]
