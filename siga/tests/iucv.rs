@@ -734,6 +734,29 @@ fn large_replies_go_beyond_the_limit_of_messages() {
     }
 }
 
+#[test]
+fn nobody_waits_for_the_completion_of_a_message_that_is_not_outstanding() {
+    talk(
+        |mut path| while path.receive(Which::Any, &mut [0]).is_ok() {},
+        |mut path| {
+            let send = |path: &mut Path| path.send(&Outgoing::default(), b"x").unwrap();
+            let which = |id| Which::Message { id, class: 0 };
+            let taken = send(&mut path);
+            path.completion(which(taken), &mut []).unwrap();
+            let question = Outgoing { answer: Some(1), ..Outgoing::default() };
+            let purged = path.send(&question, b"").unwrap();
+            path.half().purge(purged, 0).unwrap();
+            for id in [taken, purged] {
+                let error = path.completion(which(id), &mut []).unwrap_err();
+                assert_eq!(error, ReceiveError::NotFound);
+            }
+            path.half().sever([0; 16]);
+            let error = path.completion(which(taken), &mut []).unwrap_err();
+            assert!(matches!(error, ReceiveError::Severed(_)), "{error}");
+        },
+    );
+}
+
 /// Its source takes a message back while it is on its way to be shown: the next is waited for.
 #[test]
 fn message_that_is_purged_while_it_is_received_is_none() {

@@ -286,7 +286,9 @@ impl Path {
     /// bytes of the reply into `answer` as fit; what does not is lost.
     ///
     /// # Errors
-    /// [`ReceiveError`]: the path has ended, and nothing is outstanding any more.
+    /// [`ReceiveError`]: `Severed` if the path has ended, and nothing is outstanding any more; `NotFound` if the
+    /// message is meant by its identity, and is not outstanding: it was never sent, was purged, or its completion
+    /// was taken.
     pub fn completion(
         &mut self,
         mut which: Which,
@@ -309,12 +311,17 @@ impl Path {
                     self.wait(Wanted::AnswerFilling { id });
                 }
                 None => {
-                    if let Some(severed) = self.inner.severed()
-                        && self.inner.counts().sent == 0
-                    {
-                        return Err(severed.into());
+                    let is_missing = match which {
+                        Which::Message { id, .. } => !self.inner.is_outstanding(id),
+                        Which::Any | Which::Class(_) => false,
+                    };
+                    match self.inner.severed() {
+                        Some(severed) if is_missing || self.inner.counts().sent == 0 => {
+                            return Err(severed.into());
+                        }
+                        None if is_missing => return Err(ReceiveError::NotFound),
+                        _ => self.wait(Wanted::Completion),
                     }
-                    self.wait(Wanted::Completion);
                 }
             }
         }
