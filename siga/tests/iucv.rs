@@ -290,6 +290,41 @@ fn stream_and_packets_go_as_they_do_through_sockets() {
     });
 }
 
+/// One that speaks AF_IUCV by itself, and a program that uses sockets.
+fn talk_with_a_socket(
+    path: impl FnOnce(Path) + Send,
+    options: Options,
+    socket: impl FnOnce(SeqPacket),
+) {
+    let two = two();
+    let to = Address { guest: two.server.name(), program: "ECHO".parse().unwrap() };
+    thread::scope(|scope| {
+        let Two { server, client, _host } = two;
+        let accepted = scope.spawn(move || path(Path::accept(&server, &options).unwrap()));
+        socket(SeqPacket::connect(&client, to, "ASKER", &OPTIONS).unwrap());
+        accepted.join().unwrap();
+    });
+}
+
+#[test]
+fn stream_ends_behind_all_that_was_sent() {
+    let (ended, has_ended) = mpsc::channel();
+    let path = move |mut path: Path| {
+        // An empty packet, in either form.
+        path.send_parameters(&QUIET, [0, 0, 0, 0, 0, 0, 0, 0xff]).unwrap();
+        path.send(&QUIET, &[]).unwrap();
+        path.send(&QUIET, &[7; 10_000]).unwrap();
+        path.sever([0; 16]);
+        ended.send(()).unwrap();
+    };
+    talk_with_a_socket(path, OPTIONS, |socket| {
+        has_ended.recv().unwrap();
+        let mut all = Vec::new();
+        socket.into_stream().read_to_end(&mut all).unwrap();
+        assert!(all == [7; 10_000], "{} bytes came", all.len());
+    });
+}
+
 /// Its paths may stay as they are for long: none of them keeps the guest awake.
 #[test]
 fn guest_that_was_told_of_an_end_can_sleep() {

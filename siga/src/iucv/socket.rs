@@ -87,6 +87,24 @@ struct Short {
     end: usize,
 }
 
+impl Short {
+    fn parse([bytes @ .., last]: [u8; PARAMETER_BYTES]) -> io::Result<Short> {
+        let end = usize::from(0xff - last);
+        if end > SHORT_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a packet of AF_IUCV"));
+        }
+        Ok(Short { bytes, at: 0, end })
+    }
+
+    fn read(&mut self, target: &mut [u8]) -> usize {
+        let left = &self.bytes[self.at..self.end];
+        let copied = target.len().min(left.len());
+        target[..copied].copy_from_slice(&left[..copied]);
+        self.at += copied;
+        copied
+    }
+}
+
 impl SeqPacket {
     /// Connects to a program of a guest, as the program `own`.
     ///
@@ -152,7 +170,7 @@ impl SeqPacket {
     /// `ConnectionReset` if the other side is gone without a word, or has broken the rules; `OutOfMemory` if the
     /// path has ended because one of its sides lacks what receiving takes.
     pub fn receive(&mut self, target: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.read_some(target)?;
+        let bytes = self.read_some(target)?.unwrap_or(0);
         if let Some(rest) = self.rest.take() {
             self.path().half().skip(rest.id);
         }
@@ -160,40 +178,34 @@ impl SeqPacket {
         Ok(bytes)
     }
 
-    /// Reads as much of the next packet, or of the rest of the last one, as fits.
-    fn read_some(&mut self, target: &mut [u8]) -> io::Result<usize> {
-        if self.short.at == self.short.end && self.rest.is_none() {
-            match self.next_packet()? {
-                None => return Ok(0),
-                Some(pending) => self.rest = Some(pending),
-            }
+    /// Reads as much of the next packet, or of the rest of the last one, as fits. None if no more come.
+    fn read_some(&mut self, target: &mut [u8]) -> io::Result<Option<usize>> {
+        if self.short.at < self.short.end {
+            return Ok(Some(self.short.read(target)));
         }
-        if let Some(pending) = self.rest.take_if(|pending| !pending.parameters) {
-            let which = Which::Message { id: pending.id, class: pending.class };
-            let received = self.path().receive(which, target).map_err(lost)?;
-            self.rest = (received.residual > 0).then_some(pending);
-            return Ok(received.bytes);
+        if let Some(rest) = self.rest.take() {
+            return self.read_packet(rest, target).map(Some).map_err(lost);
         }
-        if let Some(pending) = self.rest.take() {
-            let mut list = [0; PARAMETER_BYTES];
-            let which = Which::Message { id: pending.id, class: pending.class };
-            self.path().receive(which, &mut list).map_err(lost)?;
-            let [bytes @ .., last] = list;
-            if list == NO_MORE {
-                self.ended = true;
-                return Ok(0);
-            }
-            let end = usize::from(0xff - last);
-            if end > SHORT_BYTES_MAX {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "not a packet of AF_IUCV"));
-            }
-            self.short = Short { bytes, at: 0, end };
+        let Some(pending) = self.next_packet()? else { return Ok(None) };
+        let mut list = [0; PARAMETER_BYTES];
+        let into = if pending.parameters { &mut list } else { &mut *target };
+        let bytes = self.read_packet(pending, into).map_err(lost)?;
+        if !pending.parameters {
+            return Ok(Some(bytes));
         }
-        let Short { bytes, at, end } = self.short;
-        let copied = target.len().min(end - at);
-        target[..copied].copy_from_slice(&bytes[at..at + copied]);
-        self.short.at += copied;
-        Ok(copied)
+        if list == NO_MORE {
+            self.ended = true;
+            return Ok(None);
+        }
+        self.short = Short::parse(list)?;
+        Ok(Some(self.short.read(target)))
+    }
+
+    fn read_packet(&mut self, pending: Pending, target: &mut [u8]) -> Result<usize, ReceiveError> {
+        let which = Which::Message { id: pending.id, class: pending.class };
+        let received = self.path().receive(which, target)?;
+        self.rest = (received.residual > 0).then_some(pending);
+        Ok(received.bytes)
     }
 
     /// Waits for the next packet; none if no more come.
@@ -269,18 +281,12 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
         loop {
-            let bytes = self.0.read_some(target)?;
-            // An empty packet is not the end of a stream.
-            if bytes > 0 || target.is_empty() || self.0.is_over() {
-                return Ok(bytes);
+            match self.0.read_some(target)? {
+                // An empty packet is not the end of a stream.
+                Some(0) if !target.is_empty() => {}
+                read => return Ok(read.unwrap_or(0)),
             }
         }
-    }
-}
-
-impl SeqPacket {
-    fn is_over(&mut self) -> bool {
-        self.ended || self.path().half().severed().is_some()
     }
 }
 
