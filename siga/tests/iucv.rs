@@ -325,6 +325,30 @@ fn stream_ends_behind_all_that_was_sent() {
     });
 }
 
+/// Its source takes a message back while a socket receives it: the next is waited for.
+#[test]
+fn packet_that_is_purged_while_it_is_received_is_none() {
+    let path = |mut path: Path| {
+        let data = vec![0; 1 << 16];
+        for round in 0..20_000 {
+            let id = if round % 2 == 0 {
+                path.send_parameters(&QUIET, [0, 0, 0, 0, 0, 0, 0, 0xff - 7])
+            } else {
+                path.send(&QUIET, &data[..5000 << (round % 4)])
+            };
+            (0..round % 300).for_each(|_| std::hint::spin_loop());
+            // It may have been received.
+            let _ = path.half().purge(id.unwrap(), 0);
+        }
+        path.sever([0; 16]);
+    };
+    talk_with_a_socket(path, OPTIONS, |mut socket| {
+        socket.set_wait(Wait::Spin);
+        let mut packet = vec![0; 1 << 16];
+        while socket.receive(&mut packet).unwrap() > 0 {}
+    });
+}
+
 /// Its paths may stay as they are for long: none of them keeps the guest awake.
 #[test]
 fn guest_that_was_told_of_an_end_can_sleep() {

@@ -184,21 +184,28 @@ impl SeqPacket {
             return Ok(Some(self.short.read(target)));
         }
         if let Some(rest) = self.rest.take() {
+            // One that is purged now is a hole in the stream.
             return self.read_packet(rest, target).map(Some).map_err(lost);
         }
-        let Some(pending) = self.next_packet()? else { return Ok(None) };
-        let mut list = [0; PARAMETER_BYTES];
-        let into = if pending.parameters { &mut list } else { &mut *target };
-        let bytes = self.read_packet(pending, into).map_err(lost)?;
-        if !pending.parameters {
-            return Ok(Some(bytes));
+        loop {
+            let Some(pending) = self.next_packet()? else { return Ok(None) };
+            let mut list = [0; PARAMETER_BYTES];
+            let into = if pending.parameters { &mut list } else { &mut *target };
+            match self.read_packet(pending, into) {
+                Ok(bytes) if !pending.parameters => return Ok(Some(bytes)),
+                Ok(_) if list == NO_MORE => {
+                    self.ended = true;
+                    return Ok(None);
+                }
+                Ok(_) => {
+                    self.short = Short::parse(list)?;
+                    return Ok(Some(self.short.read(target)));
+                }
+                // Its source has purged it meanwhile.
+                Err(ReceiveError::NotFound) => {}
+                Err(error) => return no_more(error),
+            }
         }
-        if list == NO_MORE {
-            self.ended = true;
-            return Ok(None);
-        }
-        self.short = Short::parse(list)?;
-        Ok(Some(self.short.read(target)))
     }
 
     fn read_packet(&mut self, pending: Pending, target: &mut [u8]) -> Result<usize, ReceiveError> {
@@ -215,8 +222,7 @@ impl SeqPacket {
         }
         match self.path().pending(Which::Any) {
             Ok(pending) => Ok(Some(pending)),
-            Err(ReceiveError::Severed(Severed { reason: Reason::Peer, .. })) => Ok(None),
-            Err(error) => Err(lost(error)),
+            Err(error) => no_more(error),
         }
     }
 
@@ -337,6 +343,14 @@ fn unsent(error: SendError) -> io::Error {
         _ => io::ErrorKind::BrokenPipe,
     };
     io::Error::new(kind, error)
+}
+
+/// Nothing more comes: that is no error if the other side has said so.
+fn no_more<T>(error: ReceiveError) -> io::Result<Option<T>> {
+    match error {
+        ReceiveError::Severed(Severed { reason: Reason::Peer, .. }) => Ok(None),
+        error => Err(lost(error)),
+    }
 }
 
 fn lost(error: ReceiveError) -> io::Error {
