@@ -349,6 +349,24 @@ fn packet_that_is_purged_while_it_is_received_is_none() {
     });
 }
 
+#[test]
+fn short_packets_reach_a_side_that_takes_no_parameters() {
+    let path = |mut path: Path| {
+        for packet in [&b"short"[..], b"", b"one that is longer"] {
+            let (pending, data) = path.next().unwrap();
+            assert_eq!((data, pending.parameters), (packet, false));
+        }
+    };
+    let options = Options { parameters: false, ..OPTIONS };
+    talk_with_a_socket(path, options, |mut socket| {
+        for packet in [&b"short"[..], b"", b"one that is longer"] {
+            assert_eq!(socket.send(packet).unwrap(), packet.len());
+        }
+        let error = socket.shutdown().unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{error}");
+    });
+}
+
 /// Its paths may stay as they are for long: none of them keeps the guest awake.
 #[test]
 fn guest_that_was_told_of_an_end_can_sleep() {

@@ -2,8 +2,8 @@
 //!
 //! After AF_IUCV: an address is the name of a guest and the name of a program in it, eight characters each;
 //! the user data of a connection are the names of the two programs. Up to seven bytes go in the parameter
-//! list, whose last byte says how many there are; a parameter list that ends in 1 says that no more
-//! comes.
+//! list, if the other side takes one, whose last byte says how many there are; a parameter list that ends in 1
+//! says that no more comes.
 
 use std::io::{self, Read, Write};
 
@@ -147,7 +147,8 @@ impl SeqPacket {
             answer: None,
             quiet: true,
         };
-        let sent = if packet.len() <= SHORT_BYTES_MAX {
+        let takes_lists = self.path().half().limits().parameters_for_them;
+        let sent = if takes_lists && packet.len() <= SHORT_BYTES_MAX {
             let mut list = [0; PARAMETER_BYTES];
             list[..packet.len()].copy_from_slice(packet);
             list[SHORT_BYTES_MAX] = 0xff - packet.len() as u8;
@@ -229,7 +230,7 @@ impl SeqPacket {
     /// Tells the other side that no more comes, and goes on receiving.
     ///
     /// # Errors
-    /// As [`SeqPacket::send`].
+    /// As [`SeqPacket::send`]; `Unsupported` if the other side takes no data in the parameter list.
     pub fn shutdown(&mut self) -> io::Result<()> {
         let outgoing = Outgoing { quiet: true, ..Outgoing::default() };
         let sent = self.path().send_parameters(&outgoing, NO_MORE);
@@ -273,7 +274,7 @@ impl Stream {
     /// As [`SeqPacket::shutdown`].
     ///
     /// # Errors
-    /// As [`SeqPacket::send`].
+    /// As [`SeqPacket::shutdown`].
     pub fn shutdown(&mut self) -> io::Result<()> {
         self.0.shutdown()
     }
@@ -336,6 +337,7 @@ fn refused(error: ConnectError) -> io::Error {
 fn unsent(error: SendError) -> io::Error {
     let kind = match error {
         SendError::TooLong { .. } => io::ErrorKind::InvalidInput,
+        SendError::NoParameters => io::ErrorKind::Unsupported,
         SendError::Lacking(_) => io::ErrorKind::OutOfMemory,
         SendError::Quiesced | SendError::Full | SendError::Limit { .. } => {
             io::ErrorKind::WouldBlock
