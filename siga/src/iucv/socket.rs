@@ -137,7 +137,8 @@ impl SeqPacket {
     ///
     /// # Errors
     /// `BrokenPipe` if nobody receives any more; `InvalidInput` if the packet is too long; `OutOfMemory` if
-    /// something is missing that sending takes; `WouldBlock` if the other side has quiesced the path.
+    /// something is missing that sending takes, or the path has ended because one of its sides lacks something;
+    /// `WouldBlock` if the other side has quiesced the path.
     pub fn send(&mut self, packet: &[u8]) -> io::Result<usize> {
         const QUIETLY: Outgoing = Outgoing {
             target_class: 0,
@@ -339,6 +340,7 @@ fn unsent(error: SendError) -> io::Error {
         SendError::TooLong { .. } => io::ErrorKind::InvalidInput,
         SendError::NoParameters => io::ErrorKind::Unsupported,
         SendError::Lacking(_) => io::ErrorKind::OutOfMemory,
+        SendError::Severed(severed) if is_for_want(&severed) => io::ErrorKind::OutOfMemory,
         SendError::Quiesced | SendError::Full | SendError::Limit { .. } => {
             io::ErrorKind::WouldBlock
         }
@@ -357,17 +359,21 @@ fn no_more<T>(error: ReceiveError) -> io::Result<Option<T>> {
 
 fn lost(error: ReceiveError) -> io::Error {
     let kind = match error {
-        ReceiveError::Severed(Severed {
-            reason: Reason::Lacking(_) | Reason::PeerLacking, ..
-        }) => io::ErrorKind::OutOfMemory,
+        ReceiveError::Severed(severed) if is_for_want(&severed) => io::ErrorKind::OutOfMemory,
         _ => io::ErrorKind::ConnectionReset,
     };
     io::Error::new(kind, error)
 }
 
+/// Whether a path has ended because one of its sides lacks something.
+fn is_for_want(severed: &Severed) -> bool {
+    matches!(severed.reason, Reason::Lacking(_) | Reason::PeerLacking)
+}
+
 #[cfg(test)]
 mod tests {
     use fabric::control::Problem;
+    use fabric::path::Lack;
 
     use super::*;
 
@@ -382,5 +388,10 @@ mod tests {
         };
         assert_eq!(lost(Reason::PeerLacking), io::ErrorKind::OutOfMemory);
         assert_eq!(lost(Reason::Gone), io::ErrorKind::ConnectionReset);
+        let unsent = |reason| {
+            unsent(SendError::Severed(Severed { reason, data: [0; END_DATA_BYTES] })).kind()
+        };
+        assert_eq!(unsent(Reason::Lacking(Lack::Memory)), io::ErrorKind::OutOfMemory);
+        assert_eq!(unsent(Reason::Gone), io::ErrorKind::BrokenPipe);
     }
 }
