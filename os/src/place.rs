@@ -16,6 +16,7 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 
 use crate::fork::Kept;
+use crate::memory::shortage;
 use crate::packets::Packets;
 
 /// How often a lock is tried whose file was removed by the holder before.
@@ -58,6 +59,10 @@ impl Place {
         match Packets::connect(&self.path) {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 fs::remove_file(&self.path)
+            }
+            // Without a descriptor or memory nobody was asked. One whose backlog is full was.
+            Err(error) if error.kind() != ErrorKind::WouldBlock && shortage(&error).is_some() => {
+                Err(error)
             }
             // Whatever else comes of it, somebody is there: behind, or no listener for packets.
             _ => Err(ErrorKind::AddrInUse.into()),

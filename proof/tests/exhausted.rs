@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard};
 use fabric::control::{Kind, Pending, Problem, Reply, Request, Target};
 use fabric::path::{Lack, Shape, Side, Terms};
 use message::iucv::{Limits, Outgoing, ReceiveError, Which};
+use os::memory::{Shortage, shortage};
+use os::packets::Listener;
 use proof::honest::iucv;
 use proof::plane::{ALLOWANCE, Party, Plane};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -27,11 +29,16 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// Does something while no descriptor can be made.
 fn without_descriptors<T>(deed: impl FnOnce() -> T) -> T {
+    with_descriptors(0, deed)
+}
+
+/// Does something while so many descriptors can be made at most.
+fn with_descriptors<T>(left: u64, deed: impl FnOnce() -> T) -> T {
     let limit = getrlimit(Resource::Nofile);
     let lowest = std::fs::File::open("/dev/null").unwrap();
     let number = std::os::fd::AsRawFd::as_raw_fd(&lowest) as u64;
     drop(lowest);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(number), ..limit }).unwrap();
+    setrlimit(Resource::Nofile, Rlimit { current: Some(number + left), ..limit }).unwrap();
     let done = deed();
     setrlimit(Resource::Nofile, limit).unwrap();
     done
@@ -169,6 +176,18 @@ fn host_that_cannot_watch_over_a_process_does_not_take_it_in() {
     let guest = plane.connect();
     without_descriptors(|| plane.turn());
     assert!(guest.is_cut(), "its death might not be noticed");
+}
+
+#[test]
+fn host_that_cannot_ask_who_listens_does_not_say_that_somebody_does() {
+    let _alone = alone();
+    let path = std::env::temp_dir().join(format!("siga-exhausted-{}", std::process::id()));
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    // One is for the lock.
+    let failed = with_descriptors(1, || Listener::bind(&path, 0o600)).unwrap_err();
+    assert_eq!(shortage(&failed), Some(Shortage::Descriptors), "{failed}");
+    drop(Listener::bind(&path, 0o600).unwrap());
+    assert!(!path.exists());
 }
 
 #[test]
