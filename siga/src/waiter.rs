@@ -355,23 +355,30 @@ impl<M: Member> Waiter<M> {
     fn next_busy(&mut self) -> io::Result<Option<Key>> {
         self.finds += 1;
         if self.finds >= self.finds_per_clock {
-            self.listen_if_due()?;
+            self.look_at_clock()?;
         }
         Ok(self.look())
     }
 
-    /// Listens to the doorbells of those asleep, who must not wait until the others are quiet.
-    fn listen_if_due(&mut self) -> io::Result<()> {
+    /// Listens if it is time, and learns when to look at the clock again.
+    fn look_at_clock(&mut self) -> io::Result<()> {
         let now = now_ns();
         // What the caller does with those we find may take long. Then it comes here seldom.
         let is_short = now - self.clock_ns < LISTEN_NS / 2;
         self.finds_per_clock =
             if is_short { (self.finds_per_clock * 2).min(FINDS_PER_CLOCK_MAX) } else { 1 };
         (self.finds, self.clock_ns) = (0, now);
-        if now - self.listened_ns >= LISTEN_NS {
+        self.listen_if_due(now)
+    }
+
+    /// Listens to the doorbells of those asleep, who must not wait until the others are quiet, and puts those to
+    /// sleep that are.
+    fn listen_if_due(&mut self, now_ns: u64) -> io::Result<()> {
+        if now_ns - self.listened_ns >= LISTEN_NS {
+            self.listened_ns = now_ns;
             self.listen(Some(Duration::ZERO))?;
-            self.listened_ns = now;
-            self.poll_members(now);
+            self.poll_members(now_ns);
+            self.put_to_sleep(QUIET_ROUNDS_MAX);
         }
         Ok(())
     }
@@ -418,12 +425,7 @@ impl<M: Member> Waiter<M> {
                 break None;
             }
             next_clock = rounds + looks_until_clock(until_ns - now, (now - start) / rounds);
-            if now - self.listened_ns >= LISTEN_NS {
-                self.listened_ns = now;
-                self.listen(Some(Duration::ZERO))?;
-                self.poll_members(now);
-                self.put_to_sleep(QUIET_ROUNDS_MAX);
-            }
+            self.listen_if_due(now)?;
             if self.watched.is_empty() && self.policy == Wait::Adaptive {
                 break None;
             }
@@ -693,6 +695,22 @@ mod tests {
         assert!(one.get(others).is_none() && one.get_mut(others).is_none());
         assert!(one.remove(others).is_none());
         assert!(one.remove(own).is_some() && other.get(others).is_some());
+    }
+
+    #[test]
+    fn quiet_members_sleep_though_another_is_busy_all_the_time() {
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        let (bells, _far): (Vec<_>, Vec<_>) = (0..4).map(|_| Doorbell::pair().unwrap()).unzip();
+        let fakes = bells.into_iter().enumerate().map(|(at, bell)| Fake { bell, ready: at == 0 });
+        let keys: Vec<_> = fakes.map(|fake| waiter.add(fake).unwrap()).collect();
+        let busy = keys[0];
+        for _ in 0..=QUIET_ROUNDS_MAX {
+            assert_eq!(waiter.wait().unwrap(), busy);
+        }
+        let start = now_ns();
+        while now_ns() - start < LISTEN_NS {}
+        (0..FINDS_PER_CLOCK_MAX).for_each(|_| assert_eq!(waiter.wait().unwrap(), busy));
+        assert_eq!(waiter.watched, [busy.index]);
     }
 
     #[test]
