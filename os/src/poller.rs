@@ -76,9 +76,14 @@ impl Poller {
 }
 
 impl Poller {
+    /// Whether the caller is a forked child, which has nobody to wait for.
+    pub fn inherited(&self) -> bool {
+        self.epoll.inherited()
+    }
+
     /// In a forked child the number may be another descriptor's, which is nobody's to wait with.
     fn check_fork(&self) -> io::Result<()> {
-        if self.epoll.inherited() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+        if self.inherited() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
     }
 }
 

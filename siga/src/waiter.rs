@@ -272,7 +272,7 @@ impl<M: Member> Waiter<M> {
     /// Waits until a member has something to do, and says which. Those that have are found in turn.
     ///
     /// # Errors
-    /// The kernel refuses to let us wait: nothing that can be helped.
+    /// `NotConnected` in a forked child; otherwise the kernel refuses to let us wait: nothing that can be helped.
     pub fn wait(&mut self) -> io::Result<Key> {
         Ok(self.wait_until(u64::MAX)?.expect("no time was set"))
     }
@@ -289,6 +289,10 @@ impl<M: Member> Waiter<M> {
     fn wait_until(&mut self, deadline_ns: u64) -> io::Result<Option<Key>> {
         if let Some(key) = self.next_busy()? {
             return Ok(Some(key));
+        }
+        if self.poller.inherited() {
+            // The words that say who sleeps, and the counters, are the parent's.
+            return Err(io::ErrorKind::NotConnected.into());
         }
         loop {
             let spun = match self.policy {
@@ -344,8 +348,12 @@ impl<M: Member> Waiter<M> {
     }
 
     /// Prepares for waiting elsewhere: puts all members to sleep. True if none has anything to do: then
-    /// [`Waiter::as_fd`] becomes readable when one has. Call [`Waiter::try_next`] after that.
+    /// [`Waiter::as_fd`] becomes readable when one has. Call [`Waiter::try_next`] after that. False in a forked
+    /// child, which learns there that it is one.
     pub fn prepare_wait(&mut self) -> bool {
+        if self.poller.inherited() {
+            return false;
+        }
         self.put_to_sleep(u32::MAX);
         self.look().is_none()
     }

@@ -9,7 +9,7 @@ use fabric::path::Terms;
 use message::iucv::{Limits, Outgoing, ReceiveError, Which};
 use os::fork;
 use proof::honest;
-use siga::{Guest, Path, PathOptions, Reason, SendError, Severed};
+use siga::{Guest, Path, PathOptions, Reason, SendError, Severed, Wait, Waiter};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
 use crate::conformance::messages::Messages;
@@ -83,6 +83,8 @@ fn parent(part: &Part) -> Outcome {
     talk.go_on(&mut party, messages(part))?;
 
     conversations_in_a_child()?;
+    party.path = Some(waiter_in_a_child(party.path.take().expect("ours"))?);
+    talk.go_on(&mut party, messages(part))?;
 
     // One that tries everything again and again while its parent uses the path.
     let (mut end, mut ends) = io::pipe()?;
@@ -155,6 +157,20 @@ fn conversations_in_a_child() -> Result<(), Wrong> {
         ensure(received.residual == 0, || "the parent has lost a message".to_owned())?;
     }
     Ok(())
+}
+
+/// A child waits for nobody with the waiter of its parent, and puts nobody to sleep.
+fn waiter_in_a_child(path: Path) -> Result<Path, Wrong> {
+    let mut waiter = Waiter::new(Wait::Block)?;
+    let member = waiter.add(path)?;
+    let child = fork::fork(|| {
+        let can_sleep = waiter.prepare_wait();
+        let heard = waiter.try_next().map_err(|error| error.kind());
+        u8::from(can_sleep || heard != Err(io::ErrorKind::NotConnected))
+    })?;
+    let status = child.wait()?;
+    ensure(status == Some(0), || format!("a child with a waiter ended with {status:?}"))?;
+    Ok(waiter.remove(member).expect("added above"))
 }
 
 /// What a process has inherited, or has of its own.
