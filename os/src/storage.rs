@@ -27,6 +27,9 @@ pub const STORAGE_GRAIN_BYTES: usize = 4096;
 /// Storage on huge pages has a size that is a multiple of this.
 pub const HUGE_GRAIN_BYTES: usize = 2 << 20;
 
+/// What the kernel counts the pages of a file in.
+const BLOCK_BYTES: u64 = 512;
+
 /// What no storage can do without: fixed size, no second writer, no further change of seals.
 const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
@@ -159,6 +162,14 @@ pub enum BorrowError {
         /// Largest size that would do.
         most: usize,
     },
+    /// It has pages beyond its end, which whoever closes it last would have to free.
+    #[error("storage of {bytes} bytes with pages of {found} bytes")]
+    Pages {
+        /// The size of the file.
+        bytes: u64,
+        /// What its pages take.
+        found: u64,
+    },
     /// The kernel refused to look at it or to map it.
     #[error("storage could not be mapped: {0}")]
     Os(#[from] io::Error),
@@ -195,10 +206,16 @@ impl Borrowed {
         if !seals.contains(SEALS) {
             return Err(BorrowError::Seals(seals.bits()));
         }
-        let found = fs::fstat(descriptor).map_err(io::Error::from)?.st_size as u64;
+        let facts = fs::fstat(descriptor).map_err(io::Error::from)?;
+        let found = facts.st_size as u64;
         let (least, most) = (*bytes.start(), *bytes.end());
         if found < least.max(1) as u64 || found > most as u64 {
             return Err(BorrowError::Size { found, least, most });
+        }
+        // What is within the size may lie on a huge page that is not. With its size sealed it gets no more.
+        let pages_bytes = facts.st_blocks as u64 * BLOCK_BYTES;
+        if pages_bytes > found + HUGE_GRAIN_BYTES as u64 {
+            return Err(BorrowError::Pages { bytes: found, found: pages_bytes });
         }
         let mapping = Mapping::shared(descriptor.as_fd(), found as usize, Access::ReadOnly)?;
         descriptor.set_mapped();
@@ -331,6 +348,21 @@ mod tests {
             let (_own, descriptor) = storage(bytes);
             assert!(matches!(refused(&descriptor), BorrowError::Size { .. }));
         }
+    }
+
+    #[test]
+    fn pages_beyond_the_end_are_refused() {
+        let with_pages = |bytes: usize| {
+            let descriptor = memory_file("test", false).unwrap();
+            fs::ftruncate(&descriptor, 4096).unwrap();
+            let kept = fs::FallocateFlags::KEEP_SIZE;
+            fs::fallocate(&descriptor, kept, 0, bytes as u64).unwrap();
+            fs::fcntl_add_seals(&descriptor, SEALS).unwrap();
+            Borrowed::borrow(Foreign::from(descriptor), 4096..=4096)
+        };
+        with_pages(HUGE_GRAIN_BYTES).unwrap();
+        let refused = with_pages(2 * HUGE_GRAIN_BYTES).unwrap_err();
+        assert!(matches!(refused, BorrowError::Pages { bytes: 4096, .. }), "{refused}");
     }
 
     fn tempfile() -> OwnedFd {
