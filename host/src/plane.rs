@@ -55,7 +55,10 @@ const PAUSE_NS: u64 = 100_000_000;
 /// Descriptors that wait to be closed, from which on nobody new is taken in: each may wait for whoever made it.
 const REFUSED_MAX: usize = 64;
 
-/// How long to leave a guest alone that is behind.
+/// Packets that wait for one connection until the kernel has memory for them.
+const UNSENT_MAX: usize = 64;
+
+/// How long to leave a guest alone that is behind, or for which the kernel has no memory.
 const BEHIND_NS: u64 = 10_000_000;
 
 /// Connections that a guest may leave unanswered.
@@ -84,6 +87,8 @@ pub struct Host {
     paths: BTreeMap<u64, PathRecord>,
     /// Guests that have left so much unread that they are not told of more pending paths for now.
     behind: BTreeSet<Name>,
+    /// Connections for which packets wait that the kernel had no memory for.
+    unsent: BTreeSet<u64>,
     /// Connections to be given up when there is nothing else in hand: one that goes may leave no room
     /// for what the next has to be told, and so on.
     doomed: Vec<u64>,
@@ -132,11 +137,34 @@ impl Handle {
 #[derive(Debug)]
 struct Connection {
     packets: Packets,
+    /// What the kernel had no memory for, which goes before anything else.
+    unsent: VecDeque<Vec<u8>>,
     credentials: Credentials,
     /// `None` if the process had ended by the time we looked: the socket tells then.
     process: Option<Process>,
     role: Role,
     since_ns: u64,
+}
+
+impl Connection {
+    /// Whether there is room to tell it what could be told later. If its end is gone, there is: sending tells.
+    fn has_room(&self) -> bool {
+        self.unsent.is_empty() && self.packets.has_room()
+    }
+
+    /// Sends a packet, behind those that wait.
+    fn send(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.send_unsent()?;
+        self.packets.send(bytes, descriptors)
+    }
+
+    fn send_unsent(&mut self) -> io::Result<()> {
+        while let Some(bytes) = self.unsent.front() {
+            self.packets.send(bytes, &[])?;
+            self.unsent.pop_front();
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,6 +261,7 @@ impl Host {
             guests: BTreeMap::new(),
             paths: BTreeMap::new(),
             behind: BTreeSet::new(),
+            unsent: BTreeSet::new(),
             doomed: Vec::new(),
             resources: Resources::default(),
             next_connection: 1,
@@ -270,6 +299,9 @@ impl Host {
         let ready = self.poller.wait(Some(Duration::ZERO))?.to_vec();
         for name in std::mem::take(&mut self.behind) {
             self.announce(name);
+        }
+        for connection in std::mem::take(&mut self.unsent) {
+            self.send_unsent(connection);
         }
         for name in ready {
             match name {
@@ -322,7 +354,8 @@ impl Host {
         }
         let strangers = self.connections.values().filter(|other| other.role == Role::Stranger);
         let deadlines = strangers.map(|stranger| stranger.since_ns + STRANGER_NS_MAX);
-        let behind = (!self.behind.is_empty()).then_some(now_ns + BEHIND_NS);
+        let is_behind = !self.behind.is_empty() || !self.unsent.is_empty();
+        let behind = is_behind.then_some(now_ns + BEHIND_NS);
         let next = deadlines.chain(self.paused_until).chain(behind).min()?;
         Some(Duration::from_nanos(next.saturating_sub(now_ns)))
     }
@@ -411,7 +444,9 @@ impl Host {
             return;
         }
         let role = Role::Stranger;
-        let connection = Connection { packets, credentials, process, role, since_ns: now_ns };
+        let unsent = VecDeque::new();
+        let connection =
+            Connection { packets, unsent, credentials, process, role, since_ns: now_ns };
         self.connections.insert(number, connection);
     }
 
@@ -564,8 +599,9 @@ impl Host {
         reply: &Reply,
         descriptors: &[BorrowedFd<'_>],
     ) -> bool {
-        let Some(connection) = self.connections.get(&number) else { return true };
-        match connection.packets.send(&reply.bytes(serial), descriptors) {
+        let Some(connection) = self.connections.get_mut(&number) else { return true };
+        let bytes = reply.bytes(serial);
+        match connection.send(&bytes, descriptors) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory && !descriptors.is_empty() => {
                 warn!(%error, "cannot pass descriptors to a guest");
@@ -573,10 +609,35 @@ impl Host {
                 self.send(number, serial, &failed, &[]);
                 false
             }
-            Err(_) => {
-                self.doomed.push(number);
+            Err(error) => {
+                self.not_sent(number, bytes, &error);
                 true
             }
+        }
+    }
+
+    /// A packet could not be sent. It goes later if it is we who lack something; otherwise the connection is given
+    /// up.
+    fn not_sent(&mut self, number: u64, bytes: Vec<u8>, error: &io::Error) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if error.kind() != io::ErrorKind::OutOfMemory || connection.unsent.len() >= UNSENT_MAX {
+            return self.doomed.push(number);
+        }
+        connection.unsent.push_back(bytes);
+        if self.unsent.insert(number) {
+            warn!(%error, connection = number, "what it is told has to wait");
+        }
+    }
+
+    /// Sends what waits until the kernel has memory for it.
+    fn send_unsent(&mut self, number: u64) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        match connection.send_unsent() {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                self.unsent.insert(number);
+            }
+            Err(_) => self.doomed.push(number),
         }
     }
 
@@ -691,6 +752,34 @@ mod tests {
         let mut buffer = [0; PACKET_BYTES_MAX];
         let packet = packets.receive(&mut buffer).ok().filter(|packet| packet.bytes > 0)?;
         Some(Reply::parse(&buffer[..packet.bytes]).unwrap().1)
+    }
+
+    #[test]
+    fn guest_is_told_later_what_the_kernel_has_no_memory_for_now() {
+        let (mut host, handle) = host();
+        let guest = handle.connect().unwrap();
+        ask(&guest, &Request::Attach { name: "ALICE".parse().unwrap() }, &[]);
+        assert_eq!(answer(&mut host, &guest), Some(Reply::Attached));
+        let number = *host.connections.keys().next().unwrap();
+        let fail = |host: &mut Host, path, kind: io::ErrorKind| {
+            host.not_sent(number, Reply::Withdrawn { path }.bytes(0), &kind.into());
+        };
+        fail(&mut host, 1, io::ErrorKind::OutOfMemory);
+        assert!(host.next_turn(0).is_some(), "nobody rings for that");
+        // In the order in which they were sent.
+        assert!(host.send(number, 0, &Reply::Done { path: 2 }, &[]));
+        assert_eq!(answer(&mut host, &guest), Some(Reply::Withdrawn { path: 1 }));
+        assert_eq!(answer(&mut host, &guest), Some(Reply::Done { path: 2 }));
+        assert_eq!(host.next_turn(0), None);
+        for path in 0..=UNSENT_MAX as u64 {
+            assert!(host.doomed.is_empty());
+            fail(&mut host, path, io::ErrorKind::OutOfMemory);
+        }
+        assert_eq!(host.doomed, [number], "there is a limit");
+        host.doomed.clear();
+        fail(&mut host, 0, io::ErrorKind::WouldBlock);
+        host.poll(0).unwrap();
+        assert!(host.connections.is_empty(), "it does not read");
     }
 
     fn pipes(number: usize) -> Vec<OwnedFd> {

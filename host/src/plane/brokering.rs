@@ -15,7 +15,7 @@ use os::storage::{BorrowError, Borrowed, STORAGE_GRAIN_BYTES};
 use os::words::LentWords;
 use tracing::info;
 
-use super::{Answer, End, Host, NO_DATA, PENDING_MAX, PathRecord, State};
+use super::{Answer, Connection, End, Host, NO_DATA, PENDING_MAX, PathRecord, State};
 
 /// What somebody says who wants a path.
 struct Wish {
@@ -136,7 +136,7 @@ impl Host {
             && !guest.unannounced.is_empty()
         {
             let connection = guest.connection;
-            if !self.connections.get(&connection).is_some_and(|other| other.packets.has_room()) {
+            if !self.connections.get(&connection).is_some_and(Connection::has_room) {
                 self.behind.insert(name);
                 return;
             }
