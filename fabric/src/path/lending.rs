@@ -44,8 +44,8 @@ pub(super) enum Unused {
 #[derive(Debug)]
 pub(super) struct Lent {
     segment: Segment,
-    pub(super) bytes: Charge,
-    _number: Charge,
+    bytes: Charge,
+    number: Charge,
 }
 
 /// The table of lent storages.
@@ -122,20 +122,23 @@ impl Lending {
     pub(super) fn insert(&mut self, segment: Segment, bytes: u64) -> Result<u16, Lack> {
         let Budgets { bytes: all_bytes, segments, .. } = &self.budgets;
         let bytes = all_bytes.charge(bytes).ok_or(Lack::Storage { most: all_bytes.most })?;
-        let _number = segments.charge(1).ok_or(Lack::Segments { most: segments.most })?;
+        let number = segments.charge(1).ok_or(Lack::Segments { most: segments.most })?;
         let free = self.segments.iter().position(Option::is_none);
-        let number = free.unwrap_or_else(|| {
+        let at = free.unwrap_or_else(|| {
             self.segments.push(None);
             self.segments.len() - 1
         });
-        self.segments[number] = Some(Lent { segment, bytes, _number });
-        Ok(number as u16)
+        self.segments[at] = Some(Lent { segment, bytes, number });
+        Ok(at as u16)
     }
 
-    /// Forgets a storage. It counts against the limits until what is returned is dropped.
-    pub(super) fn remove(&mut self, number: u16) -> Lent {
+    /// Gives a storage's memory up. It counts against the limits, as so many bytes and as one, until what is
+    /// returned is dropped.
+    pub(super) fn remove(&mut self, number: u16) -> (Charge, Charge) {
         self.large_free.retain(|free| *free != number);
-        self.segments[usize::from(number)].take().expect("only what was lent is retired")
+        let lent =
+            self.segments[usize::from(number)].take().expect("only what was lent is retired");
+        (lent.bytes, lent.number)
     }
 
     /// The bytes of a segment of ours.

@@ -23,7 +23,7 @@ use super::budget::{Budgets, Charge};
 use super::counters::{Counter, Counters, Tally};
 use super::doorbells::Doorbells;
 use super::half::Half;
-use super::lending::{Lending, Lent};
+use super::lending::Lending;
 use super::pages::{PAGE_BYTES, Page, Pages, Piece};
 use super::record::{Control, HEAD_BYTES_MAX, Label};
 use super::severed::{Lack, Reason, Severed};
@@ -106,8 +106,9 @@ pub struct Sender {
     /// Storages that the reader has not taken in, and how many it has.
     lends_unheard: VecDeque<Charge>,
     lends_taken: u64,
-    /// Storages that were retired, and the hand-over before which the reader may have them mapped.
-    retired: VecDeque<(Sequence, Lent)>,
+    /// What the storages that were retired take of the limits, and the hand-over before which the reader may have
+    /// them mapped.
+    retired: VecDeque<(Sequence, (Charge, Charge))>,
     /// Where [`Sender::progress`] stood when a send was last refused for want of room.
     progress_at_full: u64,
     /// Whether it was for quiet that a send was last refused.

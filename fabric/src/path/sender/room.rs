@@ -209,7 +209,7 @@ impl Sender {
     /// Makes sure that the terms allow a storage of `bytes` more, giving up what lies idle if they do not.
     pub(super) fn make_storage_room(&mut self, bytes: u64) -> Result<(), SendError> {
         while let Err(lack) = self.lending.check_room(bytes) {
-            let retired = self.retired.iter().map(|(_, lent)| lent.bytes.amount).sum::<u64>();
+            let retired = self.retired.iter().map(|(_, (bytes, _))| bytes.amount).sum::<u64>();
             let suffices = retired > 0 && bytes <= retired + self.budgets.bytes.left();
             if suffices || !self.has_room_for_upkeep() {
                 return Err(self.full());
