@@ -441,7 +441,7 @@ fn observer_sees_guests_paths_and_buffers() {
     let audit = observer.audit(ours.number()).unwrap();
     assert_eq!(audit.queues.len(), 2);
     let buffers = &audit.queues[0].buffers;
-    assert_eq!((audit.queues[0].writer.as_str(), buffers.len()), ("CLIENT", 512));
+    assert_eq!((audit.queues[0].writer.as_str(), buffers.len()), ("CLIENT", 256));
     let states: Vec<(&str, &str, u32, u32)> = buffers[..5]
         .iter()
         .map(|b| (b.owner.as_str(), b.state.as_str(), b.primed, b.given_back))

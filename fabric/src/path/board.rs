@@ -5,9 +5,9 @@
 //! board   | header                                                        64 bytes |
 //!         | for each output queue: | control line | counters 24 words |             |
 //!         | for each input queue:  | control line | returns line | counters |       |
-//!         | for each input queue:  | kept words 512 | slot words 1024 |              |
+//!         | for each input queue:  | kept words 256 | slot words 1024 |              |
 //!
-//! lines   | for each output queue: | lines 64 KiB | lists 128 KiB | slot words 8 KiB |
+//! lines   | for each output queue: | lines 32 KiB | lists 64 KiB | slot words 8 KiB  |
 //!
 //! header          word 0  "SIGABRD" and the version of this layout
 //!                 word 1  output queues, word 2 input queues of this side

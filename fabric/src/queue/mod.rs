@@ -8,7 +8,7 @@
 //!    line 1    | word  |                                 |             | word 0   |
 //!              | stamp |                                 |             | word 1   |
 //!      ...                                                                ...
-//!    line 511                                                          | word 511 |
+//!    line 255                                                          | word 255 |
 //!
 //!    list 0    | 16 entries, used when the line holds too few |
 //!      ...
@@ -51,7 +51,7 @@ pub use writer::{Content, Filling, Full, Writer};
 
 /// Buffers in one queue of messages. Indexes wrap by mask. A QDIO device shows 128; messages go faster over
 /// more, for then neither side waits for the lines that the other has just used.
-pub const QUEUE_BUFFERS: usize = if cfg!(loom) { 4 } else { 512 };
+pub const QUEUE_BUFFERS: usize = if cfg!(loom) { 4 } else { 256 };
 const _: () = assert!(QUEUE_BUFFERS.is_power_of_two());
 
 /// Buffers that data never uses, so that control finds room behind a full queue.
