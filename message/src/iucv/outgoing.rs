@@ -218,8 +218,7 @@ impl Table {
     pub(super) fn end_one_way(&mut self, id: MessageId) -> Result<Option<Entry>, Violation> {
         let entry = self.get_mut(id).filter(|entry| !entry.is_two_way).ok_or(Violation::Record)?;
         if entry.state == State::Sent && entry.quiet {
-            entry.state = State::Free;
-            self.free.push(id.place() as u16);
+            self.close(id);
             return Ok(None);
         }
         self.end(id)

@@ -195,8 +195,7 @@ impl Path {
                 if ids.len() > IDS_MAX || !rest.is_empty() {
                     return Err(Violation::Size);
                 }
-                let ids = Vec::from(ids);
-                for id in ids.into_iter().map(u32::from_le_bytes) {
+                for id in Vec::from(ids).into_iter().map(u32::from_le_bytes) {
                     if let Some(entry) = self.table.end_one_way(MessageId(id))? {
                         self.keep_completion(&entry, Audit::default());
                     }
