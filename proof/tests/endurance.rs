@@ -12,7 +12,7 @@ use proof::bare::{Facing, code, face, label};
 use rustix::net::{SendFlags, send};
 
 /// Buffers that a reader opens in one call, at most.
-const BUFFERS_PER_CALL_MAX: u64 = 256;
+const BUFFERS_PER_CALL_MAX: u64 = 128;
 
 #[test]
 fn buffers_that_bring_nothing_keep_a_reader_for_a_while_only() {

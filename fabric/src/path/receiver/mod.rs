@@ -29,7 +29,7 @@ use crate::queue::{Held, IN_PLACE_BYTES_MAX, Reader, Violation};
 
 /// Buffers that one call opens at most: a sender could hand over buffers that bring nothing as fast as we
 /// open them.
-const BUFFERS_PER_CALL_MAX: usize = 256;
+const BUFFERS_PER_CALL_MAX: usize = 128;
 
 /// Bytes of messages in pages that were read and not shown as returned, from which on they are shown.
 const WITHHELD_BYTES_MAX: usize = 16 << 10;
