@@ -45,7 +45,7 @@ fn with_descriptors<T>(left: u64, deed: impl FnOnce() -> T) -> T {
 }
 
 /// Bytes of address space that are left to a process without memory: its own small needs.
-const LEFT_BYTES: u64 = 1 << 20;
+const LEFT_BYTES: u64 = 512 << 10;
 
 /// Does something while no memory can be mapped, but for little.
 fn without_memory<T>(deed: impl FnOnce() -> T) -> T {
