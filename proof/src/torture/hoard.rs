@@ -81,7 +81,7 @@ impl Exhaustion {
 }
 
 /// Bytes of address space that are left to a process without memory: its own small needs, but no storage.
-const LEFT_BYTES: u64 = 1 << 20;
+const LEFT_BYTES: u64 = 512 << 10;
 
 /// Descriptors that a process without them has.
 const DESCRIPTORS_MAX: u64 = 100;
