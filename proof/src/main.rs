@@ -32,11 +32,11 @@ enum Command {
     Sleeps(sleeps::Arguments),
     Torture(torture::Arguments),
     #[command(hide = true)]
-    TortureHost(torture::host::Arguments),
+    TortureHost(torture::birth::Birth),
     #[command(hide = true)]
     TortureGuest(torture::guest::Arguments),
     #[command(hide = true)]
-    TortureHoarder(torture::hoarder::Arguments),
+    TortureHoarder(torture::birth::Birth),
 }
 
 fn main() -> ExitCode {
@@ -45,8 +45,8 @@ fn main() -> ExitCode {
         Command::ConformancePart(arguments) => conformance::play(&arguments),
         Command::Sleeps(arguments) => sleeps::run(&arguments),
         Command::Torture(arguments) => torture::run(&arguments),
-        Command::TortureHost(arguments) => torture::host::run(&arguments),
+        Command::TortureHost(birth) => torture::host::run(&birth),
         Command::TortureGuest(arguments) => torture::guest::run(&arguments),
-        Command::TortureHoarder(arguments) => torture::hoarder::run(&arguments),
+        Command::TortureHoarder(birth) => torture::hoarder::run(&birth),
     }
 }

@@ -4,7 +4,6 @@
 //! It has a path to a guest of the mesh, which answers each message, and one to itself, of which it serves
 //! both sides.
 
-use std::path::{Path as FilePath, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,10 +14,11 @@ use siga::{
     PathOptions, Pending, Problem, Reason, SendError, Severed, Shared, Wait, Waiter,
 };
 
+use super::birth::Birth;
 use super::guest::{self, Ear, Reply};
 use super::hoard::{self, Exhaustion, Hoard};
 use super::wire::{Role, Say, Tell};
-use crate::crew::{self, Heard, Line};
+use crate::crew::{Heard, Line};
 use crate::pattern;
 
 /// The name that it attaches under.
@@ -45,39 +45,13 @@ const STORAGE_BYTES: u64 = 1 << 20;
 /// Rings that nobody hears: more than fit into the line.
 const RINGS: usize = 1000;
 
-/// What it is told when it is started.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {
-    /// Where everything is
-    #[arg(long)]
-    directory: PathBuf,
-    /// The process that started it
-    #[arg(long)]
-    parent: u32,
-    /// Which of its lives
-    #[arg(long)]
-    life: u32,
-}
-
-impl Arguments {
-    /// The words of the command line that say this.
-    pub fn words(directory: &FilePath, life: u32) -> Vec<String> {
-        vec![
-            "torture-hoarder".into(),
-            format!("--directory={}", directory.display()),
-            format!("--parent={}", std::process::id()),
-            format!("--life={life}"),
-        ]
-    }
-}
-
 /// Lives until it is killed, or its parent is.
-pub fn run(arguments: &Arguments) -> ExitCode {
-    crew::die_with_parent(arguments.parent);
+pub fn run(birth: &Birth) -> ExitCode {
+    birth.die_with_parent();
     hoard::keep_some_memory();
-    let line = Line::connect(&arguments.directory).expect("the supervisor listens");
-    guest::tell(&line, &Say::Hello { role: Role::Hoarder, life: arguments.life });
-    let attached = guest::attach(&line, &arguments.directory, NAME, |_| {});
+    let line = Line::connect(&birth.directory).expect("the supervisor listens");
+    guest::tell(&line, &Say::Hello { role: Role::Hoarder, life: birth.life });
+    let attached = guest::attach(&line, &birth.directory, NAME, |_| {});
     guest::tell(&line, &Say::Attached);
     let mut waiter = Waiter::new(Wait::Block).expect("a waiter");
     let ear = waiter.add(Seat::Ear(Ear::new(line))).expect("room in the waiter");

@@ -1,5 +1,6 @@
 //! `siga-proof torture`: guests stream checked data in a mesh, and are killed; another exhausts.
 
+pub mod birth;
 mod blackbox;
 pub mod guest;
 mod hoard;

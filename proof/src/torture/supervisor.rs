@@ -15,12 +15,10 @@ use rustix::process::Signal;
 use siga::Observer;
 use siga::report::PathState;
 
+use super::birth::Birth;
 use super::blackbox::LentBox;
-
 use super::guest;
 use super::hoard::Exhaustion;
-use super::hoarder;
-use super::host;
 use super::ledger::{self, Death, Ledger, Severed};
 use super::schedule::{Act, Kind};
 use super::wire::{Life, Role, Say, Tell};
@@ -183,8 +181,8 @@ impl Supervisor {
         let life = *self.lives.entry(role).and_modify(|life| *life += 1).or_insert(0);
         let directory = self.workplace.directory();
         let words = match role {
-            Role::Host => host::Arguments::words(directory, life),
-            Role::Hoarder => hoarder::Arguments::words(directory, life),
+            Role::Host => Birth::words("torture-host", directory, life),
+            Role::Hoarder => Birth::words("torture-hoarder", directory, life),
             Role::Guest(guest) => {
                 guest::Arguments::words(directory, Life { guest, number: life }, self.terms.guests)
             }

@@ -9,7 +9,6 @@ mod reading;
 mod stream;
 mod threads;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -29,6 +28,7 @@ use self::mesh::Mesh;
 use self::reading::{End, Reading};
 use self::stream::{Incoming, Outgoing};
 use self::threads::{News, Note, Notes, Threads};
+use super::birth::Birth;
 use super::blackbox::{BlackBox, Slot};
 use super::wire::{LANES_MAX, LaneCounts, Life, Role, Say, Tell};
 use crate::crew::{self, Heard, Line};
@@ -36,18 +36,11 @@ use crate::crew::{self, Heard, Line};
 /// What a guest is told when it is started.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Where everything is
-    #[arg(long)]
-    directory: PathBuf,
-    /// The process that started it
-    #[arg(long)]
-    parent: u32,
+    #[command(flatten)]
+    birth: Birth,
     /// Which guest
     #[arg(long)]
     guest: usize,
-    /// Which of its lives
-    #[arg(long)]
-    life: u32,
     /// Of how many guests
     #[arg(long)]
     guests: usize,
@@ -56,14 +49,9 @@ pub struct Arguments {
 impl Arguments {
     /// The words of the command line that say this.
     pub fn words(directory: &std::path::Path, life: Life, guests: usize) -> Vec<String> {
-        vec![
-            "torture-guest".into(),
-            format!("--directory={}", directory.display()),
-            format!("--parent={}", std::process::id()),
-            format!("--guest={}", life.guest),
-            format!("--life={}", life.number),
-            format!("--guests={guests}"),
-        ]
+        let mut words = Birth::words("torture-guest", directory, life.number);
+        words.extend([format!("--guest={}", life.guest), format!("--guests={guests}")]);
+        words
     }
 }
 
@@ -113,7 +101,7 @@ pub fn name(index: usize) -> String {
 
 /// Lives until it is killed, or its parent is.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    crew::die_with_parent(arguments.parent);
+    arguments.birth.die_with_parent();
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         hook(panic);
@@ -165,15 +153,15 @@ impl Server {
 
 impl Program {
     fn start(arguments: &Arguments) -> Program {
-        let own = Life { guest: arguments.guest, number: arguments.life };
+        let own = Life { guest: arguments.guest, number: arguments.birth.life };
         let (style, wait) = habits(own.guest, arguments.guests);
-        let line = Line::connect(&arguments.directory).expect("the supervisor listens");
+        let line = Line::connect(&arguments.birth.directory).expect("the supervisor listens");
         let (blackbox, descriptor) = BlackBox::create().expect("a page for the black box");
         let hello = Say::Hello { role: Role::Guest(own.guest), life: own.number };
         line.say(&hello, &[std::os::fd::AsFd::as_fd(&descriptor)]).expect("the supervisor listens");
         let mut mesh = Mesh::new(own, arguments.guests, wait);
         let guest =
-            attach(&line, &arguments.directory, &name(own.guest), |life| mesh.note_up(life));
+            attach(&line, &arguments.birth.directory, &name(own.guest), |life| mesh.note_up(life));
         tell(&line, &Say::Attached);
 
         let (ours, theirs) = Doorbell::pair().expect("a doorbell for threads");
