@@ -17,7 +17,7 @@ impl Socket {
     pub fn path(&self) -> Result<PathBuf, Outcome> {
         match &self.socket {
             Some(socket) => Ok(socket.clone()),
-            None => host::default_socket().map_err(Outcome::no),
+            None => siga::default_socket().map_err(Outcome::no),
         }
     }
 }

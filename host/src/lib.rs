@@ -7,11 +7,9 @@
 
 pub mod config;
 mod plane;
-mod refused;
 pub mod report;
 mod run;
 pub mod system;
 
 pub use plane::{Handle, Host, PENDING_MAX};
-pub use refused::close_refused_on_a_thread;
-pub use run::{Embedded, default_socket, run};
+pub use run::{Embedded, run};

@@ -21,7 +21,7 @@ use fabric::control::{
 use fabric::name::Name;
 use fabric::path::Shape;
 use os::doorbell::{Doorbell, Listen};
-use os::foreign::{self, Foreign};
+use os::foreign::{self, Foreign, close_on_a_thread, spawn_closer};
 use os::packets::{Listener, Packet, Packets};
 use os::peer::{Credentials, Process};
 use os::poller::{Poller, wait_readable};
@@ -29,7 +29,6 @@ use os::storage::{Storage, StorageOptions};
 use os::words::LentWords;
 use tracing::{debug, info, warn};
 
-use crate::refused::close_refused_on_a_thread;
 use crate::report::{self, AuditReport, GuestReport, PathReport, PathState, SystemReport};
 use crate::system::System;
 use resources::Resources;
@@ -244,7 +243,7 @@ impl Host {
     /// # Errors
     /// No descriptors left.
     pub fn new(system: System) -> io::Result<(Host, Handle)> {
-        close_refused_on_a_thread();
+        close_on_a_thread(spawn_closer);
         let poller = Poller::new()?;
         let (ours, theirs) = Doorbell::pair()?;
         let (sender, receiver) = mpsc::channel();

@@ -1,7 +1,6 @@
 //! Driving a host: as a daemon, or on a thread inside a program.
 
 use std::io;
-use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -10,30 +9,6 @@ use os::processor::now_ns;
 
 use crate::plane::{Handle, Host};
 use crate::system::System;
-
-/// Where guests attach, if nobody says otherwise: `siga.sock` in `/run` for root, otherwise in
-/// `$XDG_RUNTIME_DIR`, or in `/run/user/UID` where that is set up.
-///
-/// # Errors
-/// If there is no such directory.
-pub fn default_socket() -> io::Result<PathBuf> {
-    let user = os::peer::Credentials::own().user;
-    let directory = if user == 0 {
-        PathBuf::from("/run")
-    } else if let Some(directory) = std::env::var_os("XDG_RUNTIME_DIR") {
-        PathBuf::from(directory)
-    } else {
-        PathBuf::from(format!("/run/user/{user}"))
-    };
-    if !directory.is_dir() {
-        let what = format!(
-            "no place for the host's socket: {} is not there; set XDG_RUNTIME_DIR or say --socket",
-            directory.display()
-        );
-        return Err(io::Error::new(io::ErrorKind::NotFound, what));
-    }
-    Ok(directory.join("siga.sock"))
-}
 
 /// Drives a host on this thread until it is told to stop.
 ///

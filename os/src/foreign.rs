@@ -6,9 +6,8 @@
 //! nobody wanted is not closed by whoever drops it, unless its close is known to wait for nobody: it is
 //! *refused*, and a thread that is there for nothing else closes it.
 //!
-//! This crate starts no thread. Who does registers how with [`close_on_a_thread`]; the thread then does
-//! [`close_refused`]. Where nobody has registered anything, refused descriptors are closed by whoever drops
-//! them.
+//! A process says with [`close_on_a_thread`] how that thread is started, usually [`spawn_closer`]: hosts do, and
+//! all that attach to one. Where nobody has, refused descriptors are closed by whoever drops them.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -17,6 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
+use std::thread;
 
 use rustix::fs;
 use rustix::net::{
@@ -291,6 +291,19 @@ static START: OnceLock<Start> = OnceLock::new();
 pub fn close_on_a_thread(start: Start) {
     // Somebody was first, who starts the same.
     let _ = START.set(start);
+}
+
+/// Stack of the thread, which calls nothing deep.
+const CLOSER_STACK_BYTES: usize = 64 << 10;
+
+/// Starts a thread that does [`close_refused`]. It does not keep the process from ending.
+///
+/// # Errors
+/// No thread is to be had.
+pub fn spawn_closer() -> io::Result<()> {
+    let thread = thread::Builder::new().name("siga refused".into()).stack_size(CLOSER_STACK_BYTES);
+    // Nobody joins it: what it waits for may never come.
+    thread.spawn(|| -> () { close_refused() }).map(drop)
 }
 
 /// Closes refused descriptors as they come, for ever. For a thread of its own, that nobody joins: a close can

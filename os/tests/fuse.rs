@@ -41,9 +41,7 @@ fn file_that_is_never_closed_by_its_file_system_is_refused_at_once() {
     if std::env::var_os(DAEMON).is_some() {
         return be_daemon();
     }
-    foreign::close_on_a_thread(|| {
-        thread::Builder::new().spawn(|| -> () { foreign::close_refused() }).map(drop)
-    });
+    foreign::close_on_a_thread(foreign::spawn_closer);
     let (ours, theirs) = Doorbell::ends().unwrap();
     let daemon = Command::new(std::env::current_exe().unwrap())
         .env(DAEMON, "")

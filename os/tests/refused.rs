@@ -19,8 +19,7 @@ fn start() -> io::Result<()> {
     if STARTS.fetch_add(1, Ordering::Relaxed) == 0 {
         return Err(io::ErrorKind::WouldBlock.into());
     }
-    std::thread::spawn(|| -> () { foreign::close_refused() });
-    Ok(())
+    foreign::spawn_closer()
 }
 
 /// A descriptor whose close may wait, for all that is known of it; and what reads its end once it is closed.

@@ -9,6 +9,7 @@ mod members;
 mod observer;
 mod options;
 mod path;
+mod socket;
 mod switchboard;
 mod waiter;
 mod waiting;
@@ -19,6 +20,7 @@ pub use members::Served;
 pub use observer::{ObserveError, Observer};
 pub use options::PathOptions;
 pub use path::{Path, ReceiveError, Receiver, Sender};
+pub use socket::default_socket;
 pub use waiter::{DOORBELLS_MAX, Key, Member, OneOf, Waiter};
 pub use waiting::{SPIN_NS_MAX, Wait};
 
@@ -30,8 +32,8 @@ pub use fabric::path::{
     Ringing, SendError, Severed, Shared, View,
 };
 pub use fabric::queue::{Entry, EntryFlags, Lease, LeaseLost, Server, Violation};
+pub use host::Embedded;
 pub use host::report;
 pub use host::system::System;
-pub use host::{Embedded, default_socket};
 pub use os::doorbell::Listen;
 pub use os::storage::StorageOptions;

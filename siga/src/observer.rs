@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fabric::control::{Malformed, PACKET_BYTES_MAX, Problem, Reply, Request};
 use host::report::{AuditReport, SystemReport};
-use os::foreign::Foreign;
+use os::foreign::{Foreign, close_on_a_thread, spawn_closer};
 use os::memory::shortage;
 use os::packets::Packets;
 use os::poller::wait_readable;
@@ -54,7 +54,7 @@ impl Observer {
     /// # Errors
     /// [`ObserveError`].
     pub fn attach(socket: impl AsRef<Path>) -> Result<Observer, ObserveError> {
-        host::close_refused_on_a_thread();
+        close_on_a_thread(spawn_closer);
         let socket = socket.as_ref();
         let packets = Packets::connect(socket).map_err(|error| match error.kind() {
             // As many connections wait there as may.

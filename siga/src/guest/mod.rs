@@ -20,6 +20,7 @@ use fabric::control::{
 use fabric::name::Name;
 use fabric::path::{Side, SideDescriptors};
 use host::Embedded;
+use os::foreign::{close_on_a_thread, spawn_closer};
 use os::fork::Kept;
 use os::packets::Packets;
 use os::poller::{Poller, wait_readable};
@@ -75,7 +76,7 @@ impl Drop for Connecting {
 }
 
 impl Guest {
-    /// Attaches to the host at `socket` under a name. [`host::default_socket`] knows the usual place.
+    /// Attaches to the host at `socket` under a name. [`crate::default_socket`] knows the usual place.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -100,7 +101,7 @@ impl Guest {
         socket: Option<PathBuf>,
         name: Name,
     ) -> Result<Guest, AttachError> {
-        host::close_refused_on_a_thread();
+        close_on_a_thread(spawn_closer);
         let poller = Poller::new()?;
         poller.add(&packets, 0)?;
         let link = Arc::new(Link::new(packets));
