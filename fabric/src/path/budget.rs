@@ -52,18 +52,16 @@ pub(super) struct Budgets {
     pub(super) bytes: Arc<Budget>,
     /// Storages: each is a mapping of both sides.
     pub(super) segments: Arc<Budget>,
-    /// Storages that were lent and not taken in: each is a descriptor that somebody has to hold.
-    pub(super) unheard: Arc<Budget>,
+    /// Storages of one queue that were lent and not taken in.
+    pub(super) unheard_max: u64,
 }
 
 impl Budgets {
-    /// For so many bytes.
-    pub(super) fn new(bytes: u64) -> Budgets {
-        Budgets {
-            bytes: Budget::new(bytes),
-            segments: Budget::new(SEGMENTS_MAX as u64),
-            unheard: Budget::new(LENDS_UNHEARD_MAX),
-        }
+    /// For so many bytes, and so many queues.
+    pub(super) fn new(bytes: u64, queues: usize) -> Budgets {
+        let unheard_max = LENDS_UNHEARD_MAX / queues as u64;
+        let segments = Budget::new(SEGMENTS_MAX as u64);
+        Budgets { bytes: Budget::new(bytes), segments, unheard_max }
     }
 }
 

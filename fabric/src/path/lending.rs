@@ -13,7 +13,8 @@ use super::severed::Lack;
 pub const SEGMENTS_MAX: usize = 1024;
 
 /// Storages that a side has lent over a path and that the other has not taken in yet, at most: each is a
-/// descriptor that somebody has to hold.
+/// descriptor that somebody has to hold. Each of its queues has an equal share: what one waits for comes back by
+/// that queue's own doing.
 pub const LENDS_UNHEARD_MAX: u64 = 16;
 
 /// What a lent storage is for.

@@ -33,7 +33,7 @@ pub use severed::{END_DATA_BYTES, Lack, Reason, Severed};
 
 pub use crate::queue::slots::SLOTS;
 
-use self::budget::Budgets;
+use self::budget::{Budget, Budgets};
 
 /// What the two parties, and the host between them, have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,10 +141,11 @@ impl Side {
             return Err(JoinError::Board);
         }
         let peer_lines = LentWords::borrow(borrow(peer_lines, peer_shape.lines_words())?);
-        let lends = Budgets::new(terms.storage_bytes_max);
-        let borrows = Budgets::new(terms.peer_storage_bytes_max);
+        let lends = Budgets::new(terms.storage_bytes_max, shape.outputs);
+        let borrows = Budgets::new(terms.peer_storage_bytes_max, shape.inputs);
+        let arrived_max = Budget::new(LENDS_UNHEARD_MAX);
         let (senders, receivers) =
-            doorbells::assign(shape, doorbells, &borrows.unheard).map_err(JoinError::Doorbell)?;
+            doorbells::assign(shape, doorbells, &arrived_max).map_err(JoinError::Doorbell)?;
         let mut halves = Halves { senders: Vec::new(), receivers: Vec::new() };
         for (queue, doorbells) in senders.into_iter().enumerate() {
             halves.senders.push(Sender::new(

@@ -113,10 +113,9 @@ impl Sender {
     fn take_note_of_lends(&mut self) -> Result<(), Violation> {
         // Relaxed: a number that only grows; seen late, it costs a wait.
         let taken = self.half.peer.load(board::LENT_TAKEN_WORD, Ordering::Relaxed);
-        let news = taken.checked_sub(self.lends_taken).and_then(|n| usize::try_from(n).ok());
-        match news {
-            Some(news) if news <= self.lends_unheard.len() => {
-                self.lends_unheard.drain(..news);
+        match taken.checked_sub(self.lends_taken) {
+            Some(news) if news <= self.lends_unheard => {
+                self.lends_unheard -= news;
                 self.lends_taken = taken;
                 Ok(())
             }
@@ -134,7 +133,7 @@ impl Sender {
     pub(super) fn awaits_storage(&self) -> bool {
         self.writer.tracked() > 0
             || self.slots.out() > 0
-            || !self.lends_unheard.is_empty()
+            || self.lends_unheard > 0
             || !self.retired.is_empty()
     }
 
@@ -241,32 +240,31 @@ impl Sender {
         segment: Segment,
         bytes: u64,
     ) -> Result<u16, SendError> {
-        if self.budgets.unheard.left() == 0 {
+        if self.lends_unheard >= self.budgets.unheard_max {
             self.collect();
         }
-        if !self.has_room_for_control() {
+        if self.lends_unheard >= self.budgets.unheard_max || !self.has_room_for_control() {
             return Err(self.full());
         }
         let number = match self.lending.insert(segment, bytes) {
             Ok(number) => number,
             Err(lack) => return Err(self.refuse(lack)),
         };
-        let unheard = self.budgets.unheard.charge(1);
-        let passed = unheard.as_ref().map(|_| self.half.doorbells.pass(descriptor));
-        if passed != Some(Rung::Rung) {
+        let passed = self.half.doorbells.pass(descriptor);
+        if passed != Rung::Rung {
             self.lending.remove(number);
         }
         match passed {
-            Some(Rung::Rung) => self.lends_unheard.extend(unheard),
-            Some(Rung::Gone) => {
+            Rung::Rung => self.lends_unheard += 1,
+            Rung::Gone => {
                 // What it had to say before it went comes first.
                 self.look_at_peer();
                 return Err(self.end(Severed::because(Reason::Gone)).into());
             }
             // Those that are out as far as we have looked: a look now could find them taken in, and nothing to
             // wait for.
-            _ if !self.lends_unheard.is_empty() => return Err(self.full()),
-            Some(Rung::Unheard) | None => return Err(self.refuse(Lack::Passing)),
+            Rung::Unheard if self.lends_unheard > 0 => return Err(self.full()),
+            Rung::Unheard => return Err(self.refuse(Lack::Passing)),
         }
         let handed_over = self.hand_over_control(Control::Lend { segment: number, bytes });
         assert!(handed_over, "room was seen above");
@@ -296,7 +294,7 @@ impl Sender {
     }
 
     fn show_lent(&mut self) {
-        let lent = self.lends_taken + self.lends_unheard.len() as u64;
+        let lent = self.lends_taken + self.lends_unheard;
         self.half.counters.set(Counter::Lent, lent);
         self.half.counters.set(Counter::LentBytes, self.lending.bytes());
     }
