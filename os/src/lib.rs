@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod alarm;
 pub mod copy;
 pub mod doorbell;
 pub mod foreign;

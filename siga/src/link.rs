@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fabric::control::{Allowance, Kind, Request, Token};
 use fabric::name::Name;
 use fabric::path::Shape;
+use os::alarm::Alarm;
 use os::fork::{Kept, Mark};
 use os::packets::Packets;
 
@@ -34,7 +35,12 @@ struct Inner {
     /// Accounts for which it lacks something, and when it is told of them again.
     put_off: Vec<u64>,
     put_off_until_ns: u64,
+    /// When the guest is to be polled though the host says nothing.
+    alarm: Alarm,
 }
+
+/// How long to leave a host alone that is behind.
+const BEHIND_NS: u64 = 1_000_000;
 
 /// Why a request was not sent.
 #[derive(Debug)]
@@ -52,17 +58,6 @@ impl Unsent {
     fn is_for_now(&self) -> bool {
         matches!(self, Unsent::HostBehind | Unsent::Resources(_))
     }
-}
-
-/// What was said later than it should have been.
-#[derive(Debug)]
-pub(crate) struct MadeUp {
-    /// Which serials answers will carry that are for which account.
-    pub(crate) rejoined: Vec<(u32, u64)>,
-    /// There is still something left.
-    pub(crate) is_behind: bool,
-    /// When more is to be said, though the host is not behind.
-    pub(crate) put_off_until_ns: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -86,7 +81,8 @@ pub(crate) struct Account {
 }
 
 impl Link {
-    pub(crate) fn new(packets: Packets) -> Link {
+    /// The alarm makes the guest's descriptor readable.
+    pub(crate) fn new(packets: Packets, alarm: Alarm) -> Link {
         let packets = Some(Arc::new(packets));
         let inner = Inner {
             packets,
@@ -97,6 +93,7 @@ impl Link {
             untold: VecDeque::new(),
             put_off: Vec::new(),
             put_off_until_ns: 0,
+            alarm,
         };
         Link { inner: Mutex::new(inner), mark: Mark::here() }
     }
@@ -157,14 +154,16 @@ impl Link {
         // A host that is gone need not be told.
         if said.is_err_and(|unsent| unsent.is_for_now()) {
             inner.unsaid.push_back(bytes);
+            inner.alarm.ring();
         }
     }
 
-    /// Says what did not fit before, as far as it fits now.
-    pub(crate) fn make_up(&self, now_ns: u64) -> MadeUp {
+    /// Says what did not fit before, as far as it fits now. Which serials answers will carry that are for which
+    /// account.
+    pub(crate) fn make_up(&self, now_ns: u64) -> Vec<(u32, u64)> {
         let mut rejoined = Vec::new();
         if self.inherited() {
-            return MadeUp { rejoined, is_behind: false, put_off_until_ns: None };
+            return rejoined;
         }
         let mut inner = self.lock();
         if now_ns >= inner.put_off_until_ns {
@@ -183,9 +182,30 @@ impl Link {
                 }
             }
         }
-        let is_behind = said.is_err_and(|unsent| unsent.is_for_now());
-        let put_off_until_ns = (!inner.put_off.is_empty()).then_some(inner.put_off_until_ns);
-        MadeUp { rejoined, is_behind, put_off_until_ns }
+        rejoined
+    }
+
+    /// Makes the guest's descriptor readable when there will be more to say, and at `due_ns`. Returns which is
+    /// first.
+    pub(crate) fn set_alarm(&self, due_ns: Option<u64>, now_ns: u64) -> Option<u64> {
+        if self.inherited() {
+            return due_ns;
+        }
+        let mut inner = self.lock();
+        let is_behind = !inner.unsaid.is_empty() || !inner.untold.is_empty();
+        let is_told = inner.packets.is_some();
+        let behind_ns = (is_told && is_behind).then_some(now_ns + BEHIND_NS);
+        let put_off_ns = (!inner.put_off.is_empty()).then_some(inner.put_off_until_ns);
+        let due_ns = [due_ns, behind_ns, put_off_ns].into_iter().flatten().min();
+        inner.alarm.set(due_ns, now_ns);
+        due_ns
+    }
+
+    /// Makes the guest's descriptor readable now.
+    pub(crate) fn ring(&self) {
+        if !self.inherited() {
+            self.lock().alarm.ring();
+        }
     }
 
     /// Accounts a path from now on. Returns by which number of ours.

@@ -47,10 +47,6 @@ impl Member for Receiver {
         false
     }
 
-    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
-        None
-    }
-
     fn count(&mut self, looks: u64, spinning_ns: u64) {
         count(self.half().counters(), looks, spinning_ns);
     }
@@ -86,10 +82,6 @@ impl Member for Sender {
 
     fn tidy(&mut self) -> bool {
         self.half().tidy()
-    }
-
-    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
-        None
     }
 
     fn count(&mut self, looks: u64, spinning_ns: u64) {
@@ -133,10 +125,6 @@ impl Member for Path {
         Path::tidy(self)
     }
 
-    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
-        None
-    }
-
     fn count(&mut self, looks: u64, spinning_ns: u64) {
         self.receivers[0].count(looks, spinning_ns);
     }
@@ -157,20 +145,6 @@ impl Member for Guest {
     fn is_ready(&mut self) -> bool {
         self.has_news()
     }
-
-    fn sleep(&mut self) {}
-
-    fn wake(&mut self) {}
-
-    fn tidy(&mut self) -> bool {
-        false
-    }
-
-    fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        Guest::poll(self, now_ns)
-    }
-
-    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
 }
 
 /// A guest together with its paths: what a server serves.

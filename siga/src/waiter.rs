@@ -34,15 +34,17 @@ pub trait Member {
     /// Whether there is something to do.
     fn is_ready(&mut self) -> bool;
     /// Says that nobody will look until a doorbell rings. [`Member::is_ready`] is asked once more then.
-    fn sleep(&mut self);
+    fn sleep(&mut self) {}
     /// Says that we look again.
-    fn wake(&mut self);
+    fn wake(&mut self) {}
     /// Housekeeping after a second of quiet. Whether there may be more to do later.
-    fn tidy(&mut self) -> bool;
-    /// Does what has to be done at a certain time, and says when, in the machine's time.
-    fn poll(&mut self, now_ns: u64) -> Option<u64>;
+    fn tidy(&mut self) -> bool {
+        false
+    }
     /// Takes note of what was spent on looking for it.
-    fn count(&mut self, looks: u64, spinning_ns: u64);
+    fn count(&mut self, looks: u64, spinning_ns: u64) {
+        let _ = (looks, spinning_ns);
+    }
 }
 
 /// What is one of several kinds of members.
@@ -86,10 +88,6 @@ impl<T: OneOf> Member for T {
         self.member_mut().tidy()
     }
 
-    fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        self.member_mut().poll(now_ns)
-    }
-
     fn count(&mut self, looks: u64, spinning_ns: u64) {
         self.member_mut().count(looks, spinning_ns);
     }
@@ -126,8 +124,6 @@ pub struct Waiter<M> {
     /// Whether somebody may have left storage idle, and when to look.
     untidy: bool,
     tidy_ns: u64,
-    /// When the first of the members wants to be polled.
-    due_ns: u64,
 }
 
 #[derive(Debug)]
@@ -180,7 +176,6 @@ impl<M: Member> Waiter<M> {
             spin_ns: SPIN_NS_MAX / 2,
             untidy: true,
             tidy_ns: u64::MAX,
-            due_ns: 0,
         })
     }
 
@@ -209,7 +204,6 @@ impl<M: Member> Waiter<M> {
         }
         let key = Key { waiter: self.number, index, age: self.places[index as usize].age };
         self.watched.push(index);
-        self.due_ns = 0;
         self.untidy = true;
         if let Err(error) = result {
             self.remove(key);
@@ -317,11 +311,7 @@ impl<M: Member> Waiter<M> {
             if now >= deadline_ns {
                 return Ok(None);
             }
-            let next = self.poll_members(now).min(deadline_ns);
-            // What a member has taken in by then its doorbell does not tell again.
-            if let Some(key) = self.look() {
-                return Ok(Some(key));
-            }
+            let next = self.tidy_members(now).min(deadline_ns);
             // What the members did may have taken a while.
             let start = now_ns();
             let wait = next.saturating_sub(start);
@@ -330,7 +320,7 @@ impl<M: Member> Waiter<M> {
             if has_heard {
                 self.spin_ns = learned_spin_ns(self.spin_ns, now - start);
             }
-            self.poll_members(now);
+            self.tidy_members(now);
             if let Some(key) = self.look() {
                 return Ok(Some(key));
             }
@@ -343,7 +333,7 @@ impl<M: Member> Waiter<M> {
     /// As [`Waiter::wait`].
     pub fn try_next(&mut self) -> io::Result<Option<Key>> {
         self.listen(Some(Duration::ZERO))?;
-        self.poll_members(now_ns());
+        self.tidy_members(now_ns());
         Ok(self.look())
     }
 
@@ -385,7 +375,7 @@ impl<M: Member> Waiter<M> {
         if now_ns - self.listened_ns >= LISTEN_NS {
             self.listened_ns = now_ns;
             self.listen(Some(Duration::ZERO))?;
-            self.poll_members(now_ns);
+            self.tidy_members(now_ns);
             self.put_to_sleep(QUIET_ROUNDS_MAX);
         }
         Ok(())
@@ -471,7 +461,7 @@ impl<M: Member> Waiter<M> {
 
     /// Listens to all doorbells, and watches those members whose doorbell rang. Whether one did.
     fn listen(&mut self, wait: Option<Duration>) -> io::Result<bool> {
-        let Waiter { poller, places, watched, due_ns, .. } = self;
+        let Waiter { poller, places, watched, .. } = self;
         let mut silent = Vec::new();
         let rang = poller.wait(wait)?;
         let has_heard = !rang.is_empty();
@@ -483,8 +473,6 @@ impl<M: Member> Waiter<M> {
             if !seat.member.hear(bell) {
                 silent.push((index, bell));
             }
-            // It may want to be polled at another time than before.
-            *due_ns = 0;
             if !seat.is_watched {
                 seat.watch();
                 watched.push(index);
@@ -510,34 +498,21 @@ impl<M: Member> Waiter<M> {
         });
     }
 
-    /// Lets members do what has its time, and says when the next has; `u64::MAX` if none.
-    fn poll_members(&mut self, now_ns: u64) -> u64 {
+    /// Housekeeping, if it is time, and when the next is to be done; `u64::MAX` if never.
+    fn tidy_members(&mut self, now_ns: u64) -> u64 {
+        let later_ns = now_ns.saturating_add(TIDY.as_nanos() as u64);
         if self.untidy && self.tidy_ns == u64::MAX {
-            self.tidy_ns = now_ns.saturating_add(TIDY.as_nanos() as u64);
-        }
-        if now_ns >= self.due_ns {
-            self.due_ns = u64::MAX;
-            for (index, place) in self.places.iter_mut().enumerate() {
-                let Some(seat) = &mut place.seat else { continue };
-                self.due_ns = self.due_ns.min(seat.member.poll(now_ns).unwrap_or(u64::MAX));
-                // It may have found something to do that its doorbell will not tell again.
-                if !seat.is_watched && seat.member.is_ready() {
-                    seat.watch();
-                    self.watched.push(index as u32);
-                }
-            }
+            self.tidy_ns = later_ns;
         }
         if now_ns >= self.tidy_ns {
-            let mut untidy = false;
+            self.untidy = false;
             for seat in self.places.iter_mut().filter_map(|place| place.seat.as_mut()) {
                 seat.untidy = seat.untidy && seat.member.tidy();
-                untidy |= seat.untidy;
+                self.untidy |= seat.untidy;
             }
-            self.untidy = untidy;
-            self.tidy_ns =
-                if untidy { now_ns.saturating_add(TIDY.as_nanos() as u64) } else { u64::MAX };
+            self.tidy_ns = if self.untidy { later_ns } else { u64::MAX };
         }
-        self.due_ns.min(self.tidy_ns)
+        self.tidy_ns
     }
 }
 
@@ -571,20 +546,6 @@ mod tests {
         fn is_ready(&mut self) -> bool {
             false
         }
-
-        fn sleep(&mut self) {}
-
-        fn wake(&mut self) {}
-
-        fn tidy(&mut self) -> bool {
-            false
-        }
-
-        fn poll(&mut self, _now_ns: u64) -> Option<u64> {
-            None
-        }
-
-        fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
     }
 
     #[test]
@@ -616,30 +577,15 @@ mod tests {
         fn is_ready(&mut self) -> bool {
             self.ready
         }
-
-        fn sleep(&mut self) {}
-
-        fn wake(&mut self) {}
-
-        fn tidy(&mut self) -> bool {
-            false
-        }
-
-        fn poll(&mut self, _now_ns: u64) -> Option<u64> {
-            None
-        }
-
-        fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
     }
 
-    /// Is ready once it was polled a second time, and no doorbell tells of it.
-    struct Polled {
+    /// Is always ready.
+    struct Tidied {
         bell: Doorbell,
-        polls: u32,
         is_tidied: bool,
     }
 
-    impl Member for Polled {
+    impl Member for Tidied {
         fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
             add(self.bell.as_fd());
         }
@@ -649,48 +595,28 @@ mod tests {
         }
 
         fn is_ready(&mut self) -> bool {
-            self.polls >= 2
+            true
         }
-
-        fn sleep(&mut self) {}
-
-        fn wake(&mut self) {}
 
         fn tidy(&mut self) -> bool {
             self.is_tidied = true;
             false
         }
-
-        fn poll(&mut self, now_ns: u64) -> Option<u64> {
-            self.polls += 1;
-            (self.polls < 2).then_some(now_ns)
-        }
-
-        fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
-    }
-
-    #[test]
-    fn nobody_sleeps_on_what_a_member_takes_in_when_it_is_polled() {
-        let (bell, _far) = Doorbell::pair().unwrap();
-        let mut waiter = Waiter::new(Wait::Block).unwrap();
-        let member = waiter.add(Polled { bell, polls: 0, is_tidied: false }).unwrap();
-        assert_eq!(waiter.wait().unwrap(), member);
-        assert!(!waiter.get(member).unwrap().is_tidied, "it is tidied after a second of sleep");
     }
 
     #[test]
     fn member_that_was_done_something_with_is_tidied_again() {
         let (bell, _far) = Doorbell::pair().unwrap();
         let mut waiter = Waiter::new(Wait::Block).unwrap();
-        let member = waiter.add(Polled { bell, polls: 2, is_tidied: false }).unwrap();
+        let member = waiter.add(Tidied { bell, is_tidied: false }).unwrap();
         let tidy_ns = TIDY.as_nanos() as u64;
         for start_ns in [0, 10 * tidy_ns] {
             waiter.get_mut(member).unwrap().is_tidied = false;
-            waiter.poll_members(start_ns);
-            waiter.poll_members(start_ns + tidy_ns);
+            waiter.tidy_members(start_ns);
+            waiter.tidy_members(start_ns + tidy_ns);
             assert!(waiter.get(member).unwrap().is_tidied, "at {start_ns}");
         }
-        assert_eq!(waiter.poll_members(20 * tidy_ns), u64::MAX, "there is nothing more to do");
+        assert_eq!(waiter.tidy_members(20 * tidy_ns), u64::MAX, "there is nothing more to do");
     }
 
     #[test]

@@ -378,3 +378,51 @@ fn resource_has_one_manager_until_it_is_revoked_and_a_new_host_hears_of_it() {
         })
     });
 }
+
+#[test]
+fn guest_in_a_waiter_finds_the_next_host_though_a_verb_lost_the_former() {
+    let place = Place::new("lost");
+    let host = place.host();
+    let mut waiter = Waiter::new(Wait::Block).unwrap();
+    let server = waiter.add(place.guest("SERVER")).unwrap();
+    assert_eq!(waiter.wait_for(Duration::ZERO).unwrap(), None, "it sleeps");
+    drop(host);
+    // The verb takes in that the host is gone: nothing more comes from there.
+    let refused = waiter.get(server).unwrap().identify("PAYROLL", Scope::Local).unwrap_err();
+    assert!(matches!(refused, ResourceError::HostGone), "{refused}");
+    let _next = place.host();
+    let client = place.guest("CLIENT");
+    let connect = move || loop {
+        match client.connect("SERVER", &PathOptions::default()) {
+            Err(ConnectError::Refused { problem: Problem::NotAttached, .. }) => {}
+            connected => return connected.map(drop),
+        }
+    };
+    let connecting = std::thread::spawn(connect);
+    // Nobody but the waiter calls the server.
+    assert_eq!(waiter.wait().unwrap(), server);
+    drop(waiter.get(server).unwrap().accept().unwrap());
+    connecting.join().unwrap().unwrap();
+}
+
+#[test]
+fn what_a_verb_takes_in_beside_its_answer_is_told_all_the_same() {
+    let place = Place::new("beside");
+    let _host = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let mut server = siga::iucv::Guest::declare(server, Wait::Block).unwrap();
+    assert!(server.prepare_wait(), "it sleeps");
+    let options = siga::iucv::Options::DEFAULT;
+    let mut client = siga::iucv::Guest::declare(client, Wait::Block).unwrap();
+    client.connect("SERVER", &options).unwrap();
+    // The host has told the server before it answers this.
+    server.guest().identify("PAYROLL", Scope::Local).unwrap();
+    let event = server.event().unwrap();
+    let siga::iucv::GuestEvent::ConnectionPending { path, .. } = event else { panic!("{event:?}") };
+    assert!(client.prepare_wait(), "nobody has accepted");
+    server.accept(path, &options).unwrap();
+    client.guest().identify("STOCK", Scope::Local).unwrap();
+    wait_readable(client.as_fd(), None).unwrap();
+    let event = client.event().unwrap();
+    assert!(matches!(event, siga::iucv::GuestEvent::ConnectionComplete { .. }), "{event:?}");
+}

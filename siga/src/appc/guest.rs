@@ -380,10 +380,6 @@ impl Member for Seat {
         self.conversation.inner.tidy()
     }
 
-    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
-        None
-    }
-
     fn count(&mut self, looks: u64, spinning_ns: u64) {
         count(self.conversation.inner.counters(), looks, spinning_ns);
     }

@@ -18,6 +18,8 @@ pub(super) struct Inbox {
     pub(super) pending: VecDeque<(Pending, bool)>,
     /// There will be no host again, which nobody was told yet.
     pub(super) is_newly_forsaken: bool,
+    /// Something has come since whoever waits for the descriptor was shown what there is.
+    pub(super) has_come: bool,
 }
 
 /// Who wants an answer: nobody any more, once this is dropped.
@@ -73,6 +75,7 @@ impl Inbox {
             rejoining: HashMap::new(),
             pending: VecDeque::new(),
             is_newly_forsaken: false,
+            has_come: false,
         }
     }
 

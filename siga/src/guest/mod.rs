@@ -20,6 +20,7 @@ use fabric::control::{
 use fabric::name::Name;
 use fabric::path::{Side, SideDescriptors};
 use host::Embedded;
+use os::alarm::Alarm;
 use os::foreign::{close_on_a_thread, spawn_closer};
 use os::fork::Kept;
 use os::packets::Packets;
@@ -48,7 +49,8 @@ pub struct Guest {
     /// Where to look for a new host; none for one in this process.
     socket: Option<PathBuf>,
     link: Arc<Link>,
-    /// Readable when the host has sent something; the same descriptor for every host.
+    /// Readable when the host has sent something, and when the guest is to be polled without that; the same
+    /// descriptor for every host.
     poller: Poller,
     inbox: RefCell<Inbox>,
     /// What we manage, to tell a new host.
@@ -102,9 +104,10 @@ impl Guest {
         name: Name,
     ) -> Result<Guest, AttachError> {
         close_on_a_thread(spawn_closer);
-        let poller = Poller::new()?;
+        let (poller, alarm) = (Poller::new()?, Alarm::new()?);
         poller.add(&packets, 0)?;
-        let link = Arc::new(Link::new(packets));
+        poller.add(&alarm, 0)?;
+        let link = Arc::new(Link::new(packets, alarm));
         let guest = Guest {
             name,
             socket,
@@ -206,8 +209,10 @@ impl Guest {
         connecting: Connecting,
     ) -> Result<Result<Path, Connecting>, ConnectError> {
         let connecting = self.check_own(connecting)?;
-        self.poll(now_ns());
-        match self.take_answer(&connecting.claim) {
+        self.poll_inside(now_ns());
+        let answer = self.take_answer(&connecting.claim);
+        self.pass_on();
+        match answer {
             Some(answer) => self.finish(connecting, answer).map(Ok),
             None => Ok(Err(connecting)),
         }
@@ -356,11 +361,14 @@ impl Guest {
 
     /// A connection that waits, to be accepted or refused, for whatever kind of conversation.
     pub fn pending(&self) -> Option<Pending> {
-        self.poll(now_ns());
+        self.poll_inside(now_ns());
         let mut inbox = self.inbox.borrow_mut();
         // Whoever asks sees it for himself.
         inbox.is_newly_forsaken = false;
-        inbox.next_pending(|_| true)
+        let pending = inbox.next_pending(|_| true);
+        drop(inbox);
+        self.pass_on();
+        pending
     }
 
     /// Whether a connection that [`Guest::pending`] has told of still waits, as far as we have heard.
@@ -469,22 +477,24 @@ impl Guest {
         deadline_ns: u64,
         mut found: impl FnMut(&mut Inbox) -> Option<T>,
     ) -> Option<T> {
-        loop {
+        let found = loop {
             let now = now_ns();
-            let next = self.poll(now);
+            self.poll_inside(now);
             if let Some(found) = found(&mut self.inbox.borrow_mut()) {
-                return Some(found);
+                break Some(found);
             }
             if now >= deadline_ns || self.is_forsaken() {
-                return None;
+                break None;
             }
             // What was taken in may have taken a while.
-            let wait = next.unwrap_or(u64::MAX).min(deadline_ns).saturating_sub(now_ns());
-            let wait = (wait < u64::MAX / 2).then(|| Duration::from_nanos(wait));
+            let wait = deadline_ns.saturating_sub(now_ns());
+            let wait = (deadline_ns != u64::MAX).then(|| Duration::from_nanos(wait));
             if wait_readable(&self.poller, wait).is_err() {
-                return None;
+                break None;
             }
-        }
+        };
+        self.pass_on();
+        found
     }
 
     /// Whether there is no host, and will be none.

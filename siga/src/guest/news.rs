@@ -8,7 +8,6 @@ use os::packets::Packets;
 
 use super::inbox::{Answer, Awaited, Standing};
 use super::{ANSWER_TIME, Guest, NO_DATA};
-use crate::link::MadeUp;
 
 /// How often a guest whose host has died looks for a new one.
 const RETRY_NS: u64 = 100_000_000;
@@ -17,16 +16,33 @@ const RETRY_NS: u64 = 100_000_000;
 /// else they do. The descriptor stays readable while there are more.
 const PACKETS_PER_POLL: usize = 64;
 
-/// How long to leave a host alone that is behind.
-const BEHIND_NS: u64 = 1_000_000;
-
 /// Connections that wait for this guest, as far as we keep them: the host does not send more.
 const PENDING_MAX: usize = 2 * host::PENDING_MAX;
 
 impl Guest {
     /// Takes in what the host has sent, without waiting; looks for a new host if it is gone. Returns when
-    /// to come back though nothing was heard, in the machine's time.
+    /// to come back though nothing was heard, in the machine's time: the descriptor becomes readable then.
     pub fn poll(&self, now_ns: u64) -> Option<u64> {
+        let due_ns = self.poll_inside(now_ns);
+        self.inbox.borrow_mut().has_come = false;
+        due_ns
+    }
+
+    /// Polls for a verb that waits for something of its own: see [`Guest::pass_on`].
+    pub(super) fn poll_inside(&self, now_ns: u64) -> Option<u64> {
+        let due_ns = self.poll_host(now_ns);
+        self.link.set_alarm(due_ns, now_ns)
+    }
+
+    /// Makes the descriptor readable if a verb has taken in what others wait for: it is not readable for that any
+    /// more.
+    pub(super) fn pass_on(&self) {
+        if std::mem::take(&mut self.inbox.borrow_mut().has_come) && self.has_news() {
+            self.link.ring();
+        }
+    }
+
+    fn poll_host(&self, now_ns: u64) -> Option<u64> {
         if self.link.inherited() && !self.is_forsaken() {
             self.lose_host(now_ns);
         }
@@ -39,10 +55,11 @@ impl Guest {
         }
         self.take_in(now_ns);
         self.forget_unclaimed();
-        let come_back_ns = self.make_up(now_ns);
+        let rejoined = self.link.make_up(now_ns);
+        self.inbox.borrow_mut().rejoining.extend(rejoined);
         let standing = self.inbox.borrow().standing;
         match standing {
-            Standing::Attached => come_back_ns,
+            Standing::Attached => None,
             Standing::Alone { retry_ns } => Some(retry_ns),
             Standing::Asking { give_up_ns, .. } if now_ns >= give_up_ns => {
                 self.lose_host(now_ns);
@@ -50,14 +67,6 @@ impl Guest {
             }
             Standing::Asking { give_up_ns, .. } => Some(give_up_ns),
         }
-    }
-
-    /// Says what the host was not told because it was behind, or lacked something. When to come back if something
-    /// is left.
-    fn make_up(&self, now_ns: u64) -> Option<u64> {
-        let MadeUp { rejoined, is_behind, put_off_until_ns } = self.link.make_up(now_ns);
-        self.inbox.borrow_mut().rejoining.extend(rejoined);
-        if is_behind { Some(now_ns + BEHIND_NS) } else { put_off_until_ns }
     }
 
     fn take_in(&self, now_ns: u64) {
@@ -102,6 +111,7 @@ impl Guest {
     /// Puts a message where it is awaited.
     fn sort(&self, serial: u32, reply: Reply, descriptors: io::Result<Vec<Foreign>>, now_ns: u64) {
         let mut inbox = self.inbox.borrow_mut();
+        inbox.has_come = true;
         if let Some(awaited) = inbox.answers.get_mut(&serial) {
             awaited.answer = Some(Answer::Reply(reply, descriptors));
             return;
@@ -148,6 +158,7 @@ impl Guest {
     pub(super) fn lose_host(&self, now_ns: u64) {
         self.drop_packets();
         let mut inbox = self.inbox.borrow_mut();
+        inbox.has_come = true;
         for awaited in inbox.answers.values_mut() {
             // An answer that came and was not taken is void too: a new host would not account the path. A
             // refusal stays one.

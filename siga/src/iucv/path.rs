@@ -591,10 +591,6 @@ impl Member for Path {
         self.inner.tidy()
     }
 
-    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
-        None
-    }
-
     fn count(&mut self, looks: u64, spinning_ns: u64) {
         count(self.inner.counters(), looks, spinning_ns);
     }

@@ -1,10 +1,9 @@
 //! Ringing put off: by count, by time, until the line is idle.
 
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use os::processor::now_ns;
-use siga::{Counter, Listen, Member, Path, PathOptions, Ringing, Sender, Wait, Waiter};
+use siga::{Counter, Listen, Path, PathOptions, Ringing, Wait, Waiter};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
 
@@ -149,56 +148,13 @@ fn listen_for(path: &mut Path, what: &[u8]) -> Result<(), Wrong> {
     ensure(said == what, || format!("the writer says {said:?}"))
 }
 
-/// Rings at a time, as a member of a waiter does it that serves others meanwhile.
+/// Rings at a time, by a waiter that serves others meanwhile.
 fn hold_off(path: Path, due_ns: u64) -> Result<Path, Wrong> {
     let mut waiter = Waiter::new(Wait::Block)?;
-    let key = waiter.add(HoldOff { path, due_ns, rung: false })?;
-    let found = waiter.wait()?;
-    ensure(found == key, || "somebody else is ready".into())?;
-    Ok(waiter.remove(key).expect("found just now").path)
-}
-
-/// A path whose sender is rung for at a time. Ready once it was.
-struct HoldOff {
-    path: Path,
-    due_ns: u64,
-    rung: bool,
-}
-
-impl HoldOff {
-    fn sender(&mut self) -> &mut Sender {
-        self.path.sender()
-    }
-}
-
-impl Member for HoldOff {
-    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.path.doorbells(add);
-    }
-
-    fn hear(&mut self, index: usize) -> bool {
-        self.path.hear(index)
-    }
-
-    fn is_ready(&mut self) -> bool {
-        self.rung
-    }
-
-    fn sleep(&mut self) {}
-
-    fn wake(&mut self) {}
-
-    fn tidy(&mut self) -> bool {
-        false
-    }
-
-    fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        if now_ns >= self.due_ns && !self.rung {
-            self.sender().half().ring();
-            self.rung = true;
-        }
-        (!self.rung).then_some(self.due_ns)
-    }
-
-    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+    let key = waiter.add(path)?;
+    let found = waiter.wait_for(Duration::from_nanos(due_ns.saturating_sub(now_ns())))?;
+    ensure(found.is_none(), || "somebody is ready".into())?;
+    let mut path = waiter.remove(key).expect("added above");
+    path.sender().half().ring();
+    Ok(path)
 }

@@ -166,10 +166,6 @@ impl Member for Conversation {
         Member::tidy(&mut self.path)
     }
 
-    fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        self.path.poll(now_ns)
-    }
-
     fn count(&mut self, looks: u64, spinning_ns: u64) {
         self.path.count(looks, spinning_ns);
     }

@@ -94,20 +94,6 @@ impl Member for Ear {
     fn is_ready(&mut self) -> bool {
         self.heard
     }
-
-    fn sleep(&mut self) {}
-
-    fn wake(&mut self) {}
-
-    fn tidy(&mut self) -> bool {
-        false
-    }
-
-    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
-        None
-    }
-
-    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
 }
 
 /// Ready when a thread has left a note.
@@ -145,18 +131,4 @@ impl Member for Bell {
     fn is_ready(&mut self) -> bool {
         self.rung
     }
-
-    fn sleep(&mut self) {}
-
-    fn wake(&mut self) {}
-
-    fn tidy(&mut self) -> bool {
-        false
-    }
-
-    fn poll(&mut self, _now_ns: u64) -> Option<u64> {
-        None
-    }
-
-    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
 }

@@ -305,20 +305,6 @@ impl Member for Attachment {
             || self.guest.is_attached() != self.was_attached
             || Member::is_ready(&mut self.guest)
     }
-
-    fn sleep(&mut self) {}
-
-    fn wake(&mut self) {}
-
-    fn tidy(&mut self) -> bool {
-        false
-    }
-
-    fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        Member::poll(&mut self.guest, now_ns)
-    }
-
-    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
 }
 
 #[cfg(test)]
