@@ -454,6 +454,10 @@ impl Host {
         let mut buffer = [0; PACKET_BYTES_MAX];
         for _ in 0..PACKETS_PER_TURN {
             let Some(connection) = self.connections.get(&number) else { return };
+            if !connection.unsent.is_empty() {
+                // There would be more to tell it.
+                return;
+            }
             if connection.role == Role::Stranger
                 && foreign::waiting() > REFUSED_MAX
                 && connection.packets.holds_descriptors()
@@ -589,8 +593,8 @@ impl Host {
     }
 
     /// Sends to a connection. One that leaves so much unread that nothing more fits is given up: it can
-    /// only be broken, and we keep no queue for it. If it is we who cannot pass the descriptors, it is told so
-    /// instead. Whether the reply went, or needs not to go any more.
+    /// only be broken. If it is we who cannot pass the descriptors, it is told so instead; if the kernel has no
+    /// memory for a packet, the packet waits. Whether the reply went, or needs not to go any more.
     fn send(
         &mut self,
         number: u64,
@@ -625,13 +629,16 @@ impl Host {
         connection.unsent.push_back(bytes);
         if self.unsent.insert(number) {
             warn!(%error, connection = number, "what it is told has to wait");
+            // What it asks meanwhile stays unread, and would keep us awake.
+            let _ = self.poller.remove(&connection.packets);
         }
     }
 
     /// Sends what waits until the kernel has memory for it.
     fn send_unsent(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        match connection.send_unsent() {
+        let sent = connection.send_unsent();
+        match sent.and_then(|()| self.poller.add(&connection.packets, number << 2 | SOCKET)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
                 self.unsent.insert(number);
@@ -767,8 +774,21 @@ mod tests {
         assert!(host.next_turn(0).is_some(), "nobody rings for that");
         // In the order in which they were sent.
         assert!(host.send(number, 0, &Reply::Done { path: 2 }, &[]));
+        // What it asks meanwhile, it is answered behind that.
+        let ask_much = || {
+            for _ in 0..2 * UNSENT_MAX {
+                ask(&guest, &Request::Cancel { connect: 9 }, &[]);
+            }
+        };
+        ask_much();
+        host.hear(number);
+        assert!(host.doomed.is_empty());
         assert_eq!(answer(&mut host, &guest), Some(Reply::Withdrawn { path: 1 }));
         assert_eq!(answer(&mut host, &guest), Some(Reply::Done { path: 2 }));
+        for _ in 0..2 * UNSENT_MAX {
+            let refused = Reply::Failed { problem: Problem::NoPath, data: NO_DATA };
+            assert_eq!(answer(&mut host, &guest), Some(refused));
+        }
         assert_eq!(host.next_turn(0), None);
         for path in 0..=UNSENT_MAX as u64 {
             assert!(host.doomed.is_empty());

@@ -156,6 +156,7 @@ fn records_that_make_no_sense_are_a_record_violation() {
         (lent_one(label::PACK, 0, &[1, 0, 0, 0, 0, 0, 0, 0]), "a packed message cut short"),
         (lent_one(label::PACK, 0, &[0, 0, 0, 0, 1, 0, 0, 0]), "a packed head cut short"),
         (reading(|bare| bare.control(code::QUIESCED, 1, 0)), "an answer that nobody asked for"),
+        (reading(|bare| bare.control(code::QUIESCED, 0, 0)), "an answer to no request"),
     ] {
         assert_eq!(found, broken(Violation::Record), "{what}");
     }

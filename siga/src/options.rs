@@ -77,14 +77,14 @@ impl PathOptions {
         Allowance { storage_bytes: self.storage_bytes, messages: self.messages }
     }
 
-    /// The terms of a path for which the host has granted this.
-    pub(crate) fn terms(&self, ours: Allowance, theirs: Allowance) -> Terms {
+    /// The terms of a path of this kind for which the host has granted this.
+    pub(crate) fn terms(&self, kind: Kind, ours: Allowance, theirs: Allowance) -> Terms {
         Terms {
             // With nothing on its way there is always room, or nothing would ever go.
             window_bytes: self.window_bytes.max(1),
             announced_bytes_max: self.announced_bytes,
             // A conversation bounds its own messages; replies are bounded by whoever asked for them.
-            messages_max: match self.kind {
+            messages_max: match kind {
                 Kind::MESSAGES => ours.messages.clamp(1, SLOTS as u32),
                 _ => SLOTS as u32,
             },

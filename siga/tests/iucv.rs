@@ -10,11 +10,12 @@ use std::time::Duration;
 use os::poller::wait_any;
 use siga::iucv::{
     Address, Audit, CallError, ControlMask, Event, Guest as IucvGuest, GuestEvent, Interrupt,
-    Listener, Mask, Options, Outgoing, Path, PathId, ReceiveError, ReplyError, SendError,
-    SeqPacket, Which,
+    Listener, MESSAGES_MAX, Mask, Options, Outgoing, Path, PathId, ReceiveError, ReplyError,
+    SendError, SeqPacket, Which,
 };
 use siga::{
-    ConnectError, Embedded, Guest, Kind, PathOptions, Problem, Reason, Scope, System, Wait, Waiter,
+    ConnectError, Embedded, Guest, Kind, Lack, PathOptions, Problem, Reason, Scope, System, Wait,
+    Waiter,
 };
 
 const OPTIONS: Options = Options { wait: Wait::Block, ..Options::DEFAULT };
@@ -42,11 +43,15 @@ fn two() -> Two {
 
 /// Runs one side in a thread of its own.
 fn talk(server: impl FnOnce(Path) + Send, client: impl FnOnce(Path)) {
+    talk_under(OPTIONS, server, client);
+}
+
+fn talk_under(options: Options, server: impl FnOnce(Path) + Send, client: impl FnOnce(Path)) {
     let two = two();
     thread::scope(|scope| {
         let Two { server: guest, client: near, _host } = two;
-        let accepted = scope.spawn(move || server(Path::accept(&guest, &OPTIONS).unwrap()));
-        client(Path::connect(&near, "SERVER", &OPTIONS).unwrap());
+        let accepted = scope.spawn(move || server(Path::accept(&guest, &options).unwrap()));
+        client(Path::connect(&near, "SERVER", &options).unwrap());
         accepted.join().unwrap();
     });
 }
@@ -132,8 +137,7 @@ fn stream_waits_for_its_receiver_and_arrives_whole() {
                 path.push(&QUIET, &number.to_le_bytes().repeat(8)).unwrap();
             }
             path.flush();
-            let mut none = [];
-            let end = path.completion(Which::Any, &mut none).unwrap_err();
+            let end = path.next().unwrap_err();
             assert!(matches!(end, ReceiveError::Severed(end) if end.data == [1; 16]));
         },
     );
@@ -323,6 +327,29 @@ fn stream_ends_behind_all_that_was_sent() {
         socket.into_stream().read_to_end(&mut all).unwrap();
         assert!(all == [7; 10_000], "{} bytes came", all.len());
     });
+}
+
+/// Nothing is received of that, and what is waited for would come behind it.
+#[test]
+fn source_of_priority_messages_without_end_costs_its_target_a_path_and_no_more() {
+    talk_under(
+        Options { limit: MESSAGES_MAX, ..OPTIONS },
+        |mut path| {
+            let end = path.receive(Which::Class(9), &mut []).unwrap_err();
+            let ReceiveError::Severed(end) = end else { panic!("{end}") };
+            assert_eq!(end.reason, Reason::Lacking(Lack::Memory));
+        },
+        |mut path| {
+            let urgent = Outgoing { priority: true, ..Outgoing::default() };
+            let body = vec![1; 60_000];
+            let sent =
+                (0..).find_map(|sent| path.send(&urgent, &body).err().map(|end| (sent, end)));
+            let (sent, end) = sent.expect("it ends");
+            let SendError::Severed(end) = end else { panic!("{end} after {sent}") };
+            assert_eq!(end.reason, Reason::PeerLacking, "after {sent}");
+            assert!(sent > (128 << 20) / body.len());
+        },
+    );
 }
 
 /// Its source takes a message back while a socket receives it: the next is waited for.
@@ -826,6 +853,11 @@ fn nobody_waits_for_the_completion_of_a_message_that_is_not_outstanding() {
             for id in [taken, purged] {
                 let error = path.completion(which(id), &mut []).unwrap_err();
                 assert_eq!(error, ReceiveError::NotFound);
+            }
+            let unwanted = path.send(&QUIET, b"q").unwrap();
+            for which in [Which::Any, Which::Class(0)] {
+                let error = path.completion(which, &mut []).unwrap_err();
+                assert_eq!(error, ReceiveError::NotFound, "{unwanted} is not told");
             }
             path.half().sever([0; 16]);
             let error = path.completion(which(taken), &mut []).unwrap_err();

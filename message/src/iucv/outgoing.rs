@@ -248,7 +248,12 @@ impl Table {
         })
     }
 
-    /// How many are in a state.
+    /// Whether there is an entry in this state.
+    pub(super) fn has(&self, state: State) -> bool {
+        self.entries.iter().any(|entry| entry.state == state)
+    }
+
+    /// How many entries are in this state.
     pub(super) fn count(&self, state: State) -> usize {
         self.entries.iter().filter(|entry| entry.state == state).count()
     }

@@ -269,7 +269,7 @@ impl Guest {
         // From here on the host hears of the end, also if joining fails.
         let membership = Membership::new(self.link.clone(), account);
         let peer = SideDescriptors { board: peer_board, lines: peer_lines };
-        let halves = side.join(peer, descriptors.collect(), options.terms(ours, theirs))?;
+        let halves = side.join(peer, descriptors.collect(), options.terms(kind, ours, theirs))?;
         let messages_max = (ours.messages, theirs.messages);
         let said = Said { flags, data, messages_max };
         Ok(Path::new(halves, membership, said, options.wait))

@@ -286,9 +286,9 @@ impl Path {
     /// bytes of the reply into `answer` as fit; what does not is lost.
     ///
     /// # Errors
-    /// [`ReceiveError`]: `Severed` if the path has ended, and nothing is outstanding any more; `NotFound` if the
-    /// message is meant by its identity, and is not outstanding: it was never sent, was purged, or its completion
-    /// was taken.
+    /// [`ReceiveError`]: `NotFound` if there is no completion to come: nothing is outstanding, or the message that
+    /// is meant by its identity was never sent, was purged, or its completion was taken; `Severed` instead if the
+    /// path has ended.
     pub fn completion(
         &mut self,
         mut which: Which,
@@ -313,15 +313,13 @@ impl Path {
                 None => {
                     let is_missing = match which {
                         Which::Message { id, .. } => !self.inner.is_outstanding(id),
-                        Which::Any | Which::Class(_) => false,
+                        Which::Any | Which::Class(_) => !self.inner.has_outstanding(),
                     };
-                    match self.inner.severed() {
-                        Some(severed) if is_missing || self.inner.counts().sent == 0 => {
-                            return Err(severed.into());
-                        }
-                        None if is_missing => return Err(ReceiveError::NotFound),
-                        _ => self.wait(Wanted::Completion),
+                    if is_missing {
+                        let severed = self.inner.severed().map(ReceiveError::Severed);
+                        return Err(severed.unwrap_or(ReceiveError::NotFound));
                     }
+                    self.wait(Wanted::Completion);
                 }
             }
         }
@@ -432,6 +430,8 @@ impl Path {
     #[cold]
     fn end_for_want_of(&mut self, lack: Lack) -> ReceiveError {
         let reason = Reason::Lacking(lack);
+        // What was pushed was taken, and what was received is complete.
+        self.inner.flush();
         self.inner.fail(reason);
         Severed { reason, data: [0; END_DATA_BYTES] }.into()
     }

@@ -156,7 +156,8 @@ impl Receiver {
             Control::Lend { segment, bytes } => self.take_lent(segment, bytes),
             Control::Retire { segment } => Ok(self.retire_lent(segment)?),
             Control::Quiesced { request, messages } => {
-                if request != self.quiesce || messages != self.tally.messages {
+                let expected = (self.quiesce, self.tally.messages);
+                if (request, messages) != expected || request & 1 == 0 {
                     // An answer to a request that we have taken back is late, not wrong.
                     let is_late = request < self.quiesce;
                     return if is_late { Ok(()) } else { Err(Violation::Record.into()) };

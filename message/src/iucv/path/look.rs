@@ -1,11 +1,11 @@
 //! Taking in what the other side has sent. Everything it says is checked here.
 
-use super::{PARKED_BYTES_MAX, PLAIN, Path, URGENT};
+use super::{KEPT_BYTES_MAX, PARKED_BYTES_MAX, PLAIN, Path, URGENT};
 use crate::body::BodyReader;
 use crate::iucv::event::{Audit, Completion, Pending};
 use crate::iucv::outgoing::{Entry, State};
 use crate::iucv::record::{ID_BYTES, IDS_MAX, MessageHead, MessageId, PARAMETER_BYTES, Record};
-use fabric::path::Severed;
+use fabric::path::{Lack, Reason, Severed};
 use fabric::queue::Violation;
 
 /// Messages in pages up to this length are copied out before they are looked at; longer ones are
@@ -26,12 +26,7 @@ impl Path {
 
     #[inline]
     pub(super) fn poll_while(&mut self, wanted: impl Fn(&Path) -> bool) {
-        self.look_while(|path| {
-            path.is_urgent_ready() && wanted(path) && {
-                path.advance_urgent();
-                true
-            }
-        });
+        self.look_while(|path| path.is_urgent_ready() && wanted(path) && path.advance_urgent());
         // Those that were purged wait to be forgotten.
         self.look_while(|path| !path.purged_ahead.is_empty() && path.advance_plain());
     }
@@ -70,18 +65,22 @@ impl Path {
         self.pending.kept_bytes() + self.complete.kept_bytes()
     }
 
-    /// Takes the next of the urgent queue.
-    fn advance_urgent(&mut self) {
+    /// Takes the next of the urgent queue. False if a look has brought nothing.
+    fn advance_urgent(&mut self) -> bool {
         self.pending.park(URGENT, &mut self.receivers);
         self.complete.park(URGENT, &mut self.receivers);
+        if self.pending.kept_bytes() > KEPT_BYTES_MAX {
+            self.fail(Reason::Lacking(Lack::Memory));
+        }
         let done = match self.pick(URGENT) {
             Some((Record::Message(head), body)) => self.arrive(URGENT, head, body),
             Some((record, body)) => self.obey(record, body),
-            None => return,
+            None => return false,
         };
         if let Err(violation) = done {
             self.fail(violation.into());
         }
+        true
     }
 
     /// Takes the next of the plain queue; what stood in front of it is kept. False if there is none, or

@@ -27,6 +27,10 @@ pub const MESSAGES_MAX: u32 = 65_535;
 /// path.
 pub const PARKED_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes of messages with priority that a path keeps in memory of its own, with the others, at most: the urgent
+/// queue must go on, for replies come over it. Beyond this the path ends for want of memory.
+const KEPT_BYTES_MAX: usize = 256 << 20;
+
 /// The queue of messages without priority: that of a message is its priority as a number.
 const PLAIN: usize = 0;
 /// The queue of messages with priority, and of what is said about messages.

@@ -82,6 +82,11 @@ impl Path {
         self.table.get_mut(id).is_some_and(|entry| entry.state == State::Sent)
     }
 
+    /// Whether any message of ours is with the target, and its completion may still come.
+    pub fn has_outstanding(&self) -> bool {
+        self.table.has(State::Sent)
+    }
+
     /// Whether one that is outstanding will be no more without anybody taking its completion.
     pub fn will_free(&self) -> bool {
         self.table.will_free()
