@@ -13,7 +13,7 @@
 //! connect = ["DATABASE"]      # whom it may connect to; left out: nobody
 //! manage = ["PAY*"]           # which resources it may manage; left out: none
 //! paths_max = 64
-//! messages_max = 1024         # messages that a path may have waiting: large ones, or all, as its kind has it
+//! messages_max = 1024         # messages that may wait: large ones in each queue of a path, all of a path of IUCV
 //! storage_max = "1 GiB"       # data storage that all its paths together may lend
 //! ```
 
@@ -61,7 +61,7 @@ pub struct Rule {
     manage: Vec<Pattern>,
     /// Paths at once.
     pub paths_max: usize,
-    /// Messages that a path may have waiting: large ones, or all, as the path's kind has it.
+    /// Messages that may wait: large ones in each queue of a path of messages, all of a path of IUCV.
     pub messages_max: u32,
     /// Data storage that all its paths together may lend, in bytes.
     pub storage_bytes_max: u64,

@@ -205,7 +205,7 @@ impl SeqPacket {
                 }
                 // Its source has purged it meanwhile.
                 Err(ReceiveError::NotFound) => {}
-                Err(error) => return Err(lost(error)),
+                Err(error) => return no_more(error),
             }
         }
     }
