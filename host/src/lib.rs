@@ -11,5 +11,5 @@ pub mod report;
 mod run;
 pub mod system;
 
-pub use plane::{Handle, Host, PENDING_MAX};
+pub use plane::{Handle, Host};
 pub use run::{Embedded, run};

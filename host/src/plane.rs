@@ -60,9 +60,6 @@ const UNSENT_MAX: usize = 64;
 /// How long to leave a guest alone that is behind, or for which the kernel has no memory.
 const BEHIND_NS: u64 = 10_000_000;
 
-/// Connections that a guest may leave unanswered.
-pub const PENDING_MAX: usize = 64;
-
 /// What a descriptor of the poller stands for: the number of a connection, shifted, and one of these.
 const SOCKET: u64 = 0;
 const PROCESS: u64 = 1;

@@ -6,6 +6,7 @@ mod guest;
 pub mod iucv;
 mod link;
 mod members;
+#[cfg(feature = "observe")]
 mod observer;
 mod options;
 mod path;
@@ -17,6 +18,7 @@ mod whole;
 
 pub use guest::{AttachError, ConnectError, Connecting, Guest, ResourceError};
 pub use members::Served;
+#[cfg(feature = "observe")]
 pub use observer::{ObserveError, Observer};
 pub use options::PathOptions;
 pub use path::{Path, ReceiveError, Receiver, Sender};
@@ -32,8 +34,9 @@ pub use fabric::path::{
     Ringing, SendError, Severed, Shared, View,
 };
 pub use fabric::queue::{Entry, EntryFlags, Lease, LeaseLost, Server, Violation};
-pub use host::Embedded;
+#[cfg(feature = "observe")]
 pub use host::report;
-pub use host::system::System;
+#[cfg(feature = "embedded")]
+pub use host::{Embedded, system::System};
 pub use os::doorbell::Listen;
 pub use os::storage::StorageOptions;

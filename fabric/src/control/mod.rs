@@ -30,6 +30,9 @@ pub const VERSION: u16 = 2;
 /// Bytes of user data that go with a connection.
 pub const USER_DATA_BYTES: usize = 16;
 
+/// Connections that a guest may leave unanswered. A host refuses more.
+pub const PENDING_MAX: usize = 64;
+
 /// A few bytes that the two users of a path exchange when it is made, as IUCV has them.
 pub type UserData = [u8; USER_DATA_BYTES];
 

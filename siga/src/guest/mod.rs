@@ -19,6 +19,7 @@ use fabric::control::{
 };
 use fabric::name::Name;
 use fabric::path::{Side, SideDescriptors};
+#[cfg(feature = "embedded")]
 use host::Embedded;
 use os::alarm::Alarm;
 use os::foreign::{close_on_a_thread, spawn_closer};
@@ -93,6 +94,7 @@ impl Guest {
     ///
     /// # Errors
     /// [`AttachError`].
+    #[cfg(feature = "embedded")]
     pub fn attach_embedded(host: &Embedded, name: &str) -> Result<Guest, AttachError> {
         let name = name.parse()?;
         Guest::attach_over(host.connect()?, None, name)

@@ -17,7 +17,7 @@ const RETRY_NS: u64 = 100_000_000;
 const PACKETS_PER_POLL: usize = 64;
 
 /// Connections that wait for this guest, as far as we keep them: the host does not send more.
-const PENDING_MAX: usize = 2 * host::PENDING_MAX;
+const PENDING_MAX: usize = 2 * fabric::control::PENDING_MAX;
 
 impl Guest {
     /// Takes in what the host has sent, without waiting; looks for a new host if it is gone. Returns when
