@@ -42,8 +42,8 @@ impl Member for Receiver {
         self.half().wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        self.half().tidy();
+    fn trim(&mut self) -> bool {
+        self.half().trim();
         false
     }
 
@@ -84,8 +84,8 @@ impl Member for Sender {
         self.half().wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        self.half().tidy()
+    fn trim(&mut self) -> bool {
+        self.half().trim()
     }
 
     fn poll(&mut self, _now_ns: u64) -> Option<u64> {
@@ -129,8 +129,8 @@ impl Member for Path {
         self.senders.iter_mut().for_each(Member::wake);
     }
 
-    fn tidy(&mut self) -> bool {
-        Path::tidy(self)
+    fn trim(&mut self) -> bool {
+        Path::trim(self)
     }
 
     fn poll(&mut self, _now_ns: u64) -> Option<u64> {
@@ -162,7 +162,7 @@ impl Member for Guest {
 
     fn wake(&mut self) {}
 
-    fn tidy(&mut self) -> bool {
+    fn trim(&mut self) -> bool {
         false
     }
 

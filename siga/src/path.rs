@@ -190,7 +190,7 @@ impl Path {
                 Waited::TimedOut => return Err(ReceiveError::TimedOut),
                 // Perhaps it was about the other direction.
                 Waited::Rung => senders.iter_mut().for_each(|sender| _ = sender.half.is_ready()),
-                Waited::Idle => receiver.tidy_with(senders),
+                Waited::Idle => receiver.trim_with(senders),
             }
         };
         Ok(receiver.half.message(spot))
@@ -226,14 +226,14 @@ impl Path {
 
     /// Gives back storage that was not used since the last call. The verbs that wait do this by themselves
     /// when nothing comes for a second. Says whether there may be more to give back later.
-    pub fn tidy(&mut self) -> bool {
+    pub fn trim(&mut self) -> bool {
         let Path { senders, receivers, .. } = self;
-        receivers.iter_mut().for_each(|receiver| receiver.half.tidy());
-        let mut untidy = false;
+        receivers.iter_mut().for_each(|receiver| receiver.half.trim());
+        let mut may_trim = false;
         for sender in senders {
-            untidy |= sender.half.tidy();
+            may_trim |= sender.half.trim();
         }
-        untidy
+        may_trim
     }
 
     /// Says how to wait from now on.
@@ -443,7 +443,7 @@ impl Sender {
     fn wait_once(&mut self) -> bool {
         let waited = self.patience.wait(&mut self.half, None);
         if waited == Waited::Idle {
-            self.patience.tidied(Half::tidy(&mut self.half));
+            self.patience.trimmed(Half::trim(&mut self.half));
         }
         waited == Waited::Ready
     }
@@ -490,7 +490,7 @@ impl Receiver {
                 break spot;
             }
             if self.patience.wait(&mut self.half, None) == Waited::Idle {
-                self.tidy_with(&mut []);
+                self.trim_with(&mut []);
             }
         };
         Ok(self.half.message(spot))
@@ -558,7 +558,7 @@ impl Receiver {
         loop {
             match self.patience.wait(&mut self.half, None) {
                 Waited::Ready => return,
-                Waited::Idle => self.tidy_with(&mut []),
+                Waited::Idle => self.trim_with(&mut []),
                 Waited::Rung | Waited::TimedOut => {}
             }
         }
@@ -579,12 +579,12 @@ impl Receiver {
     }
 
     /// Housekeeping for this half and for others that share its waits.
-    fn tidy_with(&mut self, senders: &mut [Sender]) {
-        self.half.tidy();
-        let mut untidy = false;
+    fn trim_with(&mut self, senders: &mut [Sender]) {
+        self.half.trim();
+        let mut may_trim = false;
         for sender in senders {
-            untidy |= sender.half.tidy();
+            may_trim |= sender.half.trim();
         }
-        self.patience.tidied(untidy);
+        self.patience.trimmed(may_trim);
     }
 }

@@ -13,7 +13,7 @@ use os::poller::Poller;
 use os::processor::now_ns;
 use os::sync::pause;
 
-use crate::waiting::{SPIN_NS_MAX, TIDY, Wait, learned_spin_ns, looks_until_clock};
+use crate::waiting::{SPIN_NS_MAX, TRIM_PERIOD, Wait, learned_spin_ns, looks_until_clock};
 
 /// How often a waiter that is busy, or spins, listens to the doorbells of those asleep.
 const LISTEN_NS: u64 = 50_000;
@@ -38,7 +38,7 @@ pub trait Member {
     /// Says that we look again.
     fn wake(&mut self);
     /// Housekeeping after a second of quiet. Whether there may be more to do later.
-    fn tidy(&mut self) -> bool;
+    fn trim(&mut self) -> bool;
     /// Does what has to be done at a certain time, and says when, in the machine's time.
     fn poll(&mut self, now_ns: u64) -> Option<u64>;
     /// Takes note of what was spent on looking for it.
@@ -82,8 +82,8 @@ impl<T: OneOf> Member for T {
         self.member_mut().wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        self.member_mut().tidy()
+    fn trim(&mut self) -> bool {
+        self.member_mut().trim()
     }
 
     fn poll(&mut self, now_ns: u64) -> Option<u64> {
@@ -124,8 +124,8 @@ pub struct Waiter<M> {
     listened_ns: u64,
     spin_ns: u64,
     /// Whether somebody may have left storage idle, and when to look.
-    untidy: bool,
-    tidy_ns: u64,
+    may_trim: bool,
+    trim_ns: u64,
     /// When the first of the members wants to be polled.
     due_ns: u64,
 }
@@ -141,7 +141,7 @@ struct Seat<M> {
     member: M,
     is_watched: bool,
     quiet_rounds: u32,
-    untidy: bool,
+    may_trim: bool,
 }
 
 impl<M: Member> Seat<M> {
@@ -178,8 +178,8 @@ impl<M: Member> Waiter<M> {
             clock_ns: 0,
             listened_ns: 0,
             spin_ns: SPIN_NS_MAX / 2,
-            untidy: true,
-            tidy_ns: u64::MAX,
+            may_trim: true,
+            trim_ns: u64::MAX,
             due_ns: 0,
         })
     }
@@ -201,7 +201,7 @@ impl<M: Member> Waiter<M> {
             }
             bell += 1;
         });
-        let seat = Some(Seat { member, is_watched: true, quiet_rounds: 0, untidy: true });
+        let seat = Some(Seat { member, is_watched: true, quiet_rounds: 0, may_trim: true });
         if index as usize == self.places.len() {
             self.places.push(Place { age: 0, seat });
         } else {
@@ -210,7 +210,7 @@ impl<M: Member> Waiter<M> {
         let key = Key { waiter: self.number, index, age: self.places[index as usize].age };
         self.watched.push(index);
         self.due_ns = 0;
-        self.untidy = true;
+        self.may_trim = true;
         if let Err(error) = result {
             self.remove(key);
             return Err(error);
@@ -259,8 +259,8 @@ impl<M: Member> Waiter<M> {
             seat.watch();
             self.watched.push(key.index);
         }
-        seat.untidy = true;
-        self.untidy = true;
+        seat.may_trim = true;
+        self.may_trim = true;
         Some(&mut seat.member)
     }
 
@@ -404,8 +404,8 @@ impl<M: Member> Waiter<M> {
             let seat = place.seat.as_mut().expect("only members are watched");
             if seat.member.is_ready() {
                 seat.quiet_rounds = 0;
-                seat.untidy = true;
-                self.untidy = true;
+                seat.may_trim = true;
+                self.may_trim = true;
                 return Some(Key { waiter: self.number, index, age: place.age });
             }
             seat.quiet_rounds += 1;
@@ -512,8 +512,8 @@ impl<M: Member> Waiter<M> {
 
     /// Lets members do what has its time, and says when the next has; `u64::MAX` if none.
     fn poll_members(&mut self, now_ns: u64) -> u64 {
-        if self.untidy && self.tidy_ns == u64::MAX {
-            self.tidy_ns = now_ns.saturating_add(TIDY.as_nanos() as u64);
+        if self.may_trim && self.trim_ns == u64::MAX {
+            self.trim_ns = now_ns.saturating_add(TRIM_PERIOD.as_nanos() as u64);
         }
         if now_ns >= self.due_ns {
             self.due_ns = u64::MAX;
@@ -527,17 +527,20 @@ impl<M: Member> Waiter<M> {
                 }
             }
         }
-        if now_ns >= self.tidy_ns {
-            let mut untidy = false;
+        if now_ns >= self.trim_ns {
+            let mut may_trim = false;
             for seat in self.places.iter_mut().filter_map(|place| place.seat.as_mut()) {
-                seat.untidy = seat.untidy && seat.member.tidy();
-                untidy |= seat.untidy;
+                seat.may_trim = seat.may_trim && seat.member.trim();
+                may_trim |= seat.may_trim;
             }
-            self.untidy = untidy;
-            self.tidy_ns =
-                if untidy { now_ns.saturating_add(TIDY.as_nanos() as u64) } else { u64::MAX };
+            self.may_trim = may_trim;
+            self.trim_ns = if may_trim {
+                now_ns.saturating_add(TRIM_PERIOD.as_nanos() as u64)
+            } else {
+                u64::MAX
+            };
         }
-        self.due_ns.min(self.tidy_ns)
+        self.due_ns.min(self.trim_ns)
     }
 }
 
@@ -576,7 +579,7 @@ mod tests {
 
         fn wake(&mut self) {}
 
-        fn tidy(&mut self) -> bool {
+        fn trim(&mut self) -> bool {
             false
         }
 
@@ -621,7 +624,7 @@ mod tests {
 
         fn wake(&mut self) {}
 
-        fn tidy(&mut self) -> bool {
+        fn trim(&mut self) -> bool {
             false
         }
 
@@ -656,7 +659,7 @@ mod tests {
 
         fn wake(&mut self) {}
 
-        fn tidy(&mut self) -> bool {
+        fn trim(&mut self) -> bool {
             self.is_tidied = true;
             false
         }
@@ -675,7 +678,7 @@ mod tests {
         let mut waiter = Waiter::new(Wait::Block).unwrap();
         let member = waiter.add(Polled { bell, polls: 0, is_tidied: false }).unwrap();
         assert_eq!(waiter.wait().unwrap(), member);
-        assert!(!waiter.get(member).unwrap().is_tidied, "it is tidied after a second of sleep");
+        assert!(!waiter.get(member).unwrap().is_tidied, "it is trimmed after a second of sleep");
     }
 
     #[test]
@@ -683,14 +686,14 @@ mod tests {
         let (bell, _far) = Doorbell::pair().unwrap();
         let mut waiter = Waiter::new(Wait::Block).unwrap();
         let member = waiter.add(Polled { bell, polls: 2, is_tidied: false }).unwrap();
-        let tidy_ns = TIDY.as_nanos() as u64;
-        for start_ns in [0, 10 * tidy_ns] {
+        let trim_ns = TRIM_PERIOD.as_nanos() as u64;
+        for start_ns in [0, 10 * trim_ns] {
             waiter.get_mut(member).unwrap().is_tidied = false;
             waiter.poll_members(start_ns);
-            waiter.poll_members(start_ns + tidy_ns);
+            waiter.poll_members(start_ns + trim_ns);
             assert!(waiter.get(member).unwrap().is_tidied, "at {start_ns}");
         }
-        assert_eq!(waiter.poll_members(20 * tidy_ns), u64::MAX, "there is nothing more to do");
+        assert_eq!(waiter.poll_members(20 * trim_ns), u64::MAX, "there is nothing more to do");
     }
 
     #[test]

@@ -40,8 +40,8 @@ const LOOKS_MEASURED: u64 = 8 * LOOKS_PER_CLOCK;
 /// How often one who spins asks whether the peer still lives.
 const LISTEN_NS: u64 = 1_000_000;
 
-/// How long after the last activity storage is looked at that may have become idle.
-pub(crate) const TIDY: Duration = Duration::from_secs(1);
+/// How long after the last activity idle storage is trimmed.
+pub(crate) const TRIM_PERIOD: Duration = Duration::from_secs(1);
 
 /// What can be waited for: a half of a path.
 pub trait Half {
@@ -54,7 +54,7 @@ pub trait Half {
     /// Listens to the doorbell; whether it rang.
     fn hear(&mut self, listen: Listen) -> bool;
     /// Gives back what was not used lately; whether there may be more to give back later.
-    fn tidy(&mut self) -> bool;
+    fn trim(&mut self) -> bool;
     /// The counters.
     fn counters(&mut self) -> &mut Counters;
 }
@@ -76,8 +76,8 @@ impl Half for Sender {
         Sender::hear(self, listen) > 0
     }
 
-    fn tidy(&mut self) -> bool {
-        Sender::tidy(self)
+    fn trim(&mut self) -> bool {
+        Sender::trim(self)
     }
 
     fn counters(&mut self) -> &mut Counters {
@@ -103,8 +103,8 @@ impl Half for Receiver {
         Receiver::hear(self, listen) > 0
     }
 
-    fn tidy(&mut self) -> bool {
-        Receiver::tidy(self);
+    fn trim(&mut self) -> bool {
+        Receiver::trim(self);
         false
     }
 
@@ -121,7 +121,7 @@ pub(crate) struct Patience {
     /// What a look costs, as far as it was measured.
     look_ns: u64,
     /// Whether there may be storage to give back.
-    untidy: bool,
+    may_trim: bool,
 }
 
 /// What came of a wait.
@@ -139,7 +139,7 @@ pub(crate) enum Waited {
 
 impl Patience {
     pub(crate) fn new(policy: Wait) -> Patience {
-        Patience { policy, spin_ns: SPIN_NS_MAX / 2, look_ns: 30, untidy: true }
+        Patience { policy, spin_ns: SPIN_NS_MAX / 2, look_ns: 30, may_trim: true }
     }
 
     pub(crate) fn set_policy(&mut self, policy: Wait) {
@@ -147,8 +147,8 @@ impl Patience {
     }
 
     /// Says whether housekeeping found that there may be more to do later.
-    pub(crate) fn tidied(&mut self, untidy: bool) {
-        self.untidy = untidy;
+    pub(crate) fn trimmed(&mut self, may_trim: bool) {
+        self.may_trim = may_trim;
     }
 
     /// Waits until `half` is ready, until `deadline_ns` of the machine's clock, or until nothing came for
@@ -185,7 +185,7 @@ impl Patience {
         }
         let waited = self.sleep(half, deadline_ns);
         // Whatever was done may have left something to give back later.
-        self.untidy |= waited == Waited::Ready;
+        self.may_trim |= waited == Waited::Ready;
         waited
     }
 
@@ -252,10 +252,10 @@ impl Patience {
         let listen = match left {
             Some(Duration::ZERO) => Listen::Now,
             // Well before the end nothing has to be exact.
-            Some(left) if self.untidy && left > 2 * TIDY => Listen::About(TIDY),
-            Some(left) if self.untidy => Listen::For(left.min(TIDY)),
+            Some(left) if self.may_trim && left > 2 * TRIM_PERIOD => Listen::About(TRIM_PERIOD),
+            Some(left) if self.may_trim => Listen::For(left.min(TRIM_PERIOD)),
             Some(left) => Listen::For(left),
-            None if self.untidy => Listen::About(TIDY),
+            None if self.may_trim => Listen::About(TRIM_PERIOD),
             None => Listen::Forever,
         };
         half.counters().add(Counter::Sleeps, 1);

@@ -133,7 +133,7 @@ impl Conversing {
             },
             18 => {
                 self.path.poll();
-                self.path.tidy();
+                self.path.trim();
             }
             _ => self.path.flush(),
         }

@@ -141,7 +141,7 @@ fn verb(conversation: &mut Conversation, script: &mut Script<'_>) {
         14 => {
             conversation.hear();
             conversation.is_ready();
-            conversation.tidy();
+            conversation.trim();
             return;
         }
         _ if script.below(32) == 0 => {

@@ -139,7 +139,7 @@ impl Reading {
                     self.receiver.known_point();
                     self.receiver.resume();
                 }
-                _ => self.receiver.tidy(),
+                _ => self.receiver.trim(),
             },
             13 if script.below(16) == 0 => self.receiver.sever([1; 16]),
             _ => {
@@ -277,7 +277,7 @@ impl Reading {
         while let Some(list) = self.lists.pop() {
             self.receiver.give_back_list(list).expect(OURS);
         }
-        self.receiver.tidy();
+        self.receiver.trim();
         self.receiver.sever([0; 16]);
         // One that had ended before, in good order, has a queue of messages still to give out.
         let most = QUEUE_BUFFERS * PAGE_BYTES / 8;

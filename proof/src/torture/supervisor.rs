@@ -363,7 +363,7 @@ impl Supervisor {
         // only if that does not end.
         let give_up_ns = now_ns() + self.terms.patience.as_nanos() as u64 / 4;
         loop {
-            self.ask_guests(&Tell::Tidy, "guests are not tidy")?;
+            self.ask_guests(&Tell::Trim, "guests do not trim")?;
             let (footprints, leaks) = self.compare()?;
             if leaks.is_empty() || now_ns() >= give_up_ns {
                 self.tally.leaks.extend(leaks);
@@ -557,7 +557,7 @@ impl Supervisor {
                 let checked = self.ledger.sever(&severed, self.terms.severed_within);
                 self.troubles.extend(checked.err());
             }
-            Say::Quiet | Say::Tidied | Say::Exhausted | Say::Recovered => post.answered = true,
+            Say::Quiet | Say::Trimmed | Say::Exhausted | Say::Recovered => post.answered = true,
             Say::Trouble(what) => self.troubles.push(format!("{role}: {what}")),
             Say::State(state) => post.state = Some(state),
         }

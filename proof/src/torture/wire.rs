@@ -63,7 +63,7 @@ pub enum Tell {
     /// Send nothing new, and say when all is acknowledged.
     Pause,
     /// Give back what is not in use.
-    Tidy,
+    Trim,
     /// Send again.
     Resume,
     /// Say what you are doing.
@@ -122,7 +122,7 @@ pub enum Say {
     /// All that was sent is acknowledged, and nothing is on its way to us.
     Quiet,
     /// What was not in use was given back.
-    Tidied,
+    Trimmed,
     /// Something is wrong that no kill explains.
     Trouble(String),
     /// What we are doing.

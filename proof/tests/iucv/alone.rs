@@ -161,12 +161,12 @@ fn what_stands_in_front_outlives_housekeeping() {
     one.send(&URGENT, &[2; 100]).unwrap();
     other.poll();
     assert!(other.describe(Which::Message { id: asked, class: 1 }).is_ok());
-    other.tidy();
+    other.trim();
     assert_eq!(receive(&mut other, Which::Any).unwrap(), [2; 100]);
     assert_eq!(receive(&mut other, Which::Any).unwrap(), [1; 100]);
     other.reply(asked, false, &[3; 100]).unwrap();
     one.poll();
-    one.tidy();
+    one.trim();
     let mut buffer = [0; 100];
     let which = Which::Message { id: asked, class: 2 };
     let (_, bytes, residual) = one.complete(which, &mut buffer).unwrap().unwrap();

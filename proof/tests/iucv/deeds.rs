@@ -45,7 +45,7 @@ pub enum Deed {
     Resume,
     Flush,
     Poll,
-    Tidy,
+    Trim,
     Settle,
 }
 
@@ -150,7 +150,7 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         2 => Just(Deed::Resume),
         4 => Just(Deed::Flush),
         2 => Just(Deed::Poll),
-        2 => Just(Deed::Tidy),
+        2 => Just(Deed::Trim),
         4 => Just(Deed::Settle),
     ]
 }

@@ -321,7 +321,7 @@ impl Conversation {
         self.inner.flush();
         let mut waiting = Waiting { conversation: &mut self.inner, wanted };
         if self.patience.wait(&mut waiting, None) == Waited::Idle {
-            self.patience.tidied(self.inner.tidy());
+            self.patience.trimmed(self.inner.trim());
         }
     }
 }

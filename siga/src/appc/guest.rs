@@ -376,8 +376,8 @@ impl Member for Seat {
         sender.wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        self.conversation.inner.tidy()
+    fn trim(&mut self) -> bool {
+        self.conversation.inner.trim()
     }
 
     fn poll(&mut self, _now_ns: u64) -> Option<u64> {

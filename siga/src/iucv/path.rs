@@ -546,8 +546,8 @@ impl Path {
         let path = &mut self.inner;
         let mut waiting = Waiting { path, wanted };
         if self.patience.wait(&mut waiting, None) == Waited::Idle {
-            let untidy = Member::tidy(self);
-            self.patience.tidied(untidy);
+            let may_trim = Member::trim(self);
+            self.patience.trimmed(may_trim);
         }
     }
 }
@@ -585,10 +585,10 @@ impl Member for Path {
         Half::wake(&mut self.arrivals());
     }
 
-    fn tidy(&mut self) -> bool {
+    fn trim(&mut self) -> bool {
         // Nobody is shown it any more.
         self.whole = Vec::new();
-        self.inner.tidy()
+        self.inner.trim()
     }
 
     fn poll(&mut self, _now_ns: u64) -> Option<u64> {

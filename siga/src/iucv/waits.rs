@@ -108,8 +108,8 @@ impl Half for Waiting<'_> {
         has_come || has_room
     }
 
-    fn tidy(&mut self) -> bool {
-        self.path.tidy()
+    fn trim(&mut self) -> bool {
+        self.path.trim()
     }
 
     fn counters(&mut self) -> &mut Counters {

@@ -57,8 +57,8 @@ impl Receiver {
         heard.rings
     }
 
-    /// Housekeeping, when nothing came for about a second: gives memory back.
-    pub fn tidy(&mut self) {
+    /// Gives back memory for messages. To be called when nothing has come for about a second.
+    pub fn trim(&mut self) {
         if !self.has_staged() && !self.half.is_forked() {
             self.staged = None;
             self.large = None;

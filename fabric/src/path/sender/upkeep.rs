@@ -87,9 +87,9 @@ impl Sender {
         heard.rings
     }
 
-    /// Housekeeping, about once a second while there is something to keep: retires storage that was not
-    /// used since the last time. Says whether there is.
-    pub fn tidy(&mut self) -> bool {
+    /// Retires storage that was not used since the last call. To be called about once a second while the
+    /// result is true: there may be more to retire later.
+    pub fn trim(&mut self) -> bool {
         if self.half.is_forked() || self.half.ended.is_some() {
             return false;
         }

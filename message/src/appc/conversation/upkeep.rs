@@ -124,13 +124,13 @@ impl Conversation {
         self.receiver.hear(Listen::Now) + self.sender.hear(Listen::Now) > 0
     }
 
-    /// Gives back what was not used lately; whether there may be more to give back later.
-    pub fn tidy(&mut self) -> bool {
+    /// Gives back storage that was not used since the last call. True if there may be more to give back later.
+    pub fn trim(&mut self) -> bool {
         // What has arrived may lie in the receiver's memory.
         if self.arrived.is_none() {
-            self.receiver.tidy();
+            self.receiver.trim();
         }
-        self.sender.tidy()
+        self.sender.trim()
     }
 
     /// The counters of the receiver, which stand for the waiting of both.

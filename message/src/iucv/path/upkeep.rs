@@ -205,16 +205,16 @@ impl Path {
         }
     }
 
-    /// Housekeeping, about once a second while there is something to keep: gives back what was not used
-    /// lately. Says whether there may be more to give back later.
-    pub fn tidy(&mut self) -> bool {
+    /// Gives back storage that was not used since the last call. To be called about once a second while the
+    /// result is true: there may be more to give back later.
+    pub fn trim(&mut self) -> bool {
         // What stands in front may lie in its receiver's memory.
         for (queue, receiver) in self.receivers.iter_mut().enumerate() {
             if self.pending.front(queue).is_none() && self.complete.front(queue).is_none() {
-                receiver.tidy();
+                receiver.trim();
             }
         }
-        self.senders.iter_mut().fold(false, |untidy, sender| untidy | sender.tidy())
+        self.senders.iter_mut().fold(false, |may_trim, sender| may_trim | sender.trim())
     }
 
     /// The counters of the plain receiver, which stand for the waiting of all.

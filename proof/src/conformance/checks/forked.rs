@@ -141,7 +141,7 @@ fn conversations_in_a_child() -> Result<(), Wrong> {
             let replied = target.reply(id, false, b"reply");
             let sent = target.send(&outgoing, b"question");
             source.flush();
-            target.tidy();
+            target.trim();
             match (found, replied, sent) {
                 (Err(ReceiveError::Severed(severed)), Err(_), Err(_)) => {
                     u8::from(severed.reason != Reason::Forked)
@@ -204,7 +204,7 @@ impl Party {
         path.flush();
         path.quiesce();
         path.resume();
-        path.tidy();
+        path.trim();
         path.end_sending([0xbb; 16]);
         let (sender, receiver) = path.halves();
         sender[0].half().rouse();

@@ -188,7 +188,7 @@ impl Member for HoldOff {
 
     fn wake(&mut self) {}
 
-    fn tidy(&mut self) -> bool {
+    fn trim(&mut self) -> bool {
         false
     }
 

@@ -77,9 +77,9 @@ impl Conversation {
     }
 
     /// Gives back what is not in use.
-    pub fn tidy(&mut self) {
+    pub fn trim(&mut self) {
         // Twice over the same storage: what was used since the last time stays the first time.
-        let _ = self.path.tidy() && self.path.tidy();
+        let _ = self.path.trim() && self.path.trim();
     }
 
     /// Counts of all queues.
@@ -162,8 +162,8 @@ impl Member for Conversation {
         self.path.wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        Member::tidy(&mut self.path)
+    fn trim(&mut self) -> bool {
+        Member::trim(&mut self.path)
     }
 
     fn poll(&mut self, now_ns: u64) -> Option<u64> {

@@ -96,8 +96,8 @@ impl Member for Echo {
         self.path.wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        Member::tidy(&mut self.path)
+    fn trim(&mut self) -> bool {
+        Member::trim(&mut self.path)
     }
 
     fn poll(&mut self, now_ns: u64) -> Option<u64> {

@@ -368,9 +368,9 @@ impl Inquiry {
     }
 
     /// Gives back what is not in use.
-    pub fn tidy(&mut self) {
+    pub fn trim(&mut self) {
         // Twice: what was used since the last time stays the first time.
-        let _ = self.path.half().tidy() && self.path.half().tidy();
+        let _ = self.path.half().trim() && self.path.half().trim();
     }
 
     /// Counts of both directions.
@@ -428,8 +428,8 @@ impl Member for Inquiry {
         self.path.wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        Member::tidy(&mut self.path)
+    fn trim(&mut self) -> bool {
+        Member::trim(&mut self.path)
     }
 
     fn poll(&mut self, now_ns: u64) -> Option<u64> {

@@ -99,7 +99,7 @@ impl Member for Ear {
 
     fn wake(&mut self) {}
 
-    fn tidy(&mut self) -> bool {
+    fn trim(&mut self) -> bool {
         false
     }
 
@@ -150,7 +150,7 @@ impl Member for Bell {
 
     fn wake(&mut self) {}
 
-    fn tidy(&mut self) -> bool {
+    fn trim(&mut self) -> bool {
         false
     }
 

@@ -310,7 +310,7 @@ impl Member for Attachment {
 
     fn wake(&mut self) {}
 
-    fn tidy(&mut self) -> bool {
+    fn trim(&mut self) -> bool {
         false
     }
 

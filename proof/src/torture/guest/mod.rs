@@ -126,9 +126,9 @@ struct Program {
     blackbox: BlackBox,
     notes: Notes,
     talks: Vec<Talk>,
-    /// Whether the supervisor waits for the word that all is quiet, or tidy.
+    /// Whether the supervisor waits for the word that all is quiet, or trimmed.
     quiet_owed: bool,
-    tidy_owed: bool,
+    trim_owed: bool,
 }
 
 /// A path that is being served.
@@ -185,7 +185,7 @@ impl Program {
             notes: Notes::new(sender, theirs),
             talks: Vec::new(),
             quiet_owed: false,
-            tidy_owed: false,
+            trim_owed: false,
         }
     }
 
@@ -247,9 +247,9 @@ impl Program {
                     self.quiet_owed = true;
                 }
                 Tell::Resume => self.set_mode(Mode::Streaming),
-                Tell::Tidy => {
-                    self.tidy();
-                    self.tidy_owed = true;
+                Tell::Trim => {
+                    self.trim();
+                    self.trim_owed = true;
                 }
                 Tell::Describe => {
                     let state = self.describe();
@@ -271,12 +271,12 @@ impl Program {
         }
     }
 
-    fn tidy(&mut self) {
+    fn trim(&mut self) {
         for talk in &mut self.talks {
             match &mut talk.server {
-                Server::Seat(key) => conversation(&mut self.waiter, *key).tidy(),
-                Server::Iucv(key) => inquiry(&mut self.waiter, *key).tidy(),
-                Server::Threads(threads) => threads.tidy(),
+                Server::Seat(key) => conversation(&mut self.waiter, *key).trim(),
+                Server::Iucv(key) => inquiry(&mut self.waiter, *key).trim(),
+                Server::Threads(threads) => threads.trim(),
             }
         }
     }
@@ -297,14 +297,14 @@ impl Program {
                 self.say(&Say::Quiet);
             }
         }
-        if self.tidy_owed {
-            let tidy = self.talks.iter().all(|talk| match &talk.server {
+        if self.trim_owed {
+            let trimmed = self.talks.iter().all(|talk| match &talk.server {
                 Server::Seat(_) | Server::Iucv(_) => true,
-                Server::Threads(threads) => threads.is_tidy(),
+                Server::Threads(threads) => threads.is_trimmed(),
             });
-            if tidy {
-                self.tidy_owed = false;
-                self.say(&Say::Tidied);
+            if trimmed {
+                self.trim_owed = false;
+                self.say(&Say::Trimmed);
             }
         }
     }

@@ -123,8 +123,8 @@ impl World {
                 self.paths[side].poll();
                 self.has_looked(side);
             }
-            Deed::Tidy => {
-                self.paths[side].tidy();
+            Deed::Trim => {
+                self.paths[side].trim();
                 self.flows[side].hand_over(|_| true);
             }
             Deed::Settle => self.settle(),
