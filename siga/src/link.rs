@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fabric::control::{Allowance, Kind, Request, Token};
 use fabric::name::Name;
 use fabric::path::Shape;
-use os::fork::{Kept, Mark};
+use os::fork::{ForkGuard, ForkSafeFd};
 use os::packets::Packets;
 
 /// The connection, and all paths that are to be accounted over it.
 #[derive(Debug)]
 pub(crate) struct Link {
     inner: Mutex<Inner>,
-    mark: Mark,
+    guard: ForkGuard,
 }
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub(crate) struct Account {
     pub(crate) shape: Shape,
     pub(crate) allowance: Allowance,
     /// Of our own side, to be lent to the host.
-    pub(crate) board: Kept,
+    pub(crate) board: ForkSafeFd,
 }
 
 impl Link {
@@ -98,12 +98,12 @@ impl Link {
             put_off: Vec::new(),
             put_off_until_ns: 0,
         };
-        Link { inner: Mutex::new(inner), mark: Mark::here() }
+        Link { inner: Mutex::new(inner), guard: ForkGuard::here() }
     }
 
     /// Whether the caller is a forked child, which has no part in its parent's connection.
-    pub(crate) fn inherited(&self) -> bool {
-        self.mark.inherited()
+    pub(crate) fn in_child(&self) -> bool {
+        self.guard.in_child()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -113,12 +113,12 @@ impl Link {
     /// The connection, if there is a host. A forked child has none, and leaves the lock alone: another thread of
     /// its parent may have held it at the fork.
     pub(crate) fn packets(&self) -> Option<Arc<Packets>> {
-        if self.inherited() { None } else { self.lock().packets.clone() }
+        if self.in_child() { None } else { self.lock().packets.clone() }
     }
 
     /// The host is gone, or there is a new one. No path has a number there yet.
     pub(crate) fn set_packets(&self, packets: Option<Packets>) {
-        if self.inherited() {
+        if self.in_child() {
             return;
         }
         let mut inner = self.lock();
@@ -135,7 +135,7 @@ impl Link {
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<u32, Unsent> {
-        if self.inherited() {
+        if self.in_child() {
             return Err(Unsent::HostGone);
         }
         let mut inner = self.lock();
@@ -147,7 +147,7 @@ impl Link {
 
     /// Tells the host what nobody waits for an answer to: at once, or when there is room.
     pub(crate) fn say(&self, request: &Request) {
-        if self.inherited() {
+        if self.in_child() {
             return;
         }
         let mut inner = self.lock();
@@ -163,7 +163,7 @@ impl Link {
     /// Says what did not fit before, as far as it fits now.
     pub(crate) fn make_up(&self, now_ns: u64) -> MadeUp {
         let mut rejoined = Vec::new();
-        if self.inherited() {
+        if self.in_child() {
             return MadeUp { rejoined, is_behind: false, put_off_until_ns: None };
         }
         let mut inner = self.lock();
@@ -285,7 +285,7 @@ impl Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        if self.link.inherited() {
+        if self.link.in_child() {
             // The path is the parent's.
             return;
         }

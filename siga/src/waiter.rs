@@ -290,7 +290,7 @@ impl<M: Member> Waiter<M> {
         if let Some(key) = self.next_busy()? {
             return Ok(Some(key));
         }
-        if self.poller.inherited() {
+        if self.poller.in_child() {
             // The words that say who sleeps, and the counters, are the parent's.
             return Err(io::ErrorKind::NotConnected.into());
         }
@@ -351,7 +351,7 @@ impl<M: Member> Waiter<M> {
     /// [`Waiter::as_fd`] becomes readable when one has. Call [`Waiter::try_next`] after that. False in a forked
     /// child, which learns there that it is one.
     pub fn prepare_wait(&mut self) -> bool {
-        if self.poller.inherited() {
+        if self.poller.in_child() {
             return false;
         }
         self.put_to_sleep(u32::MAX);

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering as StdOrdering};
 
 use os::doorbell::Listen;
-use os::fork::Mark;
+use os::fork::ForkGuard;
 use os::sync::Ordering;
 use os::words::{Block, LentBlock, LentWords, Part, Words};
 
@@ -27,7 +27,7 @@ pub struct NotOurs<T>(pub T);
 #[derive(Debug)]
 pub(super) struct Half {
     pub(super) id: HalfId,
-    mark: Mark,
+    guard: ForkGuard,
     pub(super) doorbells: Doorbells,
     rouser: Rouser,
     sleeper: Sleeper,
@@ -50,7 +50,7 @@ impl Half {
         static HALVES: AtomicU64 = AtomicU64::new(0);
         Half {
             id: HalfId(HALVES.fetch_add(1, StdOrdering::Relaxed)),
-            mark: Mark::here(),
+            guard: ForkGuard::here(),
             doorbells,
             rouser: Rouser::new(peer.part(board::SLEEP_WORD, 1)),
             sleeper: Sleeper::new(control.part(board::SLEEP_WORD, 1)),
@@ -69,7 +69,7 @@ impl Half {
     /// Whether the caller is a forked child, which has none of this.
     #[inline(always)]
     pub(super) fn is_forked(&self) -> bool {
-        self.mark.inherited()
+        self.guard.in_child()
     }
 
     /// Rings if the other side sleeps: call it after the store that it is to wake up for.

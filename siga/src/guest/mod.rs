@@ -20,7 +20,7 @@ use fabric::control::{
 use fabric::name::Name;
 use fabric::path::{Side, SideDescriptors};
 use host::Embedded;
-use os::fork::Kept;
+use os::fork::ForkSafeFd;
 use os::packets::Packets;
 use os::poller::{Poller, wait_readable};
 use os::processor::now_ns;
@@ -258,7 +258,7 @@ impl Guest {
             kind,
             shape,
             allowance: ours,
-            board: Kept::new(board),
+            board: ForkSafeFd::new(board),
         };
         // From here on the host hears of the end, also if joining fails.
         let membership = Membership::new(self.link.clone(), account);

@@ -27,7 +27,7 @@ impl Guest {
     /// Takes in what the host has sent, without waiting; looks for a new host if it is gone. Returns when
     /// to come back though nothing was heard, in the machine's time.
     pub fn poll(&self, now_ns: u64) -> Option<u64> {
-        if self.link.inherited() && !self.is_forsaken() {
+        if self.link.in_child() && !self.is_forsaken() {
             self.lose_host(now_ns);
         }
         // Copied, so that the inbox is not borrowed in what follows.
@@ -158,7 +158,7 @@ impl Guest {
         inbox.rejoining.clear();
         inbox.pending.clear();
         // A host in this process does not come back, and a forked child is a guest of none.
-        let comes_back = self.socket.is_some() && !self.link.inherited();
+        let comes_back = self.socket.is_some() && !self.link.in_child();
         let retry_ns = if comes_back { now_ns + RETRY_NS } else { u64::MAX };
         inbox.standing = Standing::Alone { retry_ns };
         inbox.is_newly_forsaken = !comes_back;
