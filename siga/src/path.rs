@@ -210,13 +210,13 @@ impl Path {
     pub fn quiesce(&mut self) {
         self.receivers[0].half.quiesce();
         // Its thread may be asleep over the other direction.
-        self.senders[0].half.rouse();
+        self.senders[0].half.wake_peer();
     }
 
     /// Lets the other side send again.
     pub fn resume(&mut self) {
         self.receivers[0].half.resume();
-        self.senders[0].half.rouse();
+        self.senders[0].half.wake_peer();
     }
 
     /// How many messages had come from the other side when it fell quiet; none while it has not.

@@ -12,7 +12,7 @@ use super::board::{self, CONTROL_WORDS};
 use super::counters::{Counter, Counters};
 use super::doorbells::{Doorbells, Heard};
 use super::severed::{Reason, Severed};
-use crate::queue::sleep::{Rouser, Sleeper};
+use crate::queue::sleep::{PeerSleepWord, SleepWord};
 
 /// Tells a half from all others of this process: what it has given out is taken back by it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,8 +29,8 @@ pub(super) struct Half {
     pub(super) id: HalfId,
     guard: ForkGuard,
     pub(super) doorbells: Doorbells,
-    rouser: Rouser,
-    sleeper: Sleeper,
+    peer_sleep_word: PeerSleepWord,
+    sleep_word: SleepWord,
     /// (w) our control line.
     pub(super) control: Block<CONTROL_WORDS>,
     /// (r) the other side's control line.
@@ -52,8 +52,8 @@ impl Half {
             id: HalfId(HALVES.fetch_add(1, StdOrdering::Relaxed)),
             guard: ForkGuard::here(),
             doorbells,
-            rouser: Rouser::new(peer.part(board::SLEEP_WORD, 1)),
-            sleeper: Sleeper::new(control.part(board::SLEEP_WORD, 1)),
+            peer_sleep_word: PeerSleepWord::new(peer.part(board::SLEEP_WORD, 1)),
+            sleep_word: SleepWord::new(control.part(board::SLEEP_WORD, 1)),
             control: Block::new(control),
             peer: LentBlock::new(peer),
             counters: Counters::new(counters),
@@ -72,15 +72,15 @@ impl Half {
         self.guard.in_child()
     }
 
-    /// Rings if the other side sleeps: call it after the store that it is to wake up for.
+    /// Rings if the peer sleeps: call it after the store that the peer is to wake up for.
     #[inline]
     pub(super) fn ring_if_asleep(&mut self) {
-        if self.rouser.must_ring() {
+        if self.peer_sleep_word.must_ring() {
             self.ring();
         }
     }
 
-    /// Rings, whether the other side sleeps or not.
+    /// Rings, whether the peer sleeps or not.
     #[cold]
     pub(super) fn ring(&mut self) {
         self.counters.add(Counter::Rings, 1);
@@ -95,17 +95,17 @@ impl Half {
         }
     }
 
-    /// Says that we are about to sleep. True if it is time to listen before.
+    /// Announces that we are about to sleep. True if the doorbell must be heard first.
     pub(super) fn announce_sleep(&mut self) -> bool {
-        let is_time = !self.sleeper.is_announced() && self.doorbells.expect_rings();
-        self.sleeper.announce();
+        let is_time = !self.sleep_word.is_announced() && self.doorbells.expect_rings();
+        self.sleep_word.announce();
         is_time
     }
 
-    /// Says that we are awake again.
+    /// Announces that we are awake again.
     pub(super) fn wake(&mut self) {
         if !self.is_forked() {
-            self.sleeper.wake();
+            self.sleep_word.wake();
         }
     }
 

@@ -143,7 +143,7 @@ impl Writing {
                 match script.below(4) {
                     0 => self.sender.publish(),
                     1 => self.sender.ring(),
-                    2 => self.sender.rouse(),
+                    2 => self.sender.wake_peer(),
                     _ => self.sender.flush(),
                 }
             }

@@ -344,7 +344,7 @@ fn leave_unclaimed(guest: &Guest, path: &mut Path, line: &Line) -> Result<(), St
         if refused != SendError::Full {
             return Err(format!("a storage is not lent because of what is on its way: {refused}"));
         }
-        (0..RINGS).for_each(|_| half.rouse());
+        (0..RINGS).for_each(|_| half.wake_peer());
         loop {
             match half.send(&[], &sent.to_le_bytes()) {
                 Ok(()) => sent += 1,

@@ -22,7 +22,7 @@ impl Receiver {
         }
     }
 
-    /// Says that we are about to sleep until something comes. Look at [`Receiver::is_ready`] once more
+    /// Announces that we are about to sleep until something comes. Ask [`Receiver::is_ready`] once more
     /// before sleeping.
     pub fn announce_sleep(&mut self) {
         if self.half.is_forked() {
@@ -34,7 +34,7 @@ impl Receiver {
         }
     }
 
-    /// Says that we are awake again.
+    /// Announces that we are awake again.
     pub fn wake(&mut self) {
         self.half.wake();
     }

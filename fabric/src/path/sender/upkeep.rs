@@ -11,8 +11,8 @@ use crate::path::severed::{END_DATA_BYTES, Reason, Severed};
 use crate::queue::Violation;
 
 impl Sender {
-    /// Wakes the receiver's thread though there is nothing for it in this queue.
-    pub fn rouse(&mut self) {
+    /// Rings the receiver's doorbell, though there is nothing for it in this queue.
+    pub fn wake_peer(&mut self) {
         if !self.half.is_forked() {
             self.half.ring();
         }
@@ -48,7 +48,7 @@ impl Sender {
         self.half.ring_if_asleep();
     }
 
-    /// Hands everything over and says that we are about to sleep until something comes back. Look at
+    /// Hands over what was pushed, and announces that we are about to sleep until a buffer comes back. Ask
     /// [`Sender::is_ready`] once more before sleeping.
     pub fn announce_sleep(&mut self) {
         if self.half.is_forked() {
@@ -60,7 +60,7 @@ impl Sender {
         }
     }
 
-    /// Says that we are awake again.
+    /// Announces that we are awake again.
     pub fn wake(&mut self) {
         self.half.wake();
     }

@@ -198,7 +198,7 @@ impl Path {
         ]
     }
 
-    /// Says that we are about to sleep until something comes over one of these queues.
+    /// Announces that we are about to sleep until something comes over one of these queues.
     pub fn announce_sleep(&mut self, queues: [bool; QUEUES]) {
         for (receiver, _) in self.receivers.iter_mut().zip(queues).filter(|(_, sleeps)| *sleeps) {
             receiver.announce_sleep();

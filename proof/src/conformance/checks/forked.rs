@@ -207,7 +207,7 @@ impl Party {
         path.trim();
         path.end_sending([0xbb; 16]);
         let (sender, receiver) = path.halves();
-        sender[0].half().rouse();
+        sender[0].half().wake_peer();
         sender[0].half().sever([0xbb; 16]);
         receiver[0].half().announce_sleep();
         receiver[0].half().sever([0xbb; 16]);
