@@ -306,7 +306,7 @@ impl Host {
         for name in ready {
             match name {
                 LISTENER => self.accept(now_ns),
-                BELL => self.obey(now_ns),
+                BELL => self.take_orders(now_ns),
                 name => {
                     let connection = name >> 2;
                     match name & 3 {
@@ -390,8 +390,8 @@ impl Host {
         }
     }
 
-    /// Does what other threads of this process have ordered.
-    fn obey(&mut self, now_ns: u64) {
+    /// Takes the orders of other threads of this process, and carries them out.
+    fn take_orders(&mut self, now_ns: u64) {
         let heard = self.orders_bell.hear(Listen::Now);
         while let Ok(order) = self.orders.try_recv() {
             match order {

@@ -203,7 +203,7 @@ impl Stage {
         for index in speaking {
             let worker = &mut self.workers[index as usize];
             match hear(&worker.packets) {
-                Ok(Some(said)) => self.obey(index as usize, said, reports)?,
+                Ok(Some(said)) => self.handle(index as usize, said, reports)?,
                 Ok(None) => {}
                 Err(_) if worker.is_done => self.poller.remove(&worker.packets)?,
                 Err(_) => return Err(TrialError::Failed(worker.last_words())),
@@ -212,7 +212,7 @@ impl Stage {
         Ok(())
     }
 
-    fn obey(
+    fn handle(
         &mut self,
         index: usize,
         (said, descriptors): Heard<FromWorker>,
@@ -293,7 +293,7 @@ mod tests {
         let packets = Packets::adopt(ours).unwrap();
         let worker = Worker { role: Role::Source, child, packets, is_ready: false, is_done: false };
         let mut stage = Stage { poller: Poller::new().unwrap(), workers: vec![worker] };
-        let mut heard = |said| stage.obey(0, (said, Vec::new()), &mut Reports::default());
+        let mut heard = |said| stage.handle(0, (said, Vec::new()), &mut Reports::default());
         let unable = heard(FromWorker::Unable("no such packets here".into())).unwrap_err();
         assert!(matches!(&unable, TrialError::Unable(why) if why == "no such packets here"));
         let failed = heard(FromWorker::Failed("out of luck".into())).unwrap_err();

@@ -68,7 +68,7 @@ impl Receiver {
                     return Err(Violation::Record.into());
                 }
                 self.half.counters.add(Counter::Control, 1);
-                self.obey(Control::parse(words_of(&self.bytes_of(&taken)))?)?;
+                self.apply_control(Control::parse(words_of(&self.bytes_of(&taken)))?)?;
                 Ok(None)
             }
             (Label::List, Form::Entries) => {
@@ -151,7 +151,7 @@ impl Receiver {
         }
     }
 
-    fn obey(&mut self, control: Control) -> Result<(), Reason> {
+    fn apply_control(&mut self, control: Control) -> Result<(), Reason> {
         match control {
             Control::Lend { segment, bytes } => self.take_lent(segment, bytes),
             Control::Retire { segment } => Ok(self.retire_lent(segment)?),

@@ -76,7 +76,7 @@ impl Path {
         self.complete.park(URGENT, &mut self.receivers);
         let done = match self.pick(URGENT) {
             Some((Record::Message(head), body)) => self.arrive(URGENT, head, body),
-            Some((record, body)) => self.obey(record, body),
+            Some((record, body)) => self.apply_control(record, body),
             None => return,
         };
         if let Err(violation) = done {
@@ -185,8 +185,8 @@ impl Path {
         (is_free && fits).then_some(Pending { id, class, bytes, priority, answer, parameters })
     }
 
-    /// Does what the other side says about messages.
-    fn obey(&mut self, record: Record, body: BodyReader) -> Result<(), Violation> {
+    /// Applies a control record of the other side's: what has become of messages, purges, quiesce.
+    fn apply_control(&mut self, record: Record, body: BodyReader) -> Result<(), Violation> {
         match record {
             Record::Message(_) => unreachable!("handled by the caller"),
             Record::Completed => {

@@ -196,7 +196,7 @@ impl Program {
             let key = self.waiter.wait().expect("nothing keeps us from waiting");
             match self.waiter.get_mut(key) {
                 Some(Seat::Ear(_)) => {
-                    if !self.obey() {
+                    if !self.handle_commands() {
                         return;
                     }
                 }
@@ -225,8 +225,8 @@ impl Program {
         tell(ear.line(), message);
     }
 
-    /// Does what the supervisor tells; false if there is none any more.
-    fn obey(&mut self) -> bool {
+    /// Does what the supervisor commands; false if there is none any more.
+    fn handle_commands(&mut self) -> bool {
         loop {
             let Some(Seat::Ear(ear)) = self.waiter.get_mut(self.ear) else {
                 unreachable!("it stays")
