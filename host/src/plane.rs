@@ -140,7 +140,7 @@ struct Connection {
     /// What the kernel had no memory for, which goes before anything else.
     unsent: VecDeque<Vec<u8>>,
     credentials: Credentials,
-    /// `None` if the process had ended by the time we looked: the socket tells then.
+    /// `None` if the process had ended by the time it was opened: the socket tells then.
     process: Option<Process>,
     role: Role,
     since_ns: u64,
@@ -381,7 +381,7 @@ impl Host {
         }
     }
 
-    /// Does not look at the listener for a while, which stays readable.
+    /// Does not poll the listener for a while, which stays readable.
     fn pause_listening(&mut self, now_ns: u64) {
         if let Some(listener) = &self.listener
             && self.poller.remove(listener).is_ok()

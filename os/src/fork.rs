@@ -154,7 +154,7 @@ const FORK_SAFE_NUMBERS_MAX: usize = 1 << 20;
 /// Numbers of descriptors, one bit each. Untouched parts take no memory.
 struct Numbers {
     words: [AtomicU64; FORK_SAFE_NUMBERS_MAX / 64],
-    /// Words that may have a bit set: so far a child looks.
+    /// Words that may have a bit set: a child reads no more of them.
     used: AtomicUsize,
 }
 

@@ -1,7 +1,7 @@
 //! A place in the file system where a socket is bound: who may have it, and what may be removed there.
 //!
 //! A socket of a listener that has died stays in the file system, and nobody can bind there until it is removed.
-//! Between looking whether somebody listens and listening oneself, another may do the same: so whoever has a
+//! Between checking whether somebody listens and listening oneself, another may do the same: so whoever has a
 //! place holds a lock on a file beside it, `NAME.lock`, for as long as it has the place. The kernel gives the
 //! lock back when its holder dies; the file that is left then is in nobody's way. Only a socket is ever
 //! removed, and an empty lock's file by its holder: a file of this name that is not empty is somebody's work.

@@ -90,7 +90,7 @@ impl Poller {
 /// Waits until `descriptor` is readable or its other end is gone, at most `time`.
 ///
 /// # Errors
-/// What the kernel says: nothing is to be expected. A signal counts as readable: look.
+/// What the kernel says: nothing is to be expected. A signal counts as readable: try to read.
 pub fn wait_readable(descriptor: impl AsFd, time: Option<Duration>) -> io::Result<()> {
     let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
     match within(time, |time| Ok(poll(&mut polled, time)? > 0)) {

@@ -1,4 +1,4 @@
-//! Control words: the part of shared memory that two parties look at while it changes.
+//! Control words: the part of shared memory that one party reads while the other changes it.
 //!
 //! [`Words`] are our own, to store and load; [`LentWords`] are somebody else's, to load only. There are
 //! two backings with the same face: mapped memory, and loom's atomics when a model is checked.

@@ -131,7 +131,7 @@ impl Doorbells {
     }
 
     /// We have said that we sleep: there will be a ring or two. True if so many may be on the line that it
-    /// is time to listen: a look that finds something leaves the ring for it there, and were the line to
+    /// is time to listen: a poll that finds something leaves the ring for it there, and were the line to
     /// fill up with those, the peer could lend nothing; it would wait for room, and we for it.
     #[must_use]
     pub(super) fn expect_rings(&self) -> bool {

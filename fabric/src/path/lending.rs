@@ -24,7 +24,7 @@ pub(super) enum Segment {
     /// One large message at a time.
     Large {
         storage: Storage,
-        /// Whether it was used in this period of looking.
+        /// Whether it was used in this trim period.
         touched: bool,
     },
     /// Storage that belongs to the user of the path: he lends it, fills it and names it in entries.
@@ -36,7 +36,7 @@ pub(super) enum Segment {
 pub(super) enum Unused {
     /// Perhaps only just now.
     Now,
-    /// For a whole period of looking, which `untouch` begins.
+    /// For a whole trim period, which `untouch` begins.
     ForLong,
 }
 
@@ -200,7 +200,7 @@ impl Lending {
         Some(self.large_free.remove(at))
     }
 
-    /// Starts a new period of looking which large segments are idle.
+    /// Starts a new trim period: large segments that are not used in it are idle.
     pub(super) fn untouch(&mut self) {
         for lent in self.segments.iter_mut().flatten() {
             if let Segment::Large { touched, .. } = &mut lent.segment {

@@ -584,7 +584,7 @@ fn rings_that_nobody_listened_for_leave_room_on_the_line_for_storage() {
         receiver.announce_sleep();
         sender.send(&[], b"a ring").unwrap();
         sender.flush();
-        // The last look before it sleeps finds the message, so it does not listen.
+        // The last poll before it sleeps finds the message, so it does not listen.
         assert!(receiver.is_ready());
         receiver.wake();
         expect(&mut receiver, &[], b"a ring");

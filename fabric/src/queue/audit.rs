@@ -12,7 +12,7 @@ pub enum Owner {
     Reader,
 }
 
-/// One buffer, as the counts of both sides describe it at the moment of looking. They are read one after
+/// One buffer, as the counts of both sides describe it when they are read. They are read one after
 /// the other while the queue runs, so an owner may have changed between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferAudit {

@@ -90,7 +90,7 @@ impl WriterSlots {
         self.filled.store(usize::from(slot), filled, Ordering::Release);
     }
 
-    /// A number that grows with each release, as far as we have looked.
+    /// A number that grows with each release, as far as we have polled.
     pub fn progress(&self) -> u64 {
         self.seen
     }

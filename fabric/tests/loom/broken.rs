@@ -152,8 +152,8 @@ fn writer_that_does_not_release_the_stamp() {
     });
 }
 
-/// A buffer with a page is read, and a writer of our own looks at the returns as `look` does and writes to
-/// the page once it has come back.
+/// A buffer with a page is read, and a writer of our own polls the returns as `poll` does and writes to the
+/// page once it has come back.
 fn check_returns(poll: impl Fn(&Memory) -> bool + Copy + Send + Sync + 'static) {
     check(move || {
         let memory = Memory::new();
@@ -174,7 +174,7 @@ fn check_returns(poll: impl Fn(&Memory) -> bool + Copy + Send + Sync + 'static) 
     });
 }
 
-/// Looks at what was returned, but does not order what it does next behind it.
+/// Loads what was returned, but does not order what it does next behind it.
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn writer_that_does_not_acquire() {

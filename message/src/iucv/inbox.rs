@@ -51,7 +51,7 @@ pub(super) struct Item<T> {
     pub(super) told: bool,
 }
 
-// A short message is one look away.
+// A short message lies within the two cache lines of its slot.
 const _: () = assert!(Store::<Pending>::SEAT_BYTES == 128);
 
 /// All of a kind that have come.

@@ -26,7 +26,7 @@ pub struct Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// (3) As many messages are outstanding as the path allows. What frees a place may stand behind more than
-    /// one verb looks at: the path is ready then, and sending again looks on.
+    /// one verb polls: the path is ready then, and sending again polls on.
     #[error("{limit} messages are outstanding, as many as the path allows")]
     Limit {
         /// How many that is.

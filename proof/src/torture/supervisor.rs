@@ -59,7 +59,7 @@ pub struct Tally {
     pub inspections: u64,
     /// What has leaked.
     pub leaks: Vec<String>,
-    /// What was held at the last look, by role.
+    /// What was held at the last inspection, by role.
     pub footprints: BTreeMap<Role, Footprint>,
 }
 

@@ -82,7 +82,7 @@ impl Model {
         self.sides[side].state
     }
 
-    /// How much is under way to a side, or has arrived and was not looked at.
+    /// How much is under way to a side, or has arrived and was not polled.
     pub fn lane(&self, side: usize) -> usize {
         self.sides[side].lane.len()
     }
@@ -110,7 +110,7 @@ impl Model {
     }
 
     /// Takes in what has arrived, until there is something to tell.
-    fn look(&mut self, side: usize) {
+    fn poll(&mut self, side: usize) {
         let side = &mut self.sides[side];
         if matches!(side.state, State::Reset | State::Sever) {
             return;
@@ -162,7 +162,7 @@ impl Model {
         if !state.allows(verb) {
             return Err(StateError { verb, state }.into());
         }
-        self.look(side);
+        self.poll(side);
         self.tell(side)
     }
 
@@ -228,7 +228,7 @@ impl Model {
         if self.sides[side].state != State::Confirming {
             return Ok(());
         }
-        self.look(side);
+        self.poll(side);
         self.tell(side)?;
         if !std::mem::take(&mut self.sides[side].is_confirmed) {
             return Err(VerbError::Pending);
@@ -267,7 +267,7 @@ impl Model {
                 {
                     self.sides[side].ended = Some(Ended::Normal);
                 }
-                self.look(side);
+                self.poll(side);
             }
             self.sides[side].current = None;
             self.sides[side].is_told = false;
@@ -309,12 +309,12 @@ impl Model {
     }
 
     pub fn take_requested(&mut self, side: usize) -> bool {
-        self.look(side);
+        self.poll(side);
         self.sides[side].requested.take().is_some()
     }
 
     pub fn event(&mut self, side: usize) -> Option<Event> {
-        self.look(side);
+        self.poll(side);
         let side = &mut self.sides[side];
         if matches!(side.state, State::Reset | State::Sever) {
             return None;
@@ -352,7 +352,7 @@ impl Model {
         let own = &mut self.sides[side];
         own.state = State::Reset;
         own.requested = None;
-        // What has arrived there, nobody looks at any more.
+        // Nobody polls for what has arrived there any more.
         own.lane.retain(|item| !item.has_arrived);
     }
 }

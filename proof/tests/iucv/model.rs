@@ -1,6 +1,6 @@
 //! IUCV as the manual has it: for each direction a list of messages.
 //!
-//! What one side does the other knows once it was *said* and the other has *looked*. A message that was
+//! What one side does the other knows once it was *said* and the other has *polled*. A message that was
 //! pushed is perhaps held back, a purge is perhaps not heard, a completion perhaps still on its way. Where
 //! the model cannot know, it says what *may* be found, and whether something *must* be found.
 
@@ -126,7 +126,7 @@ impl Message {
         matches!(self.source, Source::Purged { .. })
     }
 
-    /// Whether the target finds it for certain, if it looks: it was handed over, and not purged.
+    /// Whether the target finds it for certain, if it polls: it was handed over, and not purged.
     fn is_certain(&self) -> bool {
         !self.is_held_back && !self.is_purged()
     }
@@ -230,14 +230,14 @@ impl Flow {
     }
 
     /// The source has taken in all that was said to it.
-    pub fn source_has_looked(&mut self) {
+    pub fn source_has_polled(&mut self) {
         for outcome in self.messages.iter_mut().filter_map(|message| message.outcome.as_mut()) {
             outcome.is_known = outcome.said.is_some();
         }
     }
 
     /// The target has taken in all that was said to it.
-    pub fn target_has_looked(&mut self) {
+    pub fn target_has_polled(&mut self) {
         let is_purged = |m: &&mut Message| {
             m.source == Source::Purged { is_said: true } && m.target != Target::Done
         };
@@ -284,7 +284,7 @@ impl Flow {
         found
     }
 
-    /// What the source finds complete. If nothing it knows of is meant it looks for more.
+    /// What the source finds complete. If nothing it knows of is meant it polls for more.
     pub fn find_complete(&self, which: Which) -> Found {
         if let Which::Message { id, .. } = which {
             let is_it = |m: &Message| {

@@ -214,7 +214,7 @@ impl World {
         }
         self.assert_within_terms();
         let (taken, held) = (self.taken(), self.held_sequences());
-        self.returns.look(taken, &held);
+        self.returns.check(taken, &held);
         self.assert_woken();
     }
 
@@ -331,7 +331,7 @@ impl World {
         };
         match result {
             Ok(()) => {
-                // What goes into a pack that is open goes without a look at the other side.
+                // What goes into a pack that is open goes without a load of the peer's words.
                 assert!(!self.is_quiet || self.pushed > 0, "a quiet path takes nothing");
                 self.remember(sent, way.may_wait() && bytes <= PACKABLE_BYTES_MAX);
             }
@@ -799,7 +799,7 @@ impl World {
                 self.drain(Severed { reason: Reason::Gone, data: [0; 16] });
             }
             End::ReceiverSevers(data) => {
-                // What goes into a pack that is open goes without a look at the other side.
+                // What goes into a pack that is open goes without a load of the peer's words.
                 self.sender.flush();
                 self.receiver.sever(data);
                 let severed = Severed { reason: Reason::Peer, data };

@@ -54,7 +54,7 @@ pub(super) enum Memory {
 }
 
 /// Bytes in the sender's storage. They can change while they are read if the sender cheats, so they are
-/// copied out, and what was copied is looked at. They stay readable whatever becomes of the path.
+/// copied out, and only the copy is checked and used. They stay readable whatever becomes of the path.
 // Not to be cloned: whoever has given back what it was part of must have none, for it counts as lent.
 #[derive(Debug)]
 pub struct View {

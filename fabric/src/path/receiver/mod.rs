@@ -164,7 +164,7 @@ impl Receiver {
                     self.show_returned();
                     if self.half.ended.is_none() {
                         // The end is in the control line alone if there was no buffer left for it. What was
-                        // handed over before, perhaps since we looked, is seen by now: look once more.
+                        // handed over before, perhaps since this poll, is seen by now: poll once more.
                         self.half.ended = self.half.peer_halt();
                         if self.half.ended.is_some() {
                             continue;

@@ -83,7 +83,7 @@ pub struct Sender {
     lending: Lending,
     tally: Tally,
     writer: Writer,
-    /// The number of the hand-over before which we look what came back, and the bytes in flight.
+    /// The hand-over, and the bytes in flight, at which we next collect what came back.
     collect_at: u64,
     collect_bytes_at: usize,
     half: Half,
@@ -344,7 +344,7 @@ impl Sender {
         if self.half.is_forked() {
             return Err(Severed::because(Reason::Forked).into());
         }
-        self.look_at_peer();
+        self.poll_peer();
         if self.half.ended.is_some() || self.is_quiet {
             return Err(self.why_not());
         }

@@ -15,15 +15,15 @@ use crate::path::record::Control;
 use crate::path::severed::{Lack, Reason, Severed};
 use crate::queue::{DATA_BUFFERS, QUEUE_BUFFERS, RESERVED_BUFFERS, Sequence, Violation};
 
-/// Bytes handed over after which the writer looks what came back, so that a quiet path keeps using the same
-/// few lines. A look costs a cache line that the reader has just written.
+/// Bytes handed over after which the writer collects what came back, so that a quiet path keeps using the
+/// same few lines. To collect costs a cache line that the reader has just written.
 const COLLECT_BYTES: usize = 16 << 10;
 
 /// Buffers that are kept for the end of the queue.
 const BUFFERS_FOR_THE_END: usize = 1;
 
 /// How many refusals pass before the doorbell is asked whether anybody is there.
-const FULLS_BEFORE_A_LOOK: u64 = 64;
+const FULLS_PER_LISTENING: u64 = 64;
 
 impl Sender {
     /// Makes sure that a buffer for data is free and the reader is not too far behind.
@@ -64,10 +64,10 @@ impl Sender {
     pub(super) fn full(&mut self) -> SendError {
         self.half.counters.add(Counter::Full, 1);
         // A reader that is dead never gives anything back; ask now and then.
-        if self.half.counters.get(Counter::Full).is_multiple_of(FULLS_BEFORE_A_LOOK) {
+        if self.half.counters.get(Counter::Full).is_multiple_of(FULLS_PER_LISTENING) {
             self.hear(Listen::Now);
         }
-        // What has come back since we looked makes the next try worth while.
+        // What comes back from now on makes the next try worth while.
         (self.progress_at_full, self.refused_for_quiet) = (self.progress(), false);
         match self.half.ended {
             Some(severed) => severed.into(),
@@ -109,7 +109,7 @@ impl Sender {
         }
     }
 
-    /// Looks how many lent storages the reader has taken in.
+    /// Polls how many lent storages the reader has taken in.
     fn take_note_of_lends(&mut self) -> Result<(), Violation> {
         // Relaxed: a number that only grows; seen late, it costs a wait.
         let taken = self.half.peer.load(board::LENT_TAKEN_WORD, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Sender {
         }
     }
 
-    /// A number that grows with all that can make a send possible again, as far as we have looked.
+    /// A number that grows with all that can make a send possible again, as far as we have polled.
     fn progress(&self) -> u64 {
         let came_back = self.writer.progress().wrapping_add(self.slots.progress());
         came_back.wrapping_add(self.lends_taken)
@@ -145,7 +145,7 @@ impl Sender {
         if self.half.is_forked() {
             return true;
         }
-        self.look_at_peer();
+        self.poll_peer();
         self.collect();
         // Who waits for room learns of quiet, and who waits for the end of quiet of nothing else.
         self.half.ended.is_some()
@@ -197,7 +197,7 @@ impl Sender {
     /// with it room: that is worth waiting for.
     #[cold]
     pub(super) fn refuse(&mut self, lack: Lack) -> SendError {
-        // What is out as far as we have looked may be back.
+        // What is out as far as we have polled may be back.
         self.collect();
         match self.half.ended {
             Some(severed) => severed.into(),
@@ -260,10 +260,10 @@ impl Sender {
             Some(Rung::Rung) => self.lends_unheard.extend(unheard),
             Some(Rung::Gone) => {
                 // What it had to say before it went comes first.
-                self.look_at_peer();
+                self.poll_peer();
                 return Err(self.end(Severed::because(Reason::Gone)).into());
             }
-            // Those that are out as far as we have looked: a look now could find them taken in, and nothing to
+            // Those that are out as far as we have polled: a poll now could find them taken in, and nothing to
             // wait for.
             _ if !self.lends_unheard.is_empty() => return Err(self.full()),
             Some(Rung::Unheard) | None => return Err(self.refuse(Lack::Passing)),

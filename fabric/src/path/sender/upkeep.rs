@@ -18,9 +18,9 @@ impl Sender {
         }
     }
 
-    /// Looks at the reader's control line: whether it has ended, or wants quiet, or no quiet any more.
+    /// Polls the reader's control line: whether it has ended, or wants quiet, or no quiet any more.
     #[inline(always)]
-    pub(super) fn look_at_peer(&mut self) {
+    pub(super) fn poll_peer(&mut self) {
         if let Some(severed) = self.half.peer_halt() {
             self.end(severed);
         }
@@ -40,7 +40,7 @@ impl Sender {
         self.is_quiet = request & 1 == 1;
         let messages = self.tally.messages;
         if self.is_quiet && !self.hand_over_control(Control::Quiesced { request, messages }) {
-            // No room for the answer yet: it is tried again at the next look.
+            // No room for the answer yet: the next poll tries again.
             return;
         }
         self.quiesced = request;
@@ -71,7 +71,7 @@ impl Sender {
             return 0;
         }
         let heard = self.half.hear(listen);
-        self.look_at_peer();
+        self.poll_peer();
         if heard.gone {
             self.end(Severed::because(Reason::Gone));
         }
@@ -127,7 +127,7 @@ impl Sender {
     /// The path has ended for this reason, if it had not before.
     #[cold]
     pub(super) fn end(&mut self, severed: Severed) -> Severed {
-        // Nobody will read it, and without it the next push looks whether there is a path.
+        // Nobody will read the pack, and without one the next push checks whether there is a path.
         self.pack = None;
         *self.half.ended.get_or_insert(severed)
     }

@@ -40,8 +40,8 @@ pub struct Conversation {
     receiver: Receiver,
     role: Role,
     level: Level,
-    /// What was found in the queue, and the program has not been told, or has not received all of. While
-    /// there is any, nothing more is looked for.
+    /// What was taken from the queue, and the program was not notified of, or has not received all of. While
+    /// there is any, the queue is not polled.
     arrived: Option<Arrived>,
     trouble: Option<Trouble>,
     ended: Option<Ended>,
@@ -116,7 +116,7 @@ impl Conversation {
     #[inline]
     fn begin(&mut self, verb: Verb) -> Result<(), VerbError> {
         self.check(verb)?;
-        self.look_at_what_came();
+        self.poll_if_ready();
         if self.trouble.is_some() || self.ended.is_some() { self.tell() } else { Ok(()) }
     }
 

@@ -8,12 +8,12 @@ use crate::body::BodyReader;
 use fabric::path::{Incoming, Message, MessageRef, Reason, Severed};
 use fabric::queue::{QUEUE_BUFFERS, Violation};
 
-/// Messages in pages up to this length are copied out before they are looked at; longer ones are
-/// received straight from the page.
+/// Messages in pages up to this length are copied out before they are parsed; longer ones are received
+/// straight from the page.
 const COPIED_BYTES_MAX: usize = 4096;
 
-/// Messages that one look takes in at most: a partner could send requests as fast as we look.
-pub(super) const LOOK_MESSAGES_MAX: usize = QUEUE_BUFFERS;
+/// Messages that one poll takes at most: a partner could send requests as fast as we poll.
+pub(super) const POLL_MESSAGES_MAX: usize = QUEUE_BUFFERS;
 
 impl Ended {
     pub(super) fn of(severed: Severed) -> Ended {
@@ -27,16 +27,16 @@ impl Ended {
 impl Conversation {
     /// Takes in what has come, if something has, while there is a conversation.
     #[inline]
-    pub(super) fn look_at_what_came(&mut self) {
+    pub(super) fn poll_if_ready(&mut self) {
         if self.is_open() && self.receiver.is_ready() {
-            self.look();
+            self.poll();
         }
     }
 
     /// Takes in what has come, until there is something to tell.
     #[inline]
-    pub(super) fn look(&mut self) {
-        for _ in 0..LOOK_MESSAGES_MAX {
+    pub(super) fn poll(&mut self) {
+        for _ in 0..POLL_MESSAGES_MAX {
             if self.has_found() {
                 return;
             }
@@ -75,7 +75,7 @@ impl Conversation {
         body.release(&mut self.receiver);
     }
 
-    /// Whether there is something to tell, or to receive, before more is looked for.
+    /// Whether there is something to notify of, or to receive, before the queue is polled again.
     #[inline]
     pub(super) fn has_found(&self) -> bool {
         self.arrived.is_some()
@@ -201,7 +201,7 @@ impl Conversation {
             let requested = std::mem::take(&mut self.requested);
             return Ok(Received { bytes, data, status: State::Receive, requested });
         }
-        let arrived = self.arrived.take().expect("looked at just now");
+        let arrived = self.arrived.take().expect("read just now");
         arrived.body.release(&mut self.receiver);
         self.is_told = false;
         let data = if arrived.is_data { Data::Complete } else { Data::None };

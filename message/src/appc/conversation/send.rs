@@ -1,6 +1,6 @@
 //! Sending: records, what comes next, answers, errors.
 
-use super::receive::LOOK_MESSAGES_MAX;
+use super::receive::POLL_MESSAGES_MAX;
 use super::{Arrived, Conversation, Level};
 use crate::appc::outcome::{Ended, VerbError};
 use crate::appc::record::{Record, Then, Word};
@@ -98,7 +98,7 @@ impl Conversation {
         if self.state != State::Confirming {
             return Ok(());
         }
-        self.look_at_what_came();
+        self.poll_if_ready();
         self.tell()?;
         if !std::mem::take(&mut self.is_confirmed) {
             return Err(VerbError::Pending);
@@ -155,7 +155,7 @@ impl Conversation {
         self.begin(Verb::Request)?;
         let head = Record { word: Word::Request, seen: self.errors_seen }.bytes();
         let Err(error) = self.sender.send(&head, &[]) else { return Ok(()) };
-        self.look();
+        self.poll();
         if matches!(error, SendError::Severed(_)) && self.arrived.is_some() {
             // What it sent before it ended is to be received first.
             return Ok(());
@@ -189,8 +189,8 @@ impl Conversation {
             SendError::Lacking(lack) => VerbError::Lacking(lack),
             SendError::Severed(severed) => {
                 // What it said before it ended tells more. Data is of no use: we are not receiving.
-                for _ in 0..LOOK_MESSAGES_MAX {
-                    self.look();
+                for _ in 0..POLL_MESSAGES_MAX {
+                    self.poll();
                     if self.arrived.is_none() {
                         break;
                     }

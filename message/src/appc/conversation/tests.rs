@@ -447,7 +447,7 @@ fn error_that_was_taken_in_with_something_else_is_for_the_verb_that_waits_for_ro
     assert!(!one.has_come());
     other.error().unwrap();
     assert!(one.has_come());
-    // Somebody looks for a request, and finds the error.
+    // Somebody polls for a request, and finds the error.
     assert!(!one.next_request() && one.has_come());
     assert_eq!(one.send(b"", Then::More), Err(PURGING));
     assert!(!one.has_come());

@@ -30,7 +30,7 @@ impl Conversation {
     /// Whether the next event is a request for the turn; then it is told. The rest is for later: a verb is
     /// waiting for it.
     pub fn next_request(&mut self) -> bool {
-        self.look_at_what_came();
+        self.poll_if_ready();
         let is_news = self.has_request();
         self.is_request_told |= is_news;
         is_news
@@ -44,7 +44,7 @@ impl Conversation {
 
     /// (SENDREQ) Whether the partner has asked for the turn since that was told last.
     pub fn take_requested(&mut self) -> bool {
-        self.look_at_what_came();
+        self.poll_if_ready();
         std::mem::take(&mut self.requested)
     }
 
@@ -58,7 +58,7 @@ impl Conversation {
         }
     }
 
-    /// Whether something has come that was not looked at, or not told: a verb that waits for room may have to
+    /// Whether something has come that was not polled, or not notified: a verb that waits for room may have to
     /// give up.
     #[inline]
     pub fn has_come(&self) -> bool {

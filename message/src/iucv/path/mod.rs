@@ -1,6 +1,6 @@
 //! A path of IUCV, as one of its two sides has it.
 
-mod look;
+mod inbound;
 mod source;
 mod target;
 mod tell;
@@ -21,10 +21,9 @@ use fabric::path::{Halves, Receiver, Sender, Severed};
 /// Messages that a side may have outstanding on a path.
 pub const MESSAGES_MAX: u32 = 65_535;
 
-/// Bytes of messages taken into our own memory because something behind them was looked for. When there
-/// are more, the plain queue is not looked at: searches find what was taken so far. Messages with priority
-/// are taken all the same, for what is said about messages stands behind them; their limit is that of the
-/// path.
+/// Bytes of messages taken into our own memory because something behind them was searched for. When there
+/// are more, the plain queue is not polled: searches find what was taken so far. Messages with priority are
+/// taken all the same, for control records stand behind them; their limit is that of the path.
 pub const PARKED_BYTES_MAX: usize = 64 << 20;
 
 /// The queue of messages without priority: that of a message is its priority as a number.

@@ -183,7 +183,7 @@ impl Path {
 
     /// (PURGE) Takes a message of ours back. It is not received, or its reply is not wanted, whichever it
     /// had come to; if it is complete by the time the target hears of it, that is not told any more.
-    /// The target's copy goes when the target looks.
+    /// The target drops its copy when it polls.
     ///
     /// # Errors
     /// [`PurgeError`].

@@ -24,8 +24,8 @@ pub struct Received {
 /// Why nothing was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiveError {
-    /// There is no such message, not any more (5, its source has purged it), or not in sight: a search looks
-    /// at some hundreds that have come, and the path is ready while there are more.
+    /// There is no such message, not any more (5, its source has purged it), or not in sight: a search polls
+    /// some hundreds that have come, and the path is ready while there are more.
     #[error("no such message waits")]
     NotFound,
     /// (9) The message of this identity is of another class.
@@ -162,7 +162,7 @@ impl Path {
         {
             return None;
         }
-        // An error comes again when it is looked for in full.
+        // An error comes again in the full search.
         let place = self.receivers[PLAIN].poll_short().ok()??;
         let message = self.receivers[PLAIN].message(place);
         let bytes = message.body.len();
@@ -176,13 +176,13 @@ impl Path {
         Some((admitted?, place))
     }
 
-    /// Looks for a message.
+    /// Searches for a message.
     fn find(&mut self, which: Which) -> Result<Found, ReceiveError> {
         if !self.is_final {
             // What is said about messages may stand in front of one that has priority.
             self.poll_while(|path| which != Which::Any || path.pending.front(URGENT).is_none());
             let mut found = self.pending.find(which);
-            self.look_while(|path| {
+            self.advance_while(|path| {
                 let more = matches!(found, Ok(None)) && path.advance_plain();
                 if more {
                     found = path.pending.find(which);

@@ -67,7 +67,7 @@ impl Path {
         })
     }
 
-    /// (QUERY) How many messages are in which state, as far as this side has looked.
+    /// (QUERY) How many messages are in which state, as far as this side has polled.
     pub fn counts(&self) -> Counts {
         Counts {
             sent: self.table.count(State::Sent),

@@ -153,15 +153,15 @@ impl Path {
         self.complete.body(id).is_none_or(|body| body.is_readable(&self.receivers[URGENT]))
     }
 
-    /// Whether there is something in a queue to look at, or an end to be told. A queue in front of which
-    /// too much is parked does not count.
+    /// Whether there is something in a queue to poll, or an end to notify of. A queue in front of which too
+    /// much is buffered does not count.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.is_ready_for(|_| true)
     }
 
     /// As [`Path::is_ready`], for whoever is told only of what `wanted` lets through. The second queue is
-    /// looked at whatever comes of it.
+    /// polled whatever comes of it.
     #[inline]
     pub fn is_ready_for(&self, wanted: impl Fn(Interrupt) -> bool) -> bool {
         self.is_urgent_ready()

@@ -200,5 +200,5 @@ impl Member for HoldOff {
         (!self.rung).then_some(self.due_ns)
     }
 
-    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+    fn count(&mut self, _polls: u64, _spinning_ns: u64) {}
 }

@@ -104,7 +104,7 @@ impl Member for Echo {
         self.path.poll(now_ns)
     }
 
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        self.path.count(looks, spinning_ns);
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        self.path.count(polls, spinning_ns);
     }
 }

@@ -107,7 +107,7 @@ impl Member for Ear {
         None
     }
 
-    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+    fn count(&mut self, _polls: u64, _spinning_ns: u64) {}
 }
 
 /// Ready when a thread has left a note.
@@ -158,5 +158,5 @@ impl Member for Bell {
         None
     }
 
-    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+    fn count(&mut self, _polls: u64, _spinning_ns: u64) {}
 }

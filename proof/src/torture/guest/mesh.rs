@@ -318,7 +318,7 @@ impl Member for Attachment {
         Member::poll(&mut self.guest, now_ns)
     }
 
-    fn count(&mut self, _looks: u64, _spinning_ns: u64) {}
+    fn count(&mut self, _polls: u64, _spinning_ns: u64) {}
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ impl World {
             assert!(hearings < 1000, "nobody has hung up");
         }
         self.paths[rest].poll();
-        self.has_looked(rest);
+        self.has_polled(rest);
         self.receive_rest(rest);
         let severed = self.paths[rest].severed().expect("the other side is gone");
         let reason = if data.is_some() { Reason::Peer } else { Reason::Gone };

@@ -8,7 +8,7 @@ use super::{World, other};
 
 impl World {
     pub(super) fn next_event(&mut self, side: usize, mask: u16) {
-        self.has_looked(side);
+        self.has_polled(side);
         let (may, must) = self.find_events(side, mask);
         let event = self.paths[side].next_event(|interrupt| is_wanted(mask, interrupt));
         let Some(event) = event else {

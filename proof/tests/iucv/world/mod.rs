@@ -121,7 +121,7 @@ impl World {
             }
             Deed::Poll => {
                 self.paths[side].poll();
-                self.has_looked(side);
+                self.has_polled(side);
             }
             Deed::Trim => {
                 self.paths[side].trim();
@@ -145,13 +145,13 @@ impl World {
     }
 
     /// A verb has looked at all that was said, or at the first of much: then the rest is looked at here.
-    fn has_looked(&mut self, side: usize) {
+    fn has_polled(&mut self, side: usize) {
         (0..3).for_each(|_| self.paths[side].poll());
-        self.flows[side].source_has_looked();
-        self.flows[other(side)].target_has_looked();
+        self.flows[side].source_has_polled();
+        self.flows[other(side)].target_has_polled();
     }
 
-    /// Both sides say what they have to say, and look, until each knows all. What they know is compared.
+    /// Both sides flush and poll until each knows all. What they know is compared.
     fn settle(&mut self) {
         let mut rounds = 0;
         while rounds < 3 || self.paths.iter().any(Path::has_more_to_say) {
@@ -165,7 +165,7 @@ impl World {
         for _ in 0..3 {
             for side in 0..2 {
                 self.flows[side].hand_over(|_| true);
-                self.has_looked(side);
+                self.has_polled(side);
             }
             self.has_acted();
         }
@@ -242,7 +242,7 @@ impl World {
     }
 }
 
-/// Does a verb again that found nothing, while there is more to look at.
+/// Does a verb again that found nothing, while there is more to poll.
 fn until_all_is_seen<T>(
     path: &mut Path,
     mut verb: impl FnMut(&mut Path) -> T,

@@ -12,7 +12,7 @@ impl World {
     /// that was said first.
     pub(super) fn find(&mut self, side: usize, which: Which) -> Found {
         if which != Which::Any {
-            self.has_looked(side);
+            self.has_polled(side);
         }
         self.flows[other(side)].find(which)
     }

@@ -18,7 +18,7 @@ impl World {
             self.clear();
             replied = self.try_to_reply(side, id, way, priority, data);
         }
-        self.has_looked(side);
+        self.has_polled(side);
         let flow = &mut self.flows[other(side)];
         let Some(at) = flow.at(id) else {
             assert_eq!(replied, Err(ReplyError::NotFound), "both have forgotten it");
@@ -65,7 +65,7 @@ impl World {
     }
 
     pub(super) fn reject(&mut self, side: usize, at: usize) {
-        self.has_looked(side);
+        self.has_polled(side);
         let flow = &mut self.flows[other(side)];
         let message = &flow.messages[at];
         match self.paths[side].reject(message.id) {
@@ -80,7 +80,7 @@ impl World {
     }
 
     pub(super) fn purge(&mut self, side: usize, at: usize, is_class_right: bool) {
-        self.has_looked(side);
+        self.has_polled(side);
         let flow = &mut self.flows[side];
         let message = &mut flow.messages[at];
         let right = message.outgoing.source_class;

@@ -18,7 +18,7 @@ impl World {
             sent = self.try_to_send(side, way, &outgoing, body(number, bytes));
         }
         if sent != Err(SendError::NoParameters) {
-            self.has_looked(side);
+            self.has_polled(side);
         }
         let (certain, perhaps) = self.flows[side].outstanding();
         let quiet = self.quiet[other(side)];

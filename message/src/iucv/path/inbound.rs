@@ -8,13 +8,13 @@ use crate::iucv::record::{ID_BYTES, IDS_MAX, MessageHead, MessageId, PARAMETER_B
 use fabric::path::Severed;
 use fabric::queue::Violation;
 
-/// Messages in pages up to this length are copied out before they are looked at; longer ones are
-/// received straight from the page.
+/// Messages in pages up to this length are copied out before they are parsed; longer ones are received
+/// straight from the page.
 const COPIED_BYTES_MAX: usize = 4096;
 
-/// What a verb looks at of each queue at most, and how many bytes it takes into memory of our own: the other
-/// side can send as fast as we look. The path stays ready while there is more.
-const LOOKS_MAX: usize = 256;
+/// Records that a verb polls from each queue at most, and bytes that it takes into memory of our own: the
+/// other side can send as fast as we poll. The path stays ready while there is more.
+const RECORDS_PER_POLL_MAX: usize = 256;
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
 impl Path {
@@ -26,34 +26,34 @@ impl Path {
 
     #[inline]
     pub(super) fn poll_while(&mut self, wanted: impl Fn(&Path) -> bool) {
-        self.look_while(|path| {
+        self.advance_while(|path| {
             path.is_urgent_ready() && wanted(path) && {
                 path.advance_urgent();
                 true
             }
         });
         // Those that were purged wait to be forgotten.
-        self.look_while(|path| !path.purged_ahead.is_empty() && path.advance_plain());
+        self.advance_while(|path| !path.purged_ahead.is_empty() && path.advance_plain());
     }
 
-    /// Looks on while `look` says so, and not for ever.
+    /// Repeats `step` while it returns true, but a bounded number of times.
     #[inline]
-    pub(super) fn look_while(&mut self, mut look: impl FnMut(&mut Path) -> bool) {
+    pub(super) fn advance_while(&mut self, mut step: impl FnMut(&mut Path) -> bool) {
         let kept_bytes_max = self.kept_bytes() + TAKEN_BYTES_MAX;
-        for _ in 0..LOOKS_MAX {
-            if !look(self) || self.kept_bytes() > kept_bytes_max {
+        for _ in 0..RECORDS_PER_POLL_MAX {
+            if !step(self) || self.kept_bytes() > kept_bytes_max {
                 return;
             }
         }
     }
 
-    /// Whether there is something in the urgent queue that can be looked at.
+    /// Whether there is something in the urgent queue that can be polled.
     #[inline]
     pub fn is_urgent_ready(&self) -> bool {
         self.is_queue_ready(URGENT)
     }
 
-    /// Whether there is something in a queue that can be looked at. The plain queue does not count while too much
+    /// Whether there is something in a queue that can be polled. The plain queue does not count while too much
     /// is kept and a message stands in front: its source has that much waiting for us to receive.
     #[inline]
     pub(super) fn is_queue_ready(&self, queue: usize) -> bool {
