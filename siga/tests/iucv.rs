@@ -538,7 +538,7 @@ fn member_of_a_waiter_says_the_rest_when_there_is_room() {
         assert!(waiter.prepare_wait());
         let half = waiter.get_mut(member).unwrap().half();
         ids.into_iter().for_each(|id| half.reject(id).unwrap());
-        assert!(half.has_more_to_say());
+        assert!(half.has_pending_controls());
         assert!(waiter.prepare_wait());
         let mut rejected = 0;
         while rejected < MESSAGES {
@@ -654,8 +654,8 @@ fn second_queue_that_has_ended_keeps_nobody_awake() {
     receivers[1].half().sever([0; 16]);
     target.receive(Which::Any, &mut [0]).unwrap();
     target.half().flush();
-    assert_eq!(target.half().unsaid(), 1);
-    assert!(!target.half().has_more_to_say());
+    assert_eq!(target.half().pending_controls(), 1);
+    assert!(!target.half().has_pending_controls());
     senders[1].half().sever([0; 16]);
     target.half().poll();
     assert!(!target.half().is_urgent_ready());

@@ -29,7 +29,7 @@ pub enum Interrupt {
     MessagePending = 9,
 }
 
-/// What has become of a message, as IPAUDIT tells it: no bit, and all went well.
+/// What has become of a message, as IPAUDIT has it: no bit, and all went well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit(pub u32);
 
@@ -92,7 +92,7 @@ pub struct Completion {
     pub parameters: bool,
 }
 
-/// Something that a path has to tell.
+/// Something that has happened on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The path has ended. What the other side has sent can still be received.

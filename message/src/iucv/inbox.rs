@@ -47,8 +47,8 @@ impl Facts for Completion {
 pub(super) struct Item<T> {
     pub(super) of: T,
     pub(super) body: BodyReader,
-    /// Whether somebody was told of it.
-    pub(super) told: bool,
+    /// Whether its event was given.
+    pub(super) notified: bool,
 }
 
 // A short message lies within the two cache lines of its slot.
@@ -101,7 +101,7 @@ impl<T: Facts> Inbox<T> {
     /// Puts something in front of its queue, where nothing stands.
     #[inline]
     pub(super) fn put_in_front(&mut self, of: T, body: BodyReader) {
-        self.fronts[of.known().queue] = Some(Item { of, body, told: false });
+        self.fronts[of.known().queue] = Some(Item { of, body, notified: false });
     }
 
     /// Takes what stands in front of a queue out of its way. A forked child, to which nothing comes, does not
@@ -116,7 +116,7 @@ impl<T: Facts> Inbox<T> {
 
     /// Keeps something without a body, behind those of before.
     pub(super) fn keep(&mut self, of: T) {
-        self.kept.add(Item { of, body: BodyReader::none(), told: false });
+        self.kept.add(Item { of, body: BodyReader::none(), notified: false });
     }
 
     /// The one that is meant, if it has come.
@@ -221,19 +221,19 @@ impl<T: Facts> Inbox<T> {
         of
     }
 
-    /// The next with or without priority that nobody was told of. Somebody is told of it now.
-    pub(super) fn tell(&mut self, priority: bool) -> Option<T> {
-        self.kept.tell(priority).or_else(|| {
-            let is_news = |item: &&mut Item<T>| item.of.known().priority == priority && !item.told;
-            let item = self.fronts.iter_mut().flatten().find(is_news)?;
-            item.told = true;
+    /// The next with or without priority that nobody was notified of. Its event counts as given from now on.
+    pub(super) fn notify(&mut self, priority: bool) -> Option<T> {
+        self.kept.notify(priority).or_else(|| {
+            let is_new = |new: &&mut Item<T>| new.of.known().priority == priority && !new.notified;
+            let item = self.fronts.iter_mut().flatten().find(is_new)?;
+            item.notified = true;
             Some(item.of)
         })
     }
 
-    /// Whether there is one without priority that nobody was told of.
-    pub(super) fn has_plain_news(&self) -> bool {
+    /// Whether there is one without priority that nobody was notified of.
+    pub(super) fn has_plain_new(&self) -> bool {
         let mut fronts = self.fronts.iter().flatten();
-        self.kept.has_news(false) || fronts.any(|item| !item.of.known().priority && !item.told)
+        self.kept.has_new(false) || fronts.any(|item| !item.of.known().priority && !item.notified)
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! queue 0   messages without priority                              | head | data |
-//! queue 1   messages with priority, and what is said about messages
+//! queue 1   messages with priority, and control records
 //! ```
 //!
 //! So a message that nobody receives delays nothing: priority has a queue of its own; the target of a search

@@ -12,13 +12,14 @@ pub struct Outgoing {
     pub target_class: u32,
     /// (SRCCLS) The class by which we find its completion.
     pub source_class: u32,
-    /// (MSGTAG) Whatever we want to be told with its completion.
+    /// (MSGTAG) A number of ours that its completion carries.
     pub tag: u32,
     /// Whether it goes before those without priority.
     pub priority: bool,
     /// The longest reply that we take; none for a one-way message.
     pub answer: Option<u32>,
-    /// Whether not to be told when it was received. Only of use one-way; that it was not is told anyway.
+    /// Whether we want no completion when it was received. Only of use one-way; that it was not received is
+    /// notified anyway.
     pub quiet: bool,
 }
 
@@ -110,11 +111,11 @@ pub(super) enum State {
     Free,
     /// It is with the target.
     Sent,
-    /// We have purged it, and not said so yet.
+    /// We have purged it; the control record is pending.
     Purging,
-    /// We have purged it, and not said so, and the target is done with it.
+    /// We have purged it; the control record is pending, and the target is done with the message.
     PurgedLate,
-    /// We have purged it, and the target has not said that it knows.
+    /// We have purged it; the target has not acknowledged that.
     Purged,
     /// It waits for its completion to be taken.
     Complete,
@@ -190,9 +191,8 @@ impl Table {
         (entry.id == id && entry.state != State::Free).then_some(entry)
     }
 
-    /// The target is done with a message. None if we have purged it, and nobody is told of it any more; its
-    /// place is taken until we have said what we had to say about it: there is never more to say than there
-    /// are places.
+    /// The target is done with a message. None if we have purged it: then no completion comes, and its place is
+    /// taken until our control record about it is sent, so that there are never more such records than places.
     ///
     /// # Errors
     /// If the target was done with it before.
@@ -210,10 +210,11 @@ impl Table {
         Ok(None)
     }
 
-    /// As [`Table::end`], of a one-way message that was received. None too if nobody wants to be told.
+    /// The target has received a one-way message. None if we have purged it, or no completion is wanted.
     ///
     /// # Errors
-    /// As [`Table::end`], or if the message is two-way: whoever waits for its reply is told that the path has ended.
+    /// If the target was done with it before, or if the message is two-way: then the path ends, and whoever waits
+    /// for the reply learns that.
     #[inline]
     pub(super) fn end_one_way(&mut self, id: MessageId) -> Result<Option<Entry>, Violation> {
         let entry = self.get_mut(id).filter(|entry| !entry.is_two_way).ok_or(Violation::Record)?;

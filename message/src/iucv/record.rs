@@ -66,7 +66,7 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// What the head of a message says.
+/// The head of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageHead {
     pub(super) class: u32,
@@ -114,7 +114,7 @@ impl MessageHead {
     }
 }
 
-/// What the other side says, apart from the body.
+/// A message or a control record, apart from the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Message(MessageHead),

@@ -20,8 +20,8 @@ pub(super) struct Store<T> {
     places: Vec<Option<Number>>,
     /// Those that are found as the next, without priority, and with it.
     orders: [Line; 2],
-    /// Of these, those that nobody was told of.
-    news: [Line; 2],
+    /// Of these, those that nobody was notified of.
+    unnotified: [Line; 2],
     /// The first of each class, without priority, and with it.
     classes: [HashMap<u32, Number>; 2],
     /// Bytes of our own memory that they keep.
@@ -36,7 +36,7 @@ type Number = NonZeroU32;
 #[repr(align(128))]
 struct Seat<T> {
     in_order: Turn,
-    in_news: Turn,
+    in_unnotified: Turn,
     /// Those of its class and priority form a ring.
     before_in_class: Number,
     after_in_class: Number,
@@ -131,11 +131,11 @@ impl<T: Facts> Store<T> {
         let number = self.free.pop().unwrap_or(Number::new(next).expect("one is added"));
         let rank = usize::from(priority);
         let in_order = self.orders[rank].append(number);
-        let in_news = if item.told { 0 } else { self.news[rank].append(number) };
+        let in_unnotified = if item.notified { 0 } else { self.unnotified[rank].append(number) };
         let (before_in_class, after_in_class) = self.join_class(number, class, rank);
         self.kept_bytes += item.body.kept_bytes();
         let item = Some(item);
-        let seat = Seat { in_order, in_news, before_in_class, after_in_class, item };
+        let seat = Seat { in_order, in_unnotified, before_in_class, after_in_class, item };
         match self.seats.get_mut(at(number)) {
             Some(free) => *free = seat,
             None => self.seats.push(seat),
@@ -143,7 +143,7 @@ impl<T: Facts> Store<T> {
         self.places[id.place()] = Some(number);
     }
 
-    /// Makes room behind the last of a class, and says who is before it and after it.
+    /// Makes room behind the last of a class, and returns who is before it and after it.
     fn join_class(&mut self, number: Number, class: u32, rank: usize) -> (Number, Number) {
         let first = *self.classes[rank].entry(class).or_insert(number);
         if first == number {
@@ -165,24 +165,24 @@ impl<T: Facts> Store<T> {
         Some(self.item(number).of.known().id)
     }
 
-    /// Whether there is one that nobody was told of.
-    pub(super) fn has_news(&self, priority: bool) -> bool {
-        self.news[usize::from(priority)].first().is_some()
+    /// Whether there is one that nobody was notified of.
+    pub(super) fn has_new(&self, priority: bool) -> bool {
+        self.unnotified[usize::from(priority)].first().is_some()
     }
 
-    /// The next that nobody was told of. Somebody is told of it now.
-    pub(super) fn tell(&mut self, priority: bool) -> Option<T> {
-        let number = self.news[usize::from(priority)].first()?;
+    /// The next that nobody was notified of. Its event counts as given from now on.
+    pub(super) fn notify(&mut self, priority: bool) -> Option<T> {
+        let number = self.unnotified[usize::from(priority)].first()?;
         let of = self.item(number).of;
-        self.leave_news(number, priority);
+        self.leave_unnotified(number, priority);
         Some(of)
     }
 
-    fn leave_news(&mut self, number: Number, priority: bool) {
-        let Store { seats, news, .. } = self;
-        let turn = seats[at(number)].in_news;
-        let line = &mut news[usize::from(priority)];
-        line.remove(number, turn, |number, turn| seats[at(number)].in_news = turn);
+    fn leave_unnotified(&mut self, number: Number, priority: bool) {
+        let Store { seats, unnotified, .. } = self;
+        let turn = seats[at(number)].in_unnotified;
+        let line = &mut unnotified[usize::from(priority)];
+        line.remove(number, turn, |number, turn| seats[at(number)].in_unnotified = turn);
     }
 
     fn item(&self, number: Number) -> &Item<T> {
@@ -214,7 +214,7 @@ impl<T: Facts> Store<T> {
 
     fn unlink(&mut self, number: Number) {
         let Known { class, priority, .. } = self.item(number).of.known();
-        self.leave_news(number, priority);
+        self.leave_unnotified(number, priority);
         let Store { seats, orders, .. } = self;
         let turn = seats[at(number)].in_order;
         let line = &mut orders[usize::from(priority)];
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// The same, with a list that is searched: things, and whether they are listed; and the news.
+    /// The same, with a list that is searched: things, and whether they are listed; and those not notified.
     #[derive(Default)]
     struct Model(Vec<(Thing, bool)>, Vec<Thing>);
 
@@ -292,25 +292,25 @@ mod tests {
                         let taken = model.0.iter().any(|(thing, _)| thing.0.place() == id.place());
                         prop_assert_eq!(store.has_place(id), taken);
                         if !taken {
-                            let (of, told) = (Thing(id, class, priority), deed == 1);
-                            store.add(Item { of, body: BodyReader::none(), told });
+                            let (of, notified) = (Thing(id, class, priority), deed == 1);
+                            store.add(Item { of, body: BodyReader::none(), notified });
                             model.0.push((of, true));
-                            model.1.extend((!told).then_some(of));
+                            model.1.extend((!notified).then_some(of));
                         }
                     }
                     2 => {
                         let at = model.0.iter().position(|(thing, _)| thing.0 == id);
                         let removed = store.remove(id).map(|item| item.of);
                         prop_assert_eq!(removed, at.map(|at| model.0.remove(at).0));
-                        model.1.retain(|news| news.0 != id);
+                        model.1.retain(|item| item.0 != id);
                     }
                     3 => {
-                        let at = model.1.iter().position(|news| news.2 == priority);
-                        prop_assert_eq!(store.tell(priority), at.map(|at| model.1.remove(at)));
+                        let at = model.1.iter().position(|item| item.2 == priority);
+                        prop_assert_eq!(store.notify(priority), at.map(|at| model.1.remove(at)));
                     }
                     _ => {
                         store.unlist(id);
-                        model.1.retain(|news| news.0 != id);
+                        model.1.retain(|item| item.0 != id);
                         if let Some((_, listed)) = model.0.iter_mut().find(|(thing, _)| thing.0 == id) {
                             *listed = false;
                         }
@@ -321,8 +321,8 @@ mod tests {
                 prop_assert_eq!(store.get(id).map(|item| item.of), known);
                 for priority in [false, true] {
                     prop_assert_eq!(store.next(None, priority), model.next(priority, None));
-                    let has_news = model.1.iter().any(|news| news.2 == priority);
-                    prop_assert_eq!(store.has_news(priority), has_news);
+                    let has_new = model.1.iter().any(|item| item.2 == priority);
+                    prop_assert_eq!(store.has_new(priority), has_new);
                     let of_class = store.next(Some(class), priority);
                     prop_assert_eq!(of_class, model.next(priority, Some(class)));
                 }

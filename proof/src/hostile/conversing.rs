@@ -22,7 +22,7 @@ const SEEN_MAX: usize = 10;
 const ROOM_BYTES: usize = 100_000;
 
 /// What there may be to say at a time: something about each message, and whether to be quiet.
-const UNSAID_MAX: usize = (OURS + THEIRS + 1) as usize;
+const PENDING_CONTROLS_MAX: usize = (OURS + THEIRS + 1) as usize;
 
 /// An honest side, and what its user knows.
 struct Conversing {
@@ -89,7 +89,7 @@ impl Conversing {
             self.path.resume();
         }
         self.path.quiesce();
-        assert!(self.path.has_more_to_say());
+        assert!(self.path.has_pending_controls());
     }
 
     /// One verb.
@@ -140,8 +140,8 @@ impl Conversing {
         let counts = self.path.counts();
         assert!(counts.sent + counts.complete <= OURS as usize, "{counts:?}");
         assert!(counts.pending + counts.received <= THEIRS as usize, "{counts:?}");
-        let unsaid = self.path.unsaid();
-        assert!(unsaid <= UNSAID_MAX, "{unsaid} things are to be said");
+        let pending = self.path.pending_controls();
+        assert!(pending <= PENDING_CONTROLS_MAX, "{pending} controls are pending");
     }
 
     fn send(&mut self, script: &mut Script<'_>) {

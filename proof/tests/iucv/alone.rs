@@ -136,7 +136,7 @@ fn path_that_has_ended_has_nothing_more_to_say() {
     assert_eq!(receive(&mut other, Which::Any).unwrap(), b"last words");
     assert!(matches!(receive(&mut other, Which::Any), Err(ReceiveError::Severed(_))));
     other.flush();
-    assert!(!other.has_more_to_say(), "nobody hears that it was received");
+    assert!(!other.has_pending_controls(), "nobody hears that it was received");
 }
 
 /// A pack is in memory of our own: its messages take another way than those in buffers of their own.
@@ -258,5 +258,5 @@ fn target_without_storage_says_what_it_has_received() {
         receive(&mut other, Which::Any).unwrap();
     }
     other.flush();
-    assert_eq!(other.unsaid(), 0);
+    assert_eq!(other.pending_controls(), 0);
 }

@@ -166,7 +166,7 @@ fn send_and_hear_nothing(end: impl Fn(&mut Path, &mut Bare, MessageId)) -> (usiz
             break;
         }
         end(&mut path, &mut queues[URGENT].bare, id);
-        most = most.max(path.unsaid());
+        most = most.max(path.pending_controls());
     }
     (most, path.severed().map(|severed| severed.reason))
 }
@@ -204,11 +204,15 @@ fn purges_that_cannot_be_said_are_no_more_than_messages() {
         let id: Result<_, SendError> = send_and_purge(&mut path, &queues);
         say(&mut queues[URGENT], &[COMPLETED, 0], &id.unwrap().0.to_le_bytes());
         path.poll();
-        assert!(path.unsaid() <= 1, "{} purges of messages that are over", path.unsaid());
+        assert!(
+            path.pending_controls() <= 1,
+            "{} purges of messages that are over",
+            path.pending_controls()
+        );
     }
     // It does not take them either.
     let purged = (0..1000).take_while(|_| send_and_purge(&mut path, &queues).is_ok()).count();
-    assert_eq!((purged, path.unsaid()), (600, 600));
+    assert_eq!((purged, path.pending_controls()), (600, 600));
     let limit = SendError::Limit { limit: 600 };
     assert_eq!(path.send(&Outgoing::default(), b""), Err(limit));
     // Once it listens, all is said.
@@ -216,7 +220,7 @@ fn purges_that_cannot_be_said_are_no_more_than_messages() {
         give_back(&queues[URGENT]);
         path.flush();
     }
-    assert_eq!(path.unsaid(), 0);
+    assert_eq!(path.pending_controls(), 0);
 }
 
 #[test]
@@ -227,10 +231,10 @@ fn quiet_that_cannot_be_said_is_said_once_at_the_end() {
         path.resume();
     }
     path.quiesce();
-    assert_eq!(path.unsaid(), 1);
+    assert_eq!(path.pending_controls(), 1);
     give_back(&queues[URGENT]);
     path.flush();
-    assert_eq!(path.unsaid(), 0);
+    assert_eq!(path.pending_controls(), 0);
 }
 
 #[test]

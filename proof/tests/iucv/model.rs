@@ -39,7 +39,7 @@ pub enum Source {
     /// It waits for its completion.
     Waits,
     /// It has purged it, and has perhaps not said so yet.
-    Purged { is_said: bool },
+    Purged { is_sent: bool },
     /// It has taken its completion, and so many bytes of the reply.
     Taking { at: usize },
     /// It has taken all.
@@ -53,7 +53,7 @@ pub enum Target {
     Pending {
         at: usize,
         is_seen: bool,
-        is_told: bool,
+        is_notified: bool,
     },
     AwaitsReply,
     Done,
@@ -67,7 +67,7 @@ pub struct Outcome {
     said: Option<u64>,
     /// Whether the source certainly knows, and whether it was told by an event.
     is_known: bool,
-    is_told: bool,
+    is_notified: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,8 +139,8 @@ impl Message {
 
     /// Whether neither side has it any more.
     fn is_forgotten(&self) -> bool {
-        let is_unsaid = self.source == Source::Purged { is_said: false };
-        self.source == Source::Taken || self.ends_quietly() && self.is_known() && !is_unsaid
+        let is_unsent = self.source == Source::Purged { is_sent: false };
+        self.source == Source::Taken || self.ends_quietly() && self.is_known() && !is_unsent
     }
 
     /// Whether its completion waits to be taken, or is on its way.
@@ -149,7 +149,7 @@ impl Message {
     }
 
     /// Whether the target has said what became of it.
-    pub fn is_said(&self) -> bool {
+    pub fn is_sent(&self) -> bool {
         self.outcome.as_ref().is_some_and(|outcome| outcome.said.is_some())
     }
 
@@ -161,12 +161,12 @@ impl Message {
         // A reply is on its way when the verb returns.
         let said = matches!(kind, Kind::Replied { .. }).then_some(since);
         self.target = Target::Done;
-        self.outcome = Some(Outcome { kind, since, said, is_known: false, is_told: false });
+        self.outcome = Some(Outcome { kind, since, said, is_known: false, is_notified: false });
     }
 
     /// An event has told its source that it is complete.
-    pub fn tell_complete(&mut self) {
-        self.outcome.as_mut().expect("complete").is_told = true;
+    pub fn notify_complete(&mut self) {
+        self.outcome.as_mut().expect("complete").is_notified = true;
     }
 
     /// Whether the completion of this one is certainly found before that of the other.
@@ -201,7 +201,7 @@ impl Flow {
     /// How many places in its table the source has certainly in use, and how many perhaps.
     pub fn outstanding(&self) -> (usize, usize) {
         let is_perhaps_free = |m: &&Message| {
-            let is_heard = m.source == Source::Purged { is_said: true } || m.outcome.is_some();
+            let is_heard = m.source == Source::Purged { is_sent: true } || m.outcome.is_some();
             m.is_forgotten() || m.ends_quietly() && is_heard
         };
         let perhaps = self.messages.iter().filter(|message| !message.is_forgotten()).count();
@@ -218,7 +218,7 @@ impl Flow {
     /// The source has said all that it had to say.
     pub fn source_has_said_all(&mut self) {
         for message in self.messages.iter_mut().filter(|message| message.is_purged()) {
-            message.source = Source::Purged { is_said: true };
+            message.source = Source::Purged { is_sent: true };
         }
     }
 
@@ -239,7 +239,7 @@ impl Flow {
     /// The target has taken in all that was said to it.
     pub fn target_has_polled(&mut self) {
         let is_purged = |m: &&mut Message| {
-            m.source == Source::Purged { is_said: true } && m.target != Target::Done
+            m.source == Source::Purged { is_sent: true } && m.target != Target::Done
         };
         for message in self.messages.iter_mut().filter(is_purged) {
             message.end(Kind::Purged, self.clock);
@@ -262,10 +262,10 @@ impl Flow {
     }
 
     /// What an event tells the target of.
-    pub fn find_news(&self, priority: bool) -> Found {
-        let is_news =
-            |m: &Message| matches!(m.target, Target::Pending { at: 0, is_told: false, .. });
-        self.first(is_news, priority)
+    pub fn find_unnotified(&self, priority: bool) -> Found {
+        let is_unnotified =
+            |m: &Message| matches!(m.target, Target::Pending { at: 0, is_notified: false, .. });
+        self.first(is_unnotified, priority)
     }
 
     /// The first of a priority.
@@ -292,7 +292,7 @@ impl Flow {
             };
             let may: Vec<usize> =
                 (0..self.messages.len()).filter(|at| is_it(&self.messages[*at])).collect();
-            let must = may.iter().any(|at| self.messages[*at].is_said());
+            let must = may.iter().any(|at| self.messages[*at].is_sent());
             return Found { may, must };
         }
         self.first_complete(|message| match which {
@@ -302,10 +302,10 @@ impl Flow {
     }
 
     /// What an event tells the source of.
-    pub fn find_complete_news(&self, priority: bool) -> Found {
+    pub fn find_complete_unnotified(&self, priority: bool) -> Found {
         self.first_complete(|message| {
-            let is_told = message.outcome.as_ref().is_some_and(|outcome| outcome.is_told);
-            message.completion().priority == priority && !is_told
+            let is_notified = message.outcome.as_ref().is_some_and(|outcome| outcome.is_notified);
+            message.completion().priority == priority && !is_notified
         })
     }
 
@@ -320,7 +320,7 @@ impl Flow {
             meant(&message) && is_first(message)
         };
         let may: Vec<usize> = (0..self.messages.len()).filter(is_found).collect();
-        let must = self.messages.iter().filter(meant).any(Message::is_said);
+        let must = self.messages.iter().filter(meant).any(Message::is_sent);
         Found { may, must }
     }
 }

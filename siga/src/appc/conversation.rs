@@ -212,7 +212,7 @@ impl Conversation {
     /// # Errors
     /// As [`Conversation::send`].
     pub fn say(&mut self, then: Then) -> Result<(), VerbError> {
-        self.until_done(Wanted::Room, |inner| inner.say(then))?;
+        self.until_done(Wanted::Room, |inner| inner.send_without_data(then))?;
         self.until_confirmed(then)
     }
 

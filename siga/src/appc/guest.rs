@@ -356,7 +356,7 @@ impl Member for Seat {
         let inner = &mut self.conversation.inner;
         match &self.running {
             Some(running) => inner.has_request() || running.wanted().is_there(inner),
-            None => inner.has_news(),
+            None => inner.has_event(),
         }
     }
 

@@ -231,7 +231,7 @@ impl Guest {
         for (rank, last) in RANKS.into_iter().zip(told) {
             let wanted = |interrupt| rank(interrupt) && wanted(interrupt);
             let event = board.ask_all(last, |number, path| {
-                let event = path.half().tell_event(wanted)?;
+                let event = path.half().next_polled_event(wanted)?;
                 Some(GuestEvent::Path(PathId(number), event))
             });
             if event.is_some() {

@@ -532,7 +532,7 @@ impl Path {
     }
 
     fn wait(&mut self, wanted: Wanted) {
-        if wanted == Wanted::Arrival && self.inner.has_more_to_say() {
+        if wanted == Wanted::Arrival && self.inner.has_pending_controls() {
             // Between two packs of a stream there is no time to say what was received of the first: it is
             // said with what is received of the others. (64 B: a record to each of 60 messages, and
             // nothing to do while it went.)

@@ -37,7 +37,7 @@ impl Waiting<'_> {
     /// The queues whose receivers, and whose senders, have news.
     fn queues(&self) -> ([bool; QUEUES], [bool; QUEUES]) {
         // What could not be said yet waits for room too.
-        let more = self.path.has_more_to_say();
+        let more = self.path.has_pending_controls();
         match self.wanted {
             Wanted::Arrival => ([true, true], [false, more]),
             Wanted::Next => ([true, true], [false, false]),
@@ -120,6 +120,6 @@ impl Half for Waiting<'_> {
 impl Waiting<'_> {
     /// Whether what could not be said can be said now.
     pub(super) fn is_sayable(&mut self) -> bool {
-        self.path.has_more_to_say() && self.path.halves().0[URGENT].is_ready()
+        self.path.has_pending_controls() && self.path.halves().0[URGENT].is_ready()
     }
 }

@@ -1,4 +1,4 @@
-//! Receiving: what the partner has sent is taken in, and everything it says is checked here; then it is given out.
+//! Receiving: what the partner has sent is polled, and every record is checked here; then it is given out.
 
 use super::{Arrived, Conversation, Level, Role};
 use crate::appc::outcome::{Data, Ended, Received, Trouble, VerbError};
@@ -25,7 +25,7 @@ impl Ended {
 }
 
 impl Conversation {
-    /// Takes in what has come, if something has, while there is a conversation.
+    /// Polls the queue if it is ready, while there is a conversation.
     #[inline]
     pub(super) fn poll_if_ready(&mut self) {
         if self.is_open() && self.receiver.is_ready() {
@@ -33,7 +33,7 @@ impl Conversation {
         }
     }
 
-    /// Takes in what has come, until there is something to tell.
+    /// Polls the queue until there is something to report or to receive.
     #[inline]
     pub(super) fn poll(&mut self) {
         for _ in 0..POLL_MESSAGES_MAX {
@@ -49,7 +49,7 @@ impl Conversation {
         }
     }
 
-    /// The path has ended. If it did for a reason of ours, a partner that only receives is told too.
+    /// The path has ended. If it did for a reason of ours, a partner that only receives is notified too.
     #[cold]
     fn end(&mut self, severed: Severed) {
         if severed.is_final() {
@@ -84,8 +84,8 @@ impl Conversation {
             || self.is_confirmed
     }
 
-    /// Does what a record says that has so many bytes behind its head. Whether there is something to receive,
-    /// whether that is data, and what comes after it.
+    /// Applies a record that has so many bytes behind its head. Whether there is something to receive, whether
+    /// that is data, and what comes after it.
     #[inline]
     fn take_in(&mut self, record: Record, bytes: usize) -> Result<Option<(bool, Then)>, Violation> {
         let Record { word, seen } = record;
@@ -97,7 +97,7 @@ impl Conversation {
             return Err(Violation::Record);
         }
         self.own_errors_seen = seen;
-        // The partner has said this before it saw an error of ours: it is purged.
+        // The partner has sent this before it saw an error of ours: it is purged.
         let is_stale = seen < self.own_errors;
         let is_receiving = match self.state {
             State::Send | State::Confirming => true,
@@ -115,7 +115,7 @@ impl Conversation {
             // Over is over.
             Word::Data(Then::Sever) | Word::NoData(Then::Sever) => self.ended = Some(Ended::Normal),
             Word::Request if is_stale || is_receiving => {
-                self.is_request_told &= self.requested;
+                self.is_request_notified &= self.requested;
                 self.requested = true;
             }
             // Both have found an error at once, and the allocator's counts.
@@ -203,7 +203,7 @@ impl Conversation {
         }
         let arrived = self.arrived.take().expect("read just now");
         arrived.body.release(&mut self.receiver);
-        self.is_told = false;
+        self.is_notified = false;
         let data = if arrived.is_data { Data::Complete } else { Data::None };
         Ok(self.complete(bytes, data, arrived.then))
     }
@@ -227,7 +227,7 @@ impl Conversation {
     fn cut_off(&mut self, severed: Severed) -> VerbError {
         self.purge();
         self.end(severed);
-        self.tell().expect_err("it has ended")
+        self.report().expect_err("it has ended")
     }
 
     /// How many bytes are left of the record that is next, if one is there.

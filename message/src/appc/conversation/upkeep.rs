@@ -10,12 +10,12 @@ use crate::appc::state::{State, StateError, Verb};
 use fabric::path::{Counters, END_DATA_BYTES, Receiver, Sender};
 
 impl Conversation {
-    /// The next thing that there is to tell, each once.
+    /// The next event. Each is given once.
     pub fn next_event(&mut self) -> Option<Event> {
         if self.next_request() {
             return Some(Event::Request);
         }
-        if !self.is_open() || self.is_told {
+        if !self.is_open() || self.is_notified {
             return None;
         }
         let event = match self.ended {
@@ -23,33 +23,32 @@ impl Conversation {
             Some(ended) => Event::Severed(ended),
             None => return None,
         };
-        self.is_told = true;
+        self.is_notified = true;
         Some(event)
     }
 
-    /// Whether the next event is a request for the turn; then it is told. The rest is for later: a verb is
-    /// waiting for it.
+    /// Whether the next event is a request for the turn; then it counts as given. Other events are left: a verb
+    /// is waiting for them.
     pub fn next_request(&mut self) -> bool {
         self.poll_if_ready();
-        let is_news = self.has_request();
-        self.is_request_told |= is_news;
-        is_news
+        let is_new = self.has_request();
+        self.is_request_notified |= is_new;
+        is_new
     }
 
-    /// Whether a request for the turn was not told by an event.
+    /// Whether a request for the turn has come whose event was not given.
     #[inline]
     pub fn has_request(&self) -> bool {
-        self.requested && !self.is_request_told && self.is_open()
+        self.requested && !self.is_request_notified && self.is_open()
     }
 
-    /// (SENDREQ) Whether the partner has asked for the turn since that was told last.
+    /// (SENDREQ) Whether the partner has asked for the turn since this was last asked.
     pub fn take_requested(&mut self) -> bool {
         self.poll_if_ready();
         std::mem::take(&mut self.requested)
     }
 
-    /// Whether a verb that has to wait for something from the partner may go on, or there may be something
-    /// to tell.
+    /// Whether a verb that has to wait for something from the partner may go on, or there may be an event.
     #[inline]
     pub fn is_ready(&self) -> bool {
         match &self.arrived {
@@ -68,11 +67,11 @@ impl Conversation {
 
     /// Whether there may be an event.
     #[inline]
-    pub fn has_news(&self) -> bool {
+    pub fn has_event(&self) -> bool {
         self.is_open()
             && (self.has_request()
                 || if self.has_found() {
-                    !self.is_told && !self.is_confirmed
+                    !self.is_notified && !self.is_confirmed
                 } else {
                     self.receiver.is_ready()
                 })
@@ -102,7 +101,7 @@ impl Conversation {
         self.receiver.sever(data);
     }
 
-    /// Hands over what was pushed. Whoever is about to wait calls this.
+    /// Hands over what was pushed. To be called before waiting.
     #[inline]
     pub fn flush(&mut self) {
         self.sender.flush();

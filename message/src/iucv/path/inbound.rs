@@ -1,4 +1,4 @@
-//! Taking in what the other side has sent. Everything it says is checked here.
+//! The inbound half: polls what the other side has sent. Every record is checked here.
 
 use super::{PARKED_BYTES_MAX, PLAIN, Path, URGENT};
 use crate::body::BodyReader;
@@ -18,8 +18,7 @@ const RECORDS_PER_POLL_MAX: usize = 256;
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
 impl Path {
-    /// Takes in what the urgent queue has: what is said about messages is done, messages are kept but for
-    /// the last.
+    /// Polls the urgent queue: control records are applied, messages are kept but for the last.
     pub fn poll(&mut self) {
         self.poll_while(|_| true);
     }
@@ -157,7 +156,7 @@ impl Path {
         Ok(())
     }
 
-    /// What the head of a message says, if it may be so.
+    /// The message that a head announces, if the limits and the identity allow it.
     fn admit(&self, queue: usize, head: MessageHead, bytes: usize) -> Option<Pending> {
         let is_taken = self.pending.has_place(head.id);
         self.admit_beside(self.pending.len(), queue, head, bytes).filter(|_| !is_taken)
@@ -175,10 +174,10 @@ impl Path {
     ) -> Option<Pending> {
         let MessageHead { class, id, answer, parameters } = head;
         let theirs = self.limits.theirs as usize;
-        // What we have not said yet counts: there is never more to say than there are places.
-        let unsaid = self.completed.len() / ID_BYTES + self.ended.len();
+        // Control records that we have not sent count: there are never more of them than places.
+        let unsent = self.completed.len() / ID_BYTES + self.ended.len();
         let is_free = id.place() < theirs
-            && waiting + self.awaiting_count + unsaid < theirs
+            && waiting + self.awaiting_count + unsent < theirs
             && self.awaiting.get(id.place()).is_none_or(Option::is_none);
         let fits = !parameters || bytes == PARAMETER_BYTES && self.limits.parameters_for_us;
         let priority = queue == URGENT;
@@ -222,7 +221,7 @@ impl Path {
                     self.keep_completion(&entry, Audit::REJECTED);
                 }
             }
-            // It was sent before it was purged, so it is there, or was received and that was said.
+            // It was sent before it was purged, so it is there, or was received and that was acknowledged.
             Record::Purge(id) if self.forget(id) => self.ended.push_back(Record::Purged(id)),
             // A place beyond the limit is nobody's, so there are never more than places.
             Record::Purge(id) if id.place() < self.limits.theirs as usize => {

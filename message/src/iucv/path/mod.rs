@@ -1,16 +1,16 @@
 //! A path of IUCV, as one of its two sides has it.
 
+mod events;
 mod inbound;
 mod source;
 mod target;
-mod tell;
 mod upkeep;
 
 use std::collections::{HashMap, VecDeque};
 
+pub use events::Counts;
 pub use source::PurgeError;
 pub use target::{ReceiveError, Received, ReplyError, Shown};
-pub use tell::Counts;
 
 use super::event::{Completion, Pending};
 use super::inbox::Inbox;
@@ -28,7 +28,7 @@ pub const PARKED_BYTES_MAX: usize = 64 << 20;
 
 /// The queue of messages without priority: that of a message is its priority as a number.
 const PLAIN: usize = 0;
-/// The queue of messages with priority, and of what is said about messages.
+/// The queue of messages with priority, and of control records.
 const URGENT: usize = 1;
 
 /// Levels that a side shows those who watch, in the gauges of its first queue each way.
@@ -94,25 +94,25 @@ pub struct Path {
     /// By the place in its identity.
     awaiting: Vec<Option<Awaiting>>,
     awaiting_count: usize,
-    /// One-way messages that we have received and not said so.
+    /// One-way messages that we have received and not acknowledged.
     completed: Vec<u8>,
-    /// When to say so at the latest.
+    /// Bytes of their identities at which we acknowledge at the latest.
     completed_bytes_max: usize,
-    /// Messages that we have rejected or forgotten, and not said so.
+    /// Messages that we have rejected or dropped: the control records to be sent.
     ended: VecDeque<Record>,
-    /// Messages of ours that we have purged, and not said so.
+    /// Messages of ours that we have purged: the control records to be sent.
     purged: VecDeque<MessageId>,
-    /// Messages that the other side has purged, by their places, and that we have not come to. Those that
-    /// were received before it knew are among them.
+    /// Messages that the other side has purged, by their places, and that we have not polled. Messages that we
+    /// received before the other side learned of it are among them.
     purged_ahead: HashMap<usize, MessageId>,
-    /// Whether we want quiet, and whether we have said so.
+    /// Whether we want the path quiesced, and whether the last record sent says so.
     wants_quiet: bool,
-    has_said_quiet: bool,
-    /// Whether the other side wants no messages, and whether somebody was told.
+    has_sent_quiet: bool,
+    /// Whether the other side has quiesced the path, and whether the last event says so.
     is_quiet: bool,
-    is_quiet_told: bool,
+    is_quiet_notified: bool,
     severed: Option<Severed>,
-    is_severed_told: bool,
+    is_severed_notified: bool,
     /// Whether nothing more comes over each queue, and whether nothing is to be had any more.
     is_over: [bool; QUEUES],
     is_final: bool,
@@ -145,11 +145,11 @@ impl Path {
             purged: VecDeque::new(),
             purged_ahead: HashMap::new(),
             wants_quiet: false,
-            has_said_quiet: false,
+            has_sent_quiet: false,
             is_quiet: false,
-            is_quiet_told: false,
+            is_quiet_notified: false,
             severed: None,
-            is_severed_told: false,
+            is_severed_notified: false,
             is_over: [false; _],
             is_final: false,
         }

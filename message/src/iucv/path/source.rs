@@ -108,7 +108,7 @@ impl Path {
             return Err(SendError::Quiesced);
         }
         self.table.open(outgoing).ok_or_else(|| {
-            // What we have not said may be what the other side waits for.
+            // The other side may wait for a control record that we have not sent.
             self.flush();
             SendError::Limit { limit: self.limits.ours }
         })
@@ -181,8 +181,8 @@ impl Path {
         }
     }
 
-    /// (PURGE) Takes a message of ours back. It is not received, or its reply is not wanted, whichever it
-    /// had come to; if it is complete by the time the target hears of it, that is not told any more.
+    /// (PURGE) Takes a message of ours back. The message is not received, or its reply is dropped, whichever it
+    /// had come to; if the message is complete by the time the target learns of the purge, no completion comes.
     /// The target drops its copy when it polls.
     ///
     /// # Errors

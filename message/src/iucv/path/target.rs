@@ -179,7 +179,7 @@ impl Path {
     /// Searches for a message.
     fn find(&mut self, which: Which) -> Result<Found, ReceiveError> {
         if !self.is_final {
-            // What is said about messages may stand in front of one that has priority.
+            // Control records may stand in front of a message with priority.
             self.poll_while(|path| which != Which::Any || path.pending.front(URGENT).is_none());
             let mut found = self.pending.find(which);
             self.advance_while(|path| {
@@ -215,8 +215,8 @@ impl Path {
             None => {
                 self.completed.extend_from_slice(&id.0.to_le_bytes());
                 if self.completed.len() >= self.completed_bytes_max {
-                    // If there is no room it is said later.
-                    let _ = self.say_completed();
+                    // If there is no room it is sent later.
+                    let _ = self.send_completed();
                 }
             }
             Some(answer) => {
@@ -317,7 +317,7 @@ impl Path {
         }
     }
 
-    /// (REJECT) Refuses a message, received or not: its source is told.
+    /// (REJECT) Refuses a message, received or not: its source is notified.
     ///
     /// # Errors
     /// [`ReplyError`].

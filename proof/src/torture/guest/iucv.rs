@@ -343,7 +343,7 @@ impl Inquiry {
         }
         self.sent += 1;
         // A rejection is said when there is room for it.
-        if !half.has_more_to_say() {
+        if !half.has_pending_controls() {
             self.slot.completed(self.sent);
         }
         Ok(Answered::Yes)
@@ -391,9 +391,9 @@ impl Inquiry {
         let Inquiry { part, mode, sent, received, more, .. } = self;
         let text = format!("IUCV {part:?} {mode:?} sent={sent} received={received} more={more}");
         let half = self.path.half();
-        let (counts, more, severed) = (half.counts(), half.unsaid(), half.severed());
+        let (counts, more, severed) = (half.counts(), half.pending_controls(), half.severed());
         let frees = half.will_free();
-        format!("{text} {counts:?} {more} unsaid, frees={frees} severed={severed:?}")
+        format!("{text} {counts:?} {more} controls pending, frees={frees} severed={severed:?}")
     }
 }
 

@@ -142,7 +142,7 @@ impl World {
             }
         }
         self.take_all_complete(rest);
-        assert!(!self.paths[rest].has_more_to_say(), "there is nobody to say it to");
+        assert!(!self.paths[rest].has_pending_controls(), "there is nobody to say it to");
     }
 
     /// Receives all that the side that has ended the path had sent.

@@ -49,8 +49,8 @@ pub struct World {
 #[derive(Clone, Copy, Debug, Default)]
 struct Quiet {
     is_wanted: bool,
-    is_said: bool,
-    is_told: bool,
+    is_sent: bool,
+    is_notified: bool,
 }
 
 fn other(side: usize) -> usize {
@@ -112,7 +112,7 @@ impl World {
                     self.paths[side].resume()
                 }
                 let quiet = &mut self.quiet[side];
-                (quiet.is_wanted, quiet.is_said) = (is_wanted, false);
+                (quiet.is_wanted, quiet.is_sent) = (is_wanted, false);
                 self.flows[side].hand_over(|_| true);
             }
             Deed::Flush => {
@@ -135,10 +135,10 @@ impl World {
     /// A verb is done: what there was to say was said, if there was room.
     fn has_acted(&mut self) {
         for side in 0..2 {
-            if !self.paths[side].has_more_to_say() {
+            if !self.paths[side].has_pending_controls() {
                 self.flows[side].source_has_said_all();
                 self.flows[other(side)].target_has_said_all();
-                self.quiet[side].is_said = true;
+                self.quiet[side].is_sent = true;
             }
         }
         self.flows.iter_mut().for_each(Flow::tick);
@@ -154,7 +154,7 @@ impl World {
     /// Both sides flush and poll until each knows all. What they know is compared.
     fn settle(&mut self) {
         let mut rounds = 0;
-        while rounds < 3 || self.paths.iter().any(Path::has_more_to_say) {
+        while rounds < 3 || self.paths.iter().any(Path::has_pending_controls) {
             for path in &mut self.paths {
                 path.flush();
                 path.poll();

@@ -85,14 +85,14 @@ impl World {
         let message = &mut flow.messages[at];
         let right = message.outgoing.source_class;
         let purged = self.paths[side].purge(message.id, right + u32::from(!is_class_right));
-        let (is_said, is_purged) = (message.is_said(), message.is_purged());
+        let (is_sent, is_purged) = (message.is_sent(), message.is_purged());
         let is_complete = message.outcome.is_some() && !message.ends_quietly();
         let may_be_forgotten = message.ends_quietly();
         match purged {
             Ok(()) => {
-                assert!(is_class_right && !is_purged && !is_said, "{message:?}");
+                assert!(is_class_right && !is_purged && !is_sent, "{message:?}");
                 assert_eq!(message.source, Source::Waits);
-                message.source = Source::Purged { is_said: false };
+                message.source = Source::Purged { is_sent: false };
                 flow.hand_over(|_| true);
             }
             Err(PurgeError::WrongClass { class }) => {

@@ -25,7 +25,7 @@ impl World {
         let flow = &mut self.flows[side];
         match sent {
             Ok(id) => {
-                assert!(!quiet.is_wanted || !quiet.is_said, "a quiet path takes nothing");
+                assert!(!quiet.is_wanted || !quiet.is_sent, "a quiet path takes nothing");
                 assert!(certain < flow.limit, "{certain} were outstanding, and one more went");
                 assert!(self.may_send_parameters(side) || way != Way::Parameters);
                 let flow = &mut self.flows[side];
@@ -38,7 +38,7 @@ impl World {
                     parameters: way == Way::Parameters,
                     is_held_back: true,
                     source: Source::Waits,
-                    target: Target::Pending { at: 0, is_seen: false, is_told: false },
+                    target: Target::Pending { at: 0, is_seen: false, is_notified: false },
                     outcome: None,
                 });
                 if way != Way::Pushed {
@@ -50,7 +50,7 @@ impl World {
                 assert!(perhaps >= flow.limit, "{perhaps} of {limit} are outstanding at most");
                 flow.hand_over(|_| true);
             }
-            Err(SendError::Quiesced) => assert!(quiet.is_wanted || !quiet.is_said),
+            Err(SendError::Quiesced) => assert!(quiet.is_wanted || !quiet.is_sent),
             Err(SendError::NoParameters) => {
                 assert!(way == Way::Parameters && !self.may_send_parameters(side));
             }
