@@ -52,7 +52,7 @@ pub(super) struct Item<T> {
 }
 
 // A short message lies within the two cache lines of its slot.
-const _: () = assert!(Store::<Pending>::SEAT_BYTES == 128);
+const _: () = assert!(Store::<Pending>::SLOT_BYTES == 128);
 
 /// All of a kind that have come.
 #[derive(Debug, Default)]
@@ -86,10 +86,10 @@ impl<T: Facts> Inbox<T> {
         self.kept.kept_bytes()
     }
 
-    /// Whether one has an identity with this place.
-    pub(super) fn has_place(&self, id: MessageId) -> bool {
+    /// Whether one has an identity with this index.
+    pub(super) fn has_index(&self, id: MessageId) -> bool {
         let mut fronts = self.fronts.iter().flatten();
-        self.kept.has_place(id) || fronts.any(|item| item.of.known().id.place() == id.place())
+        self.kept.has_index(id) || fronts.any(|item| item.of.known().id.index() == id.index())
     }
 
     /// What stands in front of a queue.

@@ -26,7 +26,7 @@ pub struct Outgoing {
 /// Why a message was not sent. The numbers in brackets are IUCV's return codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// (3) As many messages are outstanding as the path allows. What frees a place may stand behind more than
+    /// (3) As many messages are outstanding as the path allows. What frees an index may stand behind more than
     /// one verb polls: the path is ready then, and sending again polls on.
     #[error("{limit} messages are outstanding, as many as the path allows")]
     Limit {
@@ -107,7 +107,7 @@ impl Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Its place can be had.
+    /// Its index is free.
     Free,
     /// It is with the target.
     Sent,
@@ -121,15 +121,15 @@ pub(super) enum State {
     Complete,
 }
 
-/// The messages of one source, by the places in their identities.
+/// The messages of one source, by the indexes in their identities.
 #[derive(Debug)]
 pub(super) struct Table {
     entries: Vec<Entry>,
     /// Of those that are two-way: the longest reply.
     answers: Vec<u32>,
-    /// The place that was freed last at the end.
+    /// The index that was freed last at the end.
     free: Vec<u16>,
-    /// How many there have been: its low half tells those apart that have had a place one after the other.
+    /// How many there have been: its low half tells those apart that have had an index one after the other.
     // As wide as it is loaded: a load of more than was stored just now waits for all stores before it.
     opened: u32,
     limit: u32,
@@ -154,45 +154,45 @@ impl Table {
     /// Makes an entry for a message; none if as many are outstanding as may be.
     #[inline(always)]
     pub(super) fn open(&mut self, outgoing: &Outgoing) -> Option<MessageId> {
-        let place = match self.free.pop() {
-            Some(place) => usize::from(place),
-            None => self.add_place()?,
+        let index = match self.free.pop() {
+            Some(index) => usize::from(index),
+            None => self.add_index()?,
         };
         self.opened = self.opened.wrapping_add(1);
-        let id = MessageId::new(place, self.opened as u16);
-        self.entries[place] = Entry::of(outgoing, id);
+        let id = MessageId::new(index, self.opened as u16);
+        self.entries[index] = Entry::of(outgoing, id);
         if let Some(most) = outgoing.answer {
-            self.answers[place] = most;
+            self.answers[index] = most;
         }
         Some(id)
     }
 
-    /// A place that nobody has had.
+    /// An index that no message has had.
     #[inline(never)]
-    fn add_place(&mut self) -> Option<usize> {
-        let place = self.entries.len();
-        (place < self.limit as usize).then(|| {
-            self.entries.push(Entry::of(&Outgoing::default(), MessageId::new(place, 0)));
+    fn add_index(&mut self) -> Option<usize> {
+        let index = self.entries.len();
+        (index < self.limit as usize).then(|| {
+            self.entries.push(Entry::of(&Outgoing::default(), MessageId::new(index, 0)));
             self.answers.push(0);
-            place
+            index
         })
     }
 
     /// The longest reply to a message; none if there is no such message, or it is one-way.
     pub(super) fn answer_max(&mut self, id: MessageId) -> Option<u32> {
         let is_two_way = self.get_mut(id)?.is_two_way;
-        is_two_way.then(|| self.answers[id.place()])
+        is_two_way.then(|| self.answers[id.index()])
     }
 
     /// The entry of this identity, if there is one.
     #[inline]
     pub(super) fn get_mut(&mut self, id: MessageId) -> Option<&mut Entry> {
-        let entry = self.entries.get_mut(id.place())?;
+        let entry = self.entries.get_mut(id.index())?;
         (entry.id == id && entry.state != State::Free).then_some(entry)
     }
 
-    /// The target is done with a message. None if we have purged it: then no completion comes, and its place is
-    /// taken until our control record about it is sent, so that there are never more such records than places.
+    /// The target is done with a message. None if we have purged it: then no completion comes, and its index is
+    /// taken until our control record about it is sent, so that there are never more such records than indexes.
     ///
     /// # Errors
     /// If the target was done with it before.
@@ -225,18 +225,18 @@ impl Table {
         self.end(id)
     }
 
-    /// All that are with the target are complete now, in the order of their places.
+    /// All that are with the target are complete now, in the order of their indexes.
     pub(super) fn end_all(&mut self) -> Vec<Entry> {
         let sent = self.entries.iter_mut().filter(|entry| entry.state == State::Sent);
         sent.map(|entry| (entry.state = State::Complete, *entry).1).collect()
     }
 
-    /// Frees an entry's place.
+    /// Frees an entry's index.
     #[inline]
     pub(super) fn close(&mut self, id: MessageId) {
         if let Some(entry) = self.get_mut(id) {
             entry.state = State::Free;
-            self.free.push(id.place() as u16);
+            self.free.push(id.index() as u16);
         }
     }
 

@@ -17,9 +17,9 @@
 //! resume          head | 7 u8 | 0 u8 |              do again
 //! ```
 //!
-//! Numbers are little-endian. A message's identity is chosen by its source: the low half is its place in
+//! Numbers are little-endian. A message's identity is chosen by its source: the low half is its index in
 //! the source's table, below the message limit of the path; the high half tells apart those that have
-//! had this place one after the other.
+//! had this index one after the other.
 
 use std::fmt;
 
@@ -43,13 +43,13 @@ pub(super) const IDS_MAX: usize = 512;
 pub struct MessageId(pub u32);
 
 impl MessageId {
-    pub(super) fn new(place: usize, generation: u16) -> MessageId {
-        MessageId(place as u32 | u32::from(generation) << 16)
+    pub(super) fn new(index: usize, generation: u16) -> MessageId {
+        MessageId(index as u32 | u32::from(generation) << 16)
     }
 
-    /// Its place in its source's table.
+    /// Its index in its source's table.
     #[inline]
-    pub(super) fn place(self) -> usize {
+    pub(super) fn index(self) -> usize {
         (self.0 & 0xffff) as usize
     }
 }

@@ -163,11 +163,11 @@ impl Conversing {
         };
         let Ok(MessageId(id)) = sent else { return };
         let Outgoing { source_class: class, tag, answer, quiet, .. } = outgoing;
-        // Of those who had this place before nothing is heard any more.
+        // Of those who had this index before nothing is heard any more.
         let is_over = |sent: &Sent| sent.is_purged || sent.quiet && sent.answer.is_none();
         self.known.sent.retain(|before, sent| {
             let is_before = (*before ^ id) & 0xffff == 0;
-            assert!(!is_before || is_over(sent), "the place of {before:08x} is taken");
+            assert!(!is_before || is_over(sent), "the index of {before:08x} is taken");
             !is_before
         });
         self.known.sent.insert(id, Sent { class, tag, answer, quiet, is_purged: false });
@@ -197,7 +197,7 @@ impl Conversing {
     }
 
     fn see(&mut self, pending: Pending) {
-        assert!(pending.id.0 & 0xffff < THEIRS, "{pending:?} has no place");
+        assert!(pending.id.0 & 0xffff < THEIRS, "{pending:?} has no index");
         assert!(!pending.parameters || self.path.limits().parameters_for_us, "{pending:?}");
         if self.seen.len() == SEEN_MAX {
             self.seen.remove(0);
@@ -211,7 +211,7 @@ impl Conversing {
 
     /// Nothing more is done about a message of the other side's.
     fn has_ended(&mut self, id: MessageId) {
-        self.known.places[(id.0 & 0xffff) as usize].0 = false;
+        self.known.indexes[(id.0 & 0xffff) as usize].0 = false;
     }
 
     fn receive(&mut self, script: &mut Script<'_>) {

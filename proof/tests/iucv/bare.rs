@@ -19,7 +19,7 @@ const PURGE: u8 = 4;
 const PURGED: u8 = 5;
 const QUIESCE: u8 = 6;
 
-/// The first identity of place 0.
+/// The first identity of index 0.
 const FIRST: MessageId = MessageId(1 << 16);
 
 fn message(class: u32, id: u32) -> Vec<u8> {
@@ -60,9 +60,9 @@ fn messages_against_the_rules_end_the_path() {
         said(nothing, |queues| heads.iter().for_each(|head| say(&mut queues[PLAIN], head, b"")))
     };
     assert_eq!(messages(&[message(0, 0), message(0, 3), two_way(0x10001)]), None);
-    assert_eq!(messages(&[message(0, 4)]), RECORD, "no such place");
-    assert_eq!(messages(&[two_way(2), two_way(2)]), RECORD, "the place is taken");
-    assert_eq!(messages(&[two_way(2), two_way(0x10002)]), RECORD, "the place is taken");
+    assert_eq!(messages(&[message(0, 4)]), RECORD, "no such index");
+    assert_eq!(messages(&[two_way(2), two_way(2)]), RECORD, "the index is taken");
+    assert_eq!(messages(&[two_way(2), two_way(0x10002)]), RECORD, "the index is taken");
     let parameters = |limits: Limits, bytes: &[u8]| {
         let (mut queues, mut path) = face_iucv(Terms::DEFAULT, limits);
         say(&mut queues[PLAIN], &[message(0, 0), vec![1]].concat(), bytes);
@@ -78,12 +78,12 @@ fn messages_against_the_rules_end_the_path() {
     say(&mut queues[URGENT], &two_way(0x10002), b"");
     path.poll();
     let severed = path.severed().map(|severed| severed.reason);
-    assert_eq!(severed, RECORD, "the place of one that waits for its reply is taken");
+    assert_eq!(severed, RECORD, "the index of one that waits for its reply is taken");
     let both = said(nothing, |queues| {
         say(&mut queues[PLAIN], &message(0, 1), b"");
         say(&mut queues[URGENT], &message(0, 1), b"");
     });
-    assert_eq!(both, RECORD, "the place is taken on the other queue");
+    assert_eq!(both, RECORD, "the index is taken on the other queue");
     let head =
         |bytes: usize| said(nothing, |queues| say(&mut queues[URGENT], &vec![0; bytes], b""));
     assert!((0..24).filter(|bytes| ![8, 12].contains(bytes)).all(|bytes| head(bytes) == RECORD));
@@ -132,7 +132,7 @@ fn what_is_said_about_messages_against_the_rules_ends_the_path() {
     let twice = [(about(PURGED, FIRST), &b""[..]), (about(PURGED, FIRST), b"")];
     assert_eq!(urgent(&ask_and_purge, &twice), RECORD, "twice");
     assert_eq!(urgent(&ask, &[(about(PURGE, MessageId(3)), b"")]), None, "late, not wrong");
-    assert_eq!(urgent(&ask, &[(about(PURGE, MessageId(4)), b"")]), RECORD, "no such place");
+    assert_eq!(urgent(&ask, &[(about(PURGE, MessageId(4)), b"")]), RECORD, "no such index");
     assert_eq!(urgent(&ask, &[(vec![QUIESCE, 0], b"")]), None);
     assert_eq!(urgent(&ask, &[(vec![QUIESCE, 0], b"!")]), SIZE);
     assert_eq!(urgent(&ask, &[(vec![8, 0], b"")]), RECORD);

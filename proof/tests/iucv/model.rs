@@ -198,7 +198,7 @@ impl Flow {
         self.messages.iter().position(|message| message.id == id)
     }
 
-    /// How many places in its table the source has certainly in use, and how many perhaps.
+    /// How many indexes of its table the source has certainly in use, and how many perhaps.
     pub fn outstanding(&self) -> (usize, usize) {
         let is_perhaps_free = |m: &&Message| {
             let is_heard = m.source == Source::Purged { is_sent: true } || m.outcome.is_some();

@@ -98,10 +98,10 @@ impl Path {
                 self.fail(violation.into());
                 return false;
             }
-            // One that was purged at the same place had been received then, or its place would not have been
+            // One that was purged at the same index had been received then, or its index would not have been
             // given away.
             if !self.purged_ahead.is_empty()
-                && self.purged_ahead.remove(&head.id.place()) == Some(head.id)
+                && self.purged_ahead.remove(&head.id.index()) == Some(head.id)
             {
                 self.forget(head.id);
                 self.ended.push_back(Record::Purged(head.id));
@@ -158,12 +158,12 @@ impl Path {
 
     /// The message that a head announces, if the limits and the identity allow it.
     fn admit(&self, queue: usize, head: MessageHead, bytes: usize) -> Option<Pending> {
-        let is_taken = self.pending.has_place(head.id);
+        let is_taken = self.pending.has_index(head.id);
         self.admit_beside(self.pending.len(), queue, head, bytes).filter(|_| !is_taken)
     }
 
     /// As [`Path::admit`], beside so many others that wait. In a stream there are none, and to find out that none
-    /// has its place would cost as much as all the rest.
+    /// has its index would cost as much as all the rest.
     #[inline(always)]
     pub(super) fn admit_beside(
         &self,
@@ -174,11 +174,11 @@ impl Path {
     ) -> Option<Pending> {
         let MessageHead { class, id, answer, parameters } = head;
         let theirs = self.limits.theirs as usize;
-        // Control records that we have not sent count: there are never more of them than places.
+        // Control records that we have not sent count: there are never more of them than indexes.
         let unsent = self.completed.len() / ID_BYTES + self.ended.len();
-        let is_free = id.place() < theirs
+        let is_free = id.index() < theirs
             && waiting + self.awaiting_count + unsent < theirs
-            && self.awaiting.get(id.place()).is_none_or(Option::is_none);
+            && self.awaiting.get(id.index()).is_none_or(Option::is_none);
         let fits = !parameters || bytes == PARAMETER_BYTES && self.limits.parameters_for_us;
         let priority = queue == URGENT;
         (is_free && fits).then_some(Pending { id, class, bytes, priority, answer, parameters })
@@ -223,9 +223,9 @@ impl Path {
             }
             // It was sent before it was purged, so it is there, or was received and that was acknowledged.
             Record::Purge(id) if self.forget(id) => self.ended.push_back(Record::Purged(id)),
-            // A place beyond the limit is nobody's, so there are never more than places.
-            Record::Purge(id) if id.place() < self.limits.theirs as usize => {
-                self.purged_ahead.insert(id.place(), id);
+            // An index beyond the limit is nobody's, so there are never more than indexes.
+            Record::Purge(id) if id.index() < self.limits.theirs as usize => {
+                self.purged_ahead.insert(id.index(), id);
             }
             Record::Purge(_) => return Err(Violation::Record),
             Record::Purged(id) => match self.table.get_mut(id) {

@@ -91,7 +91,7 @@ pub struct Path {
     pending: Inbox<Pending>,
     /// What became of our messages, and was not taken.
     complete: Inbox<Completion>,
-    /// By the place in its identity.
+    /// By the index in its identity.
     awaiting: Vec<Option<Awaiting>>,
     awaiting_count: usize,
     /// One-way messages that we have received and not acknowledged.
@@ -102,7 +102,7 @@ pub struct Path {
     ended: VecDeque<Record>,
     /// Messages of ours that we have purged: the control records to be sent.
     purged: VecDeque<MessageId>,
-    /// Messages that the other side has purged, by their places, and that we have not polled. Messages that we
+    /// Messages that the other side has purged, by their indexes, and that we have not polled. Messages that we
     /// received before the other side learned of it are among them.
     purged_ahead: HashMap<usize, MessageId>,
     /// Whether we want the path quiesced, and whether the last record sent says so.

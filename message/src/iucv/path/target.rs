@@ -220,11 +220,11 @@ impl Path {
                 }
             }
             Some(answer) => {
-                let place = id.place();
-                if self.awaiting.len() <= place {
-                    self.awaiting.resize(place + 1, None);
+                let index = id.index();
+                if self.awaiting.len() <= index {
+                    self.awaiting.resize(index + 1, None);
                 }
-                self.awaiting[place] = Some(Awaiting { id, answer });
+                self.awaiting[index] = Some(Awaiting { id, answer });
                 self.awaiting_count += 1;
             }
         }
@@ -300,12 +300,12 @@ impl Path {
     }
 
     pub(super) fn awaiting_of(&self, id: MessageId) -> Option<Awaiting> {
-        let awaiting = self.awaiting.get(id.place()).copied().flatten();
+        let awaiting = self.awaiting.get(id.index()).copied().flatten();
         awaiting.filter(|awaiting| awaiting.id == id)
     }
 
     pub(super) fn forget_awaiting(&mut self, id: MessageId) {
-        self.awaiting[id.place()] = None;
+        self.awaiting[id.index()] = None;
         self.awaiting_count -= 1;
     }
 

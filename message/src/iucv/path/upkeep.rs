@@ -81,7 +81,7 @@ impl Path {
             self.ended.pop_front();
         }
         while let Some(id) = self.purged.front().copied() {
-            let entry = self.table.get_mut(id).expect("its place is taken until this is sent");
+            let entry = self.table.get_mut(id).expect("its index is taken until this is sent");
             if entry.state == State::PurgedLate {
                 self.table.close(id);
             } else {

@@ -86,7 +86,7 @@ impl World {
                 path.send_parameters(outgoing, data.try_into().expect("eight bytes"))
             }
         };
-        // What frees a place may stand behind more than one verb looks at.
+        // What frees an index may stand behind more than one verb polls.
         until_all_is_seen(&mut self.paths[side], send, |sent, path| {
             matches!(sent, Err(SendError::Limit { .. })) && path.is_urgent_ready()
         })
