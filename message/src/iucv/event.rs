@@ -68,7 +68,7 @@ pub struct Pending {
     /// Whether it has priority.
     pub priority: bool,
     /// The longest reply that its source takes; none if it wants none.
-    pub answer: Option<u32>,
+    pub reply_bytes_max: Option<u32>,
     /// Whether its data came in the parameter list.
     pub parameters: bool,
 }
@@ -87,7 +87,7 @@ pub struct Completion {
     /// What has become of it.
     pub audit: Audit,
     /// How many bytes of reply there are; none if it was not replied to.
-    pub answer: Option<usize>,
+    pub reply_bytes: Option<usize>,
     /// Whether the reply came in the parameter list.
     pub parameters: bool,
 }

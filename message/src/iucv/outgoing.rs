@@ -17,7 +17,7 @@ pub struct Outgoing {
     /// Whether it goes before those without priority.
     pub priority: bool,
     /// The longest reply that we take; none for a one-way message.
-    pub answer: Option<u32>,
+    pub reply_bytes_max: Option<u32>,
     /// Whether we want no completion when it was received. Only of use one-way; that it was not received is
     /// notified anyway.
     pub quiet: bool,
@@ -94,14 +94,14 @@ impl Entry {
             state: State::Sent,
             priority: outgoing.priority,
             quiet: outgoing.quiet,
-            is_two_way: outgoing.answer.is_some(),
+            is_two_way: outgoing.reply_bytes_max.is_some(),
         }
     }
 
     /// What has become of it, if it was not replied to.
     pub(super) fn completion(&self, audit: Audit) -> Completion {
         let Entry { id, source_class, tag, priority, .. } = *self;
-        Completion { id, source_class, tag, priority, audit, answer: None, parameters: false }
+        Completion { id, source_class, tag, priority, audit, ..Completion::default() }
     }
 }
 
@@ -125,8 +125,8 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Table {
     entries: Vec<Entry>,
-    /// Of those that are two-way: the longest reply.
-    answers: Vec<u32>,
+    /// Of entries that are two-way: the longest reply.
+    reply_limits: Vec<u32>,
     /// The index that was freed last at the end.
     free: Vec<u16>,
     /// How many there have been: its low half tells those apart that have had an index one after the other.
@@ -137,7 +137,7 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(limit: u32) -> Table {
-        Table { entries: Vec::new(), answers: Vec::new(), free: Vec::new(), opened: 0, limit }
+        Table { entries: Vec::new(), reply_limits: Vec::new(), free: Vec::new(), opened: 0, limit }
     }
 
     /// How many there are.
@@ -161,8 +161,8 @@ impl Table {
         self.opened = self.opened.wrapping_add(1);
         let id = MessageId::new(index, self.opened as u16);
         self.entries[index] = Entry::of(outgoing, id);
-        if let Some(most) = outgoing.answer {
-            self.answers[index] = most;
+        if let Some(most) = outgoing.reply_bytes_max {
+            self.reply_limits[index] = most;
         }
         Some(id)
     }
@@ -173,15 +173,15 @@ impl Table {
         let index = self.entries.len();
         (index < self.limit as usize).then(|| {
             self.entries.push(Entry::of(&Outgoing::default(), MessageId::new(index, 0)));
-            self.answers.push(0);
+            self.reply_limits.push(0);
             index
         })
     }
 
     /// The longest reply to a message; none if there is no such message, or it is one-way.
-    pub(super) fn answer_max(&mut self, id: MessageId) -> Option<u32> {
+    pub(super) fn reply_bytes_max(&mut self, id: MessageId) -> Option<u32> {
         let is_two_way = self.get_mut(id)?.is_two_way;
-        is_two_way.then(|| self.answers[id.index()])
+        is_two_way.then(|| self.reply_limits[id.index()])
     }
 
     /// The entry of this identity, if there is one.

@@ -44,7 +44,7 @@ mod code {
 pub(super) struct Sent {
     pub(super) class: u32,
     pub(super) tag: u32,
-    pub(super) answer: Option<u32>,
+    pub(super) reply_bytes_max: Option<u32>,
     pub(super) quiet: bool,
     pub(super) is_purged: bool,
 }
@@ -336,7 +336,7 @@ fn about(script: &mut Script<'_>, known: &Known) -> Vec<u8> {
     let code = match code {
         _ if script.below(32) == 0 => script.number() as u8,
         code::PURGED if !is_purged => code::REJECTED,
-        code::REPLY if sent.is_none_or(|sent| sent.answer.is_none()) => code::REJECTED,
+        code::REPLY if sent.is_none_or(|sent| sent.reply_bytes_max.is_none()) => code::REJECTED,
         0 => return vec![script.pick(&[code::COMPLETED, code::QUIESCE, code::RESUME]), 0],
         code => code,
     };

@@ -13,11 +13,11 @@ const PLAIN: Outgoing = Outgoing {
     source_class: 2,
     tag: 3,
     priority: false,
-    answer: None,
+    reply_bytes_max: None,
     quiet: false,
 };
 const URGENT: Outgoing = Outgoing { priority: true, ..PLAIN };
-const TWO_WAY: Outgoing = Outgoing { answer: Some(100), ..PLAIN };
+const TWO_WAY: Outgoing = Outgoing { reply_bytes_max: Some(100), ..PLAIN };
 
 fn receive(path: &mut Path, which: Which) -> Result<Vec<u8>, ReceiveError> {
     let mut buffer = [0; 5000];

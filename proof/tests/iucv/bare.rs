@@ -98,7 +98,7 @@ fn messages_against_the_rules_end_the_path() {
 #[test]
 fn what_is_said_about_messages_against_the_rules_ends_the_path() {
     let one_way = |path: &mut Path| assert_eq!(path.send(&Outgoing::default(), b""), Ok(FIRST));
-    let question = Outgoing { answer: Some(5), ..Outgoing::default() };
+    let question = Outgoing { reply_bytes_max: Some(5), ..Outgoing::default() };
     let ask = |path: &mut Path| assert_eq!(path.send(&question, b""), Ok(FIRST));
     let ask_and_purge = |path: &mut Path| {
         ask(path);
@@ -240,7 +240,7 @@ fn quiet_that_cannot_be_said_is_said_once_at_the_end() {
 #[test]
 fn question_whose_source_is_told_that_it_was_received_one_way_was_severed_first() {
     let (mut queues, mut path) = face_iucv(Terms::DEFAULT, LIMITS);
-    let question = Outgoing { answer: Some(5), ..Outgoing::default() };
+    let question = Outgoing { reply_bytes_max: Some(5), ..Outgoing::default() };
     let id = path.send(&question, b"").unwrap();
     assert!(path.is_outstanding(id));
     say(&mut queues[URGENT], &[COMPLETED, 0], &id.0.to_le_bytes());
@@ -252,21 +252,21 @@ fn question_whose_source_is_told_that_it_was_received_one_way_was_severed_first(
 #[test]
 fn reply_that_never_comes_whole_is_none_once_the_path_has_ended() {
     let (mut queues, mut path) = face_iucv(Terms::DEFAULT, LIMITS);
-    let question = Outgoing { answer: Some(100_000), tag: 5, ..Outgoing::default() };
+    let question = Outgoing { reply_bytes_max: Some(100_000), tag: 5, ..Outgoing::default() };
     let id = path.send(&question, b"").unwrap();
     let urgent = &mut queues[URGENT].bare;
     urgent.lend(0, 1 << 17);
     urgent.announce_with(&about(REPLY, id), 0, 1, 100_000, 0);
     urgent.fill(0, 40_000);
     let Some(Event::Complete(told)) = path.next_event(|_| true) else { panic!("a reply is there") };
-    assert_eq!((told.id, told.answer), (id, Some(100_000)));
+    assert_eq!((told.id, told.reply_bytes), (id, Some(100_000)));
     let mut buffer = vec![0; 100_000];
     let (completion, bytes, residual) = path.complete(Which::Any, &mut buffer).unwrap().unwrap();
     assert_eq!((completion, bytes, residual), (told, 40_000, 60_000));
     path.sever([0; 16]);
     let which = Which::Message { id, class: 0 };
     let (completion, bytes, residual) = path.complete(which, &mut buffer).unwrap().unwrap();
-    assert_eq!((completion.tag, completion.answer, bytes, residual), (5, None, 0, 0));
+    assert_eq!((completion.tag, completion.reply_bytes, bytes, residual), (5, None, 0, 0));
     assert_eq!(completion.audit, message::iucv::Audit::SEVERED);
     assert_eq!(path.complete(which, &mut buffer), Ok(None));
 }

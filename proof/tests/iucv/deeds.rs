@@ -109,15 +109,15 @@ fn pick() -> impl Strategy<Value = Pick> {
 }
 
 fn outgoing() -> impl Strategy<Value = Outgoing> {
-    let answer = prop_oneof![Just(None), bytes().prop_map(|bytes| Some(bytes as u32))];
-    let flags = (prop::bool::weighted(0.3), answer, prop::bool::weighted(0.2));
+    let reply_bytes_max = prop_oneof![Just(None), bytes().prop_map(|bytes| Some(bytes as u32))];
+    let flags = (prop::bool::weighted(0.3), reply_bytes_max, prop::bool::weighted(0.2));
     (class(), class(), any::<u32>(), flags).prop_map(
-        |(target_class, source_class, tag, (priority, answer, quiet))| Outgoing {
+        |(target_class, source_class, tag, (priority, reply_bytes_max, quiet))| Outgoing {
             target_class,
             source_class,
             tag,
             priority,
-            answer,
+            reply_bytes_max,
             quiet,
         },
     )

@@ -88,16 +88,16 @@ pub struct Found {
 impl Message {
     /// As its target sees it.
     pub fn pending(&self) -> Pending {
-        let Outgoing { target_class: class, priority, answer, .. } = self.outgoing;
+        let Outgoing { target_class: class, priority, reply_bytes_max, .. } = self.outgoing;
         let Message { id, bytes, parameters, .. } = *self;
-        Pending { id, class, bytes, priority, answer, parameters }
+        Pending { id, class, bytes, priority, reply_bytes_max, parameters }
     }
 
     /// As its source sees it when the path is severed first.
     pub fn severed(&self) -> Completion {
         let Outgoing { source_class, tag, priority, .. } = self.outgoing;
-        let (id, audit, answer, parameters) = (self.id, Audit::SEVERED, None, false);
-        Completion { id, source_class, tag, priority, audit, answer, parameters }
+        let (id, audit, reply_bytes, parameters) = (self.id, Audit::SEVERED, None, false);
+        Completion { id, source_class, tag, priority, audit, reply_bytes, parameters }
     }
 
     /// As its source sees it when it is complete.
@@ -106,7 +106,7 @@ impl Message {
         match self.outcome.as_ref().expect("complete").kind {
             Kind::Received => completion,
             Kind::Replied { bytes, parameters, priority, .. } => {
-                Completion { answer: Some(bytes), parameters, priority, ..completion }
+                Completion { reply_bytes: Some(bytes), parameters, priority, ..completion }
             }
             Kind::Rejected => Completion { audit: Audit::REJECTED, ..completion },
             Kind::Purged => panic!("who purges a message is not told that it is complete"),

@@ -241,7 +241,7 @@ impl Path {
         answer: &mut [u8],
     ) -> Result<Answered, CallError> {
         let most = u32::try_from(answer.len()).unwrap_or(u32::MAX);
-        let outgoing = Outgoing { answer: Some(most), ..*outgoing };
+        let outgoing = Outgoing { reply_bytes_max: Some(most), ..*outgoing };
         let id = self.send(&outgoing, question)?;
         self.answer(id, outgoing.source_class, answer)
     }

@@ -69,7 +69,7 @@ impl Half for Waiting<'_> {
                 senders[queue].is_ready() || self.path.is_urgent_ready() || self.is_sayable()
             }
             Wanted::Filling { id, priority } => self.path.is_readable(id, priority),
-            Wanted::AnswerFilling { id } => self.path.is_answer_readable(id),
+            Wanted::AnswerFilling { id } => self.path.is_reply_readable(id),
         }
     }
 

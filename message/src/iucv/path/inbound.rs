@@ -172,16 +172,16 @@ impl Path {
         head: MessageHead,
         bytes: usize,
     ) -> Option<Pending> {
-        let MessageHead { class, id, answer, parameters } = head;
-        let theirs = self.limits.theirs as usize;
+        let MessageHead { class, id, reply_bytes_max, parameters } = head;
+        let (theirs, priority) = (self.limits.theirs as usize, queue == URGENT);
         // Control records that we have not sent count: there are never more of them than indexes.
         let unsent = self.completed.len() / ID_BYTES + self.ended.len();
         let is_free = id.index() < theirs
             && waiting + self.awaiting_count + unsent < theirs
             && self.awaiting.get(id.index()).is_none_or(Option::is_none);
         let fits = !parameters || bytes == PARAMETER_BYTES && self.limits.parameters_for_us;
-        let priority = queue == URGENT;
-        (is_free && fits).then_some(Pending { id, class, bytes, priority, answer, parameters })
+        let pending = Pending { id, class, bytes, priority, reply_bytes_max, parameters };
+        (is_free && fits).then_some(pending)
     }
 
     /// Applies a control record of the other side's: what has become of messages, purges, quiesce.
@@ -202,15 +202,15 @@ impl Path {
             }
             Record::Reply { id, parameters, priority } => {
                 let bytes = body.left();
-                let most = self.table.answer_max(id).ok_or(Violation::Record)?;
+                let most = self.table.reply_bytes_max(id).ok_or(Violation::Record)?;
                 if bytes as u64 > u64::from(most) || parameters && bytes != PARAMETER_BYTES {
                     return Err(Violation::Size);
                 }
                 match self.table.end(id)? {
                     Some(entry) => {
-                        let answer = Some(bytes);
+                        let reply_bytes = Some(bytes);
                         let plain = entry.completion(Audit::default());
-                        let of = Completion { priority, answer, parameters, ..plain };
+                        let of = Completion { priority, reply_bytes, parameters, ..plain };
                         self.complete.put_in_front(of, body);
                     }
                     None => body.release(&mut self.receivers[URGENT]),

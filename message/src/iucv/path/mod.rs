@@ -76,7 +76,7 @@ pub enum Which {
 #[derive(Clone, Copy, Debug)]
 struct Awaiting {
     id: MessageId,
-    answer: u32,
+    reply_bytes_max: u32,
 }
 
 /// A path of IUCV.

@@ -40,7 +40,7 @@ impl Path {
     /// As [`Path::send`].
     #[inline(always)]
     pub fn push(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
-        if outgoing.answer.is_some() || outgoing.priority {
+        if outgoing.reply_bytes_max.is_some() || outgoing.priority {
             return self.push_otherwise(outgoing, data);
         }
         let id = self.open(outgoing)?;

@@ -211,7 +211,7 @@ impl Path {
     #[inline]
     fn end_receiving(&mut self, message: &Pending) {
         let id = message.id;
-        match message.answer {
+        match message.reply_bytes_max {
             None => {
                 self.completed.extend_from_slice(&id.0.to_le_bytes());
                 if self.completed.len() >= self.completed_bytes_max {
@@ -219,12 +219,12 @@ impl Path {
                     let _ = self.send_completed();
                 }
             }
-            Some(answer) => {
+            Some(reply_bytes_max) => {
                 let index = id.index();
                 if self.awaiting.len() <= index {
                     self.awaiting.resize(index + 1, None);
                 }
-                self.awaiting[index] = Some(Awaiting { id, answer });
+                self.awaiting[index] = Some(Awaiting { id, reply_bytes_max });
                 self.awaiting_count += 1;
             }
         }
@@ -290,8 +290,8 @@ impl Path {
             self.poll();
         }
         let awaiting = self.awaiting_of(id).ok_or_else(|| self.no_such_message(id))?;
-        if bytes as u64 > u64::from(awaiting.answer) {
-            return Err(ReplyError::TooLong { most: awaiting.answer.into() });
+        if bytes as u64 > u64::from(awaiting.reply_bytes_max) {
+            return Err(ReplyError::TooLong { most: awaiting.reply_bytes_max.into() });
         }
         let (head, length) = Record::Reply { id, parameters, priority }.bytes();
         send(&mut self.senders[URGENT], &head[..length])?;

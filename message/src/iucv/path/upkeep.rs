@@ -148,7 +148,7 @@ impl Path {
     }
 
     /// As [`Path::is_readable`], for a reply.
-    pub fn is_answer_readable(&self, id: MessageId) -> bool {
+    pub fn is_reply_readable(&self, id: MessageId) -> bool {
         self.complete.body(id).is_none_or(|body| body.is_readable(&self.receivers[URGENT]))
     }
 

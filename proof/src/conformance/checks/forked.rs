@@ -129,7 +129,7 @@ fn conversations_in_a_child() -> Result<(), Wrong> {
     let cases = [8, 1000, 5000, 200_000].map(|bytes| [(bytes, false), (bytes, true)]);
     for (bytes, priority) in cases.into_iter().flatten() {
         let [mut source, mut target] = honest::iucv(Terms::DEFAULT, limits);
-        let outgoing = Outgoing { answer: Some(8), priority, ..Outgoing::default() };
+        let outgoing = Outgoing { reply_bytes_max: Some(8), priority, ..Outgoing::default() };
         let id = source.send(&outgoing, &vec![1; bytes])?;
         target.describe(Which::Any)?;
         let child = fork::fork(|| {

@@ -158,7 +158,7 @@ impl Inquiry {
                     self.received += 1;
                     self.slot.received(self.received, self.received_bytes);
                 }
-                audit if audit.is_good() && completion.answer == Some(bytes) => {
+                audit if audit.is_good() && completion.reply_bytes == Some(bytes) => {
                     verify("reply", !self.seed, number, &self.body[..bytes])?;
                     self.received += 1;
                     self.received_bytes += bytes as u64;
@@ -184,7 +184,7 @@ impl Inquiry {
                 source_class: CLASS,
                 tag: number as u32,
                 priority: self.dice.one_in(4),
-                answer: Some(REPLY_BYTES_MAX as u32),
+                reply_bytes_max: Some(REPLY_BYTES_MAX as u32),
                 quiet: false,
             };
             match self.path.half().send(&outgoing, &self.body) {
@@ -288,7 +288,7 @@ impl Inquiry {
         let Part::Target { next, .. } = &mut self.part else { unreachable!("of a target") };
         let number = u64::from(pending.class);
         let least = &mut next[usize::from(pending.priority)];
-        if number < *least || pending.answer != Some(REPLY_BYTES_MAX as u32) {
+        if number < *least || pending.reply_bytes_max != Some(REPLY_BYTES_MAX as u32) {
             let wanted = format!("must be {least} at least, and want a reply");
             return Err(End::Wrong(format!("message {number}: {pending:?} {wanted}")));
         }

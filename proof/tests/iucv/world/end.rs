@@ -53,7 +53,7 @@ impl World {
         let flow = &self.flows[other(side)];
         let awaits = |at: &usize| flow.messages[*at].target == Target::AwaitsReply;
         if let Some(at) = flow.at(id).filter(awaits) {
-            let answer = flow.messages[at].outgoing.answer.expect("two-way") as usize;
+            let answer = flow.messages[at].outgoing.reply_bytes_max.expect("two-way") as usize;
             self.reply(side, at, Way::Whole, false, answer);
             self.has_acted();
         }

@@ -100,7 +100,7 @@ impl World {
     pub(super) fn end_receiving(&mut self, side: usize, id: MessageId) {
         let flow = &mut self.flows[other(side)];
         let at = flow.at(id).expect("found");
-        match flow.messages[at].outgoing.answer {
+        match flow.messages[at].outgoing.reply_bytes_max {
             None => flow.end(at, Kind::Received),
             Some(_) => flow.messages[at].target = Target::AwaitsReply,
         }

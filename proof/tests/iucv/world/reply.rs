@@ -28,13 +28,13 @@ impl World {
         match replied {
             Ok(()) => {
                 assert_eq!(message.target, Target::AwaitsReply, "{message:?}");
-                assert!(bytes <= message.outgoing.answer.expect("two-way") as usize);
+                assert!(bytes <= message.outgoing.reply_bytes_max.expect("two-way") as usize);
                 let parameters = way == Way::Parameters;
                 flow.end(at, Kind::Replied { number, bytes, parameters, priority });
             }
             Err(ReplyError::TooLong { most }) => {
                 assert_eq!(message.target, Target::AwaitsReply, "{message:?}");
-                assert_eq!(most, u64::from(message.outgoing.answer.expect("two-way")));
+                assert_eq!(most, u64::from(message.outgoing.reply_bytes_max.expect("two-way")));
                 assert!(bytes as u64 > most);
             }
             Err(ReplyError::NotReceived) => assert!(message.is_pending(), "{message:?}"),
