@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
+use super::lending::{LENDS_PENDING_MAX, SEGMENTS_MAX};
 
 /// So much of something, for all halves of a side together.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(super) struct Budgets {
     /// Storages: each is a mapping of both sides.
     pub(super) segments: Arc<Budget>,
     /// Storages that were lent and not taken in: each is a descriptor that somebody has to hold.
-    pub(super) unheard: Arc<Budget>,
+    pub(super) pending_lends: Arc<Budget>,
 }
 
 impl Budgets {
@@ -62,7 +62,7 @@ impl Budgets {
         Budgets {
             bytes: Budget::new(bytes),
             segments: Budget::new(SEGMENTS_MAX as u64),
-            unheard: Budget::new(LENDS_UNHEARD_MAX),
+            pending_lends: Budget::new(LENDS_PENDING_MAX),
         }
     }
 }

@@ -28,7 +28,7 @@ mod store;
 pub use event::{Audit, Completion, Event, Interrupt, Pending};
 pub use outgoing::{Outgoing, SendError};
 pub use path::{
-    Counts, Limits, MESSAGES_MAX, PARKED_BYTES_MAX, Path, PurgeError, ReceiveError, Received,
-    ReplyError, Shown, Which, gauge,
+    BUFFERED_BYTES_MAX, Counts, InPlace, Limits, MESSAGES_MAX, Path, PurgeError, ReceiveError,
+    Received, ReplyError, Which, gauge,
 };
 pub use record::{MessageId, PARAMETER_BYTES, QUEUES};

@@ -24,8 +24,8 @@ pub(super) struct Store<T> {
     unnotified: [Order; 2],
     /// The first of each class, without priority, and with it.
     classes: [HashMap<u32, Number>; 2],
-    /// Bytes of our own memory that they keep.
-    kept_bytes: usize,
+    /// Bytes of our own memory that they take.
+    buffered_bytes: usize,
 }
 
 /// The number of a slot, from 1: that there is none takes no room.
@@ -109,9 +109,9 @@ impl<T: Facts> Store<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Bytes of our own memory that they keep.
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.kept_bytes
+    /// Bytes of our own memory that they take.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.buffered_bytes
     }
 
     /// Whether an item has an identity with this index.
@@ -133,7 +133,7 @@ impl<T: Facts> Store<T> {
         let in_order = self.orders[priority].append(number);
         let in_new = if item.notified { 0 } else { self.unnotified[priority].append(number) };
         let (before_in_class, after_in_class) = self.join_class(number, class, priority);
-        self.kept_bytes += item.body.kept_bytes();
+        self.buffered_bytes += item.body.buffered_bytes();
         let item = Some(item);
         let slot = Slot { in_order, in_new, before_in_class, after_in_class, item };
         match self.slots.get_mut(at(number)) {
@@ -244,7 +244,7 @@ impl<T: Facts> Store<T> {
         self.by_index[id.index()] = None;
         self.free.push(number);
         let item = self.slots[at(number)].item.take()?;
-        self.kept_bytes -= item.body.kept_bytes();
+        self.buffered_bytes -= item.body.buffered_bytes();
         Some(item)
     }
 }

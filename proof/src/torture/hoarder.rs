@@ -337,7 +337,7 @@ fn leave_unclaimed(guest: &Guest, path: &mut Path, line: &Line) -> Result<(), St
                 Ok(_) => lent += 1,
                 Err(refused) => break refused,
             }
-            if lent > fabric::path::LENDS_UNHEARD_MAX {
+            if lent > fabric::path::LENDS_PENDING_MAX {
                 return Err(format!("{lent} storages are lent that nobody takes in"));
             }
         };

@@ -1,7 +1,7 @@
 //! What deserves a test of its own: what random programs have found, and what they hardly ever do.
 
 use fabric::path::{Receiver, Terms};
-use message::iucv::{Limits, Outgoing, PARKED_BYTES_MAX, Path, ReceiveError, SendError, Which};
+use message::iucv::{BUFFERED_BYTES_MAX, Limits, Outgoing, Path, ReceiveError, SendError, Which};
 use os::doorbell::Listen;
 use proof::honest::iucv;
 
@@ -71,7 +71,7 @@ fn one_doorbell_tells_of_both_queues_until_the_last_is_over() {
 }
 
 #[test]
-fn message_is_purged_though_too_much_is_parked_in_front_of_it() {
+fn message_is_purged_though_too_much_is_buffered_in_front_of_it() {
     const BYTES: usize = 60_000;
     let limits = Limits { ours: 5000, theirs: 5000, ..LIMITS };
     let [mut one, mut other] = iucv(Terms::DEFAULT, limits);
@@ -89,7 +89,7 @@ fn message_is_purged_though_too_much_is_parked_in_front_of_it() {
             Err(error) => panic!("{error}"),
         }
     };
-    assert!(other.counts().pending >= PARKED_BYTES_MAX / BYTES && !sent.is_empty());
+    assert!(other.counts().pending >= BUFFERED_BYTES_MAX / BYTES && !sent.is_empty());
     one.purge(last, PLAIN.source_class).unwrap();
     let mut buffer = [0; BYTES];
     for id in &sent {
@@ -109,7 +109,7 @@ fn reply_is_heard_though_too_much_is_kept() {
     while let Ok(_) | Err(SendError::Full) = one.send(&PLAIN, &[1; BYTES]) {
         let before = other.counts().pending;
         assert_eq!(receive(&mut other, Which::Class(9)), Err(ReceiveError::NotFound));
-        if before * BYTES >= PARKED_BYTES_MAX {
+        if before * BYTES >= BUFFERED_BYTES_MAX {
             break;
         }
     }

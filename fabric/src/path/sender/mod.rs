@@ -104,7 +104,7 @@ pub struct Sender {
     slots: WriterSlots,
     budgets: Budgets,
     /// Storages that the reader has not taken in, and how many it has.
-    lends_unheard: VecDeque<Charge>,
+    lends_pending: VecDeque<Charge>,
     lends_taken: u64,
     /// What the storages that were retired take of the limits, and the hand-over before which the reader may have
     /// them mapped.
@@ -157,7 +157,7 @@ impl Sender {
             completed: VecDeque::new(),
             slots: WriterSlots::new(lines.filled, peer.slots, peer.released),
             budgets,
-            lends_unheard: VecDeque::new(),
+            lends_pending: VecDeque::new(),
             lends_taken: 0,
             retired: VecDeque::new(),
             progress_at_full: 0,

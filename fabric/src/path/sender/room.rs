@@ -96,7 +96,7 @@ impl Sender {
             });
         }
         if collected.is_ok() {
-            collected = self.take_note_of_lends();
+            collected = self.collect_lends();
         }
         while self.retired.front().is_some_and(|(end, _)| *end <= self.writer.oldest()) {
             self.retired.pop_front();
@@ -110,13 +110,13 @@ impl Sender {
     }
 
     /// Polls how many lent storages the reader has taken in.
-    fn take_note_of_lends(&mut self) -> Result<(), Violation> {
+    fn collect_lends(&mut self) -> Result<(), Violation> {
         // Relaxed: a number that only grows; seen late, it costs a wait.
         let taken = self.half.peer.load(board::LENT_TAKEN_WORD, Ordering::Relaxed);
-        let news = taken.checked_sub(self.lends_taken).and_then(|n| usize::try_from(n).ok());
-        match news {
-            Some(news) if news <= self.lends_unheard.len() => {
-                self.lends_unheard.drain(..news);
+        let more = taken.checked_sub(self.lends_taken).and_then(|n| usize::try_from(n).ok());
+        match more {
+            Some(more) if more <= self.lends_pending.len() => {
+                self.lends_pending.drain(..more);
                 self.lends_taken = taken;
                 Ok(())
             }
@@ -134,7 +134,7 @@ impl Sender {
     pub(super) fn awaits_storage(&self) -> bool {
         self.writer.tracked() > 0
             || self.slots.out() > 0
-            || !self.lends_unheard.is_empty()
+            || !self.lends_pending.is_empty()
             || !self.retired.is_empty()
     }
 
@@ -241,7 +241,7 @@ impl Sender {
         segment: Segment,
         bytes: u64,
     ) -> Result<u16, SendError> {
-        if self.budgets.unheard.left() == 0 {
+        if self.budgets.pending_lends.left() == 0 {
             self.collect();
         }
         if !self.has_room_for_control() {
@@ -251,21 +251,21 @@ impl Sender {
             Ok(number) => number,
             Err(lack) => return Err(self.refuse(lack)),
         };
-        let unheard = self.budgets.unheard.charge(1);
-        let passed = unheard.as_ref().map(|_| self.half.doorbells.pass(descriptor));
+        let pending = self.budgets.pending_lends.charge(1);
+        let passed = pending.as_ref().map(|_| self.half.doorbells.pass(descriptor));
         if passed != Some(Rung::Rung) {
             self.lending.remove(number);
         }
         match passed {
-            Some(Rung::Rung) => self.lends_unheard.extend(unheard),
+            Some(Rung::Rung) => self.lends_pending.extend(pending),
             Some(Rung::Gone) => {
-                // What it had to say before it went comes first.
+                // What the peer sent before it went comes first.
                 self.poll_peer();
                 return Err(self.end(Severed::because(Reason::Gone)).into());
             }
             // Those that are out as far as we have polled: a poll now could find them taken in, and nothing to
             // wait for.
-            _ if !self.lends_unheard.is_empty() => return Err(self.full()),
+            _ if !self.lends_pending.is_empty() => return Err(self.full()),
             Some(Rung::Unheard) | None => return Err(self.refuse(Lack::Passing)),
         }
         let handed_over = self.hand_over_control(Control::Lend { segment: number, bytes });
@@ -296,7 +296,7 @@ impl Sender {
     }
 
     fn show_lent(&mut self) {
-        let lent = self.lends_taken + self.lends_unheard.len() as u64;
+        let lent = self.lends_taken + self.lends_pending.len() as u64;
         self.half.counters.set(Counter::Lent, lent);
         self.half.counters.set(Counter::LentBytes, self.lending.bytes());
     }

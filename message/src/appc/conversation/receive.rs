@@ -40,12 +40,12 @@ impl Conversation {
             if self.has_found() {
                 return;
             }
-            let picked = match self.receiver.poll(COPIED_BYTES_MAX) {
-                Ok(Some(picked)) => picked,
+            let polled = match self.receiver.poll(COPIED_BYTES_MAX) {
+                Ok(Some(polled)) => polled,
                 Ok(None) => return,
                 Err(severed) => return self.end(severed),
             };
-            self.take(picked);
+            self.take(polled);
         }
     }
 
@@ -58,9 +58,9 @@ impl Conversation {
         self.ended = Some(Ended::of(severed));
     }
 
-    /// Takes in what was picked.
-    fn take(&mut self, picked: Incoming) {
-        let (record, body) = BodyReader::open(&mut self.receiver, picked, Record::parse);
+    /// Takes in what was polled.
+    fn take(&mut self, polled: Incoming) {
+        let (record, body) = BodyReader::open(&mut self.receiver, polled, Record::parse);
         match record.and_then(|record| self.take_in(record, body.left())) {
             Ok(Some((is_data, then))) => {
                 self.arrived = Some(Arrived { body, is_data, then });
@@ -157,14 +157,14 @@ impl Conversation {
     pub fn receive(&mut self, target: &mut [u8]) -> Result<Received, VerbError> {
         if self.state == State::Receive
             && !self.has_found()
-            && let Ok(Some(picked)) = self.receiver.poll(COPIED_BYTES_MAX)
+            && let Ok(Some(polled)) = self.receiver.poll(COPIED_BYTES_MAX)
         {
-            if let Incoming::Message(spot) = picked
-                && let Some(received) = self.receive_at(spot, target)
+            if let Incoming::Message(message) = polled
+                && let Some(received) = self.receive_at(message, target)
             {
                 return Ok(received);
             }
-            self.take(picked);
+            self.take(polled);
         }
         self.receive_found(target)
     }
@@ -172,8 +172,8 @@ impl Conversation {
     /// The usual case, in short: a record that lies in memory of our own, and fits. None, and nothing is
     /// done, if it is another. Going the long way costs 40 ns.
     #[inline]
-    fn receive_at(&mut self, spot: MessageRef, target: &mut [u8]) -> Option<Received> {
-        let Message { head, body } = self.receiver.message(spot);
+    fn receive_at(&mut self, message: MessageRef, target: &mut [u8]) -> Option<Received> {
+        let Message { head, body } = self.receiver.message(message);
         let Ok(Record { word: Word::Data(then), seen }) = Record::parse(head) else { return None };
         if seen != self.own_errors || !self.may_come(then) {
             return None;

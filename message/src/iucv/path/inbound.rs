@@ -1,6 +1,6 @@
 //! The inbound half: polls what the other side has sent. Every record is checked here.
 
-use super::{PARKED_BYTES_MAX, PLAIN, Path, URGENT};
+use super::{BUFFERED_BYTES_MAX, PLAIN, Path, URGENT};
 use crate::body::BodyReader;
 use crate::iucv::event::{Audit, Completion, Pending};
 use crate::iucv::outgoing::{Entry, State};
@@ -38,9 +38,9 @@ impl Path {
     /// Repeats `step` while it returns true, but a bounded number of times.
     #[inline]
     pub(super) fn advance_while(&mut self, mut step: impl FnMut(&mut Path) -> bool) {
-        let kept_bytes_max = self.kept_bytes() + TAKEN_BYTES_MAX;
+        let buffered_bytes_max = self.buffered_bytes() + TAKEN_BYTES_MAX;
         for _ in 0..RECORDS_PER_POLL_MAX {
-            if !step(self) || self.kept_bytes() > kept_bytes_max {
+            if !step(self) || self.buffered_bytes() > buffered_bytes_max {
                 return;
             }
         }
@@ -60,20 +60,20 @@ impl Path {
             && self.receivers[queue].is_ready()
             && (queue == URGENT
                 || self.pending.front(queue).is_none()
-                || self.kept_bytes() < PARKED_BYTES_MAX)
+                || self.buffered_bytes() < BUFFERED_BYTES_MAX)
     }
 
     /// Bytes in memory of our own of what waits.
     #[inline]
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.pending.kept_bytes() + self.complete.kept_bytes()
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.pending.buffered_bytes() + self.complete.buffered_bytes()
     }
 
     /// Takes the next of the urgent queue.
     fn advance_urgent(&mut self) {
-        self.pending.park(URGENT, &mut self.receivers);
-        self.complete.park(URGENT, &mut self.receivers);
-        let done = match self.pick(URGENT) {
+        self.pending.buffer_front(URGENT, &mut self.receivers);
+        self.complete.buffer_front(URGENT, &mut self.receivers);
+        let done = match self.poll_queue(URGENT) {
             Some((Record::Message(head), body)) => self.arrive(URGENT, head, body),
             Some((record, body)) => self.apply_control(record, body),
             None => return,
@@ -90,9 +90,9 @@ impl Path {
             if !self.is_queue_ready(PLAIN) {
                 return false;
             }
-            self.pending.park(PLAIN, &mut self.receivers);
+            self.pending.buffer_front(PLAIN, &mut self.receivers);
         }
-        if let Some((record, body)) = self.pick(PLAIN) {
+        if let Some((record, body)) = self.poll_queue(PLAIN) {
             let Record::Message(head) = record else { unreachable!("the queue has nothing else") };
             if let Err(violation) = self.arrive(PLAIN, head, body) {
                 self.fail(violation.into());
@@ -115,21 +115,21 @@ impl Path {
         false
     }
 
-    /// Picks the next from a queue, and takes its head apart.
+    /// Polls the next from a queue, and takes its head apart.
     #[inline]
-    fn pick(&mut self, queue: usize) -> Option<(Record, BodyReader)> {
+    fn poll_queue(&mut self, queue: usize) -> Option<(Record, BodyReader)> {
         if self.is_final {
             return None;
         }
         let receiver = &mut self.receivers[queue];
-        let picked = match receiver.poll(COPIED_BYTES_MAX) {
-            Ok(picked) => picked?,
+        let polled = match receiver.poll(COPIED_BYTES_MAX) {
+            Ok(polled) => polled?,
             Err(severed) => {
                 self.end(queue, severed);
                 return None;
             }
         };
-        let (record, body) = BodyReader::open(receiver, picked, |head| Record::parse(queue, head));
+        let (record, body) = BodyReader::open(receiver, polled, |head| Record::parse(queue, head));
         match record {
             Ok(record) if record.may_have_body() || body.left() == 0 => Some((record, body)),
             refused => {
@@ -189,8 +189,8 @@ impl Path {
         match record {
             Record::Message(_) => unreachable!("handled by the caller"),
             Record::Completed => {
-                let place = body.message().ok_or(Violation::Record)?;
-                let (ids, rest) = self.receivers[URGENT].message(place).body.as_chunks();
+                let message = body.message().ok_or(Violation::Record)?;
+                let (ids, rest) = self.receivers[URGENT].message(message).body.as_chunks();
                 if ids.len() > IDS_MAX || !rest.is_empty() {
                     return Err(Violation::Size);
                 }

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 pub use events::Counts;
 pub use source::PurgeError;
-pub use target::{ReceiveError, Received, ReplyError, Shown};
+pub use target::{InPlace, ReceiveError, Received, ReplyError};
 
 use super::event::{Completion, Pending};
 use super::inbox::Inbox;
@@ -24,7 +24,7 @@ pub const MESSAGES_MAX: u32 = 65_535;
 /// Bytes of messages taken into our own memory because something behind them was searched for. When there
 /// are more, the plain queue is not polled: searches find what was taken so far. Messages with priority are
 /// taken all the same, for control records stand behind them; their limit is that of the path.
-pub const PARKED_BYTES_MAX: usize = 64 << 20;
+pub const BUFFERED_BYTES_MAX: usize = 64 << 20;
 
 /// The queue of messages without priority: that of a message is its priority as a number.
 const PLAIN: usize = 0;

@@ -41,9 +41,9 @@ pub enum ReceiveError {
 
 /// Where a message lies that was received in place, until the next verb.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown {
+pub struct InPlace {
     queue: usize,
-    place: MessageRef,
+    at: MessageRef,
 }
 
 /// Why there was no reply, and no rejection.
@@ -92,14 +92,14 @@ impl Path {
     #[inline]
     pub fn receive(&mut self, which: Which, target: &mut [u8]) -> Result<Received, ReceiveError> {
         let found = match self.next_packed(which) {
-            Some((message, place)) if message.bytes <= target.len() => {
+            Some((message, at)) if message.bytes <= target.len() => {
                 let bytes = message.bytes;
-                target[..bytes].copy_from_slice(self.receivers[PLAIN].message(place).body);
+                target[..bytes].copy_from_slice(self.receivers[PLAIN].message(at).body);
                 self.end_receiving(&message);
                 return Ok(Received { message, bytes, residual: 0 });
             }
-            Some((of, place)) => {
-                self.pending.put_in_front(of, BodyReader::at(place, 0));
+            Some((of, at)) => {
+                self.pending.put_in_front(of, BodyReader::at(at, 0));
                 Found::Front(PLAIN)
             }
             None => self.find(which)?,
@@ -115,39 +115,39 @@ impl Path {
     /// Receives the next message where it lies if it was packed and nothing else waits, which is so for most
     /// of a stream. None, and nothing is received, if it is not.
     #[inline(always)]
-    pub fn receive_packed(&mut self) -> Option<(Pending, Shown)> {
-        let (pending, place) = self.next_packed(Which::Any)?;
+    pub fn receive_packed(&mut self) -> Option<(Pending, InPlace)> {
+        let (pending, at) = self.next_packed(Which::Any)?;
         self.end_receiving(&pending);
-        Some((pending, Shown { queue: PLAIN, place }))
+        Some((pending, InPlace { queue: PLAIN, at }))
     }
 
-    /// As [`Path::receive`], but shows a message where it lies, until the next verb: one that is in front of
-    /// its queue, in memory of our own. None, and nothing is received, if it is not: receive it.
+    /// (RECEIVE) Receives a message where it lies, until the next verb: one that is in front of its queue, in
+    /// memory of our own. None, and nothing is received, if it lies elsewhere: use [`Path::receive`] then.
     ///
     /// # Errors
-    /// As [`Path::receive`].
+    /// [`ReceiveError`].
     #[inline(never)]
     pub fn receive_in_place(
         &mut self,
         which: Which,
-    ) -> Result<Option<(Pending, Shown)>, ReceiveError> {
+    ) -> Result<Option<(Pending, InPlace)>, ReceiveError> {
         let found = self.find(which)?;
-        let (Found::Front(queue), Some(place)) = (found, self.pending.get(found).body.message())
+        let (Found::Front(queue), Some(at)) = (found, self.pending.get(found).body.message())
         else {
             return Ok(None);
         };
         let pending = self.pending.take_found(found, &mut self.receivers);
         self.end_receiving(&pending);
-        Ok(Some((pending, Shown { queue, place })))
+        Ok(Some((pending, InPlace { queue, at })))
     }
 
     /// The data of a message that was received in place.
     ///
     /// # Panics
-    /// Perhaps, if another verb came between: what was shown is shown until then.
+    /// Perhaps, if another verb came between: the message is in place only until then.
     #[inline(always)]
-    pub fn data(&self, shown: Shown) -> &[u8] {
-        self.receivers[shown.queue].message(shown.place).body
+    pub fn data(&self, in_place: InPlace) -> &[u8] {
+        self.receivers[in_place.queue].message(in_place.at).body
     }
 
     /// The next message, if there is nothing to choose from: it was packed and nothing else waits. A
@@ -163,8 +163,8 @@ impl Path {
             return None;
         }
         // An error comes again in the full search.
-        let place = self.receivers[PLAIN].poll_short().ok()??;
-        let message = self.receivers[PLAIN].message(place);
+        let at = self.receivers[PLAIN].poll_short().ok()??;
+        let message = self.receivers[PLAIN].message(at);
         let bytes = message.body.len();
         let admitted = match Record::parse(PLAIN, message.head) {
             Ok(Record::Message(head)) => self.admit_beside(0, PLAIN, head, bytes),
@@ -173,7 +173,7 @@ impl Path {
         if admitted.is_none() {
             self.fail(Violation::Record.into());
         }
-        Some((admitted?, place))
+        Some((admitted?, at))
     }
 
     /// Searches for a message.

@@ -1,6 +1,6 @@
 //! Finding and receiving, in both.
 
-use message::iucv::{MessageId, Pending, ReceiveError, Received, Shown, Which};
+use message::iucv::{InPlace, MessageId, Pending, ReceiveError, Received, Which};
 use proof::honest::body;
 
 use super::super::deeds::Pick;
@@ -136,7 +136,7 @@ impl World {
         which: Which,
         found: &Found,
         pending: &Pending,
-        shown: Shown,
+        shown: InPlace,
     ) {
         let data = self.paths[side].data(shown).to_vec();
         let message = self.check_found(side, which, found, pending);
