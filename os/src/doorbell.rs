@@ -102,7 +102,7 @@ mod sockets {
         /// Both ends for two parties in this process.
         ///
         /// # Errors
-        /// As [`Doorbell::ends`].
+        /// No descriptor or no memory left.
         pub fn pair() -> io::Result<(Doorbell, Doorbell)> {
             let (one, other) = Doorbell::ends()?;
             Ok((Doorbell::adopt(one)?, Doorbell::adopt(other)?))
@@ -132,17 +132,17 @@ mod sockets {
             (self.ringer, self.hearer)
         }
 
-        /// As [`Ringer::ring`].
+        /// Wakes the peer. Never waits.
         pub fn ring(&self) -> Rung {
             self.ringer.ring()
         }
 
-        /// As [`Ringer::pass`].
+        /// Wakes the peer and passes it a descriptor, with a tag for its purpose. Never waits.
         pub fn pass(&self, descriptor: BorrowedFd<'_>, tag: u8) -> Rung {
             self.ringer.pass(descriptor, tag)
         }
 
-        /// As [`Hearer::hear`].
+        /// Takes rings off the line, waiting for them as long as `listen` says.
         pub fn hear(&self, listen: Listen) -> Heard {
             self.hearer.hear(listen)
         }

@@ -190,7 +190,7 @@ fn close_or_refuse(end: ForkSafeFd, held: Option<u64>) {
     refuse(end);
 }
 
-/// As [`descriptors_in`], of an end that was adopted.
+/// Descriptors in the queue of an end that was adopted; none if that cannot be found out.
 fn descriptors_in_adopted(socket: BorrowedFd<'_>) -> Option<u64> {
     // A stream without bytes holds nothing, where urgent bytes are read in their place. A packet may have no
     // bytes, and descriptors all the same.

@@ -63,7 +63,7 @@ impl Packets {
     /// Both ends for two parties in this process.
     ///
     /// # Errors
-    /// As [`Packets::ends`].
+    /// No descriptor or no memory left.
     pub fn pair() -> io::Result<(Packets, Packets)> {
         let (one, other) = Packets::ends()?;
         Ok((

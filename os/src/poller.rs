@@ -102,7 +102,7 @@ pub fn wait_readable(descriptor: impl AsFd, time: Option<Duration>) -> io::Resul
 /// Waits until one of `descriptors` is readable or its other end is gone, at most `time`; says which are.
 ///
 /// # Errors
-/// As [`wait_readable`].
+/// What the kernel says: nothing is to be expected. A signal counts as readable: try to read.
 pub fn wait_any<const N: usize>(
     descriptors: [Option<BorrowedFd<'_>>; N],
     time: Option<Duration>,

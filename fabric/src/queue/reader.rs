@@ -107,9 +107,9 @@ impl Reader {
         self.lines.load(line + CACHE_LINE_WORDS, Ordering::Acquire) == u64::from(count)
     }
 
-    /// As [`Reader::take`], if the next buffer is primed with bytes in place under this label and if `wanted`
-    /// wants it, told their number and the note. The usual case, in short: all else, and what breaks the
-    /// rules, is left for [`Reader::take`].
+    /// Takes the next buffer if it is primed with bytes in place under this label and `wanted`, called with
+    /// their number and the note, returns true. The usual case, in short: all else, and what breaks the rules,
+    /// is left for [`Reader::take`].
     #[inline(always)]
     pub fn take_in_place(
         &mut self,

@@ -113,11 +113,11 @@ impl Receiver {
         }
     }
 
-    /// As [`Receiver::poll`], if what comes next is a short message that is at hand: a packed one, or one in
-    /// its line. None says nothing about what else there is.
+    /// Polls only for a short message that is at hand: a packed one, or one in its line. None means that there
+    /// is no such message, whatever else there may be.
     ///
     /// # Errors
-    /// As [`Receiver::poll`], but only for a pack that breaks the rules.
+    /// [`Severed`] if a pack breaks the rules.
     #[inline(always)]
     pub fn poll_short(&mut self) -> Result<Option<MessageRef>, Severed> {
         self.refuse_child()?;
@@ -211,7 +211,8 @@ impl Receiver {
     /// A [`List`] is not a message: its bytes come one after the other, as if they were one.
     ///
     /// # Errors
-    /// As [`Receiver::poll`]. A large message whose sender is gone before it was whole is not given out.
+    /// [`Severed`] once the path has ended and everything that was handed over has been given out. A large
+    /// message whose sender is gone before it was whole is not given out.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<Option<Message<'_>>, Severed> {
         match self.fetch()? {
@@ -220,11 +221,11 @@ impl Receiver {
         }
     }
 
-    /// As [`Receiver::receive`], but only says where the message is: for those who have something else to
-    /// do with us before they look at it with [`Receiver::message`].
+    /// Receives the next message, but returns only where it lies: for a caller that has something else to do
+    /// with this receiver before it reads the message with [`Receiver::message`].
     ///
     /// # Errors
-    /// As [`Receiver::receive`].
+    /// [`Severed`], in the same cases as [`Receiver::receive`].
     #[inline(always)]
     pub fn fetch(&mut self) -> Result<Option<MessageRef>, Severed> {
         match self.poll_short()? {

@@ -42,7 +42,7 @@ pub enum CommitError {
     /// The claim is another half's.
     #[error("this was claimed of another half, which alone sends it")]
     NotOurs,
-    /// As with any message.
+    /// The path does not take the message now.
     #[error(transparent)]
     Send(#[from] SendError),
 }
@@ -54,7 +54,7 @@ impl Sender {
     /// [`SendError`].
     ///
     /// # Panics
-    /// As [`Sender::send`].
+    /// If the head is longer than [`HEAD_BYTES_MAX`](crate::path::HEAD_BYTES_MAX).
     pub fn claim(&mut self, head: &[u8], bytes: usize) -> Result<Claim, SendError> {
         // So that what was built is not refused for want of a buffer.
         self.prepare(head)?;
@@ -116,10 +116,10 @@ impl Sender {
     /// Sends a message of `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// As [`Sender::send`]; `build` was not called then.
+    /// [`SendError`]; nothing was sent then, whether `build` was called or not.
     ///
     /// # Panics
-    /// As [`Sender::send`].
+    /// If the head is longer than [`HEAD_BYTES_MAX`](crate::path::HEAD_BYTES_MAX).
     pub fn send_built(
         &mut self,
         head: &[u8],

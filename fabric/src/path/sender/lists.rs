@@ -59,7 +59,7 @@ pub enum ListError {
         /// How many there are.
         entries: usize,
     },
-    /// As with any message.
+    /// The path does not take the list now.
     #[error(transparent)]
     Send(#[from] SendError),
 }

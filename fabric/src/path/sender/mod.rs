@@ -204,10 +204,10 @@ impl Sender {
     /// and by [`Sender::flush`]: whoever has nothing more to push for now must flush.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// [`SendError`]; nothing was pushed then.
     ///
     /// # Panics
-    /// As [`Sender::send`].
+    /// If the head is longer than [`HEAD_BYTES_MAX`].
     // Inlined into the caller's loop: a call costs as much as the rest of a push.
     #[inline(always)]
     pub fn push(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {

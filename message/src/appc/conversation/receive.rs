@@ -233,7 +233,7 @@ impl Conversation {
     /// How many bytes are left of the record that is next, if one is there.
     ///
     /// # Errors
-    /// As [`Conversation::receive`].
+    /// [`VerbError`]; `Pending` if nothing is there.
     pub fn pending_bytes(&mut self) -> Result<usize, VerbError> {
         self.begin(Verb::Receive)?;
         self.arrived.as_ref().map(|arrived| arrived.body.left()).ok_or(VerbError::Pending)

@@ -22,7 +22,7 @@ impl Conversation {
     /// latest with [`Conversation::flush`] or a record after which something else comes than more.
     ///
     /// # Errors
-    /// As [`Conversation::send`].
+    /// [`VerbError`]; `Pending` if the partner is too far behind. Nothing was sent then.
     #[inline]
     pub fn push(&mut self, record: &[u8]) -> Result<(), VerbError> {
         self.send_by(Verb::Send, Word::Data(Then::More), Then::More, |sender, head| {
@@ -33,7 +33,7 @@ impl Conversation {
     /// Sends a record of `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// As [`Conversation::send`]; `build` was not called then.
+    /// [`VerbError`]; nothing was sent then, whether `build` was called or not.
     #[inline]
     pub fn send_built(
         &mut self,
@@ -49,7 +49,7 @@ impl Conversation {
     /// (SENDDATA without data, SENDCNF) Sends what comes next alone. If that is more, nothing is done.
     ///
     /// # Errors
-    /// As [`Conversation::send`].
+    /// [`VerbError`]; `Pending` if the partner is too far behind. Nothing was sent then.
     pub fn send_without_data(&mut self, then: Then) -> Result<(), VerbError> {
         let verb = if then.confirms() { Verb::Confirm } else { Verb::Send };
         self.send_by(verb, Word::NoData(then), then, |sender, head| match then {

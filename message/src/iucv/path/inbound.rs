@@ -162,8 +162,8 @@ impl Path {
         self.admit_beside(self.pending.len(), queue, head, bytes).filter(|_| !is_taken)
     }
 
-    /// As [`Path::admit`], beside so many others that wait. In a stream there are none, and to find out that none
-    /// has its index would cost as much as all the rest.
+    /// The message that a head announces, if the limits allow it beside so many others that wait. In a stream
+    /// there are none, and to find out that none has its index would cost as much as all the rest.
     #[inline(always)]
     pub(super) fn admit_beside(
         &self,

@@ -37,7 +37,7 @@ impl Path {
     /// the latest with [`Path::flush`].
     ///
     /// # Errors
-    /// As [`Path::send`].
+    /// [`SendError`]; nothing was pushed then.
     #[inline(always)]
     pub fn push(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
         if outgoing.reply_bytes_max.is_some() || outgoing.priority {
@@ -57,7 +57,7 @@ impl Path {
     /// Sends a message of `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// As [`Path::send`]; `build` was not called then.
+    /// [`SendError`]; nothing was sent then, whether `build` was called or not.
     #[inline]
     pub fn send_built(
         &mut self,
@@ -71,7 +71,7 @@ impl Path {
     /// (SEND DATA=PRMMSG) Sends eight bytes in the parameter list: the target has them with the event.
     ///
     /// # Errors
-    /// As [`Path::send`].
+    /// [`SendError`]; nothing was sent then.
     pub fn send_parameters(
         &mut self,
         outgoing: &Outgoing,

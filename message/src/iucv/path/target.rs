@@ -233,7 +233,7 @@ impl Path {
     /// (DESCRIBE, TEST MESSAGE) The message that is meant, which stays as it is.
     ///
     /// # Errors
-    /// As [`Path::receive`].
+    /// [`ReceiveError`].
     pub fn describe(&mut self, which: Which) -> Result<Pending, ReceiveError> {
         let found = self.find(which)?;
         Ok(self.pending.get(found).of)
@@ -251,7 +251,7 @@ impl Path {
     /// Replies with `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// As [`Path::reply`]; `build` was not called then.
+    /// [`ReplyError`]; the message waits for its reply as before, whether `build` was called or not.
     pub fn reply_built(
         &mut self,
         id: MessageId,
@@ -266,7 +266,7 @@ impl Path {
     /// (REPLY DATA=PRMMSG) Replies with eight bytes in the parameter list.
     ///
     /// # Errors
-    /// As [`Path::reply`].
+    /// [`ReplyError`]; the message waits for its reply as before.
     pub fn reply_parameters(
         &mut self,
         id: MessageId,

@@ -147,7 +147,7 @@ impl Path {
         self.pending.body(id).is_none_or(|body| body.is_readable(receiver))
     }
 
-    /// As [`Path::is_readable`], for a reply.
+    /// Whether a reply that was taken in part has more bytes by now.
     pub fn is_reply_readable(&self, id: MessageId) -> bool {
         self.complete.body(id).is_none_or(|body| body.is_readable(&self.receivers[URGENT]))
     }
