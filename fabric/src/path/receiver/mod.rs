@@ -3,8 +3,8 @@
 mod copying;
 mod incoming;
 mod lent;
+mod lifecycle;
 mod open;
-mod upkeep;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

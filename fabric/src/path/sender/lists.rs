@@ -89,7 +89,7 @@ impl Sender {
         }
         self.check()?;
         self.collect();
-        if self.half.ended.is_some() || !self.has_room_for_upkeep() {
+        if self.half.ended.is_some() || !self.has_room_to_retire() {
             return Err(self.full().into());
         }
         self.retire(segment);

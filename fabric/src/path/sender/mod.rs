@@ -2,10 +2,10 @@
 
 mod claim;
 mod large;
+mod lifecycle;
 mod lists;
 mod pack;
 mod room;
-mod upkeep;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;

@@ -51,7 +51,7 @@ impl Sender {
     }
 
     /// Whether there is room for control that can wait, and then still for what cannot.
-    pub(super) fn has_room_for_upkeep(&self) -> bool {
+    pub(super) fn has_room_to_retire(&self) -> bool {
         self.writer.span() < QUEUE_BUFFERS - RESERVED_BUFFERS / 2
     }
 
@@ -211,7 +211,7 @@ impl Sender {
         while let Err(lack) = self.lending.check_room(bytes) {
             let retired = self.retired.iter().map(|(_, (bytes, _))| bytes.amount).sum::<u64>();
             let suffices = retired > 0 && bytes <= retired + self.budgets.bytes.left();
-            if suffices || !self.has_room_for_upkeep() {
+            if suffices || !self.has_room_to_retire() {
                 return Err(self.full());
             }
             if !self.retire_unused(Unused::Now) {
@@ -286,7 +286,7 @@ impl Sender {
     /// say so.
     pub(super) fn retire(&mut self, segment: u16) {
         let handed_over = self.hand_over_control(Control::Retire { segment });
-        assert!(handed_over, "there is room for upkeep");
+        assert!(handed_over, "there is room to retire");
         // The reader has it mapped until it has come here, and the last list before is given back. Were it to
         // count no more for us, another queue could lend as much, and the reader come there first.
         self.retired.push_back((self.writer.next(), self.lending.remove(segment)));

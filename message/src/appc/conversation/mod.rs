@@ -1,10 +1,10 @@
 //! A conversation, as one of its two sides has it.
 
+mod lifecycle;
 mod receive;
 mod send;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 
 use super::outcome::{Ended, Trouble, VerbError};
 use super::record::Then;

@@ -2,9 +2,9 @@
 
 mod events;
 mod inbound;
+mod lifecycle;
 mod source;
 mod target;
-mod upkeep;
 
 use std::collections::{HashMap, VecDeque};
 

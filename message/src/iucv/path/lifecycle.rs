@@ -1,4 +1,4 @@
-//! What keeps a path going: control records, quiesce, waiting, the end.
+//! The life of a path: control records, quiesce, sleep and wake-up, trim, the end.
 
 use std::os::fd::BorrowedFd;
 

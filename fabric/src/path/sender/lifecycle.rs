@@ -1,4 +1,4 @@
-//! What keeps a sender going: the other side's wishes, sleeping, housekeeping, the end.
+//! The life of a sender: the peer's control line, sleep and wake-up, trim, the end.
 
 use os::doorbell::Listen;
 use os::sync::Ordering;
@@ -95,7 +95,7 @@ impl Sender {
         }
         self.flush();
         self.collect();
-        while self.has_room_for_upkeep() && self.retire_unused(Unused::ForLong) {}
+        while self.has_room_to_retire() && self.retire_unused(Unused::ForLong) {}
         self.pages.untouch();
         self.lending.untouch();
         self.lending.may_shrink()

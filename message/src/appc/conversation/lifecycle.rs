@@ -1,4 +1,4 @@
-//! What keeps a conversation going: events, waiting, the end.
+//! The life of a conversation: events, readiness, trim, the end.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,4 +1,4 @@
-//! What keeps a receiver going: sleeping, listening, quiet, housekeeping, the end.
+//! The life of a receiver: readiness, sleep and wake-up, trim, quiesce, the end.
 
 use os::doorbell::Listen;
 use os::sync::Ordering;
