@@ -1,5 +1,4 @@
-//! What the sender and the receiver of a queue have in common: who they are, how they sleep and wake, and
-//! how they end.
+//! What the sender and the receiver of a queue have in common: identity, sleep and wake-up, and the end.
 
 use std::sync::atomic::{AtomicU64, Ordering as StdOrdering};
 
@@ -14,7 +13,7 @@ use super::doorbells::{Doorbells, Heard};
 use super::severed::{Reason, Severed};
 use crate::queue::sleep::{PeerSleepWord, SleepWord};
 
-/// Tells a half from all others of this process: what it has given out is taken back by it alone.
+/// The identity of a half among all of this process: what a half has given out is taken back by it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct HalfId(u64);
 
@@ -116,7 +115,7 @@ impl Half {
         heard
     }
 
-    /// The end of the other side's half, if its control line tells of one.
+    /// The end of the peer's half, if its control line shows one.
     #[inline(always)]
     pub(super) fn peer_halt(&self) -> Option<Severed> {
         // Acquire: pairs with the Release in `halt`. The data is seen with the word.
@@ -132,7 +131,7 @@ impl Half {
         Severed::parse([code, data(0), data(1)])
     }
 
-    /// Ends this half for this reason, and tells the other side.
+    /// Ends this half for this reason, and shows that to the peer.
     pub(super) fn halt(&mut self, severed: Severed) {
         if let Reason::Violation(violation) = severed.reason {
             self.counters.set(Counter::Violation, violation as u64);

@@ -1,4 +1,4 @@
-//! What a watcher can say of each buffer from both sides' counts, without touching the data path.
+//! What an observer can derive of each buffer from both sides' counts, without touching the data path.
 
 use super::word::{State, keeps};
 use super::{QUEUE_BUFFERS, Sequence};
@@ -18,7 +18,7 @@ pub enum Owner {
 pub struct BufferAudit {
     /// Who may use it now: the exclusive-or of the low bits of the two counts.
     pub owner: Owner,
-    /// What the side that handed it over last says of it.
+    /// Its state, after the side that handed it over last.
     pub state: State,
     /// Hand-overs by the writer.
     pub primed: u32,

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// A buffer that the writer handed to us. What is in it can be read until the next is taken, or until we
-/// show it as returned; whoever reads longer holds it: [`Reader::hold`].
+/// show it as returned; hold it to read longer: [`Reader::hold`].
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
     pub(super) sequence: Sequence,
@@ -20,7 +20,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// What the writer says of it.
+    /// The writer's word of it.
     #[inline]
     pub fn word(&self) -> WriterWord {
         self.word
@@ -165,7 +165,7 @@ impl Reader {
         Ok(Some(Taken { sequence, word }))
     }
 
-    /// Goes past the newest hand-over, which is held: says so, before it counts as returned.
+    /// Goes past the newest hand-over, which is held: marks it pending before it counts as returned.
     fn pass(&mut self) {
         self.newest_held = false;
         let sequence = Sequence(self.next.0 - 1);
@@ -254,8 +254,8 @@ impl Reader {
         self.returns.store(LATE_WORD, self.late_returns, Ordering::Release);
         if sequence >= self.shown {
             // Or the writer would not collect it.
-            let is_news = self.show();
-            assert!(is_news, "it was passed by, and is shown now");
+            let is_shown = self.show();
+            assert!(is_shown, "it was passed by, and is shown now");
         }
         true
     }
@@ -271,8 +271,8 @@ impl Reader {
         Sequence(self.next.0 - u64::from(self.newest_held))
     }
 
-    /// Shows all that we have done with as returned. True if that is news: then the writer may have to be
-    /// rung for. We do not read it, nor anything it points to, after this.
+    /// Shows all that we have done with as returned. True if that is more than before: then the writer may have
+    /// to be rung for. We do not read those buffers, nor anything they point to, after this.
     #[must_use = "a writer that sleeps is rung for"]
     #[inline]
     pub fn show(&mut self) -> bool {

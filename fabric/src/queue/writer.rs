@@ -18,7 +18,7 @@ pub struct Filling<'a> {
     pub label: u8,
     /// Carried for the reader.
     pub note: u8,
-    /// Whether the writer's user wants to learn when the buffer comes back: [`Writer::collect`] tells.
+    /// Whether [`Writer::collect`] is to report when the buffer comes back.
     pub tracked: bool,
     /// The content.
     pub content: Content<'a>,

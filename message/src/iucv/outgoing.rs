@@ -213,7 +213,7 @@ impl Table {
     /// The target has received a one-way message. None if we have purged it, or no completion is wanted.
     ///
     /// # Errors
-    /// If the target was done with it before, or if the message is two-way: then the path ends, and whoever waits
+    /// If the target was done with it before, or if the message is two-way: then the path ends, and a source that waits
     /// for the reply learns that.
     #[inline]
     pub(super) fn end_one_way(&mut self, id: MessageId) -> Result<Option<Entry>, Violation> {

@@ -99,8 +99,7 @@ impl Receiver {
     /// What has arrived next, if there is something. Messages in pages are copied into memory of our own if
     /// they have at most `copied_bytes_max`; large ones and lists are not.
     ///
-    /// One call opens a bounded number of buffers: none can be there though [`Receiver::is_ready`] says that
-    /// there is something to do.
+    /// One call opens a bounded number of buffers: the result can be none though [`Receiver::is_ready`] is true.
     ///
     /// # Errors
     /// [`Severed`] once the path has ended and everything that was handed over has been given out.
@@ -318,7 +317,7 @@ impl Receiver {
     /// [`NotOurs`] if another half has given it out.
     pub fn give_back_list(&mut self, list: List) -> Result<(), NotOurs<List>> {
         let list = self.half.own(list.half, list)?;
-        // Whoever waits for a list waits for that one.
+        // A sender that waits for a list waits for this one.
         self.give_back_held(list.held, WITHHELD_BYTES_MAX);
         Ok(())
     }

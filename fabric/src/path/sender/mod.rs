@@ -120,7 +120,7 @@ impl Drop for Sender {
     fn drop(&mut self) {
         if !self.half.is_forked() {
             if self.half.ended.is_none() {
-                // What was sent is not lost, but nobody said that this is the end: the peer sees us gone.
+                // What was sent is not lost, but the path was not severed: the peer finds us gone.
                 self.flush();
             }
             self.half.doorbells.hang_up();
@@ -201,7 +201,7 @@ impl Sender {
     /// Pushes a message: sends it, but perhaps not at once. While the receiver is behind, small messages
     /// are packed: a stream of them costs less than if each goes by itself. A pack is handed over when it
     /// is full, when a later push finds that the receiver has caught up, with the next [`Sender::send`],
-    /// and by [`Sender::flush`]: whoever has nothing more to push for now must flush.
+    /// and by [`Sender::flush`]: a program that has nothing more to push for now must flush.
     ///
     /// # Errors
     /// [`SendError`]; nothing was pushed then.
@@ -306,7 +306,7 @@ impl Sender {
         self.tally.show(&mut self.half.counters);
     }
 
-    /// Says when to ring for what is handed over from now on.
+    /// Sets when to ring for what is handed over from now on.
     pub fn set_ringing(&mut self, ringing: Ringing) {
         self.ringing = ringing;
     }
@@ -362,8 +362,8 @@ impl Sender {
         }
     }
 
-    /// Hands control over, and says whether there was room: there is, but behind a reader that leaves
-    /// even control unread.
+    /// Hands control over. False if there was no room, which happens only behind a reader that leaves even
+    /// control unread.
     fn hand_over_control(&mut self, control: Control) -> bool {
         if !self.has_room_for_control() {
             self.collect();

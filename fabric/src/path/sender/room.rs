@@ -139,15 +139,15 @@ impl Sender {
     }
 
     /// Whether a send that was refused is worth another try: something came back since, or the path has
-    /// changed its state. A receiver that wants quiet, or no quiet any more, is answered: whoever does not send for
-    /// long, and does not wait on the doorbell either, should ask now and then.
+    /// changed its state. This acknowledges a quiesce or a resume of the receiver: a program that does not send for
+    /// long, and does not wait on the doorbell either, should call it now and then.
     pub fn is_ready(&mut self) -> bool {
         if self.half.is_forked() {
             return true;
         }
         self.poll_peer();
         self.collect();
-        // Who waits for room learns of quiet, and who waits for the end of quiet of nothing else.
+        // A sender refused for room is ready again on quiesce; a sender refused for quiesce only on resume.
         self.half.ended.is_some()
             || self.is_quiet != self.refused_for_quiet
             || (!self.is_quiet && self.progress() != self.progress_at_full)
@@ -275,15 +275,15 @@ impl Sender {
     }
 
     /// Retires a storage of our own that was not used for so long; whether there was one. The caller has seen
-    /// that there is room to say so.
+    /// that there is room for the control record.
     pub(super) fn retire_unused(&mut self, unused: Unused) -> bool {
         let large = self.lending.take_unused(unused);
         let segment = large.or_else(|| self.pages.take_unused(unused));
         segment.map(|segment| self.retire(segment)).is_some()
     }
 
-    /// Retires a storage that nothing uses but lists that are out. The caller has seen that there is room to
-    /// say so.
+    /// Retires a storage that nothing uses but lists that are out. The caller has seen that there is room
+    /// for the control record.
     pub(super) fn retire(&mut self, segment: u16) {
         let handed_over = self.hand_over_control(Control::Retire { segment });
         assert!(handed_over, "there is room to retire");

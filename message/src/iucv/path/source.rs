@@ -143,7 +143,7 @@ impl Path {
         which: Which,
         target: &mut [u8],
     ) -> Result<Option<(Completion, usize, usize)>, ReceiveError> {
-        // Whoever waits for one reply takes it where it lies: to keep it and find it again costs as much as
+        // A source that waits for one reply takes it where it lies: to buffer it and find it again costs as much as
         // all the rest.
         self.poll_while(|path| path.complete.front(URGENT).is_none());
         let mut found = self.complete.find(which)?;
