@@ -27,13 +27,13 @@ struct Inner {
     /// By numbers of our own: a path of a guest with itself has two accounts, and one token.
     accounts: HashMap<u64, Entry>,
     next_account: u64,
-    /// What nobody waits for an answer to, and did not fit: at most one thing for each path.
-    unsaid: VecDeque<Vec<u8>>,
-    /// Accounts that a new host has not been told of yet.
-    untold: VecDeque<u64>,
-    /// Accounts for which it lacks something, and when it is told of them again.
-    put_off: Vec<u64>,
-    put_off_until_ns: u64,
+    /// Notifications that did not fit, to which no answer is awaited: at most one for each path.
+    unsent: VecDeque<Vec<u8>>,
+    /// Accounts that were not announced to a new host yet.
+    unannounced: VecDeque<u64>,
+    /// Accounts for which the host lacks something, and when they are announced again.
+    deferred: Vec<u64>,
+    deferred_until_ns: u64,
 }
 
 /// Why a request was not sent.
@@ -62,7 +62,7 @@ pub(crate) struct MadeUp {
     /// There is still something left.
     pub(crate) is_behind: bool,
     /// When more is to be said, though the host is not behind.
-    pub(crate) put_off_until_ns: Option<u64>,
+    pub(crate) deferred_until_ns: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -93,10 +93,10 @@ impl Link {
             serial: 0,
             accounts: HashMap::new(),
             next_account: 0,
-            unsaid: VecDeque::new(),
-            untold: VecDeque::new(),
-            put_off: Vec::new(),
-            put_off_until_ns: 0,
+            unsent: VecDeque::new(),
+            unannounced: VecDeque::new(),
+            deferred: Vec::new(),
+            deferred_until_ns: 0,
         };
         Link { inner: Mutex::new(inner), guard: ForkGuard::here() }
     }
@@ -123,9 +123,9 @@ impl Link {
         }
         let mut inner = self.lock();
         inner.packets = packets.map(Arc::new);
-        inner.unsaid.clear();
-        inner.untold.clear();
-        inner.put_off.clear();
+        inner.unsent.clear();
+        inner.unannounced.clear();
+        inner.deferred.clear();
         inner.accounts.values_mut().for_each(|entry| entry.is_known = false);
     }
 
@@ -139,53 +139,53 @@ impl Link {
             return Err(Unsent::HostGone);
         }
         let mut inner = self.lock();
-        inner.say_unsaid()?;
+        inner.send_unsent()?;
         let serial = inner.next_serial();
         inner.send(&request.bytes(serial), descriptors)?;
         Ok(serial)
     }
 
-    /// Tells the host what nobody waits for an answer to: at once, or when there is room.
-    pub(crate) fn say(&self, request: &Request) {
+    /// Notifies the host, without an answer: at once, or when there is room.
+    pub(crate) fn notify_host(&self, request: &Request) {
         if self.in_child() {
             return;
         }
         let mut inner = self.lock();
         let serial = inner.next_serial();
         let bytes = request.bytes(serial);
-        let said = inner.say_unsaid().and_then(|()| inner.send(&bytes, &[]));
-        // A host that is gone need not be told.
-        if said.is_err_and(|unsent| unsent.is_for_now()) {
-            inner.unsaid.push_back(bytes);
+        let sent = inner.send_unsent().and_then(|()| inner.send(&bytes, &[]));
+        // A host that is gone need not be notified.
+        if sent.is_err_and(|error| error.is_for_now()) {
+            inner.unsent.push_back(bytes);
         }
     }
 
-    /// Says what did not fit before, as far as it fits now.
+    /// Sends what did not fit before, as far as it fits now.
     pub(crate) fn make_up(&self, now_ns: u64) -> MadeUp {
         let mut rejoined = Vec::new();
         if self.in_child() {
-            return MadeUp { rejoined, is_behind: false, put_off_until_ns: None };
+            return MadeUp { rejoined, is_behind: false, deferred_until_ns: None };
         }
         let mut inner = self.lock();
-        if now_ns >= inner.put_off_until_ns {
-            let Inner { untold, put_off, .. } = &mut *inner;
-            untold.extend(put_off.drain(..));
+        if now_ns >= inner.deferred_until_ns {
+            let Inner { unannounced, deferred, .. } = &mut *inner;
+            unannounced.extend(deferred.drain(..));
         }
-        let mut said = inner.say_unsaid();
-        while said.is_ok()
-            && let Some(key) = inner.untold.pop_front()
+        let mut sent = inner.send_unsent();
+        while sent.is_ok()
+            && let Some(key) = inner.unannounced.pop_front()
         {
             match inner.rejoin(key) {
                 Ok(serial) => rejoined.extend(serial.map(|serial| (serial, key))),
-                Err(unsent) => {
-                    inner.untold.push_front(key);
-                    said = Err(unsent);
+                Err(error) => {
+                    inner.unannounced.push_front(key);
+                    sent = Err(error);
                 }
             }
         }
-        let is_behind = said.is_err_and(|unsent| unsent.is_for_now());
-        let put_off_until_ns = (!inner.put_off.is_empty()).then_some(inner.put_off_until_ns);
-        MadeUp { rejoined, is_behind, put_off_until_ns }
+        let is_behind = sent.is_err_and(|error| error.is_for_now());
+        let deferred_until_ns = (!inner.deferred.is_empty()).then_some(inner.deferred_until_ns);
+        MadeUp { rejoined, is_behind, deferred_until_ns }
     }
 
     /// Accounts a path from now on. Returns by which number of ours.
@@ -197,17 +197,17 @@ impl Link {
         key
     }
 
-    /// A new host has to be told of all paths: see [`Link::make_up`].
+    /// All paths have to be announced to a new host: see [`Link::make_up`].
     pub(crate) fn start_rejoining(&self) {
         let mut inner = self.lock();
-        inner.untold = inner.accounts.keys().copied().collect();
+        inner.unannounced = inner.accounts.keys().copied().collect();
     }
 
-    /// The host lacks what it takes to account a path: it is told again then.
-    pub(crate) fn put_off(&self, key: u64, until_ns: u64) {
+    /// The host lacks what it takes to account a path: the path is announced again at `until_ns`.
+    pub(crate) fn defer(&self, key: u64, until_ns: u64) {
         let mut inner = self.lock();
-        inner.put_off.push(key);
-        inner.put_off_until_ns = until_ns;
+        inner.deferred.push(key);
+        inner.deferred_until_ns = until_ns;
     }
 
     /// Takes note of the number that a new host has given a path. False if there is no such path any more: the
@@ -238,15 +238,15 @@ impl Inner {
         })
     }
 
-    fn say_unsaid(&mut self) -> Result<(), Unsent> {
-        while let Some(bytes) = self.unsaid.front() {
+    fn send_unsent(&mut self) -> Result<(), Unsent> {
+        while let Some(bytes) = self.unsent.front() {
             self.send(bytes, &[])?;
-            self.unsaid.pop_front();
+            self.unsent.pop_front();
         }
         Ok(())
     }
 
-    /// Tells a new host of a path, if there still is one. Returns the serial that the answer will carry.
+    /// Announces a path to a new host, if there still is one. Returns the serial that the answer will carry.
     fn rejoin(&mut self, key: u64) -> Result<Option<u32>, Unsent> {
         let serial = self.next_serial();
         let Some(Entry { account, .. }) = self.accounts.get(&key) else { return Ok(None) };
@@ -293,7 +293,7 @@ impl Drop for Membership {
         // The number that another host has given it is another path's here. If this host is giving it one just
         // now, it is told when it says which.
         if ended.is_some_and(|entry| entry.is_known) {
-            self.link.say(&Request::Ended { path: self.number() });
+            self.link.notify_host(&Request::Ended { path: self.number() });
         }
     }
 }

@@ -113,9 +113,9 @@ impl Half for Receiver {
     }
 }
 
-/// How one half waits, and what it has learned.
+/// How long one half spins before it sleeps, and what it has learned for that.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct SpinPolicy {
     policy: Wait,
     spin_ns: u64,
     /// What a look costs, as far as it was measured.
@@ -137,9 +137,9 @@ pub(crate) enum Waited {
     Idle,
 }
 
-impl Patience {
-    pub(crate) fn new(policy: Wait) -> Patience {
-        Patience { policy, spin_ns: SPIN_NS_MAX / 2, look_ns: 30, may_trim: true }
+impl SpinPolicy {
+    pub(crate) fn new(policy: Wait) -> SpinPolicy {
+        SpinPolicy { policy, spin_ns: SPIN_NS_MAX / 2, look_ns: 30, may_trim: true }
     }
 
     pub(crate) fn set_policy(&mut self, policy: Wait) {

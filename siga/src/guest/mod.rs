@@ -29,7 +29,7 @@ use self::error::unreached;
 use self::inbox::{Answer, Awaited, Claim, Inbox, Standing};
 use crate::link::{Account, Link, Membership, Unsent};
 use crate::options::PathOptions;
-use crate::path::{Path, Said};
+use crate::path::{Negotiated, Path};
 
 /// How long a host may take to answer what it can answer by itself.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
@@ -69,7 +69,7 @@ pub struct Connecting {
 impl Drop for Connecting {
     fn drop(&mut self) {
         if self.side.is_some() {
-            self.link.say(&Request::Cancel { connect: self.claim.serial });
+            self.link.notify_host(&Request::Cancel { connect: self.claim.serial });
         }
     }
 }
@@ -265,8 +265,8 @@ impl Guest {
         let peer = SideDescriptors { board: peer_board, lines: peer_lines };
         let halves = side.join(peer, descriptors.collect(), options.terms(ours, theirs))?;
         let messages_max = (ours.messages, theirs.messages);
-        let said = Said { flags, data, messages_max };
-        Ok(Path::new(halves, membership, said, options.wait))
+        let negotiated = Negotiated { flags, data, messages_max };
+        Ok(Path::new(halves, membership, negotiated, options.wait))
     }
 
     /// Waits for a connection from another guest and accepts it.
@@ -397,7 +397,7 @@ impl Guest {
             self.refuse_path(path, NO_DATA);
         }
         let joined = self.join(side, board, kind, answer, options)?;
-        Ok(joined.with_what_was_said(pending.flags, pending.data))
+        Ok(joined.with_negotiated(pending.flags, pending.data))
     }
 
     /// Refuses a connection that waits. One that waits for another guest, or does not wait any more, is left
@@ -409,7 +409,7 @@ impl Guest {
     }
 
     fn refuse_path(&self, path: u64, data: UserData) {
-        self.link.say(&Request::Refuse { path, data });
+        self.link.notify_host(&Request::Refuse { path, data });
     }
 
     /// Becomes the manager of a resource: connections to it are for this guest. A new host is told by

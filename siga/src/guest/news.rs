@@ -55,9 +55,9 @@ impl Guest {
     /// Says what the host was not told because it was behind, or lacked something. When to come back if something
     /// is left.
     fn make_up(&self, now_ns: u64) -> Option<u64> {
-        let MadeUp { rejoined, is_behind, put_off_until_ns } = self.link.make_up(now_ns);
+        let MadeUp { rejoined, is_behind, deferred_until_ns } = self.link.make_up(now_ns);
         self.inbox.borrow_mut().rejoining.extend(rejoined);
-        if is_behind { Some(now_ns + BEHIND_NS) } else { put_off_until_ns }
+        if is_behind { Some(now_ns + BEHIND_NS) } else { deferred_until_ns }
     }
 
     fn take_in(&self, now_ns: u64) {
@@ -96,7 +96,7 @@ impl Guest {
 
     /// Tells the host that a path that it has made is not wanted.
     pub(super) fn give_up(&self, path: u64) {
-        self.link.say(&Request::Ended { path });
+        self.link.notify_host(&Request::Ended { path });
     }
 
     /// Puts a message where it is awaited.
@@ -110,7 +110,7 @@ impl Guest {
             match reply {
                 Reply::Done { path } if !self.link.settle(account, path) => self.give_up(path),
                 Reply::Failed { problem: Problem::HostResources, .. } => {
-                    self.link.put_off(account, now_ns + RETRY_NS);
+                    self.link.defer(account, now_ns + RETRY_NS);
                 }
                 // It is accounted, or never will be.
                 _ => {}
@@ -131,7 +131,7 @@ impl Guest {
                     inbox.standing = Standing::Attached;
                     for (resource, scope) in self.resources.borrow().iter().copied() {
                         // If somebody else was faster, it is no longer ours.
-                        self.link.say(&Request::Identify { resource, scope });
+                        self.link.notify_host(&Request::Identify { resource, scope });
                     }
                     self.link.start_rejoining();
                 } else {

@@ -19,14 +19,14 @@ use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
 use crate::members::count;
 use crate::waiter::Member;
-use crate::waiting::{Half, Patience, Wait, Waited};
+use crate::waiting::{Half, SpinPolicy, Wait, Waited};
 use crate::whole;
 
 /// A path of IUCV to another guest.
 #[derive(Debug)]
 pub struct Path {
     inner: iucv::Path,
-    patience: Patience,
+    spin: SpinPolicy,
     membership: Arc<Membership>,
     data: UserData,
     /// A message or reply that was shown whole, when it was not shown where it lay.
@@ -122,7 +122,7 @@ impl Path {
         let (halves, membership, _) = path.into_parts();
         Path {
             inner: iucv::Path::new(halves, limits),
-            patience: Patience::new(options.wait),
+            spin: SpinPolicy::new(options.wait),
             membership,
             data,
             whole: Vec::new(),
@@ -512,7 +512,7 @@ impl Path {
 
     /// Says how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
-        self.patience.set_policy(wait);
+        self.spin.set_policy(wait);
     }
 
     fn arrivals(&mut self) -> Waiting<'_> {
@@ -525,7 +525,7 @@ impl Path {
     }
 
     /// Says what can be said: that there is room for it is no news for whoever waits.
-    fn say_unsaid(&mut self) {
+    fn send_pending(&mut self) {
         if self.arrivals().is_sayable() {
             self.inner.flush();
         }
@@ -538,16 +538,16 @@ impl Path {
             // nothing to do while it went.)
             self.inner.hand_over();
             let path = &mut self.inner;
-            if self.patience.glance(&mut Waiting { path, wanted: Wanted::Next }) {
+            if self.spin.glance(&mut Waiting { path, wanted: Wanted::Next }) {
                 return;
             }
         }
         self.inner.flush();
         let path = &mut self.inner;
         let mut waiting = Waiting { path, wanted };
-        if self.patience.wait(&mut waiting, None) == Waited::Idle {
+        if self.spin.wait(&mut waiting, None) == Waited::Idle {
             let may_trim = Member::trim(self);
-            self.patience.trimmed(may_trim);
+            self.spin.trimmed(may_trim);
         }
     }
 }
@@ -570,7 +570,7 @@ impl Member for Path {
     fn is_ready(&mut self) -> bool {
         let has_come = self.inner.is_ready_for(|interrupt| self.masks.let_through(interrupt));
         if !has_come {
-            self.say_unsaid();
+            self.send_pending();
         }
         has_come
     }
