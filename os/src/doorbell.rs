@@ -33,7 +33,7 @@ pub enum Listen {
     Now,
     /// Until something comes, at most this long.
     For(Duration),
-    /// Until something comes, or for about this long, some ticks of the kernel more: for housekeeping. It takes
+    /// Until something comes, or for about this long, some ticks of the kernel more: for trimming. It takes
     /// one system call, as [`Listen::Forever`] does, and [`Listen::For`] one to wait and one to hear.
     About(Duration),
     /// Until something comes.
