@@ -11,7 +11,7 @@ use os::packets::Packets;
 use os::poller::Poller;
 use os::processor::now_ns;
 
-use crate::control::{FromWorker, Heard, Order, Role, ToWorker, hear, say};
+use crate::control::{FromWorker, Heard, Order, Role, ToWorker, hear, send};
 use crate::factor::Factors;
 use crate::measure::Window;
 use crate::place::Place;
@@ -107,13 +107,13 @@ impl Crew {
         let start_ns = now_ns() + trial.warm_up.as_nanos() as u64;
         let window = Window { start_ns, end_ns: start_ns + trial.window.as_nanos() as u64 };
         for worker in &mut stage.workers {
-            worker.tell(&ToWorker::Go(window))?;
+            worker.send(&ToWorker::Go(window))?;
         }
         while !stage.are_done(&[Role::Source, Role::Target]) {
             stage.turn(give_up_ns, &mut reports)?;
         }
         if let Some(host) = stage.workers.iter_mut().find(|worker| worker.role == Role::Host) {
-            host.tell(&ToWorker::Parcel("end".into()))?;
+            host.send(&ToWorker::Parcel("end".into()))?;
             while !stage.are_done(&[Role::Host]) {
                 stage.turn(give_up_ns, &mut reports)?;
             }
@@ -160,7 +160,7 @@ impl Crew {
         drop(command);
         stage.workers.push(Worker { role, child, packets, is_ready: false, is_done: false });
         let worker = stage.workers.last_mut().expect("pushed just now");
-        worker.tell(&ToWorker::Order(order))
+        worker.send(&ToWorker::Order(order))
     }
 }
 
@@ -245,7 +245,7 @@ impl Stage {
         let trusted: Vec<OwnedFd> =
             passed.into_iter().map(Foreign::trust).collect::<io::Result<_>>()?;
         let descriptors: Vec<BorrowedFd<'_>> = trusted.iter().map(AsFd::as_fd).collect();
-        match say(&worker.packets, &ToWorker::Parcel(note), &descriptors) {
+        match send(&worker.packets, &ToWorker::Parcel(note), &descriptors) {
             // Whoever is done needs no parcels.
             Err(_) if worker.is_done => Ok(()),
             said => said,
@@ -255,8 +255,8 @@ impl Stage {
 
 impl Worker {
     /// Tells a worker something, or says what became of it.
-    fn tell(&mut self, what: &ToWorker) -> Result<(), TrialError> {
-        say(&self.packets, what, &[]).map_err(|_| TrialError::Failed(self.last_words()))
+    fn send(&mut self, what: &ToWorker) -> Result<(), TrialError> {
+        send(&self.packets, what, &[]).map_err(|_| TrialError::Failed(self.last_words()))
     }
 
     /// What a worker that has died had to say about it.

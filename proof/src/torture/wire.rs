@@ -53,9 +53,9 @@ impl std::fmt::Display for Life {
     }
 }
 
-/// What the supervisor tells a guest.
+/// What the supervisor sends to a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Tell {
+pub enum ToChild {
     /// There is a host.
     HostUp,
     /// Another guest is attached.
@@ -79,9 +79,9 @@ pub enum Tell {
     LetGo,
 }
 
-/// What a child tells the supervisor.
+/// What a child sends to the supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Say {
+pub enum FromChild {
     /// First of all, with the black box of a guest.
     Hello {
         /// Who.
