@@ -13,15 +13,15 @@ use crate::outcome::Outcome;
 use crate::query::{guest, table};
 use crate::socket::Socket;
 
-/// Show what the paths are doing: rates, looks, doorbells, spinning
+/// Show what the paths are doing: rates, polls, doorbells, spinning
 ///
 /// Counters are read from the paths' boards while they run: watching costs them nothing. Ends with ^C.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Seconds between two looks
+    /// Seconds between two samples
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     seconds: f64,
-    /// Look so many times and end
+    /// Take this many samples and end
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     /// Print each path's figures as a JSON line
@@ -141,7 +141,7 @@ fn draw(figures: &[Figures]) -> Table {
         "to",
         "messages/s",
         "MB/s",
-        "looks/s",
+        "polls/s",
         "empty/s",
         "rings/s",
         "sleeps/s",

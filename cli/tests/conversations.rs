@@ -144,7 +144,7 @@ fn messages_are_seen_in_the_states_they_are_in() {
     let mut path = iucv::Path::connect(&client, "CLERK", &options).unwrap();
     let mut other = accepting.join().unwrap();
     let one_way = Outgoing::default();
-    let two_way = Outgoing { answer: Some(100), ..one_way };
+    let two_way = Outgoing { reply_bytes_max: Some(100), ..one_way };
     for outgoing in [two_way, two_way, one_way, one_way] {
         path.send(&outgoing, b"message").unwrap();
     }

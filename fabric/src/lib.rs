@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`queue`] | buffers that go from a writer to a reader and back |
 //! | [`path`] | messages over queues: in place, packed, in pages, announced |
-//! | [`control`] | what guests and the host say to each other before there is a path |
+//! | [`control`] | what guests and the host send each other before there is a path |
 //! | [`mod@name`] | names of guests |
 //!
 //! Conversations over paths are in the crate `message`. Programs use the crate `siga`, which adds waiting.

@@ -136,7 +136,7 @@ struct Connection {
     /// What the kernel had no memory for, which goes before anything else.
     unsent: VecDeque<Vec<u8>>,
     credentials: Credentials,
-    /// `None` if the process had ended by the time we looked: the socket tells then.
+    /// `None` if the process had ended by the time it was opened: the socket tells then.
     process: Option<Process>,
     role: Role,
     since_ns: u64,
@@ -302,7 +302,7 @@ impl Host {
         for name in ready {
             match name {
                 LISTENER => self.accept(now_ns),
-                BELL => self.obey(now_ns),
+                BELL => self.take_orders(now_ns),
                 name => {
                     let connection = name >> 2;
                     match name & 3 {
@@ -377,7 +377,7 @@ impl Host {
         }
     }
 
-    /// Does not look at the listener for a while, which stays readable.
+    /// Does not poll the listener for a while, which stays readable.
     fn pause_listening(&mut self, now_ns: u64) {
         if let Some(listener) = &self.listener
             && self.poller.remove(listener).is_ok()
@@ -386,8 +386,8 @@ impl Host {
         }
     }
 
-    /// Does what other threads of this process have ordered.
-    fn obey(&mut self, now_ns: u64) {
+    /// Takes the orders of other threads of this process, and carries them out.
+    fn take_orders(&mut self, now_ns: u64) {
         let heard = self.orders_bell.hear(Listen::Now);
         while let Ok(order) = self.orders.try_recv() {
             match order {

@@ -122,7 +122,7 @@ impl System {
     /// Takes the text of a system file apart.
     ///
     /// # Errors
-    /// As [`System::read`].
+    /// [`FileError`]: where, what is wrong, what would be right.
     pub fn parse(source: &Source) -> Result<System, FileError> {
         let written: Written = source.parse()?;
         let host = written.host;

@@ -27,7 +27,7 @@ use crate::fault::{Doing, Fault};
 use crate::measure::{Report, Window};
 
 /// The longest thing that is said: an order with a system file in it.
-const SAID_BYTES_MAX: usize = 64 << 10;
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Which part of a trial a worker plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,7 +107,7 @@ pub(crate) enum ToWorker {
     Parcel(String),
 }
 
-/// What a worker says.
+/// What a worker sends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromWorker {
     Ready,
@@ -123,8 +123,8 @@ const TAKING: &str = "take what the other worker passed";
 /// What was heard, with the descriptors that came along.
 pub(crate) type Heard<T> = (T, Vec<Foreign>);
 
-/// Says something. It is short and the other end listens, so there is always room.
-pub(crate) fn say(
+/// Sends a message. It is short and the other end listens, so there is always room.
+pub(crate) fn send(
     packets: &Packets,
     what: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
@@ -135,7 +135,7 @@ pub(crate) fn say(
 
 /// What was said, if something was; an error if the other end is gone, or does not speak this language.
 pub(crate) fn hear<T: DeserializeOwned>(packets: &Packets) -> std::io::Result<Option<Heard<T>>> {
-    let mut text = vec![0; SAID_BYTES_MAX];
+    let mut text = vec![0; MESSAGE_BYTES_MAX];
     let packet = match packets.receive(&mut text) {
         Ok(packet) => packet,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
@@ -179,7 +179,7 @@ impl Control {
     /// Says that all is set up, and waits until it is for everybody. The window in which things count lies
     /// ahead then; the warm-up begins now.
     pub(crate) fn ready(&mut self) -> Result<Window, Fault> {
-        self.say(&FromWorker::Ready, &[])?;
+        self.send(&FromWorker::Ready, &[])?;
         loop {
             if let Some(window) = self.window {
                 return Ok(window);
@@ -190,7 +190,7 @@ impl Control {
 
     /// Passes descriptors to the other worker, with a note.
     pub(crate) fn pass(&self, note: &str, descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
-        self.say(&FromWorker::Parcel(note.to_owned()), descriptors)
+        self.send(&FromWorker::Parcel(note.to_owned()), descriptors)
     }
 
     /// Waits for what the other worker passes.
@@ -241,11 +241,11 @@ impl Control {
             Err(Fault::Unable(why)) => FromWorker::Unable(why),
             Err(fault) => FromWorker::Failed(fault.to_string()),
         };
-        self.say(&last, &[])
+        self.send(&last, &[])
     }
 
-    fn say(&self, what: &FromWorker, descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
-        say(&self.packets, what, descriptors).map_err(|_| Fault::Orphaned)
+    fn send(&self, what: &FromWorker, descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
+        send(&self.packets, what, descriptors).map_err(|_| Fault::Orphaned)
     }
 
     fn hear(&self) -> Result<Option<Heard<ToWorker>>, Fault> {

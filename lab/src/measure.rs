@@ -32,14 +32,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// Time spent looking while there was nothing, as paths count it.
+    /// Time spent polling an empty queue, as paths count it.
     pub(crate) fn spinning_ns(&self) -> f64 {
         let spinning = self.counters.iter().filter(|(name, _)| name.ends_with("spinning_ns"));
         spinning.map(|(_, ns)| ns).sum::<u64>() as f64
     }
 }
 
-/// What was done between the first and the last look at a window, and what it cost.
+/// What was done between the first and the last sample of a window, and what it cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// How long it was.
@@ -58,7 +58,7 @@ pub struct Spent {
     pub stolen_ns: Option<u64>,
 }
 
-/// Looks at the clock and at the costs when the window opens and when it closes.
+/// Samples the clock and the costs when the window opens and when it closes.
 #[derive(Debug)]
 pub struct Meter {
     window: Window,
@@ -86,9 +86,9 @@ impl Meter {
         Meter { window, processor, edge_ns: window.start_ns, start: None, end: None }
     }
 
-    /// Looks whether an edge of the window has been reached. Returns the time, which has gone on if it has.
+    /// Checks whether an edge of the window has been reached. Returns the time, which has gone on if it has.
     #[inline(always)]
-    pub(crate) fn look(
+    pub(crate) fn poll(
         &mut self,
         now_ns: u64,
         messages: u64,
@@ -103,7 +103,7 @@ impl Meter {
         let is_start = self.start.is_none();
         let ticks =
             || self.processor.and_then(|number| os::processor::processor_ticks(number).ok());
-        // What looking costs stays outside: the clocks come last when the window opens, and first when it
+        // What sampling costs stays outside: the clocks come last when the window opens, and first when it
         // closes.
         let early = is_start.then(ticks);
         let split = thread_split();
@@ -202,16 +202,16 @@ mod tests {
         let now = now_ns();
         let window = Window { start_ns: now, end_ns: now + 50 };
         let mut meter = Meter::new(window, None);
-        let early = meter.look(now - 1, 100, || unreachable!("nothing to note yet"));
+        let early = meter.poll(now - 1, 100, || unreachable!("nothing to note yet"));
         assert_eq!(early, now - 1);
         assert!(!meter.is_open());
-        meter.look(now, 200, || counts(5));
+        meter.poll(now, 200, || counts(5));
         assert!(meter.is_open());
-        meter.look(now + 49, 250, || unreachable!("nothing to note in between"));
+        meter.poll(now + 49, 250, || unreachable!("nothing to note in between"));
         let late = now_ns() + 50;
-        meter.look(late, 260, || counts(6));
+        meter.poll(late, 260, || counts(6));
         assert!(!meter.is_open());
-        assert_eq!(meter.look(late + 1, 300, || unreachable!("all is noted")), late + 1);
+        assert_eq!(meter.poll(late + 1, 300, || unreachable!("all is noted")), late + 1);
         let (spent, counts) = meter.close(300, || unreachable!("it is closed")).unwrap();
         assert_eq!(spent.messages, 60);
         assert!(spent.ns > 0);
@@ -223,7 +223,7 @@ mod tests {
         let window = Window { start_ns: 1, end_ns: u64::MAX };
         let mut meter = Meter::new(window, None);
         assert!(matches!(Meter::new(window, None).close(9, || counts(0)), Err(Fault::Nothing)));
-        meter.look(now_ns(), 3, || counts(0));
+        meter.poll(now_ns(), 3, || counts(0));
         let (spent, _) = meter.close(9, || counts(0)).unwrap();
         assert_eq!(spent.messages, 6);
     }

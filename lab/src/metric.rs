@@ -31,7 +31,7 @@ pub const METRICS: &[Metric] = &[
         "the same, for each second of processor time of both sides",
     ),
     less("cpu_s_per_s", "CPU", "processor time of both sides in a second"),
-    less("cpu_spinning_s_per_s", "spinning", "of it, spent looking while there was nothing"),
+    less("cpu_spinning_s_per_s", "spinning", "of it, spent polling an empty queue"),
     less("cpu_cp_s_per_mib", "CP", "processor time of the kernel on their behalf"),
     less("cpu_cp_percent", "CP", "the kernel's part of the processor time"),
     less("cpu_cp_error_percent", "CP error", "how far the kernel's part may be off, in points"),
@@ -54,7 +54,7 @@ pub const METRICS: &[Metric] = &[
     less(
         "cpu_spinning_ns_per_message",
         "spinning",
-        "of it, spent looking while there was nothing: it ends where there is something else to do",
+        "of it, spent polling an empty queue: it ends where there is something else to do",
     ),
     less("cpu_virtual_ns_per_message", "virtual", "of it, in the programs"),
     less("cpu_cp_ns_per_message", "CP", "of it, in the kernel on their behalf"),

@@ -43,7 +43,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Somebody may have tidied up already.
+        // Somebody may have trimmed up already.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

@@ -11,7 +11,7 @@ use os::packets::Packets;
 use os::poller::Poller;
 use os::processor::now_ns;
 
-use crate::control::{FromWorker, Heard, Order, Role, ToWorker, hear, say};
+use crate::control::{FromWorker, Heard, Order, Role, ToWorker, hear, send};
 use crate::factor::Factors;
 use crate::measure::Window;
 use crate::place::Place;
@@ -107,13 +107,13 @@ impl Crew {
         let start_ns = now_ns() + trial.warm_up.as_nanos() as u64;
         let window = Window { start_ns, end_ns: start_ns + trial.window.as_nanos() as u64 };
         for worker in &mut stage.workers {
-            worker.tell(&ToWorker::Go(window))?;
+            worker.send(&ToWorker::Go(window))?;
         }
         while !stage.are_done(&[Role::Source, Role::Target]) {
             stage.turn(give_up_ns, &mut reports)?;
         }
         if let Some(host) = stage.workers.iter_mut().find(|worker| worker.role == Role::Host) {
-            host.tell(&ToWorker::Parcel("end".into()))?;
+            host.send(&ToWorker::Parcel("end".into()))?;
             while !stage.are_done(&[Role::Host]) {
                 stage.turn(give_up_ns, &mut reports)?;
             }
@@ -160,7 +160,7 @@ impl Crew {
         drop(command);
         stage.workers.push(Worker { role, child, packets, is_ready: false, is_done: false });
         let worker = stage.workers.last_mut().expect("pushed just now");
-        worker.tell(&ToWorker::Order(order))
+        worker.send(&ToWorker::Order(order))
     }
 }
 
@@ -203,7 +203,7 @@ impl Stage {
         for index in speaking {
             let worker = &mut self.workers[index as usize];
             match hear(&worker.packets) {
-                Ok(Some(said)) => self.obey(index as usize, said, reports)?,
+                Ok(Some(said)) => self.handle(index as usize, said, reports)?,
                 Ok(None) => {}
                 Err(_) if worker.is_done => self.poller.remove(&worker.packets)?,
                 Err(_) => return Err(TrialError::Failed(worker.last_words())),
@@ -212,7 +212,7 @@ impl Stage {
         Ok(())
     }
 
-    fn obey(
+    fn handle(
         &mut self,
         index: usize,
         (said, descriptors): Heard<FromWorker>,
@@ -245,7 +245,7 @@ impl Stage {
         let trusted: Vec<OwnedFd> =
             passed.into_iter().map(Foreign::trust).collect::<io::Result<_>>()?;
         let descriptors: Vec<BorrowedFd<'_>> = trusted.iter().map(AsFd::as_fd).collect();
-        match say(&worker.packets, &ToWorker::Parcel(note), &descriptors) {
+        match send(&worker.packets, &ToWorker::Parcel(note), &descriptors) {
             // Whoever is done needs no parcels.
             Err(_) if worker.is_done => Ok(()),
             said => said,
@@ -255,8 +255,8 @@ impl Stage {
 
 impl Worker {
     /// Tells a worker something, or says what became of it.
-    fn tell(&mut self, what: &ToWorker) -> Result<(), TrialError> {
-        say(&self.packets, what, &[]).map_err(|_| TrialError::Failed(self.last_words()))
+    fn send(&mut self, what: &ToWorker) -> Result<(), TrialError> {
+        send(&self.packets, what, &[]).map_err(|_| TrialError::Failed(self.last_words()))
     }
 
     /// What a worker that has died had to say about it.
@@ -293,7 +293,7 @@ mod tests {
         let packets = Packets::adopt(ours).unwrap();
         let worker = Worker { role: Role::Source, child, packets, is_ready: false, is_done: false };
         let mut stage = Stage { poller: Poller::new().unwrap(), workers: vec![worker] };
-        let mut heard = |said| stage.obey(0, (said, Vec::new()), &mut Reports::default());
+        let mut heard = |said| stage.handle(0, (said, Vec::new()), &mut Reports::default());
         let unable = heard(FromWorker::Unable("no such packets here".into())).unwrap_err();
         assert!(matches!(&unable, TrialError::Unable(why) if why == "no such packets here"));
         let failed = heard(FromWorker::Failed("out of luck".into())).unwrap_err();

@@ -179,7 +179,7 @@ fn idle_paths_cost_something_that_is_measured() {
         let Measured { metrics, .. } = run("path-idle", &[("paths", "30"), ("wait", wait)]);
         metrics["cpu_percent_of_core"]
     };
-    // Even who sleeps all the time looks at the clock in the end. A host and two guests have a thread each.
+    // Even a side that sleeps all the time reads the clock in the end. A host and two guests have a thread each.
     let (asleep, spinning) = (cost("block"), cost("spin"));
     assert!(asleep > 0.0 && spinning <= 300.0, "{asleep}, {spinning}");
     assert!(spinning > asleep, "whoever spins does nothing else: {asleep}, {spinning}");

@@ -12,18 +12,18 @@ const SHORT_BYTES_MAX: usize = 64;
 
 /// The body of a message, and how much of it was received. It is given back with [`BodyReader::release`].
 #[derive(Debug)]
-pub struct BodyReader(Place);
+pub struct BodyReader(Memory);
 
 #[derive(Debug)]
-enum Place {
+enum Memory {
     /// In the receiver's memory, until the next message of its queue is asked for.
-    At { message: MessageRef, at: usize },
+    Received { message: MessageRef, at: usize },
     /// In a page of the source's. Such messages are long, and their shape would be that of all.
     InPage(Box<(InPage, usize)>),
     /// In the storage of the source, which may still be filling it in.
     Announced(Box<Announced>),
     /// In memory of our own.
-    Kept { bytes: Box<[u8]>, at: usize },
+    Buffered { bytes: Box<[u8]>, at: usize },
     /// In memory of our own, right here.
     Short { bytes: [u8; SHORT_BYTES_MAX], at: u8, end: u8 },
 }
@@ -37,54 +37,54 @@ impl BodyReader {
         incoming: Incoming,
         parse: impl FnOnce(&[u8]) -> Result<T, Violation>,
     ) -> (Result<T, Violation>, BodyReader) {
-        let (parsed, place) = match incoming {
+        let (parsed, memory) = match incoming {
             Incoming::Message(message) => {
-                (parse(receiver.message(message).head), Place::At { message, at: 0 })
+                (parse(receiver.message(message).head), Memory::Received { message, at: 0 })
             }
             Incoming::InPage(message) => {
                 let mut head = [0; HEAD_BYTES_MAX];
                 let head = &mut head[..message.head_bytes()];
                 message.view().read(0, head).expect("within the message");
-                (parse(head), Place::InPage(Box::new((message, 0))))
+                (parse(head), Memory::InPage(Box::new((message, 0))))
             }
             Incoming::Announced(message) => {
-                (parse(message.head()), Place::Announced(Box::new(message)))
+                (parse(message.head()), Memory::Announced(Box::new(message)))
             }
             Incoming::List(list) => {
                 assert!(receiver.give_back_list(list).is_ok(), "{OWN}");
                 return (Err(Violation::Record), BodyReader::none());
             }
         };
-        (parsed, BodyReader(place))
+        (parsed, BodyReader(memory))
     }
 
     /// The body of a message in the receiver's memory, of which so many bytes were received.
     pub fn at(message: MessageRef, at: usize) -> BodyReader {
-        BodyReader(Place::At { message, at })
+        BodyReader(Memory::Received { message, at })
     }
 
     /// None at all.
     pub fn none() -> BodyReader {
-        BodyReader(Place::Short { bytes: [0; _], at: 0, end: 0 })
+        BodyReader(Memory::Short { bytes: [0; _], at: 0, end: 0 })
     }
 
     /// How many bytes were not received.
     #[inline]
     pub fn left(&self) -> usize {
         match &self.0 {
-            Place::At { message, at } => message.body_bytes() - at,
-            Place::InPage(page) => page.0.body_bytes() - page.1,
-            Place::Announced(message) => message.left_bytes(),
-            Place::Kept { bytes, at } => bytes.len() - at,
-            Place::Short { at, end, .. } => usize::from(end - at),
+            Memory::Received { message, at } => message.body_bytes() - at,
+            Memory::InPage(page) => page.0.body_bytes() - page.1,
+            Memory::Announced(message) => message.left_bytes(),
+            Memory::Buffered { bytes, at } => bytes.len() - at,
+            Memory::Short { at, end, .. } => usize::from(end - at),
         }
     }
 
-    /// How many bytes of our own memory it keeps.
-    pub fn kept_bytes(&self) -> usize {
+    /// How many bytes of our own memory it takes.
+    pub fn buffered_bytes(&self) -> usize {
         match &self.0 {
-            Place::Kept { bytes, .. } => bytes.len(),
-            Place::Short { end, .. } => usize::from(*end),
+            Memory::Buffered { bytes, .. } => bytes.len(),
+            Memory::Short { end, .. } => usize::from(*end),
             _ => 0,
         }
     }
@@ -102,19 +102,19 @@ impl BodyReader {
             bytes
         };
         match &mut self.0 {
-            Place::At { message, at } => {
+            Memory::Received { message, at } => {
                 let bytes = copy(&receiver.message(*message).body[*at..], target);
                 *at += bytes;
                 Ok(bytes)
             }
-            Place::InPage(page) => {
+            Memory::InPage(page) => {
                 let (message, at) = &mut **page;
                 let bytes = target.len().min(message.body_bytes() - *at);
                 message.read(*at, &mut target[..bytes]).expect("within the message");
                 *at += bytes;
                 Ok(bytes)
             }
-            Place::Announced(message) => {
+            Memory::Announced(message) => {
                 let mut copied = 0;
                 while copied < target.len() && message.left_bytes() > 0 {
                     match receiver.pull(message, &mut target[copied..])? {
@@ -124,12 +124,12 @@ impl BodyReader {
                 }
                 Ok(copied)
             }
-            Place::Kept { bytes, at } => {
+            Memory::Buffered { bytes, at } => {
                 let copied = copy(&bytes[*at..], target);
                 *at += copied;
                 Ok(copied)
             }
-            Place::Short { bytes, at, end } => {
+            Memory::Short { bytes, at, end } => {
                 let copied = copy(&bytes[usize::from(*at)..usize::from(*end)], target);
                 *at += copied as u8;
                 Ok(copied)
@@ -141,7 +141,7 @@ impl BodyReader {
     #[inline]
     pub fn message(&self) -> Option<MessageRef> {
         match self.0 {
-            Place::At { message, .. } => Some(message),
+            Memory::Received { message, .. } => Some(message),
             _ => None,
         }
     }
@@ -149,41 +149,41 @@ impl BodyReader {
     /// Whether more can be read now, or never.
     pub fn is_readable(&self, receiver: &Receiver) -> bool {
         match &self.0 {
-            Place::Announced(message) => receiver.is_pullable(message),
+            Memory::Announced(message) => receiver.is_pullable(message),
             _ => true,
         }
     }
 
-    /// Sees to it that the queue can go on: copies what is in its way into memory of our own.
-    pub fn park(self, receiver: &mut Receiver) -> BodyReader {
-        let place = match self.0 {
-            Place::At { message, at } => match receiver.message(message).body {
+    /// Copies a body that keeps its queue from going on into memory of our own.
+    pub fn buffer(self, receiver: &mut Receiver) -> BodyReader {
+        let memory = match self.0 {
+            Memory::Received { message, at } => match receiver.message(message).body {
                 body if body.len() <= SHORT_BYTES_MAX => {
                     let mut bytes = [0; SHORT_BYTES_MAX];
                     bytes[..body.len()].copy_from_slice(body);
-                    Place::Short { bytes, at: at as u8, end: body.len() as u8 }
+                    Memory::Short { bytes, at: at as u8, end: body.len() as u8 }
                 }
-                body => Place::Kept { bytes: body.into(), at },
+                body => Memory::Buffered { bytes: body.into(), at },
             },
-            Place::InPage(page) => {
+            Memory::InPage(page) => {
                 let (message, at) = *page;
                 let mut bytes = vec![0; message.body_bytes()].into_boxed_slice();
                 message.read(0, &mut bytes).expect("within the message");
                 assert!(receiver.give_back(message).is_ok(), "{OWN}");
-                Place::Kept { bytes, at }
+                Memory::Buffered { bytes, at }
             }
-            place => place,
+            memory => memory,
         };
-        BodyReader(place)
+        BodyReader(memory)
     }
 
-    /// Gives back what it keeps of the source's.
+    /// Gives back the page or the storage of the source that it keeps.
     #[inline]
     pub fn release(self, receiver: &mut Receiver) {
         match self.0 {
-            Place::InPage(page) => assert!(receiver.give_back(page.0).is_ok(), "{OWN}"),
-            Place::Announced(message) => assert!(receiver.release(*message).is_ok(), "{OWN}"),
-            Place::At { .. } | Place::Kept { .. } | Place::Short { .. } => {}
+            Memory::InPage(page) => assert!(receiver.give_back(page.0).is_ok(), "{OWN}"),
+            Memory::Announced(message) => assert!(receiver.release(*message).is_ok(), "{OWN}"),
+            Memory::Received { .. } | Memory::Buffered { .. } | Memory::Short { .. } => {}
         }
     }
 }

@@ -8,12 +8,12 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::fork::Kept;
+use crate::fork::ForkSafeFd;
 
 /// Readable from the time that it is set to, until it is set again.
 #[derive(Debug)]
 pub struct Alarm {
-    timer: Kept,
+    timer: ForkSafeFd,
     /// What it is set to; `u64::MAX` is never.
     set_ns: u64,
 }
@@ -25,7 +25,7 @@ impl Alarm {
     /// No descriptor or no memory left.
     pub fn new() -> io::Result<Alarm> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = Kept::new(timerfd_create(TimerfdClockId::Monotonic, flags)?);
+        let timer = ForkSafeFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?);
         Ok(Alarm { timer, set_ns: u64::MAX })
     }
 
@@ -35,7 +35,7 @@ impl Alarm {
         // The longest time that the kernel can be told: 292 years after the machine was started.
         let at_ns = at_ns.map_or(u64::MAX, |at_ns| at_ns.min(i64::MAX as u64));
         // One that is over is readable until it is set, also to the same time.
-        if self.timer.inherited() || self.set_ns == at_ns && at_ns > now_ns {
+        if self.timer.in_child() || self.set_ns == at_ns && at_ns > now_ns {
             return;
         }
         self.set_ns = at_ns;
@@ -65,7 +65,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::fork::tests::in_child;
+    use crate::fork::tests::run_in_child;
     use crate::poller::wait_any;
     use crate::processor::now_ns;
 
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn child_leaves_its_parents_alarm_alone() {
         let mut alarm = Alarm::new().unwrap();
-        in_child(|| {
+        run_in_child(|| {
             alarm.ring();
             0
         });

@@ -37,10 +37,11 @@ pub(crate) unsafe fn copy_out(source: *const u8, target: *mut u8, bytes: usize) 
     unsafe { copy_out_short(source, target, bytes) }
 }
 
-/// As [`copy_out`], for a few lines of the cache at most.
+/// Copies out a few cache lines at most, without the start-up cost of a string move.
 ///
 /// # Safety
-/// As for [`copy_out`].
+/// Both ranges are mapped for the whole call, `target` is writable and reached by nobody else, and they do
+/// not overlap.
 #[inline(always)]
 pub(crate) unsafe fn copy_out_short(source: *const u8, target: *mut u8, bytes: usize) {
     let mut at = 0;
@@ -96,7 +97,7 @@ unsafe fn move_16(source: *const u8, target: *mut u8) {
 /// Moves eight bytes, at any alignment, in one load and one store.
 ///
 /// # Safety
-/// As for [`move_16`].
+/// Both are mapped, `target` is writable and ours. The source may change meanwhile.
 #[inline(always)]
 unsafe fn move_8(source: *const u8, target: *mut u8) {
     // SAFETY: the caller vouches for both; nothing else is touched.
@@ -128,7 +129,7 @@ unsafe fn move_8(source: *const u8, target: *mut u8) {
 /// Moves one byte.
 ///
 /// # Safety
-/// As for [`move_16`].
+/// Both are mapped, `target` is writable and ours. The source may change meanwhile.
 #[inline(always)]
 unsafe fn move_1(source: *const u8, target: *mut u8) {
     // SAFETY: mapped, a byte is always aligned; volatile, because another process may write it.
@@ -209,7 +210,7 @@ pub(crate) unsafe fn put_short(target: *mut u8, source: &[u8]) {
 /// Moves four times eight bytes.
 ///
 /// # Safety
-/// As for [`move_16`].
+/// Both are mapped, `target` is writable and ours. The source may change meanwhile.
 #[inline(always)]
 #[cfg(not(loom))]
 unsafe fn move_4x8(source: *const u8, target: *mut u8) {

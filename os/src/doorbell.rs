@@ -33,7 +33,7 @@ pub enum Listen {
     Now,
     /// Until something comes, at most this long.
     For(Duration),
-    /// Until something comes, or for about this long, some ticks of the kernel more: for housekeeping. It takes
+    /// Until something comes, or for about this long, some ticks of the kernel more: for trimming. It takes
     /// one system call, as [`Listen::Forever`] does, and [`Listen::For`] one to wait and one to hear.
     About(Duration),
     /// Until something comes.
@@ -102,7 +102,7 @@ mod sockets {
         /// Both ends for two parties in this process.
         ///
         /// # Errors
-        /// As [`Doorbell::ends`].
+        /// No descriptor or no memory left.
         pub fn pair() -> io::Result<(Doorbell, Doorbell)> {
             let (one, other) = Doorbell::ends()?;
             Ok((Doorbell::adopt(one)?, Doorbell::adopt(other)?))
@@ -123,7 +123,7 @@ mod sockets {
             // and so is a descriptor that came with it: closed in that call, however long it takes.
             sockopt::set_socket_oobinline(&end, true)?;
             let end = Arc::new(End::new(end.adopt()?));
-            let hearer = Hearer { end: end.clone(), patience: Mutex::new(None) };
+            let hearer = Hearer { end: end.clone(), receive_timeout: Mutex::new(None) };
             Ok(Doorbell { ringer: Ringer { end }, hearer })
         }
 
@@ -132,17 +132,17 @@ mod sockets {
             (self.ringer, self.hearer)
         }
 
-        /// As [`Ringer::ring`].
+        /// Wakes the peer. Never waits.
         pub fn ring(&self) -> Rung {
             self.ringer.ring()
         }
 
-        /// As [`Ringer::pass`].
+        /// Wakes the peer and passes it a descriptor, with a tag for its purpose. Never waits.
         pub fn pass(&self, descriptor: BorrowedFd<'_>, tag: u8) -> Rung {
             self.ringer.pass(descriptor, tag)
         }
 
-        /// As [`Hearer::hear`].
+        /// Takes rings off the line, waiting for them as long as `listen` says.
         pub fn hear(&self, listen: Listen) -> Heard {
             self.hearer.hear(listen)
         }
@@ -169,7 +169,7 @@ mod sockets {
     impl Ringer {
         /// Wakes the peer. Never waits.
         pub fn ring(&self) -> Rung {
-            if self.end.inherited() {
+            if self.end.in_child() {
                 return Rung::Gone;
             }
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -178,7 +178,7 @@ mod sockets {
 
         /// Wakes the peer and passes it a descriptor, with a tag that says what for. Never waits.
         pub fn pass(&self, descriptor: BorrowedFd<'_>, tag: u8) -> Rung {
-            if self.end.inherited() {
+            if self.end.in_child() {
                 return Rung::Gone;
             }
             let descriptors = [descriptor];
@@ -202,14 +202,14 @@ mod sockets {
     pub struct Hearer {
         end: Arc<End>,
         /// About how long a blocking receive may last, as the socket knows it; `None` is forever.
-        patience: Mutex<Option<Duration>>,
+        receive_timeout: Mutex<Option<Duration>>,
     }
 
     impl Hearer {
         /// Takes rings off the line, waiting for them as long as `listen` says. To a forked child, who has
         /// no doorbell, everybody is gone.
         pub fn hear(&self, listen: Listen) -> Heard {
-            if self.end.inherited() {
+            if self.end.in_child() {
                 return Heard { gone: true, ..Heard::default() };
             }
             let mut flags = RecvFlags::empty();
@@ -224,8 +224,10 @@ mod sockets {
                     }
                 }
                 // Zero would mean forever to the socket.
-                Listen::About(time) => self.set_patience(Some(time.max(Duration::from_micros(1)))),
-                Listen::Forever => self.set_patience(None),
+                Listen::About(time) => {
+                    self.set_receive_timeout(Some(time.max(Duration::from_micros(1))))
+                }
+                Listen::Forever => self.set_receive_timeout(None),
             }
             let mut rings = [0; HEARD_RINGS_MAX];
             let mut descriptor = None;
@@ -252,12 +254,12 @@ mod sockets {
             shut_down(&self.end, net::Shutdown::Read);
         }
 
-        fn set_patience(&self, patience: Option<Duration>) {
-            let mut set_to = self.patience.lock().unwrap();
-            if *set_to != patience {
+        fn set_receive_timeout(&self, time: Option<Duration>) {
+            let mut set_to = self.receive_timeout.lock().unwrap();
+            if *set_to != time {
                 let set = |time| sockopt::set_socket_timeout(&*self.end, Timeout::Recv, time);
                 // Refused only for times beyond what the kernel counts; forever is near enough.
-                *set_to = if set(patience).is_ok() { patience } else { set(None).ok().and(None) };
+                *set_to = if set(time).is_ok() { time } else { set(None).ok().and(None) };
             }
         }
     }
@@ -269,7 +271,7 @@ mod sockets {
     }
 
     fn shut_down(end: &End, how: net::Shutdown) {
-        if !end.inherited() {
+        if !end.in_child() {
             // An error means that the peer hung up first.
             let _ = net::shutdown(end, how);
         }

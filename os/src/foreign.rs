@@ -24,20 +24,23 @@ use rustix::net::{
     Shutdown, SocketType, sockopt,
 };
 
-use crate::fork::{Kept, Mark};
+use crate::fork::{ForkGuard, ForkSafeFd};
 
 /// A descriptor that a peer passed. In a forked child it is not there.
 #[derive(Debug)]
 pub struct Foreign {
     /// `None` only while it is dropped.
-    descriptor: Option<Kept>,
+    descriptor: Option<ForkSafeFd>,
     /// Whether it is a memory file that we have mapped: then its close frees no page.
     is_mapped: AtomicBool,
 }
 
 impl From<OwnedFd> for Foreign {
     fn from(descriptor: OwnedFd) -> Foreign {
-        Foreign { descriptor: Some(Kept::foreign(descriptor)), is_mapped: AtomicBool::new(false) }
+        Foreign {
+            descriptor: Some(ForkSafeFd::foreign(descriptor)),
+            is_mapped: AtomicBool::new(false),
+        }
     }
 }
 
@@ -51,23 +54,23 @@ impl Foreign {
     }
 
     /// The descriptor, once it was found to be what was wanted.
-    pub(crate) fn adopt(mut self) -> io::Result<Kept> {
-        let kept = self.descriptor.take().expect("taken only here and by drop");
-        if kept.inherited() {
+    pub(crate) fn adopt(mut self) -> io::Result<ForkSafeFd> {
+        let descriptor = self.descriptor.take().expect("taken only here and by drop");
+        if descriptor.in_child() {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        kept.adopt();
-        Ok(kept)
+        descriptor.adopt();
+        Ok(descriptor)
     }
 
     /// Whether the caller is a forked child, which does not have the descriptor.
-    pub(crate) fn inherited(&self) -> bool {
-        self.descriptor.as_ref().is_none_or(Kept::inherited)
+    pub(crate) fn in_child(&self) -> bool {
+        self.descriptor.as_ref().is_none_or(ForkSafeFd::in_child)
     }
 
     /// Whether it is a memory file, sealed or not: what is lent is one. No file system of a user's is asked.
     pub fn is_memory_file(&self) -> bool {
-        !self.inherited() && fs::fcntl_get_seals(self).is_ok()
+        !self.in_child() && fs::fcntl_get_seals(self).is_ok()
     }
 
     /// It is a memory file, and was mapped.
@@ -86,7 +89,7 @@ impl AsFd for Foreign {
 impl Drop for Foreign {
     fn drop(&mut self) {
         let Some(descriptor) = self.descriptor.take() else { return };
-        if descriptor.inherited() || *self.is_mapped.get_mut() || closes_at_once(descriptor.as_fd())
+        if descriptor.in_child() || *self.is_mapped.get_mut() || closes_at_once(descriptor.as_fd())
         {
             drop(descriptor);
         } else if is_end(descriptor.as_fd()) {
@@ -110,22 +113,22 @@ const UNRECEIVED_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct End {
     /// `None` only while it is dropped.
-    socket: Option<Kept>,
+    socket: Option<ForkSafeFd>,
 }
 
 impl End {
-    pub(crate) fn new(socket: Kept) -> End {
+    pub(crate) fn new(socket: ForkSafeFd) -> End {
         End { socket: Some(socket) }
     }
 
     /// Whether the caller is a forked child, which does not have the end.
     #[inline]
-    pub(crate) fn inherited(&self) -> bool {
-        self.kept().inherited()
+    pub(crate) fn in_child(&self) -> bool {
+        self.socket().in_child()
     }
 
     #[inline]
-    fn kept(&self) -> &Kept {
+    fn socket(&self) -> &ForkSafeFd {
         self.socket.as_ref().expect("taken only by drop")
     }
 }
@@ -133,14 +136,14 @@ impl End {
 impl AsFd for End {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.kept().as_fd()
+        self.socket().as_fd()
     }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
         let Some(socket) = self.socket.take() else { return };
-        if socket.inherited() {
+        if socket.in_child() {
             return;
         }
         shut_down(&socket);
@@ -171,14 +174,14 @@ fn is_end(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// Nothing more comes to this end from here on.
-fn shut_down(end: &Kept) {
+fn shut_down(end: &ForkSafeFd) {
     // An error says that nothing could come before.
     let _ = net::shutdown(end, Shutdown::Read);
 }
 
 /// Closes an end to which nothing more comes, if nothing that waits is closed with it: `held` descriptors lie in
 /// its queue, as far as is known.
-fn close_or_refuse(end: Kept, held: Option<u64>) {
+fn close_or_refuse(end: ForkSafeFd, held: Option<u64>) {
     if held == Some(0) {
         return drop(end);
     }
@@ -187,7 +190,7 @@ fn close_or_refuse(end: Kept, held: Option<u64>) {
     refuse(end);
 }
 
-/// As [`descriptors_in`], of an end that was adopted.
+/// Descriptors in the queue of an end that was adopted; none if that cannot be found out.
 fn descriptors_in_adopted(socket: BorrowedFd<'_>) -> Option<u64> {
     // A stream without bytes holds nothing, where urgent bytes are read in their place. A packet may have no
     // bytes, and descriptors all the same.
@@ -266,7 +269,7 @@ pub(crate) fn closes_at_once_in_child(descriptor: BorrowedFd<'_>) -> bool {
 /// process may have descriptors: what a descriptor waits for that is being closed, those behind it wait for
 /// too.
 struct Refused {
-    mark: Mark,
+    guard: ForkGuard,
     queue: Mutex<Queue>,
     come: Condvar,
     /// Whether there is a thread that closes them.
@@ -275,7 +278,7 @@ struct Refused {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Kept>,
+    waiting: VecDeque<ForkSafeFd>,
     /// The thread closes one that waits here no longer.
     is_closing: bool,
 }
@@ -337,7 +340,7 @@ pub fn waiting() -> usize {
 }
 
 /// Leaves a descriptor to be closed by the thread that may wait for it.
-pub(crate) fn refuse(descriptor: Kept) {
+pub(crate) fn refuse(descriptor: ForkSafeFd) {
     let Some(start) = START.get() else { return drop(descriptor) };
     let refused = refused();
     refused.lock().waiting.push_back(descriptor);
@@ -363,13 +366,13 @@ fn refused() -> &'static Refused {
     loop {
         // SAFETY: what was ever stored here comes from `Box::leak` and lives as long as the process.
         if let Some(known) = unsafe { current.as_ref() }
-            && !known.mark.inherited()
+            && !known.guard.in_child()
         {
             return known;
         }
         // Once in a process, or twice if two threads refuse their first at the same time.
         let fresh = Box::leak(Box::new(Refused {
-            mark: Mark::here(),
+            guard: ForkGuard::here(),
             queue: Mutex::default(),
             come: Condvar::new(),
             is_served: AtomicBool::new(false),
@@ -395,7 +398,7 @@ fn block_signals() {
 mod tests {
     use super::*;
     use crate::doorbell::Doorbell;
-    use crate::fork::tests::in_child;
+    use crate::fork::tests::run_in_child;
 
     fn is_open(number: i32) -> bool {
         // SAFETY: asks for the flags of a number; a closed one is an error.
@@ -409,7 +412,7 @@ mod tests {
         let (socket, other) = (Foreign::from(end), Foreign::from(OwnedFd::from(writer)));
         let number = |foreign: &Foreign| foreign.as_fd().as_raw_fd();
         let numbers = (number(&socket), number(&other));
-        let found = in_child(|| {
+        let found = run_in_child(|| {
             let found = u8::from(is_open(numbers.0)) | u8::from(is_open(numbers.1)) << 1;
             drop((socket, other));
             found | u8::from(is_open(numbers.1)) << 2
@@ -422,7 +425,7 @@ mod tests {
         let (_reader, writer) = io::pipe().unwrap();
         let adopted = Foreign::from(OwnedFd::from(writer)).adopt().unwrap();
         let number = adopted.as_fd().as_raw_fd();
-        assert_eq!(in_child(|| u8::from(is_open(number))), 0);
+        assert_eq!(run_in_child(|| u8::from(is_open(number))), 0);
     }
 
     #[test]
@@ -448,7 +451,7 @@ mod tests {
     fn child_has_a_queue_of_its_own() {
         let held = refused().lock();
         // With its parent's it would wait for a thread that it does not have.
-        assert_eq!(in_child(|| waiting() as u8), 0);
+        assert_eq!(run_in_child(|| waiting() as u8), 0);
         drop(held);
     }
 }

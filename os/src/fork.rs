@@ -1,8 +1,8 @@
 //! What a forked child must not have: storage and descriptors of its parent.
 //!
 //! Mappings stay behind because they are made with `MADV_DONTFORK`. Descriptors stay behind because a
-//! child closes those that are owned by a [`Kept`]: a doorbell that lived on in a child would hide the
-//! death of its parent from the peer. A [`Mark`] tells an object that it is the child's useless copy.
+//! child closes those that are owned by a [`ForkSafeFd`]: a doorbell that lived on in a child would hide the
+//! death of its parent from the peer. A [`ForkGuard`] tells an object that it is the child's useless copy.
 //! [`fork`] makes a child, for programs that want to see all this happen.
 
 use std::io;
@@ -17,19 +17,19 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::foreign;
 
-/// The process that made an object. Taken once, compared at each use: one load.
+/// Remembers the process that made an object. Made once, compared at each use: one load.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct ForkGuard {
     page: &'static AtomicU64,
     process: u64,
 }
 
-impl Mark {
-    /// The mark of the calling process.
+impl ForkGuard {
+    /// The guard of the calling process.
     ///
     /// # Panics
-    /// If the kernel has no page left for the mark, once in the life of a process.
-    pub fn here() -> Mark {
+    /// If the kernel has no page left for the guard, once in the life of a process.
+    pub fn here() -> ForkGuard {
         static PAGE: OnceLock<&'static AtomicU64> = OnceLock::new();
         static PROCESSES: AtomicU64 = AtomicU64::new(0);
         let page = *PAGE.get_or_init(wiped_on_fork);
@@ -43,12 +43,12 @@ impl Mark {
                 Err(other_thread) => other_thread,
             };
         }
-        Mark { page, process }
+        ForkGuard { page, process }
     }
 
-    /// Whether the caller is a forked child of the process that took this mark.
+    /// Whether the caller is a forked child of the process that made this guard.
     #[inline]
-    pub fn inherited(self) -> bool {
+    pub fn in_child(self) -> bool {
         self.page.load(Ordering::Relaxed) != self.process
     }
 }
@@ -59,7 +59,7 @@ fn wiped_on_fork() -> &'static AtomicU64 {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the kernel chooses a free address; nothing else is touched.
     let page = unsafe { mm::mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE) };
-    let page = page.expect("one page of memory for the process mark");
+    let page = page.expect("one page of memory for the fork guard");
     // SAFETY: the range was mapped just above and nobody else knows it.
     let advised = unsafe { mm::madvise(page, bytes, Advice::LinuxWipeOnFork) };
     advised.expect("MADV_WIPEONFORK, in Linux since 4.14");
@@ -69,43 +69,43 @@ fn wiped_on_fork() -> &'static AtomicU64 {
 
 /// A descriptor that a forked child does not have: closed there at the fork, never twice.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ForkSafeFd {
     descriptor: Option<OwnedFd>,
-    mark: Mark,
+    guard: ForkGuard,
 }
 
-impl Kept {
+impl ForkSafeFd {
     /// Takes charge of `descriptor`.
-    pub fn new(descriptor: OwnedFd) -> Kept {
+    pub fn new(descriptor: OwnedFd) -> ForkSafeFd {
         static CLOSER: OnceLock<()> = OnceLock::new();
         CLOSER.get_or_init(|| {
             // SAFETY: the handler only reads static atomics, asks what descriptors are, and closes them,
             // which is allowed between fork and exec in a child of a process with threads.
-            let registered = unsafe { libc::pthread_atfork(None, None, Some(close_kept)) };
+            let registered = unsafe { libc::pthread_atfork(None, None, Some(close_fork_safe)) };
             assert_eq!(registered, 0, "pthread_atfork: no memory for one handler");
         });
-        KEPT.add(descriptor.as_raw_fd());
-        Kept { descriptor: Some(descriptor), mark: Mark::here() }
+        FORK_SAFE.add(descriptor.as_raw_fd());
+        ForkSafeFd { descriptor: Some(descriptor), guard: ForkGuard::here() }
     }
 
     /// Takes charge of a descriptor that a peer passed. A child closes it only if its close waits for
     /// nobody; otherwise the child has it until it executes another program.
-    pub(crate) fn foreign(descriptor: OwnedFd) -> Kept {
-        // Before it is kept: a fork in between must not close it unasked.
+    pub(crate) fn foreign(descriptor: OwnedFd) -> ForkSafeFd {
+        // First, or a fork in between would have the child close it unasked.
         FOREIGN.add(descriptor.as_raw_fd());
-        Kept::new(descriptor)
+        ForkSafeFd::new(descriptor)
     }
 
     /// What a peer passed is ours from now on: a child closes it unasked.
     pub(crate) fn adopt(&self) {
-        if !self.inherited() {
+        if !self.in_child() {
             FOREIGN.remove(self.as_fd().as_raw_fd());
         }
     }
 
     /// Gives the descriptor up: a child will have it. None in a forked child.
     pub(crate) fn into_owned(mut self) -> Option<OwnedFd> {
-        if self.inherited() {
+        if self.in_child() {
             return None;
         }
         self.release()
@@ -115,31 +115,31 @@ impl Kept {
     fn release(&mut self) -> Option<OwnedFd> {
         let descriptor = self.descriptor.take()?;
         // In this order: a fork in between leaves a descriptor that a peer passed open in the child.
-        KEPT.remove(descriptor.as_raw_fd());
+        FORK_SAFE.remove(descriptor.as_raw_fd());
         FOREIGN.remove(descriptor.as_raw_fd());
         Some(descriptor)
     }
 }
 
-impl Kept {
+impl ForkSafeFd {
     /// Whether the caller is a forked child, in which the descriptor is closed and its number may be
     /// somebody else's.
     #[inline]
-    pub fn inherited(&self) -> bool {
-        self.mark.inherited()
+    pub fn in_child(&self) -> bool {
+        self.guard.in_child()
     }
 }
 
-impl AsFd for Kept {
+impl AsFd for ForkSafeFd {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_ref().expect("taken only by drop").as_fd()
     }
 }
 
-impl Drop for Kept {
+impl Drop for ForkSafeFd {
     fn drop(&mut self) {
-        if self.mark.inherited() {
+        if self.guard.in_child() {
             // Closed at the fork; the number may belong to somebody else in this process by now.
             std::mem::forget(self.descriptor.take());
         } else {
@@ -148,18 +148,18 @@ impl Drop for Kept {
     }
 }
 
-/// Descriptors that can be kept from children: those below this number, far above the usual limit.
-const KEPT_DESCRIPTORS_MAX: usize = 1 << 20;
+/// Descriptors that can be closed in children: those below this number, far above the usual limit.
+const FORK_SAFE_NUMBERS_MAX: usize = 1 << 20;
 
 /// Numbers of descriptors, one bit each. Untouched parts take no memory.
 struct Numbers {
-    words: [AtomicU64; KEPT_DESCRIPTORS_MAX / 64],
-    /// Words that may have a bit set: so far a child looks.
+    words: [AtomicU64; FORK_SAFE_NUMBERS_MAX / 64],
+    /// Words that may have a bit set: a child reads no more of them.
     used: AtomicUsize,
 }
 
 /// Descriptors that a child must close.
-static KEPT: Numbers = Numbers::none();
+static FORK_SAFE: Numbers = Numbers::none();
 
 /// Of these, those that a peer passed, whose close may wait for the peer.
 static FOREIGN: Numbers = Numbers::none();
@@ -167,7 +167,7 @@ static FOREIGN: Numbers = Numbers::none();
 impl Numbers {
     const fn none() -> Numbers {
         Numbers {
-            words: [const { AtomicU64::new(0) }; KEPT_DESCRIPTORS_MAX / 64],
+            words: [const { AtomicU64::new(0) }; FORK_SAFE_NUMBERS_MAX / 64],
             used: AtomicUsize::new(0),
         }
     }
@@ -191,17 +191,17 @@ impl Numbers {
     }
 }
 
-extern "C" fn close_kept() {
-    let used = KEPT.used.load(Ordering::Relaxed);
-    for (index, word) in KEPT.words.iter().enumerate().take(used) {
+extern "C" fn close_fork_safe() {
+    let used = FORK_SAFE.used.load(Ordering::Relaxed);
+    for (index, word) in FORK_SAFE.words.iter().enumerate().take(used) {
         let mut bits = word.swap(0, Ordering::Relaxed);
         let foreign = FOREIGN.words[index].swap(0, Ordering::Relaxed);
         while bits != 0 {
             let bit = bits.trailing_zeros();
             let number = index * 64 + bit as usize;
             bits &= bits - 1;
-            // SAFETY: the bit says that a `Kept` of the parent owns this number; the child's copy of
-            // that `Kept` will not close it, so this is the only close.
+            // SAFETY: the bit says that a `ForkSafeFd` of the parent owns this number; the child's copy of
+            // that `ForkSafeFd` will not close it, so this is the only close.
             let descriptor = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
             if foreign >> bit & 1 == 1 && !foreign::closes_at_once_in_child(descriptor.as_fd()) {
                 std::mem::forget(descriptor);
@@ -276,19 +276,19 @@ pub(crate) mod tests {
     use std::io::Read;
 
     /// What a child computes.
-    pub(crate) fn in_child(compute: impl FnOnce() -> u8) -> u8 {
+    pub(crate) fn run_in_child(compute: impl FnOnce() -> u8) -> u8 {
         // SAFETY: these deeds only look at atomics and descriptors.
         let child = unsafe { fork_as_is(compute) }.unwrap();
         child.wait().unwrap().expect("it ended by itself")
     }
 
     #[test]
-    fn child_knows_that_a_mark_is_not_its_own() {
-        let mark = Mark::here();
-        assert!(!mark.inherited());
-        assert_eq!(in_child(|| u8::from(mark.inherited())), 1);
-        assert_eq!(in_child(|| u8::from(Mark::here().inherited())), 0);
-        assert!(!mark.inherited());
+    fn child_knows_that_a_guard_is_not_its_own() {
+        let guard = ForkGuard::here();
+        assert!(!guard.in_child());
+        assert_eq!(run_in_child(|| u8::from(guard.in_child())), 1);
+        assert_eq!(run_in_child(|| u8::from(ForkGuard::here().in_child())), 0);
+        assert!(!guard.in_child());
     }
 
     #[test]
@@ -301,17 +301,17 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn kept_descriptor_is_closed_in_the_child_and_only_there() {
+    fn fork_safe_descriptor_is_closed_in_the_child_and_only_there() {
         let (reader, writer) = std::io::pipe().unwrap();
-        let kept = Kept::new(OwnedFd::from(writer));
-        let number = kept.as_fd().as_raw_fd();
-        let open_in_child = in_child(|| {
+        let descriptor = ForkSafeFd::new(OwnedFd::from(writer));
+        let number = descriptor.as_fd().as_raw_fd();
+        let open_in_child = run_in_child(|| {
             // SAFETY: asks for the flags of a number; a closed one is an error.
             u8::from(unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0)
         });
         assert_eq!(open_in_child, 0);
-        rustix::io::write(&kept, b"x").unwrap();
-        drop(kept);
+        rustix::io::write(&descriptor, b"x").unwrap();
+        drop(descriptor);
         let mut all = Vec::new();
         (&reader).read_to_end(&mut all).unwrap();
         assert_eq!(all, b"x", "the parent's end worked, and closed when dropped");

@@ -4,7 +4,7 @@
 //! 50 us unless somebody has asked for less, or by a thousandth of the limit if that is more (a two-hundredth
 //! for who has been nice). The slack belongs to whoever owns the thread, who may have other timers, so it is
 //! left as it is. Instead the kernel is asked to wait for so much less, and what is left when it comes back is
-//! waited for by looking: usually nothing, at most the slack.
+//! waited for by polling: usually nothing, at most the slack.
 
 use rustix::event::Timespec;
 use rustix::io::Errno;
@@ -53,7 +53,7 @@ fn slack_ns() -> u64 {
     SLACK_NS.with(|slack| *slack)
 }
 
-/// How long to ask the kernel to wait when `left_ns` are left. Zero is a look.
+/// How long to ask the kernel to wait when `left_ns` are left. Zero is a poll.
 fn nap_ns(left_ns: u64, slack_ns: u64) -> u64 {
     if left_ns > slack_ns.saturating_mul(SLACKS_MAX) {
         // What the kernel adds is at most half of what is kept back here.
@@ -85,7 +85,7 @@ mod tests {
                 "{left}: asks for {nap}, waits {added} more"
             );
         }
-        assert_eq!(nap_ns(SLACK, SLACK), 0, "what is left is looked for");
+        assert_eq!(nap_ns(SLACK, SLACK), 0, "what is left is polled");
         assert_eq!(nap_ns(100, 0), 99, "also without a slack");
         assert!(nap_ns(1 << 40, SLACK) >= (1 << 40) / 100 * 98, "few wake-ups on the way");
     }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn times_beyond_all_clocks_are_forever_and_none_is_a_look() {
+    fn times_beyond_all_clocks_are_forever_and_none_is_a_poll() {
         for (time, is_forever) in
             [(None, true), (Some(Duration::MAX), true), (Some(Duration::ZERO), false)]
         {

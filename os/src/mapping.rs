@@ -4,16 +4,16 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 
-use crate::fork::Mark;
+use crate::fork::ForkGuard;
 use rustix::mm::{self, Advice, MapFlags, MlockFlags, ProtFlags};
 
 /// A mapping of this process, unmapped when dropped. It is not inherited over fork: a child that
-/// touches it takes a fault, so the verbs above ask their [`Mark`] first.
+/// touches it takes a fault, so the verbs above ask their [`ForkGuard`] first.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
-    mark: Mark,
+    guard: ForkGuard,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread, and `Mapping` itself gives out only a
@@ -58,7 +58,7 @@ impl Mapping {
 
     fn keep(base: *mut u8, bytes: usize) -> io::Result<Mapping> {
         let base = NonNull::new(base).expect("the kernel maps nothing at address zero");
-        let mapping = Mapping { base, bytes, mark: Mark::here() };
+        let mapping = Mapping { base, bytes, guard: ForkGuard::here() };
         // SAFETY: the range was mapped above and is ours alone.
         unsafe { mm::madvise(mapping.base.as_ptr().cast(), bytes, Advice::LinuxDontFork) }?;
         Ok(mapping)
@@ -91,7 +91,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        if self.mark.inherited() {
+        if self.guard.in_child() {
             // The child of a fork never had this mapping; something else may live there now.
             return;
         }

@@ -50,7 +50,7 @@ pub fn shortage(error: &io::Error) -> Option<Shortage> {
 /// How many descriptors process `number` has open.
 ///
 /// # Errors
-/// As [`resident`].
+/// If there is no such process, or it may not be looked at.
 pub fn descriptors(number: u32) -> io::Result<usize> {
     Ok(fs::read_dir(format!("/proc/{number}/fd"))?.count())
 }

@@ -14,7 +14,7 @@ use rustix::net::{
 };
 
 use crate::foreign::{self, End, Foreign, Received};
-use crate::fork::Kept;
+use crate::fork::ForkSafeFd;
 use crate::place::Place;
 
 /// Descriptors that one packet can carry.
@@ -48,7 +48,7 @@ impl Packets {
     pub fn connect(path: &Path) -> io::Result<Packets> {
         let socket = socket()?;
         net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-        Ok(Packets { socket: End::new(Kept::new(socket)) })
+        Ok(Packets { socket: End::new(ForkSafeFd::new(socket)) })
     }
 
     /// Both ends of a new connection, to be passed to two parties.
@@ -63,12 +63,12 @@ impl Packets {
     /// Both ends for two parties in this process.
     ///
     /// # Errors
-    /// As [`Packets::ends`].
+    /// No descriptor or no memory left.
     pub fn pair() -> io::Result<(Packets, Packets)> {
         let (one, other) = Packets::ends()?;
         Ok((
-            Packets { socket: End::new(Kept::new(one)) },
-            Packets { socket: End::new(Kept::new(other)) },
+            Packets { socket: End::new(ForkSafeFd::new(one)) },
+            Packets { socket: End::new(ForkSafeFd::new(other)) },
         ))
     }
 
@@ -125,7 +125,7 @@ impl Packets {
 
     /// Whether descriptors lie in the queue of this end, to be received; also if that cannot be found out.
     pub fn holds_descriptors(&self) -> bool {
-        !self.socket.inherited() && foreign::descriptors_in(self.as_fd()) != Some(0)
+        !self.socket.in_child() && foreign::descriptors_in(self.as_fd()) != Some(0)
     }
 
     /// Receives one packet, without waiting.
@@ -170,7 +170,7 @@ impl Packet {
 impl Packets {
     /// A forked child has no part in its parent's connections.
     fn check_fork(&self) -> io::Result<()> {
-        if self.socket.inherited() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+        if self.socket.in_child() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
     }
 }
 
@@ -185,7 +185,7 @@ impl AsFd for Packets {
 pub struct Listener {
     /// Given up before the socket is closed: until then no other socket can have its number in the file system.
     _place: Place,
-    socket: Kept,
+    socket: ForkSafeFd,
 }
 
 /// Connections that may wait to be accepted.
@@ -208,7 +208,7 @@ impl Listener {
         net::bind(&socket, &address)?;
         place.settle(mode)?;
         net::listen(&socket, BACKLOG)?;
-        Ok(Listener { _place: place, socket: Kept::new(socket) })
+        Ok(Listener { _place: place, socket: ForkSafeFd::new(socket) })
     }
 
     /// Takes the next connection, without waiting.
@@ -216,12 +216,12 @@ impl Listener {
     /// # Errors
     /// `WouldBlock` if nobody waits; `NotConnected` in a forked child; otherwise what the kernel says, no descriptor left for example.
     pub fn accept(&self) -> io::Result<Packets> {
-        if self.socket.inherited() {
+        if self.socket.in_child() {
             // The number may be another descriptor's by now.
             return Err(io::ErrorKind::NotConnected.into());
         }
         match net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => Ok(Packets { socket: End::new(Kept::new(socket)) }),
+            Ok(socket) => Ok(Packets { socket: End::new(ForkSafeFd::new(socket)) }),
             Err(Errno::CONNABORTED | Errno::INTR) => Err(io::ErrorKind::WouldBlock.into()),
             Err(error) => Err(error.into()),
         }
@@ -230,7 +230,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if self.socket.inherited() {
+        if self.socket.in_child() {
             return;
         }
         // Those who wait to be taken in may have sent descriptors: each is dropped as a connection is.
@@ -317,7 +317,7 @@ mod tests {
             let accepted = listener.accept().map_err(|error| error.kind());
             u8::from(accepted.is_err_and(|kind| kind == io::ErrorKind::NotConnected))
         };
-        assert_eq!(crate::fork::tests::in_child(refused), 1);
+        assert_eq!(crate::fork::tests::run_in_child(refused), 1);
         listener.accept().unwrap();
     }
 

@@ -9,7 +9,7 @@ use std::{io, ptr};
 use rustix::net::sockopt;
 use rustix::process::{self, Pid, PidfdFlags};
 
-use crate::fork::Kept;
+use crate::fork::ForkSafeFd;
 
 /// The process that made a connection, as it was at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ fn supplementary_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
 /// A process, whatever becomes of its number: readable once it has ended.
 #[derive(Debug)]
 pub struct Process {
-    descriptor: Kept,
+    descriptor: ForkSafeFd,
 }
 
 impl Process {
@@ -139,7 +139,7 @@ impl Process {
     /// What the kernel says; `NotFound` if it has ended already.
     pub fn of_peer(socket: impl AsFd) -> io::Result<Process> {
         match peer_descriptor(socket.as_fd()) {
-            Ok(descriptor) => Ok(Process { descriptor: Kept::new(descriptor) }),
+            Ok(descriptor) => Ok(Process { descriptor: ForkSafeFd::new(descriptor) }),
             Err(error) if has_ended(&error) => Err(io::ErrorKind::NotFound.into()),
             // Before Linux 6.5 the number is all there is.
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
@@ -157,7 +157,7 @@ impl Process {
         let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or(io::ErrorKind::NotFound)?;
         match process::pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(descriptor) => Ok(Process { descriptor: Kept::new(descriptor) }),
+            Ok(descriptor) => Ok(Process { descriptor: ForkSafeFd::new(descriptor) }),
             Err(error) if has_ended(&error.into()) => Err(io::ErrorKind::NotFound.into()),
             Err(error) => Err(error.into()),
         }

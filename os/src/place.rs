@@ -1,7 +1,7 @@
 //! A place in the file system where a socket is bound: who may have it, and what may be removed there.
 //!
 //! A socket of a listener that has died stays in the file system, and nobody can bind there until it is removed.
-//! Between looking whether somebody listens and listening oneself, another may do the same: so whoever has a
+//! Between checking whether somebody listens and listening oneself, another may do the same: so whoever has a
 //! place holds a lock on a file beside it, `NAME.lock`, for as long as it has the place. The kernel gives the
 //! lock back when its holder dies; the file that is left then is in nobody's way. Only a socket is ever
 //! removed, and an empty lock's file by its holder: a file of this name that is not empty is somebody's work.
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 
-use crate::fork::Kept;
+use crate::fork::ForkSafeFd;
 use crate::memory::shortage;
 use crate::packets::Packets;
 
@@ -29,7 +29,7 @@ pub(crate) struct Place {
     lock_path: PathBuf,
     /// What was bound here, by device and number, once it was.
     bound: Option<(u64, u64)>,
-    lock: Kept,
+    lock: ForkSafeFd,
 }
 
 impl Place {
@@ -46,7 +46,8 @@ impl Place {
         lock_path.push(".lock");
         let lock_path = PathBuf::from(lock_path);
         let lock = lock(&lock_path)?;
-        let place = Place { path: path.to_owned(), lock_path, bound: None, lock: Kept::new(lock) };
+        let place =
+            Place { path: path.to_owned(), lock_path, bound: None, lock: ForkSafeFd::new(lock) };
         place.clear()?;
         Ok(place)
     }
@@ -93,7 +94,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.lock.inherited() {
+        if self.lock.in_child() {
             // It is the parent's.
             return;
         }

@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::fork::Kept;
+use crate::fork::ForkSafeFd;
 use crate::limit::within;
 
 /// Events taken from the kernel at once; what is left comes with the next wait.
@@ -19,7 +19,7 @@ const EVENTS_MAX: usize = 64;
 /// them is, so it can be waited for elsewhere.
 #[derive(Debug)]
 pub struct Poller {
-    epoll: Kept,
+    epoll: ForkSafeFd,
     ready: Vec<u64>,
 }
 
@@ -29,7 +29,7 @@ impl Poller {
     /// # Errors
     /// No descriptor or no memory left.
     pub fn new() -> io::Result<Poller> {
-        let epoll = Kept::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let epoll = ForkSafeFd::new(epoll::create(CreateFlags::CLOEXEC)?);
         Ok(Poller { epoll, ready: Vec::with_capacity(EVENTS_MAX) })
     }
 
@@ -77,20 +77,20 @@ impl Poller {
 
 impl Poller {
     /// Whether the caller is a forked child, which has nobody to wait for.
-    pub fn inherited(&self) -> bool {
-        self.epoll.inherited()
+    pub fn in_child(&self) -> bool {
+        self.epoll.in_child()
     }
 
     /// In a forked child the number may be another descriptor's, which is nobody's to wait with.
     fn check_fork(&self) -> io::Result<()> {
-        if self.inherited() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+        if self.in_child() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
     }
 }
 
 /// Waits until `descriptor` is readable or its other end is gone, at most `time`.
 ///
 /// # Errors
-/// What the kernel says: nothing is to be expected. A signal counts as readable: look.
+/// What the kernel says: nothing is to be expected. A signal counts as readable: try to read.
 pub fn wait_readable(descriptor: impl AsFd, time: Option<Duration>) -> io::Result<()> {
     let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
     match within(time, |time| Ok(poll(&mut polled, time)? > 0)) {
@@ -102,7 +102,7 @@ pub fn wait_readable(descriptor: impl AsFd, time: Option<Duration>) -> io::Resul
 /// Waits until one of `descriptors` is readable or its other end is gone, at most `time`; says which are.
 ///
 /// # Errors
-/// As [`wait_readable`].
+/// What the kernel says: nothing is to be expected. A signal counts as readable: try to read.
 pub fn wait_any<const N: usize>(
     descriptors: [Option<BorrowedFd<'_>>; N],
     time: Option<Duration>,

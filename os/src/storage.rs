@@ -197,7 +197,7 @@ impl Borrowed {
         bytes: RangeInclusive<usize>,
     ) -> Result<Borrowed, BorrowError> {
         let descriptor = descriptor.borrow();
-        if descriptor.inherited() {
+        if descriptor.in_child() {
             return Err(io::Error::from(io::ErrorKind::NotConnected).into());
         }
         // Only memory files answer this question: devices, sockets and files on disk do not. Those after

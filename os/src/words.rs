@@ -1,4 +1,4 @@
-//! Control words: the part of shared memory that two parties look at while it changes.
+//! Control words: the part of shared memory that one party reads while the other changes it.
 //!
 //! [`Words`] are our own, to store and load; [`LentWords`] are somebody else's, to load only. There are
 //! two backings with the same face: mapped memory, and loom's atomics when a model is checked.
@@ -126,7 +126,7 @@ mod mapped {
         /// Sets word `index`.
         ///
         /// # Panics
-        /// As [`Words::load`].
+        /// If there is no such word: a broken promise inside this program.
         #[inline]
         pub fn store(&self, index: usize, value: u64, ordering: Ordering) {
             self.0.at(index).store(value, ordering);
@@ -153,7 +153,7 @@ mod mapped {
         /// What word `index` holds at this moment.
         ///
         /// # Panics
-        /// As [`Words::load`].
+        /// If there is no such word: a broken promise inside this program.
         #[inline]
         pub fn load(&self, index: usize, ordering: Ordering) -> u64 {
             self.0.at(index).load(ordering)
@@ -233,10 +233,10 @@ mod mapped {
             unsafe { copy::put_short(target, bytes) };
         }
 
-        /// As [`Block::put`], for two pieces one behind the other.
+        /// Puts two pieces of bytes, one behind the other, into the words from index `first` on.
         ///
         /// # Panics
-        /// As [`Block::put`].
+        /// If the words do not hold so many bytes.
         #[inline(always)]
         pub fn put_both(&self, first: usize, head: &[u8], body: &[u8]) {
             let target = self.0.0.bytes_within::<WORDS>(first, head.len() + body.len());
@@ -257,7 +257,7 @@ mod mapped {
         /// All of `words`.
         ///
         /// # Panics
-        /// As [`Block::new`].
+        /// If there are not exactly `WORDS` of them.
         pub fn new(words: LentWords) -> LentBlock<WORDS> {
             assert_eq!(words.count(), WORDS, "words of a block");
             LentBlock(words)

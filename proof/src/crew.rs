@@ -88,15 +88,15 @@ pub fn die_with_parent(parent: u32) {
 #[derive(Debug)]
 pub struct Line(Packets);
 
-/// What a look at a line brings.
+/// What a poll of a line returns.
 #[derive(Debug)]
 pub enum Heard<T> {
     /// Nothing yet.
     Nothing,
-    /// The other end is gone, and everything it said has been heard.
+    /// The other end is gone, and everything it sent has been received.
     Gone,
     /// A message and its descriptors.
-    Said(T, Vec<Foreign>),
+    Message(T, Vec<Foreign>),
 }
 
 /// Bytes of the longest message.
@@ -116,18 +116,18 @@ impl Line {
         listener.accept().ok().map(Line)
     }
 
-    /// Says something. Does not wait.
+    /// Sends a message. Does not wait.
     ///
     /// # Errors
     /// The other end is gone, or far behind.
-    pub fn say(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.0.send(&serde_json::to_vec(message)?, descriptors)
     }
 
-    /// What the other end has said.
+    /// The next message of the other end.
     ///
     /// # Errors
-    /// What it said makes no sense.
+    /// The message makes no sense.
     pub fn hear<T: DeserializeOwned>(&self) -> io::Result<Heard<T>> {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
@@ -135,7 +135,7 @@ impl Line {
                 Ok(packet) if packet.bytes == 0 => Ok(Heard::Gone),
                 Ok(packet) => {
                     let message = serde_json::from_slice(&buffer[..packet.bytes])?;
-                    Ok(Heard::Said(message, packet.passed()?))
+                    Ok(Heard::Message(message, packet.passed()?))
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => Ok(Heard::Nothing),
@@ -154,7 +154,7 @@ impl Line {
     pub fn expect<T: DeserializeOwned>(&self, time: Duration) -> io::Result<(T, Vec<Foreign>)> {
         wait_readable(&self.0, Some(time))?;
         match self.hear()? {
-            Heard::Said(message, descriptors) => Ok((message, descriptors)),
+            Heard::Message(message, descriptors) => Ok((message, descriptors)),
             Heard::Gone => Err(io::ErrorKind::UnexpectedEof.into()),
             Heard::Nothing => Err(io::ErrorKind::TimedOut.into()),
         }

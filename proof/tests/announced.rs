@@ -149,8 +149,8 @@ fn purge_one(paths: &mut [Path; 2], ids: &[Vec<MessageId>; 2]) {
 fn take_severed(path: &mut Path) {
     let mut tags: Vec<u32> = std::iter::from_fn(|| {
         let (completion, ..) = path.complete(Which::Any, &mut []).unwrap()?;
-        let Completion { tag, audit, answer, .. } = completion;
-        assert_eq!((audit, answer), (Audit::SEVERED, None));
+        let Completion { tag, audit, reply_bytes, .. } = completion;
+        assert_eq!((audit, reply_bytes), (Audit::SEVERED, None));
         Some(tag)
     })
     .collect();

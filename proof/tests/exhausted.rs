@@ -119,7 +119,7 @@ fn who_waits_for_a_reply_learns_that_the_target_lacks_what_receiving_takes() {
     let limits =
         Limits { ours: 8, theirs: 8, parameters_for_us: false, parameters_for_them: false };
     let [mut source, mut target] = iucv(Terms::DEFAULT, limits);
-    let question = Outgoing { answer: Some(8), ..Outgoing::default() };
+    let question = Outgoing { reply_bytes_max: Some(8), ..Outgoing::default() };
     source.send(&question, b"no storage is lent for this").unwrap();
     source.send(&question, &[1; 5000]).unwrap();
     target.receive(Which::Any, &mut [0; 100]).unwrap();

@@ -7,7 +7,7 @@ use std::thread;
 
 use fabric::control::Kind;
 use fabric::path::{
-    Counter, Halves, Incoming, LENDS_UNHEARD_MAX, Lack, ListError, Reason, Receiver, SEGMENTS_MAX,
+    Counter, Halves, Incoming, LENDS_PENDING_MAX, Lack, ListError, Reason, Receiver, SEGMENTS_MAX,
     SendError, Sender, Shape, Shared, Terms,
 };
 use fabric::queue::{DATA_BUFFERS, Entry, RETURNED_WORD, Violation};
@@ -99,7 +99,7 @@ fn lends_that_nobody_has_taken_in_keep_their_own_queue_from_lending() {
     let ([mut one, mut other], [mut of_one, mut of_other], _rest) = two_queues(Terms::DEFAULT);
     let little = shared(4096);
     for sender in [&mut one, &mut other] {
-        for _ in 0..LENDS_UNHEARD_MAX / 2 {
+        for _ in 0..LENDS_PENDING_MAX / 2 {
             sender.lend_shared(&little).unwrap();
         }
         assert_eq!(sender.lend_shared(&little), Err(SendError::Full), "they will be taken in");
@@ -249,7 +249,7 @@ fn peer_that_passes_descriptors_and_lends_none_of_them_is_found_out_over_all_que
             }
         })
     };
-    let half = LENDS_UNHEARD_MAX / 2;
+    let half = LENDS_PENDING_MAX / 2;
     assert_eq!(passed([half, half], [0, 1]), [None, None]);
     assert_eq!(passed([half, half + 1], [0, 1]), [None, WRONG]);
     assert_eq!(passed([2 * half, 1], [0, 1]), [None, WRONG]);

@@ -407,10 +407,10 @@ fn violated(violation: Violation) -> Result<(), SendError> {
 #[test]
 fn returns_that_go_back_or_beyond_what_was_handed_over_are_a_count_violation() {
     let returned = |counts: &'static [u64]| {
-        writing(move |bare, look| {
+        writing(move |bare, poll| {
             for count in counts {
                 bare.give_back(*count);
-                look();
+                poll();
             }
         })
     };
@@ -438,14 +438,14 @@ fn buffers_are_kept_in_states_that_a_reader_may_set_or_the_path_ends() {
     for wrong in [0x2_0000_0001, 0xe_0000_0001, 1, 0x103_0000_0001, u64::MAX] {
         assert_eq!(kept(at, wrong), violated(Violation::State), "{wrong:#x}");
     }
-    assert_eq!(kept(0, u64::MAX), Ok(()), "of a buffer that keeps nothing it is not looked at");
+    assert_eq!(kept(0, u64::MAX), Ok(()), "of a buffer that keeps nothing it is not read");
     assert_eq!(kept(QUEUE_BUFFERS - 1, u64::MAX), Ok(()), "nor of one that was not handed over");
-    // It is looked at again when something that was kept has come back.
+    // It is read again when something that was kept has come back.
     let later = |bits: u64| {
-        writing(move |bare, look| {
+        writing(move |bare, poll| {
             bare.keep(IN_PAGE);
             bare.give_back(HANDED_OVER);
-            look();
+            poll();
             bare.reader.kept.store(at, bits, Ordering::Relaxed);
             bare.count_late(1);
         })
@@ -483,7 +483,7 @@ fn releases_of_what_was_not_announced_are_found_out() {
     assert_eq!(slot(0x1_0000_0001), violated(Violation::Count));
     assert_eq!(slot(u64::MAX), violated(Violation::Count));
     let unused = writing(|bare, _| bare.release(SLOTS - 1, 77));
-    assert_eq!(unused, Ok(()), "of a slot that stands for nothing it is not looked at");
+    assert_eq!(unused, Ok(()), "of a slot that stands for nothing it is not read");
     let uncounted = writing(|bare, _| bare.reader.slots.store(0, 77, Ordering::Relaxed));
     assert_eq!(uncounted, Ok(()), "nor where no release is counted");
     let counted = writing(|bare, _| bare.reader.released.store(0, u64::MAX, Ordering::Relaxed));
@@ -493,10 +493,10 @@ fn releases_of_what_was_not_announced_are_found_out() {
 #[test]
 fn more_storage_taken_in_than_was_lent_is_a_storage_violation() {
     let taken = |counts: &'static [u64]| {
-        writing(move |bare, look| {
+        writing(move |bare, poll| {
             for count in counts {
                 bare.take_in(*count);
-                look();
+                poll();
             }
         })
     };

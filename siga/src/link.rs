@@ -10,14 +10,14 @@ use fabric::control::{Allowance, Kind, Request, Token};
 use fabric::name::Name;
 use fabric::path::Shape;
 use os::alarm::Alarm;
-use os::fork::{Kept, Mark};
+use os::fork::{ForkGuard, ForkSafeFd};
 use os::packets::Packets;
 
 /// The connection, and all paths that are to be accounted over it.
 #[derive(Debug)]
 pub(crate) struct Link {
     inner: Mutex<Inner>,
-    mark: Mark,
+    guard: ForkGuard,
 }
 
 #[derive(Debug)]
@@ -29,12 +29,12 @@ struct Inner {
     accounts: HashMap<u64, Entry>,
     next_account: u64,
     /// What nobody waits for an answer to, and did not fit: at most one thing for each path.
-    unsaid: VecDeque<Vec<u8>>,
+    unsent: VecDeque<Vec<u8>>,
     /// Accounts that a new host has not been told of yet.
-    untold: VecDeque<u64>,
+    unannounced: VecDeque<u64>,
     /// Accounts for which it lacks something, and when it is told of them again.
-    put_off: Vec<u64>,
-    put_off_until_ns: u64,
+    deferred: Vec<u64>,
+    deferred_until_ns: u64,
     /// When the guest is to be polled though the host says nothing.
     alarm: Alarm,
 }
@@ -77,7 +77,7 @@ pub(crate) struct Account {
     pub(crate) shape: Shape,
     pub(crate) allowance: Allowance,
     /// Of our own side, to be lent to the host.
-    pub(crate) board: Kept,
+    pub(crate) board: ForkSafeFd,
 }
 
 impl Link {
@@ -89,18 +89,18 @@ impl Link {
             serial: 0,
             accounts: HashMap::new(),
             next_account: 0,
-            unsaid: VecDeque::new(),
-            untold: VecDeque::new(),
-            put_off: Vec::new(),
-            put_off_until_ns: 0,
+            unsent: VecDeque::new(),
+            unannounced: VecDeque::new(),
+            deferred: Vec::new(),
+            deferred_until_ns: 0,
             alarm,
         };
-        Link { inner: Mutex::new(inner), mark: Mark::here() }
+        Link { inner: Mutex::new(inner), guard: ForkGuard::here() }
     }
 
     /// Whether the caller is a forked child, which has no part in its parent's connection.
-    pub(crate) fn inherited(&self) -> bool {
-        self.mark.inherited()
+    pub(crate) fn in_child(&self) -> bool {
+        self.guard.in_child()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -110,19 +110,19 @@ impl Link {
     /// The connection, if there is a host. A forked child has none, and leaves the lock alone: another thread of
     /// its parent may have held it at the fork.
     pub(crate) fn packets(&self) -> Option<Arc<Packets>> {
-        if self.inherited() { None } else { self.lock().packets.clone() }
+        if self.in_child() { None } else { self.lock().packets.clone() }
     }
 
     /// The host is gone, or there is a new one. No path has a number there yet.
     pub(crate) fn set_packets(&self, packets: Option<Packets>) {
-        if self.inherited() {
+        if self.in_child() {
             return;
         }
         let mut inner = self.lock();
         inner.packets = packets.map(Arc::new);
-        inner.unsaid.clear();
-        inner.untold.clear();
-        inner.put_off.clear();
+        inner.unsent.clear();
+        inner.unannounced.clear();
+        inner.deferred.clear();
         inner.accounts.values_mut().for_each(|entry| entry.is_known = false);
     }
 
@@ -132,28 +132,28 @@ impl Link {
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<u32, Unsent> {
-        if self.inherited() {
+        if self.in_child() {
             return Err(Unsent::HostGone);
         }
         let mut inner = self.lock();
-        inner.say_unsaid()?;
+        inner.send_unsent()?;
         let serial = inner.next_serial();
         inner.send(&request.bytes(serial), descriptors)?;
         Ok(serial)
     }
 
-    /// Tells the host what nobody waits for an answer to: at once, or when there is room.
-    pub(crate) fn say(&self, request: &Request) {
-        if self.inherited() {
+    /// Notifies the host, without an answer: at once, or when there is room.
+    pub(crate) fn notify_host(&self, request: &Request) {
+        if self.in_child() {
             return;
         }
         let mut inner = self.lock();
         let serial = inner.next_serial();
         let bytes = request.bytes(serial);
-        let said = inner.say_unsaid().and_then(|()| inner.send(&bytes, &[]));
+        let said = inner.send_unsent().and_then(|()| inner.send(&bytes, &[]));
         // A host that is gone need not be told.
         if said.is_err_and(|unsent| unsent.is_for_now()) {
-            inner.unsaid.push_back(bytes);
+            inner.unsent.push_back(bytes);
             inner.alarm.ring();
         }
     }
@@ -162,23 +162,23 @@ impl Link {
     /// account.
     pub(crate) fn make_up(&self, now_ns: u64) -> Vec<(u32, u64)> {
         let mut rejoined = Vec::new();
-        if self.inherited() {
+        if self.in_child() {
             return rejoined;
         }
         let mut inner = self.lock();
-        if now_ns >= inner.put_off_until_ns {
-            let Inner { untold, put_off, .. } = &mut *inner;
-            untold.extend(put_off.drain(..));
+        if now_ns >= inner.deferred_until_ns {
+            let Inner { unannounced, deferred, .. } = &mut *inner;
+            unannounced.extend(deferred.drain(..));
         }
-        let mut said = inner.say_unsaid();
-        while said.is_ok()
-            && let Some(key) = inner.untold.pop_front()
+        let mut sent = inner.send_unsent();
+        while sent.is_ok()
+            && let Some(key) = inner.unannounced.pop_front()
         {
             match inner.rejoin(key) {
                 Ok(serial) => rejoined.extend(serial.map(|serial| (serial, key))),
-                Err(unsent) => {
-                    inner.untold.push_front(key);
-                    said = Err(unsent);
+                Err(error) => {
+                    inner.unannounced.push_front(key);
+                    sent = Err(error);
                 }
             }
         }
@@ -188,14 +188,14 @@ impl Link {
     /// Makes the guest's descriptor readable when there will be more to say, and at `due_ns`. Returns which is
     /// first.
     pub(crate) fn set_alarm(&self, due_ns: Option<u64>, now_ns: u64) -> Option<u64> {
-        if self.inherited() {
+        if self.in_child() {
             return due_ns;
         }
         let mut inner = self.lock();
-        let is_behind = !inner.unsaid.is_empty() || !inner.untold.is_empty();
+        let is_behind = !inner.unsent.is_empty() || !inner.unannounced.is_empty();
         let is_told = inner.packets.is_some();
         let behind_ns = (is_told && is_behind).then_some(now_ns + BEHIND_NS);
-        let put_off_ns = (!inner.put_off.is_empty()).then_some(inner.put_off_until_ns);
+        let put_off_ns = (!inner.deferred.is_empty()).then_some(inner.deferred_until_ns);
         let due_ns = [due_ns, behind_ns, put_off_ns].into_iter().flatten().min();
         inner.alarm.set(due_ns, now_ns);
         due_ns
@@ -203,7 +203,7 @@ impl Link {
 
     /// Makes the guest's descriptor readable now.
     pub(crate) fn ring(&self) {
-        if !self.inherited() {
+        if !self.in_child() {
             self.lock().alarm.ring();
         }
     }
@@ -217,17 +217,17 @@ impl Link {
         key
     }
 
-    /// A new host has to be told of all paths: see [`Link::make_up`].
+    /// All paths have to be announced to a new host: see [`Link::make_up`].
     pub(crate) fn start_rejoining(&self) {
         let mut inner = self.lock();
-        inner.untold = inner.accounts.keys().copied().collect();
+        inner.unannounced = inner.accounts.keys().copied().collect();
     }
 
-    /// The host lacks what it takes to account a path: it is told again then.
-    pub(crate) fn put_off(&self, key: u64, until_ns: u64) {
+    /// The host lacks what it takes to account a path: the path is announced again at `until_ns`.
+    pub(crate) fn defer(&self, key: u64, until_ns: u64) {
         let mut inner = self.lock();
-        inner.put_off.push(key);
-        inner.put_off_until_ns = until_ns;
+        inner.deferred.push(key);
+        inner.deferred_until_ns = until_ns;
     }
 
     /// Takes note of the number that a new host has given a path. False if there is no such path any more: the
@@ -258,15 +258,15 @@ impl Inner {
         })
     }
 
-    fn say_unsaid(&mut self) -> Result<(), Unsent> {
-        while let Some(bytes) = self.unsaid.front() {
+    fn send_unsent(&mut self) -> Result<(), Unsent> {
+        while let Some(bytes) = self.unsent.front() {
             self.send(bytes, &[])?;
-            self.unsaid.pop_front();
+            self.unsent.pop_front();
         }
         Ok(())
     }
 
-    /// Tells a new host of a path, if there still is one. Returns the serial that the answer will carry.
+    /// Announces a path to a new host, if there still is one. Returns the serial that the answer will carry.
     fn rejoin(&mut self, key: u64) -> Result<Option<u32>, Unsent> {
         let serial = self.next_serial();
         let Some(Entry { account, .. }) = self.accounts.get(&key) else { return Ok(None) };
@@ -305,7 +305,7 @@ impl Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        if self.link.inherited() {
+        if self.link.in_child() {
             // The path is the parent's.
             return;
         }
@@ -313,7 +313,7 @@ impl Drop for Membership {
         // The number that another host has given it is another path's here. If this host is giving it one just
         // now, it is told when it says which.
         if ended.is_some_and(|entry| entry.is_known) {
-            self.link.say(&Request::Ended { path: self.number() });
+            self.link.notify_host(&Request::Ended { path: self.number() });
         }
     }
 }

@@ -10,10 +10,10 @@ use crate::guest::Guest;
 use crate::path::{Path, Receiver, Sender};
 use crate::waiter::{Member, OneOf};
 
-/// Takes note of looks, the last of which may have been successful.
-pub(crate) fn count(counters: &mut Counters, looks: u64, spinning_ns: u64) {
-    counters.add(Counter::Polls, looks);
-    counters.add(Counter::PollsEmpty, looks);
+/// Takes note of polls, the last of which may have been successful.
+pub(crate) fn count(counters: &mut Counters, polls: u64, spinning_ns: u64) {
+    counters.add(Counter::Polls, polls);
+    counters.add(Counter::PollsEmpty, polls);
     counters.add(Counter::SpinningNs, spinning_ns);
 }
 
@@ -42,13 +42,13 @@ impl Member for Receiver {
         self.half().wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        self.half().tidy();
+    fn trim(&mut self) -> bool {
+        self.half().trim();
         false
     }
 
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        count(self.half().counters(), looks, spinning_ns);
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        count(self.half().counters(), polls, spinning_ns);
     }
 }
 
@@ -80,12 +80,12 @@ impl Member for Sender {
         self.half().wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        self.half().tidy()
+    fn trim(&mut self) -> bool {
+        self.half().trim()
     }
 
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        count(self.half().counters(), looks, spinning_ns);
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        count(self.half().counters(), polls, spinning_ns);
     }
 }
 
@@ -121,12 +121,12 @@ impl Member for Path {
         self.senders.iter_mut().for_each(Member::wake);
     }
 
-    fn tidy(&mut self) -> bool {
-        Path::tidy(self)
+    fn trim(&mut self) -> bool {
+        Path::trim(self)
     }
 
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        self.receivers[0].count(looks, spinning_ns);
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        self.receivers[0].count(polls, spinning_ns);
     }
 }
 

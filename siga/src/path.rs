@@ -13,7 +13,7 @@ use fabric::path::{
 use os::processor::now_ns;
 
 use crate::link::Membership;
-use crate::waiting::{Half, Patience, Wait, Waited};
+use crate::waiting::{Half, SpinPolicy, Wait, Waited};
 
 /// A path to another guest: one or more queues each way.
 ///
@@ -24,12 +24,12 @@ pub struct Path {
     pub(crate) senders: Vec<Sender>,
     pub(crate) receivers: Vec<Receiver>,
     membership: Arc<Membership>,
-    said: Said,
+    negotiated: Negotiated,
 }
 
-/// What was said when a path was made.
+/// What the two sides have negotiated when a path was made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Said {
+pub(crate) struct Negotiated {
     /// By the other side, as the kind of the conversation has them.
     pub(crate) flags: u16,
     /// By the other side's user.
@@ -44,7 +44,7 @@ pub struct Sender {
     half: path::Sender,
     /// The last send that did not want to wait was refused.
     wants_room: bool,
-    patience: Patience,
+    spin: SpinPolicy,
     membership: Arc<Membership>,
 }
 
@@ -52,7 +52,7 @@ pub struct Sender {
 #[derive(Debug)]
 pub struct Receiver {
     half: path::Receiver,
-    patience: Patience,
+    spin: SpinPolicy,
     membership: Arc<Membership>,
 }
 
@@ -68,26 +68,31 @@ pub enum ReceiveError {
 }
 
 impl Path {
-    pub(crate) fn new(halves: Halves, membership: Membership, said: Said, wait: Wait) -> Path {
+    pub(crate) fn new(
+        halves: Halves,
+        membership: Membership,
+        negotiated: Negotiated,
+        wait: Wait,
+    ) -> Path {
         let membership = Arc::new(membership);
         let sender = |half| Sender {
             half,
             wants_room: false,
-            patience: Patience::new(wait),
+            spin: SpinPolicy::new(wait),
             membership: membership.clone(),
         };
         let receiver =
-            |half| Receiver { half, patience: Patience::new(wait), membership: membership.clone() };
+            |half| Receiver { half, spin: SpinPolicy::new(wait), membership: membership.clone() };
         Path {
             senders: halves.senders.into_iter().map(sender).collect(),
             receivers: halves.receivers.into_iter().map(receiver).collect(),
             membership,
-            said,
+            negotiated,
         }
     }
 
-    pub(crate) fn with_what_was_said(self, flags: u16, data: UserData) -> Path {
-        Path { said: Said { flags, data, ..self.said }, ..self }
+    pub(crate) fn with_negotiated(self, flags: u16, data: UserData) -> Path {
+        Path { negotiated: Negotiated { flags, data, ..self.negotiated }, ..self }
     }
 
     /// The guest at the other end.
@@ -102,18 +107,18 @@ impl Path {
 
     /// What the other side's user said when the path was made.
     pub fn user_data(&self) -> UserData {
-        self.said.data
+        self.negotiated.data
     }
 
     /// What the other side's program said when the path was made, as the kind of the conversation has it.
     pub fn flags(&self) -> u16 {
-        self.said.flags
+        self.negotiated.flags
     }
 
     /// How many messages this side, and how many the other, may have waiting, as the hosts' rules and the
     /// kind of the conversation have it.
     pub fn messages_max(&self) -> (u32, u32) {
-        self.said.messages_max
+        self.negotiated.messages_max
     }
 
     /// Sends a message: it is in the receiver's hands when this returns. Waits while the receiver is too
@@ -185,12 +190,12 @@ impl Path {
             }
             // Whoever waits for an answer has asked all of the question.
             senders.iter_mut().for_each(Sender::flush);
-            match receiver.patience.wait(&mut receiver.half, deadline_ns) {
+            match receiver.spin.wait(&mut receiver.half, deadline_ns) {
                 Waited::Ready => {}
                 Waited::TimedOut => return Err(ReceiveError::TimedOut),
                 // Perhaps it was about the other direction.
                 Waited::Rung => senders.iter_mut().for_each(|sender| _ = sender.half.is_ready()),
-                Waited::Idle => receiver.tidy_with(senders),
+                Waited::Idle => receiver.trim_with(senders),
             }
         };
         Ok(receiver.half.message(spot))
@@ -210,13 +215,13 @@ impl Path {
     pub fn quiesce(&mut self) {
         self.receivers[0].half.quiesce();
         // Its thread may be asleep over the other direction.
-        self.senders[0].half.rouse();
+        self.senders[0].half.wake_peer();
     }
 
     /// Lets the other side send again.
     pub fn resume(&mut self) {
         self.receivers[0].half.resume();
-        self.senders[0].half.rouse();
+        self.senders[0].half.wake_peer();
     }
 
     /// How many messages had come from the other side when it fell quiet; none while it has not.
@@ -226,20 +231,20 @@ impl Path {
 
     /// Gives back storage that was not used since the last call. The verbs that wait do this by themselves
     /// when nothing comes for a second. Says whether there may be more to give back later.
-    pub fn tidy(&mut self) -> bool {
+    pub fn trim(&mut self) -> bool {
         let Path { senders, receivers, .. } = self;
-        receivers.iter_mut().for_each(|receiver| receiver.half.tidy());
-        let mut untidy = false;
+        receivers.iter_mut().for_each(|receiver| receiver.half.trim());
+        let mut may_trim = false;
         for sender in senders {
-            untidy |= sender.half.tidy();
+            may_trim |= sender.half.trim();
         }
-        untidy
+        may_trim
     }
 
     /// Says how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
-        self.senders.iter_mut().for_each(|sender| sender.patience.set_policy(wait));
-        self.receivers.iter_mut().for_each(|receiver| receiver.patience.set_policy(wait));
+        self.senders.iter_mut().for_each(|sender| sender.spin.set_policy(wait));
+        self.receivers.iter_mut().for_each(|receiver| receiver.spin.set_policy(wait));
     }
 
     /// Ends the path in good order. What was sent can still be received; what the other side has sent and
@@ -255,11 +260,11 @@ impl Path {
     }
 
     /// The halves without their waiting, and what keeps the path in the host's accounts.
-    pub(crate) fn into_parts(self) -> (Halves, Arc<Membership>, Said) {
-        let Path { senders, receivers, membership, said } = self;
+    pub(crate) fn into_parts(self) -> (Halves, Arc<Membership>, Negotiated) {
+        let Path { senders, receivers, membership, negotiated } = self;
         let senders = senders.into_iter().map(|sender| sender.half).collect();
         let receivers = receivers.into_iter().map(|receiver| receiver.half).collect();
-        (Halves { senders, receivers }, membership, said)
+        (Halves { senders, receivers }, membership, negotiated)
     }
 
     /// Gives out the halves: one sender for each output queue, one receiver for each input queue.
@@ -441,9 +446,9 @@ impl Sender {
 
     /// Waits for the next occasion to look; whether a refused send is worth another try.
     fn wait_once(&mut self) -> bool {
-        let waited = self.patience.wait(&mut self.half, None);
+        let waited = self.spin.wait(&mut self.half, None);
         if waited == Waited::Idle {
-            self.patience.tidied(Half::tidy(&mut self.half));
+            self.spin.trimmed(Half::trim(&mut self.half));
         }
         waited == Waited::Ready
     }
@@ -469,7 +474,7 @@ impl Sender {
 
     /// Says how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
-        self.patience.set_policy(wait);
+        self.spin.set_policy(wait);
     }
 }
 
@@ -489,8 +494,8 @@ impl Receiver {
             if let Some(spot) = self.half.fetch()? {
                 break spot;
             }
-            if self.patience.wait(&mut self.half, None) == Waited::Idle {
-                self.tidy_with(&mut []);
+            if self.spin.wait(&mut self.half, None) == Waited::Idle {
+                self.trim_with(&mut []);
             }
         };
         Ok(self.half.message(spot))
@@ -556,9 +561,9 @@ impl Receiver {
     /// Waits until there is something to poll, or the path has ended.
     pub fn wait(&mut self) {
         loop {
-            match self.patience.wait(&mut self.half, None) {
+            match self.spin.wait(&mut self.half, None) {
                 Waited::Ready => return,
-                Waited::Idle => self.tidy_with(&mut []),
+                Waited::Idle => self.trim_with(&mut []),
                 Waited::Rung | Waited::TimedOut => {}
             }
         }
@@ -571,7 +576,7 @@ impl Receiver {
 
     /// Says how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
-        self.patience.set_policy(wait);
+        self.spin.set_policy(wait);
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -579,12 +584,12 @@ impl Receiver {
     }
 
     /// Housekeeping for this half and for others that share its waits.
-    fn tidy_with(&mut self, senders: &mut [Sender]) {
-        self.half.tidy();
-        let mut untidy = false;
+    fn trim_with(&mut self, senders: &mut [Sender]) {
+        self.half.trim();
+        let mut may_trim = false;
         for sender in senders {
-            untidy |= sender.half.tidy();
+            may_trim |= sender.half.trim();
         }
-        self.patience.tidied(untidy);
+        self.spin.trimmed(may_trim);
     }
 }

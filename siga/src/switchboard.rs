@@ -193,7 +193,7 @@ impl<C: Call> Switchboard<C> {
     }
 
     /// All that are there may have something to tell.
-    pub(crate) fn look_at_all(&mut self) {
+    pub(crate) fn mark_all_active(&mut self) {
         let joined = self.places.iter().filter(|(_, place)| place.key().is_some());
         self.active.extend(joined.map(|(number, _)| *number));
     }

@@ -13,16 +13,16 @@ use os::poller::Poller;
 use os::processor::now_ns;
 use os::sync::pause;
 
-use crate::waiting::{SPIN_NS_MAX, TIDY, Wait, learned_spin_ns, looks_until_clock};
+use crate::waiting::{SPIN_NS_MAX, TRIM_PERIOD, Wait, learned_spin_ns, polls_until_clock};
 
 /// How often a waiter that is busy, or spins, listens to the doorbells of those asleep.
 const LISTEN_NS: u64 = 50_000;
 
-/// Members found ready between two looks at the clock, at most: as long as what is done with them is
+/// Members found ready between two polls at the clock, at most: as long as what is done with them is
 /// short.
 const FINDS_PER_CLOCK_MAX: u32 = 16;
 
-/// Rounds of looks without success after which a member goes to sleep though others are active.
+/// Rounds of polls without success after which a member goes to sleep though others are active.
 const QUIET_ROUNDS_MAX: u32 = 2048;
 
 /// What a waiter can serve.
@@ -38,12 +38,12 @@ pub trait Member {
     /// Says that we look again.
     fn wake(&mut self) {}
     /// Housekeeping after a second of quiet. Whether there may be more to do later.
-    fn tidy(&mut self) -> bool {
+    fn trim(&mut self) -> bool {
         false
     }
     /// Takes note of what was spent on looking for it.
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        let _ = (looks, spinning_ns);
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        let _ = (polls, spinning_ns);
     }
 }
 
@@ -84,12 +84,12 @@ impl<T: OneOf> Member for T {
         self.member_mut().wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        self.member_mut().tidy()
+    fn trim(&mut self) -> bool {
+        self.member_mut().trim()
     }
 
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        self.member_mut().count(looks, spinning_ns);
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        self.member_mut().count(polls, spinning_ns);
     }
 }
 
@@ -122,8 +122,8 @@ pub struct Waiter<M> {
     listened_ns: u64,
     spin_ns: u64,
     /// Whether somebody may have left storage idle, and when to look.
-    untidy: bool,
-    tidy_ns: u64,
+    may_trim: bool,
+    trim_ns: u64,
 }
 
 #[derive(Debug)]
@@ -137,7 +137,7 @@ struct Seat<M> {
     member: M,
     is_watched: bool,
     quiet_rounds: u32,
-    untidy: bool,
+    may_trim: bool,
 }
 
 impl<M: Member> Seat<M> {
@@ -174,8 +174,8 @@ impl<M: Member> Waiter<M> {
             clock_ns: 0,
             listened_ns: 0,
             spin_ns: SPIN_NS_MAX / 2,
-            untidy: true,
-            tidy_ns: u64::MAX,
+            may_trim: true,
+            trim_ns: u64::MAX,
         })
     }
 
@@ -196,7 +196,7 @@ impl<M: Member> Waiter<M> {
             }
             bell += 1;
         });
-        let seat = Some(Seat { member, is_watched: true, quiet_rounds: 0, untidy: true });
+        let seat = Some(Seat { member, is_watched: true, quiet_rounds: 0, may_trim: true });
         if index as usize == self.places.len() {
             self.places.push(Place { age: 0, seat });
         } else {
@@ -204,7 +204,7 @@ impl<M: Member> Waiter<M> {
         }
         let key = Key { waiter: self.number, index, age: self.places[index as usize].age };
         self.watched.push(index);
-        self.untidy = true;
+        self.may_trim = true;
         if let Err(error) = result {
             self.remove(key);
             return Err(error);
@@ -253,8 +253,8 @@ impl<M: Member> Waiter<M> {
             seat.watch();
             self.watched.push(key.index);
         }
-        seat.untidy = true;
-        self.untidy = true;
+        seat.may_trim = true;
+        self.may_trim = true;
         Some(&mut seat.member)
     }
 
@@ -284,7 +284,7 @@ impl<M: Member> Waiter<M> {
         if let Some(key) = self.next_busy()? {
             return Ok(Some(key));
         }
-        if self.poller.inherited() {
+        if self.poller.in_child() {
             // The words that say who sleeps, and the counters, are the parent's.
             return Err(io::ErrorKind::NotConnected.into());
         }
@@ -304,14 +304,14 @@ impl<M: Member> Waiter<M> {
                 return Ok(spun);
             }
             self.put_to_sleep(u32::MAX);
-            if let Some(key) = self.look() {
+            if let Some(key) = self.poll_watched() {
                 return Ok(Some(key));
             }
             let now = now_ns();
             if now >= deadline_ns {
                 return Ok(None);
             }
-            let next = self.tidy_members(now).min(deadline_ns);
+            let next = self.trim_members(now).min(deadline_ns);
             // What the members did may have taken a while.
             let start = now_ns();
             let wait = next.saturating_sub(start);
@@ -320,8 +320,8 @@ impl<M: Member> Waiter<M> {
             if has_heard {
                 self.spin_ns = learned_spin_ns(self.spin_ns, now - start);
             }
-            self.tidy_members(now);
-            if let Some(key) = self.look() {
+            self.trim_members(now);
+            if let Some(key) = self.poll_watched() {
                 return Ok(Some(key));
             }
         }
@@ -333,19 +333,19 @@ impl<M: Member> Waiter<M> {
     /// As [`Waiter::wait`].
     pub fn try_next(&mut self) -> io::Result<Option<Key>> {
         self.listen(Some(Duration::ZERO))?;
-        self.tidy_members(now_ns());
-        Ok(self.look())
+        self.trim_members(now_ns());
+        Ok(self.poll_watched())
     }
 
     /// Prepares for waiting elsewhere: puts all members to sleep. True if none has anything to do: then
     /// [`Waiter::as_fd`] becomes readable when one has. Call [`Waiter::try_next`] after that. False in a forked
     /// child, which learns there that it is one.
     pub fn prepare_wait(&mut self) -> bool {
-        if self.poller.inherited() {
+        if self.poller.in_child() {
             return false;
         }
         self.put_to_sleep(u32::MAX);
-        self.look().is_none()
+        self.poll_watched().is_none()
     }
 
     /// The usual case: somebody who was active lately has something to do.
@@ -353,13 +353,13 @@ impl<M: Member> Waiter<M> {
     fn next_busy(&mut self) -> io::Result<Option<Key>> {
         self.finds += 1;
         if self.finds >= self.finds_per_clock {
-            self.look_at_clock()?;
+            self.read_clock()?;
         }
-        Ok(self.look())
+        Ok(self.poll_watched())
     }
 
     /// Listens if it is time, and learns when to look at the clock again.
-    fn look_at_clock(&mut self) -> io::Result<()> {
+    fn read_clock(&mut self) -> io::Result<()> {
         let now = now_ns();
         // What the caller does with those we find may take long. Then it comes here seldom.
         let is_short = now - self.clock_ns < LISTEN_NS / 2;
@@ -375,15 +375,15 @@ impl<M: Member> Waiter<M> {
         if now_ns - self.listened_ns >= LISTEN_NS {
             self.listened_ns = now_ns;
             self.listen(Some(Duration::ZERO))?;
-            self.tidy_members(now_ns);
+            self.trim_members(now_ns);
             self.put_to_sleep(QUIET_ROUNDS_MAX);
         }
         Ok(())
     }
 
-    /// Looks at each watched member once, from where the last one was found.
+    /// Polls at each watched member once, from where the last one was found.
     #[inline]
-    fn look(&mut self) -> Option<Key> {
+    fn poll_watched(&mut self) -> Option<Key> {
         for _ in 0..self.watched.len() {
             if self.next >= self.watched.len() {
                 self.next = 0;
@@ -394,8 +394,8 @@ impl<M: Member> Waiter<M> {
             let seat = place.seat.as_mut().expect("only members are watched");
             if seat.member.is_ready() {
                 seat.quiet_rounds = 0;
-                seat.untidy = true;
-                self.untidy = true;
+                seat.may_trim = true;
+                self.may_trim = true;
                 return Some(Key { waiter: self.number, index, age: place.age });
             }
             seat.quiet_rounds += 1;
@@ -403,14 +403,14 @@ impl<M: Member> Waiter<M> {
         None
     }
 
-    /// Looks again and again until somebody is found or the time is over.
+    /// Polls again and again until somebody is found or the time is over.
     fn spin(&mut self, until_ns: u64) -> io::Result<Option<Key>> {
         let start = now_ns();
         let mut rounds: u64 = 0;
         // The first round shows what one costs.
         let mut next_clock = 1;
         let found = loop {
-            if let Some(key) = self.look() {
+            if let Some(key) = self.poll_watched() {
                 break Some(key);
             }
             pause();
@@ -422,7 +422,7 @@ impl<M: Member> Waiter<M> {
             if now >= until_ns {
                 break None;
             }
-            next_clock = rounds + looks_until_clock(until_ns - now, (now - start) / rounds);
+            next_clock = rounds + polls_until_clock(until_ns - now, (now - start) / rounds);
             self.listen_if_due(now)?;
             if self.watched.is_empty() && self.policy == Wait::Adaptive {
                 break None;
@@ -498,21 +498,21 @@ impl<M: Member> Waiter<M> {
         });
     }
 
-    /// Housekeeping, if it is time, and when the next is to be done; `u64::MAX` if never.
-    fn tidy_members(&mut self, now_ns: u64) -> u64 {
-        let later_ns = now_ns.saturating_add(TIDY.as_nanos() as u64);
-        if self.untidy && self.tidy_ns == u64::MAX {
-            self.tidy_ns = later_ns;
+    /// Trims members, if it is time, and says when the next time is; `u64::MAX` if never.
+    fn trim_members(&mut self, now_ns: u64) -> u64 {
+        let later_ns = now_ns.saturating_add(TRIM_PERIOD.as_nanos() as u64);
+        if self.may_trim && self.trim_ns == u64::MAX {
+            self.trim_ns = later_ns;
         }
-        if now_ns >= self.tidy_ns {
-            self.untidy = false;
+        if now_ns >= self.trim_ns {
+            self.may_trim = false;
             for seat in self.places.iter_mut().filter_map(|place| place.seat.as_mut()) {
-                seat.untidy = seat.untidy && seat.member.tidy();
-                self.untidy |= seat.untidy;
+                seat.may_trim = seat.may_trim && seat.member.trim();
+                self.may_trim |= seat.may_trim;
             }
-            self.tidy_ns = if self.untidy { later_ns } else { u64::MAX };
+            self.trim_ns = if self.may_trim { later_ns } else { u64::MAX };
         }
-        self.tidy_ns
+        self.trim_ns
     }
 }
 
@@ -580,12 +580,12 @@ mod tests {
     }
 
     /// Is always ready.
-    struct Tidied {
+    struct Trimmed {
         bell: Doorbell,
-        is_tidied: bool,
+        is_trimmed: bool,
     }
 
-    impl Member for Tidied {
+    impl Member for Trimmed {
         fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
             add(self.bell.as_fd());
         }
@@ -598,25 +598,25 @@ mod tests {
             true
         }
 
-        fn tidy(&mut self) -> bool {
-            self.is_tidied = true;
+        fn trim(&mut self) -> bool {
+            self.is_trimmed = true;
             false
         }
     }
 
     #[test]
-    fn member_that_was_done_something_with_is_tidied_again() {
+    fn member_that_was_done_something_with_is_trimmed_again() {
         let (bell, _far) = Doorbell::pair().unwrap();
         let mut waiter = Waiter::new(Wait::Block).unwrap();
-        let member = waiter.add(Tidied { bell, is_tidied: false }).unwrap();
-        let tidy_ns = TIDY.as_nanos() as u64;
-        for start_ns in [0, 10 * tidy_ns] {
-            waiter.get_mut(member).unwrap().is_tidied = false;
-            waiter.tidy_members(start_ns);
-            waiter.tidy_members(start_ns + tidy_ns);
-            assert!(waiter.get(member).unwrap().is_tidied, "at {start_ns}");
+        let member = waiter.add(Trimmed { bell, is_trimmed: false }).unwrap();
+        let trim_ns = TRIM_PERIOD.as_nanos() as u64;
+        for start_ns in [0, 10 * trim_ns] {
+            waiter.get_mut(member).unwrap().is_trimmed = false;
+            waiter.trim_members(start_ns);
+            waiter.trim_members(start_ns + trim_ns);
+            assert!(waiter.get(member).unwrap().is_trimmed, "at {start_ns}");
         }
-        assert_eq!(waiter.tidy_members(20 * tidy_ns), u64::MAX, "there is nothing more to do");
+        assert_eq!(waiter.trim_members(20 * trim_ns), u64::MAX, "there is nothing more to do");
     }
 
     #[test]

@@ -24,24 +24,24 @@ pub enum Wait {
     Block,
 }
 
-/// The longest that an adaptive wait looks before it sleeps: what a sleep and a wake-up cost together on
+/// The longest that an adaptive wait polls before it sleeps: what a sleep and a wake-up cost together on
 /// a machine whose processors go idle.
 pub const SPIN_NS_MAX: u64 = 50_000;
 
 /// The shortest: enough for an answer that is on its way.
 const SPIN_NS_MIN: u64 = 2_000;
 
-/// Looks between two looks at the clock, which is dearer than they are.
-const LOOKS_PER_CLOCK: u64 = 32;
+/// Polls between two polls at the clock, which is dearer than they are.
+const POLLS_PER_CLOCK: u64 = 32;
 
-/// Looks after which it is known what one costs.
-const LOOKS_MEASURED: u64 = 8 * LOOKS_PER_CLOCK;
+/// Polls after which it is known what one costs.
+const POLLS_MEASURED: u64 = 8 * POLLS_PER_CLOCK;
 
 /// How often one who spins asks whether the peer still lives.
 const LISTEN_NS: u64 = 1_000_000;
 
-/// How long after the last activity storage is looked at that may have become idle.
-pub(crate) const TIDY: Duration = Duration::from_secs(1);
+/// How long after the last activity idle storage is trimmed.
+pub(crate) const TRIM_PERIOD: Duration = Duration::from_secs(1);
 
 /// What can be waited for: a half of a path.
 pub trait Half {
@@ -54,7 +54,7 @@ pub trait Half {
     /// Listens to the doorbell; whether it rang.
     fn hear(&mut self, listen: Listen) -> bool;
     /// Gives back what was not used lately; whether there may be more to give back later.
-    fn tidy(&mut self) -> bool;
+    fn trim(&mut self) -> bool;
     /// The counters.
     fn counters(&mut self) -> &mut Counters;
 }
@@ -76,8 +76,8 @@ impl Half for Sender {
         Sender::hear(self, listen) > 0
     }
 
-    fn tidy(&mut self) -> bool {
-        Sender::tidy(self)
+    fn trim(&mut self) -> bool {
+        Sender::trim(self)
     }
 
     fn counters(&mut self) -> &mut Counters {
@@ -103,8 +103,8 @@ impl Half for Receiver {
         Receiver::hear(self, listen) > 0
     }
 
-    fn tidy(&mut self) -> bool {
-        Receiver::tidy(self);
+    fn trim(&mut self) -> bool {
+        Receiver::trim(self);
         false
     }
 
@@ -113,15 +113,15 @@ impl Half for Receiver {
     }
 }
 
-/// How one half waits, and what it has learned.
+/// How long one half spins before it sleeps, and what it has learned for that.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct SpinPolicy {
     policy: Wait,
     spin_ns: u64,
     /// What a look costs, as far as it was measured.
-    look_ns: u64,
+    poll_ns: u64,
     /// Whether there may be storage to give back.
-    untidy: bool,
+    may_trim: bool,
 }
 
 /// What came of a wait.
@@ -137,9 +137,9 @@ pub(crate) enum Waited {
     Idle,
 }
 
-impl Patience {
-    pub(crate) fn new(policy: Wait) -> Patience {
-        Patience { policy, spin_ns: SPIN_NS_MAX / 2, look_ns: 30, untidy: true }
+impl SpinPolicy {
+    pub(crate) fn new(policy: Wait) -> SpinPolicy {
+        SpinPolicy { policy, spin_ns: SPIN_NS_MAX / 2, poll_ns: 30, may_trim: true }
     }
 
     pub(crate) fn set_policy(&mut self, policy: Wait) {
@@ -147,8 +147,8 @@ impl Patience {
     }
 
     /// Says whether housekeeping found that there may be more to do later.
-    pub(crate) fn tidied(&mut self, untidy: bool) {
-        self.untidy = untidy;
+    pub(crate) fn trimmed(&mut self, may_trim: bool) {
+        self.may_trim = may_trim;
     }
 
     /// Waits until `half` is ready, until `deadline_ns` of the machine's clock, or until nothing came for
@@ -158,22 +158,22 @@ impl Patience {
         if half.is_ready() { Waited::Ready } else { self.wait_longer(half, deadline_ns) }
     }
 
-    /// Looks for a moment, if the policy is to look at all; whether `half` is ready.
+    /// Polls for a moment, if the policy is to look at all; whether `half` is ready.
     pub(crate) fn glance(&mut self, half: &mut impl Half) -> bool {
         let mut is_ready = half.is_ready();
         if is_ready || self.policy == Wait::Block {
             return is_ready;
         }
-        let mut looks: u64 = 0;
-        while !is_ready && looks < LOOKS_PER_CLOCK {
+        let mut polls: u64 = 0;
+        while !is_ready && polls < POLLS_PER_CLOCK {
             pause();
-            looks += 1;
+            polls += 1;
             is_ready = half.is_ready();
         }
         let counters = half.counters();
-        counters.add(Counter::Polls, looks);
-        counters.add(Counter::PollsEmpty, looks - u64::from(is_ready));
-        counters.add(Counter::SpinningNs, looks * self.look_ns);
+        counters.add(Counter::Polls, polls);
+        counters.add(Counter::PollsEmpty, polls - u64::from(is_ready));
+        counters.add(Counter::SpinningNs, polls * self.poll_ns);
         is_ready
     }
 
@@ -185,39 +185,39 @@ impl Patience {
         }
         let waited = self.sleep(half, deadline_ns);
         // Whatever was done may have left something to give back later.
-        self.untidy |= waited == Waited::Ready;
+        self.may_trim |= waited == Waited::Ready;
         waited
     }
 
-    /// Looks until there is something or looking has taken long enough; `None` then.
+    /// Polls until there is something or looking has taken long enough; `None` then.
     fn spin(&mut self, half: &mut impl Half, deadline_ns: Option<u64>) -> Option<Waited> {
-        let mut looks: u64 = 0;
+        let mut polls: u64 = 0;
         let mut counted = (0, 0);
-        // No look at the clock in a short wait without a limit: what it took is reckoned from the looks. With
+        // No look at the clock in a short wait without a limit: what it took is reckoned from the polls. With
         // a limit, the first look shows what one costs.
         let mut clock = deadline_ns.map(|_| Clock::started(0, now_ns()));
-        let mut next_clock = if clock.is_some() { 1 } else { LOOKS_PER_CLOCK };
+        let mut next_clock = if clock.is_some() { 1 } else { POLLS_PER_CLOCK };
         let waited = loop {
             pause();
-            looks += 1;
+            polls += 1;
             if half.is_ready() {
                 break Some(Waited::Ready);
             }
-            if looks < next_clock {
+            if polls < next_clock {
                 continue;
             }
             let now = now_ns();
             let clock = clock.get_or_insert_with(|| Clock {
-                start: now.saturating_sub(looks * self.look_ns),
-                ..Clock::started(looks, now)
+                start: now.saturating_sub(polls * self.poll_ns),
+                ..Clock::started(polls, now)
             });
             let spent = now - clock.start;
-            if looks >= LOOKS_MEASURED && counted.0 < LOOKS_MEASURED && looks > clock.first.0 {
-                let (first_looks, first_now) = clock.first;
-                let measured_ns = (now - first_now) / (looks - first_looks);
-                self.look_ns = learned_look_ns(self.look_ns, measured_ns);
+            if polls >= POLLS_MEASURED && counted.0 < POLLS_MEASURED && polls > clock.first.0 {
+                let (first_polls, first_now) = clock.first;
+                let measured_ns = (now - first_now) / (polls - first_polls);
+                self.poll_ns = learned_poll_ns(self.poll_ns, measured_ns);
             }
-            counted = (looks, spent);
+            counted = (polls, spent);
             if deadline_ns.is_some_and(|deadline| now >= deadline) {
                 break Some(Waited::TimedOut);
             }
@@ -229,12 +229,12 @@ impl Patience {
                 half.hear(Listen::Now);
             }
             let left_ns = deadline_ns.map_or(u64::MAX, |deadline| deadline - now);
-            next_clock = looks + looks_until_clock(left_ns, spent / looks);
+            next_clock = polls + polls_until_clock(left_ns, spent / polls);
         };
-        let rest = (looks - counted.0) * self.look_ns;
+        let rest = (polls - counted.0) * self.poll_ns;
         let counters = half.counters();
-        counters.add(Counter::Polls, looks);
-        counters.add(Counter::PollsEmpty, looks - u64::from(waited == Some(Waited::Ready)));
+        counters.add(Counter::Polls, polls);
+        counters.add(Counter::PollsEmpty, polls - u64::from(waited == Some(Waited::Ready)));
         counters.add(Counter::SpinningNs, counted.1 + rest);
         waited
     }
@@ -252,10 +252,10 @@ impl Patience {
         let listen = match left {
             Some(Duration::ZERO) => Listen::Now,
             // Well before the end nothing has to be exact.
-            Some(left) if self.untidy && left > 2 * TIDY => Listen::About(TIDY),
-            Some(left) if self.untidy => Listen::For(left.min(TIDY)),
+            Some(left) if self.may_trim && left > 2 * TRIM_PERIOD => Listen::About(TRIM_PERIOD),
+            Some(left) if self.may_trim => Listen::For(left.min(TRIM_PERIOD)),
             Some(left) => Listen::For(left),
-            None if self.untidy => Listen::About(TIDY),
+            None if self.may_trim => Listen::About(TRIM_PERIOD),
             None => Listen::Forever,
         };
         half.counters().add(Counter::Sleeps, 1);
@@ -289,29 +289,29 @@ pub(crate) fn learned_spin_ns(spin_ns: u64, slept_ns: u64) -> u64 {
 }
 
 /// What a look costs, as it was measured last: at most twice what was known. Whoever measures may have lost the
-/// processor meanwhile, and with looks that seem dear nobody looks for long enough to measure again.
-fn learned_look_ns(look_ns: u64, measured_ns: u64) -> u64 {
-    measured_ns.clamp(1, 2 * look_ns)
+/// processor meanwhile, and with polls that seem dear nobody polls for long enough to measure again.
+fn learned_poll_ns(poll_ns: u64, measured_ns: u64) -> u64 {
+    measured_ns.clamp(1, 2 * poll_ns)
 }
 
-/// After how many looks to look at the clock again, when one costs `look_ns`: at a limit the last that it
+/// After how many polls to look at the clock again, when one costs `poll_ns`: at a limit the last that it
 /// could be late by are few.
 #[inline]
-pub(crate) fn looks_until_clock(left_ns: u64, look_ns: u64) -> u64 {
-    (left_ns / (2 * look_ns.max(1))).clamp(1, LOOKS_PER_CLOCK)
+pub(crate) fn polls_until_clock(left_ns: u64, poll_ns: u64) -> u64 {
+    (left_ns / (2 * poll_ns.max(1))).clamp(1, POLLS_PER_CLOCK)
 }
 
 struct Clock {
     /// When the first look was, as far as it is known.
     start: u64,
-    /// After how many looks the clock was read first, and what it said.
+    /// After how many polls the clock was read first, and what it said.
     first: (u64, u64),
     listened: u64,
 }
 
 impl Clock {
-    fn started(looks: u64, now: u64) -> Clock {
-        Clock { start: now, first: (looks, now), listened: now }
+    fn started(polls: u64, now: u64) -> Clock {
+        Clock { start: now, first: (polls, now), listened: now }
     }
 }
 
@@ -331,25 +331,25 @@ mod tests {
 
     #[test]
     fn look_that_lost_the_processor_is_soon_forgotten() {
-        let preempted = learned_look_ns(30, 4_000_000);
+        let preempted = learned_poll_ns(30, 4_000_000);
         assert_eq!(preempted, 60);
-        assert_eq!(learned_look_ns(preempted, 30), 30);
-        assert_eq!(learned_look_ns(30, 0), 1);
+        assert_eq!(learned_poll_ns(preempted, 30), 30);
+        assert_eq!(learned_poll_ns(30, 0), 1);
     }
 
     #[test]
     fn clock_is_looked_at_more_often_the_nearer_the_end_is() {
-        assert_eq!(looks_until_clock(u64::MAX, 30), LOOKS_PER_CLOCK);
-        assert_eq!(looks_until_clock(600, 30), 10);
-        assert_eq!(looks_until_clock(1, 30), 1);
-        assert_eq!(looks_until_clock(0, 0), 1);
+        assert_eq!(polls_until_clock(u64::MAX, 30), POLLS_PER_CLOCK);
+        assert_eq!(polls_until_clock(600, 30), 10);
+        assert_eq!(polls_until_clock(1, 30), 1);
+        assert_eq!(polls_until_clock(0, 0), 1);
         // Halving what is left is over before it is late by more than a look.
-        let (mut left_ns, mut looks) = (50_000_u64, 0);
+        let (mut left_ns, mut polls) = (50_000_u64, 0);
         while left_ns > 0 {
-            let next = looks_until_clock(left_ns, 700);
+            let next = polls_until_clock(left_ns, 700);
             assert!(next == 1 || next * 700 < left_ns);
-            (left_ns, looks) = (left_ns.saturating_sub(next * 700), looks + next);
+            (left_ns, polls) = (left_ns.saturating_sub(next * 700), polls + next);
         }
-        assert!(looks * 700 < 50_000 + 700);
+        assert!(polls * 700 < 50_000 + 700);
     }
 }

@@ -24,7 +24,7 @@ const QUIET: Outgoing = Outgoing {
     source_class: 0,
     tag: 0,
     priority: false,
-    answer: None,
+    reply_bytes_max: None,
     quiet: true,
 };
 
@@ -97,7 +97,7 @@ fn reply_is_taken_in_parts() {
         },
         |mut path| {
             let outgoing =
-                Outgoing { answer: Some(1 << 20), source_class: 7, ..Outgoing::default() };
+                Outgoing { reply_bytes_max: Some(1 << 20), source_class: 7, ..Outgoing::default() };
             let id = path.send(&outgoing, &[]).unwrap();
             let mut came = Vec::new();
             loop {
@@ -174,11 +174,11 @@ fn message_limit_is_the_lower_of_what_both_sides_know() {
     talk(
         |mut path| {
             let (message, _) = path.next().unwrap();
-            assert_eq!(message.answer, Some(1));
+            assert_eq!(message.reply_bytes_max, Some(1));
             while !matches!(path.event(), Event::Severed(_)) {}
         },
         |mut path| {
-            let loud = Outgoing { answer: Some(1), ..QUIET };
+            let loud = Outgoing { reply_bytes_max: Some(1), ..QUIET };
             for _ in 0..OPTIONS.limit {
                 path.send(&loud, b"x").unwrap();
             }
@@ -205,7 +205,9 @@ fn guest_is_told_of_paths_then_priority_then_the_rest() {
 
     let sending = client.path(ours).unwrap();
     sending.send(&QUIET, b"plain").unwrap();
-    sending.send(&Outgoing { priority: true, answer: Some(5), ..QUIET }, b"urgent").unwrap();
+    sending
+        .send(&Outgoing { priority: true, reply_bytes_max: Some(5), ..QUIET }, b"urgent")
+        .unwrap();
     sending.half().quiesce();
     server.set_mask(Mask(Mask::ALL.0 & !Mask::MESSAGES.0));
     let kinds: Vec<_> = (0..2).map(|_| server.event().unwrap().interrupt()).collect();
@@ -434,7 +436,7 @@ fn member_of_a_waiter_says_what_it_has_to_say() {
         let (_server, mut target) = accepting.join().unwrap();
         let mut waiter = Waiter::new(policy).unwrap();
         // Room that was given back is there to say something.
-        let answered = Outgoing { answer: Some(1), ..QUIET };
+        let answered = Outgoing { reply_bytes_max: Some(1), ..QUIET };
         for _ in 0..2 {
             let id = source.half().send(&answered, b"").unwrap();
             let asked = target.receive(Which::Any, &mut []).unwrap();
@@ -558,14 +560,14 @@ fn member_of_a_waiter_says_the_rest_when_there_is_room() {
     for round in 0..3 {
         let mut ids = Vec::new();
         while ids.len() < MESSAGES {
-            source.half().send(&Outgoing { answer: Some(1), ..QUIET }, b"").unwrap();
+            source.half().send(&Outgoing { reply_bytes_max: Some(1), ..QUIET }, b"").unwrap();
             let half = waiter.get_mut(member).unwrap().half();
             ids.push(half.receive(Which::Any, &mut []).unwrap().message.id);
         }
         assert!(waiter.prepare_wait());
         let half = waiter.get_mut(member).unwrap().half();
         ids.into_iter().for_each(|id| half.reject(id).unwrap());
-        assert!(half.has_more_to_say());
+        assert!(half.has_pending_controls());
         assert!(waiter.prepare_wait());
         let mut rejected = 0;
         while rejected < MESSAGES {
@@ -681,8 +683,8 @@ fn second_queue_that_has_ended_keeps_nobody_awake() {
     receivers[1].half().sever([0; 16]);
     target.receive(Which::Any, &mut [0]).unwrap();
     target.half().flush();
-    assert_eq!(target.half().unsaid(), 1);
-    assert!(!target.half().has_more_to_say());
+    assert_eq!(target.half().pending_controls(), 1);
+    assert!(!target.half().has_pending_controls());
     senders[1].half().sever([0; 16]);
     target.half().poll();
     assert!(!target.half().is_urgent_ready());
@@ -799,7 +801,7 @@ fn nobody_waits_for_the_answer_to_a_message_that_is_not_outstanding() {
             while path.next().is_ok() {}
         },
         |mut path| {
-            let question = Outgoing { answer: Some(1), ..QUIET };
+            let question = Outgoing { reply_bytes_max: Some(1), ..QUIET };
             let answered = path.send(&question, b"").unwrap();
             assert_eq!(path.answer(answered, 0, &mut [0]).unwrap().bytes, 1);
             let purged = path.send(&question, b"").unwrap();
@@ -825,7 +827,7 @@ fn large_replies_go_beyond_the_limit_of_messages() {
         let server = scope.spawn(move || Path::accept(&server, &few).unwrap());
         (Path::connect(&client, "SERVER", &OPTIONS).unwrap(), server.join().unwrap())
     });
-    let question = Outgoing { answer: Some(BYTES as u32), ..QUIET };
+    let question = Outgoing { reply_bytes_max: Some(BYTES as u32), ..QUIET };
     let asked = [(); 3].map(|()| client.send(&question, b"").unwrap());
     for (number, id) in asked.into_iter().enumerate() {
         assert_eq!(server.next().unwrap().0.id, id);
@@ -847,7 +849,7 @@ fn nobody_waits_for_the_completion_of_a_message_that_is_not_outstanding() {
             let which = |id| Which::Message { id, class: 0 };
             let taken = send(&mut path);
             path.completion(which(taken), &mut []).unwrap();
-            let question = Outgoing { answer: Some(1), ..Outgoing::default() };
+            let question = Outgoing { reply_bytes_max: Some(1), ..Outgoing::default() };
             let purged = path.send(&question, b"").unwrap();
             path.half().purge(purged, 0).unwrap();
             for id in [taken, purged] {

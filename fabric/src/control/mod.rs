@@ -1,4 +1,4 @@
-//! The control protocol: what guests and the host say to each other.
+//! The control protocol between guests and the host.
 //!
 //! Each packet of a local seqpacket socket is one message, with its descriptors:
 //!
@@ -111,14 +111,14 @@ pub struct Allowance {
 }
 
 messages! {
-    /// What a guest says to the host. Descriptors in brackets.
+    /// What a guest sends to the host. Descriptors in brackets.
     Request:
     /// I am this guest. First message of a connection.
     1 Attach {
         /// Under this name.
         name: Name,
     },
-    /// I only want to look. First message of a connection.
+    /// I only want to observe. First message of a connection.
     2 Observe,
     /// Make a path. [our board, our lines]
     3 Connect {
@@ -190,9 +190,9 @@ messages! {
         /// How far it is known.
         scope: Scope,
     },
-    /// Tell me about guests and paths.
+    /// Report guests and paths.
     9 Query,
-    /// Tell me about each buffer of a path.
+    /// Report each buffer of a path.
     10 Audit {
         /// Which.
         path: u64,
@@ -200,7 +200,7 @@ messages! {
 }
 
 messages! {
-    /// What the host says to a guest.
+    /// What the host sends to a guest.
     Reply:
     /// To [`Request::Attach`] and [`Request::Observe`].
     101 Attached,
@@ -278,8 +278,8 @@ pub struct Pending {
 
 fields!(Pending { path, from, resource, kind, flags, data, shape });
 
-/// Tells whoever speaks version `found` that it is not spoken here, in a packet of that version: the header
-/// and [`Reply::Failed`] are the same in all.
+/// The refusal for a peer that speaks version `found`, in a packet of that version: the header and
+/// [`Reply::Failed`] are the same in all.
 pub fn version_refused(found: u16, serial: u32) -> Vec<u8> {
     let failed = Reply::Failed { problem: Problem::Version, data: [0; USER_DATA_BYTES] };
     let mut packet = failed.bytes(serial);

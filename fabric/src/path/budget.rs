@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
+use super::lending::{LENDS_PENDING_MAX, SEGMENTS_MAX};
 
 /// So much of something, for all halves of a side together.
 #[derive(Debug)]
@@ -53,15 +53,15 @@ pub(super) struct Budgets {
     /// Storages: each is a mapping of both sides.
     pub(super) segments: Arc<Budget>,
     /// Storages of one queue that were lent and not taken in.
-    pub(super) unheard_max: u64,
+    pub(super) pending_lends_max: u64,
 }
 
 impl Budgets {
     /// For so many bytes, and so many queues.
     pub(super) fn new(bytes: u64, queues: usize) -> Budgets {
-        let unheard_max = LENDS_UNHEARD_MAX / queues as u64;
+        let pending_lends_max = LENDS_PENDING_MAX / queues as u64;
         let segments = Budget::new(SEGMENTS_MAX as u64);
-        Budgets { bytes: Budget::new(bytes), segments, unheard_max }
+        Budgets { bytes: Budget::new(bytes), segments, pending_lends_max }
     }
 }
 

@@ -31,15 +31,15 @@ listed! {
         Rings => "rings",
         /// Doorbells heard.
         Heard => "heard",
-        /// Looks for work.
+        /// Polls for work.
         Polls => "polls",
-        /// Looks that found none.
+        /// Polls that found none.
         PollsEmpty => "polls_empty",
         /// Times gone to sleep.
         Sleeps => "sleeps",
         /// Times woken without finding work.
         WakesUnproductive => "wakes_unproductive",
-        /// Nanoseconds spent looking while there was nothing.
+        /// Nanoseconds spent polling an empty queue.
         SpinningNs => "spinning_ns",
         /// Storage lent, in bytes, now.
         LentBytes => "lent_bytes",

@@ -9,9 +9,9 @@
 //!   +--- returns:  receivers ring, senders hear
 //! ```
 //!
-//! A doorbell goes with a queue each way, not with one queue: who hears a request on it has the kernel tell
-//! the one who rang that there is room on the line again, and he, if he sleeps on the same doorbell for the
-//! answer, begins to wake up before it is made.
+//! A doorbell goes with a queue each way, not with one queue. Receiving on a socket wakes a sender that sleeps
+//! on it, because there is room again. So a request and its reply share one socket, and the requester begins
+//! to wake up while its request is read.
 //!
 //! A path of several queues has two doorbells for each queue each way, so that any thread can serve any
 //! half; or two for all of them, if one thread serves them all, as a conversation's are. A descriptor is
@@ -68,7 +68,7 @@ struct HearingEnd {
     /// Descriptors that came with a ring and were not asked for yet, for each queue.
     arrived: Mutex<[VecDeque<(Foreign, Charge)>; QUEUES_MAX]>,
     arrived_max: Arc<Budget>,
-    /// One of them was lost for want of descriptors, whoever listened then.
+    /// One of them was lost for want of descriptors, whichever half listened then.
     has_lost: AtomicBool,
 }
 
@@ -130,8 +130,8 @@ impl Doorbells {
         self.hears.has_lost.load(Ordering::Relaxed)
     }
 
-    /// We have said that we sleep: there will be a ring or two. True if so many may be on the line that it
-    /// is time to listen: a look that finds something leaves the ring for it there, and were the line to
+    /// We have announced a sleep: there will be a ring or two. True if so many may be on the line that it
+    /// is time to listen: a poll that finds something leaves the ring for it there, and were the line to
     /// fill up with those, the peer could lend nothing; it would wait for room, and we for it.
     #[must_use]
     pub(super) fn expect_rings(&self) -> bool {
@@ -156,8 +156,8 @@ impl Doorbells {
         self.hears.hearer.as_fd()
     }
 
-    /// Tells the partner that this half is gone. The doorbell ends with the last half that rings it; before
-    /// that, a ring tells.
+    /// Notifies the partner that this half is gone. The doorbell ends with the last half that rings it; before
+    /// that, a ring does.
     pub(super) fn hang_up(&mut self) {
         if let Some(rings) = self.rings.take()
             && Arc::strong_count(&rings) > 1

@@ -1,10 +1,9 @@
-//! What the sender and the receiver of a queue have in common: who they are, how they sleep and wake, and
-//! how they end.
+//! What the sender and the receiver of a queue have in common: identity, sleep and wake-up, and the end.
 
 use std::sync::atomic::{AtomicU64, Ordering as StdOrdering};
 
 use os::doorbell::Listen;
-use os::fork::Mark;
+use os::fork::ForkGuard;
 use os::sync::Ordering;
 use os::words::{Block, LentBlock, LentWords, Part, Words};
 
@@ -12,9 +11,9 @@ use super::board::{self, CONTROL_WORDS};
 use super::counters::{Counter, Counters};
 use super::doorbells::{Doorbells, Heard};
 use super::severed::{Reason, Severed};
-use crate::queue::sleep::{Rouser, Sleeper};
+use crate::queue::sleep::{PeerSleepWord, SleepWord};
 
-/// Tells a half from all others of this process: what it has given out is taken back by it alone.
+/// The identity of a half among all of this process: what a half has given out is taken back by it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct HalfId(u64);
 
@@ -27,10 +26,10 @@ pub struct NotOurs<T>(pub T);
 #[derive(Debug)]
 pub(super) struct Half {
     pub(super) id: HalfId,
-    mark: Mark,
+    guard: ForkGuard,
     pub(super) doorbells: Doorbells,
-    rouser: Rouser,
-    sleeper: Sleeper,
+    peer_sleep_word: PeerSleepWord,
+    sleep_word: SleepWord,
     /// (w) our control line.
     pub(super) control: Block<CONTROL_WORDS>,
     /// (r) the other side's control line.
@@ -50,10 +49,10 @@ impl Half {
         static HALVES: AtomicU64 = AtomicU64::new(0);
         Half {
             id: HalfId(HALVES.fetch_add(1, StdOrdering::Relaxed)),
-            mark: Mark::here(),
+            guard: ForkGuard::here(),
             doorbells,
-            rouser: Rouser::new(peer.part(board::SLEEP_WORD, 1)),
-            sleeper: Sleeper::new(control.part(board::SLEEP_WORD, 1)),
+            peer_sleep_word: PeerSleepWord::new(peer.part(board::SLEEP_WORD, 1)),
+            sleep_word: SleepWord::new(control.part(board::SLEEP_WORD, 1)),
             control: Block::new(control),
             peer: LentBlock::new(peer),
             counters: Counters::new(counters),
@@ -69,18 +68,18 @@ impl Half {
     /// Whether the caller is a forked child, which has none of this.
     #[inline(always)]
     pub(super) fn is_forked(&self) -> bool {
-        self.mark.inherited()
+        self.guard.in_child()
     }
 
-    /// Rings if the other side sleeps: call it after the store that it is to wake up for.
+    /// Rings if the peer sleeps: call it after the store that the peer is to wake up for.
     #[inline]
     pub(super) fn ring_if_asleep(&mut self) {
-        if self.rouser.must_ring() {
+        if self.peer_sleep_word.must_ring() {
             self.ring();
         }
     }
 
-    /// Rings, whether the other side sleeps or not.
+    /// Rings, whether the peer sleeps or not.
     #[cold]
     pub(super) fn ring(&mut self) {
         self.counters.add(Counter::Rings, 1);
@@ -95,17 +94,17 @@ impl Half {
         }
     }
 
-    /// Says that we are about to sleep. True if it is time to listen before.
+    /// Announces that we are about to sleep. True if the doorbell must be heard first.
     pub(super) fn announce_sleep(&mut self) -> bool {
-        let is_time = !self.sleeper.is_announced() && self.doorbells.expect_rings();
-        self.sleeper.announce();
+        let is_time = !self.sleep_word.is_announced() && self.doorbells.expect_rings();
+        self.sleep_word.announce();
         is_time
     }
 
-    /// Says that we are awake again.
+    /// Announces that we are awake again.
     pub(super) fn wake(&mut self) {
         if !self.is_forked() {
-            self.sleeper.wake();
+            self.sleep_word.wake();
         }
     }
 
@@ -116,7 +115,7 @@ impl Half {
         heard
     }
 
-    /// The end of the other side's half, if its control line tells of one.
+    /// The end of the peer's half, if its control line shows one.
     #[inline(always)]
     pub(super) fn peer_halt(&self) -> Option<Severed> {
         // Acquire: pairs with the Release in `halt`. The data is seen with the word.
@@ -132,7 +131,7 @@ impl Half {
         Severed::parse([code, data(0), data(1)])
     }
 
-    /// Ends this half for this reason, and tells the other side.
+    /// Ends this half for this reason, and shows that to the peer.
     pub(super) fn halt(&mut self, severed: Severed) {
         if let Reason::Violation(violation) = severed.reason {
             self.counters.set(Counter::Violation, violation as u64);

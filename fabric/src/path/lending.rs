@@ -15,7 +15,7 @@ pub const SEGMENTS_MAX: usize = 1024;
 /// Storages that a side has lent over a path and that the other has not taken in yet, at most: each is a
 /// descriptor that somebody has to hold. Each of its queues has an equal share: what one waits for comes back by
 /// that queue's own doing.
-pub const LENDS_UNHEARD_MAX: u64 = 16;
+pub const LENDS_PENDING_MAX: u64 = 16;
 
 /// What a lent storage is for.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) enum Segment {
     /// One large message at a time.
     Large {
         storage: Storage,
-        /// Whether it was used in this period of looking.
+        /// Whether it was used in this trim period.
         touched: bool,
     },
     /// Storage that belongs to the user of the path: he lends it, fills it and names it in entries.
@@ -37,13 +37,13 @@ pub(super) enum Segment {
 pub(super) enum Unused {
     /// Perhaps only just now.
     Now,
-    /// For a whole period of looking, which `untouch` begins.
+    /// For a whole trim period, which `untouch` begins.
     ForLong,
 }
 
 /// A storage that is lent, and what it takes of the path's limits.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct Loan {
     segment: Segment,
     bytes: Charge,
     number: Charge,
@@ -52,7 +52,7 @@ pub(super) struct Lent {
 /// The table of lent storages.
 #[derive(Debug)]
 pub(super) struct Lending {
-    segments: Vec<Option<Lent>>,
+    segments: Vec<Option<Loan>>,
     /// Large segments that hold no message, the one used last at the end.
     large_free: Vec<u16>,
     options: StorageOptions,
@@ -71,23 +71,23 @@ impl Lending {
         Lending { segments, large_free, options, budgets }
     }
 
-    fn lent(&self) -> impl Iterator<Item = &Lent> {
+    fn loans(&self) -> impl Iterator<Item = &Loan> {
         self.segments.iter().flatten()
     }
 
     /// Bytes lent now.
     pub(super) fn bytes(&self) -> u64 {
-        self.lent().map(|lent| lent.bytes.amount).sum()
+        self.loans().map(|loan| loan.bytes.amount).sum()
     }
 
     /// How many pages the next segment of pages has: as many as there are, so that their number grows
     /// with the need. None if the limit does not allow a single one.
     pub(super) fn growth(&self) -> Option<u16> {
-        let pages = |lent: &Lent| match &lent.segment {
+        let pages = |loan: &Loan| match &loan.segment {
             Segment::Pages(storage) => storage.bytes() / PAGE_BYTES,
             Segment::Large { .. } | Segment::Shared => 0,
         };
-        let wanted = self.lent().map(pages).sum::<usize>().clamp(FIRST_PAGES, SEGMENT_PAGES_MAX);
+        let wanted = self.loans().map(pages).sum::<usize>().clamp(FIRST_PAGES, SEGMENT_PAGES_MAX);
         let left = self.budgets.bytes.left() / PAGE_BYTES as u64;
         let pages = wanted.min(left as usize);
         (pages > 0).then_some(pages as u16)
@@ -129,7 +129,7 @@ impl Lending {
             self.segments.push(None);
             self.segments.len() - 1
         });
-        self.segments[at] = Some(Lent { segment, bytes, number });
+        self.segments[at] = Some(Loan { segment, bytes, number });
         Ok(at as u16)
     }
 
@@ -137,9 +137,9 @@ impl Lending {
     /// returned is dropped.
     pub(super) fn remove(&mut self, number: u16) -> (Charge, Charge) {
         self.large_free.retain(|free| *free != number);
-        let lent =
+        let loan =
             self.segments[usize::from(number)].take().expect("only what was lent is retired");
-        (lent.bytes, lent.number)
+        (loan.bytes, loan.number)
     }
 
     /// The bytes of a segment of ours.
@@ -153,12 +153,12 @@ impl Lending {
     }
 
     fn segment(&self, number: u16) -> Option<&Segment> {
-        self.segments.get(usize::from(number))?.as_ref().map(|lent| &lent.segment)
+        self.segments.get(usize::from(number))?.as_ref().map(|loan| &loan.segment)
     }
 
     #[inline]
     fn segment_mut(&mut self, number: u16) -> Option<&mut Segment> {
-        self.segments.get_mut(usize::from(number))?.as_mut().map(|lent| &mut lent.segment)
+        self.segments.get_mut(usize::from(number))?.as_mut().map(|loan| &mut loan.segment)
     }
 
     /// How large a segment for a large message of `bytes` is: up to a quarter more, or a page for short
@@ -201,10 +201,10 @@ impl Lending {
         Some(self.large_free.remove(at))
     }
 
-    /// Starts a new period of looking which large segments are idle.
+    /// Starts a new trim period: large segments that are not used in it are idle.
     pub(super) fn untouch(&mut self) {
-        for lent in self.segments.iter_mut().flatten() {
-            if let Segment::Large { touched, .. } = &mut lent.segment {
+        for loan in self.segments.iter_mut().flatten() {
+            if let Segment::Large { touched, .. } = &mut loan.segment {
                 *touched = false;
             }
         }
@@ -212,17 +212,17 @@ impl Lending {
 
     /// Bytes of a storage of the user's own; none if the number stands for no such.
     pub(super) fn shared_bytes(&self, number: u16) -> Option<u64> {
-        let lent = self.segments.get(usize::from(number))?.as_ref();
-        lent.filter(|lent| lent.is_shared()).map(|lent| lent.bytes.amount)
+        let loan = self.segments.get(usize::from(number))?.as_ref();
+        loan.filter(|loan| loan.is_shared()).map(|loan| loan.bytes.amount)
     }
 
     /// Whether anything is lent that could be retired some day without the user's doing.
     pub(super) fn may_shrink(&self) -> bool {
-        self.lent().any(|lent| !lent.is_shared())
+        self.loans().any(|loan| !loan.is_shared())
     }
 }
 
-impl Lent {
+impl Loan {
     /// Whether it is the user's own.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.segment, Segment::Shared)

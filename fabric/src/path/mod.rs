@@ -24,7 +24,7 @@ use os::words::{LentWords, Words};
 pub use board::{QUEUES_MAX, Shape};
 pub use counters::{Counter, Counters, GAUGES, gauge_word};
 pub use half::NotOurs;
-pub use lending::{LENDS_UNHEARD_MAX, SEGMENTS_MAX};
+pub use lending::{LENDS_PENDING_MAX, SEGMENTS_MAX};
 pub use pages::PAGE_BYTES;
 pub use receiver::{Announced, InPage, Incoming, List, Message, MessageRef, Receiver, View};
 pub use record::{HEAD_BYTES_MAX, LIST_BYTES_MAX};
@@ -143,7 +143,7 @@ impl Side {
         let peer_lines = LentWords::borrow(borrow(peer_lines, peer_shape.lines_words())?);
         let lends = Budgets::new(terms.storage_bytes_max, shape.outputs);
         let borrows = Budgets::new(terms.peer_storage_bytes_max, shape.inputs);
-        let arrived_max = Budget::new(LENDS_UNHEARD_MAX);
+        let arrived_max = Budget::new(LENDS_PENDING_MAX);
         let (senders, receivers) =
             doorbells::assign(shape, doorbells, &arrived_max).map_err(JoinError::Doorbell)?;
         let mut halves = Halves { senders: Vec::new(), receivers: Vec::new() };

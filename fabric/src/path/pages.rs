@@ -34,7 +34,7 @@ pub(super) struct Pages {
     free: Vec<Page>,
     /// Pieces in use on each page, by segment; empty for a number that is no segment of pages.
     pieces: Vec<Vec<u16>>,
-    /// Whether a segment has given out a piece since the last look, by segment.
+    /// Whether a segment has given out a piece in this trim period, by segment.
     touched: Vec<bool>,
     current: Option<Current>,
 }
@@ -124,7 +124,7 @@ impl Pages {
         Some(segment)
     }
 
-    /// Starts a new period of looking which segments are idle.
+    /// Starts a new trim period: segments that are not used in it are idle.
     pub(super) fn untouch(&mut self) {
         self.touched.fill(false);
     }

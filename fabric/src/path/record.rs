@@ -42,8 +42,8 @@ impl Head {
     }
 }
 
-/// Bytes that all entries of a list point to: each to a page, on the average. They may overlap, and whoever
-/// copies them copies no more than this for one buffer.
+/// Bytes that all entries of a list point to: each to a page, on the average. Entries may overlap, and a
+/// receiver copies no more than this for one buffer.
 pub const LIST_BYTES_MAX: u64 = (ENTRIES_MAX * PAGE_BYTES) as u64;
 
 /// How many bytes all entries of a list point to.
@@ -154,7 +154,7 @@ impl Announcement {
     }
 }
 
-/// What writer and reader have to tell each other about the path itself.
+/// Control records, by which the writer tells the reader about the path itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Control {
     /// A storage is lent under this number; its descriptor came with a ring.

@@ -5,7 +5,7 @@ use crate::queue::Violation;
 /// Bytes of user data that may go with the end.
 pub const END_DATA_BYTES: usize = 16;
 
-/// Words in which a side says why it ends.
+/// Words of the reason for which a side ends.
 pub(super) const HALT_WORDS: usize = 1 + END_DATA_BYTES / 8;
 
 /// The path has ended.
@@ -14,7 +14,7 @@ pub(super) const HALT_WORDS: usize = 1 + END_DATA_BYTES / 8;
 pub struct Severed {
     /// Why.
     pub reason: Reason,
-    /// What the peer had to say about it, if it ended in good order.
+    /// The data that the peer passed to its verb, if it ended in good order.
     pub data: [u8; END_DATA_BYTES],
 }
 
@@ -101,8 +101,7 @@ impl Severed {
         Severed { reason, data: [0; END_DATA_BYTES] }
     }
 
-    /// The words in which a side that ends for this reason says so, in its control line and in the last
-    /// buffer.
+    /// The words that a side stores when it ends for this reason, in its control line and in the last buffer.
     ///
     /// ```text
     /// word 0  code: 1 in good order, 2 the peer broke the rules, 3 without memory or descriptors

@@ -199,10 +199,10 @@ fn large_message_that_nobody_pulls_delays_nothing() {
     let mut piece = [1; 1000];
     assert_eq!(receiver.pull(&mut big, &mut piece), Ok(1000));
     assert_eq!(piece, [0; 1000]);
-    sender.tidy();
+    sender.trim();
     assert!(sender.counters().get(Counter::LentBytes) >= 1 << 30, "it waits where it was built");
     receiver.release(big).unwrap();
-    while sender.tidy() {}
+    while sender.trim() {}
     assert!(sender.counters().get(Counter::LentBytes) < 1 << 30);
 }
 
@@ -296,9 +296,9 @@ fn idle_storage_is_retired_after_a_period_without_use() {
         }
         receiver.announce_sleep();
         receiver.wake();
-        assert!(sender.tidy());
+        assert!(sender.trim());
         assert!(sender.counters().get(Counter::LentBytes) > 0, "used a moment ago");
-        assert!(!sender.tidy());
+        assert!(!sender.trim());
         assert_eq!(sender.counters().get(Counter::LentBytes), 0);
         assert_eq!(receiver.receive(), Ok(None));
         assert_eq!(receiver.counters().get(Counter::LentBytes), 0);
@@ -584,7 +584,7 @@ fn rings_that_nobody_listened_for_leave_room_on_the_line_for_storage() {
         receiver.announce_sleep();
         sender.send(&[], b"a ring").unwrap();
         sender.flush();
-        // The last look before it sleeps finds the message, so it does not listen.
+        // The last poll before it sleeps finds the message, so it does not listen.
         assert!(receiver.is_ready());
         receiver.wake();
         expect(&mut receiver, &[], b"a ring");

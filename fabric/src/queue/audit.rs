@@ -1,4 +1,4 @@
-//! What a watcher can say of each buffer from both sides' counts, without touching the data path.
+//! What an observer can derive of each buffer from both sides' counts, without touching the data path.
 
 use super::word::{State, keeps};
 use super::{QUEUE_BUFFERS, Sequence};
@@ -12,13 +12,13 @@ pub enum Owner {
     Reader,
 }
 
-/// One buffer, as the counts of both sides describe it at the moment of looking. They are read one after
+/// One buffer, as the counts of both sides describe it when they are read. They are read one after
 /// the other while the queue runs, so an owner may have changed between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferAudit {
     /// Who may use it now: the exclusive-or of the low bits of the two counts.
     pub owner: Owner,
-    /// What the side that handed it over last says of it.
+    /// Its state, after the side that handed it over last.
     pub state: State,
     /// Hand-overs by the writer.
     pub primed: u32,

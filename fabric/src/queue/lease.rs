@@ -41,7 +41,7 @@ impl<T> Lease<T> {
         Lease(Arc::new(Mutex::new(Leased { epoch: 0, value })))
     }
 
-    /// Starts a new epoch with the caller as server. Whoever served before has lost the lease.
+    /// Starts a new epoch with the caller as server. The server before has lost the lease.
     pub fn take_over(&self) -> Server<T> {
         let mut leased = self.lock();
         leased.epoch += 1;
@@ -67,8 +67,8 @@ impl<T> Clone for Lease<T> {
 }
 
 impl<T> Server<T> {
-    /// Serves: does something short with the value. Keep long work, and all waiting, out of it: whoever
-    /// takes over waits for it.
+    /// Serves: does something short with the value. Keep long work, and all waiting, out of it: a server that
+    /// takes over waits until it is done.
     ///
     /// # Errors
     /// [`LeaseLost`] if another server has taken over; nothing was done.

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// A buffer that the writer handed to us. What is in it can be read until the next is taken, or until we
-/// show it as returned; whoever reads longer holds it: [`Reader::hold`].
+/// show it as returned; hold it to read longer: [`Reader::hold`].
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
     pub(super) sequence: Sequence,
@@ -20,7 +20,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// What the writer says of it.
+    /// The writer's word of it.
     #[inline]
     pub fn word(&self) -> WriterWord {
         self.word
@@ -50,7 +50,7 @@ pub struct Reader {
     /// Buffers that are held and were passed by.
     passed: Bits,
     late_returns: u64,
-    /// The hand-over that was not there yet when one was looked for last.
+    /// The hand-over that was not there yet at the last poll that found nothing.
     found_empty: Sequence,
 }
 
@@ -82,14 +82,14 @@ impl Reader {
     /// Whether the next buffer is there, or something that is none.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
-        self.look().is_some()
+        self.peek().is_some()
     }
 
     /// The next buffer's word, if it is there, or something that is none, and all of what it speaks of.
-    // The second cache line is asked for with each look at the first: it is on its way when the first says
-    // that there is something in it (an exchange of 64 B: two misses one after the other, or one).
+    // The second cache line is fetched with each load of the first: it is on its way when the first says that
+    // there is something in it (an exchange of 64 B: two misses one after the other, or one).
     #[inline(always)]
-    fn look(&self) -> Option<u64> {
+    fn peek(&self) -> Option<u64> {
         let line = self.next.index() * LINE_WORDS;
         self.lines.expect(line + CACHE_LINE_WORDS);
         // Acquire: pairs with the Release in `Writer::hand_over`.
@@ -103,13 +103,13 @@ impl Reader {
     /// Whether the second cache line of a line has come too.
     #[inline(always)]
     fn has_second(&self, line: usize, count: u32) -> bool {
-        // Acquire: as in `look`.
+        // Acquire: as in `peek`.
         self.lines.load(line + CACHE_LINE_WORDS, Ordering::Acquire) == u64::from(count)
     }
 
-    /// As [`Reader::take`], if the next buffer is primed with bytes in place under this label and if `wanted`
-    /// wants it, told their number and the note. The usual case, in short: all else, and what breaks the
-    /// rules, is left for [`Reader::take`].
+    /// Takes the next buffer if it is primed with bytes in place under this label and `wanted`, called with
+    /// their number and the note, returns true. The usual case, in short: all else, and what breaks the rules,
+    /// is left for [`Reader::take`].
     #[inline(always)]
     pub fn take_in_place(
         &mut self,
@@ -119,7 +119,7 @@ impl Reader {
         let sequence = self.next;
         let line = sequence.index() * LINE_WORDS;
         self.lines.expect(line + CACHE_LINE_WORDS);
-        // Acquire: as in `look`.
+        // Acquire: as in `peek`.
         let bits = self.lines.load(line, Ordering::Acquire);
         let word = WriterWord::in_place(sequence.count_after(), label, bits)?;
         let size = usize::from(word.size);
@@ -146,7 +146,7 @@ impl Reader {
     #[inline]
     pub fn take(&mut self) -> Result<Option<Taken>, Violation> {
         let sequence = self.next;
-        let Some(bits) = self.look() else {
+        let Some(bits) = self.peek() else {
             self.found_empty = sequence;
             return Ok(None);
         };
@@ -165,7 +165,7 @@ impl Reader {
         Ok(Some(Taken { sequence, word }))
     }
 
-    /// Goes past the newest hand-over, which is held: says so, before it counts as returned.
+    /// Goes past the newest hand-over, which is held: marks it pending before it counts as returned.
     fn pass(&mut self) {
         self.newest_held = false;
         let sequence = Sequence(self.next.0 - 1);
@@ -253,9 +253,9 @@ impl Reader {
         self.kept.store(index, word, Ordering::Release);
         self.returns.store(LATE_WORD, self.late_returns, Ordering::Release);
         if sequence >= self.shown {
-            // Or the writer would not look for it.
-            let is_news = self.show();
-            assert!(is_news, "it was passed by, and is shown now");
+            // Or the writer would not collect it.
+            let is_shown = self.show();
+            assert!(is_shown, "it was passed by, and is shown now");
         }
         true
     }
@@ -271,8 +271,8 @@ impl Reader {
         Sequence(self.next.0 - u64::from(self.newest_held))
     }
 
-    /// Shows all that we have done with as returned. True if that is news: then the writer may have to be
-    /// rung for. We do not read it, nor anything it points to, after this.
+    /// Shows all that we have done with as returned. True if that is more than before: then the writer may have
+    /// to be rung for. We do not read those buffers, nor anything they point to, after this.
     #[must_use = "a writer that sleeps is rung for"]
     #[inline]
     pub fn show(&mut self) -> bool {

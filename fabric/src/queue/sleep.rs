@@ -1,9 +1,9 @@
 //! Sleeping and waking: Dekker's problem, solved once for both directions.
 //!
-//! A party that wants to sleep says so in its *sleep word*, and then looks for work once more. A party
-//! that has made work looks at the other's sleep word afterwards. Each puts a sequentially consistent
-//! fence between its own store and its look at the other's word, so at least one of them sees the
-//! other: either the sleeper finds the work, or the other finds the sleeper and rings.
+//! A party that wants to sleep announces that in its *sleep word*, and then polls for work once more. A
+//! party that has made work reads the peer's sleep word afterwards. Each puts a sequentially consistent
+//! fence between its own store and its load of the peer's word, so at least one of them sees the
+//! other: either the sleeping party finds the work, or its peer finds the sleep word odd and rings.
 //!
 //! The word counts: odd asleep, even awake. Each sleep has a number of its own, so it is rung once.
 
@@ -12,20 +12,20 @@ use os::words::{Block, LentBlock, LentWords, Words};
 
 /// Our own sleep word.
 #[derive(Debug)]
-pub struct Sleeper {
+pub struct SleepWord {
     word: Block<1>,
     value: u64,
 }
 
-impl Sleeper {
+impl SleepWord {
     /// Takes charge of `word`: nobody else stores there. We are awake.
-    pub fn new(word: Words) -> Sleeper {
+    pub fn new(word: Words) -> SleepWord {
         let word = Block::new(word);
         word.store(0, 0, Ordering::Relaxed);
-        Sleeper { word, value: 0 }
+        SleepWord { word, value: 0 }
     }
 
-    /// Says that we are about to sleep. Look for work once more after this, and sleep only if there is
+    /// Announces that we are about to sleep. Poll for work once more after this, and sleep only if there is
     /// none.
     pub fn announce(&mut self) {
         if self.value & 1 == 0 {
@@ -33,12 +33,12 @@ impl Sleeper {
             // Relaxed: the fence below orders it.
             self.word.store(0, self.value, Ordering::Relaxed);
         }
-        // Pairs with the fence in `Rouser::must_ring`: our look at the queue comes after our word is
-        // visible, or their look at our word comes after their buffer is.
+        // Pairs with the fence in `PeerSleepWord::must_ring`: we poll the queue after our word is visible, or
+        // the peer loads our word after its buffer is visible.
         fence(Ordering::SeqCst);
     }
 
-    /// Says that we are awake: no ring is needed until the next announcement.
+    /// Announces that we are awake: no ring is needed until the next sleep is announced.
     pub fn wake(&mut self) {
         if self.value & 1 == 1 {
             self.value += 1;
@@ -47,31 +47,31 @@ impl Sleeper {
         }
     }
 
-    /// Whether our word says that we sleep.
+    /// Whether a sleep is announced.
     pub fn is_announced(&self) -> bool {
         self.value & 1 == 1
     }
 }
 
-/// Our look at the peer's sleep word.
+/// The peer's sleep word, which tells us whether to ring.
 #[derive(Debug)]
-pub struct Rouser {
+pub struct PeerSleepWord {
     word: LentBlock<1>,
     /// The sleep that has been rung for already.
     rung: u64,
 }
 
-impl Rouser {
-    /// Looks at the peer's sleep word.
-    pub fn new(word: LentWords) -> Rouser {
-        Rouser { word: LentBlock::new(word), rung: 0 }
+impl PeerSleepWord {
+    /// Over the peer's `word`. No sleep has been rung for.
+    pub fn new(word: LentWords) -> PeerSleepWord {
+        PeerSleepWord { word: LentBlock::new(word), rung: 0 }
     }
 
-    /// Whether the peer sleeps and nobody has rung for this sleep. Call it after the store that it is to
-    /// wake up for. True is said once for each sleep: the caller rings then.
+    /// Whether the peer sleeps and nobody has rung for this sleep. Call it after the store that the peer is
+    /// to wake up for. True is returned once for each sleep: the caller rings then.
     #[inline]
     pub fn must_ring(&mut self) -> bool {
-        // Pairs with the fence in `Sleeper::announce`.
+        // Pairs with the fence in `SleepWord::announce`.
         fence(Ordering::SeqCst);
         let value = self.word.load(0, Ordering::Relaxed);
         if value & 1 == 0 || value == self.rung {
@@ -89,16 +89,16 @@ mod tests {
     #[test]
     fn each_sleep_is_rung_once() {
         let (own, lent) = Words::pair(1).unwrap();
-        let (mut sleeper, mut rouser) = (Sleeper::new(own), Rouser::new(lent));
-        assert!(!rouser.must_ring());
-        sleeper.announce();
-        assert!(rouser.must_ring());
-        assert!(!rouser.must_ring());
-        sleeper.announce();
-        assert!(!rouser.must_ring(), "still the same sleep");
-        sleeper.wake();
-        assert!(!rouser.must_ring());
-        sleeper.announce();
-        assert!(rouser.must_ring());
+        let (mut own_word, mut peer_word) = (SleepWord::new(own), PeerSleepWord::new(lent));
+        assert!(!peer_word.must_ring());
+        own_word.announce();
+        assert!(peer_word.must_ring());
+        assert!(!peer_word.must_ring());
+        own_word.announce();
+        assert!(!peer_word.must_ring(), "still the same sleep");
+        own_word.wake();
+        assert!(!peer_word.must_ring());
+        own_word.announce();
+        assert!(peer_word.must_ring());
     }
 }

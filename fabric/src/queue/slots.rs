@@ -84,18 +84,18 @@ impl WriterSlots {
         Some((number, slot.count))
     }
 
-    /// Tells the reader that the first `filled` bytes are in place.
+    /// Shows the reader that the first `filled` bytes are in place.
     pub fn fill(&mut self, slot: u16, filled: u64) {
         // Release: pairs with the Acquire in `ReaderSlots::filled`. The bytes are seen before the count.
         self.filled.store(usize::from(slot), filled, Ordering::Release);
     }
 
-    /// A number that grows with each release, as far as we have looked.
+    /// A number that grows with each release, as far as we have polled.
     pub fn progress(&self) -> u64 {
         self.seen
     }
 
-    /// Takes back the slots that the reader has released, and tells whose segments they were.
+    /// Takes back the slots that the reader has released, and calls `released` with their segments.
     ///
     /// # Errors
     /// [`Violation::Count`] if the reader has released what it does not have.
@@ -172,7 +172,7 @@ impl ReaderSlots {
     /// How many of a message's `length` bytes are in place.
     ///
     /// # Errors
-    /// [`Violation::Size`] if they are said to be more.
+    /// [`Violation::Size`] if the writer's word has more.
     pub fn filled(&self, slot: u16, length: u64) -> Result<u64, Violation> {
         // Acquire: pairs with the Release in `WriterSlots::fill`.
         let filled = self.filled.load(usize::from(slot), Ordering::Acquire);
@@ -184,8 +184,8 @@ impl ReaderSlots {
         let index = usize::from(slot);
         self.held[index] = false;
         self.all += 1;
-        // Release, both: pairs with the Acquire in `WriterSlots::collect`. Who sees the number sees the
-        // word.
+        // Release, both: pairs with the Acquire in `WriterSlots::collect`. A writer that sees the number sees
+        // the word.
         self.releases.store(index, count.into(), Ordering::Release);
         self.all_releases.store(0, self.all, Ordering::Release);
     }

@@ -178,7 +178,7 @@ struct Model {
     taken: u64,
     held: Vec<Held>,
     shown: u64,
-    /// What the writer saw as returned, and of that what was kept, when it last looked.
+    /// What the writer saw as returned, and of that what was kept, when it last polled.
     collected: u64,
     late: Vec<u64>,
     found_empty: u64,

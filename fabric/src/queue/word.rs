@@ -26,11 +26,11 @@ use crate::listed;
 use super::{CACHE_LINE_BYTES, ENTRIES_MAX, IN_PLACE_BYTES_MAX};
 
 listed! {
-    /// What a side says of a buffer. The numbers are QDIO's.
+    /// The state that a side gives a buffer. The numbers are QDIO's.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(u8)]
     pub enum State {
-        /// Nothing was ever said of it.
+        /// The buffer was never used.
         NotInitialised = 0x0 => "not initialised",
         /// By the reader: free to be filled; what it held has been read.
         Empty = 0x1 => "empty",
@@ -49,7 +49,7 @@ listed! {
 pub enum Form {
     /// In the buffer's own line: `size` bytes.
     InPlace = 0,
-    /// In the writer's pages: `size` entries say where.
+    /// In the writer's pages, where `size` entries point.
     Entries = 1,
 }
 
@@ -143,7 +143,7 @@ pub fn kept_word(count: u32, state: State) -> u64 {
     u64::from(count) | (state as u64) << 32
 }
 
-/// Whether the reader's word of a buffer says that it keeps the hand-over of this count.
+/// Whether the reader keeps the hand-over of this count, by its word of the buffer.
 ///
 /// # Errors
 /// [`Violation::State`] if the word is none that a reader may write.

@@ -18,7 +18,7 @@ pub struct Filling<'a> {
     pub label: u8,
     /// Carried for the reader.
     pub note: u8,
-    /// Whether the writer's user wants to learn when the buffer comes back: [`Writer::collect`] tells.
+    /// Whether [`Writer::collect`] is to report when the buffer comes back.
     pub tracked: bool,
     /// The content.
     pub content: Content<'a>,
@@ -53,14 +53,14 @@ pub struct Writer {
     kept: LentBlock<QUEUE_BUFFERS>,
     /// The next hand-over.
     next: Sequence,
-    /// The reader has returned all before this one, as far as we have looked, but for those in `late`.
+    /// The reader has returned all before this one, as far as we have polled, but for those in `late`.
     returned: Sequence,
     /// Tracked buffers that did not come back.
     tracked: Bits,
     /// Of these, those that the reader keeps; and the oldest that is still out or kept.
     late: Vec<Sequence>,
     oldest: Sequence,
-    /// How often the reader has given something kept back, as far as we have looked.
+    /// How often the reader has given something kept back, as far as we have polled.
     late_returns: u64,
 }
 
@@ -176,7 +176,7 @@ impl Writer {
         entries.len() as u8
     }
 
-    /// Looks what the reader has returned, and tells of each tracked buffer that came back.
+    /// Collects what the reader has returned, and calls `came_back` with each tracked buffer.
     ///
     /// # Errors
     /// [`Violation`] if the reader did what no reader may do. The queue is of no use then.
@@ -233,7 +233,7 @@ impl Writer {
         keeps(bits, sequence.count_after())
     }
 
-    /// A number that grows with each thing that came back, as far as we have looked.
+    /// A number that grows with each thing that came back, as far as we have polled.
     #[inline]
     pub fn progress(&self) -> u64 {
         self.returned.0.wrapping_add(self.late_returns)
@@ -258,7 +258,7 @@ impl Writer {
         self.oldest
     }
 
-    /// Tracked buffers that did not come back, as far as we have looked.
+    /// Tracked buffers that did not come back, as far as we have polled.
     pub fn tracked(&self) -> usize {
         self.tracked.count()
     }

@@ -5,12 +5,12 @@ use os::sync::Ordering;
 
 use super::*;
 
-/// A writer primes one buffer and calls `rouse`, while a reader looks for work as `look` does, and sleeps
+/// A writer primes one buffer and calls `ring`, while a reader polls as `poll` does, and sleeps
 /// if that finds none. It must be rung for then.
-fn check_sleep<R, L>(rouse: R, look: L)
+fn check_sleep<R, P>(ring: R, poll: P)
 where
     R: Fn(&LentWords) -> bool + Copy + Send + Sync + 'static,
-    L: Fn(&Words, &mut Reader) -> bool + Send + Sync + 'static,
+    P: Fn(&Words, &mut Reader) -> bool + Send + Sync + 'static,
 {
     check(move || {
         let (mut writer, mut reader) = queue();
@@ -18,33 +18,33 @@ where
         word.store(0, 0, Ordering::Relaxed);
         let writing = thread::spawn(move || {
             prime(&mut writer, 0).unwrap();
-            rouse(&lent_word)
+            ring(&lent_word)
         });
-        let found = look(&word, &mut reader);
+        let found = poll(&word, &mut reader);
         let rung = writing.join().unwrap();
         assert!(found || rung, "asleep beside work, and nobody rings");
     });
 }
 
-fn rouse(word: &LentWords) -> bool {
-    Rouser::new(word.clone()).must_ring()
+fn must_ring(word: &LentWords) -> bool {
+    PeerSleepWord::new(word.clone()).must_ring()
 }
 
-fn look(word: &Words, reader: &mut Reader) -> bool {
-    Sleeper::new(word.clone()).announce();
+fn poll(word: &Words, reader: &mut Reader) -> bool {
+    SleepWord::new(word.clone()).announce();
     reader.is_ready()
 }
 
 /// The scene as it should be, so that what is found below is what was left out.
 #[test]
-fn sleeper_and_rouser_that_leave_nothing_out() {
-    check_sleep(rouse, look);
+fn sleep_words_that_leave_nothing_out() {
+    check_sleep(must_ring, poll);
 }
 
 #[test]
 #[should_panic(expected = "asleep beside work")]
-fn sleeper_without_a_fence() {
-    check_sleep(rouse, |word, reader| {
+fn sleep_word_without_a_fence() {
+    check_sleep(must_ring, |word, reader| {
         word.store(0, 1, Ordering::Relaxed);
         reader.is_ready()
     });
@@ -52,34 +52,34 @@ fn sleeper_without_a_fence() {
 
 #[test]
 #[should_panic(expected = "asleep beside work")]
-fn rouser_without_a_fence() {
-    check_sleep(|word| word.load(0, Ordering::Relaxed) & 1 == 1, look);
+fn peer_sleep_word_without_a_fence() {
+    check_sleep(|word| word.load(0, Ordering::Relaxed) & 1 == 1, poll);
 }
 
-/// Looks first, says then that it sleeps, and does not look again.
+/// Polls first, announces sleep then, and does not poll again.
 #[test]
 #[should_panic(expected = "asleep beside work")]
-fn sleeper_that_does_not_look_again() {
-    check_sleep(rouse, |word, reader| {
+fn sleep_word_that_is_not_followed_by_another_poll() {
+    check_sleep(must_ring, |word, reader| {
         let found = reader.is_ready();
-        Sleeper::new(word.clone()).announce();
+        SleepWord::new(word.clone()).announce();
         found
     });
 }
 
-/// Looks at the sleep word before the buffer is handed over.
+/// Reads the sleep word before the buffer is handed over.
 #[test]
 #[should_panic(expected = "asleep beside work")]
-fn rouser_that_looks_too_early() {
+fn peer_sleep_word_that_is_read_too_early() {
     check(|| {
         let (mut writer, mut reader) = queue();
         let (word, lent_word) = Words::pair(1).unwrap();
         let writing = thread::spawn(move || {
-            let rung = rouse(&lent_word);
+            let rung = must_ring(&lent_word);
             prime(&mut writer, 0).unwrap();
             rung
         });
-        let found = look(&word, &mut reader);
+        let found = poll(&word, &mut reader);
         let rung = writing.join().unwrap();
         assert!(found || rung, "asleep beside work, and nobody rings");
     });
@@ -152,9 +152,9 @@ fn writer_that_does_not_release_the_stamp() {
     });
 }
 
-/// A buffer with a page is read, and a writer of our own looks at the returns as `look` does and writes to
-/// the page once it has come back.
-fn check_returns(look: impl Fn(&Memory) -> bool + Copy + Send + Sync + 'static) {
+/// A buffer with a page is read, and a writer of our own polls the returns as `poll` does and writes to the
+/// page once it has come back.
+fn check_returns(poll: impl Fn(&Memory) -> bool + Copy + Send + Sync + 'static) {
     check(move || {
         let memory = Memory::new();
         let (mut writer, mut reader) = (memory.writer(), memory.reader());
@@ -166,7 +166,7 @@ fn check_returns(look: impl Fn(&Memory) -> bool + Copy + Send + Sync + 'static) 
             page[0].get();
             assert!(reader.show());
         });
-        while !look(&memory) {
+        while !poll(&memory) {
             pause();
         }
         pages[0].set(1);
@@ -174,7 +174,7 @@ fn check_returns(look: impl Fn(&Memory) -> bool + Copy + Send + Sync + 'static) 
     });
 }
 
-/// Looks at what was returned, but does not order what it does next behind it.
+/// Loads what was returned, but does not order what it does next behind it.
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn writer_that_does_not_acquire() {
@@ -279,7 +279,7 @@ fn check_withholding(shows: bool) {
             }
         });
         reading.join().unwrap();
-        writer_bed.sleeper.announce();
+        writer_bed.sleep_word.announce();
         collect(&mut writer);
         assert_eq!(writer.span(), 0, "asleep beside room, and nobody rings");
     });

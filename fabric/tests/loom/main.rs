@@ -14,7 +14,7 @@
 
 mod broken;
 
-use fabric::queue::sleep::{Rouser, Sleeper};
+use fabric::queue::sleep::{PeerSleepWord, SleepWord};
 use fabric::queue::slots::{ReaderSlots, SLOTS, WriterSlots};
 use fabric::queue::{
     CACHE_LINE_WORDS, Content, DATA_BUFFERS, ENTRIES_MAX, Entry, EntryFlags, Filling, Full, Held,
@@ -301,23 +301,23 @@ fn large_message_is_read_behind_its_writer_and_its_slot_used_again_after_it() {
 
 /// How a party sleeps: its own word, and its end of the doorbell.
 struct Bed {
-    sleeper: Sleeper,
+    sleep_word: SleepWord,
     bell: Doorbell,
 }
 
 impl Bed {
-    /// Sleeps until `look` finds something, as a waiter does it.
-    fn sleep_until<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> T {
+    /// Sleeps until `poll` finds something, as a waiter does it.
+    fn sleep_until<T>(&mut self, mut poll: impl FnMut() -> Option<T>) -> T {
         loop {
-            if let Some(found) = look() {
+            if let Some(found) = poll() {
                 return found;
             }
-            self.sleeper.announce();
-            let found = look();
+            self.sleep_word.announce();
+            let found = poll();
             if found.is_none() {
                 self.bell.hear(Listen::Forever);
             }
-            self.sleeper.wake();
+            self.sleep_word.wake();
             if let Some(found) = found {
                 return found;
             }
@@ -325,15 +325,15 @@ impl Bed {
     }
 }
 
-/// How a party wakes the other: a look at its word, and the other end of the doorbell.
+/// How a party wakes the other: the sleep word of the other, and the other end of the doorbell.
 struct Alarm {
-    rouser: Rouser,
+    peer_sleep_word: PeerSleepWord,
     bell: Doorbell,
 }
 
 impl Alarm {
     fn ring_if_asleep(&mut self) {
-        if self.rouser.must_ring() {
+        if self.peer_sleep_word.must_ring() {
             self.bell.ring();
         }
     }
@@ -342,8 +342,8 @@ impl Alarm {
 fn bed_and_alarm() -> (Bed, Alarm) {
     let (own, lent) = Words::pair(1).unwrap();
     let (near, far) = Doorbell::pair().unwrap();
-    let bed = Bed { sleeper: Sleeper::new(own), bell: near };
-    (bed, Alarm { rouser: Rouser::new(lent), bell: far })
+    let bed = Bed { sleep_word: SleepWord::new(own), bell: near };
+    (bed, Alarm { peer_sleep_word: PeerSleepWord::new(lent), bell: far })
 }
 
 #[test]

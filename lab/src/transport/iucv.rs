@@ -139,7 +139,7 @@ impl End for TwoWayEnd {
         let body = &mut self.buffer[..bytes];
         build(body);
         if self.is_source {
-            let outgoing = Outgoing { answer: Some(most), ..Outgoing::default() };
+            let outgoing = Outgoing { reply_bytes_max: Some(most), ..Outgoing::default() };
             self.asked = Some(self.path.send(&outgoing, body).doing("send")?);
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Cache lines that go between two processors: the limit for every answer.
 //!
-//! With two lines each side writes its own and looks at the other's, as on a path. With one line both
+//! With two lines each side writes its own and polls the other's, as on a path. With one line both
 //! write the same. No memory of ours has two writers from different processes, so that line lies between
 //! two threads of one.
 

@@ -58,7 +58,7 @@ pub(crate) trait End {
     }
 }
 
-/// Large messages are looked at in pieces of this many bytes: what was copied is in cache then.
+/// Large messages are checked in pieces of this many bytes: what was copied is in cache then.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// How the two ends come to each other: the source makes both, and passes one to the target.
@@ -66,7 +66,7 @@ fn is_source(order: &Order) -> bool {
     order.role == crate::control::Role::Source
 }
 
-/// Whether a peer looks again and again instead of sleeping in the kernel.
+/// Whether a peer polls again and again instead of sleeping in the kernel.
 fn spins(order: &Order) -> bool {
     order.word("wait") == "spin"
 }

@@ -57,7 +57,7 @@ struct Output {
     own: Words,
     /// (r) the reader's: pieces read.
     peer: LentWords,
-    /// The reader's count, as far as we have looked.
+    /// The reader's count, as far as we have polled.
     peer_read: u64,
     /// Where the next piece goes.
     next: usize,

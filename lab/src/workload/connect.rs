@@ -170,7 +170,7 @@ fn memory_figures(before: u64, idle: u64, after: u64, paths: u64, bursts: usize)
     [(IDLE.to_owned(), each), (AFTER.to_owned(), each + left)].into()
 }
 
-/// Serves all paths for the time of a window, in which nothing comes, and looks how much memory is left in use.
+/// Serves all paths for the time of a window, in which nothing comes, and measures how much memory is left in use.
 fn rest(order: &Order, guest: Guest, paths: Vec<Path>) -> Result<(Guest, Vec<Path>, u64), Fault> {
     let (mut waiter, guest, paths) = served(order, guest, paths)?;
     serve_nothing(&mut waiter, now_ns() + order.window.as_nanos() as u64)?;

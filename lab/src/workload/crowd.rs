@@ -61,7 +61,7 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let window = control.ready()?;
     let mut meter = Meter::new(window, order.processor);
     let mut number = 0;
-    while meter.look(now_ns(), number, || counts_of(path)) < window.end_ns {
+    while meter.poll(now_ns(), number, || counts_of(path)) < window.end_ns {
         for number in number..number + stride(bytes) {
             fill(&mut body, number);
             path.push(&body).doing("send")?;
@@ -89,7 +89,7 @@ fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let window = control.ready()?;
     let mut meter = Meter::new(window, order.processor);
     let mut number = 0;
-    let mut next_look = 0;
+    let mut next_poll = 0;
     loop {
         let key = waiter.wait().doing("wait")?;
         let path = waiter.get_mut(key).expect("found just now");
@@ -102,9 +102,9 @@ fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
                         return Err(Fault::Corrupt(number));
                     }
                     number += 1;
-                    if number >= next_look {
-                        next_look = number + stride;
-                        meter.look(now_ns(), number, || counts_of(path));
+                    if number >= next_poll {
+                        next_poll = number + stride;
+                        meter.poll(now_ns(), number, || counts_of(path));
                     }
                 }
                 Ok(None) => break false,

@@ -160,7 +160,7 @@ fn ask<E: End>(
         if meter.is_open() {
             delays.add(now - before);
         }
-        before = meter.look(now, 2 * number, || end.counts());
+        before = meter.poll(now, 2 * number, || end.counts());
     }
     end.finish()?;
     let (spent, mut counters) = meter.close(2 * number, Counts::new)?;
@@ -188,8 +188,8 @@ fn answer<E: End>(
         end.send(bytes, |message| fill(message, pattern::answer(number)))?;
         end.flush()?;
         number += 1;
-        // The clock is looked at while the answer is on its way.
-        meter.look(now_ns(), 2 * number, || end.counts());
+        // The clock is read while the answer is on its way.
+        meter.poll(now_ns(), 2 * number, || end.counts());
     }
     let (spent, counters) = meter.close(2 * number, || end.counts())?;
     Ok(Report { messages: number, spent, counters, ..Report::default() })

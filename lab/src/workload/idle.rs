@@ -73,7 +73,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let window = control.ready()?;
     let mut meter = Meter::new(window, None);
     serve_nothing(&mut waiter, window.start_ns)?;
-    meter.look(now_ns(), 0, Counts::new);
+    meter.poll(now_ns(), 0, Counts::new);
     serve_nothing(&mut waiter, window.end_ns)?;
     let (spent, counters) = meter.close(0, Counts::new)?;
     // Neither side may leave before the other has looked.

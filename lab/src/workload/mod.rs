@@ -196,7 +196,7 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
     let window = control.ready()?;
     let mut meter = Meter::new(window, None);
     control.wait_until(window.start_ns)?;
-    meter.look(now_ns(), 0, Counts::new);
+    meter.poll(now_ns(), 0, Counts::new);
     control.wait_until(window.end_ns)?;
     let (spent, counters) = meter.close(0, Counts::new)?;
     // The guests may need a host for longer than their window: they are done when the lab says so.

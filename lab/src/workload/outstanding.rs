@@ -50,7 +50,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     conclude,
 };
 
-/// Messages received between two looks at the clock, which costs as much as receiving one.
+/// Messages received between two reads of the clock, which costs as much as receiving one.
 const BATCH: usize = 8;
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
@@ -86,7 +86,7 @@ fn source(
         send(&mut path, class)?;
     }
     let mut received = 0;
-    while meter.look(now_ns(), received, || counts_of_iucv(&mut path)) < window.end_ns {
+    while meter.poll(now_ns(), received, || counts_of_iucv(&mut path)) < window.end_ns {
         for _ in 0..BATCH {
             let complete = path.completion(Which::Any, &mut []).doing("wait for a completion")?;
             send(&mut path, complete.completion.source_class)?;
@@ -125,7 +125,7 @@ fn target(
     let mut times = Delays::new();
     let mut received = 0;
     while wait_for_all(&mut path, &mut waiting, outstanding)? {
-        let before = meter.look(now_ns(), received, || counts_of_iucv(&mut path));
+        let before = meter.poll(now_ns(), received, || counts_of_iucv(&mut path));
         for _ in 0..BATCH {
             let (id, class) =
                 waiting.swap_remove(next_random(&mut random) as usize % waiting.len());

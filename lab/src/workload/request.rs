@@ -4,13 +4,13 @@
 //! ```text
 //! requester                    server
 //! twenty times:
-//!   look at the clock
+//!   read the clock
 //!   as often as fits:
 //!     send a value N
 //!                              receive it
 //!                              make and send N bytes
 //!     receive and check them
-//!   look at the clock
+//!   read the clock
 //! ```
 
 use os::processor::{TICK_NS, now_ns};
@@ -129,7 +129,7 @@ fn request<E: End>(
     let sample_ns = (window.end_ns - window.start_ns) / SAMPLES;
     let exchanges = (sample_ns * number / (now - began).max(1)).max(1);
     let mut means = Vec::new();
-    now = meter.look(now, number, || end.counts());
+    now = meter.poll(now, number, || end.counts());
     for _ in 0..SAMPLES {
         for _ in 0..exchanges {
             exchange(&mut end, bytes, &mut number)?;
@@ -185,8 +185,8 @@ fn serve<E: End>(
         end.send(bytes as usize, |reply| fill(reply, pattern::answer(number)))?;
         end.flush()?;
         number += 1;
-        // The clock is looked at while the reply is on its way.
-        meter.look(now_ns(), number, || end.counts());
+        // The clock is read while the reply is on its way.
+        meter.poll(now_ns(), number, || end.counts());
     }
     let (spent, counters) = meter.close(number, || end.counts())?;
     Ok(Report { messages: number, spent, counters, ..Report::default() })

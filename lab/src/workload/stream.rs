@@ -123,10 +123,10 @@ fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, F
     }
 }
 
-/// Bytes that go between two looks at the clock, which costs as much as a small message.
+/// Bytes that go between two reads of the clock, which costs as much as a small message.
 const STRIDE_BYTES: usize = 64 << 10;
 
-/// Messages that go between two looks at the clock.
+/// Messages that go between two reads of the clock.
 const STRIDE_MAX: usize = 64;
 
 /// How many messages go from one that carries the time to the next. Both sides reckon alike.
@@ -142,7 +142,7 @@ fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     let mut meter = Meter::new(window, order.processor);
     let mut number = 0;
     loop {
-        let now = meter.look(now_ns(), number, || end.counts());
+        let now = meter.poll(now_ns(), number, || end.counts());
         if now >= window.end_ns {
             break;
         }
@@ -185,7 +185,7 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
             delays.add(now.saturating_sub(reading.stamp_ns()));
         }
         number += 1;
-        meter.look(now, number, || end.counts());
+        meter.poll(now, number, || end.counts());
         for _ in 1..stride {
             let mut reading = Reading::new(number, false);
             if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clock_is_looked_at_for_a_small_part_of_the_time() {
+    fn clock_is_read_for_a_small_part_of_the_time() {
         assert_eq!(stride(1), 64);
         assert_eq!(stride(64), 64);
         assert_eq!(stride(4000), 16);

@@ -7,7 +7,7 @@
 //! was sent and not received. [`State::allows`] says which verb is allowed when.
 //!
 //! What has to overtake data, a request to send and an error, needs no queue of its own: both come from the
-//! side that receives, and whoever receives has nothing of its own in the way. See `docs/design/appc.md`.
+//! side that receives, and a side that receives has nothing of its own in the way. See `docs/design/appc.md`.
 //!
 //! A conversation is a part like any other here: it does not wait, and asks no clock. The crate `siga` adds
 //! waiting, and guests with many conversations.

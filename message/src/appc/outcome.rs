@@ -1,4 +1,4 @@
-//! What comes of verbs, and what a program is told.
+//! What comes of verbs, and events.
 
 use super::state::{State, StateError};
 use fabric::path::{END_DATA_BYTES, Lack, Severed};
@@ -12,14 +12,14 @@ pub struct Received {
     pub data: Data,
     /// What comes next, by the state of this side now: RECEIVE if there is more.
     pub status: State,
-    /// (SENDREQ) Whether the partner has asked for the turn since that was told last.
+    /// (SENDREQ) Whether the partner has asked for the turn since this was last reported.
     pub requested: bool,
 }
 
 /// What was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// No data: the partner has only said what comes next.
+    /// No data: the partner has sent only what comes next.
     None,
     /// A part of a record: receive again.
     Incomplete {
@@ -91,6 +91,6 @@ pub enum Event {
     MessagePending,
     /// (SENDREQ) The partner asks for the turn.
     Request,
-    /// The conversation has ended. The next verb will say so too.
+    /// The conversation has ended. The next verb reports it too.
     Severed(Ended),
 }

@@ -47,7 +47,7 @@ impl Then {
     }
 }
 
-/// What one side says to the other.
+/// A word that one side sends to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     Data(Then),

@@ -29,7 +29,7 @@ pub enum Interrupt {
     MessagePending = 9,
 }
 
-/// What has become of a message, as IPAUDIT tells it: no bit, and all went well.
+/// What has become of a message, as IPAUDIT has it: no bit, and all went well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit(pub u32);
 
@@ -68,7 +68,7 @@ pub struct Pending {
     /// Whether it has priority.
     pub priority: bool,
     /// The longest reply that its source takes; none if it wants none.
-    pub answer: Option<u32>,
+    pub reply_bytes_max: Option<u32>,
     /// Whether its data came in the parameter list.
     pub parameters: bool,
 }
@@ -87,12 +87,12 @@ pub struct Completion {
     /// What has become of it.
     pub audit: Audit,
     /// How many bytes of reply there are; none if it was not replied to.
-    pub answer: Option<usize>,
+    pub reply_bytes: Option<usize>,
     /// Whether the reply came in the parameter list.
     pub parameters: bool,
 }
 
-/// Something that a path has to tell.
+/// Something that has happened on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The path has ended. What the other side has sent can still be received.

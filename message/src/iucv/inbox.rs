@@ -1,7 +1,7 @@
 //! What has come over a path and was not taken: messages of the other side's, or completions of our own.
 //!
-//! One of each queue stays *in front*, where it lies; the others are *kept*, found as the next, by class, or by
-//! identity.
+//! One of each queue stays *in front*, where it lies; the others are *buffered*, found as the next, by class, or
+//! by identity.
 
 use fabric::path::{Receiver, Severed};
 
@@ -47,49 +47,49 @@ impl Facts for Completion {
 pub(super) struct Item<T> {
     pub(super) of: T,
     pub(super) body: BodyReader,
-    /// Whether somebody was told of it.
-    pub(super) told: bool,
+    /// Whether its event was given.
+    pub(super) notified: bool,
 }
 
-// A short message is one look away.
-const _: () = assert!(Store::<Pending>::SEAT_BYTES == 128);
+// A short message lies within the two cache lines of its slot.
+const _: () = assert!(Store::<Pending>::SLOT_BYTES == 128);
 
 /// All of a kind that have come.
 #[derive(Debug, Default)]
 pub(super) struct Inbox<T> {
     /// By queue.
     fronts: [Option<Item<T>>; QUEUES],
-    kept: Store<T>,
+    store: Store<T>,
 }
 
 /// Where something was found.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
     Front(usize),
-    Kept(MessageId),
+    Buffered(MessageId),
 }
 
 impl<T: Facts> Inbox<T> {
     /// How many there are.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.kept.len() + self.fronts.iter().flatten().count()
+        self.store.len() + self.fronts.iter().flatten().count()
     }
 
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        self.kept.len() == 0 && self.fronts.iter().all(Option::is_none)
+        self.store.len() == 0 && self.fronts.iter().all(Option::is_none)
     }
 
-    /// Bytes of our own memory that are kept.
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.kept.kept_bytes()
+    /// Bytes of our own memory that buffered items take.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.store.buffered_bytes()
     }
 
-    /// Whether one has an identity with this place.
-    pub(super) fn has_place(&self, id: MessageId) -> bool {
+    /// Whether one has an identity with this index.
+    pub(super) fn has_index(&self, id: MessageId) -> bool {
         let mut fronts = self.fronts.iter().flatten();
-        self.kept.has_place(id) || fronts.any(|item| item.of.known().id.place() == id.place())
+        self.store.has_index(id) || fronts.any(|item| item.of.known().id.index() == id.index())
     }
 
     /// What stands in front of a queue.
@@ -101,22 +101,22 @@ impl<T: Facts> Inbox<T> {
     /// Puts something in front of its queue, where nothing stands.
     #[inline]
     pub(super) fn put_in_front(&mut self, of: T, body: BodyReader) {
-        self.fronts[of.known().queue] = Some(Item { of, body, told: false });
+        self.fronts[of.known().queue] = Some(Item { of, body, notified: false });
     }
 
-    /// Takes what stands in front of a queue out of its way. A forked child, to which nothing comes, does not
-    /// have what it would copy.
-    pub(super) fn park(&mut self, queue: usize, receivers: &mut [Receiver; QUEUES]) {
+    /// Buffers what stands in front of a queue. A forked child, to which nothing comes, does not have the bytes
+    /// to copy.
+    pub(super) fn buffer_front(&mut self, queue: usize, receivers: &mut [Receiver; QUEUES]) {
         if receivers[queue].refuse_child().is_ok()
             && let Some(item) = self.fronts[queue].take()
         {
-            self.kept.add(Item { body: item.body.park(&mut receivers[queue]), ..item });
+            self.store.add(Item { body: item.body.buffer(&mut receivers[queue]), ..item });
         }
     }
 
     /// Keeps something without a body, behind those of before.
     pub(super) fn keep(&mut self, of: T) {
-        self.kept.add(Item { of, body: BodyReader::none(), told: false });
+        self.store.add(Item { of, body: BodyReader::none(), notified: false });
     }
 
     /// The one that is meant, if it has come.
@@ -142,7 +142,7 @@ impl<T: Facts> Inbox<T> {
     fn find_id(&self, id: MessageId) -> Option<Found> {
         let is_front = |queue: &usize| self.front(*queue).is_some_and(|f| f.of.known().id == id);
         let front = (0..QUEUES).find(is_front).map(Found::Front);
-        front.or_else(|| self.kept.get(id).map(|_| Found::Kept(id)))
+        front.or_else(|| self.store.get(id).map(|_| Found::Buffered(id)))
     }
 
     /// The next of those with priority, or of those without, perhaps of a class.
@@ -153,14 +153,14 @@ impl<T: Facts> Inbox<T> {
             known.priority == priority && class.is_none_or(|class| class == known.class)
         };
         let front = || (0..QUEUES).find(|queue| self.front(*queue).is_some_and(is_meant));
-        self.kept.next(class, priority).map(Found::Kept).or_else(|| front().map(Found::Front))
+        self.store.next(class, priority).map(Found::Buffered).or_else(|| front().map(Found::Front))
     }
 
     /// What is known of one that was found, and its body.
     pub(super) fn get(&self, found: Found) -> &Item<T> {
         let item = match found {
             Found::Front(queue) => self.front(queue),
-            Found::Kept(id) => self.kept.get(id),
+            Found::Buffered(id) => self.store.get(id),
         };
         item.expect("found")
     }
@@ -185,7 +185,7 @@ impl<T: Facts> Inbox<T> {
     ) -> (T, Result<(usize, usize), Severed>) {
         let item = match found {
             Found::Front(queue) => self.fronts[queue].as_mut(),
-            Found::Kept(id) => self.kept.get_mut(id),
+            Found::Buffered(id) => self.store.get_mut(id),
         };
         let Item { of, body, .. } = item.expect("found");
         let (of, Known { id, queue, .. }) = (*of, of.known());
@@ -195,10 +195,10 @@ impl<T: Facts> Inbox<T> {
             self.take_found(found, receivers);
         } else {
             if let Found::Front(queue) = found {
-                self.park(queue, receivers);
+                self.buffer_front(queue, receivers);
             }
             if read.is_ok_and(|bytes| bytes > 0) {
-                self.kept.unlist(id);
+                self.store.unlist(id);
             }
         }
         (of, read.map(|bytes| (bytes, left)))
@@ -214,26 +214,26 @@ impl<T: Facts> Inbox<T> {
     pub(super) fn take_found(&mut self, found: Found, receivers: &mut [Receiver; QUEUES]) -> T {
         let item = match found {
             Found::Front(queue) => self.fronts[queue].take(),
-            Found::Kept(id) => self.kept.remove(id),
+            Found::Buffered(id) => self.store.remove(id),
         };
         let Item { of, body, .. } = item.expect("found");
         body.release(&mut receivers[of.known().queue]);
         of
     }
 
-    /// The next with or without priority that nobody was told of. Somebody is told of it now.
-    pub(super) fn tell(&mut self, priority: bool) -> Option<T> {
-        self.kept.tell(priority).or_else(|| {
-            let is_news = |item: &&mut Item<T>| item.of.known().priority == priority && !item.told;
-            let item = self.fronts.iter_mut().flatten().find(is_news)?;
-            item.told = true;
+    /// The next with or without priority that nobody was notified of. Its event counts as given from now on.
+    pub(super) fn notify(&mut self, priority: bool) -> Option<T> {
+        self.store.notify(priority).or_else(|| {
+            let is_new = |new: &&mut Item<T>| new.of.known().priority == priority && !new.notified;
+            let item = self.fronts.iter_mut().flatten().find(is_new)?;
+            item.notified = true;
             Some(item.of)
         })
     }
 
-    /// Whether there is one without priority that nobody was told of.
-    pub(super) fn has_plain_news(&self) -> bool {
+    /// Whether there is one without priority that nobody was notified of.
+    pub(super) fn has_plain_new(&self) -> bool {
         let mut fronts = self.fronts.iter().flatten();
-        self.kept.has_news(false) || fronts.any(|item| !item.of.known().priority && !item.told)
+        self.store.has_new(false) || fronts.any(|item| !item.of.known().priority && !item.notified)
     }
 }

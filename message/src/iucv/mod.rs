@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! queue 0   messages without priority                              | head | data |
-//! queue 1   messages with priority, and what is said about messages
+//! queue 1   messages with priority, and control records
 //! ```
 //!
 //! So a message that nobody receives delays nothing: priority has a queue of its own; the target of a search
@@ -28,7 +28,7 @@ mod store;
 pub use event::{Audit, Completion, Event, Interrupt, Pending};
 pub use outgoing::{Outgoing, SendError};
 pub use path::{
-    Counts, Limits, MESSAGES_MAX, PARKED_BYTES_MAX, Path, PurgeError, ReceiveError, Received,
-    ReplyError, Shown, Which, gauge,
+    BUFFERED_BYTES_MAX, Counts, InPlace, Limits, MESSAGES_MAX, Path, PurgeError, ReceiveError,
+    Received, ReplyError, Which, gauge,
 };
 pub use record::{MessageId, PARAMETER_BYTES, QUEUES};

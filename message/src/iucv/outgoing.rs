@@ -12,21 +12,22 @@ pub struct Outgoing {
     pub target_class: u32,
     /// (SRCCLS) The class by which we find its completion.
     pub source_class: u32,
-    /// (MSGTAG) Whatever we want to be told with its completion.
+    /// (MSGTAG) A number of ours that its completion carries.
     pub tag: u32,
     /// Whether it goes before those without priority.
     pub priority: bool,
     /// The longest reply that we take; none for a one-way message.
-    pub answer: Option<u32>,
-    /// Whether not to be told when it was received. Only of use one-way; that it was not is told anyway.
+    pub reply_bytes_max: Option<u32>,
+    /// Whether we want no completion when it was received. Only of use one-way; that it was not received is
+    /// notified anyway.
     pub quiet: bool,
 }
 
 /// Why a message was not sent. The numbers in brackets are IUCV's return codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// (3) As many messages are outstanding as the path allows. What frees a place may stand behind more than
-    /// one verb looks at: the path is ready then, and sending again looks on.
+    /// (3) As many messages are outstanding as the path allows. What frees an index may stand behind more than
+    /// one verb polls: the path is ready then, and sending again polls on.
     #[error("{limit} messages are outstanding, as many as the path allows")]
     Limit {
         /// How many that is.
@@ -93,42 +94,42 @@ impl Entry {
             state: State::Sent,
             priority: outgoing.priority,
             quiet: outgoing.quiet,
-            is_two_way: outgoing.answer.is_some(),
+            is_two_way: outgoing.reply_bytes_max.is_some(),
         }
     }
 
     /// What has become of it, if it was not replied to.
     pub(super) fn completion(&self, audit: Audit) -> Completion {
         let Entry { id, source_class, tag, priority, .. } = *self;
-        Completion { id, source_class, tag, priority, audit, answer: None, parameters: false }
+        Completion { id, source_class, tag, priority, audit, ..Completion::default() }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Its place can be had.
+    /// Its index is free.
     Free,
     /// It is with the target.
     Sent,
-    /// We have purged it, and not said so yet.
+    /// We have purged it; the control record is pending.
     Purging,
-    /// We have purged it, and not said so, and the target is done with it.
+    /// We have purged it; the control record is pending, and the target is done with the message.
     PurgedLate,
-    /// We have purged it, and the target has not said that it knows.
+    /// We have purged it; the target has not acknowledged that.
     Purged,
     /// It waits for its completion to be taken.
     Complete,
 }
 
-/// The messages of one source, by the places in their identities.
+/// The messages of one source, by the indexes in their identities.
 #[derive(Debug)]
 pub(super) struct Table {
     entries: Vec<Entry>,
-    /// Of those that are two-way: the longest reply.
-    answers: Vec<u32>,
-    /// The place that was freed last at the end.
+    /// Of entries that are two-way: the longest reply.
+    reply_limits: Vec<u32>,
+    /// The index that was freed last at the end.
     free: Vec<u16>,
-    /// How many there have been: its low half tells those apart that have had a place one after the other.
+    /// How many there have been: its low half tells those apart that have had an index one after the other.
     // As wide as it is loaded: a load of more than was stored just now waits for all stores before it.
     opened: u32,
     limit: u32,
@@ -136,7 +137,7 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(limit: u32) -> Table {
-        Table { entries: Vec::new(), answers: Vec::new(), free: Vec::new(), opened: 0, limit }
+        Table { entries: Vec::new(), reply_limits: Vec::new(), free: Vec::new(), opened: 0, limit }
     }
 
     /// How many there are.
@@ -153,46 +154,45 @@ impl Table {
     /// Makes an entry for a message; none if as many are outstanding as may be.
     #[inline(always)]
     pub(super) fn open(&mut self, outgoing: &Outgoing) -> Option<MessageId> {
-        let place = match self.free.pop() {
-            Some(place) => usize::from(place),
-            None => self.add_place()?,
+        let index = match self.free.pop() {
+            Some(index) => usize::from(index),
+            None => self.add_index()?,
         };
         self.opened = self.opened.wrapping_add(1);
-        let id = MessageId::new(place, self.opened as u16);
-        self.entries[place] = Entry::of(outgoing, id);
-        if let Some(most) = outgoing.answer {
-            self.answers[place] = most;
+        let id = MessageId::new(index, self.opened as u16);
+        self.entries[index] = Entry::of(outgoing, id);
+        if let Some(most) = outgoing.reply_bytes_max {
+            self.reply_limits[index] = most;
         }
         Some(id)
     }
 
-    /// A place that nobody has had.
+    /// An index that no message has had.
     #[inline(never)]
-    fn add_place(&mut self) -> Option<usize> {
-        let place = self.entries.len();
-        (place < self.limit as usize).then(|| {
-            self.entries.push(Entry::of(&Outgoing::default(), MessageId::new(place, 0)));
-            self.answers.push(0);
-            place
+    fn add_index(&mut self) -> Option<usize> {
+        let index = self.entries.len();
+        (index < self.limit as usize).then(|| {
+            self.entries.push(Entry::of(&Outgoing::default(), MessageId::new(index, 0)));
+            self.reply_limits.push(0);
+            index
         })
     }
 
     /// The longest reply to a message; none if there is no such message, or it is one-way.
-    pub(super) fn answer_max(&mut self, id: MessageId) -> Option<u32> {
+    pub(super) fn reply_bytes_max(&mut self, id: MessageId) -> Option<u32> {
         let is_two_way = self.get_mut(id)?.is_two_way;
-        is_two_way.then(|| self.answers[id.place()])
+        is_two_way.then(|| self.reply_limits[id.index()])
     }
 
     /// The entry of this identity, if there is one.
     #[inline]
     pub(super) fn get_mut(&mut self, id: MessageId) -> Option<&mut Entry> {
-        let entry = self.entries.get_mut(id.place())?;
+        let entry = self.entries.get_mut(id.index())?;
         (entry.id == id && entry.state != State::Free).then_some(entry)
     }
 
-    /// The target is done with a message. None if we have purged it, and nobody is told of it any more; its
-    /// place is taken until we have said what we had to say about it: there is never more to say than there
-    /// are places.
+    /// The target is done with a message. None if we have purged it: then no completion comes, and its index is
+    /// taken until our control record about it is sent, so that there are never more such records than indexes.
     ///
     /// # Errors
     /// If the target was done with it before.
@@ -210,10 +210,11 @@ impl Table {
         Ok(None)
     }
 
-    /// As [`Table::end`], of a one-way message that was received. None too if nobody wants to be told.
+    /// The target has received a one-way message. None if we have purged it, or no completion is wanted.
     ///
     /// # Errors
-    /// As [`Table::end`], or if the message is two-way: whoever waits for its reply is told that the path has ended.
+    /// If the target was done with it before, or if the message is two-way: then the path ends, and a source that waits
+    /// for the reply learns that.
     #[inline]
     pub(super) fn end_one_way(&mut self, id: MessageId) -> Result<Option<Entry>, Violation> {
         let entry = self.get_mut(id).filter(|entry| !entry.is_two_way).ok_or(Violation::Record)?;
@@ -224,18 +225,18 @@ impl Table {
         self.end(id)
     }
 
-    /// All that are with the target are complete now, in the order of their places.
+    /// All that are with the target are complete now, in the order of their indexes.
     pub(super) fn end_all(&mut self) -> Vec<Entry> {
         let sent = self.entries.iter_mut().filter(|entry| entry.state == State::Sent);
         sent.map(|entry| (entry.state = State::Complete, *entry).1).collect()
     }
 
-    /// Frees an entry's place.
+    /// Frees an entry's index.
     #[inline]
     pub(super) fn close(&mut self, id: MessageId) {
         if let Some(entry) = self.get_mut(id) {
             entry.state = State::Free;
-            self.free.push(id.place() as u16);
+            self.free.push(id.index() as u16);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a message       head | class u32 | id u32 |                      one-way
-//!                      | class u32 | id u32 | answer u32 |         two-way; answer: longest reply
+//!                      | class u32 | id u32 | reply_bytes_max u32 | two-way
 //!                      ... | 1 u8 |                                its 8 bytes came in the parameter list
 //!                 body   the data
 //!
@@ -17,9 +17,9 @@
 //! resume          head | 7 u8 | 0 u8 |              do again
 //! ```
 //!
-//! Numbers are little-endian. A message's identity is chosen by its source: the low half is its place in
+//! Numbers are little-endian. A message's identity is chosen by its source: the low half is its index in
 //! the source's table, below the message limit of the path; the high half tells apart those that have
-//! had this place one after the other.
+//! had this index one after the other.
 
 use std::fmt;
 
@@ -43,13 +43,13 @@ pub(super) const IDS_MAX: usize = 512;
 pub struct MessageId(pub u32);
 
 impl MessageId {
-    pub(super) fn new(place: usize, generation: u16) -> MessageId {
-        MessageId(place as u32 | u32::from(generation) << 16)
+    pub(super) fn new(index: usize, generation: u16) -> MessageId {
+        MessageId(index as u32 | u32::from(generation) << 16)
     }
 
-    /// Its place in its source's table.
+    /// Its index in its source's table.
     #[inline]
-    pub(super) fn place(self) -> usize {
+    pub(super) fn index(self) -> usize {
         (self.0 & 0xffff) as usize
     }
 }
@@ -66,13 +66,13 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// What the head of a message says.
+/// The head of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageHead {
     pub(super) class: u32,
     pub(super) id: MessageId,
     /// The longest reply; none for a one-way message.
-    pub(super) answer: Option<u32>,
+    pub(super) reply_bytes_max: Option<u32>,
     pub(super) parameters: bool,
 }
 
@@ -86,8 +86,8 @@ impl MessageHead {
     /// The head of a message that is sent so.
     #[inline(always)]
     pub(super) fn of(outgoing: &Outgoing, id: MessageId, parameters: bool) -> MessageHead {
-        let Outgoing { target_class: class, answer, .. } = *outgoing;
-        MessageHead { class, id, answer, parameters }
+        let Outgoing { target_class: class, reply_bytes_max, .. } = *outgoing;
+        MessageHead { class, id, reply_bytes_max, parameters }
     }
 
     /// The head, which is that of a one-way message: of a length that the compiler knows, so that it is put
@@ -102,8 +102,8 @@ impl MessageHead {
         let mut bytes = [0; 13];
         let mut length = ONE_WAY_HEAD_BYTES;
         bytes[..length].copy_from_slice(&self.one_way_bytes());
-        if let Some(answer) = self.answer {
-            bytes[8..12].copy_from_slice(&answer.to_le_bytes());
+        if let Some(reply_bytes_max) = self.reply_bytes_max {
+            bytes[8..12].copy_from_slice(&reply_bytes_max.to_le_bytes());
             length = 12;
         }
         if self.parameters {
@@ -114,7 +114,7 @@ impl MessageHead {
     }
 }
 
-/// What the other side says, apart from the body.
+/// A message or a control record, apart from the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Message(MessageHead),
@@ -169,11 +169,11 @@ impl Record {
             2 | 6 if queue == 1 => return Record::parse_control(head),
             _ => return Err(Violation::Record),
         };
-        let answer = (head.len() >= 12).then(|| number(8));
+        let reply_bytes_max = (head.len() >= 12).then(|| number(8));
         Ok(Record::Message(MessageHead {
             class: number(0),
             id: MessageId(number(4)),
-            answer,
+            reply_bytes_max,
             parameters,
         }))
     }
@@ -206,10 +206,11 @@ mod tests {
 
     #[test]
     fn messages_are_what_the_picture_says() {
-        let head = MessageHead { class: 0x0403_0201, id: ID, answer: None, parameters: false };
+        let head =
+            MessageHead { class: 0x0403_0201, id: ID, reply_bytes_max: None, parameters: false };
         let (bytes, length) = head.bytes();
         assert_eq!(bytes[..length], [1, 2, 3, 4, 5, 6, 7, 8]);
-        let two_way = MessageHead { answer: Some(0x0c0b_0a09), parameters: true, ..head };
+        let two_way = MessageHead { reply_bytes_max: Some(0x0c0b_0a09), parameters: true, ..head };
         let (bytes, length) = two_way.bytes();
         assert_eq!(bytes[..length], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1]);
         for head in [

@@ -1,5 +1,5 @@
-//! Things that wait, found as the next, by class, or by identity, each in the same time however many there
-//! are.
+//! Waiting messages and completions, found as the next, by class, or by identity, each in the same time
+//! however many there are.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
@@ -8,78 +8,78 @@ use super::inbox::{Facts, Item, Known};
 use super::record::MessageId;
 
 /// Items in their order of arrival, those with priority before those without.
-// What a deed touches is its own seat, and tables so small that they stay in the cache. With lists through the
-// seats it was their neighbours too: of 10,000, half again the time of a receive. With a line for each class it was
-// that line's own memory: of 10,000 classes, 1.5 to 1.9 times.
+// An operation touches its own slot, and tables so small that they stay in the cache. With lists through the
+// slots it touched their neighbours too: of 10,000, half again the time of a receive. With an order for each class
+// it touched that order's own memory: of 10,000 classes, 1.5 to 1.9 times.
 #[derive(Debug, Default)]
 pub(super) struct Store<T> {
-    /// Where they lie; free seats form a list.
-    seats: Vec<Seat<T>>,
+    /// The items. Free slots are listed in `free`.
+    slots: Vec<Slot<T>>,
     free: Vec<Number>,
-    /// By the place in their identity: the seat.
-    places: Vec<Option<Number>>,
+    /// By the index in the identity: the slot.
+    by_index: Vec<Option<Number>>,
     /// Those that are found as the next, without priority, and with it.
-    orders: [Line; 2],
-    /// Of these, those that nobody was told of.
-    news: [Line; 2],
+    orders: [Order; 2],
+    /// Of these, those that nobody was notified of.
+    unnotified: [Order; 2],
     /// The first of each class, without priority, and with it.
     classes: [HashMap<u32, Number>; 2],
-    /// Bytes of our own memory that they keep.
-    kept_bytes: usize,
+    /// Bytes of our own memory that they take.
+    buffered_bytes: usize,
 }
 
-/// The number of a seat, from 1: that there is none takes no room.
+/// The number of a slot, from 1: that there is none takes no room.
 type Number = NonZeroU32;
 
-// Two lines of the cache, which come together: of many items each is found where it is in none.
+// Two cache lines, which are fetched together: with many items, each is found in neither line of another.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Seat<T> {
-    in_order: Turn,
-    in_news: Turn,
+struct Slot<T> {
+    in_order: Position,
+    in_new: Position,
     /// Those of its class and priority form a ring.
     before_in_class: Number,
     after_in_class: Number,
     item: Option<Item<T>>,
 }
 
-/// Where a seat lies.
+/// The index of a slot.
 fn at(number: Number) -> usize {
     number.get() as usize - 1
 }
 
-/// A place in a line, counted from the beginning of time.
-type Turn = u32;
+/// A position in an order, counted from the beginning of time.
+type Position = u32;
 
-/// Seats in the order in which they came.
+/// Slots in the order in which their items came.
 #[derive(Debug, Default)]
-struct Line {
+struct Order {
     /// The first is there; behind it some may have been taken out.
     numbers: VecDeque<Option<Number>>,
-    /// The turn of the first.
-    first: Turn,
+    /// The position of the first.
+    first: Position,
     taken_out: usize,
 }
 
-/// Lines are made anew when more than half of them was taken out, and so many at least.
+/// An order is compacted when more than half of it was taken out, and so many at least.
 const TAKEN_OUT_MAX: usize = if cfg!(test) { 2 } else { 64 };
 
-impl Line {
+impl Order {
     fn first(&self) -> Option<Number> {
         *self.numbers.front()?
     }
 
-    fn append(&mut self, number: Number) -> Turn {
+    fn append(&mut self, number: Number) -> Position {
         self.numbers.push_back(Some(number));
         self.first.wrapping_add(self.numbers.len() as u32 - 1)
     }
 
-    /// Takes a seat out; whether it was in. If that leaves too many gaps they are closed, and `moved` learns
-    /// who has which turn from now on.
-    fn remove(&mut self, number: Number, turn: Turn, mut moved: impl FnMut(Number, Turn)) -> bool {
-        let behind = turn.wrapping_sub(self.first) as usize;
+    /// Takes a slot out; whether it was in. If that leaves too many gaps they are closed, and `set` is called
+    /// with the new position of each.
+    fn take(&mut self, slot: Number, at: Position, mut set: impl FnMut(Number, Position)) -> bool {
+        let behind = at.wrapping_sub(self.first) as usize;
         match self.numbers.get_mut(behind) {
-            Some(own) if *own == Some(number) => *own = None,
+            Some(own) if *own == Some(slot) => *own = None,
             _ => return false,
         }
         self.taken_out += 1;
@@ -92,7 +92,7 @@ impl Line {
             self.numbers.retain(Option::is_some);
             self.taken_out = 0;
             for (behind, number) in self.numbers.iter().flatten().enumerate() {
-                moved(*number, self.first.wrapping_add(behind as u32));
+                set(*number, self.first.wrapping_add(behind as u32));
             }
         }
         true
@@ -101,137 +101,137 @@ impl Line {
 
 impl<T: Facts> Store<T> {
     /// What each item takes.
-    pub(super) const SEAT_BYTES: usize = size_of::<Seat<T>>();
+    pub(super) const SLOT_BYTES: usize = size_of::<Slot<T>>();
 
     /// How many there are.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.seats.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
-    /// Bytes of our own memory that they keep.
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.kept_bytes
+    /// Bytes of our own memory that they take.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.buffered_bytes
     }
 
-    /// Whether an item has an identity with this place.
+    /// Whether an item has an identity with this index.
     #[inline]
-    pub(super) fn has_place(&self, id: MessageId) -> bool {
-        self.places.get(id.place()).is_some_and(Option::is_some)
+    pub(super) fn has_index(&self, id: MessageId) -> bool {
+        self.by_index.get(id.index()).is_some_and(Option::is_some)
     }
 
-    /// Adds an item behind those of its priority. No other has an identity with the same place.
+    /// Adds an item behind those of its priority. No other has an identity with the same index.
     pub(super) fn add(&mut self, item: Item<T>) {
         let Known { id, class, priority, .. } = item.of.known();
-        assert!(!self.has_place(id), "a place is for one");
-        if self.places.len() <= id.place() {
-            self.places.resize(id.place() + 1, None);
+        assert!(!self.has_index(id), "an index is one message's");
+        if self.by_index.len() <= id.index() {
+            self.by_index.resize(id.index() + 1, None);
         }
-        let next = self.seats.len() as u32 + 1;
+        let next = self.slots.len() as u32 + 1;
         let number = self.free.pop().unwrap_or(Number::new(next).expect("one is added"));
-        let rank = usize::from(priority);
-        let in_order = self.orders[rank].append(number);
-        let in_news = if item.told { 0 } else { self.news[rank].append(number) };
-        let (before_in_class, after_in_class) = self.join_class(number, class, rank);
-        self.kept_bytes += item.body.kept_bytes();
+        let priority = usize::from(priority);
+        let in_order = self.orders[priority].append(number);
+        let in_new = if item.notified { 0 } else { self.unnotified[priority].append(number) };
+        let (before_in_class, after_in_class) = self.join_class(number, class, priority);
+        self.buffered_bytes += item.body.buffered_bytes();
         let item = Some(item);
-        let seat = Seat { in_order, in_news, before_in_class, after_in_class, item };
-        match self.seats.get_mut(at(number)) {
-            Some(free) => *free = seat,
-            None => self.seats.push(seat),
+        let slot = Slot { in_order, in_new, before_in_class, after_in_class, item };
+        match self.slots.get_mut(at(number)) {
+            Some(free) => *free = slot,
+            None => self.slots.push(slot),
         }
-        self.places[id.place()] = Some(number);
+        self.by_index[id.index()] = Some(number);
     }
 
-    /// Makes room behind the last of a class, and says who is before it and after it.
-    fn join_class(&mut self, number: Number, class: u32, rank: usize) -> (Number, Number) {
-        let first = *self.classes[rank].entry(class).or_insert(number);
+    /// Makes room behind the last of a class, and returns who is before it and after it.
+    fn join_class(&mut self, number: Number, class: u32, priority: usize) -> (Number, Number) {
+        let first = *self.classes[priority].entry(class).or_insert(number);
         if first == number {
             return (number, number);
         }
-        let last = std::mem::replace(&mut self.seats[at(first)].before_in_class, number);
-        self.seats[at(last)].after_in_class = number;
+        let last = std::mem::replace(&mut self.slots[at(first)].before_in_class, number);
+        self.slots[at(last)].after_in_class = number;
         (last, first)
     }
 
     /// The identity of the next, or of the next of a class.
     #[inline]
     pub(super) fn next(&self, class: Option<u32>, priority: bool) -> Option<MessageId> {
-        let rank = usize::from(priority);
+        let priority = usize::from(priority);
         let number = match class {
-            Some(class) => *self.classes[rank].get(&class)?,
-            None => self.orders[rank].first()?,
+            Some(class) => *self.classes[priority].get(&class)?,
+            None => self.orders[priority].first()?,
         };
         Some(self.item(number).of.known().id)
     }
 
-    /// Whether there is one that nobody was told of.
-    pub(super) fn has_news(&self, priority: bool) -> bool {
-        self.news[usize::from(priority)].first().is_some()
+    /// Whether there is one that nobody was notified of.
+    pub(super) fn has_new(&self, priority: bool) -> bool {
+        self.unnotified[usize::from(priority)].first().is_some()
     }
 
-    /// The next that nobody was told of. Somebody is told of it now.
-    pub(super) fn tell(&mut self, priority: bool) -> Option<T> {
-        let number = self.news[usize::from(priority)].first()?;
+    /// The next that nobody was notified of. Its event counts as given from now on.
+    pub(super) fn notify(&mut self, priority: bool) -> Option<T> {
+        let number = self.unnotified[usize::from(priority)].first()?;
         let of = self.item(number).of;
-        self.leave_news(number, priority);
+        self.leave_unnotified(number, priority);
         Some(of)
     }
 
-    fn leave_news(&mut self, number: Number, priority: bool) {
-        let Store { seats, news, .. } = self;
-        let turn = seats[at(number)].in_news;
-        let line = &mut news[usize::from(priority)];
-        line.remove(number, turn, |number, turn| seats[at(number)].in_news = turn);
+    fn leave_unnotified(&mut self, number: Number, priority: bool) {
+        let Store { slots, unnotified, .. } = self;
+        let position = slots[at(number)].in_new;
+        let order = &mut unnotified[usize::from(priority)];
+        order.take(number, position, |number, to| slots[at(number)].in_new = to);
     }
 
     fn item(&self, number: Number) -> &Item<T> {
-        self.seats[at(number)].item.as_ref().expect("a seat that is not free has an item")
+        self.slots[at(number)].item.as_ref().expect("a slot that is not free has an item")
     }
 
-    fn seat(&self, id: MessageId) -> Option<Number> {
-        let number = self.places.get(id.place()).copied().flatten()?;
+    fn slot(&self, id: MessageId) -> Option<Number> {
+        let number = self.by_index.get(id.index()).copied().flatten()?;
         (self.item(number).of.known().id == id).then_some(number)
     }
 
     /// The item of this identity.
     pub(super) fn get(&self, id: MessageId) -> Option<&Item<T>> {
-        self.seat(id).map(|number| self.item(number))
+        self.slot(id).map(|number| self.item(number))
     }
 
     /// The item of this identity.
     pub(super) fn get_mut(&mut self, id: MessageId) -> Option<&mut Item<T>> {
-        let number = self.seat(id)?;
-        self.seats[at(number)].item.as_mut()
+        let number = self.slot(id)?;
+        self.slots[at(number)].item.as_mut()
     }
 
     /// From now on the item is found by its identity alone.
     pub(super) fn unlist(&mut self, id: MessageId) {
-        if let Some(number) = self.seat(id) {
+        if let Some(number) = self.slot(id) {
             self.unlink(number);
         }
     }
 
     fn unlink(&mut self, number: Number) {
         let Known { class, priority, .. } = self.item(number).of.known();
-        self.leave_news(number, priority);
-        let Store { seats, orders, .. } = self;
-        let turn = seats[at(number)].in_order;
-        let line = &mut orders[usize::from(priority)];
-        if line.remove(number, turn, |number, turn| seats[at(number)].in_order = turn) {
+        self.leave_unnotified(number, priority);
+        let Store { slots, orders, .. } = self;
+        let position = slots[at(number)].in_order;
+        let order = &mut orders[usize::from(priority)];
+        if order.take(number, position, |number, to| slots[at(number)].in_order = to) {
             self.leave_class(number, class, usize::from(priority));
         }
     }
 
-    fn leave_class(&mut self, number: Number, class: u32, rank: usize) {
-        let Seat { before_in_class: before, after_in_class: after, .. } = self.seats[at(number)];
+    fn leave_class(&mut self, number: Number, class: u32, priority: usize) {
+        let Slot { before_in_class: before, after_in_class: after, .. } = self.slots[at(number)];
         if after == number {
-            self.classes[rank].remove(&class);
+            self.classes[priority].remove(&class);
             return;
         }
-        self.seats[at(before)].after_in_class = after;
-        self.seats[at(after)].before_in_class = before;
-        let first = self.classes[rank].get_mut(&class).expect("a class of several has a first");
+        self.slots[at(before)].after_in_class = after;
+        self.slots[at(after)].before_in_class = before;
+        let first = self.classes[priority].get_mut(&class).expect("a class of several has a first");
         if *first == number {
             *first = after;
         }
@@ -239,12 +239,12 @@ impl<T: Facts> Store<T> {
 
     /// Takes an item out.
     pub(super) fn remove(&mut self, id: MessageId) -> Option<Item<T>> {
-        let number = self.seat(id)?;
+        let number = self.slot(id)?;
         self.unlink(number);
-        self.places[id.place()] = None;
+        self.by_index[id.index()] = None;
         self.free.push(number);
-        let item = self.seats[at(number)].item.take()?;
-        self.kept_bytes -= item.body.kept_bytes();
+        let item = self.slots[at(number)].item.take()?;
+        self.buffered_bytes -= item.body.buffered_bytes();
         Some(item)
     }
 }
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// The same, with a list that is searched: things, and whether they are listed; and the news.
+    /// The same, with a list that is searched: things, and whether they are listed; and those not notified.
     #[derive(Default)]
     struct Model(Vec<(Thing, bool)>, Vec<Thing>);
 
@@ -285,32 +285,32 @@ mod tests {
         )) {
             let mut store = Store::default();
             let mut model = Model::default();
-            for (deed, place, class, priority) in deeds {
-                let id = MessageId(place | class << 16);
+            for (deed, index, class, priority) in deeds {
+                let id = MessageId(index | class << 16);
                 match deed {
                     0 | 1 => {
-                        let taken = model.0.iter().any(|(thing, _)| thing.0.place() == id.place());
-                        prop_assert_eq!(store.has_place(id), taken);
+                        let taken = model.0.iter().any(|(thing, _)| thing.0.index() == id.index());
+                        prop_assert_eq!(store.has_index(id), taken);
                         if !taken {
-                            let (of, told) = (Thing(id, class, priority), deed == 1);
-                            store.add(Item { of, body: BodyReader::none(), told });
+                            let (of, notified) = (Thing(id, class, priority), deed == 1);
+                            store.add(Item { of, body: BodyReader::none(), notified });
                             model.0.push((of, true));
-                            model.1.extend((!told).then_some(of));
+                            model.1.extend((!notified).then_some(of));
                         }
                     }
                     2 => {
                         let at = model.0.iter().position(|(thing, _)| thing.0 == id);
                         let removed = store.remove(id).map(|item| item.of);
                         prop_assert_eq!(removed, at.map(|at| model.0.remove(at).0));
-                        model.1.retain(|news| news.0 != id);
+                        model.1.retain(|item| item.0 != id);
                     }
                     3 => {
-                        let at = model.1.iter().position(|news| news.2 == priority);
-                        prop_assert_eq!(store.tell(priority), at.map(|at| model.1.remove(at)));
+                        let at = model.1.iter().position(|item| item.2 == priority);
+                        prop_assert_eq!(store.notify(priority), at.map(|at| model.1.remove(at)));
                     }
                     _ => {
                         store.unlist(id);
-                        model.1.retain(|news| news.0 != id);
+                        model.1.retain(|item| item.0 != id);
                         if let Some((_, listed)) = model.0.iter_mut().find(|(thing, _)| thing.0 == id) {
                             *listed = false;
                         }
@@ -321,8 +321,8 @@ mod tests {
                 prop_assert_eq!(store.get(id).map(|item| item.of), known);
                 for priority in [false, true] {
                     prop_assert_eq!(store.next(None, priority), model.next(priority, None));
-                    let has_news = model.1.iter().any(|news| news.2 == priority);
-                    prop_assert_eq!(store.has_news(priority), has_news);
+                    let has_new = model.1.iter().any(|item| item.2 == priority);
+                    prop_assert_eq!(store.has_new(priority), has_new);
                     let of_class = store.next(Some(class), priority);
                     prop_assert_eq!(of_class, model.next(priority, Some(class)));
                 }

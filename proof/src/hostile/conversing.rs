@@ -22,7 +22,7 @@ const SEEN_MAX: usize = 10;
 const ROOM_BYTES: usize = 100_000;
 
 /// What there may be to say at a time: something about each message, and whether to be quiet.
-const UNSAID_MAX: usize = (OURS + THEIRS + 1) as usize;
+const PENDING_CONTROLS_MAX: usize = (OURS + THEIRS + 1) as usize;
 
 /// An honest side, and what its user knows.
 struct Conversing {
@@ -89,7 +89,7 @@ impl Conversing {
             self.path.resume();
         }
         self.path.quiesce();
-        assert!(self.path.has_more_to_say());
+        assert!(self.path.has_pending_controls());
     }
 
     /// One verb.
@@ -133,15 +133,15 @@ impl Conversing {
             },
             18 => {
                 self.path.poll();
-                self.path.tidy();
+                self.path.trim();
             }
             _ => self.path.flush(),
         }
         let counts = self.path.counts();
         assert!(counts.sent + counts.complete <= OURS as usize, "{counts:?}");
         assert!(counts.pending + counts.received <= THEIRS as usize, "{counts:?}");
-        let unsaid = self.path.unsaid();
-        assert!(unsaid <= UNSAID_MAX, "{unsaid} things are to be said");
+        let pending = self.path.pending_controls();
+        assert!(pending <= PENDING_CONTROLS_MAX, "{pending} controls are pending");
     }
 
     fn send(&mut self, script: &mut Script<'_>) {
@@ -151,7 +151,7 @@ impl Conversing {
             source_class: script.below(3) as u32,
             tag: self.serial,
             priority: script.below(3) == 0,
-            answer: script.pick(&[None, Some(0), Some(8), Some(5000), Some(200_000)]),
+            reply_bytes_max: script.pick(&[None, Some(0), Some(8), Some(5000), Some(200_000)]),
             quiet: script.below(4) == 0,
         };
         let data = body(2, script.pick(&[0, 8, 50, 300, 5000, 30_000, 100_000]));
@@ -162,15 +162,15 @@ impl Conversing {
             _ => self.path.send_parameters(&outgoing, [1; PARAMETER_BYTES]),
         };
         let Ok(MessageId(id)) = sent else { return };
-        let Outgoing { source_class: class, tag, answer, quiet, .. } = outgoing;
-        // Of those who had this place before nothing is heard any more.
-        let is_over = |sent: &Sent| sent.is_purged || sent.quiet && sent.answer.is_none();
+        let Outgoing { source_class: class, tag, reply_bytes_max, quiet, .. } = outgoing;
+        // Of those who had this index before nothing is heard any more.
+        let is_over = |sent: &Sent| sent.is_purged || sent.quiet && sent.reply_bytes_max.is_none();
         self.known.sent.retain(|before, sent| {
             let is_before = (*before ^ id) & 0xffff == 0;
-            assert!(!is_before || is_over(sent), "the place of {before:08x} is taken");
+            assert!(!is_before || is_over(sent), "the index of {before:08x} is taken");
             !is_before
         });
-        self.known.sent.insert(id, Sent { class, tag, answer, quiet, is_purged: false });
+        self.known.sent.insert(id, Sent { class, tag, reply_bytes_max, quiet, is_purged: false });
     }
 
     /// Which message to receive: any, one of a class, one that was seen, or one that never was.
@@ -197,7 +197,7 @@ impl Conversing {
     }
 
     fn see(&mut self, pending: Pending) {
-        assert!(pending.id.0 & 0xffff < THEIRS, "{pending:?} has no place");
+        assert!(pending.id.0 & 0xffff < THEIRS, "{pending:?} has no index");
         assert!(!pending.parameters || self.path.limits().parameters_for_us, "{pending:?}");
         if self.seen.len() == SEEN_MAX {
             self.seen.remove(0);
@@ -211,7 +211,7 @@ impl Conversing {
 
     /// Nothing more is done about a message of the other side's.
     fn has_ended(&mut self, id: MessageId) {
-        self.known.places[(id.0 & 0xffff) as usize].0 = false;
+        self.known.indexes[(id.0 & 0xffff) as usize].0 = false;
     }
 
     fn receive(&mut self, script: &mut Script<'_>) {
@@ -221,7 +221,7 @@ impl Conversing {
         if let Ok(Received { message, bytes, residual }) = received {
             assert!(bytes <= room && bytes + residual <= message.bytes);
             self.see(message);
-            if residual == 0 && message.answer.is_none() {
+            if residual == 0 && message.reply_bytes_max.is_none() {
                 self.has_ended(message.id);
             }
         }
@@ -238,7 +238,7 @@ impl Conversing {
             assert_eq!(data.len(), pending.bytes);
             self.buffer[..data.len()].copy_from_slice(data);
             self.see(pending);
-            if pending.answer.is_none() {
+            if pending.reply_bytes_max.is_none() {
                 self.has_ended(pending.id);
             }
         }
@@ -279,7 +279,7 @@ impl Conversing {
     fn complete(&mut self, which: Which, room: usize) -> bool {
         match self.path.complete(which, &mut self.buffer[..room]) {
             Ok(Some((completion, bytes, residual))) => {
-                assert!(bytes <= room && bytes + residual <= completion.answer.unwrap_or(0));
+                assert!(bytes <= room && bytes + residual <= completion.reply_bytes.unwrap_or(0));
                 self.check(&completion);
                 if residual == 0 {
                     self.known.sent.remove(&completion.id.0);
@@ -294,14 +294,22 @@ impl Conversing {
 
     /// What is said to be complete is a message of ours, as we have sent it.
     fn check(&self, completion: &Completion) {
-        let Completion { id, source_class, tag, audit, answer, .. } = *completion;
+        let Completion { id, source_class, tag, audit, reply_bytes, .. } = *completion;
         let Some(sent) = self.known.sent.get(&id.0) else { panic!("{completion:?} twice") };
         assert_eq!((source_class, tag), (sent.class, sent.tag));
         assert!(!sent.is_purged, "{completion:?} was purged");
         assert!(audit != Audit::SEVERED || self.path.severed().is_some(), "{completion:?}");
-        assert!(!sent.quiet || sent.answer.is_some() || !audit.is_good(), "{completion:?}");
-        assert!(answer.is_none_or(|bytes| bytes <= sent.answer.unwrap_or(0) as usize));
-        assert!(!audit.is_good() || answer.is_some() == sent.answer.is_some(), "{completion:?}");
+        assert!(
+            !sent.quiet || sent.reply_bytes_max.is_some() || !audit.is_good(),
+            "{completion:?}"
+        );
+        assert!(
+            reply_bytes.is_none_or(|bytes| bytes <= sent.reply_bytes_max.unwrap_or(0) as usize)
+        );
+        assert!(
+            !audit.is_good() || reply_bytes.is_some() == sent.reply_bytes_max.is_some(),
+            "{completion:?}"
+        );
     }
 
     /// Ends, and takes what is left: each message of ours is complete, or was severed first.
@@ -319,7 +327,7 @@ impl Conversing {
             while self.complete(which, ROOM_BYTES) {}
         }
         for (id, sent) in &self.known.sent {
-            let is_over = sent.is_purged || sent.quiet && sent.answer.is_none();
+            let is_over = sent.is_purged || sent.quiet && sent.reply_bytes_max.is_none();
             assert!(is_over, "{id:08x} is lost: {sent:?}");
         }
     }

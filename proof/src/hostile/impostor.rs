@@ -231,7 +231,7 @@ impl Impostor {
 
 impl Drop for Impostor {
     fn drop(&mut self) {
-        // Somebody may have tidied up.
+        // Somebody may have trimmed up.
         let _ = std::fs::remove_file(&self.place);
     }
 }

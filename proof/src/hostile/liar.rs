@@ -44,7 +44,7 @@ mod code {
 pub(super) struct Sent {
     pub(super) class: u32,
     pub(super) tag: u32,
-    pub(super) answer: Option<u32>,
+    pub(super) reply_bytes_max: Option<u32>,
     pub(super) quiet: bool,
     pub(super) is_purged: bool,
 }
@@ -54,8 +54,8 @@ pub(super) struct Sent {
 pub(super) struct Known {
     /// What the honest side has sent, and not seen complete.
     pub(super) sent: BTreeMap<u32, Sent>,
-    /// By place: whether a message of the liar's stands there, and how many did.
-    pub(super) places: [(bool, u16); THEIRS as usize],
+    /// By index: whether a message of the liar's stands there, and how many did.
+    pub(super) indexes: [(bool, u16); THEIRS as usize],
 }
 
 /// A side without manners.
@@ -188,7 +188,7 @@ impl Liar {
             voice.queue.bare.prime_bytes(label::MESSAGE, head.len() as u8, &head);
         }
         if code == code::PURGE {
-            known.places[(id & 0xffff) as usize].0 = false;
+            known.indexes[(id & 0xffff) as usize].0 = false;
         }
     }
 
@@ -296,19 +296,19 @@ impl Voice {
     }
 }
 
-/// The head of a message, in a place that is free more often than not.
+/// The head of a message, at an index that is free more often than not.
 fn message(script: &mut Script<'_>, known: &mut Known) -> Vec<u8> {
-    let mut place = script.below(THEIRS as usize);
+    let mut index = script.below(THEIRS as usize);
     if script.below(32) > 0 {
-        let free = (place..place + known.places.len()).map(|at| at % known.places.len());
-        place = free.into_iter().find(|at| !known.places[*at].0).unwrap_or(place);
+        let free = (index..index + known.indexes.len()).map(|at| at % known.indexes.len());
+        index = free.into_iter().find(|at| !known.indexes[*at].0).unwrap_or(index);
     }
-    let (is_used, generation) = &mut known.places[place];
+    let (is_used, generation) = &mut known.indexes[index];
     *is_used = true;
     *generation += 1;
     let id = match script.below(64) {
         0 => script.number() as u32,
-        _ => place as u32 | u32::from(*generation) << 16,
+        _ => index as u32 | u32::from(*generation) << 16,
     };
     let mut head = [script.below(3) as u32, id].map(u32::to_le_bytes).concat();
     if script.below(2) == 0 {
@@ -324,8 +324,8 @@ fn message(script: &mut Script<'_>, known: &mut Known) -> Vec<u8> {
 fn about(script: &mut Script<'_>, known: &Known) -> Vec<u8> {
     let (code, id, sent) = if script.below(3) == 0 {
         // Of a message of its own.
-        let place = script.below(THEIRS as usize);
-        (code::PURGE, place as u32 | u32::from(known.places[place].1) << 16, None)
+        let index = script.below(THEIRS as usize);
+        (code::PURGE, index as u32 | u32::from(known.indexes[index].1) << 16, None)
     } else {
         let at = script.below(known.sent.len().max(1));
         let (id, sent) = known.sent.iter().nth(at).unzip();
@@ -336,7 +336,7 @@ fn about(script: &mut Script<'_>, known: &Known) -> Vec<u8> {
     let code = match code {
         _ if script.below(32) == 0 => script.number() as u8,
         code::PURGED if !is_purged => code::REJECTED,
-        code::REPLY if sent.is_none_or(|sent| sent.answer.is_none()) => code::REJECTED,
+        code::REPLY if sent.is_none_or(|sent| sent.reply_bytes_max.is_none()) => code::REJECTED,
         0 => return vec![script.pick(&[code::COMPLETED, code::QUIESCE, code::RESUME]), 0],
         code => code,
     };

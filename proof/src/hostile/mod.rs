@@ -42,7 +42,7 @@ const DEEDS_MAX: usize = 500;
 const DEEDS_PER_VISIT: usize = 64;
 
 /// How often to look before what is left over is taken for that.
-const LOOKS_MAX: usize = 1000;
+const POLLS_MAX: usize = 1000;
 
 /// Terms that are soon reached.
 const TERMS: Terms = Terms {
@@ -86,7 +86,7 @@ impl Watch {
         }
         // Another test may read its seeds at this moment.
         let mut left_over = usize::MAX;
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..POLLS_MAX {
             left_over = all_descriptors().saturating_sub(self.descriptors);
             if left_over == 0 {
                 break;

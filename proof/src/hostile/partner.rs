@@ -47,7 +47,7 @@ pub fn appc_peer(program: &[u8]) {
             conversation.sever([0; 16]).expect("there is a conversation");
         }
         assert_eq!(conversation.state(), State::Reset);
-        assert_eq!((conversation.next_event(), conversation.has_news()), (None, false));
+        assert_eq!((conversation.next_event(), conversation.has_event()), (None, false));
         neighbour.visit();
     }
     watch.stop();
@@ -121,7 +121,7 @@ fn verb(conversation: &mut Conversation, script: &mut Script<'_>) {
         2 => (Verb::Send, conversation.push(record)),
         3 => {
             let verb = if then.confirms() { Verb::Confirm } else { Verb::Send };
-            (verb, conversation.say(then))
+            (verb, conversation.send_without_data(then))
         }
         4..9 => (Verb::Receive, receive(conversation, script)),
         9 => {
@@ -141,7 +141,7 @@ fn verb(conversation: &mut Conversation, script: &mut Script<'_>) {
         14 => {
             conversation.hear();
             conversation.is_ready();
-            conversation.tidy();
+            conversation.trim();
             return;
         }
         _ if script.below(32) == 0 => {

@@ -139,12 +139,12 @@ impl Reading {
                     self.receiver.known_point();
                     self.receiver.resume();
                 }
-                _ => self.receiver.tidy(),
+                _ => self.receiver.trim(),
             },
             13 if script.below(16) == 0 => self.receiver.sever([1; 16]),
             _ => {
                 if let Ok(Some(message)) = self.receiver.fetch() {
-                    self.look_at(message);
+                    self.read_message(message);
                 }
             }
         }
@@ -195,11 +195,11 @@ impl Reading {
             Reading::check_end(&mut self.end, &found);
         }
         if let Ok(Some(message)) = found {
-            self.look_at(message);
+            self.read_message(message);
         }
     }
 
-    fn look_at(&self, message: MessageRef) {
+    fn read_message(&self, message: MessageRef) {
         let message = self.receiver.message(message);
         assert!(message.head.len() <= HEAD_BYTES_MAX);
         touch(message.body);
@@ -210,7 +210,7 @@ impl Reading {
         let found = self.receiver.poll(copied_bytes_max);
         Reading::check_end(&mut self.end, &found);
         match found {
-            Ok(Some(Incoming::Message(message))) => self.look_at(message),
+            Ok(Some(Incoming::Message(message))) => self.read_message(message),
             Ok(Some(Incoming::InPage(message))) => {
                 assert!(message.head_bytes() <= HEAD_BYTES_MAX);
                 let bytes = message.view().bytes();
@@ -277,7 +277,7 @@ impl Reading {
         while let Some(list) = self.lists.pop() {
             self.receiver.give_back_list(list).expect(OURS);
         }
-        self.receiver.tidy();
+        self.receiver.trim();
         self.receiver.sever([0; 16]);
         // One that had ended before, in good order, has a queue of messages still to give out.
         let most = QUEUE_BUFFERS * PAGE_BYTES / 8;

@@ -150,7 +150,7 @@ fn converse(path: &mut Path, script: &mut Script<'_>) {
     let _ = path.try_send(crate::honest::body(1, bytes));
     let _ = path.try_receive().is_ok();
     path.flush();
-    path.tidy();
+    path.trim();
 }
 
 fn pick<T>(all: &mut Vec<T>, script: &mut Script<'_>) -> Option<T> {

@@ -143,7 +143,7 @@ impl Writing {
                 match script.below(4) {
                     0 => self.sender.publish(),
                     1 => self.sender.ring(),
-                    2 => self.sender.rouse(),
+                    2 => self.sender.wake_peer(),
                     _ => self.sender.flush(),
                 }
             }
@@ -156,7 +156,7 @@ impl Writing {
                 self.sender.hear(Listen::Now);
             }
             14 => {
-                self.sender.tidy();
+                self.sender.trim();
             }
             _ => {
                 if script.below(16) == 0 {
@@ -268,7 +268,7 @@ impl Writing {
         while let Some(claim) = self.claims.pop() {
             self.sender.cancel(claim).expect(OURS);
         }
-        self.sender.tidy();
+        self.sender.trim();
         self.sender.sever([0; 16]);
         assert!(matches!(self.sender.send(&[], b"x"), Err(SendError::Severed(_))));
         assert!(self.sender.is_ready(), "nobody sleeps on a path that has ended");

@@ -18,7 +18,7 @@ use crate::dice::{self, Dice};
 
 /// Two sides sleep for each other without a limit, and none may be missed
 ///
-/// A sleep is an announcement, a last look, and the doorbell if there was still nothing. The seed repeats
+/// A sleep is an announcement, a last poll, and the doorbell if there was still nothing. The seed repeats
 /// what the sides do, not what processors make of it.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -123,7 +123,7 @@ fn table(tally: &[[Counts; 2]; Scene::ALL.len()]) -> String {
         cells.iter().for_each(|cell| write!(text, " {cell:>11}").expect("a string takes any text"));
         text.push('\n');
     };
-    line("sleeps of", [&"announced", &"last look", &"listened", &"blocked", &"rings heard"]);
+    line("sleeps of", [&"announced", &"last poll", &"listened", &"blocked", &"rings heard"]);
     let mut all = Counts::default();
     let mut counted = |words: &str, counts: &Counts| {
         let Counts { announced, caught, listened, blocked, rung } = counts;

@@ -1,4 +1,4 @@
-//! One sleep: it is announced, work is looked for once more, and the doorbell is listened to.
+//! One sleep: it is announced, the half is polled once more, and the doorbell is listened to.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,9 +69,9 @@ impl Half for Receiver {
 /// What a side leaves out, to show that the proof notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Flaw {
-    /// It does not look again once it has announced its sleep.
-    NoLastLook,
-    /// It looks again and announces its sleep only then.
+    /// It does not poll again once it has announced its sleep.
+    NoLastPoll,
+    /// It polls again and announces its sleep only then.
     LateAnnouncement,
 }
 
@@ -110,7 +110,7 @@ impl Gauge {
 pub struct Counts {
     /// Sleeps that were announced.
     pub announced: u64,
-    /// Of these, ended by the last look.
+    /// Of these, ended by the last poll.
     pub caught: u64,
     /// Of these, that listened to the doorbell.
     pub listened: u64,
@@ -136,8 +136,8 @@ impl Counts {
 pub struct Habits {
     /// Turns of an empty loop that a delay has at most; one takes about a nanosecond.
     pub dawdle_turns_max: u64,
-    /// Looks before a sleep is announced, at most.
-    pub looks_max: u64,
+    /// Polls before a sleep is announced, at most.
+    pub polls_max: u64,
     /// What is left out.
     pub flaw: Option<Flaw>,
 }
@@ -149,20 +149,20 @@ pub struct Sleeper<'a> {
     habits: Habits,
     gauge: &'a Gauge,
     counts: Counts,
-    /// About how many looks an answer takes: of a partner that was awake, and of one that was rung for.
-    looks: [u64; 2],
+    /// About how many polls an answer takes: of a partner that was awake, and of one that was rung for.
+    polls: [u64; 2],
     rings: u64,
 }
 
-/// Looks by which the first answers are reckoned.
-const LOOKS_AT_FIRST: u64 = 16;
+/// Polls by which the first answers are reckoned.
+const POLLS_AT_FIRST: u64 = 16;
 
 impl<'a> Sleeper<'a> {
     /// A side that has not slept yet.
     pub fn new(seed: u64, habits: Habits, gauge: &'a Gauge) -> Sleeper<'a> {
-        let looks = [LOOKS_AT_FIRST.min(habits.looks_max); 2];
+        let polls = [POLLS_AT_FIRST.min(habits.polls_max); 2];
         let (dice, counts) = (Dice::new(seed), Counts::default());
-        Sleeper { dice, habits, gauge, counts, looks, rings: 0 }
+        Sleeper { dice, habits, gauge, counts, polls, rings: 0 }
     }
 
     /// The side's dice.
@@ -183,35 +183,35 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Sleeps until `look` finds something or the path has ended. `rings` is how often this side has rung so
+    /// Sleeps until `poll` finds something or the path has ended. `rings` is how often this side has rung so
     /// far: a partner that was rung for answers later.
     ///
-    /// It looks some times first, about as long as the partner has lately taken, so that announcement and
-    /// answer meet. Each sleep has one look after the announcement and then none until the doorbell rings:
+    /// It polls some times first, about as long as the partner has lately taken, so that announcement and
+    /// answer meet. Each sleep has one poll after the announcement and then none until the doorbell rings:
     /// were there more, they would make up for a wake-up that was lost.
     pub fn until<H: Half>(
         &mut self,
         half: &mut H,
         rings: u64,
-        mut look: impl FnMut(&mut H) -> bool,
+        mut poll: impl FnMut(&mut H) -> bool,
     ) {
         let is_rung = usize::from(rings != self.rings);
         self.rings = rings;
         loop {
-            let about = self.looks[is_rung];
-            let looks = about - about / 4 + self.dice.below(about as usize / 2 + 1) as u64;
-            if (0..looks).any(|_| look(half)) {
-                self.looks[is_rung] = about - about / 16;
+            let about = self.polls[is_rung];
+            let polls = about - about / 4 + self.dice.below(about as usize / 2 + 1) as u64;
+            if (0..polls).any(|_| poll(half)) {
+                self.polls[is_rung] = about - about / 16;
                 return;
             }
             self.dawdle_seldom();
-            if self.habits.flaw == Some(Flaw::LateAnnouncement) && look(half) {
+            if self.habits.flaw == Some(Flaw::LateAnnouncement) && poll(half) {
                 return;
             }
             half.announce_sleep();
             self.counts.announced += 1;
             self.dawdle_seldom();
-            if self.habits.flaw.is_none() && look(half) {
+            if self.habits.flaw.is_none() && poll(half) {
                 half.wake();
                 self.counts.caught += 1;
                 self.gauge.show(self.counts.announced, Phase::Awake);
@@ -223,8 +223,8 @@ impl<'a> Sleeper<'a> {
             self.counts.rung += half.hear(Listen::Forever) as u64;
             self.gauge.show(self.counts.announced, Phase::Awake);
             half.wake();
-            self.looks[is_rung] = (about + about / 8 + 1).min(self.habits.looks_max);
-            if half.ended().is_some() || look(half) {
+            self.polls[is_rung] = (about + about / 8 + 1).min(self.habits.polls_max);
+            if half.ended().is_some() || poll(half) {
                 return;
             }
         }

@@ -69,9 +69,9 @@ pub type Outcome = Result<[Counts; 2], Fault>;
 /// often, long ones in other places.
 const DAWDLE_TURNS: [u64; 4] = [1, 32, 512, 4096];
 
-/// Looks before an announcement in the most patient side of a round. One takes some nanoseconds: the last is
+/// Polls before an announcement in the most patient side of a round. One takes some nanoseconds: the last is
 /// long enough for a partner that the kernel wakes, the first for hardly anything.
-const LOOKS: [u64; 4] = [4, 64, 1 << 10, 1 << 14];
+const POLLS: [u64; 4] = [4, 64, 1 << 10, 1 << 14];
 
 /// Plays a round.
 ///
@@ -128,7 +128,7 @@ fn start(
     let Plan { scene, sleeps, .. } = *plan;
     let mut habits = |who| Habits {
         dawdle_turns_max: DAWDLE_TURNS[dice.below(DAWDLE_TURNS.len())],
-        looks_max: LOOKS[dice.below(LOOKS.len())],
+        polls_max: POLLS[dice.below(POLLS.len())],
         flaw: plan.flaw.filter(|(flawed, _)| *flawed == who).map(|(_, flaw)| flaw),
     };
     let (writes, reads) = (habits(Who::Writer), habits(Who::Reader));
@@ -258,7 +258,7 @@ mod tests {
             (Scene::Announced, Who::Writer),
             (Scene::Lists, Who::Writer),
         ] {
-            for flaw in [Flaw::NoLastLook, Flaw::LateAnnouncement] {
+            for flaw in [Flaw::NoLastPoll, Flaw::LateAnnouncement] {
                 let lost_after = Duration::from_secs(1);
                 let sleeps = u64::MAX;
                 let plan = Plan { sleeps, lost_after, flaw: Some((who, flaw)), ..plan(scene, 1) };

@@ -95,8 +95,8 @@ const KEPT_MAX: usize = DATA_BUFFERS - 2 * RESERVED_BUFFERS;
 /// Buffers that are given back when nothing comes: enough for a message, whatever the reserve was used for.
 const GIVEN_BACK: usize = RESERVED_BUFFERS + 1;
 
-/// Messages between two looks at how much the other side has slept.
-const MESSAGES_PER_LOOK: u64 = 64;
+/// Messages between two checks of how much the other side has slept.
+const MESSAGES_PER_CHECK: u64 = 64;
 
 /// The side that writes, and in [`Scene::Answers`] reads the answers.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ pub struct Reader<'a> {
     pub sleeper: Sleeper<'a>,
 }
 
-/// What a look for a message has found.
+/// What a poll has found.
 enum Found {
     Number(u64),
     Nothing,
@@ -140,7 +140,7 @@ impl Writer<'_> {
             _ => None,
         };
         for number in 0.. {
-            if number % MESSAGES_PER_LOOK == 0
+            if number % MESSAGES_PER_CHECK == 0
                 && self.sleeper.announced() + self.other.read().0 >= self.enough
             {
                 break;

@@ -17,7 +17,7 @@ use siga::{
 use super::birth::Birth;
 use super::guest::{self, Ear, Reply};
 use super::hoard::{self, Exhaustion, Hoard};
-use super::wire::{Role, Say, Tell};
+use super::wire::{FromChild, Role, ToChild};
 use crate::crew::{Heard, Line};
 use crate::pattern;
 
@@ -50,9 +50,9 @@ pub fn run(birth: &Birth) -> ExitCode {
     birth.die_with_parent();
     hoard::keep_some_memory();
     let line = Line::connect(&birth.directory).expect("the supervisor listens");
-    guest::tell(&line, &Say::Hello { role: Role::Hoarder, life: birth.life });
+    guest::send(&line, &FromChild::Hello { role: Role::Hoarder, life: birth.life });
     let attached = guest::attach(&line, &birth.directory, NAME, |_| {});
-    guest::tell(&line, &Say::Attached);
+    guest::send(&line, &FromChild::Attached);
     let mut waiter = Waiter::new(Wait::Block).expect("a waiter");
     let ear = waiter.add(Seat::Ear(Ear::new(line))).expect("room in the waiter");
     let guest = waiter.add(Seat::Guest(Box::new(attached))).expect("room in the waiter");
@@ -70,17 +70,17 @@ pub fn run(birth: &Birth) -> ExitCode {
         let (exhaustion, peer) = match listening.listen() {
             Heard::Nothing => continue,
             Heard::Gone => return ExitCode::SUCCESS,
-            Heard::Said(Tell::Exhaust { exhaustion, peer }, _) => (exhaustion, peer),
-            Heard::Said(..) => continue,
+            Heard::Message(ToChild::Exhaust { exhaustion, peer }, _) => (exhaustion, peer),
+            Heard::Message(..) => continue,
         };
         let Some(Seat::Ear(listening)) = waiter.get(ear) else { unreachable!("it stays") };
         let Some(Seat::Guest(attached)) = waiter.get(guest) else { unreachable!("it stays") };
         let line = listening.line();
         match exhaust(attached, line, exhaustion, &guest::name(peer)) {
-            Ok(()) => guest::tell(line, &Say::Recovered),
+            Ok(()) => guest::send(line, &FromChild::Recovered),
             Err(what) => {
                 let what = format!("{}: {what}", exhaustion.words());
-                guest::tell(line, &Say::Trouble(what));
+                guest::send(line, &FromChild::Trouble(what));
             }
         }
     }
@@ -164,13 +164,13 @@ fn ask(path: &mut Path, bytes: usize) -> Result<(), String> {
 /// Tries something again and again until the supervisor says that it is enough.
 fn until_told(line: &Line, mut attempt: impl FnMut() -> Result<(), String>) -> Result<(), String> {
     attempt()?;
-    guest::tell(line, &Say::Exhausted);
+    guest::send(line, &FromChild::Exhausted);
     loop {
         wait_readable(line, Some(AGAIN)).map_err(|error| error.to_string())?;
         match line.hear().map_err(|error| error.to_string())? {
-            Heard::Said(Tell::LetGo, _) => return Ok(()),
+            Heard::Message(ToChild::LetGo, _) => return Ok(()),
             Heard::Gone => std::process::exit(0),
-            Heard::Nothing | Heard::Said(..) => {}
+            Heard::Nothing | Heard::Message(..) => {}
         }
         attempt()?;
     }
@@ -337,14 +337,14 @@ fn leave_unclaimed(guest: &Guest, path: &mut Path, line: &Line) -> Result<(), St
                 Ok(_) => lent += 1,
                 Err(refused) => break refused,
             }
-            if lent > fabric::path::LENDS_UNHEARD_MAX {
+            if lent > fabric::path::LENDS_PENDING_MAX {
                 return Err(format!("{lent} storages are lent that nobody takes in"));
             }
         };
         if refused != SendError::Full {
             return Err(format!("a storage is not lent because of what is on its way: {refused}"));
         }
-        (0..RINGS).for_each(|_| half.rouse());
+        (0..RINGS).for_each(|_| half.wake_peer());
         loop {
             match half.send(&[], &sent.to_le_bytes()) {
                 Ok(()) => sent += 1,

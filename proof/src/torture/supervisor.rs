@@ -21,7 +21,7 @@ use super::guest;
 use super::hoard::Exhaustion;
 use super::ledger::{self, Death, Ledger, Severed};
 use super::schedule::{Act, Kind};
-use super::wire::{Life, Role, Say, Tell};
+use super::wire::{FromChild, Life, Role, ToChild};
 use crate::crew::{self, Heard, Line, Workplace};
 use crate::footprint::Footprint;
 
@@ -59,7 +59,7 @@ pub struct Tally {
     pub inspections: u64,
     /// What has leaked.
     pub leaks: Vec<String>,
-    /// What was held at the last look, by role.
+    /// What was held at the last inspection, by role.
     pub footprints: BTreeMap<Role, Footprint>,
 }
 
@@ -358,12 +358,12 @@ impl Supervisor {
     /// Lets all fall quiet, and compares what everybody holds with what was held at the first time.
     fn inspect(&mut self) -> Result<(), Fault> {
         self.tally.inspections += 1;
-        self.ask_guests(&Tell::Pause, "guests do not fall quiet")?;
+        self.ask_guests(&ToChild::Pause, "guests do not fall quiet")?;
         // The last buffers are still being given back, and storage is retired once they are: it is a leak
         // only if that does not end.
         let give_up_ns = now_ns() + self.terms.patience.as_nanos() as u64 / 4;
         loop {
-            self.ask_guests(&Tell::Tidy, "guests are not tidy")?;
+            self.ask_guests(&ToChild::Trim, "guests do not trim")?;
             let (footprints, leaks) = self.compare()?;
             if leaks.is_empty() || now_ns() >= give_up_ns {
                 self.tally.leaks.extend(leaks);
@@ -375,14 +375,14 @@ impl Supervisor {
         if self.baseline.is_empty() {
             self.baseline = self.tally.footprints.clone();
         }
-        self.tell_guests(&Tell::Resume);
+        self.send_to_guests(&ToChild::Resume);
         Ok(())
     }
 
-    /// Tells all guests something, and waits until they have answered.
-    fn ask_guests(&mut self, tell: &Tell, what: &str) -> Result<(), Fault> {
+    /// Sends something to all guests, and waits until they have answered.
+    fn ask_guests(&mut self, order: &ToChild, what: &str) -> Result<(), Fault> {
         self.posts.values_mut().for_each(|post| post.answered = false);
-        self.tell_guests(tell);
+        self.send_to_guests(order);
         self.until(what, |supervisor| {
             let mut guests = supervisor.posts.iter().filter(|(role, _)| role.is_in_mesh());
             Ok(guests.all(|(_, post)| post.answered))
@@ -415,14 +415,14 @@ impl Supervisor {
         Ok((footprints, leaks))
     }
 
-    fn tell_guests(&self, tell: &Tell) {
+    fn send_to_guests(&self, order: &ToChild) {
         let guests = self.posts.iter().filter(|(role, _)| role.is_in_mesh());
-        guests.for_each(|(_, post)| post.tell(tell));
+        guests.for_each(|(_, post)| post.send(order));
     }
 
     /// Has something used up, and sees to it that everybody else goes on.
     fn exhaust(&mut self, exhaustion: Exhaustion, peer: usize) -> Result<(), Fault> {
-        self.ask_hoarder(&Tell::Exhaust { exhaustion, peer })?;
+        self.ask_hoarder(&ToChild::Exhaust { exhaustion, peer })?;
         self.flow()?;
         *self.tally.exhaustions.entry(exhaustion).or_insert(0) += 1;
         Ok(())
@@ -430,14 +430,14 @@ impl Supervisor {
 
     /// Has what was used up let go of.
     fn let_go(&mut self) -> Result<(), Fault> {
-        self.ask_hoarder(&Tell::LetGo)
+        self.ask_hoarder(&ToChild::LetGo)
     }
 
-    fn ask_hoarder(&mut self, tell: &Tell) -> Result<(), Fault> {
+    fn ask_hoarder(&mut self, order: &ToChild) -> Result<(), Fault> {
         let hoarder = self.posts.get_mut(&Role::Hoarder).expect("the schedule asks the living");
         hoarder.answered = false;
-        hoarder.tell(tell);
-        self.until(&format!("the guest that exhausts was told {tell:?}"), |supervisor| {
+        hoarder.send(order);
+        self.until(&format!("the guest that exhausts was told {order:?}"), |supervisor| {
             Ok(supervisor.posts[&Role::Hoarder].answered)
         })
     }
@@ -490,7 +490,7 @@ impl Supervisor {
             if let Some(line) = self.strangers.get(&name) {
                 match line.hear() {
                     Ok(Heard::Nothing) => return,
-                    Ok(Heard::Said(Say::Hello { role, life }, mut descriptors)) => {
+                    Ok(Heard::Message(FromChild::Hello { role, life }, mut descriptors)) => {
                         let line = self.strangers.remove(&name).expect("heard just now");
                         let blackbox = descriptors.pop().map(LentBox::borrow).transpose();
                         match self.posts.get_mut(&role).filter(|post| post.life == life) {
@@ -502,7 +502,7 @@ impl Supervisor {
                             None => drop(self.poller.remove(&line)),
                         }
                     }
-                    Ok(Heard::Gone | Heard::Said(..)) | Err(_) => {
+                    Ok(Heard::Gone | Heard::Message(..)) | Err(_) => {
                         let line = self.strangers.remove(&name).expect("heard just now");
                         let _ = self.poller.remove(&line);
                     }
@@ -515,7 +515,7 @@ impl Supervisor {
             let (_, line) = post.line.as_ref().expect("found by it");
             match line.hear() {
                 Ok(Heard::Nothing) => return,
-                Ok(Heard::Said(say, _)) => self.note(role, say),
+                Ok(Heard::Message(report, _)) => self.note(role, report),
                 Ok(Heard::Gone) => {
                     // Its process has ended too, which is told elsewhere.
                     let _ = self.poller.remove(line);
@@ -527,39 +527,41 @@ impl Supervisor {
     }
 
     /// Takes note of what a child says.
-    fn note(&mut self, role: Role, say: Say) {
+    fn note(&mut self, role: Role, report: FromChild) {
         let post = self.posts.get_mut(&role).expect("it speaks");
         let number = post.life;
-        match say {
-            Say::Hello { .. } => self.troubles.push(format!("{role} says hello twice")),
-            Say::Listening => {
+        match report {
+            FromChild::Hello { .. } => self.troubles.push(format!("{role} says hello twice")),
+            FromChild::Listening => {
                 post.is_up = true;
-                self.posts.values().for_each(|post| post.tell(&Tell::HostUp));
+                self.posts.values().for_each(|post| post.send(&ToChild::HostUp));
             }
-            Say::NoHost => {
+            FromChild::NoHost => {
                 let host = self.posts.get(&Role::Host).is_some_and(|host| host.is_up);
                 if host {
-                    self.posts[&role].tell(&Tell::HostUp);
+                    self.posts[&role].send(&ToChild::HostUp);
                 }
             }
-            Say::Attached => {
+            FromChild::Attached => {
                 post.is_up = true;
                 self.introduce(role);
             }
-            Say::Joined { peer, key, at_ns } => {
+            FromChild::Joined { peer, key, at_ns } => {
                 let Role::Guest(guest) = role else { return };
                 self.ledger.join(Life { guest, number }, peer, key, at_ns);
             }
-            Say::Severed { key, at_ns, gone, reason, lanes, unanswered } => {
+            FromChild::Severed { key, at_ns, gone, reason, lanes, unanswered } => {
                 let Role::Guest(guest) = role else { return };
                 let survivor = Life { guest, number };
                 let severed = Severed { survivor, key, at_ns, gone, reason, lanes, unanswered };
                 let checked = self.ledger.sever(&severed, self.terms.severed_within);
                 self.troubles.extend(checked.err());
             }
-            Say::Quiet | Say::Tidied | Say::Exhausted | Say::Recovered => post.answered = true,
-            Say::Trouble(what) => self.troubles.push(format!("{role}: {what}")),
-            Say::State(state) => post.state = Some(state),
+            FromChild::Quiet | FromChild::Trimmed | FromChild::Exhausted | FromChild::Recovered => {
+                post.answered = true
+            }
+            FromChild::Trouble(what) => self.troubles.push(format!("{role}: {what}")),
+            FromChild::State(state) => post.state = Some(state),
         }
     }
 
@@ -575,8 +577,8 @@ impl Supervisor {
             let Some(other_life) = life(other_role, other).filter(|_| other.is_up) else {
                 continue;
             };
-            other.tell(&Tell::Up(own_life));
-            own.tell(&Tell::Up(other_life));
+            other.send(&ToChild::Up(own_life));
+            own.send(&ToChild::Up(other_life));
         }
     }
 
@@ -597,7 +599,7 @@ impl Supervisor {
     /// What everybody is doing, for a person who looks for the reason of a fault.
     pub fn scene(&mut self) -> String {
         let mut scene = Vec::new();
-        self.tell_guests(&Tell::Describe);
+        self.send_to_guests(&ToChild::Describe);
         // Whoever hangs does not answer: that is worth knowing too.
         let until_ns = now_ns() + 2_000_000_000;
         while now_ns() < until_ns && self.posts.values().any(|post| post.is_silent()) {
@@ -624,10 +626,10 @@ impl Supervisor {
 }
 
 impl Post {
-    fn tell(&self, tell: &Tell) {
+    fn send(&self, order: &ToChild) {
         if let Some((_, line)) = &self.line {
-            // If it is dead, somebody will tell.
-            let _ = line.say(tell, &[]);
+            // If it is dead, its exit shows.
+            let _ = line.send(order, &[]);
         }
     }
 

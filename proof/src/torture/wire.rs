@@ -53,9 +53,9 @@ impl std::fmt::Display for Life {
     }
 }
 
-/// What the supervisor tells a guest.
+/// What the supervisor sends to a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Tell {
+pub enum ToChild {
     /// There is a host.
     HostUp,
     /// Another guest is attached.
@@ -63,7 +63,7 @@ pub enum Tell {
     /// Send nothing new, and say when all is acknowledged.
     Pause,
     /// Give back what is not in use.
-    Tidy,
+    Trim,
     /// Send again.
     Resume,
     /// Say what you are doing.
@@ -79,9 +79,9 @@ pub enum Tell {
     LetGo,
 }
 
-/// What a child tells the supervisor.
+/// What a child sends to the supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Say {
+pub enum FromChild {
     /// First of all, with the black box of a guest.
     Hello {
         /// Who.
@@ -122,7 +122,7 @@ pub enum Say {
     /// All that was sent is acknowledged, and nothing is on its way to us.
     Quiet,
     /// What was not in use was given back.
-    Tidied,
+    Trimmed,
     /// Something is wrong that no kill explains.
     Trouble(String),
     /// What we are doing.

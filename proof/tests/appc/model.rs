@@ -48,7 +48,7 @@ struct Side {
     ended: Option<Ended>,
     is_confirmed: bool,
     asked: Then,
-    is_told: bool,
+    is_notified: bool,
     /// Asked for the turn, and whether there was an event about it.
     requested: Option<bool>,
     /// What is under way to it.
@@ -71,7 +71,7 @@ impl Model {
             ended: None,
             is_confirmed: false,
             asked: Then::More,
-            is_told: false,
+            is_notified: false,
             requested: None,
             lane: VecDeque::new(),
         };
@@ -82,7 +82,7 @@ impl Model {
         self.sides[side].state
     }
 
-    /// How much is under way to a side, or has arrived and was not looked at.
+    /// How much is under way to a side, or has arrived and was not polled.
     pub fn lane(&self, side: usize) -> usize {
         self.sides[side].lane.len()
     }
@@ -103,14 +103,14 @@ impl Model {
         self.sides[side].lane.iter().any(counts)
     }
 
-    fn say(&mut self, from: usize, word: Word) {
+    fn send_word(&mut self, from: usize, word: Word) {
         let is_void = self.is_behind(from);
         let item = Item { word, is_void, has_arrived: false };
         self.sides[1 - from].lane.push_back(item);
     }
 
     /// Takes in what has arrived, until there is something to tell.
-    fn look(&mut self, side: usize) {
+    fn poll(&mut self, side: usize) {
         let side = &mut self.sides[side];
         if matches!(side.state, State::Reset | State::Sever) {
             return;
@@ -141,10 +141,10 @@ impl Model {
         }
     }
 
-    fn tell(&mut self, side: usize) -> Result<(), VerbError> {
+    fn report(&mut self, side: usize) -> Result<(), VerbError> {
         let side = &mut self.sides[side];
         if let Some(trouble) = side.trouble.take() {
-            side.is_told = false;
+            side.is_notified = false;
             side.state = State::Receive;
             return Err(trouble.into());
         }
@@ -162,8 +162,8 @@ impl Model {
         if !state.allows(verb) {
             return Err(StateError { verb, state }.into());
         }
-        self.look(side);
-        self.tell(side)
+        self.poll(side);
+        self.report(side)
     }
 
     pub fn send(
@@ -178,7 +178,7 @@ impl Model {
             return Err(VerbError::NoConfirmation);
         }
         if record.is_some() || then != Then::More {
-            self.say(side, Word::Says(record, then));
+            self.send_word(side, Word::Says(record, then));
         }
         self.sides[side].asked = then;
         match then {
@@ -210,7 +210,7 @@ impl Model {
             return Ok((Received { bytes, data, status: State::Receive, requested }, number, at));
         }
         let Current { record, then, .. } = side.current.take().unwrap();
-        side.is_told = false;
+        side.is_notified = false;
         let status = match then {
             Then::More => State::Receive,
             Then::Receive => State::Send,
@@ -228,8 +228,8 @@ impl Model {
         if self.sides[side].state != State::Confirming {
             return Ok(());
         }
-        self.look(side);
-        self.tell(side)?;
+        self.poll(side);
+        self.report(side)?;
         if !std::mem::take(&mut self.sides[side].is_confirmed) {
             return Err(VerbError::Pending);
         }
@@ -243,7 +243,7 @@ impl Model {
 
     pub fn confirmed(&mut self, side: usize) -> Result<(), VerbError> {
         self.begin(side, Verb::Confirmed)?;
-        self.say(side, Word::Confirmed);
+        self.send_word(side, Word::Confirmed);
         match self.sides[side].state {
             State::ConfirmSend => self.sides[side].state = State::Send,
             State::ConfirmSever => self.close(side, Some([0; 16])),
@@ -257,7 +257,7 @@ impl Model {
         if self.sides[side].current.is_some_and(|current| current.then == Then::Sever) {
             self.sides[side].current = None;
             self.sides[side].ended = Some(Ended::Normal);
-            return self.tell(side);
+            return self.report(side);
         }
         if self.has_end_arrived(side) {
             // Nobody hears it: what is left is only whether there is something to tell before the end.
@@ -267,20 +267,20 @@ impl Model {
                 {
                     self.sides[side].ended = Some(Ended::Normal);
                 }
-                self.look(side);
+                self.poll(side);
             }
             self.sides[side].current = None;
-            self.sides[side].is_told = false;
-            return self.tell(side);
+            self.sides[side].is_notified = false;
+            return self.report(side);
         }
         if self.sides[side].state == State::Send {
-            self.say(side, Word::Error { purges: false });
+            self.send_word(side, Word::Error { purges: false });
             return Ok(());
         }
         let is_void = side != ALLOCATOR && self.is_behind(side);
         let own = &mut self.sides[side];
         if own.current.take().is_some() {
-            own.is_told = false;
+            own.is_notified = false;
         }
         // All that is under way is void; but from an allocator's error on, that counts.
         for item in own.lane.iter_mut() {
@@ -298,7 +298,7 @@ impl Model {
     pub fn request(&mut self, side: usize) -> Result<(), VerbError> {
         self.begin(side, Verb::Request)?;
         if !self.has_end_arrived(side) {
-            self.say(side, Word::Request);
+            self.send_word(side, Word::Request);
         }
         Ok(())
     }
@@ -309,12 +309,12 @@ impl Model {
     }
 
     pub fn take_requested(&mut self, side: usize) -> bool {
-        self.look(side);
+        self.poll(side);
         self.sides[side].requested.take().is_some()
     }
 
     pub fn event(&mut self, side: usize) -> Option<Event> {
-        self.look(side);
+        self.poll(side);
         let side = &mut self.sides[side];
         if matches!(side.state, State::Reset | State::Sever) {
             return None;
@@ -323,7 +323,7 @@ impl Model {
             side.requested = Some(true);
             return Some(Event::Request);
         }
-        if side.is_told {
+        if side.is_notified {
             return None;
         }
         let event = match side.ended {
@@ -331,7 +331,7 @@ impl Model {
             Some(ended) => Event::Severed(ended),
             None => return None,
         };
-        side.is_told = true;
+        side.is_notified = true;
         Some(event)
     }
 
@@ -347,12 +347,12 @@ impl Model {
     /// A side is no more.
     pub fn close(&mut self, side: usize, data: Option<[u8; 16]>) {
         if self.sides[side].state != State::Reset {
-            self.say(side, Word::End(data));
+            self.send_word(side, Word::End(data));
         }
         let own = &mut self.sides[side];
         own.state = State::Reset;
         own.requested = None;
-        // What has arrived there, nobody looks at any more.
+        // Nobody polls for what has arrived there any more.
         own.lane.retain(|item| !item.has_arrived);
     }
 }

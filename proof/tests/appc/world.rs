@@ -71,7 +71,7 @@ impl World {
                 };
                 (done, model.send(side, Some((number, bytes)), then))
             }
-            Verb::Say(then) => (conversation.say(then), model.send(side, None, then)),
+            Verb::Say(then) => (conversation.send_without_data(then), model.send(side, None, then)),
             Verb::Receive { most } => {
                 let mut target = vec![0; most];
                 let done = conversation.receive(&mut target);
@@ -92,10 +92,10 @@ impl World {
                 return;
             }
             Verb::Event => {
-                let had_news = conversation.has_news();
+                let had_event = conversation.has_event();
                 let event = conversation.next_event();
                 assert_eq!(event, model.event(side), "side {side}");
-                assert!(had_news || event.is_none(), "nobody would have looked for {event:?}");
+                assert!(had_event || event.is_none(), "nobody would have looked for {event:?}");
                 return;
             }
             Verb::Sever(data) => {

@@ -1,7 +1,7 @@
 //! What deserves a test of its own: what random programs have found, and what they hardly ever do.
 
 use fabric::path::{Receiver, Terms};
-use message::iucv::{Limits, Outgoing, PARKED_BYTES_MAX, Path, ReceiveError, SendError, Which};
+use message::iucv::{BUFFERED_BYTES_MAX, Limits, Outgoing, Path, ReceiveError, SendError, Which};
 use os::doorbell::Listen;
 use proof::honest::iucv;
 
@@ -13,11 +13,11 @@ const PLAIN: Outgoing = Outgoing {
     source_class: 2,
     tag: 3,
     priority: false,
-    answer: None,
+    reply_bytes_max: None,
     quiet: false,
 };
 const URGENT: Outgoing = Outgoing { priority: true, ..PLAIN };
-const TWO_WAY: Outgoing = Outgoing { answer: Some(100), ..PLAIN };
+const TWO_WAY: Outgoing = Outgoing { reply_bytes_max: Some(100), ..PLAIN };
 
 fn receive(path: &mut Path, which: Which) -> Result<Vec<u8>, ReceiveError> {
     let mut buffer = [0; 5000];
@@ -71,7 +71,7 @@ fn one_doorbell_tells_of_both_queues_until_the_last_is_over() {
 }
 
 #[test]
-fn message_is_purged_though_too_much_is_parked_in_front_of_it() {
+fn message_is_purged_though_too_much_is_buffered_in_front_of_it() {
     const BYTES: usize = 60_000;
     let limits = Limits { ours: 5000, theirs: 5000, ..LIMITS };
     let [mut one, mut other] = iucv(Terms::DEFAULT, limits);
@@ -89,7 +89,7 @@ fn message_is_purged_though_too_much_is_parked_in_front_of_it() {
             Err(error) => panic!("{error}"),
         }
     };
-    assert!(other.counts().pending >= PARKED_BYTES_MAX / BYTES && !sent.is_empty());
+    assert!(other.counts().pending >= BUFFERED_BYTES_MAX / BYTES && !sent.is_empty());
     one.purge(last, PLAIN.source_class).unwrap();
     let mut buffer = [0; BYTES];
     for id in &sent {
@@ -109,7 +109,7 @@ fn reply_is_heard_though_too_much_is_kept() {
     while let Ok(_) | Err(SendError::Full) = one.send(&PLAIN, &[1; BYTES]) {
         let before = other.counts().pending;
         assert_eq!(receive(&mut other, Which::Class(9)), Err(ReceiveError::NotFound));
-        if before * BYTES >= PARKED_BYTES_MAX {
+        if before * BYTES >= BUFFERED_BYTES_MAX {
             break;
         }
     }
@@ -136,7 +136,7 @@ fn path_that_has_ended_has_nothing_more_to_say() {
     assert_eq!(receive(&mut other, Which::Any).unwrap(), b"last words");
     assert!(matches!(receive(&mut other, Which::Any), Err(ReceiveError::Severed(_))));
     other.flush();
-    assert!(!other.has_more_to_say(), "nobody hears that it was received");
+    assert!(!other.has_pending_controls(), "nobody hears that it was received");
 }
 
 /// A pack is in memory of our own: its messages take another way than those in buffers of their own.
@@ -161,12 +161,12 @@ fn what_stands_in_front_outlives_housekeeping() {
     one.send(&URGENT, &[2; 100]).unwrap();
     other.poll();
     assert!(other.describe(Which::Message { id: asked, class: 1 }).is_ok());
-    other.tidy();
+    other.trim();
     assert_eq!(receive(&mut other, Which::Any).unwrap(), [2; 100]);
     assert_eq!(receive(&mut other, Which::Any).unwrap(), [1; 100]);
     other.reply(asked, false, &[3; 100]).unwrap();
     one.poll();
-    one.tidy();
+    one.trim();
     let mut buffer = [0; 100];
     let which = Which::Message { id: asked, class: 2 };
     let (_, bytes, residual) = one.complete(which, &mut buffer).unwrap().unwrap();
@@ -258,5 +258,5 @@ fn target_without_storage_says_what_it_has_received() {
         receive(&mut other, Which::Any).unwrap();
     }
     other.flush();
-    assert_eq!(other.unsaid(), 0);
+    assert_eq!(other.pending_controls(), 0);
 }

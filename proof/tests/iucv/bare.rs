@@ -19,7 +19,7 @@ const PURGE: u8 = 4;
 const PURGED: u8 = 5;
 const QUIESCE: u8 = 6;
 
-/// The first identity of place 0.
+/// The first identity of index 0.
 const FIRST: MessageId = MessageId(1 << 16);
 
 fn message(class: u32, id: u32) -> Vec<u8> {
@@ -60,9 +60,9 @@ fn messages_against_the_rules_end_the_path() {
         said(nothing, |queues| heads.iter().for_each(|head| say(&mut queues[PLAIN], head, b"")))
     };
     assert_eq!(messages(&[message(0, 0), message(0, 3), two_way(0x10001)]), None);
-    assert_eq!(messages(&[message(0, 4)]), RECORD, "no such place");
-    assert_eq!(messages(&[two_way(2), two_way(2)]), RECORD, "the place is taken");
-    assert_eq!(messages(&[two_way(2), two_way(0x10002)]), RECORD, "the place is taken");
+    assert_eq!(messages(&[message(0, 4)]), RECORD, "no such index");
+    assert_eq!(messages(&[two_way(2), two_way(2)]), RECORD, "the index is taken");
+    assert_eq!(messages(&[two_way(2), two_way(0x10002)]), RECORD, "the index is taken");
     let parameters = |limits: Limits, bytes: &[u8]| {
         let (mut queues, mut path) = face_iucv(Terms::DEFAULT, limits);
         say(&mut queues[PLAIN], &[message(0, 0), vec![1]].concat(), bytes);
@@ -78,12 +78,12 @@ fn messages_against_the_rules_end_the_path() {
     say(&mut queues[URGENT], &two_way(0x10002), b"");
     path.poll();
     let severed = path.severed().map(|severed| severed.reason);
-    assert_eq!(severed, RECORD, "the place of one that waits for its reply is taken");
+    assert_eq!(severed, RECORD, "the index of one that waits for its reply is taken");
     let both = said(nothing, |queues| {
         say(&mut queues[PLAIN], &message(0, 1), b"");
         say(&mut queues[URGENT], &message(0, 1), b"");
     });
-    assert_eq!(both, RECORD, "the place is taken on the other queue");
+    assert_eq!(both, RECORD, "the index is taken on the other queue");
     let head =
         |bytes: usize| said(nothing, |queues| say(&mut queues[URGENT], &vec![0; bytes], b""));
     assert!((0..24).filter(|bytes| ![8, 12].contains(bytes)).all(|bytes| head(bytes) == RECORD));
@@ -98,7 +98,7 @@ fn messages_against_the_rules_end_the_path() {
 #[test]
 fn what_is_said_about_messages_against_the_rules_ends_the_path() {
     let one_way = |path: &mut Path| assert_eq!(path.send(&Outgoing::default(), b""), Ok(FIRST));
-    let question = Outgoing { answer: Some(5), ..Outgoing::default() };
+    let question = Outgoing { reply_bytes_max: Some(5), ..Outgoing::default() };
     let ask = |path: &mut Path| assert_eq!(path.send(&question, b""), Ok(FIRST));
     let ask_and_purge = |path: &mut Path| {
         ask(path);
@@ -132,7 +132,7 @@ fn what_is_said_about_messages_against_the_rules_ends_the_path() {
     let twice = [(about(PURGED, FIRST), &b""[..]), (about(PURGED, FIRST), b"")];
     assert_eq!(urgent(&ask_and_purge, &twice), RECORD, "twice");
     assert_eq!(urgent(&ask, &[(about(PURGE, MessageId(3)), b"")]), None, "late, not wrong");
-    assert_eq!(urgent(&ask, &[(about(PURGE, MessageId(4)), b"")]), RECORD, "no such place");
+    assert_eq!(urgent(&ask, &[(about(PURGE, MessageId(4)), b"")]), RECORD, "no such index");
     assert_eq!(urgent(&ask, &[(vec![QUIESCE, 0], b"")]), None);
     assert_eq!(urgent(&ask, &[(vec![QUIESCE, 0], b"!")]), SIZE);
     assert_eq!(urgent(&ask, &[(vec![8, 0], b"")]), RECORD);
@@ -166,7 +166,7 @@ fn send_and_hear_nothing(end: impl Fn(&mut Path, &mut Bare, MessageId)) -> (usiz
             break;
         }
         end(&mut path, &mut queues[URGENT].bare, id);
-        most = most.max(path.unsaid());
+        most = most.max(path.pending_controls());
     }
     (most, path.severed().map(|severed| severed.reason))
 }
@@ -204,11 +204,15 @@ fn purges_that_cannot_be_said_are_no_more_than_messages() {
         let id: Result<_, SendError> = send_and_purge(&mut path, &queues);
         say(&mut queues[URGENT], &[COMPLETED, 0], &id.unwrap().0.to_le_bytes());
         path.poll();
-        assert!(path.unsaid() <= 1, "{} purges of messages that are over", path.unsaid());
+        assert!(
+            path.pending_controls() <= 1,
+            "{} purges of messages that are over",
+            path.pending_controls()
+        );
     }
     // It does not take them either.
     let purged = (0..1000).take_while(|_| send_and_purge(&mut path, &queues).is_ok()).count();
-    assert_eq!((purged, path.unsaid()), (600, 600));
+    assert_eq!((purged, path.pending_controls()), (600, 600));
     let limit = SendError::Limit { limit: 600 };
     assert_eq!(path.send(&Outgoing::default(), b""), Err(limit));
     // Once it listens, all is said.
@@ -216,7 +220,7 @@ fn purges_that_cannot_be_said_are_no_more_than_messages() {
         give_back(&queues[URGENT]);
         path.flush();
     }
-    assert_eq!(path.unsaid(), 0);
+    assert_eq!(path.pending_controls(), 0);
 }
 
 #[test]
@@ -227,16 +231,16 @@ fn quiet_that_cannot_be_said_is_said_once_at_the_end() {
         path.resume();
     }
     path.quiesce();
-    assert_eq!(path.unsaid(), 1);
+    assert_eq!(path.pending_controls(), 1);
     give_back(&queues[URGENT]);
     path.flush();
-    assert_eq!(path.unsaid(), 0);
+    assert_eq!(path.pending_controls(), 0);
 }
 
 #[test]
 fn question_whose_source_is_told_that_it_was_received_one_way_was_severed_first() {
     let (mut queues, mut path) = face_iucv(Terms::DEFAULT, LIMITS);
-    let question = Outgoing { answer: Some(5), ..Outgoing::default() };
+    let question = Outgoing { reply_bytes_max: Some(5), ..Outgoing::default() };
     let id = path.send(&question, b"").unwrap();
     assert!(path.is_outstanding(id));
     say(&mut queues[URGENT], &[COMPLETED, 0], &id.0.to_le_bytes());
@@ -248,21 +252,21 @@ fn question_whose_source_is_told_that_it_was_received_one_way_was_severed_first(
 #[test]
 fn reply_that_never_comes_whole_is_none_once_the_path_has_ended() {
     let (mut queues, mut path) = face_iucv(Terms::DEFAULT, LIMITS);
-    let question = Outgoing { answer: Some(100_000), tag: 5, ..Outgoing::default() };
+    let question = Outgoing { reply_bytes_max: Some(100_000), tag: 5, ..Outgoing::default() };
     let id = path.send(&question, b"").unwrap();
     let urgent = &mut queues[URGENT].bare;
     urgent.lend(0, 1 << 17);
     urgent.announce_with(&about(REPLY, id), 0, 1, 100_000, 0);
     urgent.fill(0, 40_000);
     let Some(Event::Complete(told)) = path.next_event(|_| true) else { panic!("a reply is there") };
-    assert_eq!((told.id, told.answer), (id, Some(100_000)));
+    assert_eq!((told.id, told.reply_bytes), (id, Some(100_000)));
     let mut buffer = vec![0; 100_000];
     let (completion, bytes, residual) = path.complete(Which::Any, &mut buffer).unwrap().unwrap();
     assert_eq!((completion, bytes, residual), (told, 40_000, 60_000));
     path.sever([0; 16]);
     let which = Which::Message { id, class: 0 };
     let (completion, bytes, residual) = path.complete(which, &mut buffer).unwrap().unwrap();
-    assert_eq!((completion.tag, completion.answer, bytes, residual), (5, None, 0, 0));
+    assert_eq!((completion.tag, completion.reply_bytes, bytes, residual), (5, None, 0, 0));
     assert_eq!(completion.audit, message::iucv::Audit::SEVERED);
     assert_eq!(path.complete(which, &mut buffer), Ok(None));
 }

@@ -45,7 +45,7 @@ pub enum Deed {
     Resume,
     Flush,
     Poll,
-    Tidy,
+    Trim,
     Settle,
 }
 
@@ -109,15 +109,15 @@ fn pick() -> impl Strategy<Value = Pick> {
 }
 
 fn outgoing() -> impl Strategy<Value = Outgoing> {
-    let answer = prop_oneof![Just(None), bytes().prop_map(|bytes| Some(bytes as u32))];
-    let flags = (prop::bool::weighted(0.3), answer, prop::bool::weighted(0.2));
+    let reply_bytes_max = prop_oneof![Just(None), bytes().prop_map(|bytes| Some(bytes as u32))];
+    let flags = (prop::bool::weighted(0.3), reply_bytes_max, prop::bool::weighted(0.2));
     (class(), class(), any::<u32>(), flags).prop_map(
-        |(target_class, source_class, tag, (priority, answer, quiet))| Outgoing {
+        |(target_class, source_class, tag, (priority, reply_bytes_max, quiet))| Outgoing {
             target_class,
             source_class,
             tag,
             priority,
-            answer,
+            reply_bytes_max,
             quiet,
         },
     )
@@ -150,7 +150,7 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         2 => Just(Deed::Resume),
         4 => Just(Deed::Flush),
         2 => Just(Deed::Poll),
-        2 => Just(Deed::Tidy),
+        2 => Just(Deed::Trim),
         4 => Just(Deed::Settle),
     ]
 }

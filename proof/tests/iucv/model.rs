@@ -1,6 +1,6 @@
 //! IUCV as the manual has it: for each direction a list of messages.
 //!
-//! What one side does the other knows once it was *said* and the other has *looked*. A message that was
+//! What one side does the other knows once it was *said* and the other has *polled*. A message that was
 //! pushed is perhaps held back, a purge is perhaps not heard, a completion perhaps still on its way. Where
 //! the model cannot know, it says what *may* be found, and whether something *must* be found.
 
@@ -39,7 +39,7 @@ pub enum Source {
     /// It waits for its completion.
     Waits,
     /// It has purged it, and has perhaps not said so yet.
-    Purged { is_said: bool },
+    Purged { is_sent: bool },
     /// It has taken its completion, and so many bytes of the reply.
     Taking { at: usize },
     /// It has taken all.
@@ -53,7 +53,7 @@ pub enum Target {
     Pending {
         at: usize,
         is_seen: bool,
-        is_told: bool,
+        is_notified: bool,
     },
     AwaitsReply,
     Done,
@@ -67,7 +67,7 @@ pub struct Outcome {
     said: Option<u64>,
     /// Whether the source certainly knows, and whether it was told by an event.
     is_known: bool,
-    is_told: bool,
+    is_notified: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,16 +88,16 @@ pub struct Found {
 impl Message {
     /// As its target sees it.
     pub fn pending(&self) -> Pending {
-        let Outgoing { target_class: class, priority, answer, .. } = self.outgoing;
+        let Outgoing { target_class: class, priority, reply_bytes_max, .. } = self.outgoing;
         let Message { id, bytes, parameters, .. } = *self;
-        Pending { id, class, bytes, priority, answer, parameters }
+        Pending { id, class, bytes, priority, reply_bytes_max, parameters }
     }
 
     /// As its source sees it when the path is severed first.
     pub fn severed(&self) -> Completion {
         let Outgoing { source_class, tag, priority, .. } = self.outgoing;
-        let (id, audit, answer, parameters) = (self.id, Audit::SEVERED, None, false);
-        Completion { id, source_class, tag, priority, audit, answer, parameters }
+        let (id, audit, reply_bytes, parameters) = (self.id, Audit::SEVERED, None, false);
+        Completion { id, source_class, tag, priority, audit, reply_bytes, parameters }
     }
 
     /// As its source sees it when it is complete.
@@ -106,7 +106,7 @@ impl Message {
         match self.outcome.as_ref().expect("complete").kind {
             Kind::Received => completion,
             Kind::Replied { bytes, parameters, priority, .. } => {
-                Completion { answer: Some(bytes), parameters, priority, ..completion }
+                Completion { reply_bytes: Some(bytes), parameters, priority, ..completion }
             }
             Kind::Rejected => Completion { audit: Audit::REJECTED, ..completion },
             Kind::Purged => panic!("who purges a message is not told that it is complete"),
@@ -126,7 +126,7 @@ impl Message {
         matches!(self.source, Source::Purged { .. })
     }
 
-    /// Whether the target finds it for certain, if it looks: it was handed over, and not purged.
+    /// Whether the target finds it for certain, if it polls: it was handed over, and not purged.
     fn is_certain(&self) -> bool {
         !self.is_held_back && !self.is_purged()
     }
@@ -139,8 +139,8 @@ impl Message {
 
     /// Whether neither side has it any more.
     fn is_forgotten(&self) -> bool {
-        let is_unsaid = self.source == Source::Purged { is_said: false };
-        self.source == Source::Taken || self.ends_quietly() && self.is_known() && !is_unsaid
+        let is_unsent = self.source == Source::Purged { is_sent: false };
+        self.source == Source::Taken || self.ends_quietly() && self.is_known() && !is_unsent
     }
 
     /// Whether its completion waits to be taken, or is on its way.
@@ -149,7 +149,7 @@ impl Message {
     }
 
     /// Whether the target has said what became of it.
-    pub fn is_said(&self) -> bool {
+    pub fn is_sent(&self) -> bool {
         self.outcome.as_ref().is_some_and(|outcome| outcome.said.is_some())
     }
 
@@ -161,12 +161,12 @@ impl Message {
         // A reply is on its way when the verb returns.
         let said = matches!(kind, Kind::Replied { .. }).then_some(since);
         self.target = Target::Done;
-        self.outcome = Some(Outcome { kind, since, said, is_known: false, is_told: false });
+        self.outcome = Some(Outcome { kind, since, said, is_known: false, is_notified: false });
     }
 
     /// An event has told its source that it is complete.
-    pub fn tell_complete(&mut self) {
-        self.outcome.as_mut().expect("complete").is_told = true;
+    pub fn notify_complete(&mut self) {
+        self.outcome.as_mut().expect("complete").is_notified = true;
     }
 
     /// Whether the completion of this one is certainly found before that of the other.
@@ -198,10 +198,10 @@ impl Flow {
         self.messages.iter().position(|message| message.id == id)
     }
 
-    /// How many places in its table the source has certainly in use, and how many perhaps.
+    /// How many indexes of its table the source has certainly in use, and how many perhaps.
     pub fn outstanding(&self) -> (usize, usize) {
         let is_perhaps_free = |m: &&Message| {
-            let is_heard = m.source == Source::Purged { is_said: true } || m.outcome.is_some();
+            let is_heard = m.source == Source::Purged { is_sent: true } || m.outcome.is_some();
             m.is_forgotten() || m.ends_quietly() && is_heard
         };
         let perhaps = self.messages.iter().filter(|message| !message.is_forgotten()).count();
@@ -218,7 +218,7 @@ impl Flow {
     /// The source has said all that it had to say.
     pub fn source_has_said_all(&mut self) {
         for message in self.messages.iter_mut().filter(|message| message.is_purged()) {
-            message.source = Source::Purged { is_said: true };
+            message.source = Source::Purged { is_sent: true };
         }
     }
 
@@ -230,16 +230,16 @@ impl Flow {
     }
 
     /// The source has taken in all that was said to it.
-    pub fn source_has_looked(&mut self) {
+    pub fn source_has_polled(&mut self) {
         for outcome in self.messages.iter_mut().filter_map(|message| message.outcome.as_mut()) {
             outcome.is_known = outcome.said.is_some();
         }
     }
 
     /// The target has taken in all that was said to it.
-    pub fn target_has_looked(&mut self) {
+    pub fn target_has_polled(&mut self) {
         let is_purged = |m: &&mut Message| {
-            m.source == Source::Purged { is_said: true } && m.target != Target::Done
+            m.source == Source::Purged { is_sent: true } && m.target != Target::Done
         };
         for message in self.messages.iter_mut().filter(is_purged) {
             message.end(Kind::Purged, self.clock);
@@ -262,10 +262,10 @@ impl Flow {
     }
 
     /// What an event tells the target of.
-    pub fn find_news(&self, priority: bool) -> Found {
-        let is_news =
-            |m: &Message| matches!(m.target, Target::Pending { at: 0, is_told: false, .. });
-        self.first(is_news, priority)
+    pub fn find_unnotified(&self, priority: bool) -> Found {
+        let is_unnotified =
+            |m: &Message| matches!(m.target, Target::Pending { at: 0, is_notified: false, .. });
+        self.first(is_unnotified, priority)
     }
 
     /// The first of a priority.
@@ -284,7 +284,7 @@ impl Flow {
         found
     }
 
-    /// What the source finds complete. If nothing it knows of is meant it looks for more.
+    /// What the source finds complete. If nothing it knows of is meant it polls for more.
     pub fn find_complete(&self, which: Which) -> Found {
         if let Which::Message { id, .. } = which {
             let is_it = |m: &Message| {
@@ -292,7 +292,7 @@ impl Flow {
             };
             let may: Vec<usize> =
                 (0..self.messages.len()).filter(|at| is_it(&self.messages[*at])).collect();
-            let must = may.iter().any(|at| self.messages[*at].is_said());
+            let must = may.iter().any(|at| self.messages[*at].is_sent());
             return Found { may, must };
         }
         self.first_complete(|message| match which {
@@ -302,10 +302,10 @@ impl Flow {
     }
 
     /// What an event tells the source of.
-    pub fn find_complete_news(&self, priority: bool) -> Found {
+    pub fn find_complete_unnotified(&self, priority: bool) -> Found {
         self.first_complete(|message| {
-            let is_told = message.outcome.as_ref().is_some_and(|outcome| outcome.is_told);
-            message.completion().priority == priority && !is_told
+            let is_notified = message.outcome.as_ref().is_some_and(|outcome| outcome.is_notified);
+            message.completion().priority == priority && !is_notified
         })
     }
 
@@ -320,7 +320,7 @@ impl Flow {
             meant(&message) && is_first(message)
         };
         let may: Vec<usize> = (0..self.messages.len()).filter(is_found).collect();
-        let must = self.messages.iter().filter(meant).any(Message::is_said);
+        let must = self.messages.iter().filter(meant).any(Message::is_sent);
         Found { may, must }
     }
 }

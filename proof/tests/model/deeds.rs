@@ -34,7 +34,7 @@ pub enum Deed {
     Publish,
     Ring,
     SetRinging(Ringing),
-    TidySender,
+    TrimSender,
     SenderSleeps,
     SenderWakes,
 
@@ -46,7 +46,7 @@ pub enum Deed {
     GiveBackHeld(u16),
     Quiesce,
     Resume,
-    TidyReceiver,
+    TrimReceiver,
     ReceiverSleeps,
     ReceiverWakes,
 }
@@ -117,7 +117,7 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         3 => Just(Deed::Publish),
         3 => Just(Deed::Ring),
         2 => ringing.prop_map(Deed::SetRinging),
-        3 => Just(Deed::TidySender),
+        3 => Just(Deed::TrimSender),
         6 => Just(Deed::SenderSleeps),
         6 => Just(Deed::SenderWakes),
 
@@ -128,7 +128,7 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         20 => which.prop_map(Deed::GiveBackHeld),
         1 => Just(Deed::Quiesce),
         2 => Just(Deed::Resume),
-        2 => Just(Deed::TidyReceiver),
+        2 => Just(Deed::TrimReceiver),
         6 => Just(Deed::ReceiverSleeps),
         6 => Just(Deed::ReceiverWakes),
     ]

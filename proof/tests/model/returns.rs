@@ -12,22 +12,22 @@ use proof::honest::Shown;
 /// Bytes of pages from which on a reader shows what it has done with.
 pub const WITHHELD_BYTES_MAX: usize = 16 << 10;
 
-/// How often all buffers are audited: once in so many looks.
-const LOOKS_PER_AUDIT: usize = 64;
+/// How often all buffers are audited: once in so many checks.
+const CHECKS_PER_AUDIT: usize = 64;
 
-/// What a queue shows, looked at after each deed.
+/// What a queue shows, checked after each deed.
 pub struct Returns {
     shown: Shown,
     returned: u64,
     late: u64,
     /// Bytes of messages in pages that were done with since returns were shown.
     unshown_bytes: usize,
-    looks: usize,
+    checks: usize,
 }
 
 impl Returns {
     pub fn new(shown: Shown) -> Returns {
-        Returns { shown, returned: 0, late: 0, unshown_bytes: 0, looks: 0 }
+        Returns { shown, returned: 0, late: 0, unshown_bytes: 0, checks: 0 }
     }
 
     /// The newest hand-over that was taken, by what the receiver counts.
@@ -54,7 +54,7 @@ impl Returns {
 
     /// Compares what is shown with what the halves have done: so many hand-overs were taken, and these are
     /// held.
-    pub fn look(&mut self, taken: u64, held: &[Sequence]) {
+    pub fn check(&mut self, taken: u64, held: &[Sequence]) {
         let (primed, returned) = self.counts();
         let late = self.shown.reader.returns.load(LATE_WORD, Ordering::Acquire);
         assert!(self.late <= late, "{late} late returns, and there were {}", self.late);
@@ -73,8 +73,8 @@ impl Returns {
             let is_kept = keeps(word, sequence.count_after()) == Ok(true);
             assert!(is_kept || sequence.0 >= returned, "{sequence:?} is held, and is not kept");
         }
-        self.looks += 1;
-        if self.looks.is_multiple_of(LOOKS_PER_AUDIT) {
+        self.checks += 1;
+        if self.checks.is_multiple_of(CHECKS_PER_AUDIT) {
             self.audit(held);
         }
     }

@@ -200,7 +200,7 @@ impl World {
             | Deed::GiveBackHeld(_)
             | Deed::Quiesce
             | Deed::Resume
-            | Deed::TidyReceiver
+            | Deed::TrimReceiver
             | Deed::ReceiverSleeps => {
                 if !self.receiver_sleeps {
                     self.receivers_deed(deed);
@@ -214,7 +214,7 @@ impl World {
         }
         self.assert_within_terms();
         let (taken, held) = (self.taken(), self.held_sequences());
-        self.returns.look(taken, &held);
+        self.returns.check(taken, &held);
         self.assert_woken();
     }
 
@@ -264,8 +264,8 @@ impl World {
                 self.ringing = ringing;
                 self.sender.set_ringing(ringing);
             }
-            Deed::TidySender => {
-                self.sender.tidy();
+            Deed::TrimSender => {
+                self.sender.trim();
                 self.pushed = 0;
             }
             _ => self.sender_sleeps(),
@@ -296,7 +296,7 @@ impl World {
                 self.receiver.resume();
                 self.is_quiet = false;
             }
-            Deed::TidyReceiver => self.receiver.tidy(),
+            Deed::TrimReceiver => self.receiver.trim(),
             _ => self.receiver_sleeps(),
         }
         // What was begun was given out, as far as the receiver is concerned.
@@ -331,7 +331,7 @@ impl World {
         };
         match result {
             Ok(()) => {
-                // What goes into a pack that is open goes without a look at the other side.
+                // What goes into a pack that is open goes without a load of the peer's words.
                 assert!(!self.is_quiet || self.pushed > 0, "a quiet path takes nothing");
                 self.remember(sent, way.may_wait() && bytes <= PACKABLE_BYTES_MAX);
             }
@@ -773,9 +773,9 @@ impl World {
 
     /// Two periods without use, and no storage is lent.
     pub fn assert_nothing_is_lent(&mut self) {
-        self.sender.tidy();
+        self.sender.trim();
         while self.receive() {}
-        assert!(!self.sender.tidy(), "nothing is left to keep");
+        assert!(!self.sender.trim(), "nothing is left to keep");
         assert!(!self.receive());
         assert_eq!(self.sender.counters().get(Counter::LentBytes), 0);
         assert_eq!(self.receiver.counters().get(Counter::LentBytes), 0);
@@ -799,7 +799,7 @@ impl World {
                 self.drain(Severed { reason: Reason::Gone, data: [0; 16] });
             }
             End::ReceiverSevers(data) => {
-                // What goes into a pack that is open goes without a look at the other side.
+                // What goes into a pack that is open goes without a load of the peer's words.
                 self.sender.flush();
                 self.receiver.sever(data);
                 let severed = Severed { reason: Reason::Peer, data };

@@ -12,14 +12,14 @@ use super::options::{Options, level};
 use super::waits::{Waiting, Wanted};
 use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
-use crate::waiting::{Patience, Wait, Waited};
+use crate::waiting::{SpinPolicy, Wait, Waited};
 use crate::whole;
 
 /// A conversation with another guest. Dropping it before it has ended is a failure to the partner.
 #[derive(Debug)]
 pub struct Conversation {
     pub(super) inner: appc::Conversation,
-    patience: Patience,
+    spin: SpinPolicy,
     membership: Arc<Membership>,
     data: UserData,
     resource: Option<Name>,
@@ -126,7 +126,7 @@ impl Conversation {
         let (halves, membership, _) = path.into_parts();
         Conversation {
             inner: appc::Conversation::new(halves, role, level),
-            patience: Patience::new(options.wait),
+            spin: SpinPolicy::new(options.wait),
             membership,
             data,
             resource,
@@ -212,7 +212,7 @@ impl Conversation {
     /// # Errors
     /// As [`Conversation::send`].
     pub fn say(&mut self, then: Then) -> Result<(), VerbError> {
-        self.until_done(Wanted::Room, |inner| inner.say(then))?;
+        self.until_done(Wanted::Room, |inner| inner.send_without_data(then))?;
         self.until_confirmed(then)
     }
 
@@ -300,7 +300,7 @@ impl Conversation {
 
     /// Says how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
-        self.patience.set_policy(wait);
+        self.spin.set_policy(wait);
     }
 
     #[inline]
@@ -320,8 +320,8 @@ impl Conversation {
     fn wait(&mut self, wanted: Wanted) {
         self.inner.flush();
         let mut waiting = Waiting { conversation: &mut self.inner, wanted };
-        if self.patience.wait(&mut waiting, None) == Waited::Idle {
-            self.patience.tidied(self.inner.tidy());
+        if self.spin.wait(&mut waiting, None) == Waited::Idle {
+            self.spin.trimmed(self.inner.trim());
         }
     }
 }

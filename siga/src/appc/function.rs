@@ -76,7 +76,7 @@ impl Running {
         if !self.is_sent {
             match &mut self.function {
                 Function::Send { record, then } => conversation.send(record, *then)?,
-                Function::Say(then) => conversation.say(*then)?,
+                Function::Say(then) => conversation.send_without_data(*then)?,
                 Function::Receive { target } => {
                     let Running { at, requested, .. } = self;
                     return receive_on(conversation, target, at, requested).map(Some);

@@ -356,7 +356,7 @@ impl Member for Seat {
         let inner = &mut self.conversation.inner;
         match &self.running {
             Some(running) => inner.has_request() || running.wanted().is_there(inner),
-            None => inner.has_news(),
+            None => inner.has_event(),
         }
     }
 
@@ -376,11 +376,11 @@ impl Member for Seat {
         sender.wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        self.conversation.inner.tidy()
+    fn trim(&mut self) -> bool {
+        self.conversation.inner.trim()
     }
 
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        count(self.conversation.inner.counters(), looks, spinning_ns);
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        count(self.conversation.inner.counters(), polls, spinning_ns);
     }
 }

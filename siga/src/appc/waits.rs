@@ -69,8 +69,8 @@ impl Half for Waiting<'_> {
         self.conversation.hear()
     }
 
-    fn tidy(&mut self) -> bool {
-        self.conversation.tidy()
+    fn trim(&mut self) -> bool {
+        self.conversation.trim()
     }
 
     fn counters(&mut self) -> &mut Counters {

@@ -23,7 +23,7 @@ use fabric::path::{Side, SideDescriptors};
 use host::Embedded;
 use os::alarm::Alarm;
 use os::foreign::{close_on_a_thread, spawn_closer};
-use os::fork::Kept;
+use os::fork::ForkSafeFd;
 use os::packets::Packets;
 use os::poller::{Poller, wait_readable};
 use os::processor::now_ns;
@@ -32,7 +32,7 @@ use self::error::unreached;
 use self::inbox::{Answer, Awaited, Claim, Inbox, Standing};
 use crate::link::{Account, Link, Membership, Unsent};
 use crate::options::PathOptions;
-use crate::path::{Path, Said};
+use crate::path::{Negotiated, Path};
 
 /// How long a host may take to answer what it can answer by itself.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
@@ -73,7 +73,7 @@ pub struct Connecting {
 impl Drop for Connecting {
     fn drop(&mut self) {
         if self.side.is_some() {
-            self.link.say(&Request::Cancel { connect: self.claim.serial });
+            self.link.notify_host(&Request::Cancel { connect: self.claim.serial });
         }
     }
 }
@@ -266,15 +266,15 @@ impl Guest {
             kind,
             shape,
             allowance: ours,
-            board: Kept::new(board),
+            board: ForkSafeFd::new(board),
         };
         // From here on the host hears of the end, also if joining fails.
         let membership = Membership::new(self.link.clone(), account);
         let peer = SideDescriptors { board: peer_board, lines: peer_lines };
         let halves = side.join(peer, descriptors.collect(), options.terms(kind, ours, theirs))?;
         let messages_max = (ours.messages, theirs.messages);
-        let said = Said { flags, data, messages_max };
-        Ok(Path::new(halves, membership, said, options.wait))
+        let negotiated = Negotiated { flags, data, messages_max };
+        Ok(Path::new(halves, membership, negotiated, options.wait))
     }
 
     /// Waits for a connection from another guest and accepts it.
@@ -342,7 +342,7 @@ impl Guest {
 
     /// Whether a connection waits, or something has become of one that was asked for, or the host is gone for
     /// good, as far as we have heard. Every verb takes in what the host has sent, so one may bring what another waits for:
-    /// whoever waits on the descriptor, or in a waiter, looks here before.
+    /// whoever waits on the descriptor, or in a waiter, polls here before.
     pub fn has_news(&self) -> bool {
         let inbox = self.inbox.borrow();
         let is_news = |awaited: &Awaited| {
@@ -408,7 +408,7 @@ impl Guest {
             self.refuse_path(path, NO_DATA);
         }
         let joined = self.join(side, board, kind, answer, options)?;
-        Ok(joined.with_what_was_said(pending.flags, pending.data))
+        Ok(joined.with_negotiated(pending.flags, pending.data))
     }
 
     /// Refuses a connection that waits. One that waits for another guest, or does not wait any more, is left
@@ -420,7 +420,7 @@ impl Guest {
     }
 
     fn refuse_path(&self, path: u64, data: UserData) {
-        self.link.say(&Request::Refuse { path, data });
+        self.link.notify_host(&Request::Refuse { path, data });
     }
 
     /// Becomes the manager of a resource: connections to it are for this guest. A new host is told by

@@ -9,7 +9,7 @@ use os::packets::Packets;
 use super::inbox::{Answer, Awaited, Standing};
 use super::{ANSWER_TIME, Guest, NO_DATA};
 
-/// How often a guest whose host has died looks for a new one.
+/// How often a guest whose host has died polls for a new one.
 const RETRY_NS: u64 = 100_000_000;
 
 /// Packets of the host that are taken in at once: one that never stops must not keep its guests from what
@@ -20,7 +20,7 @@ const PACKETS_PER_POLL: usize = 64;
 const PENDING_MAX: usize = 2 * fabric::control::PENDING_MAX;
 
 impl Guest {
-    /// Takes in what the host has sent, without waiting; looks for a new host if it is gone. Returns when
+    /// Takes in what the host has sent, without waiting; polls for a new host if it is gone. Returns when
     /// to come back though nothing was heard, in the machine's time: the descriptor becomes readable then.
     pub fn poll(&self, now_ns: u64) -> Option<u64> {
         let due_ns = self.poll_inside(now_ns);
@@ -43,7 +43,7 @@ impl Guest {
     }
 
     fn poll_host(&self, now_ns: u64) -> Option<u64> {
-        if self.link.inherited() && !self.is_forsaken() {
+        if self.link.in_child() && !self.is_forsaken() {
             self.lose_host(now_ns);
         }
         // Copied, so that the inbox is not borrowed in what follows.
@@ -105,7 +105,7 @@ impl Guest {
 
     /// Tells the host that a path that it has made is not wanted.
     pub(super) fn give_up(&self, path: u64) {
-        self.link.say(&Request::Ended { path });
+        self.link.notify_host(&Request::Ended { path });
     }
 
     /// Puts a message where it is awaited.
@@ -120,7 +120,7 @@ impl Guest {
             match reply {
                 Reply::Done { path } if !self.link.settle(account, path) => self.give_up(path),
                 Reply::Failed { problem: Problem::HostResources, .. } => {
-                    self.link.put_off(account, now_ns + RETRY_NS);
+                    self.link.defer(account, now_ns + RETRY_NS);
                 }
                 // It is accounted, or never will be.
                 _ => {}
@@ -141,7 +141,7 @@ impl Guest {
                     inbox.standing = Standing::Attached;
                     for (resource, scope) in self.resources.borrow().iter().copied() {
                         // If somebody else was faster, it is no longer ours.
-                        self.link.say(&Request::Identify { resource, scope });
+                        self.link.notify_host(&Request::Identify { resource, scope });
                     }
                     self.link.start_rejoining();
                 } else {
@@ -169,7 +169,7 @@ impl Guest {
         inbox.rejoining.clear();
         inbox.pending.clear();
         // A host in this process does not come back, and a forked child is a guest of none.
-        let comes_back = self.socket.is_some() && !self.link.inherited();
+        let comes_back = self.socket.is_some() && !self.link.in_child();
         let retry_ns = if comes_back { now_ns + RETRY_NS } else { u64::MAX };
         inbox.standing = Standing::Alone { retry_ns };
         inbox.is_newly_forsaken = !comes_back;

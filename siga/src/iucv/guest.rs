@@ -188,13 +188,13 @@ impl Guest {
     /// (SETMASK) Says what to be told of. What is not told waits.
     pub fn set_mask(&mut self, mask: Mask) {
         self.masks.mask = mask;
-        self.board.look_at_all();
+        self.board.mark_all_active();
     }
 
     /// (SETCMASK) Says what about paths to be told of.
     pub fn set_control_mask(&mut self, mask: ControlMask) {
         self.masks.control = mask;
-        self.board.look_at_all();
+        self.board.mark_all_active();
     }
 
     /// Waits for the next event.
@@ -231,7 +231,7 @@ impl Guest {
         for (rank, last) in RANKS.into_iter().zip(told) {
             let wanted = |interrupt| rank(interrupt) && wanted(interrupt);
             let event = board.ask_all(last, |number, path| {
-                let event = path.half().tell_event(wanted)?;
+                let event = path.half().next_polled_event(wanted)?;
                 Some(GuestEvent::Path(PathId(number), event))
             });
             if event.is_some() {

@@ -19,14 +19,14 @@ use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
 use crate::members::count;
 use crate::waiter::Member;
-use crate::waiting::{Half, Patience, Wait, Waited};
+use crate::waiting::{Half, SpinPolicy, Wait, Waited};
 use crate::whole;
 
 /// A path of IUCV to another guest.
 #[derive(Debug)]
 pub struct Path {
     inner: iucv::Path,
-    patience: Patience,
+    spin: SpinPolicy,
     membership: Arc<Membership>,
     data: UserData,
     /// A message or reply that was shown whole, when it was not shown where it lay.
@@ -122,7 +122,7 @@ impl Path {
         let (halves, membership, _) = path.into_parts();
         Path {
             inner: iucv::Path::new(halves, limits),
-            patience: Patience::new(options.wait),
+            spin: SpinPolicy::new(options.wait),
             membership,
             data,
             whole: Vec::new(),
@@ -241,7 +241,7 @@ impl Path {
         answer: &mut [u8],
     ) -> Result<Answered, CallError> {
         let most = u32::try_from(answer.len()).unwrap_or(u32::MAX);
-        let outgoing = Outgoing { answer: Some(most), ..*outgoing };
+        let outgoing = Outgoing { reply_bytes_max: Some(most), ..*outgoing };
         let id = self.send(&outgoing, question)?;
         self.answer(id, outgoing.source_class, answer)
     }
@@ -512,7 +512,7 @@ impl Path {
 
     /// Says how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
-        self.patience.set_policy(wait);
+        self.spin.set_policy(wait);
     }
 
     fn arrivals(&mut self) -> Waiting<'_> {
@@ -525,29 +525,29 @@ impl Path {
     }
 
     /// Says what can be said: that there is room for it is no news for whoever waits.
-    fn say_unsaid(&mut self) {
+    fn send_pending(&mut self) {
         if self.arrivals().is_sayable() {
             self.inner.flush();
         }
     }
 
     fn wait(&mut self, wanted: Wanted) {
-        if wanted == Wanted::Arrival && self.inner.has_more_to_say() {
+        if wanted == Wanted::Arrival && self.inner.has_pending_controls() {
             // Between two packs of a stream there is no time to say what was received of the first: it is
             // said with what is received of the others. (64 B: a record to each of 60 messages, and
             // nothing to do while it went.)
             self.inner.hand_over();
             let path = &mut self.inner;
-            if self.patience.glance(&mut Waiting { path, wanted: Wanted::Next }) {
+            if self.spin.glance(&mut Waiting { path, wanted: Wanted::Next }) {
                 return;
             }
         }
         self.inner.flush();
         let path = &mut self.inner;
         let mut waiting = Waiting { path, wanted };
-        if self.patience.wait(&mut waiting, None) == Waited::Idle {
-            let untidy = Member::tidy(self);
-            self.patience.tidied(untidy);
+        if self.spin.wait(&mut waiting, None) == Waited::Idle {
+            let may_trim = Member::trim(self);
+            self.spin.trimmed(may_trim);
         }
     }
 }
@@ -570,7 +570,7 @@ impl Member for Path {
     fn is_ready(&mut self) -> bool {
         let has_come = self.inner.is_ready_for(|interrupt| self.masks.let_through(interrupt));
         if !has_come {
-            self.say_unsaid();
+            self.send_pending();
         }
         has_come
     }
@@ -585,13 +585,13 @@ impl Member for Path {
         Half::wake(&mut self.arrivals());
     }
 
-    fn tidy(&mut self) -> bool {
+    fn trim(&mut self) -> bool {
         // Nobody is shown it any more.
         self.whole = Vec::new();
-        self.inner.tidy()
+        self.inner.trim()
     }
 
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        count(self.inner.counters(), looks, spinning_ns);
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        count(self.inner.counters(), polls, spinning_ns);
     }
 }

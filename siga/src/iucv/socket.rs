@@ -145,7 +145,7 @@ impl SeqPacket {
             source_class: 0,
             tag: 0,
             priority: false,
-            answer: None,
+            reply_bytes_max: None,
             quiet: true,
         };
         let takes_lists = self.path().half().limits().parameters_for_them;

@@ -37,7 +37,7 @@ impl Waiting<'_> {
     /// The queues whose receivers, and whose senders, have news.
     fn queues(&self) -> ([bool; QUEUES], [bool; QUEUES]) {
         // What could not be said yet waits for room too.
-        let more = self.path.has_more_to_say();
+        let more = self.path.has_pending_controls();
         match self.wanted {
             Wanted::Arrival => ([true, true], [false, more]),
             Wanted::Next => ([true, true], [false, false]),
@@ -69,7 +69,7 @@ impl Half for Waiting<'_> {
                 senders[queue].is_ready() || self.path.is_urgent_ready() || self.is_sayable()
             }
             Wanted::Filling { id, priority } => self.path.is_readable(id, priority),
-            Wanted::AnswerFilling { id } => self.path.is_answer_readable(id),
+            Wanted::AnswerFilling { id } => self.path.is_reply_readable(id),
         }
     }
 
@@ -108,8 +108,8 @@ impl Half for Waiting<'_> {
         has_come || has_room
     }
 
-    fn tidy(&mut self) -> bool {
-        self.path.tidy()
+    fn trim(&mut self) -> bool {
+        self.path.trim()
     }
 
     fn counters(&mut self) -> &mut Counters {
@@ -120,6 +120,6 @@ impl Half for Waiting<'_> {
 impl Waiting<'_> {
     /// Whether what could not be said can be said now.
     pub(super) fn is_sayable(&mut self) -> bool {
-        self.path.has_more_to_say() && self.path.halves().0[URGENT].is_ready()
+        self.path.has_pending_controls() && self.path.halves().0[URGENT].is_ready()
     }
 }

@@ -7,7 +7,7 @@ use super::incoming::{Announced, List, Memory, MessageRef};
 use crate::path::half::NotOurs;
 use crate::path::severed::{Reason, Severed};
 
-/// Bytes that one call copies at most, so that whoever serves many is not kept by one.
+/// Bytes that one call copies at most, so that a thread that serves many paths is not kept by one.
 const COPIED_PER_CALL_MAX: usize = 1 << 20;
 
 /// A large message that is received whole.
@@ -95,7 +95,7 @@ impl Receiver {
         Ok(bytes)
     }
 
-    /// Whether more of a large message is in place than was pulled, or pulling tells why not.
+    /// Whether more of a large message is in place than was pulled, or pulling returns why not.
     pub fn is_pullable(&self, message: &Announced) -> bool {
         if self.half.is_forked() || message.half != self.half.id || self.half.ended.is_some() {
             return true;

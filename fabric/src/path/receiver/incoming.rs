@@ -54,8 +54,8 @@ pub(super) enum Memory {
 }
 
 /// Bytes in the sender's storage. They can change while they are read if the sender cheats, so they are
-/// copied out, and what was copied is looked at. They stay readable whatever becomes of the path.
-// Not to be cloned: whoever has given back what it was part of must have none, for it counts as lent.
+/// copied out, and only the copy is checked and used. They stay readable whatever becomes of the path.
+// Not to be cloned: it counts against what the peer may lend, so none may be left when its message was given back.
 #[derive(Debug)]
 pub struct View {
     pub(super) lent: Arc<Lent>,

@@ -106,7 +106,7 @@ impl Receiver {
         }
     }
 
-    /// As [`Receiver::locate`], to be read whatever becomes of the storage's number.
+    /// A range of lent storage as a view, readable whatever becomes of the storage's number.
     pub(super) fn view(&self, entry: &Entry, bytes: u64) -> Result<View, Violation> {
         let (lent, range) = self.locate(entry, bytes)?;
         Ok(View { lent: lent.clone(), range })

@@ -3,8 +3,8 @@
 mod copying;
 mod incoming;
 mod lent;
+mod lifecycle;
 mod open;
-mod upkeep;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -99,8 +99,7 @@ impl Receiver {
     /// What has arrived next, if there is something. Messages in pages are copied into memory of our own if
     /// they have at most `copied_bytes_max`; large ones and lists are not.
     ///
-    /// One call opens a bounded number of buffers: none can be there though [`Receiver::is_ready`] says that
-    /// there is something to do.
+    /// One call opens a bounded number of buffers: the result can be none though [`Receiver::is_ready`] is true.
     ///
     /// # Errors
     /// [`Severed`] once the path has ended and everything that was handed over has been given out.
@@ -113,11 +112,11 @@ impl Receiver {
         }
     }
 
-    /// As [`Receiver::poll`], if what comes next is a short message that is at hand: a packed one, or one in
-    /// its line. None says nothing about what else there is.
+    /// Polls only for a short message that is at hand: a packed one, or one in its line. None means that there
+    /// is no such message, whatever else there may be.
     ///
     /// # Errors
-    /// As [`Receiver::poll`], but only for a pack that breaks the rules.
+    /// [`Severed`] if a pack breaks the rules.
     #[inline(always)]
     pub fn poll_short(&mut self) -> Result<Option<MessageRef>, Severed> {
         self.refuse_child()?;
@@ -164,7 +163,7 @@ impl Receiver {
                     self.show_returned();
                     if self.half.ended.is_none() {
                         // The end is in the control line alone if there was no buffer left for it. What was
-                        // handed over before, perhaps since we looked, is seen by now: look once more.
+                        // handed over before, perhaps since this poll, is seen by now: poll once more.
                         self.half.ended = self.half.peer_halt();
                         if self.half.ended.is_some() {
                             continue;
@@ -211,7 +210,8 @@ impl Receiver {
     /// A [`List`] is not a message: its bytes come one after the other, as if they were one.
     ///
     /// # Errors
-    /// As [`Receiver::poll`]. A large message whose sender is gone before it was whole is not given out.
+    /// [`Severed`] once the path has ended and everything that was handed over has been given out. A large
+    /// message whose sender is gone before it was whole is not given out.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<Option<Message<'_>>, Severed> {
         match self.fetch()? {
@@ -220,11 +220,11 @@ impl Receiver {
         }
     }
 
-    /// As [`Receiver::receive`], but only says where the message is: for those who have something else to
-    /// do with us before they look at it with [`Receiver::message`].
+    /// Receives the next message, but returns only where it lies: for a caller that has something else to do
+    /// with this receiver before it reads the message with [`Receiver::message`].
     ///
     /// # Errors
-    /// As [`Receiver::receive`].
+    /// [`Severed`], in the same cases as [`Receiver::receive`].
     #[inline(always)]
     pub fn fetch(&mut self) -> Result<Option<MessageRef>, Severed> {
         match self.poll_short()? {
@@ -317,7 +317,7 @@ impl Receiver {
     /// [`NotOurs`] if another half has given it out.
     pub fn give_back_list(&mut self, list: List) -> Result<(), NotOurs<List>> {
         let list = self.half.own(list.half, list)?;
-        // Whoever waits for a list waits for that one.
+        // A sender that waits for a list waits for this one.
         self.give_back_held(list.held, WITHHELD_BYTES_MAX);
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::path::severed::{Reason, Severed};
 use crate::queue::{ENTRIES_MAX, Entry, Form, IN_PLACE_BYTES_MAX, Taken, Violation};
 
 impl Receiver {
-    /// Opens a buffer: finds what it brings the user, or does what it says. Messages in pages of up to
+    /// Opens a buffer: returns what it brings the user, or applies its control. Messages in pages of up to
     /// `copied_bytes_max` are copied into memory of our own.
     pub(super) fn open(
         &mut self,
@@ -68,7 +68,7 @@ impl Receiver {
                     return Err(Violation::Record.into());
                 }
                 self.half.counters.add(Counter::Control, 1);
-                self.obey(Control::parse(words_of(&self.bytes_of(&taken)))?)?;
+                self.apply_control(Control::parse(words_of(&self.bytes_of(&taken)))?)?;
                 Ok(None)
             }
             (Label::List, Form::Entries) => {
@@ -144,14 +144,14 @@ impl Receiver {
     fn open_end(&mut self, taken: &Taken) {
         let words = words_of(&self.bytes_of(taken));
         let halt = Severed::parse(words).unwrap_or(Severed::because(Reason::Peer));
-        // What the sender says in its last buffer counts more than that its end of the doorbell is gone.
+        // The reason in the sender's last buffer counts more than that its end of the doorbell is gone.
         match &mut self.half.ended {
             Some(Severed { reason: Reason::Gone, .. }) | None => self.half.ended = Some(halt),
             Some(_) => {}
         }
     }
 
-    fn obey(&mut self, control: Control) -> Result<(), Reason> {
+    fn apply_control(&mut self, control: Control) -> Result<(), Reason> {
         match control {
             Control::Lend { segment, bytes } => self.take_lent(segment, bytes),
             Control::Retire { segment } => Ok(self.retire_lent(segment)?),

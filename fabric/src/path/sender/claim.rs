@@ -11,7 +11,7 @@ use crate::queue::IN_PLACE_BYTES_MAX;
 #[must_use = "room that is neither sent nor cancelled is lost to the path"]
 pub struct Claim {
     pub(super) half: HalfId,
-    pub(super) place: Place,
+    pub(super) room: Room,
     pub(super) bytes: usize,
     pub(super) head: Head,
 }
@@ -29,7 +29,7 @@ impl Claim {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum Room {
     /// In the claim itself: it goes into a line.
     Line([u8; IN_PLACE_BYTES_MAX]),
     Piece(Piece),
@@ -42,7 +42,7 @@ pub enum CommitError {
     /// The claim is another half's.
     #[error("this was claimed of another half, which alone sends it")]
     NotOurs,
-    /// As with any message.
+    /// The path does not take the message now.
     #[error(transparent)]
     Send(#[from] SendError),
 }
@@ -54,22 +54,22 @@ impl Sender {
     /// [`SendError`].
     ///
     /// # Panics
-    /// As [`Sender::send`].
+    /// If the head is longer than [`HEAD_BYTES_MAX`](crate::path::HEAD_BYTES_MAX).
     pub fn claim(&mut self, head: &[u8], bytes: usize) -> Result<Claim, SendError> {
         // So that what was built is not refused for want of a buffer.
         self.prepare(head)?;
         let length = head.len().saturating_add(bytes);
-        let place = if length <= IN_PLACE_BYTES_MAX {
-            Place::Line([0; _])
+        let room = if length <= IN_PLACE_BYTES_MAX {
+            Room::Line([0; _])
         } else if length <= PAGE_BYTES {
             let piece = self.reserve(length)?;
             let target = self.lending.bytes_mut(piece.page.segment, piece.offset, head.len());
             target.copy_from_slice(head);
-            Place::Piece(piece)
+            Room::Piece(piece)
         } else {
-            Place::Large(self.reserve_large(bytes)?)
+            Room::Large(self.reserve_large(bytes)?)
         };
-        Ok(Claim { half: self.half.id, place, bytes, head: Head::new(head) })
+        Ok(Claim { half: self.half.id, room, bytes, head: Head::new(head) })
     }
 
     /// The bytes of claimed room. None to a forked child, which has no storage, and if the claim is another
@@ -78,10 +78,10 @@ impl Sender {
         if self.half.is_forked() || claim.half != self.half.id {
             return None;
         }
-        let (segment, offset) = match &mut claim.place {
-            Place::Line(bytes) => return Some(&mut bytes[..claim.bytes]),
-            Place::Piece(piece) => (piece.page.segment, piece.offset + claim.head.bytes().len()),
-            Place::Large(segment) => (*segment, 0),
+        let (segment, offset) = match &mut claim.room {
+            Room::Line(bytes) => return Some(&mut bytes[..claim.bytes]),
+            Room::Piece(piece) => (piece.page.segment, piece.offset + claim.head.bytes().len()),
+            Room::Large(segment) => (*segment, 0),
         };
         Some(self.lending.bytes_mut(segment, offset, claim.bytes))
     }
@@ -100,12 +100,12 @@ impl Sender {
     fn try_commit(&mut self, claim: &Claim) -> Result<(), SendError> {
         let head = claim.head.bytes();
         self.prepare(head)?;
-        match &claim.place {
-            Place::Line(bytes) => self.hand_over_in_place(head, &bytes[..claim.bytes]),
-            Place::Piece(piece) => {
+        match &claim.room {
+            Room::Line(bytes) => self.hand_over_in_place(head, &bytes[..claim.bytes]),
+            Room::Piece(piece) => {
                 self.hand_over_piece(*piece, head.len(), head.len() + claim.bytes);
             }
-            Place::Large(segment) => {
+            Room::Large(segment) => {
                 return self.announce(head, *segment, claim.bytes, claim.bytes).map(drop);
             }
         }
@@ -116,10 +116,10 @@ impl Sender {
     /// Sends a message of `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// As [`Sender::send`]; `build` was not called then.
+    /// [`SendError`]; nothing was sent then, whether `build` was called or not.
     ///
     /// # Panics
-    /// As [`Sender::send`].
+    /// If the head is longer than [`HEAD_BYTES_MAX`](crate::path::HEAD_BYTES_MAX).
     pub fn send_built(
         &mut self,
         head: &[u8],
@@ -131,7 +131,7 @@ impl Sender {
         let sent = self.try_commit(&claim);
         if sent.is_err() {
             // Nobody but the reader can have come between: it has ended, or wants quiet.
-            self.give_up(&claim.place);
+            self.give_up(&claim.room);
         }
         sent.map(drop)
     }
@@ -142,15 +142,15 @@ impl Sender {
     /// [`NotOurs`] if it was claimed of another half.
     pub fn cancel(&mut self, claim: Claim) -> Result<(), NotOurs<Claim>> {
         let claim = self.half.own(claim.half, claim)?;
-        self.give_up(&claim.place);
+        self.give_up(&claim.room);
         Ok(())
     }
 
-    fn give_up(&mut self, place: &Place) {
-        match place {
-            Place::Line(_) => {}
-            Place::Piece(piece) => self.pages.release(piece.page),
-            Place::Large(segment) => self.lending.release_large(*segment),
+    fn give_up(&mut self, room: &Room) {
+        match room {
+            Room::Line(_) => {}
+            Room::Piece(piece) => self.pages.release(piece.page),
+            Room::Large(segment) => self.lending.release_large(*segment),
         }
     }
 }

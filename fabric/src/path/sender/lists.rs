@@ -59,7 +59,7 @@ pub enum ListError {
         /// How many there are.
         entries: usize,
     },
-    /// As with any message.
+    /// The path does not take the list now.
     #[error(transparent)]
     Send(#[from] SendError),
 }
@@ -78,8 +78,8 @@ impl Sender {
         Ok(segment)
     }
 
-    /// Says that no list will name this storage again. Lists that are out keep it readable for those who
-    /// hold them, and until they have come back it counts against the limits.
+    /// Retires a storage: no list names it again. Receivers can read it as long as they hold lists that are
+    /// out, and until those have come back the storage counts against the limits.
     ///
     /// # Errors
     /// [`ListError`].
@@ -89,7 +89,7 @@ impl Sender {
         }
         self.check()?;
         self.collect();
-        if self.half.ended.is_some() || !self.has_room_for_upkeep() {
+        if self.half.ended.is_some() || !self.has_room_to_retire() {
             return Err(self.full().into());
         }
         self.retire(segment);
@@ -97,7 +97,7 @@ impl Sender {
     }
 
     /// Sends entries that point into shared storage, with a note for the receiver. With a `cookie`,
-    /// [`Sender::completed`] tells when they have come back: until then the bytes must stay as they are.
+    /// [`Sender::completed`] returns it when the list has come back: until then the bytes must stay as they are.
     ///
     /// # Errors
     /// [`ListError`].

@@ -2,10 +2,10 @@
 
 mod claim;
 mod large;
+mod lifecycle;
 mod lists;
 mod pack;
 mod room;
-mod upkeep;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -83,7 +83,7 @@ pub struct Sender {
     lending: Lending,
     tally: Tally,
     writer: Writer,
-    /// The number of the hand-over before which we look what came back, and the bytes in flight.
+    /// The hand-over, and the bytes in flight, at which we next collect what came back.
     collect_at: u64,
     collect_bytes_at: usize,
     half: Half,
@@ -104,7 +104,7 @@ pub struct Sender {
     slots: WriterSlots,
     budgets: Budgets,
     /// Storages that the reader has not taken in, and how many it has.
-    lends_unheard: u64,
+    lends_pending: u64,
     lends_taken: u64,
     /// What the storages that were retired take of the limits, and the hand-over before which the reader may have
     /// them mapped.
@@ -120,7 +120,7 @@ impl Drop for Sender {
     fn drop(&mut self) {
         if !self.half.is_forked() {
             if self.half.ended.is_none() {
-                // What was sent is not lost, but nobody said that this is the end: the peer sees us gone.
+                // What was sent is not lost, but the path was not severed: the peer finds us gone.
                 self.flush();
             }
             self.half.doorbells.hang_up();
@@ -157,7 +157,7 @@ impl Sender {
             completed: VecDeque::new(),
             slots: WriterSlots::new(lines.filled, peer.slots, peer.released),
             budgets,
-            lends_unheard: 0,
+            lends_pending: 0,
             lends_taken: 0,
             retired: VecDeque::new(),
             progress_at_full: 0,
@@ -201,13 +201,13 @@ impl Sender {
     /// Pushes a message: sends it, but perhaps not at once. While the receiver is behind, small messages
     /// are packed: a stream of them costs less than if each goes by itself. A pack is handed over when it
     /// is full, when a later push finds that the receiver has caught up, with the next [`Sender::send`],
-    /// and by [`Sender::flush`]: whoever has nothing more to push for now must flush.
+    /// and by [`Sender::flush`]: a program that has nothing more to push for now must flush.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// [`SendError`]; nothing was pushed then.
     ///
     /// # Panics
-    /// As [`Sender::send`].
+    /// If the head is longer than [`HEAD_BYTES_MAX`].
     // Inlined into the caller's loop: a call costs as much as the rest of a push.
     #[inline(always)]
     pub fn push(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
@@ -306,7 +306,7 @@ impl Sender {
         self.tally.show(&mut self.half.counters);
     }
 
-    /// Says when to ring for what is handed over from now on.
+    /// Sets when to ring for what is handed over from now on.
     pub fn set_ringing(&mut self, ringing: Ringing) {
         self.ringing = ringing;
     }
@@ -344,7 +344,7 @@ impl Sender {
         if self.half.is_forked() {
             return Err(Severed::because(Reason::Forked).into());
         }
-        self.look_at_peer();
+        self.poll_peer();
         if self.half.ended.is_some() || self.is_quiet {
             return Err(self.why_not());
         }
@@ -362,8 +362,8 @@ impl Sender {
         }
     }
 
-    /// Hands control over, and says whether there was room: there is, but behind a reader that leaves
-    /// even control unread.
+    /// Hands control over. False if there was no room, which happens only behind a reader that leaves even
+    /// control unread.
     fn hand_over_control(&mut self, control: Control) -> bool {
         if !self.has_room_for_control() {
             self.collect();

@@ -15,8 +15,8 @@ const PACK_BYTES: usize = 16 << 10;
 /// Messages above this many bytes are not packed: they get a buffer of their own.
 const PACKABLE_BYTES_MAX: usize = 4 << 10;
 
-/// While packing, the writer looks whether the reader has caught up each time so many bytes were added.
-const LOOK_BYTES: usize = 4 << 10;
+/// While packing, the writer polls whether the reader has caught up each time so many bytes were added.
+const POLL_BYTES: usize = 4 << 10;
 
 /// How far ahead in a pack its lines are asked for, as many as the message takes (1000 B packed: 4.5 M/s with
 /// two for each message, 5.8 with all).
@@ -28,7 +28,7 @@ pub(super) struct Pack {
     piece: Piece,
     at: usize,
     end: usize,
-    look_at: usize,
+    poll_at: usize,
 }
 
 impl Sender {
@@ -45,7 +45,7 @@ impl Sender {
     /// Begins a pack, if a message that may wait should; whether there is one.
     pub(super) fn begin_pack(&mut self, head: &[u8], body: &[u8]) -> Result<bool, SendError> {
         self.prepare(head)?;
-        // The first after a flush is not held back, and need not look: the line was idle.
+        // The first after a flush is not held back, and need not poll: the line was idle.
         let may_wait = body.len() <= PACKABLE_BYTES_MAX;
         let is_first = !std::mem::replace(&mut self.busy, may_wait);
         if !may_wait || is_first || !self.writer.is_behind() {
@@ -53,7 +53,7 @@ impl Sender {
         }
         let piece = self.reserve(PACK_BYTES)?;
         let (at, end) = (piece.offset, piece.offset + PACK_BYTES);
-        self.pack = Some(Pack { piece, at, end, look_at: at + LOOK_BYTES });
+        self.pack = Some(Pack { piece, at, end, poll_at: at + POLL_BYTES });
         Ok(true)
     }
 
@@ -90,9 +90,9 @@ impl Sender {
     #[inline(always)]
     pub(super) fn publish_if_caught_up(&mut self) {
         if let Some(pack) = &mut self.pack
-            && pack.at >= pack.look_at
+            && pack.at >= pack.poll_at
         {
-            pack.look_at = pack.at + LOOK_BYTES;
+            pack.poll_at = pack.at + POLL_BYTES;
             if !self.writer.is_behind() {
                 self.publish();
             }

@@ -15,15 +15,15 @@ use crate::path::record::Control;
 use crate::path::severed::{Lack, Reason, Severed};
 use crate::queue::{DATA_BUFFERS, QUEUE_BUFFERS, RESERVED_BUFFERS, Sequence, Violation};
 
-/// Bytes handed over after which the writer looks what came back, so that a quiet path keeps using the same
-/// few lines. A look costs a cache line that the reader has just written.
+/// Bytes handed over after which the writer collects what came back, so that a quiet path keeps using the
+/// same few lines. To collect costs a cache line that the reader has just written.
 const COLLECT_BYTES: usize = 16 << 10;
 
 /// Buffers that are kept for the end of the queue.
 const BUFFERS_FOR_THE_END: usize = 1;
 
 /// How many refusals pass before the doorbell is asked whether anybody is there.
-const FULLS_BEFORE_A_LOOK: u64 = 64;
+const FULLS_PER_LISTENING: u64 = 64;
 
 impl Sender {
     /// Makes sure that a buffer for data is free and the reader is not too far behind.
@@ -51,7 +51,7 @@ impl Sender {
     }
 
     /// Whether there is room for control that can wait, and then still for what cannot.
-    pub(super) fn has_room_for_upkeep(&self) -> bool {
+    pub(super) fn has_room_to_retire(&self) -> bool {
         self.writer.span() < QUEUE_BUFFERS - RESERVED_BUFFERS / 2
     }
 
@@ -64,10 +64,10 @@ impl Sender {
     pub(super) fn full(&mut self) -> SendError {
         self.half.counters.add(Counter::Full, 1);
         // A reader that is dead never gives anything back; ask now and then.
-        if self.half.counters.get(Counter::Full).is_multiple_of(FULLS_BEFORE_A_LOOK) {
+        if self.half.counters.get(Counter::Full).is_multiple_of(FULLS_PER_LISTENING) {
             self.hear(Listen::Now);
         }
-        // What has come back since we looked makes the next try worth while.
+        // What comes back from now on makes the next try worth while.
         (self.progress_at_full, self.refused_for_quiet) = (self.progress(), false);
         match self.half.ended {
             Some(severed) => severed.into(),
@@ -96,7 +96,7 @@ impl Sender {
             });
         }
         if collected.is_ok() {
-            collected = self.take_note_of_lends();
+            collected = self.collect_lends();
         }
         while self.retired.front().is_some_and(|(end, _)| *end <= self.writer.oldest()) {
             self.retired.pop_front();
@@ -109,13 +109,13 @@ impl Sender {
         }
     }
 
-    /// Looks how many lent storages the reader has taken in.
-    fn take_note_of_lends(&mut self) -> Result<(), Violation> {
+    /// Polls how many lent storages the reader has taken in.
+    fn collect_lends(&mut self) -> Result<(), Violation> {
         // Relaxed: a number that only grows; seen late, it costs a wait.
         let taken = self.half.peer.load(board::LENT_TAKEN_WORD, Ordering::Relaxed);
         match taken.checked_sub(self.lends_taken) {
-            Some(news) if news <= self.lends_unheard => {
-                self.lends_unheard -= news;
+            Some(news) if news <= self.lends_pending => {
+                self.lends_pending -= news;
                 self.lends_taken = taken;
                 Ok(())
             }
@@ -123,7 +123,7 @@ impl Sender {
         }
     }
 
-    /// A number that grows with all that can make a send possible again, as far as we have looked.
+    /// A number that grows with all that can make a send possible again, as far as we have polled.
     fn progress(&self) -> u64 {
         let came_back = self.writer.progress().wrapping_add(self.slots.progress());
         came_back.wrapping_add(self.lends_taken)
@@ -133,20 +133,20 @@ impl Sender {
     pub(super) fn awaits_storage(&self) -> bool {
         self.writer.tracked() > 0
             || self.slots.out() > 0
-            || self.lends_unheard > 0
+            || self.lends_pending > 0
             || !self.retired.is_empty()
     }
 
     /// Whether a send that was refused is worth another try: something came back since, or the path has
-    /// changed its state. A receiver that wants quiet, or no quiet any more, is answered: whoever does not send for
-    /// long, and does not wait on the doorbell either, should ask now and then.
+    /// changed its state. This acknowledges a quiesce or a resume of the receiver: a program that does not send for
+    /// long, and does not wait on the doorbell either, should call it now and then.
     pub fn is_ready(&mut self) -> bool {
         if self.half.is_forked() {
             return true;
         }
-        self.look_at_peer();
+        self.poll_peer();
         self.collect();
-        // Who waits for room learns of quiet, and who waits for the end of quiet of nothing else.
+        // A sender refused for room is ready again on quiesce; a sender refused for quiesce only on resume.
         self.half.ended.is_some()
             || self.is_quiet != self.refused_for_quiet
             || (!self.is_quiet && self.progress() != self.progress_at_full)
@@ -196,7 +196,7 @@ impl Sender {
     /// with it room: that is worth waiting for.
     #[cold]
     pub(super) fn refuse(&mut self, lack: Lack) -> SendError {
-        // What is out as far as we have looked may be back.
+        // What is out as far as we have polled may be back.
         self.collect();
         match self.half.ended {
             Some(severed) => severed.into(),
@@ -210,7 +210,7 @@ impl Sender {
         while let Err(lack) = self.lending.check_room(bytes) {
             let retired = self.retired.iter().map(|(_, (bytes, _))| bytes.amount).sum::<u64>();
             let suffices = retired > 0 && bytes <= retired + self.budgets.bytes.left();
-            if suffices || !self.has_room_for_upkeep() {
+            if suffices || !self.has_room_to_retire() {
                 return Err(self.full());
             }
             if !self.retire_unused(Unused::Now) {
@@ -240,10 +240,10 @@ impl Sender {
         segment: Segment,
         bytes: u64,
     ) -> Result<u16, SendError> {
-        if self.lends_unheard >= self.budgets.unheard_max {
+        if self.lends_pending >= self.budgets.pending_lends_max {
             self.collect();
         }
-        if self.lends_unheard >= self.budgets.unheard_max || !self.has_room_for_control() {
+        if self.lends_pending >= self.budgets.pending_lends_max || !self.has_room_for_control() {
             return Err(self.full());
         }
         let number = match self.lending.insert(segment, bytes) {
@@ -255,15 +255,15 @@ impl Sender {
             self.lending.remove(number);
         }
         match passed {
-            Rung::Rung => self.lends_unheard += 1,
+            Rung::Rung => self.lends_pending += 1,
             Rung::Gone => {
                 // What it had to say before it went comes first.
-                self.look_at_peer();
+                self.poll_peer();
                 return Err(self.end(Severed::because(Reason::Gone)).into());
             }
-            // Those that are out as far as we have looked: a look now could find them taken in, and nothing to
+            // Those that are out as far as we have polled: a poll now could find them taken in, and nothing to
             // wait for.
-            Rung::Unheard if self.lends_unheard > 0 => return Err(self.full()),
+            Rung::Unheard if self.lends_pending > 0 => return Err(self.full()),
             Rung::Unheard => return Err(self.refuse(Lack::Passing)),
         }
         let handed_over = self.hand_over_control(Control::Lend { segment: number, bytes });
@@ -273,18 +273,18 @@ impl Sender {
     }
 
     /// Retires a storage of our own that was not used for so long; whether there was one. The caller has seen
-    /// that there is room to say so.
+    /// that there is room for the control record.
     pub(super) fn retire_unused(&mut self, unused: Unused) -> bool {
         let large = self.lending.take_unused(unused);
         let segment = large.or_else(|| self.pages.take_unused(unused));
         segment.map(|segment| self.retire(segment)).is_some()
     }
 
-    /// Retires a storage that nothing uses but lists that are out. The caller has seen that there is room to
-    /// say so.
+    /// Retires a storage that nothing uses but lists that are out. The caller has seen that there is room
+    /// for the control record.
     pub(super) fn retire(&mut self, segment: u16) {
         let handed_over = self.hand_over_control(Control::Retire { segment });
-        assert!(handed_over, "there is room for upkeep");
+        assert!(handed_over, "there is room to retire");
         // The reader has it mapped until it has come here, and the last list before is given back. Were it to
         // count no more for us, another queue could lend as much, and the reader come there first.
         self.retired.push_back((self.writer.next(), self.lending.remove(segment)));
@@ -294,7 +294,7 @@ impl Sender {
     }
 
     fn show_lent(&mut self) {
-        let lent = self.lends_taken + self.lends_unheard;
+        let lent = self.lends_taken + self.lends_pending;
         self.half.counters.set(Counter::Lent, lent);
         self.half.counters.set(Counter::LentBytes, self.lending.bytes());
     }

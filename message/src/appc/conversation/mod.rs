@@ -1,10 +1,10 @@
 //! A conversation, as one of its two sides has it.
 
+mod lifecycle;
 mod receive;
 mod send;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 
 use super::outcome::{Ended, Trouble, VerbError};
 use super::record::Then;
@@ -34,30 +34,30 @@ pub enum Level {
 /// A conversation.
 #[derive(Debug)]
 pub struct Conversation {
-    /// As the program has been told it.
+    /// The state that the program knows of.
     state: State,
     sender: Sender,
     receiver: Receiver,
     role: Role,
     level: Level,
-    /// What was found in the queue, and the program has not been told, or has not received all of. While
-    /// there is any, nothing more is looked for.
+    /// What was taken from the queue, and the program was not notified of, or has not received all of. While
+    /// there is any, the queue is not polled.
     arrived: Option<Arrived>,
     trouble: Option<Trouble>,
     ended: Option<Ended>,
     is_confirmed: bool,
     /// Whether there was an event about what was found.
-    is_told: bool,
+    is_notified: bool,
     /// The partner has asked for the turn, and whether there was an event about it.
     requested: bool,
-    is_request_told: bool,
+    is_request_notified: bool,
     /// What follows once the partner has confirmed.
     asked: Then,
     /// We have turned round, and for all we know the partner has not come so far: it may still be
     /// receiving, and take the turn by an error.
     may_be_purged: bool,
-    /// Purging errors of ours that count; how many of them the partner had seen when it last said
-    /// something; and how many of the partner's we have seen.
+    /// Purging errors of ours that count; how many of them the partner had seen when it sent its last record;
+    /// and how many of the partner's we have seen.
     own_errors: u32,
     own_errors_seen: u32,
     errors_seen: u32,
@@ -90,9 +90,9 @@ impl Conversation {
             trouble: None,
             ended: None,
             is_confirmed: false,
-            is_told: false,
+            is_notified: false,
             requested: false,
-            is_request_told: false,
+            is_request_notified: false,
             asked: Then::More,
             may_be_purged: false,
             own_errors: 0,
@@ -101,7 +101,7 @@ impl Conversation {
         }
     }
 
-    /// The state, as the program has been told it: what has come since is told by the next verb.
+    /// The state that the program knows of: the next verb reports what has come since.
     #[inline]
     pub fn state(&self) -> State {
         self.state
@@ -112,12 +112,12 @@ impl Conversation {
         self.level
     }
 
-    /// Begins a verb: checks that it is allowed, and tells what has come that is stronger than it.
+    /// Begins a verb: checks that it is allowed, and reports what has come that is stronger than it.
     #[inline]
     fn begin(&mut self, verb: Verb) -> Result<(), VerbError> {
         self.check(verb)?;
-        self.look_at_what_came();
-        if self.trouble.is_some() || self.ended.is_some() { self.tell() } else { Ok(()) }
+        self.poll_if_ready();
+        if self.trouble.is_some() || self.ended.is_some() { self.report() } else { Ok(()) }
     }
 
     /// Whether the state allows a verb.
@@ -127,12 +127,12 @@ impl Conversation {
         if state.allows(verb) { Ok(()) } else { Err(StateError { verb, state }) }
     }
 
-    /// Tells of an error of the partner's, or of the end, if there is something to tell.
+    /// Reports an error of the partner's, or the end, if there is one to report.
     #[cold]
-    fn tell(&mut self) -> Result<(), VerbError> {
+    fn report(&mut self) -> Result<(), VerbError> {
         if let Some(trouble) = self.trouble.take() {
             self.state = State::Receive;
-            self.is_told = false;
+            self.is_notified = false;
             return Err(trouble.into());
         }
         match self.ended {

@@ -1,4 +1,4 @@
-//! Receiving: what the partner has sent is taken in, and everything it says is checked here; then it is given out.
+//! Receiving: what the partner has sent is polled, and every record is checked here; then it is given out.
 
 use super::{Arrived, Conversation, Level, Role};
 use crate::appc::outcome::{Data, Ended, Received, Trouble, VerbError};
@@ -8,12 +8,12 @@ use crate::body::BodyReader;
 use fabric::path::{Incoming, Message, MessageRef, Reason, Severed};
 use fabric::queue::{QUEUE_BUFFERS, Violation};
 
-/// Messages in pages up to this length are copied out before they are looked at; longer ones are
-/// received straight from the page.
+/// Messages in pages up to this length are copied out before they are parsed; longer ones are received
+/// straight from the page.
 const COPIED_BYTES_MAX: usize = 4096;
 
-/// Messages that one look takes in at most: a partner could send requests as fast as we look.
-pub(super) const LOOK_MESSAGES_MAX: usize = QUEUE_BUFFERS;
+/// Messages that one poll takes at most: a partner could send requests as fast as we poll.
+pub(super) const POLL_MESSAGES_MAX: usize = QUEUE_BUFFERS;
 
 impl Ended {
     pub(super) fn of(severed: Severed) -> Ended {
@@ -25,31 +25,31 @@ impl Ended {
 }
 
 impl Conversation {
-    /// Takes in what has come, if something has, while there is a conversation.
+    /// Polls the queue if it is ready, while there is a conversation.
     #[inline]
-    pub(super) fn look_at_what_came(&mut self) {
+    pub(super) fn poll_if_ready(&mut self) {
         if self.is_open() && self.receiver.is_ready() {
-            self.look();
+            self.poll();
         }
     }
 
-    /// Takes in what has come, until there is something to tell.
+    /// Polls the queue until there is something to report or to receive.
     #[inline]
-    pub(super) fn look(&mut self) {
-        for _ in 0..LOOK_MESSAGES_MAX {
+    pub(super) fn poll(&mut self) {
+        for _ in 0..POLL_MESSAGES_MAX {
             if self.has_found() {
                 return;
             }
-            let picked = match self.receiver.poll(COPIED_BYTES_MAX) {
-                Ok(Some(picked)) => picked,
+            let polled = match self.receiver.poll(COPIED_BYTES_MAX) {
+                Ok(Some(polled)) => polled,
                 Ok(None) => return,
                 Err(severed) => return self.end(severed),
             };
-            self.take(picked);
+            self.take(polled);
         }
     }
 
-    /// The path has ended. If it did for a reason of ours, a partner that only receives is told too.
+    /// The path has ended. If it did for a reason of ours, a partner that only receives is notified too.
     #[cold]
     fn end(&mut self, severed: Severed) {
         if severed.is_final() {
@@ -58,9 +58,9 @@ impl Conversation {
         self.ended = Some(Ended::of(severed));
     }
 
-    /// Takes in what was picked.
-    fn take(&mut self, picked: Incoming) {
-        let (record, body) = BodyReader::open(&mut self.receiver, picked, Record::parse);
+    /// Takes in what was polled.
+    fn take(&mut self, polled: Incoming) {
+        let (record, body) = BodyReader::open(&mut self.receiver, polled, Record::parse);
         match record.and_then(|record| self.take_in(record, body.left())) {
             Ok(Some((is_data, then))) => {
                 self.arrived = Some(Arrived { body, is_data, then });
@@ -75,7 +75,7 @@ impl Conversation {
         body.release(&mut self.receiver);
     }
 
-    /// Whether there is something to tell, or to receive, before more is looked for.
+    /// Whether there is something to notify of, or to receive, before the queue is polled again.
     #[inline]
     pub(super) fn has_found(&self) -> bool {
         self.arrived.is_some()
@@ -84,8 +84,8 @@ impl Conversation {
             || self.is_confirmed
     }
 
-    /// Does what a record says that has so many bytes behind its head. Whether there is something to receive,
-    /// whether that is data, and what comes after it.
+    /// Applies a record that has so many bytes behind its head. Whether there is something to receive, whether
+    /// that is data, and what comes after it.
     #[inline]
     fn take_in(&mut self, record: Record, bytes: usize) -> Result<Option<(bool, Then)>, Violation> {
         let Record { word, seen } = record;
@@ -97,7 +97,7 @@ impl Conversation {
             return Err(Violation::Record);
         }
         self.own_errors_seen = seen;
-        // The partner has said this before it saw an error of ours: it is purged.
+        // The partner has sent this before it saw an error of ours: it is purged.
         let is_stale = seen < self.own_errors;
         let is_receiving = match self.state {
             State::Send | State::Confirming => true,
@@ -115,7 +115,7 @@ impl Conversation {
             // Over is over.
             Word::Data(Then::Sever) | Word::NoData(Then::Sever) => self.ended = Some(Ended::Normal),
             Word::Request if is_stale || is_receiving => {
-                self.is_request_told &= self.requested;
+                self.is_request_notified &= self.requested;
                 self.requested = true;
             }
             // Both have found an error at once, and the allocator's counts.
@@ -157,14 +157,14 @@ impl Conversation {
     pub fn receive(&mut self, target: &mut [u8]) -> Result<Received, VerbError> {
         if self.state == State::Receive
             && !self.has_found()
-            && let Ok(Some(picked)) = self.receiver.poll(COPIED_BYTES_MAX)
+            && let Ok(Some(polled)) = self.receiver.poll(COPIED_BYTES_MAX)
         {
-            if let Incoming::Message(spot) = picked
-                && let Some(received) = self.receive_at(spot, target)
+            if let Incoming::Message(message) = polled
+                && let Some(received) = self.receive_at(message, target)
             {
                 return Ok(received);
             }
-            self.take(picked);
+            self.take(polled);
         }
         self.receive_found(target)
     }
@@ -172,8 +172,8 @@ impl Conversation {
     /// The usual case, in short: a record that lies in memory of our own, and fits. None, and nothing is
     /// done, if it is another. Going the long way costs 40 ns.
     #[inline]
-    fn receive_at(&mut self, spot: MessageRef, target: &mut [u8]) -> Option<Received> {
-        let Message { head, body } = self.receiver.message(spot);
+    fn receive_at(&mut self, message: MessageRef, target: &mut [u8]) -> Option<Received> {
+        let Message { head, body } = self.receiver.message(message);
         let Ok(Record { word: Word::Data(then), seen }) = Record::parse(head) else { return None };
         if seen != self.own_errors || !self.may_come(then) {
             return None;
@@ -201,9 +201,9 @@ impl Conversation {
             let requested = std::mem::take(&mut self.requested);
             return Ok(Received { bytes, data, status: State::Receive, requested });
         }
-        let arrived = self.arrived.take().expect("looked at just now");
+        let arrived = self.arrived.take().expect("read just now");
         arrived.body.release(&mut self.receiver);
-        self.is_told = false;
+        self.is_notified = false;
         let data = if arrived.is_data { Data::Complete } else { Data::None };
         Ok(self.complete(bytes, data, arrived.then))
     }
@@ -227,13 +227,13 @@ impl Conversation {
     fn cut_off(&mut self, severed: Severed) -> VerbError {
         self.purge();
         self.end(severed);
-        self.tell().expect_err("it has ended")
+        self.report().expect_err("it has ended")
     }
 
     /// How many bytes are left of the record that is next, if one is there.
     ///
     /// # Errors
-    /// As [`Conversation::receive`].
+    /// [`VerbError`]; `Pending` if nothing is there.
     pub fn pending_bytes(&mut self) -> Result<usize, VerbError> {
         self.begin(Verb::Receive)?;
         self.arrived.as_ref().map(|arrived| arrived.body.left()).ok_or(VerbError::Pending)

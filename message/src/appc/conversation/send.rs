@@ -1,6 +1,6 @@
 //! Sending: records, what comes next, answers, errors.
 
-use super::receive::LOOK_MESSAGES_MAX;
+use super::receive::POLL_MESSAGES_MAX;
 use super::{Arrived, Conversation, Level};
 use crate::appc::outcome::{Ended, VerbError};
 use crate::appc::record::{Record, Then, Word};
@@ -8,8 +8,8 @@ use crate::appc::state::{State, Verb};
 use fabric::path::{SendError, Sender};
 
 impl Conversation {
-    /// (SENDDATA) Sends a record, and says what comes next: it is in the partner's hands when this returns. If
-    /// the partner is to confirm, this side is in CONFIRMING state then: see [`Conversation::confirmation`].
+    /// (SENDDATA) Sends a record, with what comes next: it is in the partner's hands when this returns. If the
+    /// partner is to confirm, this side is in CONFIRMING state then: see [`Conversation::confirmation`].
     ///
     /// # Errors
     /// [`VerbError`]; `Pending` if the partner is too far behind. Nothing was sent then.
@@ -22,7 +22,7 @@ impl Conversation {
     /// latest with [`Conversation::flush`] or a record after which something else comes than more.
     ///
     /// # Errors
-    /// As [`Conversation::send`].
+    /// [`VerbError`]; `Pending` if the partner is too far behind. Nothing was sent then.
     #[inline]
     pub fn push(&mut self, record: &[u8]) -> Result<(), VerbError> {
         self.send_by(Verb::Send, Word::Data(Then::More), Then::More, |sender, head| {
@@ -33,7 +33,7 @@ impl Conversation {
     /// Sends a record of `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// As [`Conversation::send`]; `build` was not called then.
+    /// [`VerbError`]; nothing was sent then, whether `build` was called or not.
     #[inline]
     pub fn send_built(
         &mut self,
@@ -46,11 +46,11 @@ impl Conversation {
         })
     }
 
-    /// (SENDDATA without data, SENDCNF) Says what comes next. If that is more, nothing is done.
+    /// (SENDDATA without data, SENDCNF) Sends what comes next alone. If that is more, nothing is done.
     ///
     /// # Errors
-    /// As [`Conversation::send`].
-    pub fn say(&mut self, then: Then) -> Result<(), VerbError> {
+    /// [`VerbError`]; `Pending` if the partner is too far behind. Nothing was sent then.
+    pub fn send_without_data(&mut self, then: Then) -> Result<(), VerbError> {
         let verb = if then.confirms() { Verb::Confirm } else { Verb::Send };
         self.send_by(verb, Word::NoData(then), then, |sender, head| match then {
             Then::More => Ok(()),
@@ -98,8 +98,8 @@ impl Conversation {
         if self.state != State::Confirming {
             return Ok(());
         }
-        self.look_at_what_came();
-        self.tell()?;
+        self.poll_if_ready();
+        self.report()?;
         if !std::mem::take(&mut self.is_confirmed) {
             return Err(VerbError::Pending);
         }
@@ -126,8 +126,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// (SENDERR) Tells the partner of an error. What it has sent and this side has not received is purged, or
-    /// is not confirmed; this side sends then. A side that is sending goes on, and nothing is purged.
+    /// (SENDERR) Reports an error to the partner. What the partner has sent and this side has not received is
+    /// purged, or is not confirmed; this side sends then. A side that is sending goes on, and nothing is purged.
     ///
     /// # Errors
     /// [`VerbError`]; `Pending` as for [`Conversation::confirmed`].
@@ -135,7 +135,7 @@ impl Conversation {
         self.begin(Verb::Error)?;
         if let Some(Arrived { then: Then::Sever, .. }) = self.arrived {
             self.purge();
-            return self.tell();
+            return self.report();
         }
         let purges = self.state != State::Send;
         self.answer(Word::Error { purges })?;
@@ -155,7 +155,7 @@ impl Conversation {
         self.begin(Verb::Request)?;
         let head = Record { word: Word::Request, seen: self.errors_seen }.bytes();
         let Err(error) = self.sender.send(&head, &[]) else { return Ok(()) };
-        self.look();
+        self.poll();
         if matches!(error, SendError::Severed(_)) && self.arrived.is_some() {
             // What it sent before it ended is to be received first.
             return Ok(());
@@ -172,7 +172,7 @@ impl Conversation {
     pub(super) fn purge(&mut self) {
         let Some(Arrived { body, then, .. }) = self.arrived.take() else { return };
         body.release(&mut self.receiver);
-        self.is_told = false;
+        self.is_notified = false;
         match then {
             // As if it had been received: behind it the partner receives.
             Then::Receive => self.may_be_purged = true,
@@ -188,9 +188,9 @@ impl Conversation {
             SendError::TooLong { most } => VerbError::TooLong { most },
             SendError::Lacking(lack) => VerbError::Lacking(lack),
             SendError::Severed(severed) => {
-                // What it said before it ended tells more. Data is of no use: we are not receiving.
-                for _ in 0..LOOK_MESSAGES_MAX {
-                    self.look();
+                // A record sent before the end is more precise. Data is of no use: we are not receiving.
+                for _ in 0..POLL_MESSAGES_MAX {
+                    self.poll();
                     if self.arrived.is_none() {
                         break;
                     }
@@ -200,7 +200,7 @@ impl Conversation {
                 if self.trouble.is_none() {
                     self.ended.get_or_insert(Ended::of(severed));
                 }
-                self.tell().expect_err("it has ended")
+                self.report().expect_err("it has ended")
             }
         }
     }

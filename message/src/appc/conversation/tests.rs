@@ -103,7 +103,7 @@ fn record_is_received_in_the_parts_that_fit() {
 fn confirmation_comes_before_what_comes_next() {
     let (mut one, mut other) = pair(Level::Confirm);
     let mut none = [];
-    one.say(Then::Confirm).unwrap();
+    one.send_without_data(Then::Confirm).unwrap();
     assert_eq!(one.confirmation(), Err(VerbError::Pending));
     assert_eq!(other.receive(&mut none), no_data(State::Confirm));
     other.confirmed().unwrap();
@@ -118,7 +118,7 @@ fn confirmation_comes_before_what_comes_next() {
         (one.confirmation(), one.state(), other.state()),
         (Ok(()), State::Receive, State::Send)
     );
-    other.say(Then::ConfirmSever).unwrap();
+    other.send_without_data(Then::ConfirmSever).unwrap();
     assert_eq!(one.receive(&mut none), no_data(State::ConfirmSever));
     one.confirmed().unwrap();
     assert_eq!(
@@ -132,7 +132,7 @@ fn conversation_without_confirmation_has_none() {
     let (mut one, _other) = pair(Level::None);
     for then in Then::ALL.into_iter().filter(|then| then.confirms()) {
         assert_eq!(one.send(b"x", then), Err(VerbError::NoConfirmation));
-        assert_eq!(one.say(then), Err(VerbError::NoConfirmation));
+        assert_eq!(one.send_without_data(then), Err(VerbError::NoConfirmation));
         assert_eq!((one.state(), one.sender.counters().get(Counter::Messages)), (State::Send, 0));
     }
 }
@@ -144,10 +144,10 @@ fn in_state(state: State) -> (Conversation, Conversation) {
     match state {
         State::Send => {}
         State::Receive => {
-            one.say(Then::Receive).unwrap();
+            one.send_without_data(Then::Receive).unwrap();
             other.receive(&mut none).unwrap();
         }
-        State::Confirming => one.say(Then::Confirm).unwrap(),
+        State::Confirming => one.send_without_data(Then::Confirm).unwrap(),
         State::Confirm | State::ConfirmSend | State::ConfirmSever => {
             let then = match state {
                 State::Confirm => Then::Confirm,
@@ -160,7 +160,7 @@ fn in_state(state: State) -> (Conversation, Conversation) {
                 Err(StateError { verb: Verb::Receive, state: State::Send }.into())
             );
             assert_eq!(one.send(b"", Then::More), Err(PURGING));
-            other.say(then).unwrap();
+            other.send_without_data(then).unwrap();
             one.receive(&mut none).unwrap();
         }
         State::Sever => {
@@ -186,7 +186,7 @@ fn every_verb_is_done_or_refused_as_the_state_has_it() {
                 Verb::Allocate | Verb::Accept => continue,
                 Verb::Send => one.send(b"data", Then::More),
                 Verb::Receive => one.receive(&mut []).map(drop),
-                Verb::Confirm => one.say(Then::Confirm),
+                Verb::Confirm => one.send_without_data(Then::Confirm),
                 Verb::Confirmed => one.confirmed(),
                 Verb::Error => one.error(),
                 Verb::Request => one.request(),
@@ -244,7 +244,7 @@ fn error_of_a_receiver_purges_what_it_has_not_received() {
     assert_eq!(one.send(b"y", Then::More), Err(PURGING));
     assert_eq!(one.state(), State::Receive);
     // And whoever waits to be confirmed is not.
-    other.say(Then::Confirm).unwrap();
+    other.send_without_data(Then::Confirm).unwrap();
     assert_eq!(one.receive(&mut part), no_data(State::Confirm));
     one.error().unwrap();
     assert_eq!((other.confirmation(), other.state()), (Err(PURGING), State::Receive));
@@ -333,7 +333,7 @@ fn error_after_the_end_is_too_late() {
 fn of_errors_that_cross_the_allocators_counts() {
     let mut buffer = [0; 100];
     let (mut one, mut partner) = facing(Role::Allocator, Level::None);
-    one.say(Then::Receive).unwrap();
+    one.send_without_data(Then::Receive).unwrap();
     one.error().unwrap();
     assert_eq!(hear(&mut partner), Some((Word::NoData(Then::Receive), 0)));
     assert_eq!(hear(&mut partner), Some((Word::Error { purges: true }, 0)));
@@ -392,7 +392,7 @@ fn what_the_state_does_not_let_come_ends_the_conversation() {
     }
     // Who has turned round may still find the partner receiving, but only once.
     let (mut one, mut partner) = facing(Role::Allocator, Level::None);
-    one.say(Then::Receive).unwrap();
+    one.send_without_data(Then::Receive).unwrap();
     for word in [Request, purging] {
         speak(&mut partner, word, 0, &[]);
     }
@@ -447,7 +447,7 @@ fn error_that_was_taken_in_with_something_else_is_for_the_verb_that_waits_for_ro
     assert!(!one.has_come());
     other.error().unwrap();
     assert!(one.has_come());
-    // Somebody looks for a request, and finds the error.
+    // Somebody polls for a request, and finds the error.
     assert!(!one.next_request() && one.has_come());
     assert_eq!(one.send(b"", Then::More), Err(PURGING));
     assert!(!one.has_come());

@@ -1,16 +1,16 @@
 //! A path of IUCV, as one of its two sides has it.
 
-mod look;
+mod events;
+mod inbound;
+mod lifecycle;
 mod source;
 mod target;
-mod tell;
-mod upkeep;
 
 use std::collections::{HashMap, VecDeque};
 
+pub use events::Counts;
 pub use source::PurgeError;
-pub use target::{ReceiveError, Received, ReplyError, Shown};
-pub use tell::Counts;
+pub use target::{InPlace, ReceiveError, Received, ReplyError};
 
 use super::event::{Completion, Pending};
 use super::inbox::Inbox;
@@ -21,19 +21,18 @@ use fabric::path::{Halves, Receiver, Sender, Severed};
 /// Messages that a side may have outstanding on a path.
 pub const MESSAGES_MAX: u32 = 65_535;
 
-/// Bytes of messages taken into our own memory because something behind them was looked for. When there
-/// are more, the plain queue is not looked at: searches find what was taken so far. Messages with priority
-/// are taken all the same, for what is said about messages stands behind them; their limit is that of the
-/// path.
-pub const PARKED_BYTES_MAX: usize = 64 << 20;
+/// Bytes of messages taken into our own memory because something behind them was searched for. When there
+/// are more, the plain queue is not polled: searches find what was taken so far. Messages with priority are
+/// taken all the same, for control records stand behind them: see [`PRIORITY_BYTES_MAX`].
+pub const BUFFERED_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of messages with priority that a path keeps in memory of its own, with the others, at most: the urgent
 /// queue must go on, for replies come over it. Beyond this the path ends for want of memory.
-const KEPT_BYTES_MAX: usize = 256 << 20;
+const PRIORITY_BYTES_MAX: usize = 256 << 20;
 
 /// The queue of messages without priority: that of a message is its priority as a number.
 const PLAIN: usize = 0;
-/// The queue of messages with priority, and of what is said about messages.
+/// The queue of messages with priority, and of control records.
 const URGENT: usize = 1;
 
 /// Levels that a side shows those who watch, in the gauges of its first queue each way.
@@ -81,7 +80,7 @@ pub enum Which {
 #[derive(Clone, Copy, Debug)]
 struct Awaiting {
     id: MessageId,
-    answer: u32,
+    reply_bytes_max: u32,
 }
 
 /// A path of IUCV.
@@ -96,28 +95,28 @@ pub struct Path {
     pending: Inbox<Pending>,
     /// What became of our messages, and was not taken.
     complete: Inbox<Completion>,
-    /// By the place in its identity.
+    /// By the index in its identity.
     awaiting: Vec<Option<Awaiting>>,
     awaiting_count: usize,
-    /// One-way messages that we have received and not said so.
+    /// One-way messages that we have received and not acknowledged.
     completed: Vec<u8>,
-    /// When to say so at the latest.
+    /// Bytes of their identities at which we acknowledge at the latest.
     completed_bytes_max: usize,
-    /// Messages that we have rejected or forgotten, and not said so.
+    /// Messages that we have rejected or dropped: the control records to be sent.
     ended: VecDeque<Record>,
-    /// Messages of ours that we have purged, and not said so.
+    /// Messages of ours that we have purged: the control records to be sent.
     purged: VecDeque<MessageId>,
-    /// Messages that the other side has purged, by their places, and that we have not come to. Those that
-    /// were received before it knew are among them.
+    /// Messages that the other side has purged, by their indexes, and that we have not polled. Messages that we
+    /// received before the other side learned of it are among them.
     purged_ahead: HashMap<usize, MessageId>,
-    /// Whether we want quiet, and whether we have said so.
+    /// Whether we want the path quiesced, and whether the last record sent says so.
     wants_quiet: bool,
-    has_said_quiet: bool,
-    /// Whether the other side wants no messages, and whether somebody was told.
+    has_sent_quiet: bool,
+    /// Whether the other side has quiesced the path, and whether the last event says so.
     is_quiet: bool,
-    is_quiet_told: bool,
+    is_quiet_notified: bool,
     severed: Option<Severed>,
-    is_severed_told: bool,
+    is_severed_notified: bool,
     /// Whether nothing more comes over each queue, and whether nothing is to be had any more.
     is_over: [bool; QUEUES],
     is_final: bool,
@@ -150,11 +149,11 @@ impl Path {
             purged: VecDeque::new(),
             purged_ahead: HashMap::new(),
             wants_quiet: false,
-            has_said_quiet: false,
+            has_sent_quiet: false,
             is_quiet: false,
-            is_quiet_told: false,
+            is_quiet_notified: false,
             severed: None,
-            is_severed_told: false,
+            is_severed_notified: false,
             is_over: [false; _],
             is_final: false,
         }

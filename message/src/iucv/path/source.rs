@@ -37,10 +37,10 @@ impl Path {
     /// the latest with [`Path::flush`].
     ///
     /// # Errors
-    /// As [`Path::send`].
+    /// [`SendError`]; nothing was pushed then.
     #[inline(always)]
     pub fn push(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
-        if outgoing.answer.is_some() || outgoing.priority {
+        if outgoing.reply_bytes_max.is_some() || outgoing.priority {
             return self.push_otherwise(outgoing, data);
         }
         let id = self.open(outgoing)?;
@@ -57,7 +57,7 @@ impl Path {
     /// Sends a message of `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// As [`Path::send`]; `build` was not called then.
+    /// [`SendError`]; nothing was sent then, whether `build` was called or not.
     #[inline]
     pub fn send_built(
         &mut self,
@@ -71,7 +71,7 @@ impl Path {
     /// (SEND DATA=PRMMSG) Sends eight bytes in the parameter list: the target has them with the event.
     ///
     /// # Errors
-    /// As [`Path::send`].
+    /// [`SendError`]; nothing was sent then.
     pub fn send_parameters(
         &mut self,
         outgoing: &Outgoing,
@@ -108,7 +108,7 @@ impl Path {
             return Err(SendError::Quiesced);
         }
         self.table.open(outgoing).ok_or_else(|| {
-            // What we have not said may be what the other side waits for.
+            // The other side may wait for a control record that we have not sent.
             self.flush();
             SendError::Limit { limit: self.limits.ours }
         })
@@ -143,7 +143,7 @@ impl Path {
         which: Which,
         target: &mut [u8],
     ) -> Result<Option<(Completion, usize, usize)>, ReceiveError> {
-        // Whoever waits for one reply takes it where it lies: to keep it and find it again costs as much as
+        // A source that waits for one reply takes it where it lies: to buffer it and find it again costs as much as
         // all the rest.
         self.poll_while(|path| path.complete.front(URGENT).is_none());
         let mut found = self.complete.find(which)?;
@@ -181,9 +181,9 @@ impl Path {
         }
     }
 
-    /// (PURGE) Takes a message of ours back. It is not received, or its reply is not wanted, whichever it
-    /// had come to; if it is complete by the time the target hears of it, that is not told any more.
-    /// The target's copy goes when the target looks.
+    /// (PURGE) Takes a message of ours back. The message is not received, or its reply is dropped, whichever it
+    /// had come to; if the message is complete by the time the target learns of the purge, no completion comes.
+    /// The target drops its copy when it polls.
     ///
     /// # Errors
     /// [`PurgeError`].

@@ -24,8 +24,8 @@ pub struct Received {
 /// Why nothing was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiveError {
-    /// There is no such message, not any more (5, its source has purged it), or not in sight: a search looks
-    /// at some hundreds that have come, and the path is ready while there are more.
+    /// There is no such message, not any more (5, its source has purged it), or not in sight: a search polls
+    /// some hundreds that have come, and the path is ready while there are more.
     #[error("no such message waits")]
     NotFound,
     /// (9) The message of this identity is of another class.
@@ -41,9 +41,9 @@ pub enum ReceiveError {
 
 /// Where a message lies that was received in place, until the next verb.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown {
+pub struct InPlace {
     queue: usize,
-    place: MessageRef,
+    at: MessageRef,
 }
 
 /// Why there was no reply, and no rejection.
@@ -92,14 +92,14 @@ impl Path {
     #[inline]
     pub fn receive(&mut self, which: Which, target: &mut [u8]) -> Result<Received, ReceiveError> {
         let found = match self.next_packed(which) {
-            Some((message, place)) if message.bytes <= target.len() => {
+            Some((message, at)) if message.bytes <= target.len() => {
                 let bytes = message.bytes;
-                target[..bytes].copy_from_slice(self.receivers[PLAIN].message(place).body);
+                target[..bytes].copy_from_slice(self.receivers[PLAIN].message(at).body);
                 self.end_receiving(&message);
                 return Ok(Received { message, bytes, residual: 0 });
             }
-            Some((of, place)) => {
-                self.pending.put_in_front(of, BodyReader::at(place, 0));
+            Some((of, at)) => {
+                self.pending.put_in_front(of, BodyReader::at(at, 0));
                 Found::Front(PLAIN)
             }
             None => self.find(which)?,
@@ -115,39 +115,39 @@ impl Path {
     /// Receives the next message where it lies if it was packed and nothing else waits, which is so for most
     /// of a stream. None, and nothing is received, if it is not.
     #[inline(always)]
-    pub fn receive_packed(&mut self) -> Option<(Pending, Shown)> {
-        let (pending, place) = self.next_packed(Which::Any)?;
+    pub fn receive_packed(&mut self) -> Option<(Pending, InPlace)> {
+        let (pending, at) = self.next_packed(Which::Any)?;
         self.end_receiving(&pending);
-        Some((pending, Shown { queue: PLAIN, place }))
+        Some((pending, InPlace { queue: PLAIN, at }))
     }
 
-    /// As [`Path::receive`], but shows a message where it lies, until the next verb: one that is in front of
-    /// its queue, in memory of our own. None, and nothing is received, if it is not: receive it.
+    /// (RECEIVE) Receives a message where it lies, until the next verb: one that is in front of its queue, in
+    /// memory of our own. None, and nothing is received, if it lies elsewhere: use [`Path::receive`] then.
     ///
     /// # Errors
-    /// As [`Path::receive`].
+    /// [`ReceiveError`].
     #[inline(never)]
     pub fn receive_in_place(
         &mut self,
         which: Which,
-    ) -> Result<Option<(Pending, Shown)>, ReceiveError> {
+    ) -> Result<Option<(Pending, InPlace)>, ReceiveError> {
         let found = self.find(which)?;
-        let (Found::Front(queue), Some(place)) = (found, self.pending.get(found).body.message())
+        let (Found::Front(queue), Some(at)) = (found, self.pending.get(found).body.message())
         else {
             return Ok(None);
         };
         let pending = self.pending.take_found(found, &mut self.receivers);
         self.end_receiving(&pending);
-        Ok(Some((pending, Shown { queue, place })))
+        Ok(Some((pending, InPlace { queue, at })))
     }
 
     /// The data of a message that was received in place.
     ///
     /// # Panics
-    /// Perhaps, if another verb came between: what was shown is shown until then.
+    /// Perhaps, if another verb came between: the message is in place only until then.
     #[inline(always)]
-    pub fn data(&self, shown: Shown) -> &[u8] {
-        self.receivers[shown.queue].message(shown.place).body
+    pub fn data(&self, in_place: InPlace) -> &[u8] {
+        self.receivers[in_place.queue].message(in_place.at).body
     }
 
     /// The next message, if there is nothing to choose from: it was packed and nothing else waits. A
@@ -162,9 +162,9 @@ impl Path {
         {
             return None;
         }
-        // An error comes again when it is looked for in full.
-        let place = self.receivers[PLAIN].poll_short().ok()??;
-        let message = self.receivers[PLAIN].message(place);
+        // An error comes again in the full search.
+        let at = self.receivers[PLAIN].poll_short().ok()??;
+        let message = self.receivers[PLAIN].message(at);
         let bytes = message.body.len();
         let admitted = match Record::parse(PLAIN, message.head) {
             Ok(Record::Message(head)) => self.admit_beside(0, PLAIN, head, bytes),
@@ -173,16 +173,16 @@ impl Path {
         if admitted.is_none() {
             self.fail(Violation::Record.into());
         }
-        Some((admitted?, place))
+        Some((admitted?, at))
     }
 
-    /// Looks for a message.
+    /// Searches for a message.
     fn find(&mut self, which: Which) -> Result<Found, ReceiveError> {
         if !self.is_final {
-            // What is said about messages may stand in front of one that has priority.
+            // Control records may stand in front of a message with priority.
             self.poll_while(|path| which != Which::Any || path.pending.front(URGENT).is_none());
             let mut found = self.pending.find(which);
-            self.look_while(|path| {
+            self.advance_while(|path| {
                 let more = matches!(found, Ok(None)) && path.advance_plain();
                 if more {
                     found = path.pending.find(which);
@@ -211,20 +211,20 @@ impl Path {
     #[inline]
     fn end_receiving(&mut self, message: &Pending) {
         let id = message.id;
-        match message.answer {
+        match message.reply_bytes_max {
             None => {
                 self.completed.extend_from_slice(&id.0.to_le_bytes());
                 if self.completed.len() >= self.completed_bytes_max {
-                    // If there is no room it is said later.
-                    let _ = self.say_completed();
+                    // If there is no room it is sent later.
+                    let _ = self.send_completed();
                 }
             }
-            Some(answer) => {
-                let place = id.place();
-                if self.awaiting.len() <= place {
-                    self.awaiting.resize(place + 1, None);
+            Some(reply_bytes_max) => {
+                let index = id.index();
+                if self.awaiting.len() <= index {
+                    self.awaiting.resize(index + 1, None);
                 }
-                self.awaiting[place] = Some(Awaiting { id, answer });
+                self.awaiting[index] = Some(Awaiting { id, reply_bytes_max });
                 self.awaiting_count += 1;
             }
         }
@@ -233,7 +233,7 @@ impl Path {
     /// (DESCRIBE, TEST MESSAGE) The message that is meant, which stays as it is.
     ///
     /// # Errors
-    /// As [`Path::receive`].
+    /// [`ReceiveError`].
     pub fn describe(&mut self, which: Which) -> Result<Pending, ReceiveError> {
         let found = self.find(which)?;
         Ok(self.pending.get(found).of)
@@ -251,7 +251,7 @@ impl Path {
     /// Replies with `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// As [`Path::reply`]; `build` was not called then.
+    /// [`ReplyError`]; the message waits for its reply as before, whether `build` was called or not.
     pub fn reply_built(
         &mut self,
         id: MessageId,
@@ -266,7 +266,7 @@ impl Path {
     /// (REPLY DATA=PRMMSG) Replies with eight bytes in the parameter list.
     ///
     /// # Errors
-    /// As [`Path::reply`].
+    /// [`ReplyError`]; the message waits for its reply as before.
     pub fn reply_parameters(
         &mut self,
         id: MessageId,
@@ -290,8 +290,8 @@ impl Path {
             self.poll();
         }
         let awaiting = self.awaiting_of(id).ok_or_else(|| self.no_such_message(id))?;
-        if bytes as u64 > u64::from(awaiting.answer) {
-            return Err(ReplyError::TooLong { most: awaiting.answer.into() });
+        if bytes as u64 > u64::from(awaiting.reply_bytes_max) {
+            return Err(ReplyError::TooLong { most: awaiting.reply_bytes_max.into() });
         }
         let (head, length) = Record::Reply { id, parameters, priority }.bytes();
         send(&mut self.senders[URGENT], &head[..length])?;
@@ -300,12 +300,12 @@ impl Path {
     }
 
     pub(super) fn awaiting_of(&self, id: MessageId) -> Option<Awaiting> {
-        let awaiting = self.awaiting.get(id.place()).copied().flatten();
+        let awaiting = self.awaiting.get(id.index()).copied().flatten();
         awaiting.filter(|awaiting| awaiting.id == id)
     }
 
     pub(super) fn forget_awaiting(&mut self, id: MessageId) {
-        self.awaiting[id.place()] = None;
+        self.awaiting[id.index()] = None;
         self.awaiting_count -= 1;
     }
 
@@ -317,7 +317,7 @@ impl Path {
         }
     }
 
-    /// (REJECT) Refuses a message, received or not: its source is told.
+    /// (REJECT) Refuses a message, received or not: its source is notified.
     ///
     /// # Errors
     /// [`ReplyError`].

@@ -129,7 +129,7 @@ fn conversations_in_a_child() -> Result<(), Wrong> {
     let cases = [8, 1000, 5000, 200_000].map(|bytes| [(bytes, false), (bytes, true)]);
     for (bytes, priority) in cases.into_iter().flatten() {
         let [mut source, mut target] = honest::iucv(Terms::DEFAULT, limits);
-        let outgoing = Outgoing { answer: Some(8), priority, ..Outgoing::default() };
+        let outgoing = Outgoing { reply_bytes_max: Some(8), priority, ..Outgoing::default() };
         let id = source.send(&outgoing, &vec![1; bytes])?;
         target.describe(Which::Any)?;
         let child = fork::fork(|| {
@@ -141,7 +141,7 @@ fn conversations_in_a_child() -> Result<(), Wrong> {
             let replied = target.reply(id, false, b"reply");
             let sent = target.send(&outgoing, b"question");
             source.flush();
-            target.tidy();
+            target.trim();
             match (found, replied, sent) {
                 (Err(ReceiveError::Severed(severed)), Err(_), Err(_)) => {
                     u8::from(severed.reason != Reason::Forked)
@@ -204,10 +204,10 @@ impl Party {
         path.flush();
         path.quiesce();
         path.resume();
-        path.tidy();
+        path.trim();
         path.end_sending([0xbb; 16]);
         let (sender, receiver) = path.halves();
-        sender[0].half().rouse();
+        sender[0].half().wake_peer();
         sender[0].half().sever([0xbb; 16]);
         receiver[0].half().announce_sleep();
         receiver[0].half().sever([0xbb; 16]);

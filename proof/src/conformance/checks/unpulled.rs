@@ -69,13 +69,13 @@ fn writer(part: &Part) -> Outcome {
         ensure(path.receive()?.body == released, || "the reader says something else".into())?;
         // Idle storage is given back: what was used since the last time stays the first time.
         for _ in 0..2 {
-            path.tidy();
+            path.trim();
         }
         let lent = path.sender().half().counters().get(Counter::LentBytes) / BYTES as u64;
         ensure(lent == waiting, || format!("{lent} GiB are lent: must be {waiting}"))?;
         path.send(b"seen")?;
     }
-    while path.tidy() {}
+    while path.trim() {}
     let lent = path.sender().half().counters().get(Counter::LentBytes);
     ensure(lent == 0, || format!("{lent} bytes are still lent"))?;
     // At once, not only when the reader has come there: it may sleep for long.

@@ -77,9 +77,9 @@ impl Conversation {
     }
 
     /// Gives back what is not in use.
-    pub fn tidy(&mut self) {
+    pub fn trim(&mut self) {
         // Twice over the same storage: what was used since the last time stays the first time.
-        let _ = self.path.tidy() && self.path.tidy();
+        let _ = self.path.trim() && self.path.trim();
     }
 
     /// Counts of all queues.
@@ -162,11 +162,11 @@ impl Member for Conversation {
         self.path.wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        Member::tidy(&mut self.path)
+    fn trim(&mut self) -> bool {
+        Member::trim(&mut self.path)
     }
 
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        self.path.count(looks, spinning_ns);
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        self.path.count(polls, spinning_ns);
     }
 }

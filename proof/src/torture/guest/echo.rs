@@ -96,11 +96,11 @@ impl Member for Echo {
         self.path.wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        Member::tidy(&mut self.path)
+    fn trim(&mut self) -> bool {
+        Member::trim(&mut self.path)
     }
 
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        self.path.count(looks, spinning_ns);
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        self.path.count(polls, spinning_ns);
     }
 }

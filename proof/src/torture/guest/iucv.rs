@@ -158,7 +158,7 @@ impl Inquiry {
                     self.received += 1;
                     self.slot.received(self.received, self.received_bytes);
                 }
-                audit if audit.is_good() && completion.answer == Some(bytes) => {
+                audit if audit.is_good() && completion.reply_bytes == Some(bytes) => {
                     verify("reply", !self.seed, number, &self.body[..bytes])?;
                     self.received += 1;
                     self.received_bytes += bytes as u64;
@@ -184,7 +184,7 @@ impl Inquiry {
                 source_class: CLASS,
                 tag: number as u32,
                 priority: self.dice.one_in(4),
-                answer: Some(REPLY_BYTES_MAX as u32),
+                reply_bytes_max: Some(REPLY_BYTES_MAX as u32),
                 quiet: false,
             };
             match self.path.half().send(&outgoing, &self.body) {
@@ -288,7 +288,7 @@ impl Inquiry {
         let Part::Target { next, .. } = &mut self.part else { unreachable!("of a target") };
         let number = u64::from(pending.class);
         let least = &mut next[usize::from(pending.priority)];
-        if number < *least || pending.answer != Some(REPLY_BYTES_MAX as u32) {
+        if number < *least || pending.reply_bytes_max != Some(REPLY_BYTES_MAX as u32) {
             let wanted = format!("must be {least} at least, and want a reply");
             return Err(End::Wrong(format!("message {number}: {pending:?} {wanted}")));
         }
@@ -343,7 +343,7 @@ impl Inquiry {
         }
         self.sent += 1;
         // A rejection is said when there is room for it.
-        if !half.has_more_to_say() {
+        if !half.has_pending_controls() {
             self.slot.completed(self.sent);
         }
         Ok(Answered::Yes)
@@ -368,9 +368,9 @@ impl Inquiry {
     }
 
     /// Gives back what is not in use.
-    pub fn tidy(&mut self) {
+    pub fn trim(&mut self) {
         // Twice: what was used since the last time stays the first time.
-        let _ = self.path.half().tidy() && self.path.half().tidy();
+        let _ = self.path.half().trim() && self.path.half().trim();
     }
 
     /// Counts of both directions.
@@ -391,9 +391,9 @@ impl Inquiry {
         let Inquiry { part, mode, sent, received, more, .. } = self;
         let text = format!("IUCV {part:?} {mode:?} sent={sent} received={received} more={more}");
         let half = self.path.half();
-        let (counts, more, severed) = (half.counts(), half.unsaid(), half.severed());
+        let (counts, more, severed) = (half.counts(), half.pending_controls(), half.severed());
         let frees = half.will_free();
-        format!("{text} {counts:?} {more} unsaid, frees={frees} severed={severed:?}")
+        format!("{text} {counts:?} {more} controls pending, frees={frees} severed={severed:?}")
     }
 }
 
@@ -428,11 +428,11 @@ impl Member for Inquiry {
         self.path.wake();
     }
 
-    fn tidy(&mut self) -> bool {
-        Member::tidy(&mut self.path)
+    fn trim(&mut self) -> bool {
+        Member::trim(&mut self.path)
     }
 
-    fn count(&mut self, looks: u64, spinning_ns: u64) {
-        self.path.count(looks, spinning_ns);
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        self.path.count(polls, spinning_ns);
     }
 }

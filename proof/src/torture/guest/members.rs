@@ -12,7 +12,7 @@ use super::iucv::Inquiry;
 use super::mesh::Attachment;
 use super::threads::Note;
 use crate::crew::{Heard, Line};
-use crate::torture::wire::Tell;
+use crate::torture::wire::ToChild;
 
 /// A member of a guest's waiter.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Ear {
     }
 
     /// The next that was said.
-    pub fn listen(&mut self) -> Heard<Tell> {
+    pub fn listen(&mut self) -> Heard<ToChild> {
         let heard = self.line.hear().expect("the supervisor speaks as we do");
         self.heard = !matches!(heard, Heard::Nothing);
         heard

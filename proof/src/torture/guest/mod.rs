@@ -30,7 +30,7 @@ use self::stream::{Incoming, Outgoing};
 use self::threads::{News, Note, Notes, Threads};
 use super::birth::Birth;
 use super::blackbox::{BlackBox, Slot};
-use super::wire::{LANES_MAX, LaneCounts, Life, Role, Say, Tell};
+use super::wire::{FromChild, LANES_MAX, LaneCounts, Life, Role, ToChild};
 use crate::crew::{self, Heard, Line};
 
 /// What a guest is told when it is started.
@@ -126,9 +126,9 @@ struct Program {
     blackbox: BlackBox,
     notes: Notes,
     talks: Vec<Talk>,
-    /// Whether the supervisor waits for the word that all is quiet, or tidy.
+    /// Whether the supervisor waits for the word that all is quiet, or trimmed.
     quiet_owed: bool,
-    tidy_owed: bool,
+    trim_owed: bool,
 }
 
 /// A path that is being served.
@@ -157,12 +157,13 @@ impl Program {
         let (style, wait) = habits(own.guest, arguments.guests);
         let line = Line::connect(&arguments.birth.directory).expect("the supervisor listens");
         let (blackbox, descriptor) = BlackBox::create().expect("a page for the black box");
-        let hello = Say::Hello { role: Role::Guest(own.guest), life: own.number };
-        line.say(&hello, &[std::os::fd::AsFd::as_fd(&descriptor)]).expect("the supervisor listens");
+        let hello = FromChild::Hello { role: Role::Guest(own.guest), life: own.number };
+        line.send(&hello, &[std::os::fd::AsFd::as_fd(&descriptor)])
+            .expect("the supervisor listens");
         let mut mesh = Mesh::new(own, arguments.guests, wait);
         let guest =
             attach(&line, &arguments.birth.directory, &name(own.guest), |life| mesh.note_up(life));
-        tell(&line, &Say::Attached);
+        send(&line, &FromChild::Attached);
 
         let (ours, theirs) = Doorbell::pair().expect("a doorbell for threads");
         let (sender, receiver) = mpsc::channel();
@@ -185,7 +186,7 @@ impl Program {
             notes: Notes::new(sender, theirs),
             talks: Vec::new(),
             quiet_owed: false,
-            tidy_owed: false,
+            trim_owed: false,
         }
     }
 
@@ -196,7 +197,7 @@ impl Program {
             let key = self.waiter.wait().expect("nothing keeps us from waiting");
             match self.waiter.get_mut(key) {
                 Some(Seat::Ear(_)) => {
-                    if !self.obey() {
+                    if !self.handle_commands() {
                         return;
                     }
                 }
@@ -220,42 +221,42 @@ impl Program {
         }
     }
 
-    fn say(&self, message: &Say) {
+    fn send(&self, message: &FromChild) {
         let Some(Seat::Ear(ear)) = self.waiter.get(self.ear) else { unreachable!("it stays") };
-        tell(ear.line(), message);
+        send(ear.line(), message);
     }
 
-    /// Does what the supervisor tells; false if there is none any more.
-    fn obey(&mut self) -> bool {
+    /// Does what the supervisor commands; false if there is none any more.
+    fn handle_commands(&mut self) -> bool {
         loop {
             let Some(Seat::Ear(ear)) = self.waiter.get_mut(self.ear) else {
                 unreachable!("it stays")
             };
-            let tell = match ear.listen() {
+            let order = match ear.listen() {
                 Heard::Nothing => return true,
                 Heard::Gone => return false,
-                Heard::Said(tell, _) => tell,
+                Heard::Message(order, _) => order,
             };
-            match tell {
-                Tell::HostUp => {}
-                Tell::Up(life) => {
+            match order {
+                ToChild::HostUp => {}
+                ToChild::Up(life) => {
                     self.mesh.note_up(life);
                     self.serve_guest();
                 }
-                Tell::Pause => {
+                ToChild::Pause => {
                     self.set_mode(Mode::Paused);
                     self.quiet_owed = true;
                 }
-                Tell::Resume => self.set_mode(Mode::Streaming),
-                Tell::Tidy => {
-                    self.tidy();
-                    self.tidy_owed = true;
+                ToChild::Resume => self.set_mode(Mode::Streaming),
+                ToChild::Trim => {
+                    self.trim();
+                    self.trim_owed = true;
                 }
-                Tell::Describe => {
+                ToChild::Describe => {
                     let state = self.describe();
-                    self.say(&Say::State(state));
+                    self.send(&FromChild::State(state));
                 }
-                Tell::Exhaust { .. } | Tell::LetGo => unreachable!("said to another"),
+                ToChild::Exhaust { .. } | ToChild::LetGo => unreachable!("sent to another"),
             }
         }
     }
@@ -271,12 +272,12 @@ impl Program {
         }
     }
 
-    fn tidy(&mut self) {
+    fn trim(&mut self) {
         for talk in &mut self.talks {
             match &mut talk.server {
-                Server::Seat(key) => conversation(&mut self.waiter, *key).tidy(),
-                Server::Iucv(key) => inquiry(&mut self.waiter, *key).tidy(),
-                Server::Threads(threads) => threads.tidy(),
+                Server::Seat(key) => conversation(&mut self.waiter, *key).trim(),
+                Server::Iucv(key) => inquiry(&mut self.waiter, *key).trim(),
+                Server::Threads(threads) => threads.trim(),
             }
         }
     }
@@ -294,17 +295,17 @@ impl Program {
             });
             if quiet {
                 self.quiet_owed = false;
-                self.say(&Say::Quiet);
+                self.send(&FromChild::Quiet);
             }
         }
-        if self.tidy_owed {
-            let tidy = self.talks.iter().all(|talk| match &talk.server {
+        if self.trim_owed {
+            let trimmed = self.talks.iter().all(|talk| match &talk.server {
                 Server::Seat(_) | Server::Iucv(_) => true,
-                Server::Threads(threads) => threads.is_tidy(),
+                Server::Threads(threads) => threads.is_trimmed(),
             });
-            if tidy {
-                self.tidy_owed = false;
-                self.say(&Say::Tidied);
+            if trimmed {
+                self.trim_owed = false;
+                self.send(&FromChild::Trimmed);
             }
         }
     }
@@ -330,10 +331,10 @@ impl Program {
         };
         let done = self.mesh.serve(attachment);
         if done.attached_again {
-            self.say(&Say::Attached);
+            self.send(&FromChild::Attached);
         }
         for what in done.troubles {
-            self.say(&Say::Trouble(what));
+            self.send(&FromChild::Trouble(what));
         }
         for (peer, key, path) in done.joined {
             self.start_talk(peer, key, path);
@@ -345,7 +346,7 @@ impl Program {
     }
 
     fn start_talk(&mut self, peer: Life, key: u64, path: Path) {
-        self.say(&Say::Joined { peer, key, at_ns: now_ns() });
+        self.send(&FromChild::Joined { peer, key, at_ns: now_ns() });
         if iucv::is_between(self.own.guest, peer.guest) {
             return self.start_inquiry(peer, key, path);
         }
@@ -408,7 +409,7 @@ impl Program {
         let Err(end) = served else { return };
         self.waiter.remove(key);
         if let End::Wrong(what) = end {
-            self.say(&Say::Trouble(what));
+            self.send(&FromChild::Trouble(what));
         }
     }
 
@@ -418,7 +419,7 @@ impl Program {
             Some(Seat::Iucv(inquiry)) => inquiry.describe(),
             _ => unreachable!("served"),
         };
-        self.say(&Say::Trouble(format!("{what}; {state}")));
+        self.send(&FromChild::Trouble(format!("{what}; {state}")));
         // It would say the same again and again.
         self.waiter.remove(key);
         self.talks.retain(|talk| !talk.server.is_at(key));
@@ -436,7 +437,7 @@ impl Program {
                 News::Changed => {}
                 News::Wrong(what) => {
                     let peer = self.talks[index].peer;
-                    self.say(&Say::Trouble(format!("with {peer}: {what}")));
+                    self.send(&FromChild::Trouble(format!("with {peer}: {what}")));
                 }
                 News::Ended { at_ns, severed } => {
                     let Server::Threads(threads) = &mut self.talks[index].server else {
@@ -463,7 +464,7 @@ impl Program {
         slots.iter().for_each(|slot| self.blackbox.close(slot));
         let gone = severed.reason == siga::Reason::Gone;
         let reason = severed.to_string();
-        self.say(&Say::Severed { key, at_ns, gone, reason, lanes, unanswered });
+        self.send(&FromChild::Severed { key, at_ns, gone, reason, lanes, unanswered });
         self.mesh.note_ended(peer);
         self.serve_guest();
     }
@@ -494,19 +495,21 @@ pub fn attach(
         match Guest::attach(crew::host_socket(directory), name) {
             Ok(guest) => return guest,
             Err(AttachError::Unreachable { .. } | AttachError::NoAnswer) => {
-                tell(line, &Say::NoHost)
+                send(line, &FromChild::NoHost)
             }
             Err(error) => {
-                tell(line, &Say::Trouble(error.to_string()));
+                send(line, &FromChild::Trouble(error.to_string()));
                 std::process::exit(1);
             }
         }
         loop {
             // The supervisor decides how long that takes.
             match line.expect(Duration::from_secs(3600)) {
-                Ok((Tell::HostUp, _)) => break,
-                Ok((Tell::Up(life), _)) => note_up(life),
-                Ok((Tell::Describe, _)) => tell(line, &Say::State(format!("{name} has no host"))),
+                Ok((ToChild::HostUp, _)) => break,
+                Ok((ToChild::Up(life), _)) => note_up(life),
+                Ok((ToChild::Describe, _)) => {
+                    send(line, &FromChild::State(format!("{name} has no host")))
+                }
                 Ok(_) => {}
                 Err(_) => std::process::exit(1),
             }
@@ -515,8 +518,8 @@ pub fn attach(
 }
 
 /// Says something to the supervisor, who listens as long as it lives.
-pub fn tell(line: &Line, message: &Say) {
-    if let Err(error) = line.say(message, &[]) {
+pub fn send(line: &Line, message: &FromChild) {
+    if let Err(error) = line.send(message, &[]) {
         eprintln!("guest {}: the supervisor does not listen: {error}", std::process::id());
         std::process::exit(1);
     }

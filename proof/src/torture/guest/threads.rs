@@ -32,7 +32,7 @@ pub enum News {
     Ended { at_ns: u64, severed: Severed },
     /// Something is wrong.
     Wrong(String),
-    /// A queue fell quiet, or was tidied: look.
+    /// A queue fell quiet, or was trimmed: look.
     Changed,
 }
 
@@ -81,8 +81,8 @@ struct State {
     acknowledged: u64,
     ended: bool,
     quiet: bool,
-    /// Whether the storage is to be tidied.
-    untidy: bool,
+    /// Whether the storage is to be trimmed.
+    may_trim: bool,
 }
 
 impl Queue {
@@ -112,7 +112,7 @@ impl Threads {
             let Lane { outgoing, incoming, reading } = lane;
             let came = Came::default();
             let state =
-                State { mode, came, acknowledged: 0, ended: false, quiet: false, untidy: false };
+                State { mode, came, acknowledged: 0, ended: false, quiet: false, may_trim: false };
             let queue = Arc::new(Queue { state: Mutex::new(state), changed: Condvar::new() });
             threads.queues.push(queue.clone());
             let talk = Talk { key, queue, notes: notes.clone() };
@@ -135,14 +135,14 @@ impl Threads {
         self.queues.iter().all(|queue| queue.lock().quiet)
     }
 
-    /// Lets the threads give back what is not in use.
-    pub fn tidy(&self) {
-        self.queues.iter().for_each(|queue| queue.change(|state| state.untidy = true));
+    /// Has the threads trim what is not in use.
+    pub fn trim(&self) {
+        self.queues.iter().for_each(|queue| queue.change(|state| state.may_trim = true));
     }
 
     /// Whether they have.
-    pub fn is_tidy(&self) -> bool {
-        self.queues.iter().all(|queue| !queue.lock().untidy)
+    pub fn is_trimmed(&self) -> bool {
+        self.queues.iter().all(|queue| !queue.lock().may_trim)
     }
 
     /// Takes note that a half has ended; when the last of them knew, once all have.
@@ -255,14 +255,14 @@ impl Talk {
                 return Ok(Some(came));
             }
             outgoing.flush(sender.half());
-            let was = (state.quiet, state.untidy);
-            if state.untidy {
+            let was = (state.quiet, state.may_trim);
+            if state.may_trim {
                 // Twice: what was used since the last time stays the first time.
-                let _ = sender.half().tidy() && sender.half().tidy();
-                state.untidy = false;
+                let _ = sender.half().trim() && sender.half().trim();
+                state.may_trim = false;
             }
             state.quiet = outgoing.is_quiet(came);
-            if was != (state.quiet, state.untidy) {
+            if was != (state.quiet, state.may_trim) {
                 self.leave(News::Changed);
             }
             state = self.queue.changed.wait(state).expect("a thread that panics ends the process");

@@ -38,7 +38,7 @@ impl World {
             }
             Ok(None) => {
                 assert!(!found.must, "{which:?} is not there: {found:?}");
-                self.has_looked(side);
+                self.has_polled(side);
             }
             Err(ReceiveError::WrongClass { class }) => {
                 let Which::Message { class: wrong, .. } = which else { panic!("{which:?}") };

@@ -53,7 +53,7 @@ impl World {
         let flow = &self.flows[other(side)];
         let awaits = |at: &usize| flow.messages[*at].target == Target::AwaitsReply;
         if let Some(at) = flow.at(id).filter(awaits) {
-            let answer = flow.messages[at].outgoing.answer.expect("two-way") as usize;
+            let answer = flow.messages[at].outgoing.reply_bytes_max.expect("two-way") as usize;
             self.reply(side, at, Way::Whole, false, answer);
             self.has_acted();
         }
@@ -126,7 +126,7 @@ impl World {
             assert!(hearings < 1000, "nobody has hung up");
         }
         self.paths[rest].poll();
-        self.has_looked(rest);
+        self.has_polled(rest);
         self.receive_rest(rest);
         let severed = self.paths[rest].severed().expect("the other side is gone");
         let reason = if data.is_some() { Reason::Peer } else { Reason::Gone };
@@ -142,7 +142,7 @@ impl World {
             }
         }
         self.take_all_complete(rest);
-        assert!(!self.paths[rest].has_more_to_say(), "there is nobody to say it to");
+        assert!(!self.paths[rest].has_pending_controls(), "there is nobody to say it to");
     }
 
     /// Receives all that the side that has ended the path had sent.

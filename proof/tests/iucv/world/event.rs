@@ -8,7 +8,7 @@ use super::{World, other};
 
 impl World {
     pub(super) fn next_event(&mut self, side: usize, mask: u16) {
-        self.has_looked(side);
+        self.has_polled(side);
         let (may, must) = self.find_events(side, mask);
         let event = self.paths[side].next_event(|interrupt| is_wanted(mask, interrupt));
         let Some(event) = event else {
@@ -18,17 +18,17 @@ impl World {
         assert!(may.contains(&event), "side {side} is told {event:?}, not one of {may:#?}");
         match event {
             Event::Quiesced | Event::Resumed => {
-                self.quiet[other(side)].is_told = event == Event::Quiesced;
+                self.quiet[other(side)].is_notified = event == Event::Quiesced;
             }
             Event::Complete(Completion { id, .. }) => {
                 let at = self.flows[side].at(id).expect("found");
-                self.flows[side].messages[at].tell_complete();
+                self.flows[side].messages[at].notify_complete();
             }
             Event::Pending(pending) => {
-                let found = self.flows[other(side)].find_news(pending.priority);
+                let found = self.flows[other(side)].find_unnotified(pending.priority);
                 let message = self.check_found(side, Which::Any, &found, &pending);
-                if let Target::Pending { is_told, .. } = &mut message.target {
-                    *is_told = true;
+                if let Target::Pending { is_notified, .. } = &mut message.target {
+                    *is_notified = true;
                 }
             }
             Event::Severed(severed) => panic!("{severed}"),
@@ -41,9 +41,9 @@ impl World {
         let quiet = self.quiet[other(side)];
         let control = if quiet.is_wanted { Event::Quiesced } else { Event::Resumed };
         let mut may = Vec::new();
-        if !quiet.is_said {
+        if !quiet.is_sent {
             may.extend([Event::Quiesced, Event::Resumed]);
-        } else if quiet.is_wanted != quiet.is_told && is_wanted(mask, control.interrupt()) {
+        } else if quiet.is_wanted != quiet.is_notified && is_wanted(mask, control.interrupt()) {
             return (vec![control], true);
         }
         for priority in [true, false] {
@@ -53,7 +53,7 @@ impl World {
                 (Interrupt::MessageComplete, Interrupt::MessagePending)
             };
             if is_wanted(mask, complete) {
-                let found = flow.find_complete_news(priority);
+                let found = flow.find_complete_unnotified(priority);
                 let event = |at: usize| Event::Complete(flow.messages[at].completion());
                 may.extend(found.may.into_iter().map(event));
                 if found.must {
@@ -61,7 +61,7 @@ impl World {
                 }
             }
             if is_wanted(mask, pending) {
-                let found = other_flow.find_news(priority);
+                let found = other_flow.find_unnotified(priority);
                 let event = |at: usize| Event::Pending(other_flow.messages[at].pending());
                 may.extend(found.may.into_iter().map(event));
                 if found.must {

@@ -49,8 +49,8 @@ pub struct World {
 #[derive(Clone, Copy, Debug, Default)]
 struct Quiet {
     is_wanted: bool,
-    is_said: bool,
-    is_told: bool,
+    is_sent: bool,
+    is_notified: bool,
 }
 
 fn other(side: usize) -> usize {
@@ -112,7 +112,7 @@ impl World {
                     self.paths[side].resume()
                 }
                 let quiet = &mut self.quiet[side];
-                (quiet.is_wanted, quiet.is_said) = (is_wanted, false);
+                (quiet.is_wanted, quiet.is_sent) = (is_wanted, false);
                 self.flows[side].hand_over(|_| true);
             }
             Deed::Flush => {
@@ -121,10 +121,10 @@ impl World {
             }
             Deed::Poll => {
                 self.paths[side].poll();
-                self.has_looked(side);
+                self.has_polled(side);
             }
-            Deed::Tidy => {
-                self.paths[side].tidy();
+            Deed::Trim => {
+                self.paths[side].trim();
                 self.flows[side].hand_over(|_| true);
             }
             Deed::Settle => self.settle(),
@@ -135,26 +135,26 @@ impl World {
     /// A verb is done: what there was to say was said, if there was room.
     fn has_acted(&mut self) {
         for side in 0..2 {
-            if !self.paths[side].has_more_to_say() {
+            if !self.paths[side].has_pending_controls() {
                 self.flows[side].source_has_said_all();
                 self.flows[other(side)].target_has_said_all();
-                self.quiet[side].is_said = true;
+                self.quiet[side].is_sent = true;
             }
         }
         self.flows.iter_mut().for_each(Flow::tick);
     }
 
     /// A verb has looked at all that was said, or at the first of much: then the rest is looked at here.
-    fn has_looked(&mut self, side: usize) {
+    fn has_polled(&mut self, side: usize) {
         (0..3).for_each(|_| self.paths[side].poll());
-        self.flows[side].source_has_looked();
-        self.flows[other(side)].target_has_looked();
+        self.flows[side].source_has_polled();
+        self.flows[other(side)].target_has_polled();
     }
 
-    /// Both sides say what they have to say, and look, until each knows all. What they know is compared.
+    /// Both sides flush and poll until each knows all. What they know is compared.
     fn settle(&mut self) {
         let mut rounds = 0;
-        while rounds < 3 || self.paths.iter().any(Path::has_more_to_say) {
+        while rounds < 3 || self.paths.iter().any(Path::has_pending_controls) {
             for path in &mut self.paths {
                 path.flush();
                 path.poll();
@@ -165,7 +165,7 @@ impl World {
         for _ in 0..3 {
             for side in 0..2 {
                 self.flows[side].hand_over(|_| true);
-                self.has_looked(side);
+                self.has_polled(side);
             }
             self.has_acted();
         }
@@ -242,7 +242,7 @@ impl World {
     }
 }
 
-/// Does a verb again that found nothing, while there is more to look at.
+/// Does a verb again that found nothing, while there is more to poll.
 fn until_all_is_seen<T>(
     path: &mut Path,
     mut verb: impl FnMut(&mut Path) -> T,

@@ -1,6 +1,6 @@
 //! Finding and receiving, in both.
 
-use message::iucv::{MessageId, Pending, ReceiveError, Received, Shown, Which};
+use message::iucv::{InPlace, MessageId, Pending, ReceiveError, Received, Which};
 use proof::honest::body;
 
 use super::super::deeds::Pick;
@@ -12,7 +12,7 @@ impl World {
     /// that was said first.
     pub(super) fn find(&mut self, side: usize, which: Which) -> Found {
         if which != Which::Any {
-            self.has_looked(side);
+            self.has_polled(side);
         }
         self.flows[other(side)].find(which)
     }
@@ -100,7 +100,7 @@ impl World {
     pub(super) fn end_receiving(&mut self, side: usize, id: MessageId) {
         let flow = &mut self.flows[other(side)];
         let at = flow.at(id).expect("found");
-        match flow.messages[at].outgoing.answer {
+        match flow.messages[at].outgoing.reply_bytes_max {
             None => flow.end(at, Kind::Received),
             Some(_) => flow.messages[at].target = Target::AwaitsReply,
         }
@@ -136,7 +136,7 @@ impl World {
         which: Which,
         found: &Found,
         pending: &Pending,
-        shown: Shown,
+        shown: InPlace,
     ) {
         let data = self.paths[side].data(shown).to_vec();
         let message = self.check_found(side, which, found, pending);

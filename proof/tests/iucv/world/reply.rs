@@ -18,7 +18,7 @@ impl World {
             self.clear();
             replied = self.try_to_reply(side, id, way, priority, data);
         }
-        self.has_looked(side);
+        self.has_polled(side);
         let flow = &mut self.flows[other(side)];
         let Some(at) = flow.at(id) else {
             assert_eq!(replied, Err(ReplyError::NotFound), "both have forgotten it");
@@ -28,13 +28,13 @@ impl World {
         match replied {
             Ok(()) => {
                 assert_eq!(message.target, Target::AwaitsReply, "{message:?}");
-                assert!(bytes <= message.outgoing.answer.expect("two-way") as usize);
+                assert!(bytes <= message.outgoing.reply_bytes_max.expect("two-way") as usize);
                 let parameters = way == Way::Parameters;
                 flow.end(at, Kind::Replied { number, bytes, parameters, priority });
             }
             Err(ReplyError::TooLong { most }) => {
                 assert_eq!(message.target, Target::AwaitsReply, "{message:?}");
-                assert_eq!(most, u64::from(message.outgoing.answer.expect("two-way")));
+                assert_eq!(most, u64::from(message.outgoing.reply_bytes_max.expect("two-way")));
                 assert!(bytes as u64 > most);
             }
             Err(ReplyError::NotReceived) => assert!(message.is_pending(), "{message:?}"),
@@ -65,7 +65,7 @@ impl World {
     }
 
     pub(super) fn reject(&mut self, side: usize, at: usize) {
-        self.has_looked(side);
+        self.has_polled(side);
         let flow = &mut self.flows[other(side)];
         let message = &flow.messages[at];
         match self.paths[side].reject(message.id) {
@@ -80,19 +80,19 @@ impl World {
     }
 
     pub(super) fn purge(&mut self, side: usize, at: usize, is_class_right: bool) {
-        self.has_looked(side);
+        self.has_polled(side);
         let flow = &mut self.flows[side];
         let message = &mut flow.messages[at];
         let right = message.outgoing.source_class;
         let purged = self.paths[side].purge(message.id, right + u32::from(!is_class_right));
-        let (is_said, is_purged) = (message.is_said(), message.is_purged());
+        let (is_sent, is_purged) = (message.is_sent(), message.is_purged());
         let is_complete = message.outcome.is_some() && !message.ends_quietly();
         let may_be_forgotten = message.ends_quietly();
         match purged {
             Ok(()) => {
-                assert!(is_class_right && !is_purged && !is_said, "{message:?}");
+                assert!(is_class_right && !is_purged && !is_sent, "{message:?}");
                 assert_eq!(message.source, Source::Waits);
-                message.source = Source::Purged { is_said: false };
+                message.source = Source::Purged { is_sent: false };
                 flow.hand_over(|_| true);
             }
             Err(PurgeError::WrongClass { class }) => {

@@ -18,14 +18,14 @@ impl World {
             sent = self.try_to_send(side, way, &outgoing, body(number, bytes));
         }
         if sent != Err(SendError::NoParameters) {
-            self.has_looked(side);
+            self.has_polled(side);
         }
         let (certain, perhaps) = self.flows[side].outstanding();
         let quiet = self.quiet[other(side)];
         let flow = &mut self.flows[side];
         match sent {
             Ok(id) => {
-                assert!(!quiet.is_wanted || !quiet.is_said, "a quiet path takes nothing");
+                assert!(!quiet.is_wanted || !quiet.is_sent, "a quiet path takes nothing");
                 assert!(certain < flow.limit, "{certain} were outstanding, and one more went");
                 assert!(self.may_send_parameters(side) || way != Way::Parameters);
                 let flow = &mut self.flows[side];
@@ -38,7 +38,7 @@ impl World {
                     parameters: way == Way::Parameters,
                     is_held_back: true,
                     source: Source::Waits,
-                    target: Target::Pending { at: 0, is_seen: false, is_told: false },
+                    target: Target::Pending { at: 0, is_seen: false, is_notified: false },
                     outcome: None,
                 });
                 if way != Way::Pushed {
@@ -50,7 +50,7 @@ impl World {
                 assert!(perhaps >= flow.limit, "{perhaps} of {limit} are outstanding at most");
                 flow.hand_over(|_| true);
             }
-            Err(SendError::Quiesced) => assert!(quiet.is_wanted || !quiet.is_said),
+            Err(SendError::Quiesced) => assert!(quiet.is_wanted || !quiet.is_sent),
             Err(SendError::NoParameters) => {
                 assert!(way == Way::Parameters && !self.may_send_parameters(side));
             }
@@ -86,7 +86,7 @@ impl World {
                 path.send_parameters(outgoing, data.try_into().expect("eight bytes"))
             }
         };
-        // What frees a place may stand behind more than one verb looks at.
+        // What frees an index may stand behind more than one verb polls.
         until_all_is_seen(&mut self.paths[side], send, |sent, path| {
             matches!(sent, Err(SendError::Limit { .. })) && path.is_urgent_ready()
         })

@@ -1,4 +1,4 @@
-//! What keeps a path going: saying what is to be said, quiet, waiting, the end.
+//! The life of a path: control records, quiesce, sleep and wake-up, trim, the end.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,26 +12,25 @@ use fabric::path::{Counters, END_DATA_BYTES, Reason, Receiver, Sender, Severed};
 use fabric::queue::IN_PLACE_BYTES_MAX;
 
 impl Path {
-    /// (QUIESCE) Tells the other side to send no messages. What it has sent by then still comes; replies go
-    /// on in both directions.
+    /// (QUIESCE) Asks the other side to send no messages. What the other side has sent by then still comes;
+    /// replies go on in both directions.
     pub fn quiesce(&mut self) {
         self.wants_quiet = true;
         self.flush();
     }
 
-    /// (RESUME) Tells the other side that it may send again.
+    /// (RESUME) Lets the other side send messages again.
     pub fn resume(&mut self) {
         self.wants_quiet = false;
         self.flush();
     }
 
-    /// (SEVER) Ends the path. What we have sent can still be received; `data` tells the other side's user
-    /// why.
+    /// (SEVER) Ends the path. What we have sent can still be received; the other side's user gets `data`.
     pub fn sever(&mut self, data: [u8; END_DATA_BYTES]) {
         self.flush();
         self.senders.iter_mut().for_each(|sender| sender.sever(data));
         self.receivers.iter_mut().for_each(|receiver| receiver.sever(data));
-        self.is_severed_told |= self.severed.is_none();
+        self.is_severed_notified |= self.severed.is_none();
         self.end_for_good(Severed { reason: Reason::Ours, data });
     }
 
@@ -62,72 +61,72 @@ impl Path {
         self.senders[PLAIN].flush();
     }
 
-    /// Hands over what was pushed, and says what is to be said. Whoever is about to wait calls this.
+    /// Hands over what was pushed, and sends pending control records. To be called before waiting.
     #[inline]
     pub fn flush(&mut self) {
         self.hand_over();
         self.show_messages();
-        // What finds no room is said later; there are never more than the other side may have sent.
-        let _ = self.say_all();
+        // Records that find no room are sent later; there are never more than the other side may have sent.
+        let _ = self.send_pending_controls();
         self.senders[URGENT].flush();
     }
 
-    /// Says what is to be said. None if there was no room for all of it.
-    fn say_all(&mut self) -> Option<()> {
+    /// Sends pending control records. None if there was no room for all of them.
+    fn send_pending_controls(&mut self) -> Option<()> {
         while !self.completed.is_empty() {
-            self.say_completed()?;
+            self.send_completed()?;
         }
         while let Some(record) = self.ended.front() {
-            self.say(*record)?;
+            self.send_control(*record)?;
             self.ended.pop_front();
         }
         while let Some(id) = self.purged.front().copied() {
-            let entry = self.table.get_mut(id).expect("its place is taken until this was said");
+            let entry = self.table.get_mut(id).expect("its index is taken until this is sent");
             if entry.state == State::PurgedLate {
                 self.table.close(id);
             } else {
-                self.say(Record::Purge(id))?;
+                self.send_control(Record::Purge(id))?;
                 self.table.get_mut(id).expect("as above").state = State::Purged;
             }
             self.purged.pop_front();
         }
-        if self.wants_quiet != self.has_said_quiet {
-            self.say(if self.wants_quiet { Record::Quiesce } else { Record::Resume })?;
-            self.has_said_quiet = self.wants_quiet;
+        if self.wants_quiet != self.has_sent_quiet {
+            self.send_control(if self.wants_quiet { Record::Quiesce } else { Record::Resume })?;
+            self.has_sent_quiet = self.wants_quiet;
         }
         Some(())
     }
 
-    /// Says something about messages, if there is room.
-    fn say(&mut self, record: Record) -> Option<()> {
+    /// Sends a control record, if there is room.
+    fn send_control(&mut self, record: Record) -> Option<()> {
         let (head, length) = record.bytes();
         self.senders[URGENT].send(&head[..length], &[]).ok()
     }
 
-    /// Says of as many messages as go into one record that they were received, if there is room; without storage,
-    /// of as many as go into a line.
+    /// Acknowledges as many received messages as go into one record, if there is room; without storage, as many
+    /// as go into a line.
     #[cold]
-    pub(super) fn say_completed(&mut self) -> Option<()> {
+    pub(super) fn send_completed(&mut self) -> Option<()> {
         let (head, length) = Record::Completed.bytes();
         let in_line = (IN_PLACE_BYTES_MAX - length) / ID_BYTES;
-        let said = [IDS_MAX, in_line].into_iter().find_map(|ids| {
-            let said = self.completed.len().min(ids * ID_BYTES);
-            self.senders[URGENT].send(&head[..length], &self.completed[..said]).ok().map(|()| said)
+        let sent = [IDS_MAX, in_line].into_iter().find_map(|ids| {
+            let sent = self.completed.len().min(ids * ID_BYTES);
+            self.senders[URGENT].send(&head[..length], &self.completed[..sent]).ok().map(|()| sent)
         })?;
-        self.completed.drain(..said);
+        self.completed.drain(..sent);
         Some(())
     }
 
-    /// Whether there is something to say that could not be said yet. On a path that has ended, and over a
-    /// queue that has, there is nobody to say it to.
-    pub fn has_more_to_say(&self) -> bool {
-        self.severed.is_none() && self.senders[URGENT].ended().is_none() && self.unsaid() > 0
+    /// Whether control records are pending that could not be sent yet. On a path that has ended, and over a
+    /// queue that has, none can be sent.
+    pub fn has_pending_controls(&self) -> bool {
+        self.severed.or(self.senders[URGENT].ended()).is_none() && self.pending_controls() > 0
     }
 
-    /// How many things there are to say that were not said yet: at most one about each message of either
-    /// side, and one about quiet.
-    pub fn unsaid(&self) -> usize {
-        let quiet = usize::from(self.wants_quiet != self.has_said_quiet);
+    /// How many control records are pending: at most one about each message of either side, and one about
+    /// quiesce.
+    pub fn pending_controls(&self) -> usize {
+        let quiet = usize::from(self.wants_quiet != self.has_sent_quiet);
         self.completed.len() / ID_BYTES + self.ended.len() + self.purged.len() + quiet
     }
 
@@ -148,28 +147,28 @@ impl Path {
         self.pending.body(id).is_none_or(|body| body.is_readable(receiver))
     }
 
-    /// As [`Path::is_readable`], for a reply.
-    pub fn is_answer_readable(&self, id: MessageId) -> bool {
+    /// Whether a reply that was taken in part has more bytes by now.
+    pub fn is_reply_readable(&self, id: MessageId) -> bool {
         self.complete.body(id).is_none_or(|body| body.is_readable(&self.receivers[URGENT]))
     }
 
-    /// Whether there is something in a queue to look at, or an end to be told. A queue in front of which
-    /// too much is parked does not count.
+    /// Whether there is something in a queue to poll, or an end to notify of. A queue in front of which too
+    /// much is buffered does not count.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.is_ready_for(|_| true)
     }
 
-    /// As [`Path::is_ready`], for whoever is told only of what `wanted` lets through. The second queue is
-    /// looked at whatever comes of it.
+    /// Whether there is something in a queue to poll, or an end to notify of, for a caller that takes only the
+    /// events that `wanted` lets through. The second queue counts whatever `wanted` says.
     #[inline]
     pub fn is_ready_for(&self, wanted: impl Fn(Interrupt) -> bool) -> bool {
         self.is_urgent_ready()
             || self.is_queue_ready(PLAIN) && wanted(Interrupt::MessagePending)
-            || self.severed.is_some() && !self.is_severed_told && wanted(Interrupt::PathSevered)
+            || self.severed.is_some() && !self.is_severed_notified && wanted(Interrupt::PathSevered)
     }
 
-    /// Listens to the doorbell that tells of what has come over either queue. Whether it rang.
+    /// Listens to the doorbell of arrivals over either queue. Whether it rang.
     pub fn hear_arrivals(&mut self, listen: Listen) -> bool {
         let [plain, urgent] = &mut self.receivers;
         let heard = plain.hear(listen) > 0;
@@ -180,7 +179,7 @@ impl Path {
         heard
     }
 
-    /// Listens to the doorbell that tells of what was returned, for what has come already. Whether it rang.
+    /// Listens to the doorbell of returns, for rings that have come already. Whether it rang.
     pub fn hear_returns(&mut self) -> bool {
         let [plain, urgent] = &mut self.senders;
         let heard = plain.hear(Listen::Now) > 0;
@@ -198,23 +197,23 @@ impl Path {
         ]
     }
 
-    /// Says that we are about to sleep until something comes over one of these queues.
+    /// Announces that we are about to sleep until something comes over one of these queues.
     pub fn announce_sleep(&mut self, queues: [bool; QUEUES]) {
         for (receiver, _) in self.receivers.iter_mut().zip(queues).filter(|(_, sleeps)| *sleeps) {
             receiver.announce_sleep();
         }
     }
 
-    /// Housekeeping, about once a second while there is something to keep: gives back what was not used
-    /// lately. Says whether there may be more to give back later.
-    pub fn tidy(&mut self) -> bool {
+    /// Gives back storage that was not used since the last call. To be called about once a second while the
+    /// result is true: there may be more to give back later.
+    pub fn trim(&mut self) -> bool {
         // What stands in front may lie in its receiver's memory.
         for (queue, receiver) in self.receivers.iter_mut().enumerate() {
             if self.pending.front(queue).is_none() && self.complete.front(queue).is_none() {
-                receiver.tidy();
+                receiver.trim();
             }
         }
-        self.senders.iter_mut().fold(false, |untidy, sender| untidy | sender.tidy())
+        self.senders.iter_mut().fold(false, |may_trim, sender| may_trim | sender.trim())
     }
 
     /// The counters of the plain receiver, which stand for the waiting of all.

@@ -1,4 +1,4 @@
-//! What keeps a sender going: the other side's wishes, sleeping, housekeeping, the end.
+//! The life of a sender: the peer's control line, sleep and wake-up, trim, the end.
 
 use os::doorbell::Listen;
 use os::sync::Ordering;
@@ -11,16 +11,16 @@ use crate::path::severed::{END_DATA_BYTES, Reason, Severed};
 use crate::queue::Violation;
 
 impl Sender {
-    /// Wakes the receiver's thread though there is nothing for it in this queue.
-    pub fn rouse(&mut self) {
+    /// Rings the receiver's doorbell, though there is nothing for it in this queue.
+    pub fn wake_peer(&mut self) {
         if !self.half.is_forked() {
             self.half.ring();
         }
     }
 
-    /// Looks at the reader's control line: whether it has ended, or wants quiet, or no quiet any more.
+    /// Polls the reader's control line: whether it has ended, or wants quiet, or no quiet any more.
     #[inline(always)]
-    pub(super) fn look_at_peer(&mut self) {
+    pub(super) fn poll_peer(&mut self) {
         if let Some(severed) = self.half.peer_halt() {
             self.end(severed);
         }
@@ -40,7 +40,7 @@ impl Sender {
         self.is_quiet = request & 1 == 1;
         let messages = self.tally.messages;
         if self.is_quiet && !self.hand_over_control(Control::Quiesced { request, messages }) {
-            // No room for the answer yet: it is tried again at the next look.
+            // No room for the answer yet: the next poll tries again.
             return;
         }
         self.quiesced = request;
@@ -48,7 +48,7 @@ impl Sender {
         self.half.ring_if_asleep();
     }
 
-    /// Hands everything over and says that we are about to sleep until something comes back. Look at
+    /// Hands over what was pushed, and announces that we are about to sleep until a buffer comes back. Ask
     /// [`Sender::is_ready`] once more before sleeping.
     pub fn announce_sleep(&mut self) {
         if self.half.is_forked() {
@@ -60,7 +60,7 @@ impl Sender {
         }
     }
 
-    /// Says that we are awake again.
+    /// Announces that we are awake again.
     pub fn wake(&mut self) {
         self.half.wake();
     }
@@ -71,7 +71,7 @@ impl Sender {
             return 0;
         }
         let heard = self.half.hear(listen);
-        self.look_at_peer();
+        self.poll_peer();
         if heard.gone {
             self.end(Severed::because(Reason::Gone));
         }
@@ -87,15 +87,15 @@ impl Sender {
         heard.rings
     }
 
-    /// Housekeeping, about once a second while there is something to keep: retires storage that was not
-    /// used since the last time. Says whether there is.
-    pub fn tidy(&mut self) -> bool {
+    /// Retires storage that was not used since the last call. To be called about once a second while the
+    /// result is true: there may be more to retire later.
+    pub fn trim(&mut self) -> bool {
         if self.half.is_forked() || self.half.ended.is_some() {
             return false;
         }
         self.flush();
         self.collect();
-        while self.has_room_for_upkeep() && self.retire_unused(Unused::ForLong) {}
+        while self.has_room_to_retire() && self.retire_unused(Unused::ForLong) {}
         self.pages.untouch();
         self.lending.untouch();
         self.lending.may_shrink()
@@ -127,7 +127,7 @@ impl Sender {
     /// The path has ended for this reason, if it had not before.
     #[cold]
     pub(super) fn end(&mut self, severed: Severed) -> Severed {
-        // Nobody will read it, and without it the next push looks whether there is a path.
+        // Nobody will read the pack, and without one the next push checks whether there is a path.
         self.pack = None;
         *self.half.ended.get_or_insert(severed)
     }

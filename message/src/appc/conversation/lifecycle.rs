@@ -1,4 +1,4 @@
-//! What keeps a conversation going: events, waiting, the end.
+//! The life of a conversation: events, readiness, trim, the end.
 
 use std::os::fd::BorrowedFd;
 
@@ -10,12 +10,12 @@ use crate::appc::state::{State, StateError, Verb};
 use fabric::path::{Counters, END_DATA_BYTES, Receiver, Sender};
 
 impl Conversation {
-    /// The next thing that there is to tell, each once.
+    /// The next event. Each is given once.
     pub fn next_event(&mut self) -> Option<Event> {
         if self.next_request() {
             return Some(Event::Request);
         }
-        if !self.is_open() || self.is_told {
+        if !self.is_open() || self.is_notified {
             return None;
         }
         let event = match self.ended {
@@ -23,33 +23,32 @@ impl Conversation {
             Some(ended) => Event::Severed(ended),
             None => return None,
         };
-        self.is_told = true;
+        self.is_notified = true;
         Some(event)
     }
 
-    /// Whether the next event is a request for the turn; then it is told. The rest is for later: a verb is
-    /// waiting for it.
+    /// Whether the next event is a request for the turn; then it counts as given. Other events are left: a verb
+    /// is waiting for them.
     pub fn next_request(&mut self) -> bool {
-        self.look_at_what_came();
-        let is_news = self.has_request();
-        self.is_request_told |= is_news;
-        is_news
+        self.poll_if_ready();
+        let is_new = self.has_request();
+        self.is_request_notified |= is_new;
+        is_new
     }
 
-    /// Whether a request for the turn was not told by an event.
+    /// Whether a request for the turn has come whose event was not given.
     #[inline]
     pub fn has_request(&self) -> bool {
-        self.requested && !self.is_request_told && self.is_open()
+        self.requested && !self.is_request_notified && self.is_open()
     }
 
-    /// (SENDREQ) Whether the partner has asked for the turn since that was told last.
+    /// (SENDREQ) Whether the partner has asked for the turn since this was last asked.
     pub fn take_requested(&mut self) -> bool {
-        self.look_at_what_came();
+        self.poll_if_ready();
         std::mem::take(&mut self.requested)
     }
 
-    /// Whether a verb that has to wait for something from the partner may go on, or there may be something
-    /// to tell.
+    /// Whether a verb that has to wait for something from the partner may go on, or there may be an event.
     #[inline]
     pub fn is_ready(&self) -> bool {
         match &self.arrived {
@@ -58,7 +57,7 @@ impl Conversation {
         }
     }
 
-    /// Whether something has come that was not looked at, or not told: a verb that waits for room may have to
+    /// Whether something has come that was not polled, or not notified: a verb that waits for room may have to
     /// give up.
     #[inline]
     pub fn has_come(&self) -> bool {
@@ -68,11 +67,11 @@ impl Conversation {
 
     /// Whether there may be an event.
     #[inline]
-    pub fn has_news(&self) -> bool {
+    pub fn has_event(&self) -> bool {
         self.is_open()
             && (self.has_request()
                 || if self.has_found() {
-                    !self.is_told && !self.is_confirmed
+                    !self.is_notified && !self.is_confirmed
                 } else {
                     self.receiver.is_ready()
                 })
@@ -102,7 +101,7 @@ impl Conversation {
         self.receiver.sever(data);
     }
 
-    /// Hands over what was pushed. Whoever is about to wait calls this.
+    /// Hands over what was pushed. To be called before waiting.
     #[inline]
     pub fn flush(&mut self) {
         self.sender.flush();
@@ -124,13 +123,13 @@ impl Conversation {
         self.receiver.hear(Listen::Now) + self.sender.hear(Listen::Now) > 0
     }
 
-    /// Gives back what was not used lately; whether there may be more to give back later.
-    pub fn tidy(&mut self) -> bool {
+    /// Gives back storage that was not used since the last call. True if there may be more to give back later.
+    pub fn trim(&mut self) -> bool {
         // What has arrived may lie in the receiver's memory.
         if self.arrived.is_none() {
-            self.receiver.tidy();
+            self.receiver.trim();
         }
-        self.sender.tidy()
+        self.sender.trim()
     }
 
     /// The counters of the receiver, which stand for the waiting of both.

@@ -1,4 +1,4 @@
-//! What keeps a receiver going: sleeping, listening, quiet, housekeeping, the end.
+//! The life of a receiver: readiness, sleep and wake-up, trim, quiesce, the end.
 
 use os::doorbell::Listen;
 use os::sync::Ordering;
@@ -22,7 +22,7 @@ impl Receiver {
         }
     }
 
-    /// Says that we are about to sleep until something comes. Look at [`Receiver::is_ready`] once more
+    /// Announces that we are about to sleep until something comes. Ask [`Receiver::is_ready`] once more
     /// before sleeping.
     pub fn announce_sleep(&mut self) {
         if self.half.is_forked() {
@@ -34,7 +34,7 @@ impl Receiver {
         }
     }
 
-    /// Says that we are awake again.
+    /// Announces that we are awake again.
     pub fn wake(&mut self) {
         self.half.wake();
     }
@@ -57,8 +57,8 @@ impl Receiver {
         heard.rings
     }
 
-    /// Housekeeping, when nothing came for about a second: gives memory back.
-    pub fn tidy(&mut self) {
+    /// Gives back memory for messages. To be called when nothing has come for about a second.
+    pub fn trim(&mut self) {
         if !self.has_staged() && !self.half.is_forked() {
             self.staged = None;
             self.large = None;

@@ -1,4 +1,4 @@
-//! What there is to tell.
+//! Events, and what a guest can ask of a path's state.
 
 use super::Path;
 use crate::iucv::event::{Event, Interrupt};
@@ -20,37 +20,37 @@ pub struct Counts {
 }
 
 impl Path {
-    /// The next thing that there is to tell and that `wanted` lets through: control first, then what has
-    /// priority, and among equals completions first. Each is told once; what it is about waits to be
-    /// received, or taken, until it is.
+    /// The next event that `wanted` lets through: control first, then messages with priority, and among equals
+    /// completions first. Each event is given once; its message or completion waits until it is received, or
+    /// taken.
     pub fn next_event(&mut self, wanted: impl Fn(Interrupt) -> bool) -> Option<Event> {
         self.poll_events();
-        self.tell_event(wanted)
+        self.next_polled_event(wanted)
     }
 
-    /// Takes in what there may be to tell.
+    /// Polls for what there may be events of.
     pub fn poll_events(&mut self) {
         self.poll();
-        if !self.pending.has_plain_news() {
-            // A message that was told of and still stands in front makes room for the next.
+        if !self.pending.has_plain_new() {
+            // A message in front whose event was given makes room for the next.
             self.advance_plain();
         }
     }
 
-    /// As [`Path::next_event`], of what was taken in already: for those who ask more than once, each time for
-    /// something else, and are to miss nothing that comes between.
-    pub fn tell_event(&mut self, wanted: impl Fn(Interrupt) -> bool) -> Option<Event> {
+    /// The next event that `wanted` lets through, of what was polled already: for a caller that asks more than
+    /// once, each time for something else, and must miss nothing that comes between.
+    pub fn next_polled_event(&mut self, wanted: impl Fn(Interrupt) -> bool) -> Option<Event> {
         if let Some(severed) = self.severed
-            && !self.is_severed_told
+            && !self.is_severed_notified
             && wanted(Interrupt::PathSevered)
         {
-            self.is_severed_told = true;
+            self.is_severed_notified = true;
             return Some(Event::Severed(severed));
         }
-        if self.is_quiet != self.is_quiet_told {
+        if self.is_quiet != self.is_quiet_notified {
             let event = if self.is_quiet { Event::Quiesced } else { Event::Resumed };
             if wanted(event.interrupt()) {
-                self.is_quiet_told = self.is_quiet;
+                self.is_quiet_notified = self.is_quiet;
                 return Some(event);
             }
         }
@@ -59,15 +59,15 @@ impl Path {
             (false, Interrupt::MessageComplete, Interrupt::MessagePending),
         ];
         kinds.into_iter().find_map(|(priority, complete, pending)| {
-            let completion = wanted(complete).then(|| self.complete.tell(priority)).flatten();
+            let completion = wanted(complete).then(|| self.complete.notify(priority)).flatten();
             completion.map(Event::Complete).or_else(|| {
-                let message = wanted(pending).then(|| self.pending.tell(priority)).flatten();
+                let message = wanted(pending).then(|| self.pending.notify(priority)).flatten();
                 message.map(Event::Pending)
             })
         })
     }
 
-    /// (QUERY) How many messages are in which state, as far as this side has looked.
+    /// (QUERY) How many messages are in which state, as far as this side has polled.
     pub fn counts(&self) -> Counts {
         Counts {
             sent: self.table.count(State::Sent),

@@ -1,6 +1,6 @@
-//! Taking in what the other side has sent. Everything it says is checked here.
+//! The inbound half: polls what the other side has sent. Every record is checked here.
 
-use super::{KEPT_BYTES_MAX, PARKED_BYTES_MAX, PLAIN, Path, URGENT};
+use super::{BUFFERED_BYTES_MAX, PLAIN, PRIORITY_BYTES_MAX, Path, URGENT};
 use crate::body::BodyReader;
 use crate::iucv::event::{Audit, Completion, Pending};
 use crate::iucv::outgoing::{Entry, State};
@@ -8,47 +8,46 @@ use crate::iucv::record::{ID_BYTES, IDS_MAX, MessageHead, MessageId, PARAMETER_B
 use fabric::path::{Lack, Reason, Severed};
 use fabric::queue::Violation;
 
-/// Messages in pages up to this length are copied out before they are looked at; longer ones are
-/// received straight from the page.
+/// Messages in pages up to this length are copied out before they are parsed; longer ones are received
+/// straight from the page.
 const COPIED_BYTES_MAX: usize = 4096;
 
-/// What a verb looks at of each queue at most, and how many bytes it takes into memory of our own: the other
-/// side can send as fast as we look. The path stays ready while there is more.
-const LOOKS_MAX: usize = 256;
+/// Records that a verb polls from each queue at most, and bytes that it takes into memory of our own: the
+/// other side can send as fast as we poll. The path stays ready while there is more.
+const RECORDS_PER_POLL_MAX: usize = 256;
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
 impl Path {
-    /// Takes in what the urgent queue has: what is said about messages is done, messages are kept but for
-    /// the last.
+    /// Polls the urgent queue: control records are applied, messages are kept but for the last.
     pub fn poll(&mut self) {
         self.poll_while(|_| true);
     }
 
     #[inline]
     pub(super) fn poll_while(&mut self, wanted: impl Fn(&Path) -> bool) {
-        self.look_while(|path| path.is_urgent_ready() && wanted(path) && path.advance_urgent());
+        self.advance_while(|path| path.is_urgent_ready() && wanted(path) && path.advance_urgent());
         // Those that were purged wait to be forgotten.
-        self.look_while(|path| !path.purged_ahead.is_empty() && path.advance_plain());
+        self.advance_while(|path| !path.purged_ahead.is_empty() && path.advance_plain());
     }
 
-    /// Looks on while `look` says so, and not for ever.
+    /// Repeats `step` while it returns true, but a bounded number of times.
     #[inline]
-    pub(super) fn look_while(&mut self, mut look: impl FnMut(&mut Path) -> bool) {
-        let kept_bytes_max = self.kept_bytes() + TAKEN_BYTES_MAX;
-        for _ in 0..LOOKS_MAX {
-            if !look(self) || self.kept_bytes() > kept_bytes_max {
+    pub(super) fn advance_while(&mut self, mut step: impl FnMut(&mut Path) -> bool) {
+        let buffered_bytes_max = self.buffered_bytes() + TAKEN_BYTES_MAX;
+        for _ in 0..RECORDS_PER_POLL_MAX {
+            if !step(self) || self.buffered_bytes() > buffered_bytes_max {
                 return;
             }
         }
     }
 
-    /// Whether there is something in the urgent queue that can be looked at.
+    /// Whether there is something in the urgent queue that can be polled.
     #[inline]
     pub fn is_urgent_ready(&self) -> bool {
         self.is_queue_ready(URGENT)
     }
 
-    /// Whether there is something in a queue that can be looked at. The plain queue does not count while too much
+    /// Whether there is something in a queue that can be polled. The plain queue does not count while too much
     /// is kept and a message stands in front: its source has that much waiting for us to receive.
     #[inline]
     pub(super) fn is_queue_ready(&self, queue: usize) -> bool {
@@ -56,25 +55,25 @@ impl Path {
             && self.receivers[queue].is_ready()
             && (queue == URGENT
                 || self.pending.front(queue).is_none()
-                || self.kept_bytes() < PARKED_BYTES_MAX)
+                || self.buffered_bytes() < BUFFERED_BYTES_MAX)
     }
 
     /// Bytes in memory of our own of what waits.
     #[inline]
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.pending.kept_bytes() + self.complete.kept_bytes()
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.pending.buffered_bytes() + self.complete.buffered_bytes()
     }
 
-    /// Takes the next of the urgent queue. False if a look has brought nothing.
+    /// Takes the next of the urgent queue. False if there was nothing.
     fn advance_urgent(&mut self) -> bool {
-        self.pending.park(URGENT, &mut self.receivers);
-        self.complete.park(URGENT, &mut self.receivers);
-        if self.pending.kept_bytes() > KEPT_BYTES_MAX {
+        self.pending.buffer_front(URGENT, &mut self.receivers);
+        self.complete.buffer_front(URGENT, &mut self.receivers);
+        if self.pending.buffered_bytes() > PRIORITY_BYTES_MAX {
             self.fail(Reason::Lacking(Lack::Memory));
         }
-        let done = match self.pick(URGENT) {
+        let done = match self.poll_queue(URGENT) {
             Some((Record::Message(head), body)) => self.arrive(URGENT, head, body),
-            Some((record, body)) => self.obey(record, body),
+            Some((record, body)) => self.apply_control(record, body),
             None => return false,
         };
         if let Err(violation) = done {
@@ -90,18 +89,18 @@ impl Path {
             if !self.is_queue_ready(PLAIN) {
                 return false;
             }
-            self.pending.park(PLAIN, &mut self.receivers);
+            self.pending.buffer_front(PLAIN, &mut self.receivers);
         }
-        if let Some((record, body)) = self.pick(PLAIN) {
+        if let Some((record, body)) = self.poll_queue(PLAIN) {
             let Record::Message(head) = record else { unreachable!("the queue has nothing else") };
             if let Err(violation) = self.arrive(PLAIN, head, body) {
                 self.fail(violation.into());
                 return false;
             }
-            // One that was purged at the same place had been received then, or its place would not have been
+            // One that was purged at the same index had been received then, or its index would not have been
             // given away.
             if !self.purged_ahead.is_empty()
-                && self.purged_ahead.remove(&head.id.place()) == Some(head.id)
+                && self.purged_ahead.remove(&head.id.index()) == Some(head.id)
             {
                 self.forget(head.id);
                 self.ended.push_back(Record::Purged(head.id));
@@ -115,21 +114,21 @@ impl Path {
         false
     }
 
-    /// Picks the next from a queue, and takes its head apart.
+    /// Polls the next from a queue, and takes its head apart.
     #[inline]
-    fn pick(&mut self, queue: usize) -> Option<(Record, BodyReader)> {
+    fn poll_queue(&mut self, queue: usize) -> Option<(Record, BodyReader)> {
         if self.is_final {
             return None;
         }
         let receiver = &mut self.receivers[queue];
-        let picked = match receiver.poll(COPIED_BYTES_MAX) {
-            Ok(picked) => picked?,
+        let polled = match receiver.poll(COPIED_BYTES_MAX) {
+            Ok(polled) => polled?,
             Err(severed) => {
                 self.end(queue, severed);
                 return None;
             }
         };
-        let (record, body) = BodyReader::open(receiver, picked, |head| Record::parse(queue, head));
+        let (record, body) = BodyReader::open(receiver, polled, |head| Record::parse(queue, head));
         match record {
             Ok(record) if record.may_have_body() || body.left() == 0 => Some((record, body)),
             refused => {
@@ -156,14 +155,14 @@ impl Path {
         Ok(())
     }
 
-    /// What the head of a message says, if it may be so.
+    /// The message that a head announces, if the limits and the identity allow it.
     fn admit(&self, queue: usize, head: MessageHead, bytes: usize) -> Option<Pending> {
-        let is_taken = self.pending.has_place(head.id);
+        let is_taken = self.pending.has_index(head.id);
         self.admit_beside(self.pending.len(), queue, head, bytes).filter(|_| !is_taken)
     }
 
-    /// As [`Path::admit`], beside so many others that wait. In a stream there are none, and to find out that none
-    /// has its place would cost as much as all the rest.
+    /// The message that a head announces, if the limits allow it beside so many others that wait. In a stream
+    /// there are none, and to find out that none has its index would cost as much as all the rest.
     #[inline(always)]
     pub(super) fn admit_beside(
         &self,
@@ -172,25 +171,25 @@ impl Path {
         head: MessageHead,
         bytes: usize,
     ) -> Option<Pending> {
-        let MessageHead { class, id, answer, parameters } = head;
-        let theirs = self.limits.theirs as usize;
-        // What we have not said yet counts: there is never more to say than there are places.
-        let unsaid = self.completed.len() / ID_BYTES + self.ended.len();
-        let is_free = id.place() < theirs
-            && waiting + self.awaiting_count + unsaid < theirs
-            && self.awaiting.get(id.place()).is_none_or(Option::is_none);
+        let MessageHead { class, id, reply_bytes_max, parameters } = head;
+        let (theirs, priority) = (self.limits.theirs as usize, queue == URGENT);
+        // Control records that we have not sent count: there are never more of them than indexes.
+        let unsent = self.completed.len() / ID_BYTES + self.ended.len();
+        let is_free = id.index() < theirs
+            && waiting + self.awaiting_count + unsent < theirs
+            && self.awaiting.get(id.index()).is_none_or(Option::is_none);
         let fits = !parameters || bytes == PARAMETER_BYTES && self.limits.parameters_for_us;
-        let priority = queue == URGENT;
-        (is_free && fits).then_some(Pending { id, class, bytes, priority, answer, parameters })
+        let pending = Pending { id, class, bytes, priority, reply_bytes_max, parameters };
+        (is_free && fits).then_some(pending)
     }
 
-    /// Does what the other side says about messages.
-    fn obey(&mut self, record: Record, body: BodyReader) -> Result<(), Violation> {
+    /// Applies a control record of the other side's: what has become of messages, purges, quiesce.
+    fn apply_control(&mut self, record: Record, body: BodyReader) -> Result<(), Violation> {
         match record {
             Record::Message(_) => unreachable!("handled by the caller"),
             Record::Completed => {
-                let place = body.message().ok_or(Violation::Record)?;
-                let (ids, rest) = self.receivers[URGENT].message(place).body.as_chunks();
+                let message = body.message().ok_or(Violation::Record)?;
+                let (ids, rest) = self.receivers[URGENT].message(message).body.as_chunks();
                 if ids.len() > IDS_MAX || !rest.is_empty() {
                     return Err(Violation::Size);
                 }
@@ -202,15 +201,15 @@ impl Path {
             }
             Record::Reply { id, parameters, priority } => {
                 let bytes = body.left();
-                let most = self.table.answer_max(id).ok_or(Violation::Record)?;
+                let most = self.table.reply_bytes_max(id).ok_or(Violation::Record)?;
                 if bytes as u64 > u64::from(most) || parameters && bytes != PARAMETER_BYTES {
                     return Err(Violation::Size);
                 }
                 match self.table.end(id)? {
                     Some(entry) => {
-                        let answer = Some(bytes);
+                        let reply_bytes = Some(bytes);
                         let plain = entry.completion(Audit::default());
-                        let of = Completion { priority, answer, parameters, ..plain };
+                        let of = Completion { priority, reply_bytes, parameters, ..plain };
                         self.complete.put_in_front(of, body);
                     }
                     None => body.release(&mut self.receivers[URGENT]),
@@ -221,11 +220,11 @@ impl Path {
                     self.keep_completion(&entry, Audit::REJECTED);
                 }
             }
-            // It was sent before it was purged, so it is there, or was received and that was said.
+            // It was sent before it was purged, so it is there, or was received and that was acknowledged.
             Record::Purge(id) if self.forget(id) => self.ended.push_back(Record::Purged(id)),
-            // A place beyond the limit is nobody's, so there are never more than places.
-            Record::Purge(id) if id.place() < self.limits.theirs as usize => {
-                self.purged_ahead.insert(id.place(), id);
+            // An index beyond the limit is nobody's, so there are never more than indexes.
+            Record::Purge(id) if id.index() < self.limits.theirs as usize => {
+                self.purged_ahead.insert(id.index(), id);
             }
             Record::Purge(_) => return Err(Violation::Record),
             Record::Purged(id) => match self.table.get_mut(id) {
