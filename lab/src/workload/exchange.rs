@@ -196,8 +196,9 @@ fn answer<E: End>(
 }
 
 fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
+    let Reports { host, source, target } = reports;
     let mut reports =
-        Reports { host: None, source: reports.source.clone(), target: reports.target.clone() };
+        Reports { host: host.clone(), source: source.clone(), target: target.clone() };
     if factors.get("transport") == Some(&Level::Word("cache-line-1".into())) {
         // The source has counted the time of both its threads.
         reports.target = reports.source.clone();
