@@ -22,8 +22,8 @@ use iceoryx2::service::service_name::ServiceName;
 use iceoryx2::signal_handling_mode::SignalHandlingMode;
 use lab::worker::{Control, Doing, End, Fault, Order, Role};
 
-/// What a queue may hold, of messages that are large.
-const QUEUE_BYTES: usize = 4 << 20;
+/// What a queue may hold, of messages that are large: it stays in the caches of one processor.
+const QUEUE_BYTES: usize = 1 << 20;
 
 /// Messages that a queue holds.
 const QUEUE_MESSAGES_MIN: usize = 2;
