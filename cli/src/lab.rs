@@ -7,9 +7,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::against::{Against, AgainstError};
 use lab::case::Case;
-use lab::factor::{Factors, describe};
+use lab::factor::{Factors, describe, is_against};
 use lab::library::{self, SelectError};
 use lab::machine::Machine;
+use lab::peers::{self, Peers};
 use lab::plan::{Job, Plan, Wishes};
 use lab::record::{self, Results};
 use lab::report;
@@ -72,6 +73,9 @@ struct Run {
     /// Let another siga binary, for example an older build, measure the same cells, in turn with this one
     #[arg(long, value_name = "PATH")]
     against: Option<PathBuf>,
+    /// Measure Aeron and iceoryx2 with this siga-peers [default: beside siga, or in the repository's peers]
+    #[arg(long, value_name = "PATH", env = "SIGA_PEERS", hide_env_values = true)]
+    peers: Option<PathBuf>,
     /// Append the result of each trial to this file, for `siga lab report`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -196,7 +200,10 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         set: arguments.set.clone(),
         against: arguments.against.is_some(),
     };
-    let plan = Plan::new(cases, &wishes).map_err(Outcome::Usage)?;
+    let mut plan = Plan::new(cases, &wishes).map_err(Outcome::Usage)?;
+    // The other binary may have been built without them.
+    plan.leave_out(|cell| is_against(cell) && peers::of(cell).is_some());
+    let peers = find_peers(arguments, &mut plan)?;
     let against = arguments.against.as_deref().map(Against::new).transpose();
     let against = against.map_err(|error| match error {
         AgainstError::NotSiga { .. } => Outcome::Usage(error.to_string()),
@@ -218,7 +225,7 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         command.arg("lab-worker");
         command
     };
-    let crew = Crew::new(worker, machine.pinned);
+    let crew = Crew::new(worker, machine.pinned).with_peers(peers);
     let mut progress = Progress::of(&plan);
     let outcome =
         lab::run::run(&plan, &crew, against.as_ref(), &machine, results.as_mut(), &mut progress);
@@ -231,6 +238,23 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
     match outcome.failed {
         0 => Ok(()),
         failed => Err(Outcome::No(format!("{failed} trials went wrong, see above"))),
+    }
+}
+
+/// The program that measures peers, if the plan needs it. A program that the user names must be the right
+/// one; where there is none, the plan goes on without peers, and one line says why.
+fn find_peers(arguments: &Run, plan: &mut Plan) -> Result<Option<Peers>, Outcome> {
+    if let Some(path) = &arguments.peers {
+        return Peers::at(path).map(Some).map_err(|error| Outcome::Usage(error.to_string()));
+    }
+    match Peers::find() {
+        Ok(peers) => Ok(Some(peers)),
+        Err(why) => {
+            if plan.leave_out(|cell| peers::of(cell).is_some()) {
+                eprintln!("{why}");
+            }
+            Ok(None)
+        }
     }
 }
 

@@ -54,6 +54,8 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
             &["run", "--against", "/bin/echo"],
             "is not a siga binary: --version should print \"siga\"",
         ),
+        (&["run", "--peers", "none"], "none does not belong to this siga: No such file"),
+        (&["run", "--peers", "/bin/echo"], "--version should print \"siga-peers "),
         (&["report", "none.jsonl"], "none.jsonl:1: cannot be read"),
     ] {
         let output = siga(&[&["lab"], arguments].concat());
@@ -130,6 +132,26 @@ impl Drop for Directory {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).unwrap();
     }
+}
+
+#[test]
+fn run_goes_on_without_peers_and_says_how_to_build_them() {
+    let directory = Directory::new("peers");
+    // In the repository the program finds peers that are built.
+    let alone = directory.file("siga");
+    let copy = Command::new("cp").args([env!("CARGO_BIN_EXE_siga"), &alone]).status().unwrap();
+    assert!(copy.success());
+    let mut command = Command::new(alone);
+    command.args(["lab", "run", "message-exchange", "--set", "transport=pipe,aeron,iceoryx2"]);
+    command.args(["--set", "bytes=64", "--set", "wait=block"]);
+    command.args(["--trials", "2", "--seconds", "0.1", "--warm-up", "0"]);
+    let output = command.env_remove("SIGA_PEERS").output().unwrap();
+    let (printed, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    let how = "siga-peers is not built: cargo build --release --manifest-path peers/Cargo.toml";
+    assert_eq!(said.matches(how).count(), 1, "{said}");
+    assert!(said.contains("message-exchange: 1 cells, 2 trials each"), "{said}");
+    assert!(printed.contains("\n pipe ") && !printed.contains("aeron"), "{printed}");
 }
 
 /// `siga lab run` of one short cell of a pipe against another binary.

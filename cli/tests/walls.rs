@@ -161,7 +161,8 @@ fn only_os_has_unsafe_code() {
     let needle = ["unsa", "fe"].concat();
     for file in sources(&top()) {
         let place = file.strip_prefix(top()).unwrap().to_owned();
-        if place.starts_with("os") || place.starts_with("target") {
+        // `peers` is no crate of this workspace, and stands on bindings of other languages.
+        if ["os", "target", "peers"].iter().any(|room| place.starts_with(room)) {
             continue;
         }
         for (number, line) in code(&file) {

@@ -181,18 +181,25 @@ fn judge(
 
 /// The first line that a siga binary prints for `--version`; or why it is not a siga binary.
 fn version(file: &Path) -> Result<String, String> {
+    match first_line(file)? {
+        (first, status) if status.success() && first.starts_with("siga ") => Ok(first),
+        (first, status) => {
+            let right = "--version should print \"siga\" and a version";
+            Err(format!("{right}, not {first:?} ({status})"))
+        }
+    }
+}
+
+/// The first line that a program prints for `--version`, and how the program ended; or why it did not.
+pub(crate) fn first_line(file: &Path) -> Result<(String, ExitStatus), String> {
     let mut command = Command::new(file);
     command.arg("--version");
     let held = HeldSignals::hold().map_err(|error| error.to_string())?;
     let running = Running::start(command, Stream::Output, held, None);
     let mut running = running.map_err(|error| error.to_string())?;
     let status = running.wait(VERSION_TIME_MAX).map_err(|error| error.to_string())?;
-    let output = running.output();
-    let first = output.lines().next().unwrap_or_default();
-    if status.success() && first.starts_with("siga ") {
-        return Ok(first.to_owned());
-    }
-    Err(format!("--version should print \"siga\" and a version, not {first:?} ({status})"))
+    let first = running.output().lines().next().unwrap_or_default().to_owned();
+    Ok((first, status))
 }
 
 /// The case file of one trial.

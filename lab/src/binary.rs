@@ -56,7 +56,7 @@ fn checksum(file: &Path) -> io::Result<u32> {
 
 /// The CRC of `cksum` in POSIX: of the bytes, then of their count with the least byte first, then inverted.
 #[derive(Default)]
-struct Checksum {
+pub(crate) struct Checksum {
     register: u32,
     bytes: u64,
 }
@@ -84,12 +84,12 @@ const fn steps() -> [u32; 256] {
 }
 
 impl Checksum {
-    fn take(&mut self, piece: &[u8]) {
+    pub(crate) fn take(&mut self, piece: &[u8]) {
         self.register = piece.iter().fold(self.register, |register, byte| step(register, *byte));
         self.bytes += piece.len() as u64;
     }
 
-    fn finish(self) -> u32 {
+    pub(crate) fn finish(self) -> u32 {
         let mut register = self.register;
         let mut left = self.bytes;
         while left > 0 {

@@ -69,7 +69,7 @@ pub struct Order {
     pub processor: Option<usize>,
     /// Where the other guest runs.
     pub peer_processor: Option<usize>,
-    /// Where the host listens, if there is one.
+    /// Where the host listens, or keeps its files; none if there is no host.
     pub socket: Option<PathBuf>,
     /// What exists, for the host: a system file's name and text.
     pub system: Option<(String, String)>,
@@ -80,7 +80,7 @@ impl Order {
     ///
     /// # Panics
     /// If there is no such factor: a broken promise inside this program.
-    pub(crate) fn word(&self, factor: &str) -> &str {
+    pub fn word(&self, factor: &str) -> &str {
         match self.factors.get(factor) {
             Some(Level::Word(word)) => word,
             other => panic!("{factor} is {other:?}, not a word"),
@@ -91,7 +91,7 @@ impl Order {
     ///
     /// # Panics
     /// As [`Order::word`].
-    pub(crate) fn number(&self, factor: &str) -> u64 {
+    pub fn number(&self, factor: &str) -> u64 {
         match self.factors.get(factor) {
             Some(Level::Number(number)) => *number,
             other => panic!("{factor} is {other:?}, not a number"),
@@ -186,6 +186,22 @@ impl Control {
             }
             self.listen()?;
         }
+    }
+
+    /// Passes a note to the other guest.
+    ///
+    /// # Errors
+    /// [`Fault::Orphaned`].
+    pub fn tell(&self, note: &str) -> Result<(), Fault> {
+        self.pass(note, &[])
+    }
+
+    /// Waits for a note that the other guest passes.
+    ///
+    /// # Errors
+    /// [`Fault::Orphaned`].
+    pub fn note(&mut self) -> Result<String, Fault> {
+        self.parcel().map(|(note, _)| note)
     }
 
     /// Passes descriptors to the other worker, with a note.

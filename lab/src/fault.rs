@@ -31,8 +31,11 @@ pub enum Fault {
 }
 
 /// Says what was being done when an error came.
-pub(crate) trait Doing<T> {
+pub trait Doing<T> {
     /// The same result, its error a [`Fault`] that says `what` was being done.
+    ///
+    /// # Errors
+    /// [`Fault::Refused`].
     fn doing(self, what: &'static str) -> Result<T, Fault>;
 }
 

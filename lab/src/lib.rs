@@ -15,6 +15,7 @@ pub mod machine;
 mod measure;
 pub mod metric;
 mod pattern;
+pub mod peers;
 mod place;
 pub mod plan;
 pub mod published;

@@ -85,6 +85,18 @@ impl Plan {
         Ok(Plan { jobs })
     }
 
+    /// Leaves out the cells that `is_out` means, and cases of which nothing is left. Returns whether there
+    /// were any.
+    pub fn leave_out(&mut self, is_out: impl Fn(&Factors) -> bool) -> bool {
+        let count = |jobs: &[Job]| jobs.iter().map(|job| job.cells.len()).sum::<usize>();
+        let before = count(&self.jobs);
+        for job in &mut self.jobs {
+            job.cells.retain(|cell| !is_out(cell));
+        }
+        self.jobs.retain(|job| !job.cells.is_empty());
+        count(&self.jobs) < before
+    }
+
     /// All steps: case by case, trial by trial, and in each trial all cells one after the other, so that
     /// whatever comes over the machine meanwhile comes over all of them. Every second trial goes backward:
     /// no cell always has the same neighbour before it. The trials of a cell with two binaries are neighbours.
@@ -216,6 +228,17 @@ mod tests {
         );
         let time: Duration = plan.jobs.iter().map(Job::time).sum();
         assert_eq!(time, Duration::from_millis(10 * 1530));
+    }
+
+    #[test]
+    fn cells_are_left_out_and_cases_that_have_no_others() {
+        let mut plan = Plan::new(two_cases(), &Wishes::default()).unwrap();
+        assert!(!plan.leave_out(|_| false));
+        assert!(plan.leave_out(|cell| cell.contains_key("paths")));
+        assert_eq!(plan.jobs.iter().map(|job| &*job.case.name).collect::<Vec<_>>(), ["stream"]);
+        let pipe = Level::Word("pipe".into());
+        assert!(plan.leave_out(|cell| cell.get("transport") == Some(&pipe)));
+        assert_eq!(plan.jobs[0].cells.len(), 2);
     }
 
     #[test]

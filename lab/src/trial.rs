@@ -14,6 +14,7 @@ use os::processor::now_ns;
 use crate::control::{FromWorker, Heard, Order, Role, ToWorker, hear, send};
 use crate::factor::Factors;
 use crate::measure::Window;
+use crate::peers::{self, Peers, PeersError};
 use crate::place::Place;
 use crate::workload::{Figures, Reports, Workload};
 
@@ -24,6 +25,7 @@ const GRACE: Duration = Duration::from_secs(60);
 /// Starts the workers of trials.
 pub struct Crew {
     command: Box<dyn Fn() -> Command>,
+    peers: Option<Peers>,
     processors: Option<[usize; 2]>,
 }
 
@@ -79,7 +81,13 @@ impl Crew {
     /// A crew whose workers are processes that `command` starts and that call [`crate::worker::run`]. The
     /// two guests of a trial each have one of the `processors` to themselves, or share what there is.
     pub fn new(command: impl Fn() -> Command + 'static, processors: Option<[usize; 2]>) -> Crew {
-        Crew { command: Box::new(command), processors }
+        Crew { command: Box::new(command), peers: None, processors }
+    }
+
+    /// The same with workers for trials over transports of other programs.
+    #[must_use]
+    pub fn with_peers(self, peers: Option<Peers>) -> Crew {
+        Crew { peers, ..self }
     }
 
     /// Does a trial, and sleeps meanwhile.
@@ -87,7 +95,9 @@ impl Crew {
     /// # Errors
     /// [`TrialError`]; no worker is left behind.
     pub fn run(&self, trial: &Trial) -> Result<Measured, TrialError> {
-        let place = (trial.workload.needs_host)(&trial.factors).then(Place::make).transpose()?;
+        let is_peer = peers::of(&trial.factors).is_some();
+        let make = if is_peer { Place::make_in_memory } else { Place::make };
+        let place = (trial.workload.needs_host)(&trial.factors).then(make).transpose()?;
         let mut stage = Stage { poller: Poller::new()?, workers: Vec::new() };
         let give_up_ns = now_ns() + trial.time_max().as_nanos() as u64;
         let mut reports = Reports::default();
@@ -147,10 +157,14 @@ impl Crew {
             socket: place.map(|place| place.file("host")),
             system: trial.system.clone(),
         };
+        let mut command = match (peers::of(&trial.factors), &self.peers) {
+            (None, _) => (self.command)(),
+            (Some(_), Some(peers)) => peers.command(),
+            (Some(_), None) => return Err(TrialError::Unable(PeersError::NotBuilt.to_string())),
+        };
         let (ours, theirs) = Packets::ends()?;
         let packets = Packets::adopt(ours)?;
         stage.poller.add(&packets, stage.workers.len() as u64)?;
-        let mut command = (self.command)();
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| {
             let program = command.get_program().display().to_string();

@@ -33,18 +33,30 @@ pub(crate) use wake::WakeEnd;
 ///
 /// Its verbs are called once for each message and are to be inlined: the loops around them are made anew
 /// for each transport.
-pub(crate) trait End {
+pub trait End {
     /// Sends a message of `bytes` that `build` makes. Waits while the receiver is too far behind.
+    ///
+    /// # Errors
+    /// [`Fault`]: it cannot be sent.
     fn send(&mut self, bytes: usize, build: impl FnMut(&mut [u8])) -> Result<(), Fault>;
 
     /// Hands over what may have been held back, because nothing follows for now.
+    ///
+    /// # Errors
+    /// [`Fault`]: it cannot be sent.
     fn flush(&mut self) -> Result<(), Fault>;
 
     /// Waits for the next message of `bytes` and shows it to `read`, piece by piece, each with the place
     /// where it starts. False if the other end has finished.
+    ///
+    /// # Errors
+    /// [`Fault`]: nothing more can be received.
     fn receive(&mut self, bytes: usize, read: impl FnMut(usize, &[u8])) -> Result<bool, Fault>;
 
     /// Says that nothing more will be sent.
+    ///
+    /// # Errors
+    /// [`Fault`]: it cannot be said.
     fn finish(&mut self) -> Result<(), Fault>;
 
     /// What was counted so far.

@@ -5,7 +5,7 @@ use std::thread;
 use host::report::Counts;
 use os::processor::{now_ns, pin};
 
-use super::stream::{BYTES, check_count, is_path};
+use super::stream::{BYTES, check_count, is_path, needs_host};
 use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set_wait_of_others};
 use crate::control::{Control, Order, Role};
 use crate::factor::{Domain, Factor, Factors, Level};
@@ -37,6 +37,9 @@ pub(super) const WORKLOAD: Workload = Workload {
                 "cache-line-1",
                 "cache-line-2",
                 "wake",
+                "aeron",
+                "aeron-claim",
+                "iceoryx2",
             ]),
             usual: &["path", "unix-stream"],
         },
@@ -57,7 +60,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit,
-    needs_host: |factors| is_path(factors),
+    needs_host,
     work,
     conclude,
 };
@@ -101,7 +104,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     }
 }
 
-fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+pub(super) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = bytes_of(order);
     let window = control.ready()?;
     match order.role {
@@ -196,8 +199,9 @@ fn answer<E: End>(
 }
 
 fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
+    let Reports { host, source, target } = reports;
     let mut reports =
-        Reports { host: None, source: reports.source.clone(), target: reports.target.clone() };
+        Reports { host: host.clone(), source: source.clone(), target: target.clone() };
     if factors.get("transport") == Some(&Level::Word("cache-line-1".into())) {
         // The source has counted the time of both its threads.
         reports.target = reports.source.clone();

@@ -13,8 +13,11 @@ use std::collections::BTreeMap;
 use crate::control::{Control, Order, Role};
 use crate::factor::{Factor, Factors, Level};
 use crate::fault::Fault;
-use crate::measure::{Report, Spent};
-use os::processor::TICK_NS;
+use crate::measure::{Meter, Report, Spent};
+use crate::peers;
+use crate::transport::End;
+use host::report::Counts;
+use os::processor::{TICK_NS, now_ns};
 
 /// Metrics by name.
 pub type Figures = BTreeMap<String, f64>;
@@ -125,11 +128,14 @@ fn set(factors: &mut Factors, name: &str, level: &str) {
 }
 
 /// Sets how a transport waits that is no path: limits spin, and the kernel's own ways sleep unless they are
-/// to spin. They learn nothing.
+/// to spin. They learn nothing. Peers spin unless they are to sleep, and Aeron cannot sleep.
 fn set_wait_of_others(factors: &mut Factors, transport: &str) {
     match transport {
         "copy-limit" | "cache-line-1" | "cache-line-2" => set(factors, "wait", "spin"),
         "unix-stream-batched" | "wake" => set(factors, "wait", "block"),
+        peer if peers::is_aeron(peer) => set(factors, "wait", "spin"),
+        "iceoryx2" if factors.get("wait") == Some(&Level::Word("block".into())) => {}
+        "iceoryx2" => set(factors, "wait", "spin"),
         _ if factors.get("wait") == Some(&Level::Word("spin".into())) => {}
         _ => set(factors, "wait", "block"),
     }
@@ -158,7 +164,10 @@ fn rates_and_costs(reports: &Reports, bytes: Option<u64>, is_path: bool) -> Resu
         put("rate_bytes_per_s", rate * bytes as f64);
     }
     let each = |cost: fn(&Spent) -> f64| reports.each(|report| cost(&report.spent));
-    put("cpu_ns_per_message", each(|spent| spent.cpu_ns as f64));
+    // A host sees no messages: it takes part in those that the target has verified meanwhile.
+    let host_ns = reports.host.as_ref().map_or(0, |host| host.spent.cpu_ns);
+    let of_host = host_ns as f64 / messages as f64;
+    put("cpu_ns_per_message", each(|spent| spent.cpu_ns as f64) + of_host);
     if reports.guests().iter().all(|report| report.spent.cpu_ns >= SPLIT_NS_MIN) {
         put("cpu_virtual_ns_per_message", each(|spent| spent.user_ns as f64));
         put("cpu_cp_ns_per_message", each(|spent| spent.system_ns as f64));
@@ -178,13 +187,22 @@ fn rates_and_costs(reports: &Reports, bytes: Option<u64>, is_path: bool) -> Resu
     Ok(figures)
 }
 
+/// Plays a guest's part of a workload over a transport of another program.
+///
+/// # Errors
+/// [`Fault`]: what the lab is to hear.
+pub fn carry<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    match &*order.workload {
+        "message-stream" => stream::run(end, order, control),
+        "message-exchange" => exchange::run(end, order, control),
+        other => Err(Fault::Unable(format!("{other} is not done over other programs' transports"))),
+    }
+}
+
 /// A host, as the third worker of a trial with paths: so it can be measured, and dies with the lab.
 pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     use crate::fault::Doing;
-    use crate::measure::Meter;
     use host::config::Source;
-    use host::report::Counts;
-    use os::processor::now_ns;
     use siga::{Embedded, System};
 
     let mut system = match &order.system {
@@ -193,6 +211,15 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
     };
     system.socket.clone_from(&order.socket);
     let _host = Embedded::start(system).doing("start a host")?;
+    attend(control)
+}
+
+/// Attends a trial as its third party, whose work other threads of this process do: it measures their
+/// processor time, and returns when the guests are done.
+///
+/// # Errors
+/// [`Fault`]: the lab is gone, or the window was too short.
+pub fn attend(control: &mut Control) -> Result<Report, Fault> {
     let window = control.ready()?;
     let mut meter = Meter::new(window, None);
     control.wait_until(window.start_ns)?;
@@ -202,4 +229,21 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
     // The guests may need a host for longer than their window: they are done when the lab says so.
     control.parcel()?;
     Ok(Report { spent, counters, ..Report::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_takes_part_in_what_a_message_costs() {
+        let report = |cpu_ns, messages| {
+            let spent = Spent { ns: 1000, messages, cpu_ns, ..Spent::default() };
+            Report { spent, ..Report::default() }
+        };
+        let host = Some(report(500, 0));
+        let reports = Reports { host, source: report(1000, 10), target: report(2000, 10) };
+        let figures = rates_and_costs(&reports, None, false).unwrap();
+        assert_eq!(figures["cpu_ns_per_message"], 350.0);
+    }
 }

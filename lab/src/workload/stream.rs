@@ -11,6 +11,7 @@ use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::Fault;
 use crate::measure::{Delays, Meter, Report};
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
+use crate::peers;
 use crate::transport::{
     AppcEnd, BatchEnd, Copied, End, InPlace, OneWayEnd, Opening, PacketEnd, PathEnd, Pushed,
     RingEnd, Sent, pipe, tcp, unix,
@@ -36,6 +37,9 @@ pub(super) const WORKLOAD: Workload = Workload {
                 "pipe",
                 "tcp-loopback",
                 "copy-limit",
+                "aeron",
+                "aeron-claim",
+                "iceoryx2",
             ]),
             usual: &["path", "unix-stream"],
         },
@@ -57,7 +61,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit,
-    needs_host: |factors| is_path(factors),
+    needs_host,
     work,
     conclude,
 };
@@ -83,6 +87,11 @@ pub(super) fn is_path(factors: &Factors) -> bool {
     let over_paths = ["path", "iucv", "appc"];
     matches!(factors.get("transport"), Some(Level::Word(word))
         if over_paths.iter().any(|start| word.starts_with(start)))
+}
+
+/// Paths need a host, and Aeron needs its media driver.
+pub(super) fn needs_host(factors: &Factors) -> bool {
+    is_path(factors) || peers::of(factors).is_some_and(peers::is_aeron)
 }
 
 fn fit(factors: &mut Factors) {
@@ -115,7 +124,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     }
 }
 
-fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+pub(super) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     match order.role {
         Role::Source => source(end, order, control),
         Role::Target => target(end, order, control),
@@ -246,5 +255,8 @@ mod tests {
         assert_eq!(fitted("pipe", "spin"), "pipe, spin");
         assert_eq!(fitted("unix-stream-batched", "spin"), "unix-stream-batched, block");
         assert_eq!(fitted("copy-limit", "block"), "copy-limit, spin, 4");
+        assert_eq!(fitted("aeron-claim", "block"), "aeron-claim, spin");
+        assert_eq!(fitted("iceoryx2", "block"), "iceoryx2, block");
+        assert_eq!(fitted("iceoryx2", "adaptive"), "iceoryx2, spin");
     }
 }
