@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use host::report::{Buffer, QueueAudit};
-use siga::Observer;
+use siga::host::Observer;
 
 use crate::outcome::{Outcome, print};
 use crate::query::table;

@@ -5,7 +5,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use siga::appc::{Conversation, Ended, Options, State, Then, VerbError};
-use siga::{ConnectError, Guest, Problem, ResourceError, Scope};
+use siga::connect::Scope;
+use siga::error::{Problem, ResourceError};
+use siga::{ConnectError, Guest};
 
 use crate::outcome::Outcome;
 use crate::socket::Socket;

@@ -6,7 +6,9 @@ use host::report::{
     GuestReport, HalfReport, PathReport, PathState, ResourceReport, ResourceScope, SideReport,
     SystemReport,
 };
-use siga::{Kind, Observer, Violation};
+use siga::connect::Kind;
+use siga::error::Violation;
+use siga::host::Observer;
 
 use crate::outcome::{Outcome, print};
 use crate::socket::Socket;

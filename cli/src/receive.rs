@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use siga::{ConnectError, Guest, Kind, Path, PathOptions, Reason, Severed};
+use siga::connect::Kind;
+use siga::{ConnectError, Guest, Path, PathOptions, Reason, Severed};
 
 use crate::outcome::Outcome;
 use crate::socket::Socket;

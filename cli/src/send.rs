@@ -2,7 +2,8 @@
 
 use std::io::{self, Read};
 
-use siga::{CommitError, Guest, Path, PathOptions, Reason, SendError, Severed};
+use siga::error::CommitError;
+use siga::{Guest, Path, PathOptions, Reason, SendError, Severed};
 
 use crate::outcome::Outcome;
 use crate::socket::Socket;
@@ -156,7 +157,7 @@ fn input_bytes() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use siga::Lack;
+    use siga::error::Lack;
 
     use super::*;
 

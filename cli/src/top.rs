@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use comfy_table::Table;
 use host::report::{HalfReport, PathReport, SystemReport};
-use siga::Observer;
+use siga::host::Observer;
 
 use crate::outcome::Outcome;
 use crate::query::{guest, table};

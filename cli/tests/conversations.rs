@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use siga::appc::{Conversation, Ended, Level, Options, State, Then, Trouble, VerbError};
+use siga::error::Problem;
 use siga::iucv::{self, Outgoing};
-use siga::{ConnectError, Guest, Problem, Reason, Wait};
+use siga::{ConnectError, Guest, Reason, Wait};
 
 const OPTIONS: Options = Options { wait: Wait::Block, level: Level::Confirm, ..Options::DEFAULT };
 

@@ -4,7 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use siga::{ConnectError, Guest, Kind, PathOptions, Problem};
+use siga::connect::Kind;
+use siga::error::Problem;
+use siga::{ConnectError, Guest, PathOptions};
 
 /// A process that goes when we go.
 struct Process(Child);
@@ -39,9 +41,9 @@ fn asked(guest: &Guest, options: &PathOptions) -> Result<(), ConnectError> {
 fn receiver_refuses_who_is_not_siga_send_and_goes_on_waiting() {
     let name = format!("siga-transfer-{}", std::process::id());
     let socket: PathBuf = std::env::temp_dir().join(name);
-    let mut system = siga::System::open();
+    let mut system = siga::host::System::open();
     system.socket = Some(socket.clone());
-    let _host = siga::Embedded::start(system).unwrap();
+    let _host = siga::host::Embedded::start(system).unwrap();
     let receiver = siga(&socket, &["receive", "RECEIVER"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut receiver = Process(receiver);
     let guest = Guest::attach(&socket, "STRANGER").unwrap();

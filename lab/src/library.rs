@@ -154,8 +154,9 @@ mod tests {
         let halves = ["source_output_", "source_input_", "target_output_", "target_input_"];
         let counted = |name: &str| {
             let counter = halves.iter().find_map(|half| name.strip_prefix(half));
-            counter
-                .is_some_and(|counter| siga::Counter::ALL.iter().any(|own| own.name() == counter))
+            counter.is_some_and(|counter| {
+                siga::raw::Counter::ALL.iter().any(|own| own.name() == counter)
+            })
         };
         for claim in cases().iter().flat_map(|case| &case.claims) {
             for name in claim.test.iter().flat_map(|test| &test.counters) {

@@ -16,7 +16,8 @@ use proof::plane::{ALLOWANCE, Party, Plane};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
-use siga::{ConnectError, Embedded, Guest, PathOptions, Reason, System};
+use siga::host::{Embedded, System};
+use siga::{ConnectError, Guest, PathOptions, Reason};
 
 const SYSTEM: &str = "[[guest]]\nname = \"*\"\nconnect = [\"*\"]\n";
 

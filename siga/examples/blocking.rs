@@ -5,7 +5,8 @@
 
 use std::thread;
 
-use siga::{Embedded, Guest, PathOptions, Reason, System, Wait};
+use siga::host::{Embedded, System};
+use siga::{Guest, PathOptions, Reason, Wait};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 

@@ -6,7 +6,9 @@
 use std::thread;
 
 use siga::appc::{Conversation, Level, Options, State, Then, VerbError};
-use siga::{Embedded, Guest, Scope, System, Wait};
+use siga::connect::Scope;
+use siga::host::{Embedded, System};
+use siga::{Guest, Wait};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 

@@ -1,6 +1,7 @@
 //! Host and guests in one process.
 
-use siga::{Embedded, Guest, PathOptions, System};
+use siga::host::{Embedded, System};
+use siga::{Guest, PathOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Embedded::start(System::open())?;

@@ -5,7 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use siga::{Embedded, Guest, PathOptions, System, Wait, Waiter};
+use siga::host::{Embedded, System};
+use siga::{Guest, PathOptions, Wait, Waiter};
 
 const SOCKET: u64 = 1;
 const PATHS: u64 = 2;

@@ -1,6 +1,8 @@
 //! A message that is built in memory lent to the receiver, and read where it lies.
 
-use siga::{Embedded, Guest, Incoming, PathOptions, System};
+use siga::host::{Embedded, System};
+use siga::in_place::Incoming;
+use siga::{Guest, PathOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Embedded::start(System::open())?;

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use siga::{Embedded, Guest, PathOptions, System, Wait};
+use siga::host::{Embedded, System};
+use siga::{Guest, PathOptions, Wait};
 
 const MESSAGES: u64 = 1_000_000;
 

@@ -6,8 +6,9 @@
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use siga::host::{Embedded, System};
 use siga::iucv::{Options, Outgoing, Path, ReceiveError};
-use siga::{Embedded, Guest, Reason, System, Wait};
+use siga::{Guest, Reason, Wait};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -29,7 +30,7 @@ fn serve(guest: &Guest) -> Result<()> {
         match question.class {
             SECONDS => path.reply(question.id, &now.as_secs().to_le_bytes())?,
             NANOSECONDS => path.reply(question.id, &now.as_nanos().to_le_bytes())?,
-            _ => path.half().reject(question.id)?,
+            _ => path.raw().reject(question.id)?,
         }
     }
 }

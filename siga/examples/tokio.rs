@@ -4,7 +4,8 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use siga::{Embedded, Guest, PathOptions, System, Wait, Waiter};
+use siga::host::{Embedded, System};
+use siga::{Guest, PathOptions, Wait, Waiter};
 use tokio::io::unix::AsyncFd;
 
 #[tokio::main(flavor = "current_thread")]

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use siga::{Embedded, Guest, PathOptions, Served, System, Wait, Waiter};
+use siga::host::{Embedded, System};
+use siga::{Guest, PathOptions, Served, Wait, Waiter};
 
 const CLIENTS: usize = 10;
 

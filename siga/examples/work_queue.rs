@@ -5,8 +5,9 @@
 
 use std::thread;
 
+use siga::host::{Embedded, System};
 use siga::iucv::{Options, Outgoing, Path, ReceiveError, Which};
-use siga::{Embedded, Guest, Reason, System, Wait};
+use siga::{Guest, Reason, Wait};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -43,7 +44,7 @@ fn order(guest: &Guest) -> Result<()> {
     path.send(&job, b"sweep the floor")?;
     path.send(&urgent, b"put out the fire")?;
     // It rains: taken back, and never received.
-    path.half().purge(garden, 7)?;
+    path.raw().purge(garden, 7)?;
     path.send(&Outgoing { target_class: OPENING, ..job }, &[])?;
     path.sever([0; 16]);
     Ok(())

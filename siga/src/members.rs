@@ -24,31 +24,31 @@ impl Member for Receiver {
     }
 
     fn hear(&mut self, _index: usize) -> bool {
-        self.half().hear(Listen::Now);
-        self.half().ended().is_none()
+        self.raw().hear(Listen::Now);
+        self.raw().ended().is_none()
     }
 
     #[inline]
     fn is_ready(&mut self) -> bool {
-        self.half().is_ready()
+        self.raw().is_ready()
     }
 
     fn sleep(&mut self) {
-        self.half().announce_sleep();
-        self.half().counters().add(Counter::Sleeps, 1);
+        self.raw().announce_sleep();
+        self.raw().counters().add(Counter::Sleeps, 1);
     }
 
     fn wake(&mut self) {
-        self.half().wake();
+        self.raw().wake();
     }
 
     fn trim(&mut self) -> bool {
-        self.half().trim();
+        self.raw().trim();
         false
     }
 
     fn count(&mut self, polls: u64, spinning_ns: u64) {
-        count(self.half().counters(), polls, spinning_ns);
+        count(self.raw().counters(), polls, spinning_ns);
     }
 }
 
@@ -59,33 +59,33 @@ impl Member for Sender {
     }
 
     fn hear(&mut self, _index: usize) -> bool {
-        self.half().hear(Listen::Now);
-        self.half().ended().is_none()
+        self.raw().hear(Listen::Now);
+        self.raw().ended().is_none()
     }
 
     fn is_ready(&mut self) -> bool {
-        self.wants_room() && self.half().is_ready() || self.half().ended().is_some()
+        self.wants_room() && self.raw().is_ready() || self.raw().ended().is_some()
     }
 
     fn sleep(&mut self) {
         if self.wants_room() {
-            self.half().announce_sleep();
-            self.half().counters().add(Counter::Sleeps, 1);
+            self.raw().announce_sleep();
+            self.raw().counters().add(Counter::Sleeps, 1);
         } else {
-            self.half().flush();
+            self.raw().flush();
         }
     }
 
     fn wake(&mut self) {
-        self.half().wake();
+        self.raw().wake();
     }
 
     fn trim(&mut self) -> bool {
-        self.half().trim()
+        self.raw().trim()
     }
 
     fn count(&mut self, polls: u64, spinning_ns: u64) {
-        count(self.half().counters(), polls, spinning_ns);
+        count(self.raw().counters(), polls, spinning_ns);
     }
 }
 
@@ -108,7 +108,7 @@ impl Member for Path {
     #[inline]
     fn is_ready(&mut self) -> bool {
         self.receivers.iter_mut().any(Member::is_ready)
-            || self.senders.iter_mut().any(|sender| sender.wants_room() && sender.half().is_ready())
+            || self.senders.iter_mut().any(|sender| sender.wants_room() && sender.raw().is_ready())
     }
 
     fn sleep(&mut self) {

@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use ::host::report::{AuditReport, SystemReport};
 use fabric::control::{Malformed, PACKET_BYTES_MAX, Problem, Reply, Request};
-use host::report::{AuditReport, SystemReport};
 use os::foreign::{Foreign, close_on_a_thread, spawn_closer};
 use os::memory::shortage;
 use os::packets::Packets;

@@ -468,7 +468,7 @@ impl Sender {
     }
 
     /// Everything else that a sending half can do, none of which waits.
-    pub fn half(&mut self) -> &mut path::Sender {
+    pub fn raw(&mut self) -> &mut path::Sender {
         &mut self.half
     }
 
@@ -570,7 +570,7 @@ impl Receiver {
     }
 
     /// Everything else that a receiving half can do, none of which waits.
-    pub fn half(&mut self) -> &mut path::Receiver {
+    pub fn raw(&mut self) -> &mut path::Receiver {
         &mut self.half
     }
 

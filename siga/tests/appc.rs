@@ -8,9 +8,10 @@ use siga::appc::{
     AcceptError, Completed, Conversation, Data, Ended, Function, Guest as AppcGuest, GuestEvent,
     Interrupt, Level, Options, Received, State, StateError, Then, Trouble, Verb, VerbError,
 };
-use siga::{
-    ConnectError, Embedded, Guest, Kind, PathOptions, Problem, Reason, Scope, System, Target, Wait,
-};
+use siga::connect::{Kind, Scope};
+use siga::error::Problem;
+use siga::host::{Embedded, System};
+use siga::{ConnectError, Guest, PathOptions, Reason, Target, Wait};
 
 const OPTIONS: Options = Options { wait: Wait::Block, ..Options::DEFAULT };
 const CONFIRM: Options = Options { level: Level::Confirm, ..OPTIONS };

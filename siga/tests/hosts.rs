@@ -8,11 +8,11 @@ use fabric::control::{PACKET_BYTES_MAX, Reply, Request, VERSION, version_refused
 use os::packets::{Listener, Packets};
 use os::poller::wait_readable;
 
-use siga::report::{PathState, ResourceScope, SystemReport};
-use siga::{
-    AttachError, ConnectError, Embedded, Guest, ObserveError, Observer, Path, PathOptions, Problem,
-    Reason, ResourceError, Scope, Served, System, Wait, Waiter,
-};
+use siga::connect::Scope;
+use siga::error::{Problem, ResourceError};
+use siga::host::report::{PathState, ResourceScope, SystemReport};
+use siga::host::{Embedded, ObserveError, Observer, System};
+use siga::{AttachError, ConnectError, Guest, Path, PathOptions, Reason, Served, Wait, Waiter};
 
 /// A place where hosts listen, one after the other.
 struct Place(PathBuf);

@@ -8,15 +8,15 @@ use std::thread;
 use std::time::Duration;
 
 use os::poller::wait_any;
+use siga::connect::{Kind, Scope};
+use siga::error::{Lack, Problem};
+use siga::host::{Embedded, System};
 use siga::iucv::{
     Address, Audit, CallError, ControlMask, Event, Guest as IucvGuest, GuestEvent, Interrupt,
     Listener, MESSAGES_MAX, Mask, Options, Outgoing, Path, PathId, ReceiveError, ReplyError,
     SendError, SeqPacket, Which,
 };
-use siga::{
-    ConnectError, Embedded, Guest, Kind, Lack, PathOptions, Problem, Reason, Scope, System, Wait,
-    Waiter,
-};
+use siga::{ConnectError, Guest, PathOptions, Reason, Wait, Waiter};
 
 const OPTIONS: Options = Options { wait: Wait::Block, ..Options::DEFAULT };
 const QUIET: Outgoing = Outgoing {
@@ -114,8 +114,8 @@ fn reply_is_taken_in_parts() {
             let id = path.send(&outgoing, &[]).unwrap();
             let answered = path.answer(id, 7, &mut []).unwrap();
             assert_eq!((answered.bytes, answered.residual), (0, 300_000));
-            path.half().discard(id);
-            assert_eq!(path.half().counts().complete, 0);
+            path.raw().discard(id);
+            assert_eq!(path.raw().counts().complete, 0);
             path.send(&Outgoing::default(), &[]).unwrap();
         },
     );
@@ -148,7 +148,7 @@ fn whoever_is_not_answered_learns_it() {
     talk(
         |mut path| {
             let rejected = path.pending(Which::Class(1)).unwrap();
-            path.half().reject(rejected.id).unwrap();
+            path.raw().reject(rejected.id).unwrap();
             let mut byte = [0];
             let received = path.receive(Which::Class(2), &mut byte).unwrap();
             let error = path.reply(received.message.id, &[0; 9]).unwrap_err();
@@ -208,7 +208,7 @@ fn guest_is_told_of_paths_then_priority_then_the_rest() {
     sending
         .send(&Outgoing { priority: true, reply_bytes_max: Some(5), ..QUIET }, b"urgent")
         .unwrap();
-    sending.half().quiesce();
+    sending.raw().quiesce();
     server.set_mask(Mask(Mask::ALL.0 & !Mask::MESSAGES.0));
     let kinds: Vec<_> = (0..2).map(|_| server.event().unwrap().interrupt()).collect();
     assert_eq!(kinds, [Interrupt::PathQuiesced, Interrupt::PriorityMessagePending]);
@@ -367,7 +367,7 @@ fn packet_that_is_purged_while_it_is_received_is_none() {
             };
             (0..round % 300).for_each(|_| std::hint::spin_loop());
             // It may have been received.
-            let _ = path.half().purge(id.unwrap(), 0);
+            let _ = path.raw().purge(id.unwrap(), 0);
         }
         path.sever([0; 16]);
     };
@@ -438,23 +438,23 @@ fn member_of_a_waiter_says_what_it_has_to_say() {
         // Room that was given back is there to say something.
         let answered = Outgoing { reply_bytes_max: Some(1), ..QUIET };
         for _ in 0..2 {
-            let id = source.half().send(&answered, b"").unwrap();
+            let id = source.raw().send(&answered, b"").unwrap();
             let asked = target.receive(Which::Any, &mut []).unwrap();
             target.reply(asked.message.id, b"!").unwrap();
             assert_eq!(source.answer(id, 0, &mut [0]).unwrap().bytes, 1);
         }
-        let received = source.half().send(&Outgoing { quiet: false, ..QUIET }, b"one").unwrap();
-        let purged = source.half().send(&answered, b"two").unwrap();
+        let received = source.raw().send(&Outgoing { quiet: false, ..QUIET }, b"one").unwrap();
+        let purged = source.raw().send(&answered, b"two").unwrap();
         target.receive(Which::Any, &mut [0; 3]).unwrap();
         let member = waiter.add(target).unwrap();
-        source.half().purge(purged, 0).unwrap();
+        source.raw().purge(purged, 0).unwrap();
         assert_eq!(waiter.wait().unwrap(), member);
-        let half = waiter.get_mut(member).unwrap().half();
+        let half = waiter.get_mut(member).unwrap().raw();
         assert_eq!(half.describe(Which::Any).unwrap_err(), ReceiveError::NotFound);
         assert_eq!(waiter.wait_for(Duration::from_millis(1)).unwrap(), None, "{policy:?}");
-        let (completion, ..) = source.half().complete(Which::Any, &mut []).unwrap().unwrap();
+        let (completion, ..) = source.raw().complete(Which::Any, &mut []).unwrap().unwrap();
         assert_eq!(completion.id, received);
-        assert!(!source.half().will_free(), "the target knows that it was purged");
+        assert!(!source.raw().will_free(), "the target knows that it was purged");
     }
 }
 
@@ -527,7 +527,7 @@ fn path_of_a_guest_is_used_between_its_events() {
     client.path(id).unwrap().receive(Which::Any, &mut [0; 20]).unwrap();
     assert_eq!(client.try_event().unwrap(), None);
     assert!(client.prepare_wait());
-    let (complete, ..) = peer.half().complete(Which::Any, &mut []).unwrap().expect("was received");
+    let (complete, ..) = peer.raw().complete(Which::Any, &mut []).unwrap().expect("was received");
     assert_eq!(complete.id, sent);
 
     let (told, tell) = mpsc::channel();
@@ -560,25 +560,25 @@ fn member_of_a_waiter_says_the_rest_when_there_is_room() {
     for round in 0..3 {
         let mut ids = Vec::new();
         while ids.len() < MESSAGES {
-            source.half().send(&Outgoing { reply_bytes_max: Some(1), ..QUIET }, b"").unwrap();
-            let half = waiter.get_mut(member).unwrap().half();
+            source.raw().send(&Outgoing { reply_bytes_max: Some(1), ..QUIET }, b"").unwrap();
+            let half = waiter.get_mut(member).unwrap().raw();
             ids.push(half.receive(Which::Any, &mut []).unwrap().message.id);
         }
         assert!(waiter.prepare_wait());
-        let half = waiter.get_mut(member).unwrap().half();
+        let half = waiter.get_mut(member).unwrap().raw();
         ids.into_iter().for_each(|id| half.reject(id).unwrap());
         assert!(half.has_pending_controls());
         assert!(waiter.prepare_wait());
         let mut rejected = 0;
         while rejected < MESSAGES {
             let before = rejected;
-            while source.half().complete(Which::Any, &mut []).unwrap().is_some() {
+            while source.raw().complete(Which::Any, &mut []).unwrap().is_some() {
                 rejected += 1;
             }
             assert!(rejected > before, "no more than {rejected} in round {round}");
             if round == 1 {
                 // As its user may do at any time.
-                waiter.get_mut(member).unwrap().half().flush();
+                waiter.get_mut(member).unwrap().raw().flush();
             }
             let rang = waiter.wait_for(Duration::from_millis(1)).unwrap();
             assert_eq!(rang, None, "that is no news");
@@ -680,14 +680,14 @@ fn second_queue_that_has_ended_keeps_nobody_awake() {
     let (mut senders, mut receivers) = client.complete(connecting).unwrap().split();
     let one_way = [0, 0, 0, 0, 1, 0, 0, 0];
     senders[0].send_with(&one_way, b"x").unwrap();
-    receivers[1].half().sever([0; 16]);
+    receivers[1].raw().sever([0; 16]);
     target.receive(Which::Any, &mut [0]).unwrap();
-    target.half().flush();
-    assert_eq!(target.half().pending_controls(), 1);
-    assert!(!target.half().has_pending_controls());
-    senders[1].half().sever([0; 16]);
-    target.half().poll();
-    assert!(!target.half().is_urgent_ready());
+    target.raw().flush();
+    assert_eq!(target.raw().pending_controls(), 1);
+    assert!(!target.raw().has_pending_controls());
+    senders[1].raw().sever([0; 16]);
+    target.raw().poll();
+    assert!(!target.raw().is_urgent_ready());
 }
 
 /// Who asks and takes it back takes no number away for ever.
@@ -805,12 +805,12 @@ fn nobody_waits_for_the_answer_to_a_message_that_is_not_outstanding() {
             let answered = path.send(&question, b"").unwrap();
             assert_eq!(path.answer(answered, 0, &mut [0]).unwrap().bytes, 1);
             let purged = path.send(&question, b"").unwrap();
-            path.half().purge(purged, 0).unwrap();
+            path.raw().purge(purged, 0).unwrap();
             for id in [answered, purged] {
                 let error = path.answer(id, 0, &mut [0]).unwrap_err();
                 assert_eq!(error, CallError::Receive(ReceiveError::NotFound));
             }
-            path.half().sever([0; 16]);
+            path.raw().sever([0; 16]);
             let error = path.answer(answered, 0, &mut [0]).unwrap_err();
             assert!(matches!(error, CallError::Receive(ReceiveError::Severed(_))));
         },
@@ -831,7 +831,7 @@ fn large_replies_go_beyond_the_limit_of_messages() {
     let asked = [(); 3].map(|()| client.send(&question, b"").unwrap());
     for (number, id) in asked.into_iter().enumerate() {
         assert_eq!(server.next().unwrap().0.id, id);
-        server.half().reply(id, false, &[number as u8; BYTES]).unwrap();
+        server.raw().reply(id, false, &[number as u8; BYTES]).unwrap();
     }
     for (number, id) in asked.into_iter().enumerate().rev() {
         let mut answer = vec![0; BYTES];
@@ -851,7 +851,7 @@ fn nobody_waits_for_the_completion_of_a_message_that_is_not_outstanding() {
             path.completion(which(taken), &mut []).unwrap();
             let question = Outgoing { reply_bytes_max: Some(1), ..Outgoing::default() };
             let purged = path.send(&question, b"").unwrap();
-            path.half().purge(purged, 0).unwrap();
+            path.raw().purge(purged, 0).unwrap();
             for id in [taken, purged] {
                 let error = path.completion(which(id), &mut []).unwrap_err();
                 assert_eq!(error, ReceiveError::NotFound);
@@ -861,7 +861,7 @@ fn nobody_waits_for_the_completion_of_a_message_that_is_not_outstanding() {
                 let error = path.completion(which, &mut []).unwrap_err();
                 assert_eq!(error, ReceiveError::NotFound, "{unwanted} is not told");
             }
-            path.half().sever([0; 16]);
+            path.raw().sever([0; 16]);
             let error = path.completion(which(taken), &mut []).unwrap_err();
             assert!(matches!(error, ReceiveError::Severed(_)), "{error}");
         },
@@ -890,7 +890,7 @@ fn message_that_is_purged_while_it_is_received_is_none() {
                 let id = path.send(&QUIET, &data[..5000 << (round % 4)]).unwrap();
                 (0..round % 300).for_each(|_| std::hint::spin_loop());
                 // It may have been received.
-                let _ = path.half().purge(id, 0);
+                let _ = path.raw().purge(id, 0);
             }
             path.sever([0; 16]);
         },

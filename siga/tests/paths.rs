@@ -4,9 +4,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use siga::error::Problem;
+use siga::host::{Embedded, ObserveError, Observer, System};
 use siga::{
-    ConnectError, Embedded, Guest, ObserveError, Observer, Path, PathOptions, Problem, Reason,
-    ReceiveError, SendError, Served, System, Wait, Waiter,
+    ConnectError, Guest, Path, PathOptions, Reason, ReceiveError, SendError, Served, Wait, Waiter,
 };
 
 fn host() -> Embedded {

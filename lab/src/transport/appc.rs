@@ -76,7 +76,7 @@ impl End for AppcEnd {
 
     fn counts(&mut self) -> Counts {
         let mut counts = Counts::new();
-        let (sender, receiver) = self.conversation.half().halves();
+        let (sender, receiver) = self.conversation.raw().halves();
         add_counters(&mut counts, "output", sender.counters());
         add_counters(&mut counts, "input", receiver.counters());
         counts

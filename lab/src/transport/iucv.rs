@@ -1,8 +1,9 @@
 //! Paths of IUCV: messages one way, or questions and their replies.
 
 use host::report::Counts;
+use siga::Guest;
+use siga::connect::END_DATA_BYTES;
 use siga::iucv::{Answered, MessageId, Options, Outgoing, Path, ReceiveError};
-use siga::{END_DATA_BYTES, Guest};
 
 use super::path::{TARGET, add_counters};
 use super::{End, Opened, Opening, PIECE_BYTES, attach, ended, is_source, wait};
@@ -33,7 +34,7 @@ pub(crate) fn connect_iucv(
 /// The counters of a path, of both queues together.
 pub(crate) fn counts_of_iucv(path: &mut Path) -> Counts {
     let mut counts = Counts::new();
-    let (senders, receivers) = path.half().halves();
+    let (senders, receivers) = path.raw().halves();
     senders.iter_mut().for_each(|half| add_counters(&mut counts, "output", half.counters()));
     receivers.iter_mut().for_each(|half| add_counters(&mut counts, "input", half.counters()));
     counts
@@ -103,7 +104,7 @@ impl End for OneWayEnd {
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        self.path.half().sever([0; END_DATA_BYTES]);
+        self.path.raw().sever([0; END_DATA_BYTES]);
         Ok(())
     }
 
@@ -180,7 +181,7 @@ impl End for TwoWayEnd {
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        self.path.half().sever([0; END_DATA_BYTES]);
+        self.path.raw().sever([0; END_DATA_BYTES]);
         Ok(())
     }
 

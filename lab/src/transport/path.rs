@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 
 use host::report::Counts;
 use os::sync::pause;
-use siga::{
-    Counter, Counters, END_DATA_BYTES, Guest, Incoming, PAGE_BYTES, Path, PathOptions, Reason,
-    SendError, Sender, Severed, Wait,
-};
+use siga::connect::END_DATA_BYTES;
+use siga::in_place::{Incoming, PAGE_BYTES};
+use siga::raw::{Counter, Counters};
+use siga::{Guest, Path, PathOptions, Reason, SendError, Sender, Severed, Wait};
 
 use super::{End, Opened, Opening, PIECE_BYTES, is_source};
 use crate::control::{Control, Order};
@@ -160,30 +160,30 @@ impl Way for InPlace {
     ) -> Result<bool, Fault> {
         let receiver = path.receiver();
         loop {
-            match receiver.half().poll(0) {
+            match receiver.raw().poll(0) {
                 Ok(Some(Incoming::Message(message))) => {
-                    read(0, receiver.half().message(message).body);
+                    read(0, receiver.raw().message(message).body);
                     return Ok(true);
                 }
                 Ok(Some(Incoming::InPage(page))) => {
                     let target = &mut buffer[..page.body_bytes()];
                     page.read(0, target).doing("read in place")?;
                     read(0, target);
-                    receiver.half().give_back(page).doing("give back")?;
+                    receiver.raw().give_back(page).doing("give back")?;
                     return Ok(true);
                 }
                 Ok(Some(Incoming::Announced(mut message))) => {
                     while message.left_bytes() > 0 {
                         let at = message.pulled_bytes();
                         let target = &mut buffer[..PIECE_BYTES];
-                        let bytes = receiver.half().pull(&mut message, target).doing("pull")?;
+                        let bytes = receiver.raw().pull(&mut message, target).doing("pull")?;
                         if bytes == 0 {
                             pause();
                         } else {
                             read(at, &buffer[..bytes]);
                         }
                     }
-                    receiver.half().release(message).doing("release")?;
+                    receiver.raw().release(message).doing("release")?;
                     return Ok(true);
                 }
                 Ok(Some(Incoming::List(_))) => unreachable!("no lists are sent"),
@@ -255,8 +255,8 @@ pub(crate) fn ended(severed: Severed) -> Result<bool, Fault> {
 pub(crate) fn counts_of(path: &mut Path) -> Counts {
     let mut counts = Counts::new();
     let (senders, receivers) = path.halves();
-    add_counters(&mut counts, "output", senders[0].half().counters());
-    add_counters(&mut counts, "input", receivers[0].half().counters());
+    add_counters(&mut counts, "output", senders[0].raw().counters());
+    add_counters(&mut counts, "input", receivers[0].raw().counters());
     counts
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use host::report::Counts;
 use os::processor::now_ns;
-use siga::{END_DATA_BYTES, Waiter};
+use siga::Waiter;
+use siga::connect::END_DATA_BYTES;
 
 use super::stream::{BYTES, check_count, stride};
 use super::{Figures, Reports, WAIT, Workload, rates_and_costs};

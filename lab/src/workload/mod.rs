@@ -203,7 +203,7 @@ pub fn carry<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Rep
 pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     use crate::fault::Doing;
     use host::config::Source;
-    use siga::{Embedded, System};
+    use siga::host::{Embedded, System};
 
     let mut system = match &order.system {
         Some((name, text)) => System::parse(&Source::of(name, text)).doing("read the system")?,

@@ -2,7 +2,7 @@
 
 use host::report::Counts;
 use os::processor::now_ns;
-use siga::END_DATA_BYTES;
+use siga::connect::END_DATA_BYTES;
 use siga::iucv::{Event, MessageId, Outgoing, Path, Which};
 
 use super::stream::BYTES;

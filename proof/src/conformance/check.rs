@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use host::system::System;
-use siga::{AttachError, ConnectError, Guest, ListError, Path, PathOptions, Problem, Sender};
+use siga::error::Problem;
+use siga::raw::ListError;
+use siga::{AttachError, ConnectError, Guest, Path, PathOptions, Sender};
 
 use crate::crew;
 use crate::dice::{Dice, mix};

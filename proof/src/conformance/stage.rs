@@ -10,7 +10,7 @@ use host::Embedded;
 use os::peer::Process;
 use os::poller::Poller;
 use os::processor::now_ns;
-use siga::Observer;
+use siga::host::Observer;
 
 use super::check::{Cast, Check, Size};
 use crate::crew::{self, Workplace};

@@ -1,6 +1,7 @@
 //! An honest guest facing a host that does what a script says.
 
-use siga::{Connecting, Guest, Path, PathOptions, Pending, Scope};
+use siga::connect::Scope;
+use siga::{Connecting, Guest, Path, PathOptions, Pending};
 
 use super::impostor::Impostor;
 use super::neighbour::Neighbour;

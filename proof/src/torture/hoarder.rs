@@ -9,9 +9,13 @@ use std::time::Duration;
 
 use os::poller::wait_readable;
 use os::storage::StorageOptions;
+use siga::error::{Lack, Problem};
+use siga::in_place::{Incoming, PAGE_BYTES};
+use siga::raw::{ListError, Shared};
+use siga::waiter::{Member, OneOf};
 use siga::{
-    ConnectError, Connecting, Guest, Incoming, Lack, ListError, Member, OneOf, PAGE_BYTES, Path,
-    PathOptions, Pending, Problem, Reason, SendError, Severed, Shared, Wait, Waiter,
+    ConnectError, Connecting, Guest, Path, PathOptions, Pending, Reason, SendError, Severed, Wait,
+    Waiter,
 };
 
 use super::birth::Birth;
@@ -193,7 +197,7 @@ fn check_refused(path: &mut Path, exhaustion: Exhaustion) -> Result<(), String> 
         Exhaustion::Memory => LARGE_BYTES,
         _ => PAGE_MESSAGE_BYTES,
     };
-    let half = path.sender().half();
+    let half = path.sender().raw();
     match half.claim(&[], bytes) {
         Err(SendError::Lacking(lack)) if lack == lack_of(exhaustion) => Ok(()),
         Err(error) => Err(format!("a message is refused for another reason: {error}")),
@@ -239,7 +243,7 @@ fn exhaust_process(
     // Storage that was lent before, and is to be taken in without what that takes.
     let (mut asking, mut accepting) = own_path(guest)?;
     let bytes = if exhaustion == Exhaustion::Memory { LARGE_BYTES } else { PAGE_MESSAGE_BYTES };
-    let half = asking.sender().half();
+    let half = asking.sender().raw();
     let claim = half.claim(&[], bytes).map_err(|error| before(&error))?;
     half.commit(claim).map_err(|(error, _)| before(&error))?;
     // One connection that is to be accepted, and one that will have been.
@@ -266,7 +270,7 @@ fn exhaust_process(
         completed => check_resources("completing a path", completed)?,
     }
     more()?;
-    match accepting.receiver().half().poll(0) {
+    match accepting.receiver().raw().poll(0) {
         Ok(Some(Incoming::Announced(_) | Incoming::InPage(_))) if takes_in => {}
         Err(Severed { reason: Reason::Lacking(lack), .. })
             if !takes_in && lack == lack_of(exhaustion) => {}
@@ -312,7 +316,7 @@ fn exhaust_path(path: &mut Path, exhaustion: Exhaustion, line: &Line) -> Result<
     for segment in segments {
         let sender = path.sender();
         loop {
-            match sender.half().retire_shared(segment) {
+            match sender.raw().retire_shared(segment) {
                 Ok(()) => break,
                 Err(ListError::Send(SendError::Full)) => sender.wait(),
                 Err(error) => return Err(format!("retiring: {error}")),
@@ -327,7 +331,7 @@ fn leave_unclaimed(guest: &Guest, path: &mut Path, line: &Line) -> Result<(), St
     let (mut asking, mut accepting) = own_path(guest)?;
     let shared = Shared::create(os::storage::STORAGE_GRAIN_BYTES, StorageOptions::default());
     let shared = shared.map_err(|error| format!("before: {error}"))?;
-    let half = asking.sender().half();
+    let half = asking.sender().raw();
     let mut sent: u64 = 0;
     until_told(line, || {
         let mut lent = 0;

@@ -12,8 +12,8 @@ use os::peer::Process;
 use os::poller::Poller;
 use os::processor::now_ns;
 use rustix::process::Signal;
-use siga::Observer;
-use siga::report::PathState;
+use siga::host::Observer;
+use siga::host::report::PathState;
 
 use super::birth::Birth;
 use super::blackbox::LentBox;

@@ -294,7 +294,7 @@ impl Conversation {
     }
 
     /// Everything that a conversation can do, none of which waits.
-    pub fn half(&mut self) -> &mut appc::Conversation {
+    pub fn raw(&mut self) -> &mut appc::Conversation {
         &mut self.inner
     }
 

@@ -7,7 +7,9 @@
 //!
 //! ```
 //! use siga::appc::{Conversation, Options, State, Then};
-//! use siga::{Embedded, Guest, Scope, System};
+//! use siga::connect::Scope;
+//! use siga::host::{Embedded, System};
+//! use siga::Guest;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let host = Embedded::start(System::open())?;

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+#[cfg(feature = "embedded")]
+use ::host::Embedded;
 use fabric::control::{
     Allowance, Joined, Kind, Pending, Problem, Reply, Request, Scope, Target, UserData,
 };
 use fabric::name::Name;
 use fabric::path::{Side, SideDescriptors};
-#[cfg(feature = "embedded")]
-use host::Embedded;
 use os::alarm::Alarm;
 use os::foreign::{close_on_a_thread, spawn_closer};
 use os::fork::ForkSafeFd;

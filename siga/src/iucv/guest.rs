@@ -226,12 +226,12 @@ impl Guest {
         // Once for all ranks: what came after the pass of its own rank would not be told.
         board.visit(|path| {
             path.set_masks(*masks);
-            path.half().poll_events();
+            path.raw().poll_events();
         });
         for (rank, last) in RANKS.into_iter().zip(told) {
             let wanted = |interrupt| rank(interrupt) && wanted(interrupt);
             let event = board.ask_all(last, |number, path| {
-                let event = path.half().next_polled_event(wanted)?;
+                let event = path.raw().next_polled_event(wanted)?;
                 Some(GuestEvent::Path(PathId(number), event))
             });
             if event.is_some() {

@@ -4,12 +4,13 @@
 //! waits for the answer, [`Path::receive`] waits for what is asked, [`Path::reply`] answers. A [`Guest`] is for
 //! one that has many paths and is driven by their events, the nine kinds of IUCV's interrupt in their
 //! order, under masks. Both know everything that IUCV knows; what does not wait is
-//! [`message::iucv::Path`], reached by [`Path::half`]. [`Stream`] and [`SeqPacket`] are for programs that were
+//! [`message::iucv::Path`], reached by [`Path::raw`]. [`Stream`] and [`SeqPacket`] are for programs that were
 //! written for sockets.
 //!
 //! ```
 //! use siga::iucv::{Options, Outgoing, Path, Which};
-//! use siga::{Embedded, Guest, System};
+//! use siga::host::{Embedded, System};
+//! use siga::Guest;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let host = Embedded::start(System::open())?;

@@ -506,7 +506,7 @@ impl Path {
     }
 
     /// Everything that a path of IUCV can do, none of which waits.
-    pub fn half(&mut self) -> &mut iucv::Path {
+    pub fn raw(&mut self) -> &mut iucv::Path {
         &mut self.inner
     }
 

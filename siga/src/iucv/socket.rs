@@ -148,7 +148,7 @@ impl SeqPacket {
             reply_bytes_max: None,
             quiet: true,
         };
-        let takes_lists = self.path().half().limits().parameters_for_them;
+        let takes_lists = self.path().raw().limits().parameters_for_them;
         let sent = if takes_lists && packet.len() <= SHORT_BYTES_MAX {
             let mut list = [0; PARAMETER_BYTES];
             list[..packet.len()].copy_from_slice(packet);
@@ -174,7 +174,7 @@ impl SeqPacket {
     pub fn receive(&mut self, target: &mut [u8]) -> io::Result<usize> {
         let bytes = self.read_some(target)?.unwrap_or(0);
         if let Some(rest) = self.rest.take() {
-            self.path().half().skip(rest.id);
+            self.path().raw().skip(rest.id);
         }
         self.short = Short::default();
         Ok(bytes)

@@ -23,7 +23,7 @@ pub const MESSAGES_MAX: u32 = 65_535;
 
 /// Bytes of messages taken into our own memory because something behind them was searched for. When there
 /// are more, the plain queue is not polled: searches find what was taken so far. Messages with priority are
-/// taken all the same, for control records stand behind them: see [`PRIORITY_BYTES_MAX`].
+/// taken all the same, for control records stand behind them: 256 MiB are kept at most.
 pub const BUFFERED_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of messages with priority that a path keeps in memory of its own, with the others, at most: the urgent

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use siga::{
-    Counter, Entry, EntryFlags, Incoming, List, PathOptions, SendError, Sender, Shared,
-    StorageOptions,
-};
+use siga::in_place::Incoming;
+use siga::raw::{Counter, Entry, EntryFlags, List, Shared, StorageOptions};
+use siga::{PathOptions, SendError, Sender};
 
 use crate::conformance::check::{Cast, Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::dice::{Dice, mix};
@@ -74,7 +73,7 @@ fn writer(part: &Part) -> Outcome {
         sender.send(b"end")?;
         // It has given everything back by then.
         ensure(receiver.receive()?.body == b"end", || "a reader says something else".into())?;
-        let half = sender.half();
+        let half = sender.raw();
         let mut back: Vec<u64> = std::iter::from_fn(|| half.completed()).collect();
         back.sort_unstable();
         ensure(back.iter().copied().eq(0..lists), || {
@@ -112,14 +111,14 @@ fn reader(part: &Part) -> Outcome {
     loop {
         let receiver = path.receiver();
         receiver.wait();
-        match receiver.half().poll(usize::MAX)? {
+        match receiver.raw().poll(usize::MAX)? {
             None => {}
             Some(Incoming::List(list)) => {
                 lists += 1;
                 held.push(list);
             }
             Some(Incoming::Message(message)) => {
-                let said = receiver.half().message(message).body;
+                let said = receiver.raw().message(message).body;
                 ensure(said == b"end", || format!("the writer says {said:?}"))?;
                 break;
             }
@@ -128,12 +127,12 @@ fn reader(part: &Part) -> Outcome {
         while held.len() > dice.below(HELD_MAX + 1) {
             let list = held.swap_remove(dice.below(held.len()));
             late += u64::from(expectations.verify(&mut path, &list)?);
-            path.receiver().half().give_back_list(list)?;
+            path.receiver().raw().give_back_list(list)?;
         }
     }
     for list in held.drain(..) {
         late += u64::from(expectations.verify(&mut path, &list)?);
-        path.receiver().half().give_back_list(list)?;
+        path.receiver().raw().give_back_list(list)?;
     }
     let expected = u64::from(storages(part)) * LISTS_PER_STORAGE;
     ensure(lists == expected, || format!("{lists} lists came: must be {expected}"))?;
@@ -171,7 +170,7 @@ impl Expectations<'_> {
         }
         // Those long gone are not needed any more.
         self.storages.retain(|other, _| *other + 4 > number);
-        let half = path.receiver().half();
+        let half = path.receiver().raw();
         Ok(half.counters().get(Counter::Retired) > u64::from(number))
     }
 }

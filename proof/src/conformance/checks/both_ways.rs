@@ -107,7 +107,7 @@ impl Talk {
                     sent_bytes += outgoing.bytes(sent) as u64;
                     sent += 1;
                 }
-                sender.half().sever([0; 16]);
+                sender.raw().sever([0; 16]);
                 Ok(sent)
             });
             let (mut receiver, mut received) = (receivers.remove(0), Received::default());

@@ -207,10 +207,10 @@ impl Party {
         path.trim();
         path.end_sending([0xbb; 16]);
         let (sender, receiver) = path.halves();
-        sender[0].half().wake_peer();
-        sender[0].half().sever([0xbb; 16]);
-        receiver[0].half().announce_sleep();
-        receiver[0].half().sever([0xbb; 16]);
+        sender[0].raw().wake_peer();
+        sender[0].raw().sever([0xbb; 16]);
+        receiver[0].raw().announce_sleep();
+        receiver[0].raw().sever([0xbb; 16]);
         let connected = guest.connect("PEER", &PathOptions::default()).is_err();
         ensure(connected, || "a child has connected".into())?;
         ensure(guest.accept().is_err(), || "a child has accepted".into())

@@ -1,9 +1,9 @@
 //! What goes with entries and messages beside their bytes.
 
 use fabric::path::LIST_BYTES_MAX;
-use siga::{
-    Entry, EntryFlags, HEAD_BYTES_MAX, Incoming, Path, PathOptions, Shared, StorageOptions,
-};
+use siga::in_place::{HEAD_BYTES_MAX, Incoming};
+use siga::raw::{Entry, EntryFlags, Shared, StorageOptions};
+use siga::{Path, PathOptions};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::conformance::messages::Messages;
@@ -105,14 +105,14 @@ fn receive_list(path: &mut Path, note: u8, expected: &[Entry]) -> Result<(), Wro
     let receiver = path.receiver();
     loop {
         receiver.wait();
-        match receiver.half().poll(0)? {
+        match receiver.raw().poll(0)? {
             None => {}
             Some(Incoming::List(list)) => {
                 let segment = list.entries().next().map_or(0, |entry| entry.segment);
                 let expected = expected.iter().map(|entry| Entry { segment, ..*entry });
                 let same = list.entries().copied().eq(expected) && list.note() == note;
                 ensure(same, || format!("{list:?}"))?;
-                receiver.half().give_back_list(list)?;
+                receiver.raw().give_back_list(list)?;
                 return Ok(());
             }
             Some(other) => return Err(format!("came {other:?}").into()),

@@ -1,6 +1,8 @@
 //! Buffers given back in another order than they came.
 
-use siga::{Entry, InPage, Incoming, List, Path, PathOptions, Shared, StorageOptions};
+use siga::in_place::{InPage, Incoming};
+use siga::raw::{Entry, List, Shared, StorageOptions};
+use siga::{Path, PathOptions};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::conformance::messages::Messages;
@@ -48,7 +50,7 @@ fn writer(part: &Part) -> Outcome {
         }
         for _ in 0..LISTS {
             let told = path.receive()?.body.try_into().map(u64::from_le_bytes)?;
-            let half = path.sender().half();
+            let half = path.sender().raw();
             let back = (half.completed(), half.completed());
             ensure(back == (Some(told), None), || {
                 format!("list {told} was given back, {back:?} came back")
@@ -76,7 +78,7 @@ fn reader(part: &Part) -> Outcome {
         let mut lists: Vec<(u64, List)> = Vec::new();
         while lists.len() < LISTS {
             path.receiver().wait();
-            match path.receiver().half().poll(0)? {
+            match path.receiver().raw().poll(0)? {
                 Some(Incoming::List(list)) => lists.push((lists.len() as u64, list)),
                 Some(other) => return Err(format!("came {other:?}").into()),
                 None => {}
@@ -87,7 +89,7 @@ fn reader(part: &Part) -> Outcome {
             let mut bytes = [0; ENTRY_BYTES];
             list.view(0).expect("it has an entry").read(0, &mut bytes)?;
             patterns.verify_content(number, &bytes)?;
-            path.receiver().half().give_back_list(list)?;
+            path.receiver().raw().give_back_list(list)?;
             path.send(&number.to_le_bytes())?;
             let (_, receivers) = path.halves();
             receivers[1].receive()?;
@@ -137,7 +139,7 @@ struct Bodies {
 
 impl Bodies {
     fn take(&mut self, path: &mut Path) -> Result<Came, Wrong> {
-        match path.receiver().half().poll(0) {
+        match path.receiver().raw().poll(0) {
             Ok(Some(Incoming::InPage(message))) => {
                 self.next += 1;
                 Ok(Came::Message((self.next - 1, message)))
@@ -157,6 +159,6 @@ impl Bodies {
         let mut body = [0; MESSAGE_BYTES];
         message.read(0, &mut body)?;
         self.messages.verify_content(number, &body)?;
-        Ok(path.receiver().half().give_back(message)?)
+        Ok(path.receiver().raw().give_back(message)?)
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use os::processor::now_ns;
-use siga::{Counter, Listen, Path, PathOptions, Ringing, Wait, Waiter};
+use siga::raw::{Counter, Listen, Ringing};
+use siga::{Path, PathOptions, Wait, Waiter};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
 
@@ -53,9 +54,9 @@ fn writer(part: &Part) -> Outcome {
     let (mut counts, mut times, mut idles) = (0, 0, 0);
     for (until, messages) in rounds(part) {
         hear(&mut path, b"asleep")?;
-        let rings = |path: &mut Path| path.sender().half().counters().get(Counter::Rings);
+        let rings = |path: &mut Path| path.sender().raw().counters().get(Counter::Rings);
         let before = rings(&mut path);
-        let half = path.sender().half();
+        let half = path.sender().raw();
         half.set_ringing(match until {
             Until::Count(count) => Ringing::After(count),
             Until::Time | Until::Idle => Ringing::Deferred,
@@ -70,7 +71,7 @@ fn writer(part: &Part) -> Outcome {
             talk(&mut path, b"all but one")?;
             hear(&mut path, b"not rung")?;
         }
-        path.sender().half().send(&[], &due_ns.to_le_bytes())?;
+        path.sender().raw().send(&[], &due_ns.to_le_bytes())?;
         match until {
             Until::Count(_) => counts += 1,
             Until::Idle => {
@@ -82,7 +83,7 @@ fn writer(part: &Part) -> Outcome {
                 times += 1;
             }
         }
-        let (unrung, rung) = (path.sender().half().unrung(), rings(&mut path) - before);
+        let (unrung, rung) = (path.sender().raw().unrung(), rings(&mut path) - before);
         ensure((unrung, rung) == (0, 1), || format!("{unrung} unrung, {rung} rings"))?;
     }
     hear(&mut path, b"done")?;
@@ -96,18 +97,18 @@ fn reader(part: &Part) -> Outcome {
     let mut path = guest.accept()?;
     let mut all = 0;
     for (until, messages) in rounds(part) {
-        let half = path.receiver().half();
+        let half = path.receiver().raw();
         half.announce_sleep();
         ensure(!half.is_ready(), || "something came before we slept".into())?;
         path.send(b"asleep")?;
         if until != Until::Time {
             listen_for(&mut path, b"all but one")?;
-            let half = path.receiver().half();
+            let half = path.receiver().raw();
             let (rings, ready) = (half.hear(Listen::Now), half.is_ready());
             ensure((rings, ready) == (0, true), || format!("{rings} rings too early, {ready}"))?;
             path.send(b"not rung")?;
         }
-        let half = path.receiver().half();
+        let half = path.receiver().raw();
         let rings = half.hear(Listen::For(LONG));
         let heard_ns = now_ns();
         half.wake();
@@ -155,6 +156,6 @@ fn hold_off(path: Path, due_ns: u64) -> Result<Path, Wrong> {
     let found = waiter.wait_for(Duration::from_nanos(due_ns.saturating_sub(now_ns())))?;
     ensure(found.is_none(), || "somebody is ready".into())?;
     let mut path = waiter.remove(key).expect("added above");
-    path.sender().half().ring();
+    path.sender().raw().ring();
     Ok(path)
 }

@@ -4,7 +4,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use siga::{END_DATA_BYTES, Lease, Path, PathOptions, Reason, Receiver, SendError, Sender};
+use siga::connect::END_DATA_BYTES;
+use siga::raw::Lease;
+use siga::{Path, PathOptions, Reason, Receiver, SendError, Sender};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
 use crate::conformance::messages::Messages;
@@ -133,7 +135,7 @@ impl Work {
         match half {
             Half::Done => Ok(Step::Nothing),
             Half::Sending(sender) if next < end => {
-                let (body, half) = (messages.body(*next), sender.half());
+                let (body, half) = (messages.body(*next), sender.raw());
                 let is_sent = next.is_multiple_of(3);
                 let sent = if is_sent { half.send(&[], body) } else { half.push(&[], body) };
                 match sent {
@@ -153,7 +155,7 @@ impl Work {
                 if !by_all {
                     return Ok(Step::Nothing);
                 }
-                sender.half().sever([0; END_DATA_BYTES]);
+                sender.raw().sever([0; END_DATA_BYTES]);
                 *half = Half::Done;
                 Ok(Step::Done)
             }

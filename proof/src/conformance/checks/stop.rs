@@ -5,7 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use fabric::queue::IN_PLACE_BYTES_MAX;
-use siga::{Entry, PAGE_BYTES, PathOptions, Receiver, SendError, Sender, Shared, StorageOptions};
+use siga::in_place::PAGE_BYTES;
+use siga::raw::{Entry, Shared, StorageOptions};
+use siga::{PathOptions, Receiver, SendError, Sender};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::conformance::messages::Messages;
@@ -119,7 +121,7 @@ impl Stream {
             let before = answered.load(Ordering::Relaxed);
             let segment = lend(part, &mut self.sender, stop)?;
             while answered.load(Ordering::Relaxed) < before + URGENT {
-                ensure(self.sender.half().ended().is_none(), || "the path has ended".into())?;
+                ensure(self.sender.raw().ended().is_none(), || "the path has ended".into())?;
                 thread::yield_now();
             }
             passed += answered.load(Ordering::Relaxed) - before;
@@ -149,7 +151,7 @@ impl Stream {
         for bytes in lengths {
             let head = pair(self.next, bytes as u64);
             let body = self.bodies.body_of(self.next, bytes);
-            match self.sender.half().send(&head, body) {
+            match self.sender.raw().send(&head, body) {
                 Ok(()) => {
                     self.next += 1;
                     return Ok(true);
@@ -167,7 +169,7 @@ fn lend(part: &Part, sender: &mut Sender, stop: u64) -> Result<u16, Wrong> {
     let mut patterns = Messages::new(part.seed ^ 1, SHARED_BYTES);
     let mut shared = Shared::create(SHARED_BYTES, StorageOptions::default())?;
     shared.bytes_mut().copy_from_slice(patterns.body_of(stop, SHARED_BYTES));
-    let half = sender.half();
+    let half = sender.raw();
     let not_needed = half.lend_shared(&shared)?;
     half.retire_shared(not_needed)?;
     Ok(half.lend_shared(&shared)?)
@@ -216,7 +218,7 @@ fn read(part: &Part, receiver: &mut Receiver, stops: &Stops) -> Result<(u64, u64
                 thread::sleep(STOP);
                 // A busy machine may give the writer no processor in that second.
                 while stops.done.load(Ordering::Relaxed) <= stop {
-                    let gone = receiver.half().ended().is_some();
+                    let gone = receiver.raw().ended().is_some();
                     ensure(!gone, || "the path has ended".into())?;
                     thread::sleep(Duration::from_millis(1));
                 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use siga::{
-    Counter, Entry, Incoming, Lack, List, ListError, PathOptions, SendError, Shared,
-    StorageOptions, View,
-};
+use siga::error::Lack;
+use siga::in_place::{Incoming, View};
+use siga::raw::{Counter, Entry, List, ListError, Shared, StorageOptions};
+use siga::{PathOptions, SendError};
 
 use crate::conformance::check::{Check, Outcome, Part, Size, Wrong, ensure, one, when_listed};
 use crate::dice::{Dice, mix};
@@ -118,20 +118,20 @@ fn writer(part: &Part) -> Outcome {
     let guest = part.attach("WRITER")?;
     let too_little = PathOptions { storage_bytes: BYTES as u64 - 1, ..PathOptions::default() };
     let mut path = part.connect(&guest, "READER", &too_little)?;
-    let refused = path.sender().half().lend_shared(&shared);
+    let refused = path.sender().raw().lend_shared(&shared);
     let lacking = SendError::Lacking(Lack::Storage { most: too_little.storage_bytes });
     ensure(refused == Err(lacking), || format!("lending too much: {refused:?}"))?;
     drop(path);
 
     let options = PathOptions { storage_bytes: BYTES as u64, ..PathOptions::default() };
     let mut path = part.connect(&guest, "READER", &options)?;
-    let segment = path.sender().half().lend_shared(&shared)?;
+    let segment = path.sender().raw().lend_shared(&shared)?;
     let entry = |(at, bytes): (usize, usize)| {
         let (offset, length) = (at as u64, bytes as u32);
         Entry { segment, offset, length, ..Entry::default() }
     };
     for beyond in [(BYTES, 1), (BYTES - 1, 2), (usize::MAX, 1)] {
-        let refused = path.sender().half().send_list(0, &[entry(beyond)], None);
+        let refused = path.sender().raw().send_list(0, &[entry(beyond)], None);
         let is_range = matches!(refused, Err(ListError::Range { .. }));
         ensure(is_range, || format!("a list of {beyond:?}: {refused:?}"))?;
     }
@@ -144,10 +144,10 @@ fn writer(part: &Part) -> Outcome {
         out.extend(cookie);
     }
     ensure(path.receive()?.body == b"half", || "the reader says something else".into())?;
-    path.sender().half().retire_shared(segment)?;
+    path.sender().raw().retire_shared(segment)?;
     drop(shared);
     ensure(path.receive()?.body == b"all", || "the reader says something else".into())?;
-    let half = path.sender().half();
+    let half = path.sender().raw();
     while let Some(number) = half.completed() {
         ensure(out.remove(&number), || format!("list {number} came back twice"))?;
     }
@@ -177,14 +177,14 @@ fn reader(part: &Part) -> Outcome {
         kept.push((list, places));
         if kept.len() > KEPT {
             let (list, _) = kept.remove(0);
-            path.receiver().half().give_back_list(list)?;
+            path.receiver().raw().give_back_list(list)?;
         }
     }
     path.send(b"half")?;
     let receiver = path.receiver();
-    while receiver.half().counters().get(Counter::Retired) == 0 {
+    while receiver.raw().counters().get(Counter::Retired) == 0 {
         receiver.wait();
-        let came = receiver.half().poll(0)?.is_some();
+        let came = receiver.raw().poll(0)?.is_some();
         ensure(!came, || "something came behind the lists".into())?;
     }
     let mut dice = part.dice(2);
@@ -197,7 +197,7 @@ fn reader(part: &Part) -> Outcome {
         reads.verify(list.view(index).expect("as before"), from, at + from, bytes)?;
     }
     for (list, _) in kept {
-        receiver.half().give_back_list(list)?;
+        receiver.raw().give_back_list(list)?;
     }
     let others = Footprint::of(std::process::id())?.others;
     ensure(others == 0, || format!("{others} storages are still mapped"))?;
@@ -211,7 +211,7 @@ fn take_list(path: &mut siga::Path) -> Result<List, Wrong> {
     let receiver = path.receiver();
     loop {
         receiver.wait();
-        match receiver.half().poll(0)? {
+        match receiver.raw().poll(0)? {
             Some(Incoming::List(list)) => return Ok(list),
             Some(other) => return Err(format!("came {other:?}").into()),
             None => {}

@@ -3,7 +3,8 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use siga::{Lease, Path, PathOptions, Reason, SendError, Server};
+use siga::raw::{Lease, Server};
+use siga::{Path, PathOptions, Reason, SendError};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
 use crate::conformance::messages::Messages;
@@ -107,7 +108,7 @@ fn stall(
     echoes: u64,
     stalls: &Sender<()>,
     is_released: &Receiver<()>,
-) -> Result<(siga::LeaseLost, siga::LeaseLost), Wrong> {
+) -> Result<(siga::raw::LeaseLost, siga::raw::LeaseLost), Wrong> {
     serve(late, echoes)?;
     stalls.send(())?;
     is_released.recv()?;

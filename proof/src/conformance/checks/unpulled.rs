@@ -1,6 +1,8 @@
 //! A message of 1 GiB that is announced and never pulled, while others pass.
 
-use siga::{Announced, Counter, Entry, Incoming, Path, PathOptions, Shared, StorageOptions};
+use siga::in_place::{Announced, Incoming};
+use siga::raw::{Counter, Entry, Shared, StorageOptions};
+use siga::{Path, PathOptions};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::conformance::messages::Messages;
@@ -40,7 +42,7 @@ fn writer(part: &Part) -> Outcome {
     let mut announce = |path: &mut Path, number: u64| -> Result<(), Wrong> {
         let sender = path.sender();
         let mut claim = sender.until_done(|half| half.claim(&number.to_le_bytes(), BYTES))?;
-        let half = sender.half();
+        let half = sender.raw();
         let room = half.claimed(&mut claim).ok_or("claimed, and yet not ours")?;
         room[..FILLED_BYTES].copy_from_slice(patterns.body_of(number, FILLED_BYTES));
         Ok(half.commit(claim).map_err(|(error, _)| error)?)
@@ -71,12 +73,12 @@ fn writer(part: &Part) -> Outcome {
         for _ in 0..2 {
             path.trim();
         }
-        let lent = path.sender().half().counters().get(Counter::LentBytes) / BYTES as u64;
+        let lent = path.sender().raw().counters().get(Counter::LentBytes) / BYTES as u64;
         ensure(lent == waiting, || format!("{lent} GiB are lent: must be {waiting}"))?;
         path.send(b"seen")?;
     }
     while path.trim() {}
-    let lent = path.sender().half().counters().get(Counter::LentBytes);
+    let lent = path.sender().raw().counters().get(Counter::LentBytes);
     ensure(lent == 0, || format!("{lent} bytes are still lent"))?;
     // At once, not only when the reader has come there: it may sleep for long.
     let others = Footprint::of(std::process::id())?.others;
@@ -101,7 +103,7 @@ fn reader(part: &Part) -> Outcome {
     }
     let mut second = take_announced(&mut path)?;
     check_announced(part, &mut path, &second, 1)?;
-    let half = path.receiver().half();
+    let half = path.receiver().raw();
     let mut filled = [0; FILLED_BYTES];
     let pulled = half.pull(&mut second, &mut filled)?;
     ensure(pulled == FILLED_BYTES, || format!("{pulled} bytes pulled"))?;
@@ -111,7 +113,7 @@ fn reader(part: &Part) -> Outcome {
     ensure(path.receive()?.body == b"seen", || "the writer says something else".into())?;
     let pulled = (first.pulled_bytes(), first.left_bytes());
     ensure(pulled == (0, BYTES), || format!("pulled and left: {pulled:?}"))?;
-    path.receiver().half().release(first)?;
+    path.receiver().raw().release(first)?;
     path.send(b"the first")?;
     ensure(path.receive()?.body == b"seen", || "the writer says something else".into())?;
     while path.receive().is_ok() {}
@@ -127,7 +129,7 @@ fn take_announced(path: &mut Path) -> Result<Announced, Wrong> {
     let receiver = path.receiver();
     loop {
         receiver.wait();
-        match receiver.half().poll(0)? {
+        match receiver.raw().poll(0)? {
             None => {}
             Some(Incoming::Announced(message)) => return Ok(message),
             Some(other) => return Err(format!("came {other:?}").into()),
@@ -144,6 +146,6 @@ fn check_announced(
 ) -> Result<(), Wrong> {
     let (head, bytes) = (message.head(), message.body_bytes());
     ensure(head == number.to_le_bytes() && bytes == BYTES, || format!("announced: {message:?}"))?;
-    let pullable = path.receiver().half().is_pullable(message);
+    let pullable = path.receiver().raw().is_pullable(message);
     ensure(pullable, || format!("message {number} of {} cannot be pulled", part.seed))
 }

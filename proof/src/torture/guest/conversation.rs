@@ -3,7 +3,8 @@
 use std::os::fd::BorrowedFd;
 
 use fabric::path;
-use siga::{Member, Path, SendError, Severed};
+use siga::waiter::Member;
+use siga::{Path, SendError, Severed};
 
 use super::reading::{End, Reading};
 use super::stream::{Incoming, Outgoing};
@@ -54,7 +55,7 @@ impl Conversation {
             if talk.ended.is_some() {
                 continue;
             }
-            self.more |= talk.receive(receiver.half())?;
+            self.more |= talk.receive(receiver.raw())?;
             if talk.ended.is_none() {
                 self.more |= talk.send(sender, self.mode)?;
             }
@@ -93,9 +94,9 @@ impl Conversation {
         let text = format!("path {} more={} {lanes:?}", self.path.number(), self.more);
         let ready = self.is_ready();
         let (senders, receivers) = self.path.halves();
-        let senders: Vec<_> = senders.iter_mut().map(|sender| sender.half().ended()).collect();
+        let senders: Vec<_> = senders.iter_mut().map(|sender| sender.raw().ended()).collect();
         let receivers: Vec<_> =
-            receivers.iter_mut().map(|receiver| receiver.half().ended()).collect();
+            receivers.iter_mut().map(|receiver| receiver.raw().ended()).collect();
         format!("{text} ready={ready} senders={senders:?} receivers={receivers:?}")
     }
 }
@@ -132,7 +133,7 @@ impl Talk {
                 Err(error) => return Err(End::Wrong(error.to_string())),
             }
         }
-        self.outgoing.flush(sender.half());
+        self.outgoing.flush(sender.raw());
         Ok(more)
     }
 }
@@ -150,7 +151,7 @@ impl Member for Conversation {
         let Conversation { path, lanes, more, .. } = self;
         let (_, receivers) = path.halves();
         *more
-            || lanes.iter().zip(receivers).any(|(talk, half)| talk.reading.is_ready(half.half()))
+            || lanes.iter().zip(receivers).any(|(talk, half)| talk.reading.is_ready(half.raw()))
             || path.is_ready()
     }
 

@@ -2,7 +2,8 @@
 
 use std::os::fd::BorrowedFd;
 
-use siga::{Member, Path, Reason};
+use siga::waiter::Member;
+use siga::{Path, Reason};
 
 use super::reading::End;
 use crate::dice::mix;

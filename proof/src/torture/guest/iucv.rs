@@ -7,11 +7,11 @@
 
 use std::os::fd::BorrowedFd;
 
-use siga::Member;
 use siga::iucv::{
     Audit, MessageId, Outgoing, Path, Pending, PurgeError, ReceiveError, ReplyError, SendError,
     Which,
 };
+use siga::waiter::Member;
 
 use super::Mode;
 use super::reading::End;
@@ -132,7 +132,7 @@ impl Inquiry {
         let Part::Source { unanswered, severed, .. } = &mut self.part else { return Ok(()) };
         self.body.resize(REPLY_BYTES_MAX, 0);
         loop {
-            let half = self.path.half();
+            let half = self.path.raw();
             let taken = half.complete(Which::Any, &mut self.body);
             let taken = taken.map_err(|error| End::Wrong(error.to_string()))?;
             let Some((completion, bytes, residual)) = taken else {
@@ -187,7 +187,7 @@ impl Inquiry {
                 reply_bytes_max: Some(REPLY_BYTES_MAX as u32),
                 quiet: false,
             };
-            match self.path.half().send(&outgoing, &self.body) {
+            match self.path.raw().send(&outgoing, &self.body) {
                 Ok(id) => unanswered.push((id, number)),
                 // The waiter knows of what arrives, not of room; the end is told after all that is
                 // outstanding.
@@ -212,7 +212,7 @@ impl Inquiry {
         let any = self.dice.below(unanswered.len());
         let (id, number) = unanswered[any];
         self.slot.purged(*purged + 1);
-        match self.path.half().purge(id, CLASS) {
+        match self.path.raw().purge(id, CLASS) {
             Ok(()) => {
                 unanswered.swap_remove(any);
                 *purged += 1;
@@ -225,7 +225,7 @@ impl Inquiry {
 
     fn take_messages(&mut self) -> Result<(), End> {
         for _ in 0..MESSAGES_PER_TURN {
-            let pending = match self.path.half().describe(Which::Any) {
+            let pending = match self.path.raw().describe(Which::Any) {
                 Ok(pending) => pending,
                 Err(ReceiveError::NotFound) => return Ok(()),
                 Err(ReceiveError::Severed(severed)) => return Err(severed.into()),
@@ -259,7 +259,7 @@ impl Inquiry {
             verify("message", seed, u64::from(pending.class), body)?;
             Ok(Some((*pending, body.len())))
         };
-        let half = self.path.half();
+        let half = self.path.raw();
         let error = match half.receive_in_place(Which::Any) {
             Ok(Some((pending, shown))) => return check(&pending, half.data(shown)),
             Ok(None) => {
@@ -322,7 +322,7 @@ impl Inquiry {
     /// Replies to a message, or rejects it.
     fn answer(&mut self, id: MessageId, answer: Answer) -> Result<Answered, End> {
         self.slot.attempted(self.sent + 1);
-        let half = self.path.half();
+        let half = self.path.raw();
         let answered = match answer {
             Answer::Rejection => half.reject(id),
             Answer::Reply { number } => {
@@ -360,8 +360,8 @@ impl Inquiry {
         match &self.part {
             Part::Source { unanswered, .. } => {
                 // That a message was taken back may be all that is left to say.
-                self.path.half().flush();
-                unanswered.is_empty() && !self.path.half().will_free()
+                self.path.raw().flush();
+                unanswered.is_empty() && !self.path.raw().will_free()
             }
             Part::Target { kept, .. } => kept.is_empty(),
         }
@@ -370,7 +370,7 @@ impl Inquiry {
     /// Gives back what is not in use.
     pub fn trim(&mut self) {
         // Twice: what was used since the last time stays the first time.
-        let _ = self.path.half().trim() && self.path.half().trim();
+        let _ = self.path.raw().trim() && self.path.raw().trim();
     }
 
     /// Counts of both directions.
@@ -390,7 +390,7 @@ impl Inquiry {
     pub fn describe(&mut self) -> String {
         let Inquiry { part, mode, sent, received, more, .. } = self;
         let text = format!("IUCV {part:?} {mode:?} sent={sent} received={received} more={more}");
-        let half = self.path.half();
+        let half = self.path.raw();
         let (counts, more, severed) = (half.counts(), half.pending_controls(), half.severed());
         let frees = half.will_free();
         format!("{text} {counts:?} {more} controls pending, frees={frees} severed={severed:?}")

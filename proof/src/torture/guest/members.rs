@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc;
 
 use os::doorbell::{Doorbell, Listen};
-use siga::{Member, OneOf};
+use siga::waiter::{Member, OneOf};
 
 use super::conversation::Conversation;
 use super::echo::Echo;

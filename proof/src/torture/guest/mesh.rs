@@ -5,10 +5,10 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use message::iucv::QUEUES;
-use siga::{
-    ConnectError, Connecting, Guest, Kind, Member, Path, PathOptions, Pending, Problem, UserData,
-    Wait,
-};
+use siga::connect::Kind;
+use siga::error::Problem;
+use siga::waiter::Member;
+use siga::{ConnectError, Connecting, Guest, Path, PathOptions, Pending, UserData, Wait};
 
 use crate::torture::hoarder;
 use crate::torture::wire::Life;

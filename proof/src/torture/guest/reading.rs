@@ -2,7 +2,8 @@
 
 use fabric::path;
 use os::doorbell::Listen;
-use siga::{Announced, InPage, Severed};
+use siga::Severed;
+use siga::in_place::{Announced, InPage};
 
 use super::stream::Incoming;
 use crate::dice::Dice;
@@ -137,7 +138,7 @@ impl Reading {
     /// Waits until [`Reading::next`] is worth another try.
     pub fn wait(&self, receiver: &mut siga::Receiver) {
         let Some(message) = &self.pulling else { return receiver.wait() };
-        let half = receiver.half();
+        let half = receiver.raw();
         half.announce_sleep();
         if !half.is_pullable(message) {
             half.hear(Listen::Forever);

@@ -9,7 +9,8 @@
 //! The rest of the body is a pattern that depends on path, direction and sequence.
 
 use fabric::queue::IN_PLACE_BYTES_MAX;
-use siga::{CommitError, SendError};
+use siga::SendError;
+use siga::error::CommitError;
 
 use crate::dice::{Dice, mix};
 use crate::pattern;

@@ -182,7 +182,7 @@ impl Talk {
 
     fn receive(&self, mut receiver: Receiver, mut incoming: Incoming, mut reading: Reading) {
         loop {
-            match reading.next(receiver.half(), &mut incoming) {
+            match reading.next(receiver.raw(), &mut incoming) {
                 Ok(Some(acknowledged)) => self.queue.change(|state| {
                     state.came = incoming.came();
                     state.acknowledged = acknowledged;
@@ -222,15 +222,15 @@ impl Talk {
             }
             if unflushed >= MESSAGES_PER_FLUSH {
                 unflushed = 0;
-                outgoing.flush(sender.half());
+                outgoing.flush(sender.raw());
             }
         }
         // The receiving thread may have been first; this half finds out by itself.
         let severed = loop {
-            if let Some(severed) = sender.half().ended() {
+            if let Some(severed) = sender.raw().ended() {
                 break severed;
             }
-            sender.half().hear(Listen::Forever);
+            sender.raw().hear(Listen::Forever);
         };
         self.leave(News::Ended { at_ns: now_ns(), severed });
         outgoing
@@ -254,11 +254,11 @@ impl Talk {
                 state.quiet = false;
                 return Ok(Some(came));
             }
-            outgoing.flush(sender.half());
+            outgoing.flush(sender.raw());
             let was = (state.quiet, state.may_trim);
             if state.may_trim {
                 // Twice: what was used since the last time stays the first time.
-                let _ = sender.half().trim() && sender.half().trim();
+                let _ = sender.raw().trim() && sender.raw().trim();
                 state.may_trim = false;
             }
             state.quiet = outgoing.is_quiet(came);

@@ -1,0 +1,13 @@
+//! The engine below: halves of a path whose verbs never wait, for what few programs need.
+//!
+//! [`Sender::raw`](crate::Sender::raw) and [`Receiver::raw`](crate::Receiver::raw) give them out. With them come
+//! lists of entries over storage of the program's own ([`Shared`]), rings that are deferred ([`Ringing`]), and
+//! counters. A half that several threads serve in turn goes under a [`Lease`].
+
+pub use crate::waiting::SPIN_NS_MAX;
+pub use fabric::path::{
+    Counter, Counters, List, ListError, Receiver, Ringing, SendError, Sender, Shared,
+};
+pub use fabric::queue::{Entry, EntryFlags, Lease, LeaseLost, Server};
+pub use os::doorbell::Listen;
+pub use os::storage::StorageOptions;
