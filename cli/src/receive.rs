@@ -35,7 +35,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Ended::Severed(Severed { reason: Reason::Peer, .. }) => {
             // The sender waits for this; if it is gone by now, it has all the same sent everything.
             let _ = path.send(&written.to_le_bytes());
-            path.end_sending([0; 16]);
+            path.end_sending();
             eprintln!("{written} bytes delivered from {from}");
             Ok(())
         }

@@ -93,7 +93,7 @@ impl Transfer {
                 self.written = written(message.body).unwrap_or(self.written);
             }
             if bytes < CHUNK_BYTES {
-                self.path.end_sending([0; 16]);
+                self.path.end_sending();
                 return Ok(());
             }
         }

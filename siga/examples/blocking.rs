@@ -32,7 +32,7 @@ fn ask(guest: &Guest) -> Result<()> {
         let answer = path.receive()?;
         println!("{question} -> {}", String::from_utf8_lossy(answer.body));
     }
-    path.sever([0; 16]);
+    path.close();
     Ok(())
 }
 

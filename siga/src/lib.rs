@@ -23,11 +23,11 @@ mod waiting;
 mod whole;
 
 pub use connect::{Pending, Target, UserData};
-pub use error::{Reason, SendError, Severed};
+pub use error::{Reason, SendError, Severed, TrySendError};
 pub use guest::{AttachError, ConnectError, Connecting, Guest};
 pub use members::Served;
 pub use options::PathOptions;
-pub use path::{Path, ReceiveError, Receiver, Sender};
+pub use path::{Path, Receiver, Sender};
 pub use socket::default_socket;
 pub use waiter::{Key, Waiter};
 pub use waiting::Wait;

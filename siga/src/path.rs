@@ -7,13 +7,13 @@ use std::time::Duration;
 use fabric::control::UserData;
 use fabric::name::Name;
 use fabric::path::{
-    self, Announced, Claim, CommitError, END_DATA_BYTES, Halves, InPage, Incoming, List, Message,
-    MessageRef, NotOurs, SendError, Severed,
+    self, Announced, Claim, END_DATA_BYTES, HEAD_BYTES_MAX, Halves, InPage, Incoming, List,
+    Message, MessageRef, NotOurs, Severed,
 };
-use os::processor::now_ns;
 
+use crate::error::{CommitError, SendError, TrySendError, after_waiting};
 use crate::link::Membership;
-use crate::waiting::{Half, SpinPolicy, Wait, Waited};
+use crate::waiting::{Half, SpinPolicy, Wait, Waited, after};
 
 /// A path to another guest: one or more queues each way.
 ///
@@ -56,15 +56,11 @@ pub struct Receiver {
     membership: Arc<Membership>,
 }
 
-/// Nothing came in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReceiveError {
-    /// The time is over.
-    #[error("nothing came in time")]
-    TimedOut,
-    /// The path has ended, and everything that was sent has been received.
-    #[error(transparent)]
-    Severed(#[from] Severed),
+fn check_head(head: &[u8]) -> Result<(), SendError> {
+    if head.len() > HEAD_BYTES_MAX {
+        return Err(SendError::HeadTooLong { most: HEAD_BYTES_MAX });
+    }
+    Ok(())
 }
 
 impl Path {
@@ -125,10 +121,27 @@ impl Path {
     /// far behind.
     ///
     /// # Errors
-    /// [`SendError`], but never `Full`.
+    /// [`SendError`]; nothing was sent then.
     #[inline]
     pub fn send(&mut self, body: &[u8]) -> Result<(), SendError> {
         self.senders[0].send(body)
+    }
+
+    /// Sends a message, if the receiver is not too far behind.
+    ///
+    /// # Errors
+    /// [`TrySendError`]; nothing was sent then.
+    #[inline]
+    pub fn try_send(&mut self, body: &[u8]) -> Result<(), TrySendError> {
+        self.senders[0].try_send(body)
+    }
+
+    /// Sends a message, and waits at most for `time` while the receiver is too far behind.
+    ///
+    /// # Errors
+    /// [`TrySendError`], `Full` if the time is over; nothing was sent then.
+    pub fn send_within(&mut self, body: &[u8], time: Duration) -> Result<(), TrySendError> {
+        self.senders[0].send_within(body, time)
     }
 
     /// Pushes a message: for streams of small messages, which cost less when they are packed. It may be
@@ -137,19 +150,10 @@ impl Path {
     /// too far behind.
     ///
     /// # Errors
-    /// As [`Path::send`].
+    /// [`SendError`]; this message was not pushed then.
     #[inline(always)]
     pub fn push(&mut self, body: &[u8]) -> Result<(), SendError> {
         self.senders[0].push(body)
-    }
-
-    /// Sends a message, if the receiver is not too far behind.
-    ///
-    /// # Errors
-    /// [`SendError`].
-    #[inline]
-    pub fn try_send(&mut self, body: &[u8]) -> Result<(), SendError> {
-        self.senders[0].try_send(body)
     }
 
     /// Hands over what was pushed and held back.
@@ -158,56 +162,51 @@ impl Path {
         self.senders[0].flush();
     }
 
-    /// The next message, which stays where it is until the next verb. Waits until there is one.
+    /// Receives the next message, which stays where it is until the next verb. Waits until there is one.
     ///
     /// # Errors
     /// [`Severed`] once the path has ended and everything that was sent has been received.
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, Severed> {
-        match self.receive_before(None) {
-            Ok(message) => Ok(message),
-            Err(ReceiveError::Severed(severed)) => Err(severed),
-            Err(ReceiveError::TimedOut) => unreachable!("no time was set"),
-        }
+        Ok(self.receive_before(None)?.expect("no time was set"))
     }
 
-    /// The next message, if it comes in time.
+    /// Receives the next message, if there is one.
     ///
     /// # Errors
-    /// [`ReceiveError`].
-    pub fn receive_within(&mut self, time: Duration) -> Result<Message<'_>, ReceiveError> {
-        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.receive_before(Some(now_ns().saturating_add(time)))
+    /// [`Severed`] once the path has ended and everything that was sent has been received.
+    #[inline]
+    pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, Severed> {
+        self.receivers[0].half.receive()
+    }
+
+    /// Receives the next message, and waits at most for `time`. None if the time is over.
+    ///
+    /// # Errors
+    /// [`Severed`] once the path has ended and everything that was sent has been received.
+    pub fn receive_within(&mut self, time: Duration) -> Result<Option<Message<'_>>, Severed> {
+        self.receive_before(Some(after(time)))
     }
 
     #[inline]
-    fn receive_before(&mut self, deadline_ns: Option<u64>) -> Result<Message<'_>, ReceiveError> {
+    fn receive_before(&mut self, deadline_ns: Option<u64>) -> Result<Option<Message<'_>>, Severed> {
         let Path { senders, receivers, .. } = self;
         let receiver = &mut receivers[0];
-        let spot = loop {
-            if let Some(spot) = receiver.half.fetch()? {
-                break spot;
+        let message = loop {
+            if let Some(message) = receiver.half.fetch()? {
+                break message;
             }
             // Whoever waits for an answer has asked all of the question.
             senders.iter_mut().for_each(Sender::flush);
             match receiver.spin.wait(&mut receiver.half, deadline_ns) {
                 Waited::Ready => {}
-                Waited::TimedOut => return Err(ReceiveError::TimedOut),
+                Waited::TimedOut => return Ok(None),
                 // Perhaps it was about the other direction.
                 Waited::Rung => senders.iter_mut().for_each(|sender| _ = sender.half.is_ready()),
                 Waited::Idle => receiver.trim_with(senders),
             }
         };
-        Ok(receiver.half.message(spot))
-    }
-
-    /// The next message, if one is there.
-    ///
-    /// # Errors
-    /// As [`Path::receive`].
-    #[inline]
-    pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, Severed> {
-        self.receivers[0].half.receive()
+        Ok(Some(receiver.half.message(message)))
     }
 
     /// Asks the other side to keep quiet. What it has sent until then keeps coming; once all of it has been
@@ -248,14 +247,24 @@ impl Path {
     }
 
     /// Ends the path in good order. What was sent can still be received; what the other side has sent and
-    /// we have not received is lost. `data` tells the other side's user why.
-    pub fn sever(mut self, data: [u8; END_DATA_BYTES]) {
+    /// this side has not received is lost.
+    pub fn close(self) {
+        self.close_with([0; END_DATA_BYTES]);
+    }
+
+    /// Ends the path in good order, with data that tell the other side's user why: [`Severed::data`].
+    pub fn close_with(mut self, data: UserData) {
         self.senders.iter_mut().for_each(|sender| sender.half.sever(data));
         self.receivers.iter_mut().for_each(|receiver| receiver.half.sever(data));
     }
 
-    /// Ends our sending in good order, and goes on receiving.
-    pub fn end_sending(&mut self, data: [u8; END_DATA_BYTES]) {
+    /// Ends sending in good order, and goes on receiving.
+    pub fn end_sending(&mut self) {
+        self.end_sending_with([0; END_DATA_BYTES]);
+    }
+
+    /// Ends sending in good order, with data that tell the other side's user why, and goes on receiving.
+    pub fn end_sending_with(&mut self, data: UserData) {
         self.senders.iter_mut().for_each(|sender| sender.half.sever(data));
     }
 
@@ -294,50 +303,85 @@ impl Sender {
         self.membership.peer()
     }
 
-    /// As [`Path::send`].
+    /// Sends a message: it is in the receiver's hands when this returns. Waits while the receiver is too
+    /// far behind.
     ///
     /// # Errors
-    /// As [`Path::send`].
+    /// [`SendError`]; nothing was sent then.
     #[inline]
     pub fn send(&mut self, body: &[u8]) -> Result<(), SendError> {
         match self.half.send(&[], body) {
-            Err(SendError::Full) => self.until_done(|half| half.send(&[], body)),
-            done => done,
+            Ok(()) => Ok(()),
+            Err(error) => self.send_later(error, |half| half.send(&[], body)),
         }
     }
 
-    /// As [`Path::push`].
+    /// Sends a message, if the receiver is not too far behind. If it is, a waiter finds this half ready when
+    /// sending is worth another try.
     ///
     /// # Errors
-    /// As [`Path::send`].
+    /// [`TrySendError`]; nothing was sent then.
+    #[inline]
+    pub fn try_send(&mut self, body: &[u8]) -> Result<(), TrySendError> {
+        Ok(self.try_with(|half| half.send(&[], body))?)
+    }
+
+    /// Sends a message, and waits at most for `time` while the receiver is too far behind.
+    ///
+    /// # Errors
+    /// [`TrySendError`], `Full` if the time is over; nothing was sent then.
+    pub fn send_within(&mut self, body: &[u8], time: Duration) -> Result<(), TrySendError> {
+        let deadline_ns = after(time);
+        loop {
+            match self.half.send(&[], body) {
+                Err(path::SendError::Full) => {}
+                done => return Ok(done?),
+            }
+            if self.wait_once(Some(deadline_ns)) == Waited::TimedOut {
+                return Err(TrySendError::Full);
+            }
+        }
+    }
+
+    /// Sends a message with a head: at most [`HEAD_BYTES_MAX`] bytes that the receiver has at once, even when the
+    /// body is large and stays where it is.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent then.
+    #[inline]
+    pub fn send_with_head(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
+        check_head(head)?;
+        match self.half.send(head, body) {
+            Ok(()) => Ok(()),
+            Err(error) => self.send_later(error, |half| half.send(head, body)),
+        }
+    }
+
+    /// Pushes a message: for streams of small messages, which cost less when they are packed. It may be
+    /// held back while the receiver is behind, to go with those that follow: with the next send, and at the
+    /// latest with [`Sender::flush`]. Waits while the receiver is too far behind.
+    ///
+    /// # Errors
+    /// [`SendError`]; this message was not pushed then.
     #[inline(always)]
     pub fn push(&mut self, body: &[u8]) -> Result<(), SendError> {
         match self.half.push(&[], body) {
-            Err(SendError::Full) => self.until_done(|half| half.push(&[], body)),
-            done => done,
+            Ok(()) => Ok(()),
+            Err(error) => self.send_later(error, |half| half.push(&[], body)),
         }
     }
 
-    /// Sends a message with a head: a few bytes that the receiver has at once, even when the body is
-    /// large and stays where it is.
-    ///
-    /// # Errors
-    /// As [`Path::send`].
-    ///
-    /// # Panics
-    /// If the head is longer than [`fabric::path::HEAD_BYTES_MAX`].
+    /// Hands over what was pushed and held back.
     #[inline]
-    pub fn send_with(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
-        match self.half.send(head, body) {
-            Err(SendError::Full) => self.until_done(|half| half.send(head, body)),
-            done => done,
-        }
+    pub fn flush(&mut self) {
+        self.half.flush();
     }
 
-    /// Sends a message of `bytes` that `build` makes in place, in memory that is lent to the receiver.
+    /// Sends a message of `bytes` that `build` makes in place, in memory that is lent to the receiver. Waits while
+    /// the receiver is too far behind.
     ///
     /// # Errors
-    /// As [`Path::send`]; `build` was not called then.
+    /// [`SendError`]; nothing was sent then, though `build` may have been called.
     #[inline]
     pub fn send_built(
         &mut self,
@@ -345,25 +389,23 @@ impl Sender {
         mut build: impl FnMut(&mut [u8]),
     ) -> Result<(), SendError> {
         match self.half.send_built(&[], bytes, &mut build) {
-            Err(SendError::Full) => self.until_done(|half| half.send_built(&[], bytes, &mut build)),
-            done => done,
+            Ok(()) => Ok(()),
+            Err(error) => self.send_later(error, |half| half.send_built(&[], bytes, &mut build)),
         }
     }
 
     /// Claims room for a message of `bytes` behind a head, to build it in memory that is lent to the
     /// receiver: [`Sender::claimed`] has its bytes, [`Sender::commit`] sends it, and [`Sender::cancel`] gives
-    /// it up. Waits while the receiver is too far behind.
+    /// it up. Waits while the receiver is too far behind. Room that is dropped is lost until the path ends.
     ///
     /// # Errors
-    /// As [`Path::send`].
-    ///
-    /// # Panics
-    /// If the head is longer than [`fabric::path::HEAD_BYTES_MAX`].
+    /// [`SendError`]; nothing was claimed then.
     pub fn claim(&mut self, head: &[u8], bytes: usize) -> Result<Claim, SendError> {
-        self.until_done(|half| half.claim(head, bytes))
+        check_head(head)?;
+        self.until_done(|half| half.claim(head, bytes)).map_err(after_waiting)
     }
 
-    /// The bytes of claimed room; none if another half has given it out, or to a forked child.
+    /// The bytes of claimed room; none if another half has given it out, or in a forked child.
     pub fn claimed<'a>(&'a mut self, claim: &'a mut Claim) -> Option<&'a mut [u8]> {
         self.half.claimed(claim)
     }
@@ -375,16 +417,22 @@ impl Sender {
     pub fn commit(&mut self, claim: Claim) -> Result<(), CommitError> {
         let mut claim = claim;
         loop {
-            match self.half.commit(claim) {
+            let (error, back) = match self.half.commit(claim) {
                 Ok(()) => return Ok(()),
-                Err((CommitError::Send(SendError::Full), back)) => claim = back,
-                Err((error, back)) => {
-                    // If it is another half's, that one has it back when its path ends.
-                    let _ = self.half.cancel(back);
-                    return Err(error);
+                Err(refused) => refused,
+            };
+            let error = match error {
+                path::CommitError::Send(path::SendError::Full) => {
+                    claim = back;
+                    self.wait_once(None);
+                    continue;
                 }
-            }
-            self.wait_once();
+                path::CommitError::Send(error) => CommitError::Send(after_waiting(error)),
+                path::CommitError::NotOurs => CommitError::NotOurs,
+            };
+            // If it is another half's, that one has it back when its path ends.
+            let _ = self.half.cancel(back);
+            return Err(error);
         }
     }
 
@@ -396,61 +444,75 @@ impl Sender {
         self.half.cancel(claim)
     }
 
-    /// Does something that may have to wait for room, again and again.
-    ///
-    /// # Errors
-    /// What `attempt` says, but never `Full`.
+    /// Ends this half in good order. What was sent can still be received.
+    pub fn close(self) {
+        self.close_with([0; END_DATA_BYTES]);
+    }
+
+    /// Ends this half in good order, with data that tell the other side's user why: [`Severed::data`].
+    pub fn close_with(mut self, data: UserData) {
+        self.half.sever(data);
+    }
+
+    /// Sends what was refused once, when there is room.
     #[cold]
-    pub fn until_done<T>(
+    fn send_later(
         &mut self,
-        mut attempt: impl FnMut(&mut path::Sender) -> Result<T, SendError>,
-    ) -> Result<T, SendError> {
-        loop {
-            match attempt(&mut self.half) {
-                Err(SendError::Full) => {}
-                done => return done,
-            }
-            self.wait_once();
+        refused: path::SendError,
+        attempt: impl FnMut(&mut path::Sender) -> Result<(), path::SendError>,
+    ) -> Result<(), SendError> {
+        match refused {
+            path::SendError::Full => self.until_done(attempt).map_err(after_waiting),
+            error => Err(after_waiting(error)),
         }
     }
 
-    /// As [`Path::try_send`].
+    /// Does something with the engine's half that may have to wait for room, again and again.
     ///
     /// # Errors
-    /// [`SendError`].
-    #[inline]
-    pub fn try_send(&mut self, body: &[u8]) -> Result<(), SendError> {
-        self.try_with(|half| half.send(&[], body))
+    /// The error of `attempt`, which is never `Full`.
+    #[cold]
+    pub fn until_done<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut path::Sender) -> Result<T, path::SendError>,
+    ) -> Result<T, path::SendError> {
+        loop {
+            match attempt(&mut self.half) {
+                Err(path::SendError::Full) => {}
+                done => return done,
+            }
+            self.wait_once(None);
+        }
     }
 
-    /// Does something that may be refused for want of room, or because the receiver has asked for quiet. If
-    /// it is, a waiter finds this half ready when it is worth another try.
+    /// Does something with the engine's half that may be refused for want of room, or because the receiver has
+    /// asked for quiet. If it is, a waiter finds this half ready when it is worth another try.
     ///
     /// # Errors
-    /// What `attempt` says.
+    /// The error of `attempt`.
     #[inline]
     pub fn try_with<T>(
         &mut self,
-        attempt: impl FnOnce(&mut path::Sender) -> Result<T, SendError>,
-    ) -> Result<T, SendError> {
+        attempt: impl FnOnce(&mut path::Sender) -> Result<T, path::SendError>,
+    ) -> Result<T, path::SendError> {
         let done = attempt(&mut self.half);
-        self.wants_room = matches!(done, Err(SendError::Full | SendError::Quiesced));
+        self.wants_room = matches!(done, Err(path::SendError::Full | path::SendError::Quiesced));
         done
     }
 
     /// Waits until a send that was refused is worth another try: there is room again, the receiver has
     /// resumed the path, or the path has ended.
     pub fn wait(&mut self) {
-        while !self.wait_once() {}
+        while self.wait_once(None) != Waited::Ready {}
     }
 
-    /// Waits for the next occasion to look; whether a refused send is worth another try.
-    fn wait_once(&mut self) -> bool {
-        let waited = self.spin.wait(&mut self.half, None);
+    /// Waits for the next occasion to poll.
+    fn wait_once(&mut self, deadline_ns: Option<u64>) -> Waited {
+        let waited = self.spin.wait(&mut self.half, deadline_ns);
         if waited == Waited::Idle {
             self.spin.trimmed(Half::trim(&mut self.half));
         }
-        waited == Waited::Ready
+        waited
     }
 
     pub(crate) fn wants_room(&self) -> bool {
@@ -461,13 +523,7 @@ impl Sender {
         self.half.descriptor()
     }
 
-    /// As [`Path::flush`].
-    #[inline]
-    pub fn flush(&mut self) {
-        self.half.flush();
-    }
-
-    /// Everything else that a sending half can do, none of which waits.
+    /// The engine's half: everything else that a sending half can do, without waiting. See [`crate::raw`].
     pub fn raw(&mut self) -> &mut path::Sender {
         &mut self.half
     }
@@ -484,30 +540,45 @@ impl Receiver {
         self.membership.peer()
     }
 
-    /// As [`Path::receive`].
+    /// Receives the next message, which stays where it is until the next verb. Waits until there is one.
     ///
     /// # Errors
-    /// As [`Path::receive`].
+    /// [`Severed`] once the path has ended and everything that was sent has been received.
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, Severed> {
-        let spot = loop {
-            if let Some(spot) = self.half.fetch()? {
-                break spot;
-            }
-            if self.spin.wait(&mut self.half, None) == Waited::Idle {
-                self.trim_with(&mut []);
-            }
-        };
-        Ok(self.half.message(spot))
+        Ok(self.receive_before(None)?.expect("no time was set"))
     }
 
-    /// As [`Path::try_receive`].
+    /// Receives the next message, if there is one.
     ///
     /// # Errors
-    /// As [`Path::receive`].
+    /// [`Severed`] once the path has ended and everything that was sent has been received.
     #[inline]
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, Severed> {
         self.half.receive()
+    }
+
+    /// Receives the next message, and waits at most for `time`. None if the time is over.
+    ///
+    /// # Errors
+    /// [`Severed`] once the path has ended and everything that was sent has been received.
+    pub fn receive_within(&mut self, time: Duration) -> Result<Option<Message<'_>>, Severed> {
+        self.receive_before(Some(after(time)))
+    }
+
+    #[inline]
+    fn receive_before(&mut self, deadline_ns: Option<u64>) -> Result<Option<Message<'_>>, Severed> {
+        let message = loop {
+            if let Some(message) = self.half.fetch()? {
+                break message;
+            }
+            match self.spin.wait(&mut self.half, deadline_ns) {
+                Waited::Ready | Waited::Rung => {}
+                Waited::TimedOut => return Ok(None),
+                Waited::Idle => self.trim_with(&mut []),
+            }
+        };
+        Ok(Some(self.half.message(message)))
     }
 
     /// What has arrived next, if there is something: a message of at most `copied_bytes_max`, copied; or a
@@ -569,7 +640,7 @@ impl Receiver {
         }
     }
 
-    /// Everything else that a receiving half can do, none of which waits.
+    /// The engine's half: everything else that a receiving half can do, without waiting. See [`crate::raw`].
     pub fn raw(&mut self) -> &mut path::Receiver {
         &mut self.half
     }

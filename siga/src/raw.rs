@@ -6,7 +6,7 @@
 
 pub use crate::waiting::SPIN_NS_MAX;
 pub use fabric::path::{
-    Counter, Counters, List, ListError, Receiver, Ringing, SendError, Sender, Shared,
+    CommitError, Counter, Counters, List, ListError, Receiver, Ringing, SendError, Sender, Shared,
 };
 pub use fabric::queue::{Entry, EntryFlags, Lease, LeaseLost, Server};
 pub use os::doorbell::Listen;

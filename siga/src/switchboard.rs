@@ -326,15 +326,15 @@ impl<C: Call> Switchboard<C> {
     fn take_complete(&mut self) {
         let connecting = self.places.iter().filter(|(_, place)| place.connecting().is_some());
         for number in connecting.map(|(number, _)| *number).collect::<Vec<_>>() {
-            let Some(Place::Connecting(connecting, terms)) = self.places.remove(&number) else {
+            let Some(Place::Connecting(mut connecting, terms)) = self.places.remove(&number) else {
                 continue;
             };
-            let news = match self.guest().try_complete(connecting) {
-                Ok(Err(connecting)) => {
+            let news = match self.guest().try_complete(&mut connecting) {
+                Ok(None) => {
                     self.places.insert(number, Place::Connecting(connecting, terms));
                     continue;
                 }
-                Ok(Ok(path)) => {
+                Ok(Some(path)) => {
                     let data = path.user_data();
                     match self.join(number, C::over(path, &terms)) {
                         Ok(()) => News::Complete(number, data),

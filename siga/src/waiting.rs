@@ -43,6 +43,12 @@ const LISTEN_NS: u64 = 1_000_000;
 /// How long after the last activity idle storage is trimmed.
 pub(crate) const TRIM_PERIOD: Duration = Duration::from_secs(1);
 
+/// When `time` from now is over, on the machine's clock.
+pub(crate) fn after(time: Duration) -> u64 {
+    let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    now_ns().saturating_add(time)
+}
+
 /// What can be waited for: a half of a path.
 pub trait Half {
     /// Whether there is something to do.

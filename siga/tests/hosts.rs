@@ -165,7 +165,7 @@ fn guest_is_ready_for_an_answer_that_came_while_it_looked_for_something_else() {
     let place = Place::new("answer");
     let _host = place.host();
     let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
-    let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
+    let mut connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
     let _accepted = server.accept().unwrap();
     while !client.has_news() {
         assert!(client.pending().is_none(), "this takes in the answer too");
@@ -174,7 +174,7 @@ fn guest_is_ready_for_an_answer_that_came_while_it_looked_for_something_else() {
     let key = waiter.add(Served::Guest(client)).unwrap();
     assert_eq!(waiter.wait().unwrap(), key);
     let Some(Served::Guest(client)) = waiter.get_mut(key) else { panic!("the guest") };
-    assert!(client.try_complete(connecting).unwrap().is_ok());
+    assert!(client.try_complete(&mut connecting).unwrap().is_some());
     assert!(!client.has_news());
     assert_eq!(waiter.wait_for(Duration::ZERO).unwrap(), None);
 }
@@ -187,19 +187,20 @@ fn connection_is_completed_by_the_guest_that_asked_for_it_and_no_other() {
         (place.guest("CLIENT"), place.guest("SERVER"), place.guest("OTHER"));
     let options = PathOptions::default();
     // Both have asked their first question, so the answers have the same number.
-    let ours = client.start_connecting("SERVER", &options).unwrap();
-    let theirs = other.start_connecting("SERVER", &options).unwrap();
+    let mut ours = client.start_connecting("SERVER", &options).unwrap();
+    let mut theirs = other.start_connecting("SERVER", &options).unwrap();
     let mut accepted = [server.accept().unwrap(), server.accept().unwrap()];
     accepted.sort_by_key(Path::peer);
     while !client.has_news() || !other.has_news() {
         poll(&client);
         poll(&other);
     }
-    let Err(ConnectError::OtherGuest(ours)) = other.complete(ours) else { panic!("not its own") };
-    let Err(ConnectError::OtherGuest(ours)) = other.try_complete(*ours) else { panic!("nor now") };
-    let Err(ConnectError::OtherGuest(theirs)) = client.complete(theirs) else { panic!("the same") };
+    assert!(matches!(other.complete(&mut ours), Err(ConnectError::OtherGuest)));
+    assert!(matches!(other.try_complete(&mut ours), Err(ConnectError::OtherGuest)));
+    assert!(matches!(client.complete(&mut theirs), Err(ConnectError::OtherGuest)));
     // Nothing was changed by that.
-    let paths = [client.complete(*ours).unwrap(), other.complete(*theirs).unwrap()];
+    let paths = [client.complete(&mut ours).unwrap(), other.complete(&mut theirs).unwrap()];
+    assert!(matches!(client.complete(ours), Err(ConnectError::Completed)));
     for (mut path, mut accepted) in paths.into_iter().zip(accepted) {
         let name = accepted.peer();
         path.send(name.as_str().as_bytes()).unwrap();
@@ -338,7 +339,7 @@ fn connection_asked_of_a_host_that_was_replaced_is_known_to_be_lost() {
     let host = place.host();
     let (client, _server) = (place.guest("CLIENT"), place.guest("SERVER"));
     let options = PathOptions::default();
-    let tried = client.start_connecting("SERVER", &options).unwrap();
+    let mut tried = client.start_connecting("SERVER", &options).unwrap();
     let waited = client.start_connecting("SERVER", &options).unwrap();
     drop(host);
     let _host = place.host();
@@ -349,7 +350,7 @@ fn connection_asked_of_a_host_that_was_replaced_is_known_to_be_lost() {
         poll(&client);
     }
     assert!(client.has_news());
-    assert!(matches!(client.try_complete(tried), Err(ConnectError::HostGone)));
+    assert!(matches!(client.try_complete(&mut tried), Err(ConnectError::HostGone)));
     assert!(matches!(client.complete(waited), Err(ConnectError::HostGone)));
     assert!(!client.has_news());
 }

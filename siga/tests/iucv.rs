@@ -679,7 +679,7 @@ fn second_queue_that_has_ended_keeps_nobody_awake() {
     let mut target = Path::accept(&server, &OPTIONS).unwrap();
     let (mut senders, mut receivers) = client.complete(connecting).unwrap().split();
     let one_way = [0, 0, 0, 0, 1, 0, 0, 0];
-    senders[0].send_with(&one_way, b"x").unwrap();
+    senders[0].send_with_head(&one_way, b"x").unwrap();
     receivers[1].raw().sever([0; 16]);
     target.receive(Which::Any, &mut [0]).unwrap();
     target.raw().flush();

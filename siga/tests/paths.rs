@@ -7,7 +7,7 @@ use std::time::Duration;
 use siga::error::Problem;
 use siga::host::{Embedded, ObserveError, Observer, System};
 use siga::{
-    ConnectError, Guest, Path, PathOptions, Reason, ReceiveError, SendError, Served, Wait, Waiter,
+    ConnectError, Guest, Path, PathOptions, Reason, SendError, Served, TrySendError, Wait, Waiter,
 };
 
 fn host() -> Embedded {
@@ -39,9 +39,8 @@ fn guests_talk_over_a_path() {
     assert_eq!(theirs.receive().unwrap().body, b"hello");
     theirs.send(b"and back").unwrap();
     assert_eq!(ours.receive().unwrap().body, b"and back");
-    let late = ours.receive_within(Duration::from_millis(5)).unwrap_err();
-    assert_eq!(late, ReceiveError::TimedOut);
-    theirs.sever([7; 16]);
+    assert!(ours.receive_within(Duration::from_millis(5)).unwrap().is_none());
+    theirs.close_with([7; 16]);
     let severed = ours.receive().unwrap_err();
     assert_eq!((severed.reason, severed.data), (Reason::Peer, [7; 16]));
 }
@@ -78,7 +77,7 @@ fn exchanges_work_under_every_policy() {
             ours.send(&body).unwrap();
             assert!(ours.receive().unwrap().body == body);
         }
-        ours.sever([0; 16]);
+        ours.close();
         echo.join().unwrap();
     }
 }
@@ -114,7 +113,7 @@ fn stream_arrives_whole_under_every_policy() {
             body[..8].copy_from_slice(&number.to_le_bytes());
             if number % 100 < 70 { ours.push(&body).unwrap() } else { ours.send(&body).unwrap() }
         }
-        ours.sever([0; 16]);
+        ours.close();
         assert_eq!(sink.join().unwrap(), 20_000);
     }
 }
@@ -319,7 +318,7 @@ fn refused_sender_becomes_ready_in_a_waiter_when_there_is_room() {
     while ours.try_send(&[9; 5000]).is_ok() {
         sent += 1;
     }
-    assert_eq!(ours.try_send(&[9; 5000]), Err(SendError::Full));
+    assert_eq!(ours.try_send(&[9; 5000]), Err(TrySendError::Full));
     let mut waiter = Waiter::new(Wait::Block).unwrap();
     let key = waiter.add(ours).unwrap();
     assert_eq!(waiter.wait_for(Duration::from_millis(5)).unwrap(), None);
@@ -332,7 +331,7 @@ fn refused_sender_becomes_ready_in_a_waiter_when_there_is_room() {
     loop {
         assert_eq!(waiter.wait().unwrap(), key);
         match waiter.get_mut(key).unwrap().try_send(&[9; 5000]) {
-            Err(SendError::Full) => {}
+            Err(TrySendError::Full) => {}
             sent => break sent.unwrap(),
         }
     }
@@ -387,7 +386,7 @@ fn sender_that_was_quiesced_waits_for_the_end_of_it() {
         let (mut ours, mut theirs) = joined(&client, &server, &options);
         let quiesce = |path: &mut Path, sender: &mut Path| {
             path.quiesce();
-            while sender.try_send(b"too late") != Err(SendError::Quiesced) {}
+            while sender.try_send(b"too late") != Err(SendError::Quiesced.into()) {}
         };
         quiesce(&mut theirs, &mut ours);
         // By itself.
@@ -497,4 +496,33 @@ fn member_of_a_waiter_waits_for_what_was_done_with_it() {
     told.send(()).unwrap();
     assert_eq!(waiter.wait_for(Duration::from_secs(60)).unwrap(), Some(member));
     peer.join().unwrap();
+}
+
+#[test]
+fn send_with_a_limit_ends_at_it_and_sends_nothing_then() {
+    let host = Embedded::start(System::open()).unwrap();
+    let guest = Guest::attach_embedded(&host, "ALONE").unwrap();
+    let (mut ours, mut theirs) = joined(&guest, &guest, &PathOptions::default());
+    let time = Duration::from_millis(5);
+    let mut sent = 0;
+    while ours.send_within(&[9; 5000], time).is_ok() {
+        sent += 1;
+    }
+    assert_eq!(ours.send_within(&[9; 5000], time), Err(TrySendError::Full));
+    ours.end_sending();
+    for _ in 0..sent {
+        assert_eq!(theirs.receive().unwrap().body, [9; 5000]);
+    }
+    assert_eq!(theirs.receive().unwrap_err().reason, Reason::Peer);
+}
+
+#[test]
+fn head_that_is_too_long_is_an_error() {
+    let host = Embedded::start(System::open()).unwrap();
+    let guest = Guest::attach_embedded(&host, "ALONE").unwrap();
+    let (mut ours, _theirs) = joined(&guest, &guest, &PathOptions::default());
+    let head = [0; siga::in_place::HEAD_BYTES_MAX + 1];
+    let too_long = SendError::HeadTooLong { most: siga::in_place::HEAD_BYTES_MAX };
+    assert_eq!(ours.sender().send_with_head(&head, b"x"), Err(too_long));
+    assert_eq!(ours.sender().claim(&head, 8).unwrap_err(), too_long);
 }

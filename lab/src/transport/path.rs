@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 
 use host::report::Counts;
 use os::sync::pause;
-use siga::connect::END_DATA_BYTES;
 use siga::in_place::{Incoming, PAGE_BYTES};
 use siga::raw::{Counter, Counters};
 use siga::{Guest, Path, PathOptions, Reason, SendError, Sender, Severed, Wait};
@@ -232,7 +231,7 @@ impl<W: Way> End for PathEnd<W> {
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        self.path.end_sending([0; END_DATA_BYTES]);
+        self.path.end_sending();
         Ok(())
     }
 

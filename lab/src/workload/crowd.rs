@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use host::report::Counts;
 use os::processor::now_ns;
 use siga::Waiter;
-use siga::connect::END_DATA_BYTES;
 
 use super::stream::{BYTES, check_count, stride};
 use super::{Figures, Reports, WAIT, Workload, rates_and_costs};
@@ -70,7 +69,7 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
         number += stride(bytes);
     }
     path.flush();
-    path.end_sending([0; END_DATA_BYTES]);
+    path.end_sending();
     let (spent, counters) = meter.close(number, Counts::new)?;
     // The idle paths end only after the busy one has.
     control.parcel()?;

@@ -68,10 +68,10 @@ impl Visiting {
                 self.connecting.truncate(HELD_MAX);
             }
             5..8 => {
-                if let Some(connecting) = pick(&mut self.connecting, script) {
-                    match self.guest.try_complete(connecting) {
-                        Ok(Ok(path)) => self.hold(path),
-                        Ok(Err(connecting)) => self.connecting.push(connecting),
+                if let Some(mut connecting) = pick(&mut self.connecting, script) {
+                    match self.guest.try_complete(&mut connecting) {
+                        Ok(Some(path)) => self.hold(path),
+                        Ok(None) => self.connecting.push(connecting),
                         Err(_) => {}
                     }
                 }

@@ -11,11 +11,12 @@ use os::poller::wait_readable;
 use os::storage::StorageOptions;
 use siga::error::{Lack, Problem};
 use siga::in_place::{Incoming, PAGE_BYTES};
+use siga::raw::SendError;
 use siga::raw::{ListError, Shared};
 use siga::waiter::{Member, OneOf};
 use siga::{
-    ConnectError, Connecting, Guest, Path, PathOptions, Pending, Reason, SendError, Severed, Wait,
-    Waiter,
+    ConnectError, Connecting, Guest, Path, PathOptions, Pending, Reason, Severed, TrySendError,
+    Wait, Waiter,
 };
 
 use super::birth::Birth;
@@ -127,7 +128,7 @@ fn exhaust(guest: &Guest, line: &Line, exhaustion: Exhaustion, peer: &str) -> Re
         _ => exhaust_process(guest, &mut path, peer, exhaustion, line)?,
     }
     ask(&mut path, PAGE_MESSAGE_BYTES).map_err(|what| format!("on the path after it: {what}"))?;
-    path.sever([0; _]);
+    path.close_with([0; _]);
     let mut path = guest.connect(peer, &PathOptions::default());
     let path = path.as_mut().map_err(|error| format!("connecting after it: {error}"))?;
     for bytes in [SHORT_BYTES, PAGE_MESSAGE_BYTES, PAGE_BYTES + 1] {
@@ -159,8 +160,11 @@ fn ask(path: &mut Path, bytes: usize) -> Result<(), String> {
     pattern::fill(bytes as u64, body);
     path.send(body).map_err(|error| format!("a message of {bytes} bytes: {error}"))?;
     match path.receive_within(TIME) {
-        Ok(answer) if answer.body == Reply::to(body).bytes() => Ok(()),
-        Ok(answer) => Err(format!("a message of {bytes} bytes: the answer is {:?}", answer.body)),
+        Ok(None) => Err(format!("no answer to a message of {bytes} bytes in {TIME:?}")),
+        Ok(Some(answer)) if answer.body == Reply::to(body).bytes() => Ok(()),
+        Ok(Some(answer)) => {
+            Err(format!("a message of {bytes} bytes: the answer is {:?}", answer.body))
+        }
         Err(error) => Err(format!("the answer to a message of {bytes} bytes: {error}")),
     }
 }
@@ -278,7 +282,8 @@ fn exhaust_process(
     }
     if !takes_in {
         match asking.try_send(&[]) {
-            Err(SendError::Severed(Severed { reason: Reason::PeerLacking, .. })) => {}
+            Err(TrySendError::Send(siga::SendError::Severed(severed)))
+                if severed.reason == Reason::PeerLacking => {}
             other => return Err(format!("who has lent it: {other:?}")),
         }
     }
@@ -360,7 +365,7 @@ fn leave_unclaimed(guest: &Guest, path: &mut Path, line: &Line) -> Result<(), St
     })?;
     for number in 0..sent {
         match accepting.receive_within(TIME) {
-            Ok(message) if message.body == number.to_le_bytes() => {}
+            Ok(Some(message)) if message.body == number.to_le_bytes() => {}
             other => return Err(format!("message {number} that was unclaimed: {other:?}")),
         }
     }

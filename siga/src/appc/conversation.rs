@@ -1,6 +1,7 @@
 //! A conversation, to program with: its verbs wait (WAIT=YES).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabric::control::{Kind, Pending, Target, UserData};
 use fabric::name::Name;
@@ -12,7 +13,7 @@ use super::options::{Options, level};
 use super::waits::{Waiting, Wanted};
 use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
-use crate::waiting::{SpinPolicy, Wait, Waited};
+use crate::waiting::{SpinPolicy, Wait, Waited, after};
 use crate::whole;
 
 /// A conversation with another guest. Dropping it before it has ended is a failure to the partner.
@@ -75,7 +76,21 @@ impl Conversation {
     /// # Errors
     /// [`ConnectError`].
     pub fn accept(guest: &Guest, options: &Options) -> Result<Conversation, ConnectError> {
-        Conversation::accept_where(guest, options, |_| true)
+        Ok(Conversation::accept_where(guest, options, u64::MAX, |_| true)?
+            .expect("no time was set"))
+    }
+
+    /// Waits at most for `time` for somebody to allocate a conversation with this guest, and accepts it. None if
+    /// the time is over.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; another conversation can be accepted after that.
+    pub fn accept_within(
+        guest: &Guest,
+        options: &Options,
+        time: Duration,
+    ) -> Result<Option<Conversation>, ConnectError> {
+        Conversation::accept_where(guest, options, after(time), |_| true)
     }
 
     /// Waits for somebody to allocate a conversation for this resource, and accepts it. Others go on
@@ -89,16 +104,20 @@ impl Conversation {
         options: &Options,
     ) -> Result<Conversation, ConnectError> {
         let resource: Name = resource.parse()?;
-        Conversation::accept_where(guest, options, |pending| pending.resource == Some(resource))
+        let wanted = |pending: &Pending| pending.resource == Some(resource);
+        let accepted = Conversation::accept_where(guest, options, u64::MAX, wanted)?;
+        Ok(accepted.expect("no time was set"))
     }
 
     fn accept_where(
         guest: &Guest,
         options: &Options,
+        deadline_ns: u64,
         wanted: impl Fn(&Pending) -> bool,
-    ) -> Result<Conversation, ConnectError> {
+    ) -> Result<Option<Conversation>, ConnectError> {
         let wanted = |pending: &Pending| pending.kind == Kind::APPC && wanted(pending);
-        guest.accept_where(wanted, |pending| Conversation::accept_pending(guest, pending, options))
+        let accept = |pending| Conversation::accept_pending(guest, pending, options);
+        guest.accept_where(deadline_ns, wanted, accept)
     }
 
     /// Accepts a conversation that waits.
@@ -243,6 +262,28 @@ impl Conversation {
         self.until_done(Wanted::Arrival, |inner| receive_on(inner, target, &mut at, &mut requested))
     }
 
+    /// Receives a record as [`Conversation::receive`] does, if one begins to come within `time`. None if the time
+    /// is over.
+    ///
+    /// # Errors
+    /// [`VerbError`], but never `Pending`.
+    pub fn receive_within(
+        &mut self,
+        target: &mut [u8],
+        time: Duration,
+    ) -> Result<Option<Received>, VerbError> {
+        let deadline_ns = after(time);
+        while let Err(error) = self.inner.pending_bytes() {
+            if error != VerbError::Pending {
+                return Err(error);
+            }
+            if self.wait_before(Wanted::Arrival, Some(deadline_ns)) {
+                return Ok(None);
+            }
+        }
+        self.receive(target).map(Some)
+    }
+
     /// Waits for a record and receives it whole, into `target`, which is made as long as the record.
     ///
     /// # Errors
@@ -293,7 +334,7 @@ impl Conversation {
         self.inner.sever(data)
     }
 
-    /// Everything that a conversation can do, none of which waits.
+    /// The conversation below, none of whose verbs waits. See [`crate::raw`].
     pub fn raw(&mut self) -> &mut appc::Conversation {
         &mut self.inner
     }
@@ -318,10 +359,17 @@ impl Conversation {
     }
 
     fn wait(&mut self, wanted: Wanted) {
+        self.wait_before(wanted, None);
+    }
+
+    /// Waits for the next occasion to try a verb again; whether the time is over.
+    fn wait_before(&mut self, wanted: Wanted, deadline_ns: Option<u64>) -> bool {
         self.inner.flush();
         let mut waiting = Waiting { conversation: &mut self.inner, wanted };
-        if self.spin.wait(&mut waiting, None) == Waited::Idle {
+        let waited = self.spin.wait(&mut waiting, deadline_ns);
+        if waited == Waited::Idle {
             self.spin.trimmed(self.inner.trim());
         }
+        waited == Waited::TimedOut
     }
 }

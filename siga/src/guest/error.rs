@@ -9,7 +9,6 @@ use fabric::path::JoinError;
 use os::memory::shortage;
 use os::storage::BorrowError;
 
-use super::Connecting;
 use crate::link::Unsent;
 
 /// Why a guest could not attach.
@@ -68,10 +67,12 @@ pub enum ConnectError {
     /// The host has not read what it was asked before, and there is no room to ask more. Try again later.
     #[error("the host is behind: try again later")]
     HostBehind,
-    /// Another guest has asked for this connection, which is given back as it was. Only that guest can complete
-    /// it.
+    /// Another guest has asked for this connection, and only that guest can complete it.
     #[error("another guest has asked for this connection")]
-    OtherGuest(Box<Connecting>),
+    OtherGuest,
+    /// This connection was completed before, or refused.
+    #[error("this connection was completed before")]
+    Completed,
     /// What the host or the other side sent is not what makes a path.
     #[error("the path could not be joined: {0}")]
     Join(JoinError),

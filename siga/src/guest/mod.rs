@@ -6,6 +6,7 @@ mod news;
 
 pub use error::{AttachError, ConnectError, ResourceError};
 
+use std::borrow::BorrowMut;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,6 +34,7 @@ use self::inbox::{Answer, Awaited, Claim, Inbox, Standing};
 use crate::link::{Account, Link, Membership, Unsent};
 use crate::options::PathOptions;
 use crate::path::{Negotiated, Path};
+use crate::waiting::after;
 
 /// How long a host may take to answer what it can answer by itself.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
@@ -141,12 +143,21 @@ impl Guest {
         self.inbox.borrow().standing == Standing::Attached
     }
 
-    /// Makes a path to another guest, which has to accept it. Waits until it does.
+    /// Makes a path to another guest, which has to accept it. Waits until it does, at most for
+    /// [`PathOptions::time`].
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`], `TimedOut` if the time is over.
     pub fn connect(&self, target: &str, options: &PathOptions) -> Result<Path, ConnectError> {
-        self.complete(self.start_connecting(target, options)?)
+        self.connect_to(Target::Guest(target.parse()?), options)
+    }
+
+    /// Makes a path to a guest, or to the guest that manages a resource. Waits as [`Guest::connect`] does.
+    ///
+    /// # Errors
+    /// [`ConnectError`], `TimedOut` if the time is over.
+    pub fn connect_to(&self, target: Target, options: &PathOptions) -> Result<Path, ConnectError> {
+        self.complete(self.start_connecting_to(target, options)?)
     }
 
     /// Asks for a path to another guest, and does not wait.
@@ -188,12 +199,17 @@ impl Guest {
         })
     }
 
-    /// Waits until a connection that was asked for is accepted.
+    /// Waits until a connection that this guest has asked for is accepted, at most for [`PathOptions::time`].
     ///
     /// # Errors
-    /// [`ConnectError`].
-    pub fn complete(&self, connecting: Connecting) -> Result<Path, ConnectError> {
-        let connecting = self.check_own(connecting)?;
+    /// [`ConnectError`]; after `TimedOut` the connection is still pending, and can be completed later if the caller
+    /// has kept it.
+    pub fn complete(
+        &self,
+        mut connecting: impl BorrowMut<Connecting>,
+    ) -> Result<Path, ConnectError> {
+        let connecting = connecting.borrow_mut();
+        self.check_own(connecting)?;
         let deadline_ns = after(connecting.options.time);
         match self.wait_for_answer(&connecting.claim, deadline_ns) {
             Some(answer) => self.finish(connecting, answer),
@@ -201,38 +217,29 @@ impl Guest {
         }
     }
 
-    /// The path that was asked for, if it has been accepted by now.
+    /// The path that this guest has asked for, if it has been accepted by now.
     ///
     /// # Errors
-    /// The connection back while it is pending, as `Ok(Err(connecting))`; [`ConnectError`] if there will
-    /// be no path.
-    pub fn try_complete(
-        &self,
-        connecting: Connecting,
-    ) -> Result<Result<Path, Connecting>, ConnectError> {
-        let connecting = self.check_own(connecting)?;
+    /// [`ConnectError`] if there will be no path.
+    pub fn try_complete(&self, connecting: &mut Connecting) -> Result<Option<Path>, ConnectError> {
+        self.check_own(connecting)?;
         self.poll_inside(now_ns());
         let answer = self.take_answer(&connecting.claim);
         self.pass_on();
-        match answer {
-            Some(answer) => self.finish(connecting, answer).map(Ok),
-            None => Ok(Err(connecting)),
-        }
+        answer.map(|answer| self.finish(connecting, answer)).transpose()
     }
 
-    /// The connection, if this guest has asked for it: the answer is found by a number that each guest counts
-    /// for itself.
-    fn check_own(&self, connecting: Connecting) -> Result<Connecting, ConnectError> {
-        if Arc::ptr_eq(&connecting.link, &self.link) {
-            Ok(connecting)
-        } else {
-            Err(ConnectError::OtherGuest(Box::new(connecting)))
+    /// The answer is found by a number that each guest counts for itself.
+    fn check_own(&self, connecting: &Connecting) -> Result<(), ConnectError> {
+        if !Arc::ptr_eq(&connecting.link, &self.link) {
+            return Err(ConnectError::OtherGuest);
         }
+        if connecting.side.is_none() { Err(ConnectError::Completed) } else { Ok(()) }
     }
 
-    fn finish(&self, mut connecting: Connecting, answer: Answer) -> Result<Path, ConnectError> {
-        let side = connecting.side.take().expect("finished once");
-        let board = connecting.board.take().expect("finished once");
+    fn finish(&self, connecting: &mut Connecting, answer: Answer) -> Result<Path, ConnectError> {
+        let side = connecting.side.take().expect("checked before");
+        let board = connecting.board.take().expect("as long as the side");
         self.join(side, board, connecting.options.kind, answer, &connecting.options)
     }
 
@@ -288,25 +295,53 @@ impl Guest {
     /// Waits for a connection of the options' kind from another guest and accepts it.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`]; another connection can be accepted after that.
     pub fn accept_with(&self, options: &PathOptions) -> Result<Path, ConnectError> {
-        let wanted = |pending: &Pending| pending.kind == options.kind;
-        self.accept_where(wanted, |pending| self.accept_pending(pending, options))
+        Ok(self.accept_before(u64::MAX, options)?.expect("no time was set"))
     }
 
-    /// Waits for a connection that is wanted, and that `accept` can accept.
+    /// Waits at most for `time` for a connection of the options' kind from another guest and accepts it. None if
+    /// the time is over.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; another connection can be accepted after that.
+    pub fn accept_within(
+        &self,
+        options: &PathOptions,
+        time: Duration,
+    ) -> Result<Option<Path>, ConnectError> {
+        self.accept_before(after(time), options)
+    }
+
+    fn accept_before(
+        &self,
+        deadline_ns: u64,
+        options: &PathOptions,
+    ) -> Result<Option<Path>, ConnectError> {
+        let wanted = |pending: &Pending| pending.kind == options.kind;
+        self.accept_where(deadline_ns, wanted, |pending| self.accept_pending(pending, options))
+    }
+
+    /// Waits for a connection that is wanted, and that `accept` can accept. None if the time is over; `u64::MAX`
+    /// never is.
     pub(crate) fn accept_where<T>(
         &self,
+        deadline_ns: u64,
         wanted: impl Fn(&Pending) -> bool,
         mut accept: impl FnMut(Pending) -> Result<T, ConnectError>,
-    ) -> Result<T, ConnectError> {
+    ) -> Result<Option<T>, ConnectError> {
         loop {
-            match accept(self.wait_for_pending(&wanted)?) {
+            let next = self.wait_for(deadline_ns, |inbox| inbox.next_pending(&wanted));
+            let Some(pending) = next else {
+                let is_over = deadline_ns != u64::MAX && !self.is_forsaken();
+                return if is_over { Ok(None) } else { Err(ConnectError::HostGone) };
+            };
+            match accept(pending) {
                 // It was taken back between being heard of and being accepted.
                 Err(ConnectError::Refused { problem: Problem::NoPath, .. }) => {}
                 // It was refused, and is no reason for others to go without an answer.
                 Err(ConnectError::Shape) => {}
-                accepted => return accepted,
+                accepted => return accepted.map(Some),
             }
         }
     }
@@ -327,7 +362,7 @@ impl Guest {
         self.accept_pending(pending, options)
     }
 
-    /// Waits for a connection that is wanted. Others go on waiting.
+    /// Waits for a connection that is wanted, to be accepted or refused. Others go on waiting.
     ///
     /// # Errors
     /// `HostGone` if the host was one of this process, which does not come back, or in a forked child. For another
@@ -510,9 +545,4 @@ impl AsFd for Guest {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }
-}
-
-fn after(time: Duration) -> u64 {
-    let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    now_ns().saturating_add(time)
 }

@@ -2,13 +2,14 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabric::control::{Kind, Target, UserData};
 use fabric::name::Name;
 use fabric::path::{Counter, END_DATA_BYTES, Lack, Reason, Severed};
 use message::iucv::{
-    self, Completion, Event, Interrupt, MessageId, Outgoing, PARAMETER_BYTES, Pending,
-    ReceiveError, Received, ReplyError, SendError, Which,
+    self, Completion, Counts, Event, Interrupt, MessageId, Outgoing, PARAMETER_BYTES, Pending,
+    PurgeError, ReceiveError, Received, ReplyError, SendError, Which,
 };
 use os::doorbell::Listen;
 
@@ -19,7 +20,7 @@ use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
 use crate::members::count;
 use crate::waiter::Member;
-use crate::waiting::{Half, SpinPolicy, Wait, Waited};
+use crate::waiting::{Half, SpinPolicy, Wait, Waited, after};
 use crate::whole;
 
 /// A path of IUCV to another guest.
@@ -93,10 +94,31 @@ impl Path {
     /// (ACCEPT) Waits for a connection for IUCV from another guest and accepts it.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`]; another connection can be accepted after that.
     pub fn accept(guest: &Guest, options: &Options) -> Result<Path, ConnectError> {
+        Ok(Path::accept_before(guest, options, u64::MAX)?.expect("no time was set"))
+    }
+
+    /// Waits at most for `time` for a connection for IUCV and accepts it. None if the time is over.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; another connection can be accepted after that.
+    pub fn accept_within(
+        guest: &Guest,
+        options: &Options,
+        time: Duration,
+    ) -> Result<Option<Path>, ConnectError> {
+        Path::accept_before(guest, options, after(time))
+    }
+
+    fn accept_before(
+        guest: &Guest,
+        options: &Options,
+        deadline_ns: u64,
+    ) -> Result<Option<Path>, ConnectError> {
         let wanted = |pending: &fabric::control::Pending| pending.kind == Kind::IUCV;
-        guest.accept_where(wanted, |pending| Path::accept_pending(guest, pending, options))
+        let accept = |pending| Path::accept_pending(guest, pending, options);
+        guest.accept_where(deadline_ns, wanted, accept)
     }
 
     /// Accepts a connection for IUCV that waits.
@@ -212,19 +234,25 @@ impl Path {
         outgoing: &Outgoing,
         mut attempt: impl FnMut(&mut iucv::Path) -> Result<MessageId, SendError>,
     ) -> Result<MessageId, SendError> {
+        Ok(self.sent_before(None, outgoing, &mut attempt)?.expect("no time was set"))
+    }
+
+    /// None if the time is over.
+    fn sent_before(
+        &mut self,
+        deadline_ns: Option<u64>,
+        outgoing: &Outgoing,
+        mut attempt: impl FnMut(&mut iucv::Path) -> Result<MessageId, SendError>,
+    ) -> Result<Option<MessageId>, SendError> {
         loop {
-            match attempt(&mut self.inner) {
-                Err(SendError::Full) => {
-                    self.wait(Wanted::Room(usize::from(outgoing.priority)));
-                }
-                Err(error @ SendError::Limit { .. }) => {
-                    if !self.inner.will_free() {
-                        // Nobody but the caller will take the completions, or the replies.
-                        return Err(error);
-                    }
-                    self.wait(Wanted::Completion);
-                }
-                done => return done,
+            let wanted = match attempt(&mut self.inner) {
+                Err(SendError::Full) => Wanted::Room(usize::from(outgoing.priority)),
+                // Nobody but the caller will take the completions, or the replies.
+                Err(SendError::Limit { .. }) if self.inner.will_free() => Wanted::Completion,
+                done => return done.map(Some),
+            };
+            if self.wait_before(wanted, deadline_ns) {
+                return Ok(None);
             }
         }
     }
@@ -246,6 +274,33 @@ impl Path {
         self.answer(id, outgoing.source_class, answer)
     }
 
+    /// Sends a message and waits for the reply, both together at most for `time`. None if the time is over: the
+    /// message is purged then, if it was sent.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn call_within(
+        &mut self,
+        outgoing: &Outgoing,
+        question: &[u8],
+        answer: &mut [u8],
+        time: Duration,
+    ) -> Result<Option<Answered>, CallError> {
+        let deadline_ns = Some(after(time));
+        let most = u32::try_from(answer.len()).unwrap_or(u32::MAX);
+        let outgoing = Outgoing { reply_bytes_max: Some(most), ..*outgoing };
+        let class = outgoing.source_class;
+        let attempt = |inner: &mut iucv::Path| inner.send(&outgoing, question);
+        let Some(id) = self.sent_before(deadline_ns, &outgoing, attempt)? else { return Ok(None) };
+        let answered = self.answer_before(id, class, answer, deadline_ns)?;
+        if answered.is_none() {
+            // If it is complete by now, its reply is given up.
+            let _ = self.inner.purge(id, class);
+            self.inner.discard(id);
+        }
+        Ok(answered)
+    }
+
     /// Waits for the reply to a message that was sent two-way, and copies it into `answer`, or as much of it
     /// as fits: what is left is copied by the next call, or given up by [`iucv::Path::discard`].
     ///
@@ -259,25 +314,39 @@ impl Path {
         source_class: u32,
         answer: &mut [u8],
     ) -> Result<Answered, CallError> {
+        Ok(self.answer_before(id, source_class, answer, None)?.expect("no time was set"))
+    }
+
+    #[inline]
+    fn answer_before(
+        &mut self,
+        id: MessageId,
+        source_class: u32,
+        answer: &mut [u8],
+        deadline_ns: Option<u64>,
+    ) -> Result<Option<Answered>, CallError> {
         let which = Which::Message { id, class: source_class };
         let mut bytes = 0;
         loop {
-            match self.inner.complete(which, &mut answer[bytes..])? {
+            let wanted = match self.inner.complete(which, &mut answer[bytes..])? {
                 None if !self.inner.is_outstanding(id) => {
                     let severed = self.inner.severed().map(ReceiveError::Severed);
                     return Err(severed.unwrap_or(ReceiveError::NotFound).into());
                 }
-                None => self.wait(Wanted::Completion),
+                None => Wanted::Completion,
                 Some((completion, copied, residual)) => {
                     bytes += copied;
                     if !completion.audit.is_good() {
                         return Err(CallError::Incomplete(completion));
                     }
                     if residual == 0 || bytes == answer.len() {
-                        return Ok(Answered { completion, bytes, residual });
+                        return Ok(Some(Answered { completion, bytes, residual }));
                     }
-                    self.wait(Wanted::AnswerFilling { id });
+                    Wanted::AnswerFilling { id }
                 }
+            };
+            if self.wait_before(wanted, deadline_ns) {
+                return Ok(None);
             }
         }
     }
@@ -332,23 +401,52 @@ impl Path {
     /// [`ReceiveError`]; `NotFound` if the message is meant by its identity, which is not waited for.
     #[inline]
     pub fn receive(&mut self, which: Which, target: &mut [u8]) -> Result<Received, ReceiveError> {
+        Ok(self.receive_before(which, target, None)?.expect("no time was set"))
+    }
+
+    /// Receives a message as [`Path::receive`] does, and waits at most for `time`. None if the time is over. If that
+    /// is in the middle of a large message, so much of it is received, and what is left is received by its
+    /// identity and class.
+    ///
+    /// # Errors
+    /// [`ReceiveError`]; `NotFound` if the message is meant by its identity, which is not waited for.
+    pub fn receive_within(
+        &mut self,
+        which: Which,
+        target: &mut [u8],
+        time: Duration,
+    ) -> Result<Option<Received>, ReceiveError> {
+        self.receive_before(which, target, Some(after(time)))
+    }
+
+    #[inline]
+    fn receive_before(
+        &mut self,
+        which: Which,
+        target: &mut [u8],
+        deadline_ns: Option<u64>,
+    ) -> Result<Option<Received>, ReceiveError> {
         let asked = which;
         let (mut which, mut bytes) = (asked, 0);
         loop {
             match self.inner.receive(which, &mut target[bytes..]) {
                 Ok(Received { message, bytes: copied, residual }) => {
                     bytes += copied;
-                    if residual == 0 || bytes == target.len() {
-                        return Ok(Received { message, bytes, residual });
-                    }
                     let Pending { id, class, priority, .. } = message;
                     which = Which::Message { id, class };
-                    self.wait(Wanted::Filling { id, priority });
+                    if residual == 0
+                        || bytes == target.len()
+                        || self.wait_before(Wanted::Filling { id, priority }, deadline_ns)
+                    {
+                        return Ok(Some(Received { message, bytes, residual }));
+                    }
                 }
                 // Its source has purged it when part of it was here.
                 Err(ReceiveError::NotFound) if which != asked => (which, bytes) = (asked, 0),
                 Err(ReceiveError::NotFound) if !self.is_missing(which) => {
-                    self.wait(Wanted::Arrival);
+                    if self.wait_before(Wanted::Arrival, deadline_ns) {
+                        return Ok(None);
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -500,12 +598,39 @@ impl Path {
         self.inner.next_event(wanted)
     }
 
+    /// (SEVER) Ends the path. What was sent can still be received.
+    pub fn close(self) {
+        self.sever([0; END_DATA_BYTES]);
+    }
+
     /// (SEVER) Ends the path. What was sent can still be received; `data` tells the other side's user why.
-    pub fn sever(mut self, data: [u8; END_DATA_BYTES]) {
+    pub fn sever(mut self, data: UserData) {
         self.inner.sever(data);
     }
 
-    /// Everything that a path of IUCV can do, none of which waits.
+    /// (REJECT) Refuses a message that was received and has no reply yet, or that waits. Its source learns that.
+    ///
+    /// # Errors
+    /// [`ReplyError`], but never `Full`.
+    pub fn reject(&mut self, id: MessageId) -> Result<(), ReplyError> {
+        self.until_replied(|inner| inner.reject(id))
+    }
+
+    /// (PURGE) Takes a message of ours back. It is not received, or its reply is not wanted, whichever it had come
+    /// to.
+    ///
+    /// # Errors
+    /// [`PurgeError`].
+    pub fn purge(&mut self, id: MessageId, source_class: u32) -> Result<(), PurgeError> {
+        self.inner.purge(id, source_class)
+    }
+
+    /// (QUERY) How many messages are in which state.
+    pub fn counts(&self) -> Counts {
+        self.inner.counts()
+    }
+
+    /// The path below, none of whose verbs waits. See [`crate::raw`].
     pub fn raw(&mut self) -> &mut iucv::Path {
         &mut self.inner
     }
@@ -532,6 +657,11 @@ impl Path {
     }
 
     fn wait(&mut self, wanted: Wanted) {
+        self.wait_before(wanted, None);
+    }
+
+    /// Waits for the next occasion to try a verb again; whether the time is over.
+    fn wait_before(&mut self, wanted: Wanted, deadline_ns: Option<u64>) -> bool {
         if wanted == Wanted::Arrival && self.inner.has_pending_controls() {
             // Between two packs of a stream there is no time to say what was received of the first: it is
             // said with what is received of the others. (64 B: a record to each of 60 messages, and
@@ -539,16 +669,18 @@ impl Path {
             self.inner.hand_over();
             let path = &mut self.inner;
             if self.spin.glance(&mut Waiting { path, wanted: Wanted::Next }) {
-                return;
+                return false;
             }
         }
         self.inner.flush();
         let path = &mut self.inner;
         let mut waiting = Waiting { path, wanted };
-        if self.spin.wait(&mut waiting, None) == Waited::Idle {
+        let waited = self.spin.wait(&mut waiting, deadline_ns);
+        if waited == Waited::Idle {
             let may_trim = Member::trim(self);
             self.spin.trimmed(may_trim);
         }
+        waited == Waited::TimedOut
     }
 }
 

@@ -62,7 +62,8 @@ impl<'a> Listener<'a> {
         };
         let options = Options { parameters: true, ..self.options };
         let accept = |pending| Ok((Path::accept_pending(self.guest, pending, &options)?, pending));
-        let (path, pending) = self.guest.accept_where(is_ours, accept).map_err(refused)?;
+        let accepted = self.guest.accept_where(u64::MAX, is_ours, accept).map_err(refused)?;
+        let (path, pending) = accepted.expect("no time was set");
         let program = pending.data[NAME_BYTES..].as_array().copied().and_then(Name::parse);
         let program = program.unwrap_or(self.program);
         Ok((SeqPacket::over(path), Address { guest: pending.from, program }))
@@ -317,9 +318,10 @@ fn name(text: &str) -> io::Result<Name> {
 fn refused(error: ConnectError) -> io::Error {
     use fabric::control::Problem;
     let kind = match &error {
-        ConnectError::Name(_) | ConnectError::Shape | ConnectError::OtherGuest(_) => {
-            io::ErrorKind::InvalidInput
-        }
+        ConnectError::Name(_)
+        | ConnectError::Shape
+        | ConnectError::OtherGuest
+        | ConnectError::Completed => io::ErrorKind::InvalidInput,
         ConnectError::Refused { problem: Problem::NotAttached, .. } => io::ErrorKind::NotFound,
         ConnectError::Refused { problem: Problem::NotAuthorised, .. } => {
             io::ErrorKind::PermissionDenied

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use siga::in_place::Incoming;
+use siga::raw::SendError;
 use siga::raw::{Counter, Entry, EntryFlags, List, Shared, StorageOptions};
-use siga::{PathOptions, SendError, Sender};
+use siga::{PathOptions, Sender};
 
 use crate::conformance::check::{Cast, Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::dice::{Dice, mix};

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use siga::{Path, PathOptions, Reason, SendError, Wait, Waiter};
+use siga::TrySendError;
+use siga::{Path, PathOptions, Reason, Wait, Waiter};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
 use crate::conformance::messages::Messages;
@@ -69,11 +70,11 @@ impl Talk {
                         sent += 1;
                         more = turn == MESSAGES_PER_TURN;
                     }
-                    Err(SendError::Full) => break,
+                    Err(TrySendError::Full) => break,
                     Err(error) => return Err(error.into()),
                 }
                 if sent_bytes >= self.bytes {
-                    path.end_sending([0; 16]);
+                    path.end_sending();
                 }
             }
             for turn in 1..=MESSAGES_PER_TURN {

@@ -9,7 +9,7 @@ use fabric::path::Terms;
 use message::iucv::{Limits, Outgoing, ReceiveError, Which};
 use os::fork;
 use proof::honest;
-use siga::{Guest, Path, PathOptions, Reason, SendError, Severed, Wait, Waiter};
+use siga::{Guest, Path, PathOptions, Reason, SendError, Severed, TrySendError, Wait, Waiter};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
 use crate::conformance::messages::Messages;
@@ -116,7 +116,7 @@ fn parent(part: &Part) -> Outcome {
         0
     })?;
     let path = party.path.as_mut().expect("ours");
-    path.sender().send_with(b"orphan", &orphan.process().to_le_bytes())?;
+    path.sender().send_with_head(b"orphan", &orphan.process().to_le_bytes())?;
     // No destructor says that this was the end: only the kernel does.
     std::mem::forget((party, orphan));
     Ok(format!("{} messages came back whole; 2 children could do nothing", talk.next))
@@ -197,7 +197,10 @@ impl Party {
             let body = vec![0xbb; bytes];
             refused(path.send(&body))?;
             refused(path.push(&body))?;
-            refused(path.try_send(&body))?;
+            match path.try_send(&body) {
+                Err(TrySendError::Send(error)) => refused(Err(error))?,
+                other => return Err(format!("a child's send brings {other:?}").into()),
+            }
         }
         forked(path.try_receive().map(drop))?;
         forked(path.receive().map(drop))?;
@@ -205,7 +208,7 @@ impl Party {
         path.quiesce();
         path.resume();
         path.trim();
-        path.end_sending([0xbb; 16]);
+        path.end_sending_with([0xbb; 16]);
         let (sender, receiver) = path.halves();
         sender[0].raw().wake_peer();
         sender[0].raw().sever([0xbb; 16]);

@@ -62,7 +62,7 @@ fn writer(part: &Part) -> Outcome {
         match next(&mut dice) {
             Sent::Message(head) => {
                 heads += 1;
-                sender.send_with(&head, messages.body(number))?;
+                sender.send_with_head(&head, messages.body(number))?;
             }
             Sent::List(note, mut entries) => {
                 lists += 1;
@@ -71,7 +71,7 @@ fn writer(part: &Part) -> Outcome {
             }
         }
     }
-    path.end_sending([0; 16]);
+    path.end_sending();
     while path.receive().is_ok() {}
     Ok(format!("{lists} lists and {heads} messages sent"))
 }

@@ -63,7 +63,7 @@ fn writer(part: &Part) -> Outcome {
     for number in 0..messages(part) {
         path.sender().send(bodies.body_of(number, MESSAGE_BYTES))?;
     }
-    path.end_sending([0; 16]);
+    path.end_sending();
     while path.receive().is_ok() {}
     let count = rounds(part) * LISTS;
     Ok(format!("{count} lists came back one by one, as they were given back"))

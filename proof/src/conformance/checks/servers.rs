@@ -6,7 +6,8 @@ use std::thread;
 
 use siga::connect::END_DATA_BYTES;
 use siga::raw::Lease;
-use siga::{Path, PathOptions, Reason, Receiver, SendError, Sender};
+use siga::raw::SendError;
+use siga::{Path, PathOptions, Reason, Receiver, Sender};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
 use crate::conformance::messages::Messages;

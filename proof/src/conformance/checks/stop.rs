@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use fabric::queue::IN_PLACE_BYTES_MAX;
 use siga::in_place::PAGE_BYTES;
+use siga::raw::SendError;
 use siga::raw::{Entry, Shared, StorageOptions};
-use siga::{PathOptions, Receiver, SendError, Sender};
+use siga::{PathOptions, Receiver, Sender};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::conformance::messages::Messages;

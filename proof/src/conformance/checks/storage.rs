@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use siga::PathOptions;
 use siga::error::Lack;
 use siga::in_place::{Incoming, View};
+use siga::raw::SendError;
 use siga::raw::{Counter, Entry, List, ListError, Shared, StorageOptions};
-use siga::{PathOptions, SendError};
 
 use crate::conformance::check::{Check, Outcome, Part, Size, Wrong, ensure, one, when_listed};
 use crate::dice::{Dice, mix};
@@ -154,7 +155,7 @@ fn writer(part: &Part) -> Outcome {
     ensure(out.is_empty(), || format!("lists {out:?} did not come back"))?;
     let lent = half.counters().get(Counter::LentBytes);
     ensure(lent == 0, || format!("{lent} bytes are still lent"))?;
-    path.sever([0; 16]);
+    path.close();
     Ok(format!("{filled} pages of {PAGES} filled and lent"))
 }
 

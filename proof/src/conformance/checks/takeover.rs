@@ -3,8 +3,9 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use siga::TrySendError;
 use siga::raw::{Lease, Server};
-use siga::{Path, PathOptions, Reason, SendError};
+use siga::{Path, PathOptions, Reason};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
 use crate::conformance::messages::Messages;
@@ -46,7 +47,7 @@ impl Echo {
             }
             match self.path.try_send(self.owed.as_ref().expect("just received")) {
                 Ok(()) => self.owed = None,
-                Err(SendError::Full) => return Ok(true),
+                Err(TrySendError::Full) => return Ok(true),
                 Err(error) => return Err(error.into()),
             }
             self.echoed += 1;
@@ -130,13 +131,13 @@ fn client(part: &Part) -> Outcome {
         while sent < end && sent < received + AHEAD {
             match path.try_send(messages.body(sent)) {
                 Ok(()) => sent += 1,
-                Err(SendError::Full) => break,
+                Err(TrySendError::Full) => break,
                 Err(error) => return Err(error.into()),
             }
         }
         messages.verify(received, path.receive()?.body)?;
         received += 1;
     }
-    path.sever([0; 16]);
+    path.close();
     Ok(format!("{received} messages came back in order and whole"))
 }

@@ -83,7 +83,7 @@ fn writer(part: &Part) -> Outcome {
     // At once, not only when the reader has come there: it may sleep for long.
     let others = Footprint::of(std::process::id())?.others;
     ensure(others == 0, || format!("{others} storages are still mapped"))?;
-    path.sever([0; 16]);
+    path.close();
     Ok(format!("1 GiB waited while {} messages passed", messages(part)))
 }
 

@@ -104,7 +104,7 @@ fn client(part: &Part) -> Outcome {
     let guest = part.attach("CLIENT")?;
     let mut path = part.connect(&guest, "SERVER", &PathOptions::default())?;
     let sent = talk(part, &mut path)?;
-    path.sever([0; 16]);
+    path.close();
     Ok(format!("user {}, {sent} messages came back whole", Credentials::own().user))
 }
 
@@ -151,7 +151,7 @@ fn stranger(part: &Part) -> Outcome {
     }
     // All that has left the path as it is.
     talk(part, &mut path)?;
-    path.sever([0; 16]);
+    path.close();
     Ok(format!("user {}: 5 names and 3 connections refused", Credentials::own().user))
 }
 

@@ -3,8 +3,9 @@
 use std::os::fd::BorrowedFd;
 
 use fabric::path;
+use siga::raw::SendError;
 use siga::waiter::Member;
-use siga::{Path, SendError, Severed};
+use siga::{Path, Severed};
 
 use super::reading::{End, Reading};
 use super::stream::{Incoming, Outgoing};

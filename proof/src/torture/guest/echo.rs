@@ -65,7 +65,7 @@ impl Echo {
             };
             // The peer asks one question at a time; if it is gone, receiving tells.
             match self.path.try_send(reply.bytes()) {
-                Ok(()) | Err(siga::SendError::Severed(_)) => {}
+                Ok(()) | Err(siga::TrySendError::Send(siga::SendError::Severed(_))) => {}
                 Err(error) => {
                     return Err(End::Wrong(format!("an answer to one that exhausts: {error}")));
                 }

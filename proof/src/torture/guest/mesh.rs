@@ -196,12 +196,12 @@ impl Mesh {
         let mut any = false;
         for index in 0..self.peers.len() {
             let Some(attempt) = self.peers[index].connecting.take() else { continue };
-            let Attempt { ups, key, connecting } = attempt;
-            match guest.try_complete(connecting) {
-                Ok(Err(connecting)) => {
+            let Attempt { ups, key, mut connecting } = attempt;
+            match guest.try_complete(&mut connecting) {
+                Ok(None) => {
                     self.peers[index].connecting = Some(Attempt { ups, key, connecting });
                 }
-                Ok(Ok(path)) => {
+                Ok(Some(path)) => {
                     any = true;
                     let (_, number) = parse(path.user_data());
                     self.note_joined(Life { guest: index, number }, key, path, done);

@@ -9,8 +9,9 @@
 //! The rest of the body is a pattern that depends on path, direction and sequence.
 
 use fabric::queue::IN_PLACE_BYTES_MAX;
-use siga::SendError;
-use siga::error::CommitError;
+
+use siga::raw::CommitError;
+use siga::raw::SendError;
 
 use crate::dice::{Dice, mix};
 use crate::pattern;

@@ -6,7 +6,8 @@ use std::thread::{self, JoinHandle};
 
 use os::doorbell::{Doorbell, Listen};
 use os::processor::now_ns;
-use siga::{Path, Receiver, SendError, Sender, Severed};
+use siga::raw::SendError;
+use siga::{Path, Receiver, Sender, Severed};
 
 use super::reading::{End, Reading};
 use super::stream::{Came, Incoming, Outgoing};
