@@ -45,9 +45,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         while left > 0
-            && let Some(key) = waiter.try_next()?
+            && let Some((_, path)) = waiter.try_next()?
         {
-            let path = waiter.get_mut(key).expect("a member was found");
             while let Some(message) = path.try_receive()? {
                 println!("{}", String::from_utf8_lossy(message.body));
                 left -= 1;

@@ -42,9 +42,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             readable.readable().await?.clear_ready();
         }
         while received < 3
-            && let Some(key) = waiter.try_next()?
+            && let Some((_, path)) = waiter.try_next()?
         {
-            let path = waiter.get_mut(key).expect("a member was found");
             let mut answers = 0;
             while let Some(message) = path.try_receive()? {
                 println!("message {}", u32::from_le_bytes(message.body.try_into()?));

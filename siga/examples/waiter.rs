@@ -24,8 +24,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut gone = 0;
     while gone < CLIENTS {
-        let key = waiter.wait()?;
-        match waiter.get_mut(key).expect("a member was found") {
+        let (key, member) = waiter.wait()?;
+        match member {
             Served::Guest(server) => {
                 let pending = server.pending().expect("it was found for that");
                 let path = server.accept_pending(pending, &PathOptions::default())?;

@@ -204,7 +204,7 @@ impl<C: Call> Switchboard<C> {
             // Nobody is there, and nobody will come.
             return Err(io::ErrorKind::NotConnected.into());
         }
-        let key = self.waiter.wait()?;
+        let (key, _) = self.waiter.wait()?;
         self.take_note(key);
         Ok(())
     }
@@ -212,7 +212,7 @@ impl<C: Call> Switchboard<C> {
     /// Takes note of all that may have something to tell.
     pub(crate) fn listen(&mut self) -> io::Result<()> {
         for _ in 0..=self.places.len() {
-            let Some(key) = self.waiter.try_next()? else { break };
+            let Some((key, _)) = self.waiter.try_next()? else { break };
             if !self.take_note(key) {
                 break;
             }

@@ -13,7 +13,7 @@ use os::poller::Poller;
 use os::processor::now_ns;
 use os::sync::pause;
 
-use crate::waiting::{SPIN_NS_MAX, TRIM_PERIOD, Wait, learned_spin_ns, polls_until_clock};
+use crate::waiting::{SPIN_NS_MAX, TRIM_PERIOD, Wait, after, learned_spin_ns, polls_until_clock};
 
 /// How often a waiter that is busy, or spins, listens to the doorbells of those asleep.
 const LISTEN_NS: u64 = 50_000;
@@ -259,25 +259,38 @@ impl<M: Member> Waiter<M> {
     }
 
     /// How many members there are.
-    pub fn members(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// Waits until a member has something to do, and says which. Those that have are found in turn.
+    /// Whether there are no members.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits until a member has something to do, and gives it out. Those that have something are found in turn.
     ///
     /// # Errors
     /// `NotConnected` in a forked child; otherwise the kernel refuses to let us wait: nothing that can be helped.
-    pub fn wait(&mut self) -> io::Result<Key> {
-        Ok(self.wait_until(u64::MAX)?.expect("no time was set"))
+    pub fn wait(&mut self) -> io::Result<(Key, &mut M)> {
+        let key = self.wait_until(u64::MAX)?.expect("no time was set");
+        Ok((key, self.found(key)))
     }
 
-    /// Waits until a member has something to do, at most for `time`.
+    /// Waits until a member has something to do, at most for `time`, and gives it out. None if the time is over.
     ///
     /// # Errors
-    /// As [`Waiter::wait`].
-    pub fn wait_for(&mut self, time: Duration) -> io::Result<Option<Key>> {
-        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.wait_until(now_ns().saturating_add(time))
+    /// `NotConnected` in a forked child; otherwise the kernel refuses to let us wait: nothing that can be helped.
+    pub fn wait_within(&mut self, time: Duration) -> io::Result<Option<(Key, &mut M)>> {
+        let key = self.wait_until(after(time))?;
+        Ok(key.map(|key| (key, self.found(key))))
+    }
+
+    /// A member that was found just now.
+    #[inline]
+    fn found(&mut self, key: Key) -> &mut M {
+        let seat = self.places[key.index as usize].seat.as_mut();
+        &mut seat.expect("it was found just now").member
     }
 
     fn wait_until(&mut self, deadline_ns: u64) -> io::Result<Option<Key>> {
@@ -327,14 +340,15 @@ impl<M: Member> Waiter<M> {
         }
     }
 
-    /// A member that has something to do now, if there is one.
+    /// Gives out a member that has something to do now, if there is one.
     ///
     /// # Errors
-    /// As [`Waiter::wait`].
-    pub fn try_next(&mut self) -> io::Result<Option<Key>> {
+    /// `NotConnected` in a forked child; otherwise the kernel refuses to let us wait: nothing that can be helped.
+    pub fn try_next(&mut self) -> io::Result<Option<(Key, &mut M)>> {
         self.listen(Some(Duration::ZERO))?;
         self.trim_members(now_ns());
-        Ok(self.poll_watched())
+        let key = self.poll_watched();
+        Ok(key.map(|key| (key, self.found(key))))
     }
 
     /// Prepares for waiting elsewhere: puts all members to sleep. True if none has anything to do: then
@@ -555,7 +569,7 @@ mod tests {
         waiter.add(many(DOORBELLS_MAX)).unwrap();
         let refused = waiter.add(many(DOORBELLS_MAX + 1)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(waiter.members(), 1);
+        assert_eq!(waiter.len(), 1);
     }
 
     /// Rings until it is heard, or is always ready.
@@ -639,11 +653,11 @@ mod tests {
         let keys: Vec<_> = fakes.map(|fake| waiter.add(fake).unwrap()).collect();
         let busy = keys[0];
         for _ in 0..=QUIET_ROUNDS_MAX {
-            assert_eq!(waiter.wait().unwrap(), busy);
+            assert_eq!(waiter.wait().unwrap().0, busy);
         }
         let start = now_ns();
         while now_ns() - start < LISTEN_NS {}
-        (0..FINDS_PER_CLOCK_MAX).for_each(|_| assert_eq!(waiter.wait().unwrap(), busy));
+        (0..FINDS_PER_CLOCK_MAX).for_each(|_| assert_eq!(waiter.wait().unwrap().0, busy));
         assert_eq!(waiter.watched, [busy.index]);
     }
 
@@ -653,16 +667,16 @@ mod tests {
         let (quiet, _quiet_far) = Doorbell::pair().unwrap();
         let mut waiter = Waiter::new(Wait::Block).unwrap();
         let sleeper = waiter.add(Fake { bell, ready: false }).unwrap();
-        assert_eq!(waiter.wait_for(Duration::ZERO).unwrap(), None);
+        assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none());
         let busy = waiter.add(Fake { bell: quiet, ready: true }).unwrap();
         // Short work first, which allows the waiter to listen seldom.
-        (0..1000).for_each(|_| assert_eq!(waiter.wait().unwrap(), busy));
+        (0..1000).for_each(|_| assert_eq!(waiter.wait().unwrap().0, busy));
         for round in 0..10 {
             far.ring();
             let finds = (0..).take_while(|_| {
                 let start = now_ns();
                 while now_ns() - start < 2 * LISTEN_NS {}
-                waiter.wait().unwrap() == busy
+                waiter.wait().unwrap().0 == busy
             });
             let finds = finds.count();
             assert!(finds <= if round == 0 { FINDS_PER_CLOCK_MAX as usize } else { 3 }, "{finds}");

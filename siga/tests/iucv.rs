@@ -448,10 +448,10 @@ fn member_of_a_waiter_says_what_it_has_to_say() {
         target.receive(Which::Any, &mut [0; 3]).unwrap();
         let member = waiter.add(target).unwrap();
         source.raw().purge(purged, 0).unwrap();
-        assert_eq!(waiter.wait().unwrap(), member);
+        assert_eq!(waiter.wait().unwrap().0, member);
         let half = waiter.get_mut(member).unwrap().raw();
         assert_eq!(half.describe(Which::Any).unwrap_err(), ReceiveError::NotFound);
-        assert_eq!(waiter.wait_for(Duration::from_millis(1)).unwrap(), None, "{policy:?}");
+        assert!(waiter.wait_within(Duration::from_millis(1)).unwrap().is_none(), "{policy:?}");
         let (completion, ..) = source.raw().complete(Which::Any, &mut []).unwrap().unwrap();
         assert_eq!(completion.id, received);
         assert!(!source.raw().will_free(), "the target knows that it was purged");
@@ -580,7 +580,7 @@ fn member_of_a_waiter_says_the_rest_when_there_is_room() {
                 // As its user may do at any time.
                 waiter.get_mut(member).unwrap().raw().flush();
             }
-            let rang = waiter.wait_for(Duration::from_millis(1)).unwrap();
+            let rang = waiter.wait_within(Duration::from_millis(1)).unwrap().map(|found| found.0);
             assert_eq!(rang, None, "that is no news");
         }
     }

@@ -207,10 +207,10 @@ fn waiter_tells_that_a_host_does_not_come_back_and_goes_on() {
     let mut waiter = Waiter::new(Wait::Block).unwrap();
     let key = waiter.add(Served::Guest(guest(&host, "SERVER"))).unwrap();
     let waiting = thread::spawn(move || {
-        assert_eq!(waiter.wait().unwrap(), key);
+        assert_eq!(waiter.wait().unwrap().0, key);
         let Some(Served::Guest(guest)) = waiter.get_mut(key) else { panic!("the guest") };
         assert!(guest.pending().is_none() && !guest.is_attached());
-        assert_eq!(waiter.wait_for(Duration::ZERO).unwrap(), None, "it is told once");
+        assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none(), "it is told once");
     });
     drop(host);
     waiting.join().unwrap();
@@ -250,10 +250,10 @@ fn serve_echo(server: Guest, policy: Wait, paths: usize) {
     waiter.add(Served::Guest(server)).unwrap();
     let mut ended = 0;
     while ended < paths {
-        let key = waiter.wait().unwrap();
+        let (key, member) = waiter.wait().unwrap();
         let mut joined = None;
         let mut is_over = false;
-        match waiter.get_mut(key).unwrap() {
+        match member {
             Served::Guest(guest) => {
                 let pending = guest.pending().expect("it was ready");
                 joined = Some(guest.accept_pending(pending, &PathOptions::default()).unwrap());
@@ -280,7 +280,7 @@ fn serve_echo(server: Guest, policy: Wait, paths: usize) {
             ended += 1;
         }
     }
-    assert_eq!(waiter.members(), 1);
+    assert_eq!(waiter.len(), 1);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn refused_sender_becomes_ready_in_a_waiter_when_there_is_room() {
     assert_eq!(ours.try_send(&[9; 5000]), Err(TrySendError::Full));
     let mut waiter = Waiter::new(Wait::Block).unwrap();
     let key = waiter.add(ours).unwrap();
-    assert_eq!(waiter.wait_for(Duration::from_millis(5)).unwrap(), None);
+    assert!(waiter.wait_within(Duration::from_millis(5)).unwrap().is_none());
     let reader = thread::spawn(move || {
         for _ in 0..=sent {
             assert_eq!(theirs.receive().unwrap().body, [9; 5000]);
@@ -329,7 +329,7 @@ fn refused_sender_becomes_ready_in_a_waiter_when_there_is_room() {
     });
     // Ready is worth another try: what came back may not have been enough.
     loop {
-        assert_eq!(waiter.wait().unwrap(), key);
+        assert_eq!(waiter.wait().unwrap().0, key);
         match waiter.get_mut(key).unwrap().try_send(&[9; 5000]) {
             Err(TrySendError::Full) => {}
             sent => break sent.unwrap(),
@@ -402,9 +402,9 @@ fn sender_that_was_quiesced_waits_for_the_end_of_it() {
         quiesce(&mut theirs, &mut ours);
         let mut waiter = Waiter::new(policy).unwrap();
         let key = waiter.add(ours).unwrap();
-        assert_eq!(waiter.wait_for(Duration::from_millis(5)).unwrap(), None);
+        assert!(waiter.wait_within(Duration::from_millis(5)).unwrap().is_none());
         theirs.resume();
-        assert_eq!(waiter.wait().unwrap(), key);
+        assert_eq!(waiter.wait().unwrap().0, key);
         waiter.get_mut(key).unwrap().send(b"after").unwrap();
         while theirs.receive().unwrap().body != b"after" {}
     }
@@ -478,7 +478,10 @@ fn member_of_a_waiter_waits_for_what_was_done_with_it() {
         theirs.receive().unwrap();
     }
     assert_eq!(theirs.try_receive().unwrap(), None, "room is given back");
-    assert_eq!(waiter.wait_for(Duration::from_secs(60)).unwrap(), Some(member));
+    assert_eq!(
+        waiter.wait_within(Duration::from_secs(60)).unwrap().map(|found| found.0),
+        Some(member)
+    );
 
     waiter.get_mut(member).unwrap().try_send(b"the last").unwrap();
     assert!(waiter.prepare_wait());
@@ -494,7 +497,10 @@ fn member_of_a_waiter_waits_for_what_was_done_with_it() {
     path.send(b"question").unwrap();
     assert_eq!(path.receive().unwrap().body, b"answer");
     told.send(()).unwrap();
-    assert_eq!(waiter.wait_for(Duration::from_secs(60)).unwrap(), Some(member));
+    assert_eq!(
+        waiter.wait_within(Duration::from_secs(60)).unwrap().map(|found| found.0),
+        Some(member)
+    );
     peer.join().unwrap();
 }
 

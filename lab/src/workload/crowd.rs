@@ -91,8 +91,7 @@ fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let mut number = 0;
     let mut next_poll = 0;
     loop {
-        let key = waiter.wait().doing("wait")?;
-        let path = waiter.get_mut(key).expect("found just now");
+        let (key, path) = waiter.wait().doing("wait")?;
         let is_over = loop {
             match path.try_receive() {
                 Ok(Some(message)) => {

@@ -52,10 +52,8 @@ pub(super) fn serve_nothing(waiter: &mut Waiter<Served>, until_ns: u64) -> Resul
         if left == 0 {
             return Ok(());
         }
-        let found = waiter.wait_for(std::time::Duration::from_nanos(left)).doing("wait")?;
-        if let Some(key) = found
-            && let Some(Served::Path(path)) = waiter.get_mut(key)
-        {
+        let found = waiter.wait_within(std::time::Duration::from_nanos(left)).doing("wait")?;
+        if let Some((_, Served::Path(path))) = found {
             match path.try_receive() {
                 Ok(Some(_)) => return Err(Fault::Corrupt(0)),
                 // The other side has given storage back.

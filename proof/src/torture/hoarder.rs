@@ -62,7 +62,7 @@ pub fn run(birth: &Birth) -> ExitCode {
     let ear = waiter.add(Seat::Ear(Ear::new(line))).expect("room in the waiter");
     let guest = waiter.add(Seat::Guest(Box::new(attached))).expect("room in the waiter");
     loop {
-        let key = waiter.wait().expect("nothing keeps us from waiting");
+        let (key, _) = waiter.wait().expect("nothing keeps us from waiting");
         if key == guest {
             let Some(Seat::Guest(guest)) = waiter.get_mut(key) else { unreachable!("it stays") };
             // Nobody asks for a path, and answers are waited for where they are wanted.

@@ -42,10 +42,10 @@ fn server(part: &Part) -> Outcome {
     waiter.add(Served::Guest(guest))?;
     let (mut most, mut joined, mut ended, mut echoed) = (0, 0, 0, 0_u64);
     while ended < PATHS {
-        let key = waiter.wait()?;
+        let (key, member) = waiter.wait()?;
         let mut new = None;
         let mut is_over = false;
-        match waiter.get_mut(key).expect("found just now") {
+        match member {
             Served::Guest(guest) => {
                 if let Some(pending) = guest.pending() {
                     new = Some(guest.accept_pending(pending, &PathOptions::default())?);

@@ -165,7 +165,8 @@ fn waiter_in_a_child(path: Path) -> Result<Path, Wrong> {
     let member = waiter.add(path)?;
     let child = fork::fork(|| {
         let can_sleep = waiter.prepare_wait();
-        let heard = waiter.try_next().map_err(|error| error.kind());
+        let heard = waiter.try_next().map(|found| found.map(|(key, _)| key));
+        let heard = heard.map_err(|error| error.kind());
         u8::from(can_sleep || heard != Err(io::ErrorKind::NotConnected))
     })?;
     let status = child.wait()?;

@@ -49,9 +49,9 @@ fn play(part: &Part) -> Outcome {
             waiter.add(here)?;
             others.push(there);
         }
-        let serve = |limit| match waiter.wait_for(limit)? {
+        let serve = |limit| match waiter.wait_within(limit)? {
             None => Ok(()),
-            found => Err(format!("{found:?} where nothing is sent").into()),
+            Some((key, _)) => Err(format!("{key:?} is ready where nothing is sent").into()),
         };
         lines.push(format!("{PATHS} paths, {wait:?}: {}", lateness(rounds, serve)?));
     }

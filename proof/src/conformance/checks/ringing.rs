@@ -153,7 +153,7 @@ fn listen_for(path: &mut Path, what: &[u8]) -> Result<(), Wrong> {
 fn hold_off(path: Path, due_ns: u64) -> Result<Path, Wrong> {
     let mut waiter = Waiter::new(Wait::Block)?;
     let key = waiter.add(path)?;
-    let found = waiter.wait_for(Duration::from_nanos(due_ns.saturating_sub(now_ns())))?;
+    let found = waiter.wait_within(Duration::from_nanos(due_ns.saturating_sub(now_ns())))?;
     ensure(found.is_none(), || "somebody is ready".into())?;
     let mut path = waiter.remove(key).expect("added above");
     path.sender().raw().ring();

@@ -194,7 +194,7 @@ impl Program {
         // The others may have been there before us.
         self.serve_guest();
         loop {
-            let key = self.waiter.wait().expect("nothing keeps us from waiting");
+            let (key, _) = self.waiter.wait().expect("nothing keeps us from waiting");
             match self.waiter.get_mut(key) {
                 Some(Seat::Ear(_)) => {
                     if !self.handle_commands() {
