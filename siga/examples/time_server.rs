@@ -30,7 +30,7 @@ fn serve(guest: &Guest) -> Result<()> {
         match question.class {
             SECONDS => path.reply(question.id, &now.as_secs().to_le_bytes())?,
             NANOSECONDS => path.reply(question.id, &now.as_nanos().to_le_bytes())?,
-            _ => path.raw().reject(question.id)?,
+            _ => path.reject(question.id)?,
         }
     }
 }
@@ -46,7 +46,7 @@ fn ask(guest: &Guest) -> Result<()> {
             Err(error) => println!("{what}: {error}"),
         }
     }
-    path.sever([0; 16]);
+    path.close();
     Ok(())
 }
 

@@ -1,61 +1,59 @@
-//! A waiter's descriptor in tokio: tasks go on while paths are quiet.
-
-use std::os::fd::AsFd;
-use std::thread;
-use std::time::Duration;
+//! Tasks that await paths, in a runtime of tokio: a server of any number of clients, and a client.
 
 use siga::host::{Embedded, System};
-use siga::{Guest, PathOptions, Wait, Waiter};
-use tokio::io::unix::AsyncFd;
+use siga::tokio::{AsyncPath, AsyncWaiter};
+use siga::{Guest, PathOptions, Served};
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let host = Embedded::start(System::open())?;
-    let (client, server) =
-        (Guest::attach_embedded(&host, "CLIENT")?, Guest::attach_embedded(&host, "SERVER")?);
-    let connecting = client.start_connecting("SERVER", &PathOptions::default())?;
-    let accepted = server.accept()?;
-    let mut path = client.complete(connecting)?;
-    let peer = thread::spawn(move || {
-        for number in 0..3_u32 {
-            path.send(&number.to_le_bytes()).expect("the task reads");
-            path.receive().map(|_| ()).expect("the task answers");
-        }
-    });
+const QUESTIONS: u32 = 3;
 
-    let ticking = tokio::spawn(async {
-        let mut ticks = tokio::time::interval(Duration::from_millis(1));
-        loop {
-            ticks.tick().await;
-        }
-    });
-    let mut waiter = Waiter::new(Wait::Block)?;
-    waiter.add(accepted)?;
-    // A duplicate, owned by the runtime's side. The function is deprecated in favour of an unsafe one,
-    // because of descriptors that may be closed meanwhile: this one cannot be.
-    #[expect(deprecated, reason = "an owned descriptor stays open")]
-    let readable = AsyncFd::new(waiter.as_fd().try_clone_to_owned()?)?;
-    let mut received = 0;
-    while received < 3 {
-        // If a member has something already there is no need to wait.
-        if waiter.prepare_wait() {
-            readable.readable().await?.clear_ready();
-        }
-        while received < 3
-            && let Some((_, path)) = waiter.try_next()?
-        {
-            let mut answers = 0;
-            while let Some(message) = path.try_receive()? {
-                println!("message {}", u32::from_le_bytes(message.body.try_into()?));
-                answers += 1;
+/// Answers all that is asked, until the first client has gone.
+async fn serve(guest: Guest) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let mut waiter = AsyncWaiter::new()?;
+    waiter.add(Served::Guest(guest))?;
+    loop {
+        match waiter.next().await? {
+            (_, Served::Guest(guest)) => {
+                if let Some(pending) = guest.pending() {
+                    let path = guest.accept_pending(pending, &PathOptions::default())?;
+                    waiter.add(Served::Path(path))?;
+                }
             }
-            for _ in 0..answers {
-                path.try_send(b"thanks")?;
-            }
-            received += answers;
+            (_, Served::Path(path)) => match path.try_receive() {
+                Ok(Some(question)) => {
+                    let answer = [question.body, b" is a good question"].concat();
+                    path.try_send(&answer)?;
+                }
+                Ok(None) => {}
+                Err(_severed) => return Ok(()),
+            },
         }
     }
-    ticking.abort();
-    peer.join().expect("the peer does not panic");
+}
+
+async fn ask(path: siga::Path) -> Result<(), siga::tokio::Error> {
+    let mut path = AsyncPath::new(path)?;
+    for number in 0..QUESTIONS {
+        path.send(format!("number {number}").as_bytes()).await?;
+        println!("{}", String::from_utf8_lossy(path.receive().await?.body));
+    }
+    path.close();
     Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let host = Embedded::start(System::open())?;
+    let server = Guest::attach_embedded(&host, "SERVER")?;
+    let client = Guest::attach_embedded(&host, "CLIENT")?;
+    let tasks = tokio::task::LocalSet::new();
+    tasks
+        .run_until(async {
+            let serving = tokio::task::spawn_local(serve(server));
+            // Making a path waits for the other side, so it has a thread of its own.
+            let connect = move || client.connect("SERVER", &PathOptions::default());
+            let path = tokio::task::spawn_blocking(connect).await??;
+            ask(path).await?;
+            serving.await?
+        })
+        .await
 }

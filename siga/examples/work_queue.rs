@@ -44,9 +44,9 @@ fn order(guest: &Guest) -> Result<()> {
     path.send(&job, b"sweep the floor")?;
     path.send(&urgent, b"put out the fire")?;
     // It rains: taken back, and never received.
-    path.raw().purge(garden, 7)?;
+    path.purge(garden, 7)?;
     path.send(&Outgoing { target_class: OPENING, ..job }, &[])?;
-    path.sever([0; 16]);
+    path.close();
     Ok(())
 }
 

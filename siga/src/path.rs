@@ -566,6 +566,20 @@ impl Receiver {
         self.receive_before(Some(after(time)))
     }
 
+    /// Receives the next message, if there is one, and says where it is: see [`Receiver::message`].
+    ///
+    /// # Errors
+    /// [`Severed`] once the path has ended and everything that was sent has been received.
+    #[inline]
+    pub fn fetch(&mut self) -> Result<Option<MessageRef>, Severed> {
+        self.half.fetch()
+    }
+
+    /// Ends this half in good order. What has not been received yet is lost.
+    pub fn close(mut self) {
+        self.half.sever([0; END_DATA_BYTES]);
+    }
+
     #[inline]
     fn receive_before(&mut self, deadline_ns: Option<u64>) -> Result<Option<Message<'_>>, Severed> {
         let message = loop {

@@ -351,6 +351,12 @@ impl<M: Member> Waiter<M> {
         Ok(key.map(|key| (key, self.found(key))))
     }
 
+    /// Listens to all doorbells, without waiting; whether one rang.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn hear(&mut self) -> io::Result<bool> {
+        self.listen(Some(Duration::ZERO))
+    }
+
     /// Prepares for waiting elsewhere: puts all members to sleep. True if none has anything to do: then
     /// [`Waiter::as_fd`] becomes readable when one has. Call [`Waiter::try_next`] after that. False in a forked
     /// child, which learns there that it is one.

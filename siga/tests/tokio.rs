@@ -1,0 +1,90 @@
+//! Paths and waiters that are awaited.
+
+use siga::host::{Embedded, System};
+use siga::tokio::{AsyncPath, AsyncSender, AsyncWaiter, Error};
+use siga::{Guest, Path, PathOptions, Reason};
+
+fn joined() -> (Embedded, Path, Path) {
+    let host = Embedded::start(System::open()).unwrap();
+    let guest = Guest::attach_embedded(&host, "ALONE").unwrap();
+    let connecting = guest.start_connecting("ALONE", &PathOptions::default()).unwrap();
+    let accepted = guest.accept().unwrap();
+    (host, guest.complete(connecting).unwrap(), accepted)
+}
+
+/// Far more than fits, between two tasks of one thread: each has to sleep for the other.
+#[tokio::test(flavor = "current_thread")]
+async fn stream_arrives_whole_though_its_sender_has_to_wait() {
+    const MESSAGES: u32 = 20_000;
+    let (_host, near, far) = joined();
+    let (mut near, mut far) = (AsyncPath::new(near).unwrap(), AsyncPath::new(far).unwrap());
+    let sending = async {
+        for number in 0..MESSAGES {
+            near.send(&number.to_le_bytes().repeat(250)).await.unwrap();
+        }
+        near.receive().await.unwrap().body.to_vec()
+    };
+    let receiving = async {
+        for number in 0..MESSAGES {
+            let message = far.receive().await.unwrap();
+            assert_eq!(message.body, number.to_le_bytes().repeat(250));
+        }
+        far.send(b"all").await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(sending, receiving);
+    assert_eq!(answer, b"all");
+    near.close();
+    let Err(Error::Severed(end)) = far.receive().await else { panic!("it is over") };
+    assert_eq!(end.reason, Reason::Peer);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn waiter_finds_each_of_many_and_leaves_other_tasks_their_turn() {
+    const PATHS: usize = 40;
+    const MESSAGES: usize = 50;
+    let pairs: Vec<_> = (0..PATHS).map(|_| joined()).collect();
+    let mut waiter = AsyncWaiter::new().unwrap();
+    let (mut hosts, mut senders) = (Vec::new(), Vec::new());
+    for (host, near, far) in pairs {
+        waiter.add(far).unwrap();
+        hosts.push(host);
+        senders.push(AsyncPath::new(near).unwrap());
+    }
+    let sending = async {
+        for number in 0..MESSAGES {
+            for path in &mut senders {
+                path.send(&number.to_le_bytes()).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    let receiving = async {
+        let mut received = vec![0; PATHS];
+        while received.iter().sum::<usize>() < PATHS * MESSAGES {
+            let (key, path) = waiter.next().await.unwrap();
+            let Some(message) = path.try_receive().unwrap() else { continue };
+            let number = usize::from_le_bytes(message.body.try_into().unwrap());
+            assert!(number < MESSAGES, "{key:?}");
+            received[number % PATHS] += 1;
+        }
+    };
+    tokio::join!(sending, receiving);
+}
+
+/// A future that is dropped has sent nothing, and the half goes on.
+#[tokio::test(flavor = "current_thread")]
+async fn send_that_is_cancelled_has_sent_nothing() {
+    let (_host, near, mut far) = joined();
+    let (mut senders, _receivers) = near.split();
+    let mut sender = AsyncSender::new(senders.remove(0)).unwrap();
+    let mut sent: usize = 0;
+    let soon = std::time::Duration::from_millis(20);
+    while tokio::time::timeout(soon, sender.send(&sent.to_le_bytes().repeat(500))).await.is_ok() {
+        sent += 1;
+    }
+    sender.into_inner().close();
+    for number in 0..sent {
+        assert_eq!(far.receive().unwrap().body, number.to_le_bytes().repeat(500));
+    }
+    assert_eq!(far.receive().unwrap_err().reason, Reason::Peer);
+}
