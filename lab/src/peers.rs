@@ -28,11 +28,19 @@ const BUILT: &str = "../../peers/target/release/siga-peers";
 /// What both sides have to be made of alike: what they say to each other, what they send, and how they
 /// measure it.
 const SOURCES: &[&str] = &[
+    include_str!("../../peers/Cargo.lock"),
+    include_str!("../../peers/src/aeron.rs"),
+    include_str!("../../peers/src/driver.rs"),
+    include_str!("../../peers/src/iceoryx2.rs"),
+    include_str!("../../peers/src/main.rs"),
+    include_str!("binary.rs"),
     include_str!("control.rs"),
     include_str!("factor.rs"),
+    include_str!("fault.rs"),
     include_str!("measure.rs"),
     include_str!("pattern.rs"),
     include_str!("transport/mod.rs"),
+    include_str!("worker.rs"),
     include_str!("workload/exchange.rs"),
     include_str!("workload/mod.rs"),
     include_str!("workload/stream.rs"),

@@ -140,6 +140,12 @@ fn config() -> Result<Config, Fault> {
     let directory = std::env::temp_dir().join(format!("siga-peers-{user}"));
     let made = DirBuilder::new().mode(0o700).recursive(true).create(&directory);
     made.doing("make a directory for iceoryx2")?;
+    // Another user may have made it first, and would own the place of our files.
+    let found = std::fs::symlink_metadata(&directory).doing("look at the directory of iceoryx2")?;
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 {
+        let what = format!("{} is not a directory of this user alone: remove it", directory.display());
+        return Err(Fault::Unable(what));
+    }
     let mut config = Config::default();
     let path = Path::new(directory.as_os_str().as_bytes());
     config.global.set_root_path(&path.doing("name the directory of iceoryx2")?);

@@ -198,6 +198,9 @@ impl Path {
             }
             // Whoever waits for an answer has asked all of the question.
             senders.iter_mut().for_each(Sender::flush);
+            if let Some(message) = receiver.spin.poll_short(&mut receiver.half)? {
+                break message;
+            }
             match receiver.spin.wait(&mut receiver.half, deadline_ns) {
                 Waited::Ready => {}
                 Waited::TimedOut => return Ok(None),
@@ -311,7 +314,7 @@ impl Sender {
     #[inline]
     pub fn send(&mut self, body: &[u8]) -> Result<(), SendError> {
         match self.half.send(&[], body) {
-            Ok(()) => Ok(()),
+            Ok(()) => self.sent(),
             Err(error) => self.send_later(error, |half| half.send(&[], body)),
         }
     }
@@ -333,9 +336,9 @@ impl Sender {
     pub fn send_within(&mut self, body: &[u8], time: Duration) -> Result<(), TrySendError> {
         let deadline_ns = after(time);
         loop {
-            match self.half.send(&[], body) {
-                Err(path::SendError::Full) => {}
-                done => return Ok(done?),
+            match self.try_send(body) {
+                Err(TrySendError::Full) => {}
+                done => return done,
             }
             if self.wait_once(Some(deadline_ns)) == Waited::TimedOut {
                 return Err(TrySendError::Full);
@@ -352,7 +355,7 @@ impl Sender {
     pub fn send_with_head(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
         check_head(head)?;
         match self.half.send(head, body) {
-            Ok(()) => Ok(()),
+            Ok(()) => self.sent(),
             Err(error) => self.send_later(error, |half| half.send(head, body)),
         }
     }
@@ -366,7 +369,7 @@ impl Sender {
     #[inline(always)]
     pub fn push(&mut self, body: &[u8]) -> Result<(), SendError> {
         match self.half.push(&[], body) {
-            Ok(()) => Ok(()),
+            Ok(()) => self.sent(),
             Err(error) => self.send_later(error, |half| half.push(&[], body)),
         }
     }
@@ -389,7 +392,7 @@ impl Sender {
         mut build: impl FnMut(&mut [u8]),
     ) -> Result<(), SendError> {
         match self.half.send_built(&[], bytes, &mut build) {
-            Ok(()) => Ok(()),
+            Ok(()) => self.sent(),
             Err(error) => self.send_later(error, |half| half.send_built(&[], bytes, &mut build)),
         }
     }
@@ -418,7 +421,7 @@ impl Sender {
         let mut claim = claim;
         loop {
             let (error, back) = match self.half.commit(claim) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(self.sent()?),
                 Err(refused) => refused,
             };
             let error = match error {
@@ -454,6 +457,13 @@ impl Sender {
         self.half.sever(data);
     }
 
+    /// A message was sent: whatever was refused before, no room is waited for.
+    #[inline(always)]
+    fn sent(&mut self) -> Result<(), SendError> {
+        self.wants_room = false;
+        Ok(())
+    }
+
     /// Sends what was refused once, when there is room.
     #[cold]
     fn send_later(
@@ -479,7 +489,10 @@ impl Sender {
         loop {
             match attempt(&mut self.half) {
                 Err(path::SendError::Full) => {}
-                done => return done,
+                done => {
+                    self.wants_room = false;
+                    return done;
+                }
             }
             self.wait_once(None);
         }
@@ -584,6 +597,9 @@ impl Receiver {
     fn receive_before(&mut self, deadline_ns: Option<u64>) -> Result<Option<Message<'_>>, Severed> {
         let message = loop {
             if let Some(message) = self.half.fetch()? {
+                break message;
+            }
+            if let Some(message) = self.spin.poll_short(&mut self.half)? {
                 break message;
             }
             match self.spin.wait(&mut self.half, deadline_ns) {

@@ -4,6 +4,9 @@
 //! conversations for one. Both sleep in the runtime's own epoll while there is nothing to do, so other tasks go on.
 //! They never spin: with a thread to spare, [`crate::Path`] with [`crate::Wait::Adaptive`] answers sooner.
 //!
+//! Making a path is not asynchronous: [`Guest::connect`](crate::Guest::connect) waits for the other side, and
+//! belongs into `spawn_blocking`; accepting waits for the host alone, usually some microseconds.
+//!
 //! ```
 //! use siga::host::{Embedded, System};
 //! use siga::tokio::AsyncPath;
@@ -32,7 +35,7 @@
 //! ```
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::task::coop::consume_budget;
@@ -51,13 +54,18 @@ pub struct AsyncWaiter<M> {
     readable: AsyncFd<OwnedFd>,
 }
 
-/// A path for one task, or for two that each have a half of it.
+/// A path for one task.
 #[derive(Debug)]
 pub struct AsyncPath {
-    sender: AsyncSender,
-    receiver: AsyncReceiver,
-    /// Other queues of the path, which would end if they were dropped.
-    rest: (Vec<Sender>, Vec<Receiver>),
+    waiter: AsyncWaiter<Awaited>,
+    key: Key,
+}
+
+/// A path, and what is awaited on it.
+#[derive(Debug)]
+struct Awaited {
+    path: Path,
+    wants_room: bool,
 }
 
 /// The sending half of one queue of a path, for one task.
@@ -160,18 +168,17 @@ impl<M: Member> AsyncWaiter<M> {
 }
 
 impl AsyncPath {
-    /// A path for this task: its first queue each way, as for the verbs of [`Path`].
+    /// A path for this task.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// No descriptors left; the path has ended then.
     ///
     /// # Panics
     /// Outside a runtime of tokio with I/O enabled.
     pub fn new(path: Path) -> io::Result<AsyncPath> {
-        let (mut senders, mut receivers) = path.split();
-        let sender = AsyncSender::new(senders.remove(0))?;
-        let receiver = AsyncReceiver::new(receivers.remove(0))?;
-        Ok(AsyncPath { sender, receiver, rest: (senders, receivers) })
+        let mut waiter = AsyncWaiter::new()?;
+        let key = waiter.add(Awaited { path, wants_room: false })?;
+        Ok(AsyncPath { waiter, key })
     }
 
     /// Sends a message: it is in the receiver's hands when this is done. Waits while the receiver is too far
@@ -180,7 +187,26 @@ impl AsyncPath {
     /// # Errors
     /// [`Error`]; nothing was sent then.
     pub async fn send(&mut self, body: &[u8]) -> Result<(), Error> {
-        self.sender.send(body).await
+        consume_budget().await;
+        loop {
+            match self.get_mut().try_send(body) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full) => self.wait(true).await?,
+                Err(TrySendError::Send(error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits until a send that was refused is worth another try: there is room again, the receiver has resumed the
+    /// path, or the path has ended. At once if none was refused.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`].
+    pub async fn room(&mut self) -> Result<(), Error> {
+        if self.get_mut().sender().wants_room() {
+            self.wait(true).await?;
+        }
+        Ok(())
     }
 
     /// Receives the next message, which stays where it is until the next verb. Waits until there is one, and hands
@@ -189,31 +215,69 @@ impl AsyncPath {
     /// # Errors
     /// [`Error`], `Severed` once the path has ended and everything that was sent has been received.
     pub async fn receive(&mut self) -> Result<Message<'_>, Error> {
-        // Whoever waits for an answer has asked all of the question.
-        self.sender.get_mut().flush();
-        self.receiver.receive().await
+        consume_budget().await;
+        let message = loop {
+            let path = self.get_mut();
+            if let Some(message) = path.receiver().fetch()? {
+                break message;
+            }
+            // Whoever waits for an answer has asked all of the question.
+            path.flush();
+            self.wait(false).await?;
+        };
+        Ok(self.get_mut().receiver().message(message))
     }
 
-    /// The sending half.
-    pub fn sender(&mut self) -> &mut AsyncSender {
-        &mut self.sender
+    async fn wait(&mut self, wants_room: bool) -> io::Result<()> {
+        self.waiter.get_mut(self.key).expect("it is never removed").wants_room = wants_room;
+        self.waiter.next().await.map(drop)
     }
 
-    /// The receiving half.
-    pub fn receiver(&mut self) -> &mut AsyncReceiver {
-        &mut self.receiver
+    /// The path, for verbs that do not wait. A verb that waits keeps the whole thread waiting.
+    pub fn get_mut(&mut self) -> &mut Path {
+        &mut self.waiter.get_mut(self.key).expect("it is never removed").path
     }
 
-    /// Gives out the halves, each for any task. Further queues of the path end.
-    pub fn split(self) -> (AsyncSender, AsyncReceiver) {
-        (self.sender, self.receiver)
+    /// The path, for another use.
+    pub fn into_inner(mut self) -> Path {
+        self.waiter.remove(self.key).expect("it is never removed").path
     }
 
     /// Ends the path in good order. What was sent can still be received.
     pub fn close(self) {
-        let (senders, receivers) = self.rest;
-        senders.into_iter().chain([self.sender.into_inner()]).for_each(Sender::close);
-        receivers.into_iter().chain([self.receiver.into_inner()]).for_each(Receiver::close);
+        self.into_inner().close();
+    }
+}
+
+impl Member for Awaited {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        self.path.doorbells(add);
+    }
+
+    fn hear(&mut self, index: usize) -> bool {
+        // A receiver that wants quiet is answered, whatever this task waits for.
+        self.path.halves().0.iter_mut().for_each(|sender| _ = sender.raw().is_ready());
+        self.path.hear(index)
+    }
+
+    fn is_ready(&mut self) -> bool {
+        let (senders, receivers) = self.path.halves();
+        match self.wants_room {
+            true => Member::is_ready(&mut senders[0]),
+            false => Member::is_ready(&mut receivers[0]),
+        }
+    }
+
+    fn sleep(&mut self) {
+        self.path.sleep();
+    }
+
+    fn wake(&mut self) {
+        self.path.wake();
+    }
+
+    fn trim(&mut self) -> bool {
+        Member::trim(&mut self.path)
     }
 }
 
@@ -237,14 +301,26 @@ impl AsyncSender {
     /// # Errors
     /// [`Error`]; nothing was sent then.
     pub async fn send(&mut self, body: &[u8]) -> Result<(), Error> {
+        consume_budget().await;
         loop {
             match self.get_mut().try_send(body) {
                 Ok(()) => return Ok(()),
-                Err(TrySendError::Full) => {}
+                Err(TrySendError::Full) => self.room().await?,
                 Err(TrySendError::Send(error)) => return Err(error.into()),
             }
+        }
+    }
+
+    /// Waits until a send that was refused is worth another try: there is room again, the receiver has resumed the
+    /// path, or the path has ended. At once if none was refused.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`].
+    pub async fn room(&mut self) -> Result<(), Error> {
+        if self.get_mut().wants_room() {
             self.waiter.next().await?;
         }
+        Ok(())
     }
 
     /// The half, for verbs that do not wait. A verb that waits keeps the whole thread waiting.
@@ -278,6 +354,7 @@ impl AsyncReceiver {
     /// # Errors
     /// [`Error`], `Severed` once the path has ended and everything that was sent has been received.
     pub async fn receive(&mut self) -> Result<Message<'_>, Error> {
+        consume_budget().await;
         let message = loop {
             if let Some(message) = self.get_mut().fetch()? {
                 break message;

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use os::alarm::Alarm;
 use os::poller::Poller;
 use os::processor::now_ns;
 use os::sync::pause;
@@ -121,7 +122,9 @@ pub struct Waiter<M> {
     clock_ns: u64,
     listened_ns: u64,
     spin_ns: u64,
-    /// Whether somebody may have left storage idle, and when to look.
+    /// Readable when it is time to trim, for those who wait elsewhere. Made when it is needed first.
+    alarm: Option<Alarm>,
+    /// Whether somebody may have left storage idle, and when to trim.
     may_trim: bool,
     trim_ns: u64,
 }
@@ -151,6 +154,9 @@ impl<M: Member> Seat<M> {
 /// Doorbells of one member: names in the poller are the member's index, shifted, and the doorbell's.
 const DOORBELL_BITS: u32 = 5;
 
+/// What the poller calls the alarm: no member has this index.
+const ALARM: u64 = u64::MAX;
+
 /// Doorbells that a member of a waiter may have. A path with all its queues has 16.
 pub const DOORBELLS_MAX: usize = 1 << DOORBELL_BITS;
 
@@ -174,6 +180,7 @@ impl<M: Member> Waiter<M> {
             clock_ns: 0,
             listened_ns: 0,
             spin_ns: SPIN_NS_MAX / 2,
+            alarm: None,
             may_trim: true,
             trim_ns: u64::MAX,
         })
@@ -183,6 +190,7 @@ impl<M: Member> Waiter<M> {
     ///
     /// # Errors
     /// `InvalidInput` if it has more than [`DOORBELLS_MAX`] doorbells; no memory left in the kernel to wait for them.
+    /// The member is dropped then, which ends a path.
     pub fn add(&mut self, member: M) -> io::Result<Key> {
         let index = self.free.pop().unwrap_or(self.places.len() as u32);
         let mut result = Ok(());
@@ -364,8 +372,22 @@ impl<M: Member> Waiter<M> {
         if self.poller.in_child() {
             return false;
         }
+        let now_ns = now_ns();
+        let trim_ns = self.trim_members(now_ns);
+        self.set_alarm((trim_ns != u64::MAX).then_some(trim_ns), now_ns);
         self.put_to_sleep(u32::MAX);
         self.poll_watched().is_none()
+    }
+
+    /// Makes the descriptor readable at `due_ns`. Without a descriptor left for that, members are trimmed later.
+    fn set_alarm(&mut self, due_ns: Option<u64>, now_ns: u64) {
+        if self.alarm.is_none() && due_ns.is_some() {
+            let added = |alarm: &Alarm| self.poller.add(alarm, ALARM).is_ok();
+            self.alarm = Alarm::new().ok().filter(added);
+        }
+        if let Some(alarm) = &mut self.alarm {
+            alarm.set(due_ns, now_ns);
+        }
     }
 
     /// The usual case: somebody who was active lately has something to do.

@@ -427,3 +427,33 @@ fn what_a_verb_takes_in_beside_its_answer_is_told_all_the_same() {
     let event = client.event().unwrap();
     assert!(matches!(event, siga::iucv::GuestEvent::ConnectionComplete { .. }), "{event:?}");
 }
+
+#[test]
+fn what_one_verb_has_taken_in_is_told_after_others_that_take_in_nothing() {
+    let place = Place::new("others-between");
+    let _host = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let mut waiter = Waiter::new(Wait::Block).unwrap();
+    let key = waiter.add(server).unwrap();
+    assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none(), "it sleeps");
+    let _connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
+    let server = waiter.get(key).unwrap();
+    // This takes in the connection beside its own answer; the others find nothing.
+    server.identify("PAYROLL", Scope::Local).unwrap();
+    let other = PathOptions { kind: siga::connect::Kind::IUCV, ..PathOptions::default() };
+    assert!(server.accept_within(&other, Duration::ZERO).unwrap().is_none());
+    assert_eq!(
+        waiter.wait_within(Duration::from_secs(60)).unwrap().map(|found| found.0),
+        Some(key)
+    );
+}
+
+#[test]
+fn connection_is_chosen_by_a_condition_that_uses_the_guest() {
+    let place = Place::new("condition");
+    let _host = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let _connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
+    let pending = server.wait_for_pending(|_| server.has_news()).unwrap();
+    assert_eq!(pending.from, client.name());
+}

@@ -532,3 +532,20 @@ fn head_that_is_too_long_is_an_error() {
     assert_eq!(ours.sender().send_with_head(&head, b"x"), Err(too_long));
     assert_eq!(ours.sender().claim(&head, 8).unwrap_err(), too_long);
 }
+
+#[test]
+fn waiter_says_when_there_is_room_after_a_limit_and_not_after_a_send() {
+    let host = Embedded::start(System::open()).unwrap();
+    let guest = Guest::attach_embedded(&host, "ALONE").unwrap();
+    let (mut ours, mut theirs) = joined(&guest, &guest, &PathOptions::default());
+    while ours.try_send(&[9; 5000]).is_ok() {}
+    assert_eq!(ours.send_within(&[9; 5000], Duration::ZERO), Err(TrySendError::Full));
+    let mut waiter = Waiter::new(Wait::Block).unwrap();
+    let key = waiter.add(ours).unwrap();
+    assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none());
+    while theirs.try_receive().unwrap().is_some() {}
+    let (found, ours) = waiter.wait().unwrap();
+    assert_eq!(found, key);
+    ours.send(&[9; 5000]).unwrap();
+    assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none(), "nothing is wanted any more");
+}

@@ -2,7 +2,7 @@
 
 use siga::host::{Embedded, System};
 use siga::tokio::{AsyncPath, AsyncSender, AsyncWaiter, Error};
-use siga::{Guest, Path, PathOptions, Reason};
+use siga::{Guest, Path, PathOptions, Reason, SendError};
 
 fn joined() -> (Embedded, Path, Path) {
     let host = Embedded::start(System::open()).unwrap();
@@ -87,4 +87,62 @@ async fn send_that_is_cancelled_has_sent_nothing() {
         assert_eq!(far.receive().unwrap().body, number.to_le_bytes().repeat(500));
     }
     assert_eq!(far.receive().unwrap_err().reason, Reason::Peer);
+}
+
+/// Whoever receives all the time yields to other tasks.
+#[tokio::test(flavor = "current_thread")]
+async fn stream_without_end_leaves_a_time_limit_its_turn() {
+    let (_host, mut near, far) = joined();
+    let mut far = AsyncPath::new(far).unwrap();
+    let sending = std::thread::spawn(move || while near.send(b"more").is_ok() {});
+    let endless = async { while far.receive().await.is_ok() {} };
+    let soon = std::time::Duration::from_millis(20);
+    assert!(tokio::time::timeout(soon, endless).await.is_err());
+    far.close();
+    sending.join().unwrap();
+}
+
+/// The other side wants quiet while this one waits for a message.
+#[tokio::test(flavor = "current_thread")]
+async fn path_that_is_awaited_falls_quiet() {
+    let (_host, near, mut far) = joined();
+    let mut near = AsyncPath::new(near).unwrap();
+    near.send(b"before").await.unwrap();
+    let asking = std::thread::spawn(move || {
+        far.quiesce();
+        assert_eq!(far.receive().unwrap().body, b"before");
+        while far.known_point().is_none() {
+            assert!(far.try_receive().unwrap().is_none());
+        }
+        assert_eq!(far.known_point(), Some(1));
+        far.resume();
+        far.send(b"go on").unwrap();
+        assert_eq!(far.receive().unwrap().body, b"after");
+    });
+    assert_eq!(near.receive().await.unwrap().body, b"go on");
+    while let Err(Error::Send(SendError::Quiesced)) = near.send(b"after").await {
+        near.room().await.unwrap();
+    }
+    asking.join().unwrap();
+}
+
+/// A burst leaves storage behind, which is given back while the task waits for something else.
+#[tokio::test(flavor = "current_thread")]
+async fn storage_is_given_back_while_a_path_is_awaited() {
+    use siga::raw::Counter;
+    let (_host, near, mut far) = joined();
+    let mut near = AsyncPath::new(near).unwrap();
+    near.send(&vec![1; 8 << 20]).await.unwrap();
+    let lent = |path: &mut Path| path.sender().raw().counters().get(Counter::LentBytes);
+    assert!(lent(near.get_mut()) >= 8 << 20);
+    let answering = std::thread::spawn(move || {
+        assert_eq!(far.receive().unwrap().body.len(), 8 << 20);
+        std::thread::sleep(std::time::Duration::from_secs(4));
+        far.send(b"done").unwrap();
+        let _ = far.receive();
+    });
+    assert_eq!(near.receive().await.unwrap().body, b"done");
+    assert!(lent(near.get_mut()) < 8 << 20);
+    near.close();
+    answering.join().unwrap();
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fabric::control::{Kind, Pending, Target, UserData};
 use fabric::name::Name;
 use fabric::path::END_DATA_BYTES;
-use message::appc::{self, Level, Received, Role, State, StateError, Then, VerbError};
+use message::appc::{self, Data, Level, Received, Role, State, StateError, Then, VerbError};
 
 use super::function::receive_on;
 use super::options::{Options, level};
@@ -262,8 +262,8 @@ impl Conversation {
         self.until_done(Wanted::Arrival, |inner| receive_on(inner, target, &mut at, &mut requested))
     }
 
-    /// Receives a record as [`Conversation::receive`] does, if one begins to come within `time`. None if the time
-    /// is over.
+    /// Receives a record as [`Conversation::receive`] does, and waits at most for `time`. None if the time is over.
+    /// If that is in the middle of a record, so much of it is received, and the rest by the next call.
     ///
     /// # Errors
     /// [`VerbError`], but never `Pending`.
@@ -273,15 +273,21 @@ impl Conversation {
         time: Duration,
     ) -> Result<Option<Received>, VerbError> {
         let deadline_ns = after(time);
-        while let Err(error) = self.inner.pending_bytes() {
-            if error != VerbError::Pending {
-                return Err(error);
+        let (mut bytes, mut requested) = (0, false);
+        loop {
+            match receive_on(&mut self.inner, target, &mut bytes, &mut requested) {
+                Err(VerbError::Pending) => {}
+                done => return done.map(Some),
             }
             if self.wait_before(Wanted::Arrival, Some(deadline_ns)) {
-                return Ok(None);
+                if bytes == 0 {
+                    return Ok(None);
+                }
+                let left = self.inner.pending_bytes()?;
+                let (data, status) = (Data::Incomplete { left }, self.inner.state());
+                return Ok(Some(Received { bytes, data, status, requested }));
             }
         }
-        self.receive(target).map(Some)
     }
 
     /// Waits for a record and receives it whole, into `target`, which is made as long as the record.

@@ -87,12 +87,17 @@ impl Inbox {
         Claim { serial, _alive: alive }
     }
 
-    /// Hands out the first that is wanted.
-    pub(super) fn next_pending(&mut self, wanted: impl Fn(&Pending) -> bool) -> Option<Pending> {
-        let is_next = |entry: &&mut (Pending, bool)| !entry.1 && wanted(&entry.0);
-        let (pending, is_handed_out) = self.pending.iter_mut().find(is_next)?;
-        *is_handed_out = true;
-        Some(*pending)
+    /// Connections that wait and were not handed out, in order.
+    pub(super) fn not_handed_out(&self) -> impl Iterator<Item = Pending> {
+        let waiting = self.pending.iter().filter(|(_, is_handed_out)| !is_handed_out);
+        waiting.map(|(pending, _)| *pending)
+    }
+
+    /// A connection is handed out, to be accepted or refused.
+    pub(super) fn hand_out(&mut self, pending: &Pending) {
+        for (_, is_handed_out) in self.pending.iter_mut().filter(|(known, _)| known == pending) {
+            *is_handed_out = true;
+        }
     }
 
     /// Whether a connection waits, which it does no longer. All of it is compared: the next host begins with

@@ -331,7 +331,7 @@ impl Guest {
         mut accept: impl FnMut(Pending) -> Result<T, ConnectError>,
     ) -> Result<Option<T>, ConnectError> {
         loop {
-            let next = self.wait_for(deadline_ns, |inbox| inbox.next_pending(&wanted));
+            let next = self.wait_for(deadline_ns, |guest| guest.next_pending(&wanted));
             let Some(pending) = next else {
                 let is_over = deadline_ns != u64::MAX && !self.is_forsaken();
                 return if is_over { Ok(None) } else { Err(ConnectError::HostGone) };
@@ -371,7 +371,7 @@ impl Guest {
         &self,
         wanted: impl Fn(&Pending) -> bool,
     ) -> Result<Pending, ConnectError> {
-        let next = |inbox: &mut Inbox| inbox.next_pending(&wanted);
+        let next = |guest: &Guest| guest.next_pending(&wanted);
         self.wait_for(u64::MAX, next).ok_or(ConnectError::HostGone)
     }
 
@@ -399,11 +399,9 @@ impl Guest {
     /// A connection that waits, to be accepted or refused, for whatever kind of conversation.
     pub fn pending(&self) -> Option<Pending> {
         self.poll_inside(now_ns());
-        let mut inbox = self.inbox.borrow_mut();
         // Whoever asks sees it for himself.
-        inbox.is_newly_forsaken = false;
-        let pending = inbox.next_pending(|_| true);
-        drop(inbox);
+        self.inbox.borrow_mut().is_newly_forsaken = false;
+        let pending = self.next_pending(|_| true);
         self.pass_on();
         pending
     }
@@ -502,9 +500,17 @@ impl Guest {
         self.inbox.borrow_mut().take_answer(claim)
     }
 
+    /// Hands out the first connection that is wanted. `wanted` may use the guest.
+    fn next_pending(&self, wanted: impl Fn(&Pending) -> bool) -> Option<Pending> {
+        let waiting: Vec<Pending> = self.inbox.borrow().not_handed_out().collect();
+        let pending = waiting.into_iter().find(wanted)?;
+        self.inbox.borrow_mut().hand_out(&pending);
+        Some(pending)
+    }
+
     /// Waits for an answer; none if the time is over.
     fn wait_for_answer(&self, claim: &Claim, deadline_ns: u64) -> Option<Answer> {
-        self.wait_for(deadline_ns, |inbox| inbox.take_answer(claim))
+        self.wait_for(deadline_ns, |guest| guest.take_answer(claim))
     }
 
     /// Waits until `found` finds something in the inbox. None if the time is over, or there will never be a host
@@ -512,12 +518,12 @@ impl Guest {
     fn wait_for<T>(
         &self,
         deadline_ns: u64,
-        mut found: impl FnMut(&mut Inbox) -> Option<T>,
+        mut found: impl FnMut(&Guest) -> Option<T>,
     ) -> Option<T> {
         let found = loop {
             let now = now_ns();
             self.poll_inside(now);
-            if let Some(found) = found(&mut self.inbox.borrow_mut()) {
+            if let Some(found) = found(self) {
                 break Some(found);
             }
             if now >= deadline_ns || self.is_forsaken() {

@@ -37,7 +37,11 @@ impl Guest {
     /// Makes the descriptor readable if a verb has taken in what others wait for: it is not readable for that any
     /// more.
     pub(super) fn pass_on(&self) {
-        if std::mem::take(&mut self.inbox.borrow_mut().has_come) && self.has_news() {
+        let has_news = self.has_news();
+        let mut inbox = self.inbox.borrow_mut();
+        // As long as there is something: the next verb may take it, or not.
+        inbox.has_come &= has_news;
+        if inbox.has_come {
             self.link.ring();
         }
     }

@@ -12,6 +12,7 @@ use message::iucv::{
     PurgeError, ReceiveError, Received, ReplyError, SendError, Which,
 };
 use os::doorbell::Listen;
+use os::processor::now_ns;
 
 use super::mask::Masks;
 use super::options::Options;
@@ -669,7 +670,7 @@ impl Path {
             self.inner.hand_over();
             let path = &mut self.inner;
             if self.spin.glance(&mut Waiting { path, wanted: Wanted::Next }) {
-                return false;
+                return deadline_ns.is_some_and(|deadline_ns| now_ns() >= deadline_ns);
             }
         }
         self.inner.flush();
