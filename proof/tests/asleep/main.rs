@@ -1,5 +1,5 @@
 //! What sleeps, against a model of it: random programs of all that can happen to a waiter with guests and
-//! paths. Nobody sleeps with something to report, and nobody is ready for ever with nothing.
+//! paths, and to a guest of IUCV. Nobody sleeps with something to report, and nobody is ready for ever with nothing.
 //!
 //! All parties and their host are polled by one thread, so the seed repeats everything. (The host has a
 //! thread of its own for as long as a verb waits for its answer.)
@@ -9,6 +9,7 @@
 //! the fix.
 //! `PROPTEST_RNG_SEED=N` repeats a whole run, `PROPTEST_CASES=N` makes it longer or shorter.
 
+mod conversing;
 mod place;
 mod served;
 
@@ -34,6 +35,17 @@ proptest! {
         deeds in vec(served::deed(), 1..120),
     ) {
         let mut world = served::World::new();
+        for deed in deeds {
+            world.act(deed);
+        }
+        world.end();
+    }
+
+    #[test]
+    fn guest_of_iucv_sleeps_when_there_is_nothing_and_wakes_when_there_is(
+        deeds in vec(conversing::deed(), 1..120),
+    ) {
+        let mut world = conversing::World::new();
         for deed in deeds {
             world.act(deed);
         }
