@@ -520,9 +520,14 @@ impl World {
 
     fn set_masks(&mut self, masks: [u8; 2]) {
         self.sleeps = false;
+        // Each alone: one call must not make up for what the other leaves out.
+        if masks[0] != self.masks[0] {
+            self.sleeper.set_mask(Mask(masks[0]));
+        }
+        if masks[1] != self.masks[1] {
+            self.sleeper.set_control_mask(ControlMask(masks[1]));
+        }
         self.masks = masks;
-        self.sleeper.set_mask(Mask(masks[0]));
-        self.sleeper.set_control_mask(ControlMask(masks[1]));
     }
 
     fn kill(&mut self) {
