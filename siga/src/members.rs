@@ -138,12 +138,20 @@ impl Member for Guest {
     }
 
     fn hear(&mut self, _index: usize) -> bool {
-        Guest::poll(self, now_ns());
+        Guest::hear(self, now_ns());
         true
     }
 
     fn is_ready(&mut self) -> bool {
         self.has_news()
+    }
+
+    fn sleep(&mut self) {
+        self.set_asleep(true);
+    }
+
+    fn wake(&mut self) {
+        self.set_asleep(false);
     }
 }
 

@@ -180,6 +180,43 @@ fn guest_is_ready_for_an_answer_that_came_while_it_looked_for_something_else() {
 }
 
 #[test]
+fn waiter_hears_of_news_that_several_verbs_have_passed_by() {
+    let place = Place::new("passed-by");
+    let _host = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let mut waiter = Waiter::new(Wait::Block).unwrap();
+    let key = waiter.add(Served::Guest(server)).unwrap();
+    assert!(waiter.prepare_wait());
+    let Some(Served::Guest(server)) = waiter.get(key) else { panic!("the guest") };
+    let mut asked = server.start_connecting("CLIENT", &PathOptions::default()).unwrap();
+    let _connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
+    while !server.has_news() {
+        assert!(server.try_complete(&mut asked).unwrap().is_none());
+    }
+    // The second finds nothing new.
+    assert!(server.try_complete(&mut asked).unwrap().is_none());
+    assert!(server.has_news());
+    assert_eq!(waiter.try_next().unwrap().map(|(key, _)| key), Some(key));
+}
+
+#[test]
+fn waiter_hears_of_news_that_were_polled_past_it() {
+    let place = Place::new("polled-past");
+    let _host = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let mut waiter = Waiter::new(Wait::Block).unwrap();
+    let key = waiter.add(Served::Guest(server)).unwrap();
+    assert!(waiter.prepare_wait());
+    let _connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
+    let Some(Served::Guest(server)) = waiter.get(key) else { panic!("the guest") };
+    while !server.has_news() {
+        poll(server);
+    }
+    poll(server);
+    assert_eq!(waiter.try_next().unwrap().map(|(key, _)| key), Some(key));
+}
+
+#[test]
 fn connection_is_completed_by_the_guest_that_asked_for_it_and_no_other() {
     let place = Place::new("others");
     let _host = place.host();

@@ -20,6 +20,8 @@ pub(super) struct Inbox {
     pub(super) is_newly_forsaken: bool,
     /// Something has come since whoever waits for the descriptor was shown what there is.
     pub(super) has_come: bool,
+    /// A waiter waits for the descriptor, and polls when it is readable.
+    pub(super) is_asleep: bool,
 }
 
 /// Who wants an answer: nobody any more, once this is dropped.
@@ -76,6 +78,7 @@ impl Inbox {
             pending: VecDeque::new(),
             is_newly_forsaken: false,
             has_come: false,
+            is_asleep: false,
         }
     }
 

@@ -24,8 +24,24 @@ impl Guest {
     /// to come back though nothing was heard, in the machine's time: the descriptor becomes readable then.
     pub fn poll(&self, now_ns: u64) -> Option<u64> {
         let due_ns = self.poll_inside(now_ns);
-        self.inbox.borrow_mut().has_come = false;
+        if self.inbox.borrow().is_asleep {
+            // A waiter sleeps on the descriptor, and this is not its poll.
+            self.pass_on();
+        } else {
+            self.inbox.borrow_mut().has_come = false;
+        }
         due_ns
+    }
+
+    /// Polls for a waiter that has heard the descriptor.
+    pub(crate) fn hear(&self, now_ns: u64) {
+        self.poll_inside(now_ns);
+        self.inbox.borrow_mut().has_come = false;
+    }
+
+    /// Says whether a waiter relies on the descriptor.
+    pub(crate) fn set_asleep(&self, is_asleep: bool) {
+        self.inbox.borrow_mut().is_asleep = is_asleep;
     }
 
     /// Polls for a verb that waits for something of its own: see [`Guest::pass_on`].
@@ -35,13 +51,9 @@ impl Guest {
     }
 
     /// Makes the descriptor readable if a verb has taken in what others wait for: it is not readable for that any
-    /// more.
+    /// more. Each verb does so until whoever waits has polled, for each poll sets the alarm anew.
     pub(super) fn pass_on(&self) {
-        let has_news = self.has_news();
-        let mut inbox = self.inbox.borrow_mut();
-        // As long as there is something: the next verb may take it, or not.
-        inbox.has_come &= has_news;
-        if inbox.has_come {
+        if self.inbox.borrow().has_come && self.has_news() {
             self.link.ring();
         }
     }
