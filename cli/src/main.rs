@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 use crate::outcome::Outcome;
 
-/// Messages, packets and disk blocks between programs, through queues in shared memory.
+/// Messages between programs, through queues in shared memory.
 ///
 /// Results go to standard output, talk to standard error. The exit code is 0 if all went well, 1 if it
 /// did not, 2 if the command was used wrongly.
