@@ -615,7 +615,7 @@ impl Receiver {
     /// longer one or a list, which stay where they are.
     ///
     /// # Errors
-    /// As [`Path::receive`].
+    /// [`Severed`] once the path has ended and everything that was sent has been received.
     #[inline]
     pub fn poll(&mut self, copied_bytes_max: usize) -> Result<Option<Incoming>, Severed> {
         self.half.poll(copied_bytes_max)

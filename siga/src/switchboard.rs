@@ -245,7 +245,7 @@ impl<C: Call> Switchboard<C> {
         }
     }
 
-    /// As [`Switchboard::ask`], but all are asked again: about something else.
+    /// Asks the conversations that may have something to report, in turn, and keeps them all for the next question.
     pub(crate) fn ask_all<T>(
         &mut self,
         last: &mut u16,

@@ -199,7 +199,7 @@ impl Conversation {
     /// [`Conversation::flush`].
     ///
     /// # Errors
-    /// As [`Conversation::send`].
+    /// [`VerbError`], but never `Pending`; nothing was sent then.
     #[inline]
     pub fn push(&mut self, record: &[u8]) -> Result<(), VerbError> {
         self.until_done(Wanted::Room, |inner| inner.push(record))
@@ -214,7 +214,8 @@ impl Conversation {
     /// Sends a record of `bytes` that `build` makes in place, in memory that is lent to the partner.
     ///
     /// # Errors
-    /// As [`Conversation::send`]; if the record was not sent, `build` was not called.
+    /// [`VerbError`], but never `Pending`: the record was not sent, though `build` may have been called, or the
+    /// partner has not confirmed.
     pub fn send_built(
         &mut self,
         bytes: usize,
@@ -229,7 +230,7 @@ impl Conversation {
     /// as [`Conversation::send`] does.
     ///
     /// # Errors
-    /// As [`Conversation::send`].
+    /// [`VerbError`], but never `Pending`: nothing was sent, or the partner has not confirmed.
     pub fn say(&mut self, then: Then) -> Result<(), VerbError> {
         self.until_done(Wanted::Room, |inner| inner.send_without_data(then))?;
         self.until_confirmed(then)
@@ -238,7 +239,7 @@ impl Conversation {
     /// (SENDCNF) Asks the partner to confirm, and waits until it has.
     ///
     /// # Errors
-    /// As [`Conversation::send`].
+    /// [`VerbError`], but never `Pending`: nothing was sent, or the partner has not confirmed.
     pub fn confirm(&mut self) -> Result<(), VerbError> {
         self.say(Then::Confirm)
     }
@@ -293,7 +294,7 @@ impl Conversation {
     /// Waits for a record and receives it whole, into `target`, which is made as long as the record.
     ///
     /// # Errors
-    /// As [`Conversation::receive`]; `Lacking` if there is no memory for the record, which can then be received in
+    /// [`VerbError`], but never `Pending`; `Lacking` if there is no memory for the record, which can then be received in
     /// parts.
     pub fn receive_whole(&mut self, target: &mut Vec<u8>) -> Result<Received, VerbError> {
         let bytes = self.until_done(Wanted::Arrival, appc::Conversation::pending_bytes)?;

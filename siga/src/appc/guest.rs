@@ -244,7 +244,7 @@ impl Guest {
     /// The next event, if there is one.
     ///
     /// # Errors
-    /// As [`Guest::event`].
+    /// `NotConnected` in a forked child; otherwise the kernel refuses to let us wait.
     pub fn try_event(&mut self) -> io::Result<Option<GuestEvent>> {
         self.board.listen()?;
         if let Some(news) = self.board.next_news(|_| true) {

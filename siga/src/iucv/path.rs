@@ -183,7 +183,7 @@ impl Path {
     /// with those that follow, with the next verb that waits, and at the latest with [`Path::flush`].
     ///
     /// # Errors
-    /// As [`Path::send`].
+    /// [`SendError`], but never `Full`; nothing was sent then.
     // Inlined into the caller's loop: a call costs as much as the rest of a push.
     #[inline(always)]
     pub fn push(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
@@ -208,7 +208,7 @@ impl Path {
     /// Sends a message of `bytes` that `build` makes in place, in memory that is lent to the target.
     ///
     /// # Errors
-    /// As [`Path::send`]; `build` was not called then.
+    /// [`SendError`], but never `Full`; nothing was sent then, though `build` may have been called.
     pub fn send_built(
         &mut self,
         outgoing: &Outgoing,
@@ -221,7 +221,7 @@ impl Path {
     /// (SEND DATA=PRMMSG) Sends eight bytes in the parameter list.
     ///
     /// # Errors
-    /// As [`Path::send`].
+    /// [`SendError`], but never `Full`; nothing was sent then.
     pub fn send_parameters(
         &mut self,
         outgoing: &Outgoing,
@@ -550,7 +550,7 @@ impl Path {
     /// Replies with priority.
     ///
     /// # Errors
-    /// As [`Path::reply`].
+    /// [`ReplyError`], but never `Full`; nothing was sent then.
     pub fn reply_with_priority(&mut self, id: MessageId, data: &[u8]) -> Result<(), ReplyError> {
         self.until_replied(|inner| inner.reply(id, true, data))
     }
@@ -558,7 +558,7 @@ impl Path {
     /// Replies with `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// As [`Path::reply`]; `build` was not called then.
+    /// [`ReplyError`], but never `Full`; nothing was sent then, though `build` may have been called.
     pub fn reply_built(
         &mut self,
         id: MessageId,

@@ -232,7 +232,7 @@ impl SeqPacket {
     /// Tells the other side that no more comes, and goes on receiving.
     ///
     /// # Errors
-    /// As [`SeqPacket::send`]; `Unsupported` if the other side takes no data in the parameter list.
+    /// The kind of error says why nothing was told; `Unsupported` if the other side takes no data in the parameter list.
     pub fn shutdown(&mut self) -> io::Result<()> {
         let outgoing = Outgoing { quiet: true, ..Outgoing::default() };
         let sent = self.path().send_parameters(&outgoing, NO_MORE);
@@ -268,15 +268,15 @@ impl Stream {
     /// Connects to a program of a guest, as the program `own`.
     ///
     /// # Errors
-    /// As [`SeqPacket::connect`].
+    /// The kind of error says why there is no connection; a [`ConnectError`] is inside.
     pub fn connect(guest: &Guest, to: Address, own: &str, options: &Options) -> io::Result<Stream> {
         SeqPacket::connect(guest, to, own, options).map(Stream)
     }
 
-    /// As [`SeqPacket::shutdown`].
+    /// Tells the other side that no more comes, and goes on reading.
     ///
     /// # Errors
-    /// As [`SeqPacket::shutdown`].
+    /// `Unsupported` if the other side takes no data in the parameter list; `BrokenPipe` if the path has ended.
     pub fn shutdown(&mut self) -> io::Result<()> {
         self.0.shutdown()
     }
