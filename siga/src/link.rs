@@ -30,7 +30,7 @@ struct Inner {
     next_account: u64,
     /// What nobody waits for an answer to, and did not fit: at most one thing for each path.
     unsent: VecDeque<Vec<u8>>,
-    /// Accounts that a new host has not been told of yet.
+    /// Accounts that were not announced to a new host yet.
     unannounced: VecDeque<u64>,
     /// Accounts for which it lacks something, and when it is told of them again.
     deferred: Vec<u64>,
@@ -67,7 +67,7 @@ struct Entry {
     is_known: bool,
 }
 
-/// What another host has to be told of a path.
+/// What a new host has to know of a path.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) token: Token,

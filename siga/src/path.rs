@@ -18,7 +18,7 @@ use crate::waiting::{Half, SpinPolicy, Wait, Waited, after};
 /// A path to another guest: one or more queues each way.
 ///
 /// The verbs of the path itself use its first queue each way, which is all there is unless its options
-/// asked for more. [`Path::split`] gives each queue to whom you like.
+/// asked for more. [`Path::split`] gives the queues to several threads.
 #[derive(Debug)]
 pub struct Path {
     pub(crate) senders: Vec<Sender>,
@@ -243,7 +243,7 @@ impl Path {
         may_trim
     }
 
-    /// Says how to wait from now on.
+    /// Sets how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
         self.senders.iter_mut().for_each(|sender| sender.spin.set_policy(wait));
         self.receivers.iter_mut().for_each(|receiver| receiver.spin.set_policy(wait));
@@ -541,7 +541,7 @@ impl Sender {
         &mut self.half
     }
 
-    /// Says how to wait from now on.
+    /// Sets how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
         self.spin.set_policy(wait);
     }
@@ -675,7 +675,7 @@ impl Receiver {
         &mut self.half
     }
 
-    /// Says how to wait from now on.
+    /// Sets how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
         self.spin.set_policy(wait);
     }

@@ -78,7 +78,7 @@ enum Served<C> {
     Call(Box<C>, u16),
 }
 
-/// What is told about connections.
+/// What is reported about connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum News {
     /// Somebody wants a conversation.

@@ -34,9 +34,9 @@ pub trait Member {
     fn hear(&mut self, index: usize) -> bool;
     /// Whether there is something to do.
     fn is_ready(&mut self) -> bool;
-    /// Says that nobody will look until a doorbell rings. [`Member::is_ready`] is asked once more then.
+    /// Announces that nobody polls the member until a doorbell rings. [`Member::is_ready`] is called once more then.
     fn sleep(&mut self) {}
-    /// Says that we look again.
+    /// Announces that the member is polled again.
     fn wake(&mut self) {}
     /// Housekeeping after a second of quiet. Whether there may be more to do later.
     fn trim(&mut self) -> bool {

@@ -53,9 +53,9 @@ pub(crate) fn after(time: Duration) -> u64 {
 pub trait Half {
     /// Whether there is something to do.
     fn is_ready(&mut self) -> bool;
-    /// Says that we are about to sleep. Look once more before sleeping.
+    /// Announces that this half is about to sleep. Poll once more before sleeping.
     fn announce_sleep(&mut self);
-    /// Says that we are awake.
+    /// Announces that this half is awake.
     fn wake(&mut self);
     /// Listens to the doorbell; whether it rang.
     fn hear(&mut self, listen: Listen) -> bool;
@@ -154,7 +154,7 @@ impl SpinPolicy {
         self.policy = policy;
     }
 
-    /// Says whether housekeeping found that there may be more to do later.
+    /// Takes note whether there may be more to trim later.
     pub(crate) fn trimmed(&mut self, may_trim: bool) {
         self.may_trim = may_trim;
     }

@@ -172,7 +172,7 @@ impl Conversation {
         self.resource
     }
 
-    /// The state, as this program has been told it.
+    /// The state, as far as it was reported to this program.
     pub fn state(&self) -> State {
         self.inner.state()
     }
@@ -346,7 +346,7 @@ impl Conversation {
         &mut self.inner
     }
 
-    /// Says how to wait from now on.
+    /// Sets how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
         self.spin.set_policy(wait);
     }

@@ -46,7 +46,7 @@ pub enum Interrupt {
     MessagePending,
 }
 
-/// Something that a guest is told.
+/// An event of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuestEvent {
     /// Somebody wants a conversation. Accept it or sever it.
@@ -123,7 +123,7 @@ pub struct Busy(pub Function);
 #[derive(Debug)]
 pub struct Guest {
     board: Switchboard<Seat>,
-    /// Which conversation was told of last.
+    /// The conversation whose event was reported last.
     told: u16,
 }
 
@@ -335,7 +335,7 @@ impl Call for Seat {
     }
 }
 
-/// Ready when there is something to tell of a conversation.
+/// Ready when a conversation has something to report.
 impl Member for Seat {
     fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
         self.conversation.inner.descriptors().into_iter().for_each(add);

@@ -16,7 +16,7 @@ pub(super) struct Inbox {
     pub(super) rejoining: HashMap<u32, u64>,
     /// Connections that wait, in order, and whether they were handed out to be accepted or refused.
     pub(super) pending: VecDeque<(Pending, bool)>,
-    /// There will be no host again, which nobody was told yet.
+    /// There will be no host again, which was not reported yet.
     pub(super) is_newly_forsaken: bool,
     /// Something has come since whoever waits for the descriptor was shown what there is.
     pub(super) has_come: bool,

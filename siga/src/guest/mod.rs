@@ -406,7 +406,7 @@ impl Guest {
         pending
     }
 
-    /// Whether a connection that [`Guest::pending`] has told of still waits, as far as we have heard.
+    /// Whether a connection that [`Guest::pending`] has handed out still waits, as far as the host has reported.
     pub(crate) fn still_waits(&self, pending: &Pending) -> bool {
         self.inbox.borrow().pending.iter().any(|(known, _)| known == pending)
     }

@@ -32,7 +32,7 @@ impl fmt::Display for PathId {
 #[error("path {0} is not there, or not in this state")]
 pub struct PathError(pub PathId);
 
-/// Something that a guest is told.
+/// An event of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestEvent {
     /// Somebody wants a path. Accept it or sever it.
@@ -62,7 +62,7 @@ pub enum GuestEvent {
         /// From the other side's user, if it refused.
         data: UserData,
     },
-    /// A path has something to tell.
+    /// An event of a path.
     Path(PathId, Event),
 }
 
@@ -78,14 +78,14 @@ impl GuestEvent {
     }
 }
 
-/// A guest that has declared a buffer for IUCV: it serves many paths, and is told what happens on them
+/// A guest that has declared a buffer for IUCV: it serves many paths, and takes what happens on them
 /// one event at a time: about paths first, then what has priority, then the rest; of paths that have the same
 /// to tell, each in its turn.
 #[derive(Debug)]
 pub struct Guest {
     board: Switchboard<Path>,
     masks: Masks,
-    /// Which path was told of last, in each rank.
+    /// The path whose event was reported last, in each rank.
     told: [u16; RANKS.len()],
 }
 
@@ -105,7 +105,7 @@ impl Call for Path {
     }
 }
 
-/// The three ranks of events, in the order in which they are told.
+/// The three ranks of events, in the order in which they are reported.
 const RANKS: [fn(Interrupt) -> bool; 3] = [
     |interrupt| (interrupt as u8) < Interrupt::PriorityMessageComplete as u8,
     |interrupt| {
@@ -185,13 +185,13 @@ impl Guest {
         self.board.get_mut(id.0).ok_or(PathError(id))
     }
 
-    /// (SETMASK) Says what to be told of. What is not told waits.
+    /// (SETMASK) Sets which events are reported. The others wait.
     pub fn set_mask(&mut self, mask: Mask) {
         self.masks.mask = mask;
         self.board.mark_all_active();
     }
 
-    /// (SETCMASK) Says what about paths to be told of.
+    /// (SETCMASK) Sets which events about connections are reported. The others wait.
     pub fn set_control_mask(&mut self, mask: ControlMask) {
         self.masks.control = mask;
         self.board.mark_all_active();

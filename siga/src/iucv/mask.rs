@@ -2,7 +2,7 @@
 
 use message::iucv::Interrupt;
 
-/// Which events are told, by the bits of SETMASK.
+/// Which events are reported, by the bits of SETMASK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mask(pub u8);
 
@@ -21,7 +21,7 @@ impl Mask {
     pub const CONTROL: Mask = Mask(0x08);
 }
 
-/// Which events about paths are told, by the bits of SETCMASK.
+/// Which events about connections are reported, by the bits of SETCMASK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlMask(pub u8);
 
@@ -50,7 +50,7 @@ pub(super) struct Masks {
 impl Masks {
     pub(super) const ALL: Masks = Masks { mask: Mask::ALL, control: ControlMask::ALL };
 
-    /// Whether events of this type are told.
+    /// Whether events of this type are reported.
     pub(super) fn let_through(self, interrupt: Interrupt) -> bool {
         let Masks { mask, control } = self;
         let bit = match interrupt {

@@ -636,7 +636,7 @@ impl Path {
         &mut self.inner
     }
 
-    /// Says how to wait from now on.
+    /// Sets how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
         self.spin.set_policy(wait);
     }
@@ -650,7 +650,7 @@ impl Path {
         self.masks = masks;
     }
 
-    /// Says what can be said: that there is room for it is no news for whoever waits.
+    /// Sends control records that wait, if there is room for them: no event is made of that.
     fn send_pending(&mut self) {
         if self.arrivals().is_sayable() {
             self.inner.flush();

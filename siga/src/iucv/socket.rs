@@ -232,7 +232,7 @@ impl SeqPacket {
     /// Tells the other side that no more comes, and goes on receiving.
     ///
     /// # Errors
-    /// The kind of error says why nothing was told; `Unsupported` if the other side takes no data in the parameter list.
+    /// As [`SeqPacket::send`] has them; `Unsupported` if the other side takes no data in the parameter list.
     pub fn shutdown(&mut self) -> io::Result<()> {
         let outgoing = Outgoing { quiet: true, ..Outgoing::default() };
         let sent = self.path().send_parameters(&outgoing, NO_MORE);
@@ -245,7 +245,7 @@ impl SeqPacket {
         Stream(self)
     }
 
-    /// Says how to wait from now on.
+    /// Sets how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
         self.path().set_wait(wait);
     }
@@ -281,7 +281,7 @@ impl Stream {
         self.0.shutdown()
     }
 
-    /// Says how to wait from now on.
+    /// Sets how to wait from now on.
     pub fn set_wait(&mut self, wait: Wait) {
         self.0.set_wait(wait);
     }
