@@ -232,7 +232,7 @@ impl SeqPacket {
     /// Tells the other side that no more comes, and goes on receiving.
     ///
     /// # Errors
-    /// As [`SeqPacket::send`] has them; `Unsupported` if the other side takes no data in the parameter list.
+    /// The kinds of [`SeqPacket::send`]; `Unsupported` if the other side takes no data in the parameter list.
     pub fn shutdown(&mut self) -> io::Result<()> {
         let outgoing = Outgoing { quiet: true, ..Outgoing::default() };
         let sent = self.path().send_parameters(&outgoing, NO_MORE);
