@@ -1,9 +1,11 @@
 //! Ringing put off: by count, by time, until the line is idle.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use os::processor::now_ns;
 use siga::raw::{Counter, Listen, Ringing};
+use siga::waiter::Member;
 use siga::{Path, PathOptions, Wait, Waiter};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
@@ -149,13 +151,30 @@ fn listen_for(path: &mut Path, what: &[u8]) -> Result<(), Wrong> {
     ensure(said == what, || format!("the writer says {said:?}"))
 }
 
-/// Rings at a time, by a waiter that serves others meanwhile.
+/// Rings at a time, by a waiter that could serve others meanwhile.
 fn hold_off(path: Path, due_ns: u64) -> Result<Path, Wrong> {
     let mut waiter = Waiter::new(Wait::Block)?;
-    let key = waiter.add(path)?;
+    let key = waiter.add(HoldOff(path))?;
     let found = waiter.wait_within(Duration::from_nanos(due_ns.saturating_sub(now_ns())))?;
     ensure(found.is_none(), || "somebody is ready".into())?;
-    let mut path = waiter.remove(key).expect("added above");
+    let HoldOff(mut path) = waiter.remove(key).expect("added above");
     path.sender().raw().ring();
     Ok(path)
+}
+
+/// A path of which nothing is wanted for now, not even what the reader may have sent.
+struct HoldOff(Path);
+
+impl Member for HoldOff {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        self.0.doorbells(add);
+    }
+
+    fn hear(&mut self, index: usize) -> bool {
+        self.0.hear(index)
+    }
+
+    fn is_ready(&mut self) -> bool {
+        false
+    }
 }
