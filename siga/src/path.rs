@@ -231,8 +231,8 @@ impl Path {
         self.receivers[0].half.known_point()
     }
 
-    /// Gives back storage that was not used since the last call. The verbs that wait do this by themselves
-    /// when nothing comes for a second. Says whether there may be more to give back later.
+    /// Gives back storage that was not used since the last call, and returns whether there may be more to give back
+    /// later. Verbs that wait do this by themselves when nothing comes for a second, and so does a waiter.
     pub fn trim(&mut self) -> bool {
         let Path { senders, receivers, .. } = self;
         receivers.iter_mut().for_each(|receiver| receiver.half.trim());

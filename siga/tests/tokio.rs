@@ -137,7 +137,11 @@ async fn storage_is_given_back_while_a_path_is_awaited() {
     assert!(lent(near.get_mut()) >= 8 << 20);
     let answering = std::thread::spawn(move || {
         assert_eq!(far.receive().unwrap().body.len(), 8 << 20);
-        std::thread::sleep(std::time::Duration::from_secs(4));
+        // Until the storage that was lent is retired, which this side hears while it waits.
+        let soon = std::time::Duration::from_millis(10);
+        while far.receiver().raw().counters().get(Counter::LentBytes) >= 8 << 20 {
+            assert!(far.receive_within(soon).unwrap().is_none());
+        }
         far.send(b"done").unwrap();
         let _ = far.receive();
     });

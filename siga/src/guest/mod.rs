@@ -375,9 +375,9 @@ impl Guest {
         self.wait_for(u64::MAX, next).ok_or(ConnectError::HostGone)
     }
 
-    /// Whether a connection waits, or something has become of one that was asked for, or the host is gone for
-    /// good, as far as we have heard. Every verb takes in what the host has sent, so one may bring what another waits for:
-    /// whoever waits on the descriptor, or in a waiter, polls here before.
+    /// Whether a connection is pending, an answer has come for one that this guest has asked for, or the host is gone
+    /// for good, as far as this guest has polled. The descriptor becomes readable for all of it, whichever verb has
+    /// taken it in.
     pub fn has_news(&self) -> bool {
         let inbox = self.inbox.borrow();
         let is_news = |awaited: &Awaited| {
