@@ -141,8 +141,8 @@ fn messages_are_seen_in_the_states_they_are_in() {
     let client = system.client();
     let clerk = Guest::attach(system.socket(), "CLERK").unwrap();
     let options = iucv::Options { limit: 100, ..iucv::Options::default() };
-    let accepting = std::thread::spawn(move || iucv::Path::accept(&clerk, &options).unwrap());
-    let mut path = iucv::Path::connect(&client, "CLERK", &options).unwrap();
+    let accepting = std::thread::spawn(move || iucv::IucvPath::accept(&clerk, &options).unwrap());
+    let mut path = iucv::IucvPath::connect(&client, "CLERK", &options).unwrap();
     let mut other = accepting.join().unwrap();
     let one_way = Outgoing::default();
     let two_way = Outgoing { reply_bytes_max: Some(100), ..one_way };

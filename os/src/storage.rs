@@ -145,6 +145,7 @@ fn memory_file(name: &str, huge: bool) -> io::Result<OwnedFd> {
 
 /// Why a lent descriptor was refused. Nothing was mapped.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum BorrowError {
     /// Not a memory file that can carry seals.
     #[error("the descriptor lent as storage is not a sealed memory file")]

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use siga::host::{Embedded, System};
-use siga::iucv::{Options, Outgoing, Path, ReceiveError};
+use siga::iucv::{IucvPath, Options, Outgoing, ReceiveError};
 use siga::{Guest, Reason, Wait};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -19,7 +19,7 @@ const SECONDS: u32 = 1;
 const NANOSECONDS: u32 = 2;
 
 fn serve(guest: &Guest) -> Result<()> {
-    let mut path = Path::accept(guest, &BLOCK)?;
+    let mut path = IucvPath::accept(guest, &BLOCK)?;
     loop {
         let question = match path.next() {
             Ok((question, _)) => question,
@@ -36,7 +36,7 @@ fn serve(guest: &Guest) -> Result<()> {
 }
 
 fn ask(guest: &Guest) -> Result<()> {
-    let mut path = Path::connect(guest, "SERVER", &BLOCK)?;
+    let mut path = IucvPath::connect(guest, "SERVER", &BLOCK)?;
     let mut answer = [0; 16];
     for (target_class, what) in [(SECONDS, "seconds"), (NANOSECONDS, "nanoseconds"), (9, "moons")] {
         answer.fill(0);

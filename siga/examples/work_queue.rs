@@ -6,7 +6,7 @@
 use std::thread;
 
 use siga::host::{Embedded, System};
-use siga::iucv::{Options, Outgoing, Path, ReceiveError, Which};
+use siga::iucv::{IucvPath, Options, Outgoing, ReceiveError, Which};
 use siga::{Guest, Reason, Wait};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -18,7 +18,7 @@ const JOB: u32 = 1;
 const OPENING: u32 = 2;
 
 fn work(guest: &Guest) -> Result<()> {
-    let mut path = Path::accept(guest, &BLOCK)?;
+    let mut path = IucvPath::accept(guest, &BLOCK)?;
     // Jobs may come, but wait until the office opens: a message is found by its class, whatever is before it.
     path.receive(Which::Class(OPENING), &mut [])?;
     loop {
@@ -34,7 +34,7 @@ fn work(guest: &Guest) -> Result<()> {
 }
 
 fn order(guest: &Guest) -> Result<()> {
-    let mut path = Path::connect(guest, "WORKER", &BLOCK)?;
+    let mut path = IucvPath::connect(guest, "WORKER", &BLOCK)?;
     // One-way, and nobody needs to be told when it was received: that it was not is told anyway.
     let job = Outgoing { target_class: JOB, quiet: true, ..Outgoing::default() };
     let urgent = Outgoing { priority: true, ..job };

@@ -37,7 +37,6 @@ pub enum SendError {
 
 /// Why a message was not sent by a verb that does not wait, or not for long. Nothing of it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum TrySendError {
     /// The receiver is too far behind. Send again when it has caught up: a waiter says when.
     #[error("the receiver is too far behind")]

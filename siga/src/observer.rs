@@ -28,6 +28,7 @@ pub struct Observer {
 
 /// Why nothing was seen.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ObserveError {
     /// Nobody could be reached.
     #[error("no host at {socket}: {error}; start one with: siga up SYSTEM.toml")]

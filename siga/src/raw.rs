@@ -11,3 +11,14 @@ pub use fabric::path::{
 pub use fabric::queue::{Entry, EntryFlags, Lease, LeaseLost, Server};
 pub use os::doorbell::Listen;
 pub use os::storage::StorageOptions;
+
+/// The path below an [`IucvPath`](crate::iucv::IucvPath), and what its verbs return instead of waiting.
+pub mod iucv {
+    pub use message::iucv::{InPlace, Path, TryReplyError, TrySendError};
+}
+
+/// The conversation below a [`Conversation`](crate::appc::Conversation), and what its verbs return instead of
+/// waiting.
+pub mod appc {
+    pub use message::appc::{Conversation, TryError};
+}

@@ -5,8 +5,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use siga::appc::{
-    AcceptError, Completed, Conversation, Data, Ended, Function, Guest as AppcGuest, GuestEvent,
-    Interrupt, Level, Options, Received, State, StateError, Then, Trouble, Verb, VerbError,
+    AcceptError, AppcGuest, Completed, Conversation, Data, Ended, Function, GuestEvent, Interrupt,
+    Level, Options, Received, State, StateError, Then, Trouble, Verb, VerbError,
 };
 use siga::connect::{Kind, Scope};
 use siga::error::Problem;

@@ -448,10 +448,10 @@ fn what_a_verb_takes_in_beside_its_answer_is_told_all_the_same() {
     let place = Place::new("beside");
     let _host = place.host();
     let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
-    let mut server = siga::iucv::Guest::declare(server, Wait::Block).unwrap();
+    let mut server = siga::iucv::IucvGuest::declare(server, Wait::Block).unwrap();
     assert!(server.prepare_wait(), "it sleeps");
     let options = siga::iucv::Options::DEFAULT;
-    let mut client = siga::iucv::Guest::declare(client, Wait::Block).unwrap();
+    let mut client = siga::iucv::IucvGuest::declare(client, Wait::Block).unwrap();
     client.connect("SERVER", &options).unwrap();
     // The host has told the server before it answers this.
     server.guest().identify("PAYROLL", Scope::Local).unwrap();

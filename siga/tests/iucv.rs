@@ -12,9 +12,9 @@ use siga::connect::{Kind, Scope};
 use siga::error::{Lack, Problem};
 use siga::host::{Embedded, System};
 use siga::iucv::{
-    Address, Audit, CallError, ControlMask, Event, Guest as IucvGuest, GuestEvent, Interrupt,
-    Listener, MESSAGES_MAX, Mask, Options, Outgoing, Path, PathId, ReceiveError, ReplyError,
-    SendError, SeqPacket, Which,
+    Address, Audit, CallError, ControlMask, Event, GuestEvent, Interrupt, IucvGuest, IucvPath,
+    Listener, MESSAGES_MAX, Mask, Options, Outgoing, PathId, ReceiveError, ReplyError, SendError,
+    SeqPacket, Which,
 };
 use siga::{ConnectError, Guest, PathOptions, Reason, Wait, Waiter};
 
@@ -42,16 +42,20 @@ fn two() -> Two {
 }
 
 /// Runs one side in a thread of its own.
-fn talk(server: impl FnOnce(Path) + Send, client: impl FnOnce(Path)) {
+fn talk(server: impl FnOnce(IucvPath) + Send, client: impl FnOnce(IucvPath)) {
     talk_under(OPTIONS, server, client);
 }
 
-fn talk_under(options: Options, server: impl FnOnce(Path) + Send, client: impl FnOnce(Path)) {
+fn talk_under(
+    options: Options,
+    server: impl FnOnce(IucvPath) + Send,
+    client: impl FnOnce(IucvPath),
+) {
     let two = two();
     thread::scope(|scope| {
         let Two { server: guest, client: near, _host } = two;
-        let accepted = scope.spawn(move || server(Path::accept(&guest, &options).unwrap()));
-        client(Path::connect(&near, "SERVER", &options).unwrap());
+        let accepted = scope.spawn(move || server(IucvPath::accept(&guest, &options).unwrap()));
+        client(IucvPath::connect(&near, "SERVER", &options).unwrap());
         accepted.join().unwrap();
     });
 }
@@ -298,7 +302,7 @@ fn stream_and_packets_go_as_they_do_through_sockets() {
 
 /// One that speaks AF_IUCV by itself, and a program that uses sockets.
 fn talk_with_a_socket(
-    path: impl FnOnce(Path) + Send,
+    path: impl FnOnce(IucvPath) + Send,
     options: Options,
     socket: impl FnOnce(SeqPacket),
 ) {
@@ -306,7 +310,7 @@ fn talk_with_a_socket(
     let to = Address { guest: two.server.name(), program: "ECHO".parse().unwrap() };
     thread::scope(|scope| {
         let Two { server, client, _host } = two;
-        let accepted = scope.spawn(move || path(Path::accept(&server, &options).unwrap()));
+        let accepted = scope.spawn(move || path(IucvPath::accept(&server, &options).unwrap()));
         socket(SeqPacket::connect(&client, to, "ASKER", &OPTIONS).unwrap());
         accepted.join().unwrap();
     });
@@ -315,7 +319,7 @@ fn talk_with_a_socket(
 #[test]
 fn stream_ends_behind_all_that_was_sent() {
     let (ended, has_ended) = mpsc::channel();
-    let path = move |mut path: Path| {
+    let path = move |mut path: IucvPath| {
         // An empty packet, in either form.
         path.send_parameters(&QUIET, [0, 0, 0, 0, 0, 0, 0, 0xff]).unwrap();
         path.send(&QUIET, &[]).unwrap();
@@ -357,7 +361,7 @@ fn source_of_priority_messages_without_end_costs_its_target_a_path_and_no_more()
 /// Its source takes a message back while a socket receives it: the next is waited for.
 #[test]
 fn packet_that_is_purged_while_it_is_received_is_none() {
-    let path = |mut path: Path| {
+    let path = |mut path: IucvPath| {
         let data = vec![0; 1 << 16];
         for round in 0..20_000 {
             let id = if round % 2 == 0 {
@@ -380,7 +384,7 @@ fn packet_that_is_purged_while_it_is_received_is_none() {
 
 #[test]
 fn short_packets_reach_a_side_that_takes_no_parameters() {
-    let path = |mut path: Path| {
+    let path = |mut path: IucvPath| {
         for packet in [&b"short"[..], b"", b"one that is longer"] {
             let (pending, data) = path.next().unwrap();
             assert_eq!((data, pending.parameters), (packet, false));
@@ -403,7 +407,7 @@ fn guest_that_was_told_of_an_end_can_sleep() {
     let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
     for sent in [0, 1, 3] {
         let id = client.connect("SERVER", &OPTIONS).unwrap();
-        let mut path = Path::accept(&server, &OPTIONS).unwrap();
+        let mut path = IucvPath::accept(&server, &OPTIONS).unwrap();
         client.event().unwrap();
         for _ in 0..sent {
             path.send(&QUIET, b"unreceived").unwrap();
@@ -429,10 +433,10 @@ fn member_of_a_waiter_says_what_it_has_to_say() {
     for policy in [Wait::Spin, Wait::Adaptive, Wait::Block] {
         let Two { _host, client, server } = two();
         let accepting = thread::spawn(move || {
-            let target = Path::accept(&server, &OPTIONS).unwrap();
+            let target = IucvPath::accept(&server, &OPTIONS).unwrap();
             (server, target)
         });
-        let mut source = Path::connect(&client, "SERVER", &OPTIONS).unwrap();
+        let mut source = IucvPath::connect(&client, "SERVER", &OPTIONS).unwrap();
         let (_server, mut target) = accepting.join().unwrap();
         let mut waiter = Waiter::new(policy).unwrap();
         // Room that was given back is there to say something.
@@ -464,7 +468,7 @@ fn guest_sleeps_while_what_has_come_is_masked() {
     let Two { server, client, _host } = two();
     let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
     let id = client.connect("SERVER", &OPTIONS).unwrap();
-    let mut path = Path::accept(&server, &OPTIONS).unwrap();
+    let mut path = IucvPath::accept(&server, &OPTIONS).unwrap();
     client.event().unwrap();
     for (mask, control_mask) in [
         (Mask(Mask::ALL.0 & !Mask::MESSAGES.0), ControlMask::ALL),
@@ -518,7 +522,7 @@ fn path_of_a_guest_is_used_between_its_events() {
     let Two { server, client, _host } = two();
     let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
     let id = client.connect("SERVER", &OPTIONS).unwrap();
-    let mut peer = Path::accept(&server, &OPTIONS).unwrap();
+    let mut peer = IucvPath::accept(&server, &OPTIONS).unwrap();
     client.event().unwrap();
     let sent = peer.send(&Outgoing::default(), b"received late").unwrap();
     assert_eq!(event_by_descriptor(&mut client).interrupt(), Interrupt::MessagePending);
@@ -550,8 +554,8 @@ fn path_of_a_guest_is_used_between_its_events() {
 fn member_of_a_waiter_says_the_rest_when_there_is_room() {
     let Two { server, client, _host } = two();
     let options = Options { limit: 1000, ..OPTIONS };
-    let accepting = thread::spawn(move || (Path::accept(&server, &options).unwrap(), server));
-    let mut source = Path::connect(&client, "SERVER", &options).unwrap();
+    let accepting = thread::spawn(move || (IucvPath::accept(&server, &options).unwrap(), server));
+    let mut source = IucvPath::connect(&client, "SERVER", &options).unwrap();
     let (target, _server) = accepting.join().unwrap();
     let mut waiter = Waiter::new(Wait::Block).unwrap();
     let member = waiter.add(target).unwrap();
@@ -593,7 +597,7 @@ fn number_is_not_given_away_while_something_is_left_to_tell_of_it() {
     let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
     client.connect("SERVER", &OPTIONS).unwrap();
     client.connect("NOBODY", &OPTIONS).unwrap();
-    let _peer = Path::accept(&server, &OPTIONS).unwrap();
+    let _peer = IucvPath::accept(&server, &OPTIONS).unwrap();
     event_by_descriptor(&mut client);
     let again = client.connect("SERVER", &OPTIONS).unwrap();
     match event_by_descriptor(&mut client) {
@@ -602,7 +606,7 @@ fn number_is_not_given_away_while_something_is_left_to_tell_of_it() {
         event => panic!("{event:?}"),
     }
     client.set_control_mask(ControlMask(0));
-    let _second = Path::accept(&server, &OPTIONS).unwrap();
+    let _second = IucvPath::accept(&server, &OPTIONS).unwrap();
     while client.path(again).is_err() {
         assert_eq!(client.try_event().unwrap(), None);
     }
@@ -619,7 +623,7 @@ fn path_that_always_has_messages_leaves_the_others_their_turn() {
     let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
     let mut peers = [(); 3].map(|()| {
         let id = client.connect("SERVER", &OPTIONS).unwrap();
-        let peer = Path::accept(&server, &OPTIONS).unwrap();
+        let peer = IucvPath::accept(&server, &OPTIONS).unwrap();
         client.event().unwrap();
         (id, peer)
     });
@@ -676,7 +680,7 @@ fn second_queue_that_has_ended_keeps_nobody_awake() {
     let Two { server, client, _host } = two();
     let raw = PathOptions { outputs: 2, inputs: 2, kind: Kind::IUCV, ..PathOptions::DEFAULT };
     let connecting = client.start_connecting("SERVER", &raw).unwrap();
-    let mut target = Path::accept(&server, &OPTIONS).unwrap();
+    let mut target = IucvPath::accept(&server, &OPTIONS).unwrap();
     let (mut senders, mut receivers) = client.complete(connecting).unwrap().split();
     let one_way = [0, 0, 0, 0, 1, 0, 0, 0];
     senders[0].send_with_head(&one_way, b"x").unwrap();
@@ -725,13 +729,13 @@ fn connection_with_queues_that_no_path_of_iucv_has_is_refused() {
     // For a program of one path: it waits for one that is right.
     let connecting = client.start_connecting("SERVER", &wrong).unwrap();
     let asked = client.start_connecting("SERVER", &right).unwrap();
-    Path::accept(&server, &OPTIONS).unwrap();
+    IucvPath::accept(&server, &OPTIONS).unwrap();
     assert!(is_refused(connecting));
     client.complete(asked).unwrap();
     // For one that takes what waits.
     let connecting = client.start_connecting("SERVER", &wrong).unwrap();
     let pending = server.wait_for_pending(|_| true).unwrap();
-    let failed = Path::accept_pending(&server, pending, &OPTIONS).unwrap_err();
+    let failed = IucvPath::accept_pending(&server, pending, &OPTIONS).unwrap_err();
     assert!(matches!(failed, ConnectError::Shape), "{failed}");
     assert!(is_refused(connecting));
     // For a guest of many paths.
@@ -764,7 +768,7 @@ fn what_comes_while_a_guest_asks_its_paths_is_told() {
     let mut last = None;
     for _ in 0..PATHS {
         last = Some(client.connect("SERVER", &OPTIONS).unwrap());
-        peers.push(Path::accept(&server, &OPTIONS).unwrap());
+        peers.push(IucvPath::accept(&server, &OPTIONS).unwrap());
         client.event().unwrap();
     }
     let last = last.unwrap();
@@ -824,8 +828,8 @@ fn large_replies_go_beyond_the_limit_of_messages() {
     let Two { _host, client, server } = two();
     let (mut client, mut server) = thread::scope(|scope| {
         let few = Options { limit: 1, ..OPTIONS };
-        let server = scope.spawn(move || Path::accept(&server, &few).unwrap());
-        (Path::connect(&client, "SERVER", &OPTIONS).unwrap(), server.join().unwrap())
+        let server = scope.spawn(move || IucvPath::accept(&server, &few).unwrap());
+        (IucvPath::connect(&client, "SERVER", &OPTIONS).unwrap(), server.join().unwrap())
     });
     let question = Outgoing { reply_bytes_max: Some(BYTES as u32), ..QUIET };
     let asked = [(); 3].map(|()| client.send(&question, b"").unwrap());
@@ -845,7 +849,7 @@ fn nobody_waits_for_the_completion_of_a_message_that_is_not_outstanding() {
     talk(
         |mut path| while path.receive(Which::Any, &mut [0]).is_ok() {},
         |mut path| {
-            let send = |path: &mut Path| path.send(&Outgoing::default(), b"x").unwrap();
+            let send = |path: &mut IucvPath| path.send(&Outgoing::default(), b"x").unwrap();
             let which = |id| Which::Message { id, class: 0 };
             let taken = send(&mut path);
             path.completion(which(taken), &mut []).unwrap();

@@ -291,6 +291,7 @@ listed! {
     /// Why a request was not done. The numbers in brackets are those of IUCV's CONNECT, where it has one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
     #[repr(u16)]
+    #[non_exhaustive]
     pub enum Problem {
         /// Another version of the protocol, or of the layout of boards.
         #[error("the host and this program speak different versions of the control protocol")]

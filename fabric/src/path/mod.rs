@@ -88,6 +88,7 @@ pub struct SideDescriptors<D = OwnedFd> {
 
 /// Why two sides could not be joined.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum JoinError {
     /// What the peer lent is not what the path needs.
     #[error("what the peer lent cannot be borrowed: {0}")]

@@ -20,6 +20,7 @@ pub struct Severed {
 
 /// Why a path ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Reason {
     /// The peer ended it in good order.
     #[error("the peer ended the path")]
@@ -35,7 +36,7 @@ pub enum Reason {
     Violation(Violation),
     /// The peer says that we did what no peer may do.
     #[error("the peer says that this side broke the rules")]
-    Accused,
+    ViolationReported,
     /// This process lacks what receiving takes, and we ended it.
     #[error("{0}, and without it nothing can be received")]
     Lacking(Lack),
@@ -55,6 +56,7 @@ impl From<Violation> for Reason {
 
 /// What this process, its user or the path has no more of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum Lack {
     /// Memory, or mappings of it.
     #[error("this process has no memory, or no mappings of it, left")]
@@ -93,8 +95,8 @@ impl Lack {
 impl Severed {
     /// Whether nothing that the peer has handed over is to be had any more.
     pub fn is_final(&self) -> bool {
-        use Reason::{Accused, Gone, Peer, PeerLacking};
-        !matches!(self.reason, Peer | Gone | Accused | PeerLacking)
+        use Reason::{Gone, Peer, PeerLacking, ViolationReported};
+        !matches!(self.reason, Peer | Gone | ViolationReported | PeerLacking)
     }
 
     pub(super) fn because(reason: Reason) -> Severed {
@@ -122,7 +124,7 @@ impl Severed {
     pub(super) fn parse(words: [u64; HALT_WORDS]) -> Option<Severed> {
         let reason = match words[0] {
             0 => return None,
-            2 => Reason::Accused,
+            2 => Reason::ViolationReported,
             3 => Reason::PeerLacking,
             _ => Reason::Peer,
         };
@@ -143,7 +145,7 @@ mod tests {
         let [low, high] = [0x3736_3534_3332_3130, 0x6665_6463_6261_3938];
         for (ours, code, theirs) in [
             (Reason::Ours, 1, Reason::Peer),
-            (Reason::Violation(Violation::Count), 2, Reason::Accused),
+            (Reason::Violation(Violation::Count), 2, Reason::ViolationReported),
             (Reason::Lacking(Lack::Memory), 3, Reason::PeerLacking),
         ] {
             assert_eq!(Severed { reason: ours, data }.words(), [code, low, high]);

@@ -522,7 +522,7 @@ fn storage_beyond_the_limit_is_not_borrowed() {
     assert_eq!(ended.reason, Reason::Violation(Violation::Storage));
     assert!(matches!(
         sender.send(&[], b"x"),
-        Err(SendError::Severed(Severed { reason: Reason::Accused, .. }))
+        Err(SendError::Severed(Severed { reason: Reason::ViolationReported, .. }))
     ));
 }
 

@@ -163,6 +163,7 @@ listed! {
     /// What a peer did that no peer may do. It ends the path.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
     #[repr(u8)]
+    #[non_exhaustive]
     pub enum Violation {
         /// A hand-over count that is neither the last one nor the next.
         #[error("a buffer's hand-over count went anywhere but one up")]

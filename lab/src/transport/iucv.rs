@@ -3,7 +3,7 @@
 use host::report::Counts;
 use siga::Guest;
 use siga::connect::END_DATA_BYTES;
-use siga::iucv::{Answered, MessageId, Options, Outgoing, Path, ReceiveError};
+use siga::iucv::{Answered, IucvPath, MessageId, Options, Outgoing, ReceiveError};
 
 use super::path::{TARGET, add_counters};
 use super::{End, Opened, Opening, PIECE_BYTES, attach, ended, is_source, wait};
@@ -20,19 +20,19 @@ pub(crate) fn connect_iucv(
     order: &Order,
     control: &mut Control,
     limit: u32,
-) -> Result<(Guest, Path), Fault> {
+) -> Result<(Guest, IucvPath), Fault> {
     let options = Options { limit, wait: wait(order), ..Options::default() };
     let guest = attach(order, control)?;
     let path = if is_source(order) {
-        Path::connect(&guest, TARGET, &options).doing("connect")?
+        IucvPath::connect(&guest, TARGET, &options).doing("connect")?
     } else {
-        Path::accept(&guest, &options).doing("accept")?
+        IucvPath::accept(&guest, &options).doing("accept")?
     };
     Ok((guest, path))
 }
 
 /// The counters of a path, of both queues together.
-pub(crate) fn counts_of_iucv(path: &mut Path) -> Counts {
+pub(crate) fn counts_of_iucv(path: &mut IucvPath) -> Counts {
     let mut counts = Counts::new();
     let (senders, receivers) = path.raw().halves();
     senders.iter_mut().for_each(|half| add_counters(&mut counts, "output", half.counters()));
@@ -52,7 +52,7 @@ pub(crate) fn ended_iucv(error: ReceiveError) -> Result<bool, Fault> {
 /// One end of a path over which messages go one way, and nobody wants to know when they were received.
 #[derive(Debug)]
 pub(crate) struct OneWayEnd {
-    path: Path,
+    path: IucvPath,
     outgoing: Outgoing,
     /// Whether messages may go together while the receiver is behind.
     is_pushed: bool,
@@ -116,7 +116,7 @@ impl End for OneWayEnd {
 /// One end of a path over which the source asks and the target replies.
 #[derive(Debug)]
 pub(crate) struct TwoWayEnd {
-    path: Path,
+    path: IucvPath,
     is_source: bool,
     /// What was asked and not replied to.
     asked: Option<MessageId>,

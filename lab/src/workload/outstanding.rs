@@ -3,7 +3,7 @@
 use host::report::Counts;
 use os::processor::now_ns;
 use siga::connect::END_DATA_BYTES;
-use siga::iucv::{Event, MessageId, Outgoing, Path, Which};
+use siga::iucv::{Event, IucvPath, MessageId, Outgoing, Which};
 
 use super::stream::BYTES;
 use super::{Figures, Reports, WAIT, Workload, rates_and_costs};
@@ -66,7 +66,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 /// Sends a message of each class, and another of the same whenever one was received. What a message of a
 /// class has in it follows from how many there were before.
 fn source(
-    mut path: Path,
+    mut path: IucvPath,
     outstanding: usize,
     order: &Order,
     control: &mut Control,
@@ -75,7 +75,7 @@ fn source(
     let mut sent = vec![0; outstanding];
     let window = control.ready()?;
     let mut meter = Meter::new(window, order.processor);
-    let mut send = |path: &mut Path, class: u32| {
+    let mut send = |path: &mut IucvPath, class: u32| {
         let count = &mut sent[class as usize];
         fill(&mut body, number(class, *count));
         *count += 1;
@@ -105,7 +105,7 @@ fn number(class: u32, count: u32) -> u64 {
 
 /// Receives messages at random while all wait, until there will be no more.
 fn target(
-    mut path: Path,
+    mut path: IucvPath,
     outstanding: usize,
     order: &Order,
     control: &mut Control,
@@ -155,7 +155,7 @@ type Waiting = (MessageId, u32);
 
 /// Waits until all messages are there; false if there will be no more.
 fn wait_for_all(
-    path: &mut Path,
+    path: &mut IucvPath,
     waiting: &mut Vec<Waiting>,
     outstanding: usize,
 ) -> Result<bool, Fault> {

@@ -18,6 +18,6 @@ mod record;
 mod state;
 
 pub use conversation::{Conversation, Level, Role};
-pub use outcome::{Data, Ended, Event, Received, Trouble, VerbError};
+pub use outcome::{Data, Ended, Event, Received, Trouble, TryError, VerbError};
 pub use record::Then;
 pub use state::{State, StateError, Verb};

@@ -57,6 +57,7 @@ pub enum Ended {
 
 /// Why a verb is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum VerbError {
     /// The state does not allow it. Nothing was changed.
     #[error(transparent)]
@@ -73,15 +74,29 @@ pub enum VerbError {
     /// Something is missing that no wait brings back. Nothing was changed.
     #[error("nothing was sent: {0}")]
     Lacking(Lack),
-    /// It waits for the partner: call it again.
-    #[error("the partner has not come so far")]
-    Pending,
     /// It was not done: the partner has found an error. This side is in RECEIVE state now.
     #[error(transparent)]
     Trouble(#[from] Trouble),
     /// It was not done: the conversation has ended. This side is in SEVER state now.
     #[error(transparent)]
     Ended(#[from] Ended),
+}
+
+/// Why a verb that does not wait is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TryError {
+    /// It waits for the partner: call it again.
+    #[error("the partner has not come so far")]
+    Pending,
+    /// Waiting would not have helped.
+    #[error(transparent)]
+    Verb(VerbError),
+}
+
+impl<E: Into<VerbError>> From<E> for TryError {
+    fn from(error: E) -> TryError {
+        TryError::Verb(error.into())
+    }
 }
 
 /// Something that happens between verbs.

@@ -26,9 +26,9 @@ mod record;
 mod store;
 
 pub use event::{Audit, Completion, Event, Interrupt, Pending};
-pub use outgoing::{Outgoing, SendError};
+pub use outgoing::{Outgoing, SendError, TrySendError};
 pub use path::{
     BUFFERED_BYTES_MAX, Counts, InPlace, Limits, MESSAGES_MAX, Path, PurgeError, ReceiveError,
-    Received, ReplyError, Which, gauge,
+    Received, ReplyError, TryReplyError, Which, gauge,
 };
 pub use record::{MessageId, PARAMETER_BYTES, QUEUES};

@@ -25,6 +25,7 @@ pub struct Outgoing {
 
 /// Why a message was not sent. The numbers in brackets are IUCV's return codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SendError {
     /// (3) As many messages are outstanding as the path allows. What frees an index may stand behind more than
     /// one verb polls: the path is ready then, and sending again polls on.
@@ -33,9 +34,6 @@ pub enum SendError {
         /// How many that is.
         limit: u32,
     },
-    /// The target is too far behind: it does not take what is sent.
-    #[error("the target is too far behind")]
-    Full,
     /// (2) The target has quiesced the path.
     #[error("the target has quiesced the path")]
     Quiesced,
@@ -56,15 +54,26 @@ pub enum SendError {
     Severed(#[from] Severed),
 }
 
-impl From<path::SendError> for SendError {
-    fn from(error: path::SendError) -> SendError {
-        match error {
-            path::SendError::Full => SendError::Full,
+/// Why a message was not sent by a verb that does not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrySendError {
+    /// The target is too far behind: it does not take what is sent.
+    #[error("the target is too far behind")]
+    Full,
+    /// Waiting for room would not have helped.
+    #[error(transparent)]
+    Send(#[from] SendError),
+}
+
+impl From<path::SendError> for TrySendError {
+    fn from(error: path::SendError) -> TrySendError {
+        TrySendError::Send(match error {
+            path::SendError::Full => return TrySendError::Full,
             path::SendError::TooLong { most } => SendError::TooLong { most },
             path::SendError::Lacking(lack) => SendError::Lacking(lack),
             path::SendError::Quiesced => SendError::Quiesced,
             path::SendError::Severed(severed) => SendError::Severed(severed),
-        }
+        })
     }
 }
 

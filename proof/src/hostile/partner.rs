@@ -1,7 +1,7 @@
 //! An honest side of a conversation facing a partner that says what a script says.
 
 use fabric::path::{Counter, HEAD_BYTES_MAX, Halves};
-use message::appc::{Conversation, Data, Level, Role, State, Then, Verb, VerbError};
+use message::appc::{Conversation, Data, Level, Role, State, Then, TryError, Verb, VerbError};
 
 use super::neighbour::Neighbour;
 use super::script::Script;
@@ -127,7 +127,7 @@ fn verb(conversation: &mut Conversation, script: &mut Script<'_>) {
         9 => {
             let done = conversation.confirmation();
             assert!(before == State::Confirming || done == Ok(()));
-            assert!(!matches!(done, Err(VerbError::State(_))));
+            assert!(!matches!(done, Err(TryError::Verb(VerbError::State(_)))));
             return;
         }
         10 => (Verb::Confirmed, conversation.confirmed()),
@@ -145,18 +145,18 @@ fn verb(conversation: &mut Conversation, script: &mut Script<'_>) {
             return;
         }
         _ if script.below(32) == 0 => {
-            (Verb::Sever, conversation.sever([3; 16]).map_err(VerbError::from))
+            (Verb::Sever, conversation.sever([3; 16]).map_err(TryError::from))
         }
         _ => return,
     };
     let after = conversation.state();
     match done {
-        Err(VerbError::State(error)) => {
+        Err(TryError::Verb(VerbError::State(error))) => {
             assert_eq!((error.verb, error.state, after), (verb, before, before));
             assert!(!before.allows(verb));
         }
-        Err(VerbError::Trouble(_)) => assert_eq!(after, State::Receive),
-        Err(VerbError::Ended(_)) => assert_eq!(after, State::Sever),
+        Err(TryError::Verb(VerbError::Trouble(_))) => assert_eq!(after, State::Receive),
+        Err(TryError::Verb(VerbError::Ended(_))) => assert_eq!(after, State::Sever),
         Err(_) => assert_eq!(after, before),
         Ok(()) => assert!(before.allows(verb)),
     }
@@ -164,7 +164,7 @@ fn verb(conversation: &mut Conversation, script: &mut Script<'_>) {
     assert!(lent <= TERMS.peer_storage_bytes_max, "{lent} bytes are borrowed");
 }
 
-fn receive(conversation: &mut Conversation, script: &mut Script<'_>) -> Result<(), VerbError> {
+fn receive(conversation: &mut Conversation, script: &mut Script<'_>) -> Result<(), TryError> {
     let mut target = vec![0; script.pick(&[0, 1, 100, 10_000, 200_000])];
     let received = conversation.receive(&mut target)?;
     assert!(received.bytes <= target.len());

@@ -170,7 +170,8 @@ impl Reading {
             }
             (Ok(_), Some(before)) => {
                 // A peer that is gone and writes all the same is read, as one is that died just now.
-                let may_go_on = [Reason::Gone, Reason::Peer, Reason::Accused, Reason::PeerLacking];
+                let may_go_on =
+                    [Reason::Gone, Reason::Peer, Reason::ViolationReported, Reason::PeerLacking];
                 assert!(may_go_on.contains(&before.reason), "something came after {before}");
             }
             (Ok(_), None) => {}

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use fabric::path::{Reason, Severed};
 use message::appc::{
-    Data, Ended, Event, Level, Received, State, StateError, Then, Trouble, Verb, VerbError,
+    Data, Ended, Event, Level, Received, State, StateError, Then, Trouble, TryError, Verb,
+    VerbError,
 };
 
 /// The side whose error counts when both find one at once.
@@ -141,7 +142,7 @@ impl Model {
         }
     }
 
-    fn report(&mut self, side: usize) -> Result<(), VerbError> {
+    fn report(&mut self, side: usize) -> Result<(), TryError> {
         let side = &mut self.sides[side];
         if let Some(trouble) = side.trouble.take() {
             side.is_notified = false;
@@ -157,7 +158,7 @@ impl Model {
         }
     }
 
-    fn begin(&mut self, side: usize, verb: Verb) -> Result<(), VerbError> {
+    fn begin(&mut self, side: usize, verb: Verb) -> Result<(), TryError> {
         let state = self.sides[side].state;
         if !state.allows(verb) {
             return Err(StateError { verb, state }.into());
@@ -171,11 +172,11 @@ impl Model {
         side: usize,
         record: Option<(usize, usize)>,
         then: Then,
-    ) -> Result<(), VerbError> {
+    ) -> Result<(), TryError> {
         let is_confirm = record.is_none() && then.confirms();
         self.begin(side, if is_confirm { Verb::Confirm } else { Verb::Send })?;
         if then.confirms() && self.level == Level::None {
-            return Err(VerbError::NoConfirmation);
+            return Err(VerbError::NoConfirmation.into());
         }
         if record.is_some() || then != Then::More {
             self.send_word(side, Word::Says(record, then));
@@ -195,10 +196,10 @@ impl Model {
         &mut self,
         side: usize,
         most: usize,
-    ) -> Result<(Received, usize, usize), VerbError> {
+    ) -> Result<(Received, usize, usize), TryError> {
         self.begin(side, Verb::Receive)?;
         let side = &mut self.sides[side];
-        let current = side.current.as_mut().ok_or(VerbError::Pending)?;
+        let current = side.current.as_mut().ok_or(TryError::Pending)?;
         let (number, length) = current.record.unwrap_or((0, 0));
         let at = current.at;
         let bytes = most.min(length - at);
@@ -224,14 +225,14 @@ impl Model {
         Ok((Received { bytes, data, status, requested }, number, at))
     }
 
-    pub fn confirmation(&mut self, side: usize) -> Result<(), VerbError> {
+    pub fn confirmation(&mut self, side: usize) -> Result<(), TryError> {
         if self.sides[side].state != State::Confirming {
             return Ok(());
         }
         self.poll(side);
         self.report(side)?;
         if !std::mem::take(&mut self.sides[side].is_confirmed) {
-            return Err(VerbError::Pending);
+            return Err(TryError::Pending);
         }
         match self.sides[side].asked {
             Then::ConfirmReceive => self.sides[side].state = State::Receive,
@@ -241,7 +242,7 @@ impl Model {
         Ok(())
     }
 
-    pub fn confirmed(&mut self, side: usize) -> Result<(), VerbError> {
+    pub fn confirmed(&mut self, side: usize) -> Result<(), TryError> {
         self.begin(side, Verb::Confirmed)?;
         self.send_word(side, Word::Confirmed);
         match self.sides[side].state {
@@ -252,7 +253,7 @@ impl Model {
         Ok(())
     }
 
-    pub fn error(&mut self, side: usize) -> Result<(), VerbError> {
+    pub fn error(&mut self, side: usize) -> Result<(), TryError> {
         self.begin(side, Verb::Error)?;
         if self.sides[side].current.is_some_and(|current| current.then == Then::Sever) {
             self.sides[side].current = None;
@@ -295,7 +296,7 @@ impl Model {
         Ok(())
     }
 
-    pub fn request(&mut self, side: usize) -> Result<(), VerbError> {
+    pub fn request(&mut self, side: usize) -> Result<(), TryError> {
         self.begin(side, Verb::Request)?;
         if !self.has_end_arrived(side) {
             self.send_word(side, Word::Request);

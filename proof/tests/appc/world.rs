@@ -1,6 +1,6 @@
 //! A conversation, and what is known of it.
 
-use message::appc::{Conversation, Level, Role, State, Then, VerbError};
+use message::appc::{Conversation, Level, Role, State, Then, TryError};
 use proof::honest::body;
 
 use super::deeds::{Deed, Side, Verb, Way};
@@ -99,8 +99,8 @@ impl World {
                 return;
             }
             Verb::Sever(data) => {
-                let done = conversation.sever(data).map_err(VerbError::from);
-                (done, model.sever(side, data).map_err(VerbError::from))
+                let done = conversation.sever(data).map_err(TryError::from);
+                (done, model.sever(side, data).map_err(TryError::from))
             }
         };
         assert_eq!(done, expected, "side {side}: {verb:?}");

@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use siga::connect::Scope;
 use siga::iucv::{
-    self, ControlMask, Event, GuestEvent, Interrupt, Mask, MessageId, Options, Outgoing, Path,
+    self, ControlMask, Event, GuestEvent, Interrupt, IucvPath, Mask, MessageId, Options, Outgoing,
     PathId, SendError, Which,
 };
+use siga::raw::iucv::TrySendError;
 use siga::{Guest, Pending, Wait};
 
 use crate::place::{Place, READY_WITH_NOTHING_MAX, is_readable, later_ns, settle};
@@ -153,7 +154,7 @@ struct Line {
     /// What the peer has.
     connecting: Option<siga::Connecting>,
     pending: Option<Pending>,
-    peer: Option<Path>,
+    peer: Option<IucvPath>,
     limit: u32,
     /// Messages of the sleeper's, and of the peer's.
     sent: [Vec<Sent>; 2],
@@ -166,7 +167,7 @@ struct Line {
 
 pub struct World {
     place: Place,
-    sleeper: iucv::Guest,
+    sleeper: iucv::IucvGuest,
     peer: Guest,
     is_known: bool,
     lines: BTreeMap<u64, Line>,
@@ -179,7 +180,7 @@ pub struct World {
 impl World {
     pub fn new() -> World {
         let mut place = Place::new();
-        let sleeper = iucv::Guest::declare(place.guest(SLEEPER), Wait::Block).unwrap();
+        let sleeper = iucv::IucvGuest::declare(place.guest(SLEEPER), Wait::Block).unwrap();
         let peer = place.guest(PEER);
         World {
             place,
@@ -437,7 +438,7 @@ impl World {
         let options = options(id, line.limit);
         let is_known = line.stage == Stage::Held;
         if let Some(pending) = line.pending.take() {
-            let accepted = place.meanwhile(|| Path::accept_pending(peer, pending, &options));
+            let accepted = place.meanwhile(|| IucvPath::accept_pending(peer, pending, &options));
             match accepted {
                 Ok(path) => {
                     line.peer = Some(path);
@@ -460,7 +461,7 @@ impl World {
         line.stage = Stage::Joined;
         if let Some(connecting) = &mut line.connecting {
             match peer.try_complete(connecting) {
-                Ok(Some(path)) => line.peer = Some(Path::over(path, &options)),
+                Ok(Some(path)) => line.peer = Some(IucvPath::over(path, &options)),
                 Ok(None) => assert!(!is_known, "accepted, and not complete"),
                 Err(error) => assert!(!is_known, "{error}"),
             }
@@ -568,7 +569,7 @@ impl World {
         &mut self,
         which: u16,
         is_sleeper: bool,
-        verb: impl FnOnce(&mut Line, usize, &mut Path),
+        verb: impl FnOnce(&mut Line, usize, &mut IucvPath),
     ) {
         let Some(id) = self.joined(which) else { return };
         let line = self.lines.get_mut(&id).expect("picked");
@@ -628,14 +629,17 @@ impl Line {
         due
     }
 
-    fn send(&mut self, side: usize, path: &mut Path, outgoing: &Outgoing, pushes: bool) {
+    fn send(&mut self, side: usize, path: &mut IucvPath, outgoing: &Outgoing, pushes: bool) {
         let sent = match pushes {
             true => path.raw().push(outgoing, &[0; 8]),
             false => path.raw().send(outgoing, &[0; 8]),
         };
         let id = match sent {
             Ok(id) => id,
-            Err(SendError::Limit { .. } | SendError::Full | SendError::Quiesced) => return,
+            Err(
+                TrySendError::Full
+                | TrySendError::Send(SendError::Limit { .. } | SendError::Quiesced),
+            ) => return,
             Err(error) => return assert!(self.is_severed, "{error}"),
         };
         self.sent[side].push(Sent {
@@ -662,7 +666,7 @@ impl Line {
         }
     }
 
-    fn receive(&mut self, side: usize, path: &mut Path, replies: bool) {
+    fn receive(&mut self, side: usize, path: &mut IucvPath, replies: bool) {
         let Ok(received) = path.raw().receive(Which::Any, &mut [0; 8]) else { return };
         let number = received.message.class;
         let sent = self.sent[1 - side].iter_mut().find(|sent| sent.number == number);
@@ -677,7 +681,7 @@ impl Line {
         sent.is_complete = is_over && !sent.was_purged && !self.is_severed;
     }
 
-    fn purge(&mut self, side: usize, path: &mut Path) {
+    fn purge(&mut self, side: usize, path: &mut IucvPath) {
         let sent = self.sent[side].iter_mut().rev().find(|sent| !sent.was_purged);
         let Some(sent) = sent else { return };
         if path.raw().purge(sent.id, sent.number).is_ok() {
@@ -687,7 +691,7 @@ impl Line {
         }
     }
 
-    fn complete(&mut self, side: usize, path: &mut Path) {
+    fn complete(&mut self, side: usize, path: &mut IucvPath) {
         let Ok(Some((completion, ..))) = path.raw().complete(Which::Any, &mut []) else { return };
         let sent = self.sent[side].iter_mut().find(|sent| sent.number == completion.tag);
         sent.expect("sent").is_complete = false;

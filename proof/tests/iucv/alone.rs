@@ -1,7 +1,9 @@
 //! What deserves a test of its own: what random programs have found, and what they hardly ever do.
 
 use fabric::path::{Receiver, Terms};
-use message::iucv::{BUFFERED_BYTES_MAX, Limits, Outgoing, Path, ReceiveError, SendError, Which};
+use message::iucv::{
+    BUFFERED_BYTES_MAX, Limits, Outgoing, Path, ReceiveError, SendError, TrySendError, Which,
+};
 use os::doorbell::Listen;
 use proof::honest::iucv;
 
@@ -79,7 +81,7 @@ fn message_is_purged_though_too_much_is_buffered_in_front_of_it() {
     let last = loop {
         match one.send(&PLAIN, &[1; BYTES]) {
             Ok(id) => sent.push(id),
-            Err(SendError::Full) => {
+            Err(TrySendError::Full) => {
                 let before = other.counts().pending;
                 assert_eq!(receive(&mut other, Which::Class(9)), Err(ReceiveError::NotFound));
                 if other.counts().pending == before {
@@ -106,7 +108,7 @@ fn message_is_purged_though_too_much_is_buffered_in_front_of_it() {
 fn reply_is_heard_though_too_much_is_kept() {
     const BYTES: usize = 60_000;
     let [mut one, mut other] = iucv(Terms::DEFAULT, Limits { ours: 5000, theirs: 5000, ..LIMITS });
-    while let Ok(_) | Err(SendError::Full) = one.send(&PLAIN, &[1; BYTES]) {
+    while let Ok(_) | Err(TrySendError::Full) = one.send(&PLAIN, &[1; BYTES]) {
         let before = other.counts().pending;
         assert_eq!(receive(&mut other, Which::Class(9)), Err(ReceiveError::NotFound));
         if before * BYTES >= BUFFERED_BYTES_MAX {
@@ -190,7 +192,7 @@ fn each_of_ten_thousand_messages_is_found_by_identity_and_by_class_in_any_order(
             match one.push(&outgoing, &class.to_le_bytes()) {
                 Ok(id) => break id,
                 // They are taken out of the queue when one is looked for that is not there.
-                Err(SendError::Full) => {
+                Err(TrySendError::Full) => {
                     let nobodys = other.describe(Which::Class(u32::MAX));
                     assert_eq!(nobodys, Err(ReceiveError::NotFound));
                 }
@@ -199,7 +201,10 @@ fn each_of_ten_thousand_messages_is_found_by_identity_and_by_class_in_any_order(
         };
         ids.push(id);
     }
-    assert_eq!(one.push(&PLAIN, b""), Err(SendError::Limit { limit: MESSAGES as u32 }));
+    assert_eq!(
+        one.push(&PLAIN, b""),
+        Err(TrySendError::Send(SendError::Limit { limit: MESSAGES as u32 }))
+    );
     let which = |number: usize| {
         let class = number as u32;
         let is_by_class = number.is_multiple_of(3);

@@ -2,7 +2,7 @@
 
 use fabric::path::{Counter, Reason, Terms};
 use fabric::queue::{Entry, Violation};
-use message::iucv::{Event, Limits, MessageId, Outgoing, Path, SendError, Which};
+use message::iucv::{Event, Limits, MessageId, Outgoing, Path, SendError, TrySendError, Which};
 use os::sync::Ordering;
 use proof::bare::{Bare, BareQueue, face_iucv, label};
 
@@ -201,7 +201,7 @@ fn purges_that_cannot_be_said_are_no_more_than_messages() {
     };
     // The other side takes the messages and has done with them, and does not listen.
     for _ in 0..1000 {
-        let id: Result<_, SendError> = send_and_purge(&mut path, &queues);
+        let id: Result<_, TrySendError> = send_and_purge(&mut path, &queues);
         say(&mut queues[URGENT], &[COMPLETED, 0], &id.unwrap().0.to_le_bytes());
         path.poll();
         assert!(
@@ -213,7 +213,7 @@ fn purges_that_cannot_be_said_are_no_more_than_messages() {
     // It does not take them either.
     let purged = (0..1000).take_while(|_| send_and_purge(&mut path, &queues).is_ok()).count();
     assert_eq!((purged, path.pending_controls()), (600, 600));
-    let limit = SendError::Limit { limit: 600 };
+    let limit = SendError::Limit { limit: 600 }.into();
     assert_eq!(path.send(&Outgoing::default(), b""), Err(limit));
     // Once it listens, all is said.
     for _ in 0..10 {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use fabric::control::{Kind, Pending, Target, UserData};
 use fabric::name::Name;
 use fabric::path::END_DATA_BYTES;
-use message::appc::{self, Data, Level, Received, Role, State, StateError, Then, VerbError};
+use message::appc::{
+    self, Data, Level, Received, Role, State, StateError, Then, TryError, VerbError,
+};
 
 use super::function::receive_on;
 use super::options::{Options, level};
@@ -186,7 +188,7 @@ impl Conversation {
     /// it is to confirm, until it has.
     ///
     /// # Errors
-    /// [`VerbError`], but never `Pending`; `Trouble` if the partner has found an error, also instead of
+    /// [`VerbError`]; `Trouble` if the partner has found an error, also instead of
     /// confirming.
     #[inline]
     pub fn send(&mut self, record: &[u8], then: Then) -> Result<(), VerbError> {
@@ -199,7 +201,7 @@ impl Conversation {
     /// [`Conversation::flush`].
     ///
     /// # Errors
-    /// [`VerbError`], but never `Pending`; nothing was sent then.
+    /// [`VerbError`]; nothing was sent then.
     #[inline]
     pub fn push(&mut self, record: &[u8]) -> Result<(), VerbError> {
         self.until_done(Wanted::Room, |inner| inner.push(record))
@@ -214,7 +216,7 @@ impl Conversation {
     /// Sends a record of `bytes` that `build` makes in place, in memory that is lent to the partner.
     ///
     /// # Errors
-    /// [`VerbError`], but never `Pending`: the record was not sent, though `build` may have been called, or the
+    /// [`VerbError`]: the record was not sent, though `build` may have been called, or the
     /// partner has not confirmed.
     pub fn send_built(
         &mut self,
@@ -230,7 +232,7 @@ impl Conversation {
     /// as [`Conversation::send`] does.
     ///
     /// # Errors
-    /// [`VerbError`], but never `Pending`: nothing was sent, or the partner has not confirmed.
+    /// [`VerbError`]: nothing was sent, or the partner has not confirmed.
     pub fn say(&mut self, then: Then) -> Result<(), VerbError> {
         self.until_done(Wanted::Room, |inner| inner.send_without_data(then))?;
         self.until_confirmed(then)
@@ -239,7 +241,7 @@ impl Conversation {
     /// (SENDCNF) Asks the partner to confirm, and waits until it has.
     ///
     /// # Errors
-    /// [`VerbError`], but never `Pending`: nothing was sent, or the partner has not confirmed.
+    /// [`VerbError`]: nothing was sent, or the partner has not confirmed.
     pub fn confirm(&mut self) -> Result<(), VerbError> {
         self.say(Then::Confirm)
     }
@@ -256,7 +258,7 @@ impl Conversation {
     /// by the next call. Waits too for what comes next, if the partner says that without a record.
     ///
     /// # Errors
-    /// [`VerbError`], but never `Pending`.
+    /// [`VerbError`].
     #[inline]
     pub fn receive(&mut self, target: &mut [u8]) -> Result<Received, VerbError> {
         let (mut at, mut requested) = (0, false);
@@ -267,7 +269,7 @@ impl Conversation {
     /// If that is in the middle of a record, so much of it is received, and the rest by the next call.
     ///
     /// # Errors
-    /// [`VerbError`], but never `Pending`.
+    /// [`VerbError`].
     pub fn receive_within(
         &mut self,
         target: &mut [u8],
@@ -277,14 +279,16 @@ impl Conversation {
         let (mut bytes, mut requested) = (0, false);
         loop {
             match receive_on(&mut self.inner, target, &mut bytes, &mut requested) {
-                Err(VerbError::Pending) => {}
-                done => return done.map(Some),
+                Ok(received) => return Ok(Some(received)),
+                Err(TryError::Verb(error)) => return Err(error),
+                Err(TryError::Pending) => {}
             }
             if self.wait_before(Wanted::Arrival, Some(deadline_ns)) {
                 if bytes == 0 {
                     return Ok(None);
                 }
-                let left = self.inner.pending_bytes()?;
+                // Part of the record has come: this does not wait.
+                let left = self.until_done(Wanted::Arrival, appc::Conversation::pending_bytes)?;
                 let (data, status) = (Data::Incomplete { left }, self.inner.state());
                 return Ok(Some(Received { bytes, data, status, requested }));
             }
@@ -294,7 +298,7 @@ impl Conversation {
     /// Waits for a record and receives it whole, into `target`, which is made as long as the record.
     ///
     /// # Errors
-    /// [`VerbError`], but never `Pending`; `Lacking` if there is no memory for the record, which can then be received in
+    /// [`VerbError`]; `Lacking` if there is no memory for the record, which can then be received in
     /// parts.
     pub fn receive_whole(&mut self, target: &mut Vec<u8>) -> Result<Received, VerbError> {
         let bytes = self.until_done(Wanted::Arrival, appc::Conversation::pending_bytes)?;
@@ -305,7 +309,7 @@ impl Conversation {
     /// (SENDCNFD) Confirms what the partner has asked to be confirmed.
     ///
     /// # Errors
-    /// [`VerbError`], but never `Pending`.
+    /// [`VerbError`].
     pub fn confirmed(&mut self) -> Result<(), VerbError> {
         self.until_done(Wanted::Room, appc::Conversation::confirmed)
     }
@@ -314,7 +318,7 @@ impl Conversation {
     /// not confirmed; this side sends then. A side that is sending goes on, and nothing is purged.
     ///
     /// # Errors
-    /// [`VerbError`], but never `Pending`.
+    /// [`VerbError`].
     pub fn error(&mut self) -> Result<(), VerbError> {
         self.until_done(Wanted::Room, appc::Conversation::error)
     }
@@ -322,7 +326,7 @@ impl Conversation {
     /// (SENDREQ) Asks the partner for the turn.
     ///
     /// # Errors
-    /// [`VerbError`], but never `Pending`.
+    /// [`VerbError`].
     pub fn request(&mut self) -> Result<(), VerbError> {
         self.until_done(Wanted::Room, appc::Conversation::request)
     }
@@ -355,12 +359,13 @@ impl Conversation {
     fn until_done<T>(
         &mut self,
         wanted: Wanted,
-        mut verb: impl FnMut(&mut appc::Conversation) -> Result<T, VerbError>,
+        mut verb: impl FnMut(&mut appc::Conversation) -> Result<T, TryError>,
     ) -> Result<T, VerbError> {
         loop {
             match verb(&mut self.inner) {
-                Err(VerbError::Pending) => self.wait(wanted),
-                done => return done,
+                Ok(done) => return Ok(done),
+                Err(TryError::Pending) => self.wait(wanted),
+                Err(TryError::Verb(error)) => return Err(error),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Verbs that do not wait (WAIT=NO): functions that are started, and complete later.
 
-use message::appc::{Conversation, Data, Received, Then, Verb, VerbError};
+use message::appc::{Conversation, Data, Received, Then, TryError, Verb, VerbError};
 
 use super::waits::Wanted;
 
@@ -72,7 +72,7 @@ impl Running {
     pub(super) fn go_on(
         &mut self,
         conversation: &mut Conversation,
-    ) -> Result<Option<Received>, VerbError> {
+    ) -> Result<Option<Received>, TryError> {
         if !self.is_sent {
             match &mut self.function {
                 Function::Send { record, then } => conversation.send(record, *then)?,
@@ -105,7 +105,7 @@ pub(super) fn receive_on(
     target: &mut [u8],
     at: &mut usize,
     requested: &mut bool,
-) -> Result<Received, VerbError> {
+) -> Result<Received, TryError> {
     loop {
         let received = conversation.receive(&mut target[*at..])?;
         *at += received.bytes;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use fabric::control::{Kind, Pending, Problem, Target, UserData};
 use fabric::name::Name;
 use fabric::path::{Counter, END_DATA_BYTES};
-use message::appc::{Ended, Event, Level, State, StateError, Verb};
+use message::appc::{Ended, Event, Level, State, StateError, TryError, Verb};
 use os::doorbell::Listen;
 
 use super::conversation::Conversation;
@@ -104,6 +104,7 @@ impl GuestEvent {
 
 /// Why a conversation was not accepted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AcceptError {
     /// It does not wait to be accepted.
     #[error(transparent)]
@@ -121,7 +122,7 @@ pub struct Busy(pub Function);
 /// A guest that has many conversations and waits for none: it starts functions, and is told when they are
 /// complete and what else happens, one event at a time.
 #[derive(Debug)]
-pub struct Guest {
+pub struct AppcGuest {
     board: Switchboard<Seat>,
     /// The conversation whose event was reported last.
     told: u16,
@@ -134,14 +135,14 @@ struct Seat {
     running: Option<Running>,
 }
 
-impl Guest {
+impl AppcGuest {
     /// Makes a guest one of APPC/VM. Connections for anything else are refused from now on. Resources are
     /// managed as ever: [`crate::Guest::identify`].
     ///
     /// # Errors
     /// No descriptors left.
-    pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<Guest> {
-        Ok(Guest { board: Switchboard::new(guest, wait)?, told: 0 })
+    pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<AppcGuest> {
+        Ok(AppcGuest { board: Switchboard::new(guest, wait)?, told: 0 })
     }
 
     /// Gives the guest back. All its conversations are severed.
@@ -250,7 +251,7 @@ impl Guest {
         if let Some(news) = self.board.next_news(|_| true) {
             return Ok(Some(news.into()));
         }
-        let Guest { board, told } = self;
+        let AppcGuest { board, told } = self;
         Ok(board.ask(told, |number, seat| seat.next_event(ConversationId(number))))
     }
 
@@ -279,8 +280,8 @@ impl From<News> for GuestEvent {
     }
 }
 
-/// Readable when there may be an event: for a program's own epoll. Call [`Guest::prepare_wait`] before.
-impl AsFd for Guest {
+/// Readable when there may be an event: for a program's own epoll. Call [`AppcGuest::prepare_wait`] before.
+impl AsFd for AppcGuest {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.board.as_fd()
     }
@@ -294,10 +295,11 @@ impl Seat {
     /// Goes on with the function; what came of it if it is complete.
     fn go_on(&mut self) -> Option<Completed> {
         let running = self.running.as_mut()?;
-        let outcome = running.go_on(&mut self.conversation.inner);
-        if outcome == Err(message::appc::VerbError::Pending) {
-            return None;
-        }
+        let outcome = match running.go_on(&mut self.conversation.inner) {
+            Ok(received) => Ok(received),
+            Err(TryError::Pending) => return None,
+            Err(TryError::Verb(error)) => Err(error),
+        };
         let function = self.running.take().expect("looked at just now").function;
         Some(Completed { function, outcome })
     }

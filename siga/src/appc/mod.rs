@@ -2,7 +2,7 @@
 //!
 //! A guest *identifies* itself as the manager of a resource ([`crate::Guest::identify`]); others *allocate* a
 //! conversation with whoever manages it. A [`Conversation`] is for a program that has one at a time: its verbs
-//! wait (WAIT=YES). A [`Guest`] is for one that has many: it starts functions and is told when they are
+//! wait (WAIT=YES). An [`AppcGuest`] is for one that has many: it starts functions and is told when they are
 //! complete (WAIT=NO). Each verb is allowed in some states only; [`message::appc`] has the table.
 //!
 //! ```
@@ -41,7 +41,7 @@ mod waits;
 
 pub use conversation::Conversation;
 pub use function::{Completed, Function};
-pub use guest::{AcceptError, Busy, ConversationId, Guest, GuestEvent, Interrupt};
+pub use guest::{AcceptError, AppcGuest, Busy, ConversationId, GuestEvent, Interrupt};
 pub use options::Options;
 
 pub use message::appc::{

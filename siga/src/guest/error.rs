@@ -13,6 +13,7 @@ use crate::link::Unsent;
 
 /// Why a guest could not attach.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AttachError {
     /// That is no name.
     #[error(transparent)]
@@ -43,6 +44,7 @@ pub enum AttachError {
 
 /// Why there is no path.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// That is no name.
     #[error(transparent)]
@@ -83,6 +85,7 @@ pub enum ConnectError {
 
 /// Why a guest does not manage a resource, or still does.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ResourceError {
     /// That is no name.
     #[error(transparent)]

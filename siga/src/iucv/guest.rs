@@ -12,7 +12,7 @@ use message::iucv::{Event, Interrupt};
 
 use super::mask::{ControlMask, Mask, Masks};
 use super::options::Options;
-use super::path::Path;
+use super::path::IucvPath;
 use crate::guest::ConnectError;
 use crate::switchboard::{Call, News, Switchboard};
 use crate::waiting::Wait;
@@ -82,26 +82,26 @@ impl GuestEvent {
 /// one event at a time: about paths first, then what has priority, then the rest; of paths that have the same
 /// to tell, each in its turn.
 #[derive(Debug)]
-pub struct Guest {
-    board: Switchboard<Path>,
+pub struct IucvGuest {
+    board: Switchboard<IucvPath>,
     masks: Masks,
     /// The path whose event was reported last, in each rank.
     told: [u16; RANKS.len()],
 }
 
-impl Call for Path {
+impl Call for IucvPath {
     type Terms = Options;
 
     const KIND: Kind = Kind::IUCV;
 
     const QUEUES: usize = QUEUES;
 
-    fn over(path: crate::Path, options: &Options) -> Path {
-        Path::over(path, options)
+    fn over(path: crate::Path, options: &Options) -> IucvPath {
+        IucvPath::over(path, options)
     }
 
     fn sever(self, data: [u8; END_DATA_BYTES]) {
-        Path::sever(self, data);
+        IucvPath::sever(self, data);
     }
 }
 
@@ -114,14 +114,14 @@ const RANKS: [fn(Interrupt) -> bool; 3] = [
     |interrupt| matches!(interrupt, Interrupt::MessageComplete | Interrupt::MessagePending),
 ];
 
-impl Guest {
+impl IucvGuest {
     /// (DECLARE BUFFER) Makes a guest one of IUCV. Connections for anything else are refused from now on.
     ///
     /// # Errors
     /// No descriptors left.
-    pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<Guest> {
+    pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<IucvGuest> {
         let board = Switchboard::new(guest, wait)?;
-        Ok(Guest { board, masks: Masks::ALL, told: [0; _] })
+        Ok(IucvGuest { board, masks: Masks::ALL, told: [0; _] })
     }
 
     /// (RETRIEVE BUFFER) Gives the guest back. All its paths are severed.
@@ -162,7 +162,7 @@ impl Guest {
     /// # Errors
     /// [`ConnectError`]; there is no such connection any more then.
     pub fn accept(&mut self, id: PathId, options: &Options) -> Result<(), ConnectError> {
-        let accept = |guest: &_, pending| Path::accept_pending(guest, pending, options);
+        let accept = |guest: &_, pending| IucvPath::accept_pending(guest, pending, options);
         self.board.accept(id.0, accept).unwrap_or(Err(ConnectError::Refused {
             problem: Problem::NoPath,
             data: [0; END_DATA_BYTES],
@@ -181,7 +181,7 @@ impl Guest {
     ///
     /// # Errors
     /// [`PathError`].
-    pub fn path(&mut self, id: PathId) -> Result<&mut Path, PathError> {
+    pub fn path(&mut self, id: PathId) -> Result<&mut IucvPath, PathError> {
         self.board.get_mut(id.0).ok_or(PathError(id))
     }
 
@@ -216,7 +216,7 @@ impl Guest {
     /// # Errors
     /// `NotConnected` in a forked child; otherwise the kernel refuses to let us wait.
     pub fn try_event(&mut self) -> io::Result<Option<GuestEvent>> {
-        let Guest { board, masks, told } = self;
+        let IucvGuest { board, masks, told } = self;
         board.listen()?;
         let wanted = |interrupt| masks.let_through(interrupt);
         let news = board.next_news(|news| masks.let_news_through(news));
@@ -272,8 +272,8 @@ impl From<News> for GuestEvent {
     }
 }
 
-/// Readable when there may be an event: for a program's own epoll. Call [`Guest::prepare_wait`] before.
-impl AsFd for Guest {
+/// Readable when there may be an event: for a program's own epoll. Call [`IucvGuest::prepare_wait`] before.
+impl AsFd for IucvGuest {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.board.as_fd()
     }

@@ -1,14 +1,14 @@
 //! IUCV: messages with classes, priorities and replies.
 //!
-//! A [`Path`] is for a program that talks to one other and waits for it: [`Path::call`] sends a question and
-//! waits for the answer, [`Path::receive`] waits for what is asked, [`Path::reply`] answers. A [`Guest`] is for
+//! A [`IucvPath`] is for a program that talks to one other and waits for it: [`IucvPath::call`] sends a question and
+//! waits for the answer, [`IucvPath::receive`] waits for what is asked, [`IucvPath::reply`] answers. A [`IucvGuest`] is for
 //! one that has many paths and is driven by their events, the nine kinds of IUCV's interrupt in their
 //! order, under masks. Both know everything that IUCV knows; what does not wait is
-//! [`message::iucv::Path`], reached by [`Path::raw`]. [`Stream`] and [`SeqPacket`] are for programs that were
+//! [`raw::iucv::Path`](crate::raw::iucv::Path), reached by [`IucvPath::raw`]. [`Stream`] and [`SeqPacket`] are for programs that were
 //! written for sockets.
 //!
 //! ```
-//! use siga::iucv::{Options, Outgoing, Path, Which};
+//! use siga::iucv::{Options, Outgoing, IucvPath, Which};
 //! use siga::host::{Embedded, System};
 //! use siga::Guest;
 //!
@@ -16,12 +16,12 @@
 //! # let host = Embedded::start(System::open())?;
 //! # let (server, client) = (Guest::attach_embedded(&host, "SERVER")?, Guest::attach_embedded(&host, "CLIENT")?);
 //! let serving = std::thread::spawn(move || {
-//!     let mut path = Path::accept(&server, &Options::default()).unwrap();
+//!     let mut path = IucvPath::accept(&server, &Options::default()).unwrap();
 //!     let mut question = [0; 100];
 //!     let received = path.receive(Which::Any, &mut question).unwrap();
 //!     path.reply(received.message.id, b"a minute past noon").unwrap();
 //! });
-//! let mut path = Path::connect(&client, "SERVER", &Options::default())?;
+//! let mut path = IucvPath::connect(&client, "SERVER", &Options::default())?;
 //! let mut answer = [0; 100];
 //! let answered = path.call(&Outgoing::default(), b"what time is it?", &mut answer)?;
 //! assert_eq!(&answer[..answered.bytes], b"a minute past noon");
@@ -37,10 +37,10 @@ mod path;
 mod socket;
 mod waits;
 
-pub use guest::{Guest, GuestEvent, PathError, PathId};
+pub use guest::{GuestEvent, IucvGuest, PathError, PathId};
 pub use mask::{ControlMask, Mask};
 pub use options::Options;
-pub use path::{Answered, CallError, Path};
+pub use path::{Answered, CallError, IucvPath};
 pub use socket::{Address, Listener, SeqPacket, Stream};
 
 pub use message::iucv::{

@@ -9,7 +9,7 @@ use fabric::name::Name;
 use fabric::path::{Counter, END_DATA_BYTES, Lack, Reason, Severed};
 use message::iucv::{
     self, Completion, Counts, Event, Interrupt, MessageId, Outgoing, PARAMETER_BYTES, Pending,
-    PurgeError, ReceiveError, Received, ReplyError, SendError, Which,
+    PurgeError, ReceiveError, Received, ReplyError, SendError, TryReplyError, TrySendError, Which,
 };
 use os::doorbell::Listen;
 use os::processor::now_ns;
@@ -26,7 +26,7 @@ use crate::whole;
 
 /// A path of IUCV to another guest.
 #[derive(Debug)]
-pub struct Path {
+pub struct IucvPath {
     inner: iucv::Path,
     spin: SpinPolicy,
     membership: Arc<Membership>,
@@ -44,12 +44,13 @@ pub struct Answered {
     pub completion: Completion,
     /// How many bytes of the reply were copied now.
     pub bytes: usize,
-    /// How many are left: of [`Path::answer`] only, whose next call copies more.
+    /// How many are left: of [`IucvPath::answer`] only, whose next call copies more.
     pub residual: usize,
 }
 
 /// Why a call brought no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CallError {
     /// The question was not sent.
     #[error(transparent)]
@@ -62,13 +63,17 @@ pub enum CallError {
     Receive(#[from] ReceiveError),
 }
 
-impl Path {
+impl IucvPath {
     /// (CONNECT) Makes a path to another guest, which has to accept it. Waits until it does.
     ///
     /// # Errors
     /// [`ConnectError`].
-    pub fn connect(guest: &Guest, target: &str, options: &Options) -> Result<Path, ConnectError> {
-        Path::connect_to(guest, Target::Guest(target.parse()?), options)
+    pub fn connect(
+        guest: &Guest,
+        target: &str,
+        options: &Options,
+    ) -> Result<IucvPath, ConnectError> {
+        IucvPath::connect_to(guest, Target::Guest(target.parse()?), options)
     }
 
     /// Makes a path to a guest, or to whoever manages a resource.
@@ -79,25 +84,25 @@ impl Path {
         guest: &Guest,
         target: Target,
         options: &Options,
-    ) -> Result<Path, ConnectError> {
+    ) -> Result<IucvPath, ConnectError> {
         let connecting = guest.start_connecting_to(target, &options.below())?;
-        Path::complete_connecting(guest, connecting, options)
+        IucvPath::complete_connecting(guest, connecting, options)
     }
 
     pub(super) fn complete_connecting(
         guest: &Guest,
         connecting: Connecting,
         options: &Options,
-    ) -> Result<Path, ConnectError> {
-        Ok(Path::over(guest.complete(connecting)?, options))
+    ) -> Result<IucvPath, ConnectError> {
+        Ok(IucvPath::over(guest.complete(connecting)?, options))
     }
 
     /// (ACCEPT) Waits for a connection for IUCV from another guest and accepts it.
     ///
     /// # Errors
     /// [`ConnectError`]; another connection can be accepted after that.
-    pub fn accept(guest: &Guest, options: &Options) -> Result<Path, ConnectError> {
-        Ok(Path::accept_before(guest, options, u64::MAX)?.expect("no time was set"))
+    pub fn accept(guest: &Guest, options: &Options) -> Result<IucvPath, ConnectError> {
+        Ok(IucvPath::accept_before(guest, options, u64::MAX)?.expect("no time was set"))
     }
 
     /// Waits at most for `time` for a connection for IUCV and accepts it. None if the time is over.
@@ -108,17 +113,17 @@ impl Path {
         guest: &Guest,
         options: &Options,
         time: Duration,
-    ) -> Result<Option<Path>, ConnectError> {
-        Path::accept_before(guest, options, after(time))
+    ) -> Result<Option<IucvPath>, ConnectError> {
+        IucvPath::accept_before(guest, options, after(time))
     }
 
     fn accept_before(
         guest: &Guest,
         options: &Options,
         deadline_ns: u64,
-    ) -> Result<Option<Path>, ConnectError> {
+    ) -> Result<Option<IucvPath>, ConnectError> {
         let wanted = |pending: &fabric::control::Pending| pending.kind == Kind::IUCV;
-        let accept = |pending| Path::accept_pending(guest, pending, options);
+        let accept = |pending| IucvPath::accept_pending(guest, pending, options);
         guest.accept_where(deadline_ns, wanted, accept)
     }
 
@@ -130,8 +135,8 @@ impl Path {
         guest: &Guest,
         pending: fabric::control::Pending,
         options: &Options,
-    ) -> Result<Path, ConnectError> {
-        Ok(Path::over(guest.accept_fitting(pending, &options.below())?, options))
+    ) -> Result<IucvPath, ConnectError> {
+        Ok(IucvPath::over(guest.accept_fitting(pending, &options.below())?, options))
     }
 
     /// A path of IUCV over a path that was made for it: of kind [`fabric::control::Kind::IUCV`], with two
@@ -139,11 +144,11 @@ impl Path {
     ///
     /// # Panics
     /// If there are not two queues each way.
-    pub fn over(path: crate::Path, options: &Options) -> Path {
+    pub fn over(path: crate::Path, options: &Options) -> IucvPath {
         let limits = options.limits(path.flags(), path.messages_max());
         let data = path.user_data();
         let (halves, membership, _) = path.into_parts();
-        Path {
+        IucvPath {
             inner: iucv::Path::new(halves, limits),
             spin: SpinPolicy::new(options.wait),
             membership,
@@ -174,29 +179,39 @@ impl Path {
     ///
     /// # Errors
     /// [`SendError`]; `Limit` if all that is outstanding is complete, or waits for a reply, so that waiting
-    /// would not help; never `Full`.
+    /// would not help.
     pub fn send(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
         self.until_sent(outgoing, |inner| inner.send(outgoing, data))
     }
 
     /// Pushes a message: for streams of small ones. It may be held back while the target is behind, to go
-    /// with those that follow, with the next verb that waits, and at the latest with [`Path::flush`].
+    /// with those that follow, with the next verb that waits, and at the latest with [`IucvPath::flush`].
     ///
     /// # Errors
-    /// [`SendError`], but never `Full`; nothing was sent then.
+    /// [`SendError`]; nothing was sent then.
     // Inlined into the caller's loop: a call costs as much as the rest of a push.
     #[inline(always)]
     pub fn push(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
         match self.inner.push(outgoing, data) {
-            Err(SendError::Full | SendError::Limit { .. }) => self.push_waiting(outgoing, data),
-            done => done,
+            Ok(id) => Ok(id),
+            Err(error) => self.push_waiting(error, outgoing, data),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn push_waiting(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
-        self.until_sent(outgoing, |inner| inner.push(outgoing, data))
+    fn push_waiting(
+        &mut self,
+        refused: TrySendError,
+        outgoing: &Outgoing,
+        data: &[u8],
+    ) -> Result<MessageId, SendError> {
+        match refused {
+            TrySendError::Full | TrySendError::Send(SendError::Limit { .. }) => {
+                self.until_sent(outgoing, |inner| inner.push(outgoing, data))
+            }
+            TrySendError::Send(error) => Err(error),
+        }
     }
 
     /// Hands over what was pushed, and says what was received.
@@ -208,7 +223,7 @@ impl Path {
     /// Sends a message of `bytes` that `build` makes in place, in memory that is lent to the target.
     ///
     /// # Errors
-    /// [`SendError`], but never `Full`; nothing was sent then, though `build` may have been called.
+    /// [`SendError`]; nothing was sent then, though `build` may have been called.
     pub fn send_built(
         &mut self,
         outgoing: &Outgoing,
@@ -221,7 +236,7 @@ impl Path {
     /// (SEND DATA=PRMMSG) Sends eight bytes in the parameter list.
     ///
     /// # Errors
-    /// [`SendError`], but never `Full`; nothing was sent then.
+    /// [`SendError`]; nothing was sent then.
     pub fn send_parameters(
         &mut self,
         outgoing: &Outgoing,
@@ -233,7 +248,7 @@ impl Path {
     fn until_sent(
         &mut self,
         outgoing: &Outgoing,
-        mut attempt: impl FnMut(&mut iucv::Path) -> Result<MessageId, SendError>,
+        mut attempt: impl FnMut(&mut iucv::Path) -> Result<MessageId, TrySendError>,
     ) -> Result<MessageId, SendError> {
         Ok(self.sent_before(None, outgoing, &mut attempt)?.expect("no time was set"))
     }
@@ -243,14 +258,17 @@ impl Path {
         &mut self,
         deadline_ns: Option<u64>,
         outgoing: &Outgoing,
-        mut attempt: impl FnMut(&mut iucv::Path) -> Result<MessageId, SendError>,
+        mut attempt: impl FnMut(&mut iucv::Path) -> Result<MessageId, TrySendError>,
     ) -> Result<Option<MessageId>, SendError> {
         loop {
             let wanted = match attempt(&mut self.inner) {
-                Err(SendError::Full) => Wanted::Room(usize::from(outgoing.priority)),
+                Ok(id) => return Ok(Some(id)),
+                Err(TrySendError::Full) => Wanted::Room(usize::from(outgoing.priority)),
                 // Nobody but the caller will take the completions, or the replies.
-                Err(SendError::Limit { .. }) if self.inner.will_free() => Wanted::Completion,
-                done => return done.map(Some),
+                Err(TrySendError::Send(SendError::Limit { .. })) if self.inner.will_free() => {
+                    Wanted::Completion
+                }
+                Err(TrySendError::Send(error)) => return Err(error),
             };
             if self.wait_before(wanted, deadline_ns) {
                 return Ok(None);
@@ -405,7 +423,7 @@ impl Path {
         Ok(self.receive_before(which, target, None)?.expect("no time was set"))
     }
 
-    /// Receives a message as [`Path::receive`] does, and waits at most for `time`. None if the time is over. If that
+    /// Receives a message as [`IucvPath::receive`] does, and waits at most for `time`. None if the time is over. If that
     /// is in the middle of a large message, so much of it is received, and what is left is received by its
     /// identity and class.
     ///
@@ -538,19 +556,20 @@ impl Path {
     /// (REPLY) Replies to a message that was received. Waits while its source is too far behind.
     ///
     /// # Errors
-    /// [`ReplyError`], but never `Full`.
+    /// [`ReplyError`].
     #[inline]
     pub fn reply(&mut self, id: MessageId, data: &[u8]) -> Result<(), ReplyError> {
         match self.inner.reply(id, false, data) {
-            Err(ReplyError::Full) => self.until_replied(|inner| inner.reply(id, false, data)),
-            done => done,
+            Ok(()) => Ok(()),
+            Err(TryReplyError::Full) => self.until_replied(|inner| inner.reply(id, false, data)),
+            Err(TryReplyError::Reply(error)) => Err(error),
         }
     }
 
     /// Replies with priority.
     ///
     /// # Errors
-    /// [`ReplyError`], but never `Full`; nothing was sent then.
+    /// [`ReplyError`]; nothing was sent then.
     pub fn reply_with_priority(&mut self, id: MessageId, data: &[u8]) -> Result<(), ReplyError> {
         self.until_replied(|inner| inner.reply(id, true, data))
     }
@@ -558,7 +577,7 @@ impl Path {
     /// Replies with `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// [`ReplyError`], but never `Full`; nothing was sent then, though `build` may have been called.
+    /// [`ReplyError`]; nothing was sent then, though `build` may have been called.
     pub fn reply_built(
         &mut self,
         id: MessageId,
@@ -570,12 +589,13 @@ impl Path {
 
     fn until_replied(
         &mut self,
-        mut attempt: impl FnMut(&mut iucv::Path) -> Result<(), ReplyError>,
+        mut attempt: impl FnMut(&mut iucv::Path) -> Result<(), TryReplyError>,
     ) -> Result<(), ReplyError> {
         loop {
             match attempt(&mut self.inner) {
-                Err(ReplyError::Full) => self.wait(Wanted::Room(1)),
-                done => return done,
+                Ok(()) => return Ok(()),
+                Err(TryReplyError::Full) => self.wait(Wanted::Room(1)),
+                Err(TryReplyError::Reply(error)) => return Err(error),
             }
         }
     }
@@ -612,9 +632,9 @@ impl Path {
     /// (REJECT) Refuses a message that was received and has no reply yet, or that waits. Its source learns that.
     ///
     /// # Errors
-    /// [`ReplyError`], but never `Full`.
+    /// [`ReplyError`].
     pub fn reject(&mut self, id: MessageId) -> Result<(), ReplyError> {
-        self.until_replied(|inner| inner.reject(id))
+        self.inner.reject(id)
     }
 
     /// (PURGE) Takes a message of ours back. It is not received, or its reply is not wanted, whichever it had come
@@ -686,7 +706,7 @@ impl Path {
 }
 
 /// Ready when something has come, or the path has ended.
-impl Member for Path {
+impl Member for IucvPath {
     fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
         self.inner.descriptors().into_iter().for_each(add);
     }

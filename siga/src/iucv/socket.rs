@@ -13,7 +13,7 @@ use fabric::path::{END_DATA_BYTES, Reason, Severed};
 use message::iucv::{Outgoing, PARAMETER_BYTES, Pending, ReceiveError, SendError, Which};
 
 use super::options::Options;
-use super::path::Path;
+use super::path::IucvPath;
 use crate::guest::{ConnectError, Guest};
 use crate::waiting::Wait;
 
@@ -61,7 +61,8 @@ impl<'a> Listener<'a> {
             pending.kind == Kind::IUCV && pending.data[..NAME_BYTES] == self.program.bytes()
         };
         let options = Options { parameters: true, ..self.options };
-        let accept = |pending| Ok((Path::accept_pending(self.guest, pending, &options)?, pending));
+        let accept =
+            |pending| Ok((IucvPath::accept_pending(self.guest, pending, &options)?, pending));
         let accepted = self.guest.accept_where(u64::MAX, is_ours, accept).map_err(refused)?;
         let (path, pending) = accepted.expect("no time was set");
         let program = pending.data[NAME_BYTES..].as_array().copied().and_then(Name::parse);
@@ -73,7 +74,7 @@ impl<'a> Listener<'a> {
 /// Packets, each of which arrives whole: SOCK_SEQPACKET.
 #[derive(Debug)]
 pub struct SeqPacket {
-    path: Option<Path>,
+    path: Option<IucvPath>,
     /// A packet of which a stream has read a part.
     rest: Option<Pending>,
     short: Short,
@@ -122,15 +123,15 @@ impl SeqPacket {
         data[..NAME_BYTES].copy_from_slice(&to.program.bytes());
         data[NAME_BYTES..].copy_from_slice(&name(own)?.bytes());
         let options = Options { parameters: true, data, ..*options };
-        let path = Path::connect(guest, to.guest.as_str(), &options).map_err(refused)?;
+        let path = IucvPath::connect(guest, to.guest.as_str(), &options).map_err(refused)?;
         Ok(SeqPacket::over(path))
     }
 
-    fn over(path: Path) -> SeqPacket {
+    fn over(path: IucvPath) -> SeqPacket {
         SeqPacket { path: Some(path), rest: None, short: Short::default(), ended: false }
     }
 
-    fn path(&mut self) -> &mut Path {
+    fn path(&mut self) -> &mut IucvPath {
         self.path.as_mut().expect("until it is dropped")
     }
 
@@ -343,9 +344,7 @@ fn unsent(error: SendError) -> io::Error {
         SendError::NoParameters => io::ErrorKind::Unsupported,
         SendError::Lacking(_) => io::ErrorKind::OutOfMemory,
         SendError::Severed(severed) if is_for_want(&severed) => io::ErrorKind::OutOfMemory,
-        SendError::Quiesced | SendError::Full | SendError::Limit { .. } => {
-            io::ErrorKind::WouldBlock
-        }
+        SendError::Quiesced | SendError::Limit { .. } => io::ErrorKind::WouldBlock,
         _ => io::ErrorKind::BrokenPipe,
     };
     io::Error::new(kind, error)

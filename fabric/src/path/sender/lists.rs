@@ -36,6 +36,7 @@ impl Shared {
 
 /// Why a list was not sent, or a storage not retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ListError {
     /// No storage of this number was lent with [`Sender::lend_shared`].
     #[error("storage {segment} was not lent to be shared")]

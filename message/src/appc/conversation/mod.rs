@@ -6,7 +6,7 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-use super::outcome::{Ended, Trouble, VerbError};
+use super::outcome::{Ended, Trouble, TryError};
 use super::record::Then;
 use super::state::{State, StateError, Verb};
 use crate::body::BodyReader;
@@ -114,7 +114,7 @@ impl Conversation {
 
     /// Begins a verb: checks that it is allowed, and reports what has come that is stronger than it.
     #[inline]
-    fn begin(&mut self, verb: Verb) -> Result<(), VerbError> {
+    fn begin(&mut self, verb: Verb) -> Result<(), TryError> {
         self.check(verb)?;
         self.poll_if_ready();
         if self.trouble.is_some() || self.ended.is_some() { self.report() } else { Ok(()) }
@@ -129,7 +129,7 @@ impl Conversation {
 
     /// Reports an error of the partner's, or the end, if there is one to report.
     #[cold]
-    fn report(&mut self) -> Result<(), VerbError> {
+    fn report(&mut self) -> Result<(), TryError> {
         if let Some(trouble) = self.trouble.take() {
             self.state = State::Receive;
             self.is_notified = false;

@@ -1,7 +1,7 @@
 //! Receiving: what the partner has sent is polled, and every record is checked here; then it is given out.
 
 use super::{Arrived, Conversation, Level, Role};
-use crate::appc::outcome::{Data, Ended, Received, Trouble, VerbError};
+use crate::appc::outcome::{Data, Ended, Received, Trouble, TryError};
 use crate::appc::record::{Record, Then, Word};
 use crate::appc::state::{State, Verb};
 use crate::body::BodyReader;
@@ -152,9 +152,9 @@ impl Conversation {
     /// record of more than a page may still be on its way: then some is left though there was room.
     ///
     /// # Errors
-    /// [`VerbError`]; `Pending` if nothing is there.
+    /// [`TryError`]; `Pending` if nothing is there.
     #[inline]
-    pub fn receive(&mut self, target: &mut [u8]) -> Result<Received, VerbError> {
+    pub fn receive(&mut self, target: &mut [u8]) -> Result<Received, TryError> {
         if self.state == State::Receive
             && !self.has_found()
             && let Ok(Some(polled)) = self.receiver.poll(COPIED_BYTES_MAX)
@@ -185,16 +185,16 @@ impl Conversation {
         Some(self.complete(bytes, Data::Complete, then))
     }
 
-    fn receive_found(&mut self, target: &mut [u8]) -> Result<Received, VerbError> {
+    fn receive_found(&mut self, target: &mut [u8]) -> Result<Received, TryError> {
         self.begin(Verb::Receive)?;
-        let Some(arrived) = &mut self.arrived else { return Err(VerbError::Pending) };
+        let Some(arrived) = &mut self.arrived else { return Err(TryError::Pending) };
         let bytes = match arrived.body.read(&mut self.receiver, target) {
             Ok(bytes) => bytes,
             Err(error) => return Err(self.cut_off(error)),
         };
         let left = arrived.body.left();
         if bytes == 0 && left > 0 && !target.is_empty() {
-            return Err(VerbError::Pending);
+            return Err(TryError::Pending);
         }
         if left > 0 {
             let data = Data::Incomplete { left };
@@ -224,7 +224,7 @@ impl Conversation {
 
     /// The rest of a record does not come.
     #[cold]
-    fn cut_off(&mut self, severed: Severed) -> VerbError {
+    fn cut_off(&mut self, severed: Severed) -> TryError {
         self.purge();
         self.end(severed);
         self.report().expect_err("it has ended")
@@ -233,9 +233,9 @@ impl Conversation {
     /// How many bytes are left of the record that is next, if one is there.
     ///
     /// # Errors
-    /// [`VerbError`]; `Pending` if nothing is there.
-    pub fn pending_bytes(&mut self) -> Result<usize, VerbError> {
+    /// [`TryError`]; `Pending` if nothing is there.
+    pub fn pending_bytes(&mut self) -> Result<usize, TryError> {
         self.begin(Verb::Receive)?;
-        self.arrived.as_ref().map(|arrived| arrived.body.left()).ok_or(VerbError::Pending)
+        self.arrived.as_ref().map(|arrived| arrived.body.left()).ok_or(TryError::Pending)
     }
 }

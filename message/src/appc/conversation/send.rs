@@ -2,7 +2,7 @@
 
 use super::receive::POLL_MESSAGES_MAX;
 use super::{Arrived, Conversation, Level};
-use crate::appc::outcome::{Ended, VerbError};
+use crate::appc::outcome::{Ended, TryError, VerbError};
 use crate::appc::record::{Record, Then, Word};
 use crate::appc::state::{State, Verb};
 use fabric::path::{SendError, Sender};
@@ -12,9 +12,9 @@ impl Conversation {
     /// partner is to confirm, this side is in CONFIRMING state then: see [`Conversation::confirmation`].
     ///
     /// # Errors
-    /// [`VerbError`]; `Pending` if the partner is too far behind. Nothing was sent then.
+    /// [`TryError`]; `Pending` if the partner is too far behind. Nothing was sent then.
     #[inline]
-    pub fn send(&mut self, record: &[u8], then: Then) -> Result<(), VerbError> {
+    pub fn send(&mut self, record: &[u8], then: Then) -> Result<(), TryError> {
         self.send_by(Verb::Send, Word::Data(then), then, |sender, head| sender.send(head, record))
     }
 
@@ -22,9 +22,9 @@ impl Conversation {
     /// latest with [`Conversation::flush`] or a record after which something else comes than more.
     ///
     /// # Errors
-    /// [`VerbError`]; `Pending` if the partner is too far behind. Nothing was sent then.
+    /// [`TryError`]; `Pending` if the partner is too far behind. Nothing was sent then.
     #[inline]
-    pub fn push(&mut self, record: &[u8]) -> Result<(), VerbError> {
+    pub fn push(&mut self, record: &[u8]) -> Result<(), TryError> {
         self.send_by(Verb::Send, Word::Data(Then::More), Then::More, |sender, head| {
             sender.push(head, record)
         })
@@ -33,14 +33,14 @@ impl Conversation {
     /// Sends a record of `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// [`VerbError`]; nothing was sent then, whether `build` was called or not.
+    /// [`TryError`]; nothing was sent then, whether `build` was called or not.
     #[inline]
     pub fn send_built(
         &mut self,
         bytes: usize,
         then: Then,
         build: impl FnOnce(&mut [u8]),
-    ) -> Result<(), VerbError> {
+    ) -> Result<(), TryError> {
         self.send_by(Verb::Send, Word::Data(then), then, |sender, head| {
             sender.send_built(head, bytes, build)
         })
@@ -49,8 +49,8 @@ impl Conversation {
     /// (SENDDATA without data, SENDCNF) Sends what comes next alone. If that is more, nothing is done.
     ///
     /// # Errors
-    /// [`VerbError`]; `Pending` if the partner is too far behind. Nothing was sent then.
-    pub fn send_without_data(&mut self, then: Then) -> Result<(), VerbError> {
+    /// [`TryError`]; `Pending` if the partner is too far behind. Nothing was sent then.
+    pub fn send_without_data(&mut self, then: Then) -> Result<(), TryError> {
         let verb = if then.confirms() { Verb::Confirm } else { Verb::Send };
         self.send_by(verb, Word::NoData(then), then, |sender, head| match then {
             Then::More => Ok(()),
@@ -65,10 +65,10 @@ impl Conversation {
         word: Word,
         then: Then,
         send: impl FnOnce(&mut Sender, &[u8]) -> Result<(), SendError>,
-    ) -> Result<(), VerbError> {
+    ) -> Result<(), TryError> {
         self.begin(verb)?;
         if then.confirms() && self.level == Level::None {
-            return Err(VerbError::NoConfirmation);
+            return Err(VerbError::NoConfirmation.into());
         }
         let head = Record { word, seen: self.errors_seen }.bytes();
         if let Err(error) = send(&mut self.sender, &head) {
@@ -93,15 +93,15 @@ impl Conversation {
     /// was to come next has come.
     ///
     /// # Errors
-    /// [`VerbError`]; `Pending` if it has not answered; `Trouble` instead of a confirmation.
-    pub fn confirmation(&mut self) -> Result<(), VerbError> {
+    /// [`TryError`]; `Pending` if it has not answered; `Trouble` instead of a confirmation.
+    pub fn confirmation(&mut self) -> Result<(), TryError> {
         if self.state != State::Confirming {
             return Ok(());
         }
         self.poll_if_ready();
         self.report()?;
         if !std::mem::take(&mut self.is_confirmed) {
-            return Err(VerbError::Pending);
+            return Err(TryError::Pending);
         }
         match self.asked {
             Then::ConfirmReceive => self.state = State::Receive,
@@ -114,8 +114,8 @@ impl Conversation {
     /// (SENDCNFD) Confirms what the partner has asked to be confirmed.
     ///
     /// # Errors
-    /// [`VerbError`]; `Pending` if the partner leaves even this unread.
-    pub fn confirmed(&mut self) -> Result<(), VerbError> {
+    /// [`TryError`]; `Pending` if the partner leaves even this unread.
+    pub fn confirmed(&mut self) -> Result<(), TryError> {
         self.begin(Verb::Confirmed)?;
         self.answer(Word::Confirmed)?;
         match self.state {
@@ -130,8 +130,8 @@ impl Conversation {
     /// purged, or is not confirmed; this side sends then. A side that is sending goes on, and nothing is purged.
     ///
     /// # Errors
-    /// [`VerbError`]; `Pending` as for [`Conversation::confirmed`].
-    pub fn error(&mut self) -> Result<(), VerbError> {
+    /// [`TryError`]; `Pending` as for [`Conversation::confirmed`].
+    pub fn error(&mut self) -> Result<(), TryError> {
         self.begin(Verb::Error)?;
         if let Some(Arrived { then: Then::Sever, .. }) = self.arrived {
             self.purge();
@@ -150,8 +150,8 @@ impl Conversation {
     /// (SENDREQ) Asks the partner for the turn.
     ///
     /// # Errors
-    /// [`VerbError`]; `Pending` as for [`Conversation::confirmed`].
-    pub fn request(&mut self) -> Result<(), VerbError> {
+    /// [`TryError`]; `Pending` as for [`Conversation::confirmed`].
+    pub fn request(&mut self) -> Result<(), TryError> {
         self.begin(Verb::Request)?;
         let head = Record { word: Word::Request, seen: self.errors_seen }.bytes();
         let Err(error) = self.sender.send(&head, &[]) else { return Ok(()) };
@@ -163,7 +163,7 @@ impl Conversation {
         Err(self.not_sent(error))
     }
 
-    fn answer(&mut self, word: Word) -> Result<(), VerbError> {
+    fn answer(&mut self, word: Word) -> Result<(), TryError> {
         let head = Record { word, seen: self.errors_seen }.bytes();
         self.sender.send(&head, &[]).map_err(|error| self.not_sent(error))
     }
@@ -182,11 +182,11 @@ impl Conversation {
     }
 
     #[cold]
-    fn not_sent(&mut self, error: SendError) -> VerbError {
+    fn not_sent(&mut self, error: SendError) -> TryError {
         match error {
-            SendError::Full | SendError::Quiesced => VerbError::Pending,
-            SendError::TooLong { most } => VerbError::TooLong { most },
-            SendError::Lacking(lack) => VerbError::Lacking(lack),
+            SendError::Full | SendError::Quiesced => TryError::Pending,
+            SendError::TooLong { most } => VerbError::TooLong { most }.into(),
+            SendError::Lacking(lack) => VerbError::Lacking(lack).into(),
             SendError::Severed(severed) => {
                 // A record sent before the end is more precise. Data is of no use: we are not receiving.
                 for _ in 0..POLL_MESSAGES_MAX {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::appc::outcome::VerbError;
 use crate::appc::outcome::{Data, Event, Received};
 use crate::appc::record::{HEAD_BYTES, Record, Word};
 use crate::tests::joined;
@@ -37,21 +38,21 @@ fn hear(partner: &mut Halves) -> Option<(Word, u32)> {
     Some((record.word, record.seen))
 }
 
-fn complete(bytes: usize, status: State) -> Result<Received, VerbError> {
+fn complete(bytes: usize, status: State) -> Result<Received, TryError> {
     Ok(Received { bytes, data: Data::Complete, status, requested: false })
 }
 
-fn no_data(status: State) -> Result<Received, VerbError> {
+fn no_data(status: State) -> Result<Received, TryError> {
     Ok(Received { bytes: 0, data: Data::None, status, requested: false })
 }
 
-const PURGING: VerbError = VerbError::Trouble(Trouble::Purging);
-const NO_TRUNCATION: VerbError = VerbError::Trouble(Trouble::NoTruncation);
-const NORMAL: VerbError = VerbError::Ended(Ended::Normal);
+const PURGING: TryError = TryError::Verb(VerbError::Trouble(Trouble::Purging));
+const NO_TRUNCATION: TryError = TryError::Verb(VerbError::Trouble(Trouble::NoTruncation));
+const NORMAL: TryError = TryError::Verb(VerbError::Ended(Ended::Normal));
 
-fn broken(violation: Violation) -> VerbError {
+fn broken(violation: Violation) -> TryError {
     let reason = Reason::Violation(violation);
-    VerbError::Ended(Ended::Failed(fabric::path::Severed { reason, data: [0; 16] }))
+    VerbError::Ended(Ended::Failed(fabric::path::Severed { reason, data: [0; 16] })).into()
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn exchange_turns_round_with_its_record() {
         other.send(&vec![2; length], Then::Receive).unwrap();
         assert_eq!(one.receive(&mut buffer), complete(length, State::Send));
         assert_eq!(buffer[..length], vec![2; length]);
-        assert_eq!(other.receive(&mut buffer), Err(VerbError::Pending));
+        assert_eq!(other.receive(&mut buffer), Err(TryError::Pending));
     }
     // One message each way, nothing besides.
     let each = lengths.len() as u64;
@@ -104,7 +105,7 @@ fn confirmation_comes_before_what_comes_next() {
     let (mut one, mut other) = pair(Level::Confirm);
     let mut none = [];
     one.send_without_data(Then::Confirm).unwrap();
-    assert_eq!(one.confirmation(), Err(VerbError::Pending));
+    assert_eq!(one.confirmation(), Err(TryError::Pending));
     assert_eq!(other.receive(&mut none), no_data(State::Confirm));
     other.confirmed().unwrap();
     assert_eq!(
@@ -131,8 +132,8 @@ fn confirmation_comes_before_what_comes_next() {
 fn conversation_without_confirmation_has_none() {
     let (mut one, _other) = pair(Level::None);
     for then in Then::ALL.into_iter().filter(|then| then.confirms()) {
-        assert_eq!(one.send(b"x", then), Err(VerbError::NoConfirmation));
-        assert_eq!(one.send_without_data(then), Err(VerbError::NoConfirmation));
+        assert_eq!(one.send(b"x", then), Err(VerbError::NoConfirmation.into()));
+        assert_eq!(one.send_without_data(then), Err(VerbError::NoConfirmation.into()));
         assert_eq!((one.state(), one.sender.counters().get(Counter::Messages)), (State::Send, 0));
     }
 }
@@ -190,7 +191,7 @@ fn every_verb_is_done_or_refused_as_the_state_has_it() {
                 Verb::Confirmed => one.confirmed(),
                 Verb::Error => one.error(),
                 Verb::Request => one.request(),
-                Verb::Sever => one.sever([0; 16]).map_err(VerbError::from),
+                Verb::Sever => one.sever([0; 16]).map_err(TryError::from),
             };
             if !state.allows(verb) {
                 assert_eq!(done, Err(StateError { verb, state }.into()));
@@ -211,7 +212,7 @@ fn every_verb_is_done_or_refused_as_the_state_has_it() {
                 (Verb::Error, _) => State::Send,
                 _ => State::Reset,
             };
-            let expected = if verb == Verb::Receive { Err(VerbError::Pending) } else { Ok(()) };
+            let expected = if verb == Verb::Receive { Err(TryError::Pending) } else { Ok(()) };
             assert_eq!((done, one.state()), (expected, after), "{verb} in {state}");
             // The partner takes whatever it is for what it may be.
             other.next_event();
@@ -233,10 +234,10 @@ fn error_of_a_receiver_purges_what_it_has_not_received() {
         other.error().unwrap();
         assert_eq!(other.state(), State::Send);
         assert_eq!(one.receive(&mut part), Err(PURGING));
-        assert_eq!(one.receive(&mut part), Err(VerbError::Pending));
+        assert_eq!(one.receive(&mut part), Err(TryError::Pending));
         other.send(b"what is this?", Then::Receive).unwrap();
         assert_eq!(one.receive(&mut part), complete(13, State::Send));
-        assert_eq!(other.receive(&mut part), Err(VerbError::Pending));
+        assert_eq!(other.receive(&mut part), Err(TryError::Pending));
     }
     // Whoever still sends when the error comes has not sent.
     one.send(b"x", Then::More).unwrap();
@@ -308,7 +309,8 @@ fn end_is_told_behind_what_was_sent() {
     let (mut one, other) = pair(Level::None);
     drop(other);
     one.hear();
-    let Err(VerbError::Ended(Ended::Failed(severed))) = one.send(b"x", Then::More) else {
+    let Err(TryError::Verb(VerbError::Ended(Ended::Failed(severed)))) = one.send(b"x", Then::More)
+    else {
         panic!("the partner is gone")
     };
     assert_eq!((severed.reason, one.state()), (Reason::Gone, State::Sever));

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 pub use events::Counts;
 pub use source::PurgeError;
-pub use target::{InPlace, ReceiveError, Received, ReplyError};
+pub use target::{InPlace, ReceiveError, Received, ReplyError, TryReplyError};
 
 use super::event::{Completion, Pending};
 use super::inbox::Inbox;

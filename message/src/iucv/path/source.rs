@@ -2,7 +2,7 @@
 
 use super::{PLAIN, Path, ReceiveError, URGENT, Which};
 use crate::iucv::event::{Audit, Completion};
-use crate::iucv::outgoing::{Outgoing, SendError, State};
+use crate::iucv::outgoing::{Outgoing, SendError, State, TrySendError};
 use crate::iucv::record::{MessageHead, MessageId, PARAMETER_BYTES};
 use fabric::path::{self, Sender};
 
@@ -27,9 +27,9 @@ impl Path {
     /// (SEND) Sends a message: it is with the target when this returns.
     ///
     /// # Errors
-    /// [`SendError`]; nothing was sent then.
+    /// [`TrySendError`]; nothing was sent then.
     #[inline]
-    pub fn send(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
+    pub fn send(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, TrySendError> {
         self.send_by(outgoing, false, |sender, head| sender.send(head, data))
     }
 
@@ -37,9 +37,9 @@ impl Path {
     /// the latest with [`Path::flush`].
     ///
     /// # Errors
-    /// [`SendError`]; nothing was pushed then.
+    /// [`TrySendError`]; nothing was pushed then.
     #[inline(always)]
-    pub fn push(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
+    pub fn push(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, TrySendError> {
         if outgoing.reply_bytes_max.is_some() || outgoing.priority {
             return self.push_otherwise(outgoing, data);
         }
@@ -50,35 +50,39 @@ impl Path {
     }
 
     #[inline(never)]
-    fn push_otherwise(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
+    fn push_otherwise(
+        &mut self,
+        outgoing: &Outgoing,
+        data: &[u8],
+    ) -> Result<MessageId, TrySendError> {
         self.send_by(outgoing, false, |sender, head| sender.push(head, data))
     }
 
     /// Sends a message of `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// [`SendError`]; nothing was sent then, whether `build` was called or not.
+    /// [`TrySendError`]; nothing was sent then, whether `build` was called or not.
     #[inline]
     pub fn send_built(
         &mut self,
         outgoing: &Outgoing,
         bytes: usize,
         build: impl FnOnce(&mut [u8]),
-    ) -> Result<MessageId, SendError> {
+    ) -> Result<MessageId, TrySendError> {
         self.send_by(outgoing, false, |sender, head| sender.send_built(head, bytes, build))
     }
 
     /// (SEND DATA=PRMMSG) Sends eight bytes in the parameter list: the target has them with the event.
     ///
     /// # Errors
-    /// [`SendError`]; nothing was sent then.
+    /// [`TrySendError`]; nothing was sent then.
     pub fn send_parameters(
         &mut self,
         outgoing: &Outgoing,
         data: [u8; PARAMETER_BYTES],
-    ) -> Result<MessageId, SendError> {
+    ) -> Result<MessageId, TrySendError> {
         if !self.limits.parameters_for_them {
-            return Err(SendError::NoParameters);
+            return Err(SendError::NoParameters.into());
         }
         self.send_by(outgoing, true, |sender, head| sender.send(head, &data))
     }
@@ -88,7 +92,7 @@ impl Path {
         outgoing: &Outgoing,
         parameters: bool,
         send: impl FnOnce(&mut Sender, &[u8]) -> Result<(), path::SendError>,
-    ) -> Result<MessageId, SendError> {
+    ) -> Result<MessageId, TrySendError> {
         let id = self.open(outgoing)?;
         let (head, length) = MessageHead::of(outgoing, id, parameters).bytes();
         let sent = send(&mut self.senders[usize::from(outgoing.priority)], &head[..length]);
@@ -97,20 +101,20 @@ impl Path {
 
     /// Makes an entry for a message.
     #[inline(always)]
-    fn open(&mut self, outgoing: &Outgoing) -> Result<MessageId, SendError> {
+    fn open(&mut self, outgoing: &Outgoing) -> Result<MessageId, TrySendError> {
         if self.receivers[URGENT].is_ready() || self.table.is_full() {
             self.poll();
         }
         if let Some(severed) = self.severed {
-            return Err(severed.into());
+            return Err(SendError::Severed(severed).into());
         }
         if self.is_quiet {
-            return Err(SendError::Quiesced);
+            return Err(SendError::Quiesced.into());
         }
         self.table.open(outgoing).ok_or_else(|| {
             // The other side may wait for a control record that we have not sent.
             self.flush();
-            SendError::Limit { limit: self.limits.ours }
+            SendError::Limit { limit: self.limits.ours }.into()
         })
     }
 
@@ -119,7 +123,7 @@ impl Path {
         &mut self,
         id: MessageId,
         sent: Result<(), path::SendError>,
-    ) -> Result<MessageId, SendError> {
+    ) -> Result<MessageId, TrySendError> {
         match sent {
             Ok(()) => Ok(id),
             Err(error) => {

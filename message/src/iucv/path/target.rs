@@ -23,6 +23,7 @@ pub struct Received {
 
 /// Why nothing was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReceiveError {
     /// There is no such message, not any more (5, its source has purged it), or not in sight: a search polls
     /// some hundreds that have come, and the path is ready while there are more.
@@ -48,6 +49,7 @@ pub struct InPlace {
 
 /// Why there was no reply, and no rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplyError {
     /// There is no such message, or (5) its source has purged it.
     #[error("no such message waits for a reply: it was never sent, is answered, or was purged")]
@@ -61,9 +63,6 @@ pub enum ReplyError {
         /// How long it may be.
         most: u64,
     },
-    /// The source is too far behind: it does not take what is sent.
-    #[error("the source is too far behind")]
-    Full,
     /// Something is missing that no wait brings back.
     #[error("nothing was sent: {0}")]
     Lacking(Lack),
@@ -72,14 +71,25 @@ pub enum ReplyError {
     Severed(#[from] Severed),
 }
 
-impl From<path::SendError> for ReplyError {
-    fn from(error: path::SendError) -> ReplyError {
-        match error {
-            path::SendError::Full | path::SendError::Quiesced => ReplyError::Full,
+/// Why a verb that does not wait has sent no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TryReplyError {
+    /// The source is too far behind: it does not take what is sent.
+    #[error("the source is too far behind")]
+    Full,
+    /// Waiting for room would not have helped.
+    #[error(transparent)]
+    Reply(#[from] ReplyError),
+}
+
+impl From<path::SendError> for TryReplyError {
+    fn from(error: path::SendError) -> TryReplyError {
+        TryReplyError::Reply(match error {
+            path::SendError::Full | path::SendError::Quiesced => return TryReplyError::Full,
             path::SendError::TooLong { most } => ReplyError::TooLong { most },
             path::SendError::Lacking(lack) => ReplyError::Lacking(lack),
             path::SendError::Severed(severed) => ReplyError::Severed(severed),
-        }
+        })
     }
 }
 
@@ -242,23 +252,28 @@ impl Path {
     /// (REPLY) Replies to a message that was received. The reply is with the source when this returns.
     ///
     /// # Errors
-    /// [`ReplyError`]; the message waits for its reply as before.
+    /// [`TryReplyError`]; the message waits for its reply as before.
     #[inline]
-    pub fn reply(&mut self, id: MessageId, priority: bool, data: &[u8]) -> Result<(), ReplyError> {
+    pub fn reply(
+        &mut self,
+        id: MessageId,
+        priority: bool,
+        data: &[u8],
+    ) -> Result<(), TryReplyError> {
         self.reply_by(id, false, priority, data.len(), |sender, head| sender.send(head, data))
     }
 
     /// Replies with `bytes` that `build` makes in place.
     ///
     /// # Errors
-    /// [`ReplyError`]; the message waits for its reply as before, whether `build` was called or not.
+    /// [`TryReplyError`]; the message waits for its reply as before, whether `build` was called or not.
     pub fn reply_built(
         &mut self,
         id: MessageId,
         priority: bool,
         bytes: usize,
         build: impl FnOnce(&mut [u8]),
-    ) -> Result<(), ReplyError> {
+    ) -> Result<(), TryReplyError> {
         let send = |sender: &mut Sender, head: &[u8]| sender.send_built(head, bytes, build);
         self.reply_by(id, false, priority, bytes, send)
     }
@@ -266,13 +281,13 @@ impl Path {
     /// (REPLY DATA=PRMMSG) Replies with eight bytes in the parameter list.
     ///
     /// # Errors
-    /// [`ReplyError`]; the message waits for its reply as before.
+    /// [`TryReplyError`]; the message waits for its reply as before.
     pub fn reply_parameters(
         &mut self,
         id: MessageId,
         priority: bool,
         data: [u8; PARAMETER_BYTES],
-    ) -> Result<(), ReplyError> {
+    ) -> Result<(), TryReplyError> {
         self.reply_by(id, true, priority, data.len(), |sender, head| sender.send(head, &data))
     }
 
@@ -284,14 +299,15 @@ impl Path {
         priority: bool,
         bytes: usize,
         send: impl FnOnce(&mut Sender, &[u8]) -> Result<(), path::SendError>,
-    ) -> Result<(), ReplyError> {
+    ) -> Result<(), TryReplyError> {
         if self.receivers[URGENT].is_ready() {
             // It may have been purged.
             self.poll();
         }
         let awaiting = self.awaiting_of(id).ok_or_else(|| self.no_such_message(id))?;
         if bytes as u64 > u64::from(awaiting.reply_bytes_max) {
-            return Err(ReplyError::TooLong { most: awaiting.reply_bytes_max.into() });
+            let most = awaiting.reply_bytes_max.into();
+            return Err(ReplyError::TooLong { most }.into());
         }
         let (head, length) = Record::Reply { id, parameters, priority }.bytes();
         send(&mut self.senders[URGENT], &head[..length])?;

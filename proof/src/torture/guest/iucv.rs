@@ -8,9 +8,10 @@
 use std::os::fd::BorrowedFd;
 
 use siga::iucv::{
-    Audit, MessageId, Outgoing, Path, Pending, PurgeError, ReceiveError, ReplyError, SendError,
+    Audit, IucvPath, MessageId, Outgoing, Pending, PurgeError, ReceiveError, ReplyError, SendError,
     Which,
 };
+use siga::raw::iucv::{TryReplyError, TrySendError};
 use siga::waiter::Member;
 
 use super::Mode;
@@ -46,7 +47,7 @@ pub fn is_between(own: usize, peer: usize) -> bool {
 /// A path of IUCV and what goes on over it.
 #[derive(Debug)]
 pub struct Inquiry {
-    path: Path,
+    path: IucvPath,
     part: Part,
     seed: u64,
     slot: Slot,
@@ -89,7 +90,7 @@ enum Answered {
 
 impl Inquiry {
     /// Talks over `path`.
-    pub fn new(path: Path, key: u64, is_source: bool, slot: Slot, mode: Mode) -> Inquiry {
+    pub fn new(path: IucvPath, key: u64, is_source: bool, slot: Slot, mode: Mode) -> Inquiry {
         let part = match is_source {
             true => Part::Source { unanswered: Vec::new(), severed: 0, purged: 0 },
             false => Part::Target { kept: Vec::new(), next: [0; 2] },
@@ -191,7 +192,7 @@ impl Inquiry {
                 Ok(id) => unanswered.push((id, number)),
                 // The waiter knows of what arrives, not of room; the end is told after all that is
                 // outstanding.
-                Err(SendError::Full | SendError::Severed(_)) => {
+                Err(TrySendError::Full | TrySendError::Send(SendError::Severed(_))) => {
                     self.more = true;
                     return Ok(());
                 }
@@ -279,7 +280,7 @@ impl Inquiry {
         match error {
             ReceiveError::NotFound => Ok(None),
             ReceiveError::Severed(severed) => Err(severed.into()),
-            ReceiveError::WrongClass { .. } => Err(End::Wrong(error.to_string())),
+            _ => Err(End::Wrong(error.to_string())),
         }
     }
 
@@ -324,7 +325,7 @@ impl Inquiry {
         self.slot.attempted(self.sent + 1);
         let half = self.path.raw();
         let answered = match answer {
-            Answer::Rejection => half.reject(id),
+            Answer::Rejection => half.reject(id).map_err(TryReplyError::from),
             Answer::Reply { number } => {
                 self.body.resize(self.dice.below(REPLY_BYTES_MAX + 1), 0);
                 pattern::fill(mix(!self.seed ^ number), &mut self.body);
@@ -333,12 +334,14 @@ impl Inquiry {
         };
         match answered {
             Ok(()) => {}
-            Err(ReplyError::NotFound) => {
+            Err(TryReplyError::Reply(ReplyError::NotFound)) => {
                 self.slot.attempted(self.sent);
                 return Ok(Answered::TakenBack);
             }
             // What came before the end is received first.
-            Err(ReplyError::Full | ReplyError::Severed(_)) => return Ok(Answered::NotYet),
+            Err(TryReplyError::Full | TryReplyError::Reply(ReplyError::Severed(_))) => {
+                return Ok(Answered::NotYet);
+            }
             Err(error) => return Err(End::Wrong(format!("{answer:?}: {error}"))),
         }
         self.sent += 1;

@@ -381,7 +381,7 @@ impl Program {
     fn start_inquiry(&mut self, peer: Life, key: u64, path: Path) {
         let slot = self.blackbox.open(key);
         let options = siga::iucv::Options { wait: self.wait, ..Default::default() };
-        let path = siga::iucv::Path::over(path, &options);
+        let path = siga::iucv::IucvPath::over(path, &options);
         let is_source = mesh::asker(key) == self.own.guest;
         let inquiry = Inquiry::new(path, key, is_source, slot.clone(), self.mode);
         let seat = self.waiter.add(Seat::Iucv(Box::new(inquiry))).expect("room in the waiter");

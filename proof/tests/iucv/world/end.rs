@@ -3,7 +3,7 @@
 use fabric::path::{Reason, Terms};
 use message::iucv::{
     Counts, Event, Interrupt, MessageId, Outgoing, Path, Pending, ReceiveError, Received,
-    ReplyError, SendError, Which,
+    ReplyError, SendError, TryReplyError, TrySendError, Which,
 };
 use os::doorbell::Listen;
 use proof::honest::{body, iucv};
@@ -134,11 +134,17 @@ impl World {
         let path = &mut self.paths[rest];
         let mut told = || path.next_event(|interrupt| interrupt == Interrupt::PathSevered);
         assert_eq!((told(), told()), (Some(Event::Severed(severed)), None), "once");
-        assert_eq!(path.send(&Outgoing::default(), b"x"), Err(SendError::Severed(severed)));
+        assert_eq!(
+            path.send(&Outgoing::default(), b"x"),
+            Err(TrySendError::Send(SendError::Severed(severed)))
+        );
         for message in &self.flows[side].messages {
             if message.target == Target::AwaitsReply {
                 let refused = self.paths[rest].reply(message.id, false, &[]);
-                assert!(matches!(refused, Err(ReplyError::Severed(_))), "{refused:?}");
+                assert!(
+                    matches!(refused, Err(TryReplyError::Reply(ReplyError::Severed(_)))),
+                    "{refused:?}"
+                );
             }
         }
         self.take_all_complete(rest);

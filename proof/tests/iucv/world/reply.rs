@@ -1,6 +1,6 @@
 //! Replying, rejecting and purging, in both.
 
-use message::iucv::{MessageId, PurgeError, ReplyError};
+use message::iucv::{MessageId, PurgeError, ReplyError, TryReplyError};
 use proof::honest::body;
 
 use super::super::deeds::Way;
@@ -14,14 +14,18 @@ impl World {
         let data = body(number, bytes);
         let id = self.flows[other(side)].messages[at].id;
         let mut replied = self.try_to_reply(side, id, way, priority, data);
-        if replied == Err(ReplyError::Full) {
+        if replied == Err(TryReplyError::Full) {
             self.clear();
             replied = self.try_to_reply(side, id, way, priority, data);
         }
         self.has_polled(side);
         let flow = &mut self.flows[other(side)];
         let Some(at) = flow.at(id) else {
-            assert_eq!(replied, Err(ReplyError::NotFound), "both have forgotten it");
+            assert_eq!(
+                replied,
+                Err(TryReplyError::Reply(ReplyError::NotFound)),
+                "both have forgotten it"
+            );
             return;
         };
         let message = &flow.messages[at];
@@ -32,14 +36,16 @@ impl World {
                 let parameters = way == Way::Parameters;
                 flow.end(at, Kind::Replied { number, bytes, parameters, priority });
             }
-            Err(ReplyError::TooLong { most }) => {
+            Err(TryReplyError::Reply(ReplyError::TooLong { most })) => {
                 assert_eq!(message.target, Target::AwaitsReply, "{message:?}");
                 assert_eq!(most, u64::from(message.outgoing.reply_bytes_max.expect("two-way")));
                 assert!(bytes as u64 > most);
             }
-            Err(ReplyError::NotReceived) => assert!(message.is_pending(), "{message:?}"),
-            Err(ReplyError::NotFound) => assert_gone(message),
-            Err(ReplyError::Full) => self.assert_large(side, bytes),
+            Err(TryReplyError::Reply(ReplyError::NotReceived)) => {
+                assert!(message.is_pending(), "{message:?}")
+            }
+            Err(TryReplyError::Reply(ReplyError::NotFound)) => assert_gone(message),
+            Err(TryReplyError::Full) => self.assert_large(side, bytes),
             Err(error) => panic!("{error}"),
         }
     }
@@ -51,7 +57,7 @@ impl World {
         way: Way,
         priority: bool,
         data: &[u8],
-    ) -> Result<(), ReplyError> {
+    ) -> Result<(), TryReplyError> {
         let path = &mut self.paths[side];
         match way {
             Way::Whole | Way::Pushed => path.reply(id, priority, data),

@@ -1,6 +1,6 @@
 //! Sending, in both.
 
-use message::iucv::{MessageId, Outgoing, Path, SendError};
+use message::iucv::{MessageId, Outgoing, Path, SendError, TrySendError};
 use proof::honest::body;
 
 use super::super::deeds::Way;
@@ -13,11 +13,11 @@ impl World {
         let bytes = if way == Way::Parameters { 8 } else { bytes };
         let number = self.next_number();
         let mut sent = self.try_to_send(side, way, &outgoing, body(number, bytes));
-        if sent == Err(SendError::Full) {
+        if sent == Err(TrySendError::Full) {
             self.clear();
             sent = self.try_to_send(side, way, &outgoing, body(number, bytes));
         }
-        if sent != Err(SendError::NoParameters) {
+        if sent != Err(TrySendError::Send(SendError::NoParameters)) {
             self.has_polled(side);
         }
         let (certain, perhaps) = self.flows[side].outstanding();
@@ -45,16 +45,18 @@ impl World {
                     flow.hand_over(|message| message.outgoing.priority == outgoing.priority);
                 }
             }
-            Err(SendError::Limit { limit }) => {
+            Err(TrySendError::Send(SendError::Limit { limit })) => {
                 assert_eq!(limit as usize, flow.limit);
                 assert!(perhaps >= flow.limit, "{perhaps} of {limit} are outstanding at most");
                 flow.hand_over(|_| true);
             }
-            Err(SendError::Quiesced) => assert!(quiet.is_wanted || !quiet.is_sent),
-            Err(SendError::NoParameters) => {
+            Err(TrySendError::Send(SendError::Quiesced)) => {
+                assert!(quiet.is_wanted || !quiet.is_sent)
+            }
+            Err(TrySendError::Send(SendError::NoParameters)) => {
                 assert!(way == Way::Parameters && !self.may_send_parameters(side));
             }
-            Err(SendError::Full) => self.assert_large(side, bytes),
+            Err(TrySendError::Full) => self.assert_large(side, bytes),
             Err(error) => panic!("{error}"),
         }
         sent.is_ok()
@@ -75,7 +77,7 @@ impl World {
         way: Way,
         outgoing: &Outgoing,
         data: &[u8],
-    ) -> Result<MessageId, SendError> {
+    ) -> Result<MessageId, TrySendError> {
         let send = |path: &mut Path| match way {
             Way::Whole => path.send(outgoing, data),
             Way::Pushed => path.push(outgoing, data),
@@ -88,7 +90,8 @@ impl World {
         };
         // What frees an index may stand behind more than one verb polls.
         until_all_is_seen(&mut self.paths[side], send, |sent, path| {
-            matches!(sent, Err(SendError::Limit { .. })) && path.is_urgent_ready()
+            matches!(sent, Err(TrySendError::Send(SendError::Limit { .. })))
+                && path.is_urgent_ready()
         })
     }
 
