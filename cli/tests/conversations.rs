@@ -123,7 +123,7 @@ fn command_answers_turn_by_turn_and_is_seen() {
     let row: Vec<&str> = paths.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[1..], ["CLIENT", "CLERK", "APPC", "joined", "-", "0", "0", "0", "0"], "{paths}");
 
-    conversation.say(Then::ConfirmSever).unwrap();
+    conversation.send_without_data(Then::ConfirmSever).unwrap();
     let mut conversation = Conversation::allocate(&client, "UPPER", &OPTIONS).unwrap();
     assert_eq!(ask(&mut conversation, b"again"), b"AGAIN");
     // Killed in the middle: whoever waits learns it.
@@ -179,7 +179,7 @@ fn without_a_command_it_echoes_and_a_command_that_fails_is_an_error() {
     let mut conversation = Conversation::allocate(&client, "PAY1", &OPTIONS).unwrap();
     assert_eq!(ask(&mut conversation, b"echo"), b"echo");
     assert_eq!(ask(&mut conversation, b""), b"");
-    conversation.say(Then::Sever).unwrap();
+    conversation.send_without_data(Then::Sever).unwrap();
     drop(clerk);
 
     let fails = ["identify", "CLERK", "PAY2", "--", "sh", "-c", "echo no; exit 3"];

@@ -48,7 +48,7 @@ fn order(guest: &Guest) -> Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    conversation.say(Then::ConfirmSever)?;
+    conversation.send_without_data(Then::ConfirmSever)?;
     Ok(())
 }
 

@@ -27,14 +27,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (key, member) = waiter.wait()?;
         match member {
             Served::Guest(server) => {
-                let pending = server.pending().expect("it was found for that");
+                // It may have been withdrawn meanwhile.
+                let Some(pending) = server.pending() else { continue };
                 let path = server.accept_pending(pending, &PathOptions::default())?;
                 waiter.add(Served::Path(path))?;
             }
             Served::Path(path) => match path.try_receive() {
                 Ok(Some(question)) => {
                     let answer = [b"hello, ", question.body].concat();
-                    path.send(&answer)?;
+                    // One client that does not read must not stop the server: it is dropped.
+                    if path.try_send(&answer).is_err() {
+                        waiter.remove(key);
+                        gone += 1;
+                    }
                 }
                 Ok(None) => {}
                 Err(_severed) => {

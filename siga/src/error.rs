@@ -5,6 +5,7 @@ pub use fabric::control::Problem;
 pub use fabric::name::NoName;
 pub use fabric::path::{JoinError, Lack, NotOurs, Reason, Severed};
 pub use fabric::queue::Violation;
+pub use os::storage::{BorrowError, OutOfRange};
 
 use fabric::path;
 

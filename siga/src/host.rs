@@ -1,7 +1,9 @@
-//! A host in the program itself, and what a host says of its guests and paths.
+//! An embedded host, and a host's reports on its guests and paths.
 
 #[cfg(feature = "observe")]
 pub use crate::observer::{ObserveError, Observer};
+#[cfg(feature = "embedded")]
+pub use ::host::config::{FileError, Source};
 #[cfg(feature = "observe")]
 pub use ::host::report;
 #[cfg(feature = "embedded")]

@@ -5,12 +5,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use fabric::control::{Allowance, Kind, Request, Token};
 use fabric::name::Name;
 use fabric::path::Shape;
 use os::alarm::Alarm;
 use os::fork::{ForkGuard, ForkSafeFd};
+use os::memory::shortage;
 use os::packets::Packets;
 
 /// The connection, and all paths that are to be accounted over it.
@@ -28,19 +30,46 @@ struct Inner {
     /// By numbers of our own: a path of a guest with itself has two accounts, and one token.
     accounts: HashMap<u64, Entry>,
     next_account: u64,
-    /// What nobody waits for an answer to, and did not fit: at most one thing for each path.
+    /// Notifications that did not fit: at most one for each path.
     unsent: VecDeque<Vec<u8>>,
     /// Accounts that were not announced to a new host yet.
     unannounced: VecDeque<u64>,
-    /// Accounts for which it lacks something, and when it is told of them again.
+    /// Accounts for which it lacks something, and when they are announced again.
     deferred: Vec<u64>,
     deferred_until_ns: u64,
     /// When the guest is to be polled though the host says nothing.
     alarm: Alarm,
 }
 
+/// How long a host may take to answer what it can answer by itself.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
+
 /// How long to leave a host alone that is behind.
 const BEHIND_NS: u64 = 1_000_000;
+
+/// Why no host was reached.
+#[derive(Debug)]
+pub(crate) enum Unreached {
+    /// A host listens, and accepts no connections: its backlog is full.
+    NoAnswer,
+    /// This process lacks descriptors or memory.
+    Resources(io::Error),
+    /// There is no host.
+    NoHost(io::Error),
+}
+
+impl From<io::Error> for Unreached {
+    /// The error of connecting.
+    fn from(error: io::Error) -> Unreached {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            Unreached::NoAnswer
+        } else if shortage(&error).is_some() {
+            Unreached::Resources(error)
+        } else {
+            Unreached::NoHost(error)
+        }
+    }
+}
 
 /// Why a request was not sent.
 #[derive(Debug)]
@@ -151,14 +180,14 @@ impl Link {
         let serial = inner.next_serial();
         let bytes = request.bytes(serial);
         let said = inner.send_unsent().and_then(|()| inner.send(&bytes, &[]));
-        // A host that is gone need not be told.
+        // A host that is gone needs no notification.
         if said.is_err_and(|unsent| unsent.is_for_now()) {
             inner.unsent.push_back(bytes);
             inner.alarm.ring();
         }
     }
 
-    /// Says what did not fit before, as far as it fits now. Which serials answers will carry that are for which
+    /// Sends what did not fit before, as far as it fits now. Which serials answers will carry that are for which
     /// account.
     pub(crate) fn make_up(&self, now_ns: u64) -> Vec<(u32, u64)> {
         let mut rejoined = Vec::new();
@@ -231,7 +260,7 @@ impl Link {
     }
 
     /// Takes note of the number that a new host has given a path. False if there is no such path any more: the
-    /// host has to be told.
+    /// host has to be notified.
     #[must_use = "the host accounts a path that is over"]
     pub(crate) fn settle(&self, key: u64, number: u64) -> bool {
         let mut inner = self.lock();
@@ -311,7 +340,7 @@ impl Drop for Membership {
         }
         let ended = self.link.lock().accounts.remove(&self.key);
         // The number that another host has given it is another path's here. If this host is giving it one just
-        // now, it is told when it says which.
+        // now, it is notified when its number arrives.
         if ended.is_some_and(|entry| entry.is_known) {
             self.link.notify_host(&Request::Ended { path: self.number() });
         }

@@ -1,7 +1,7 @@
-//! Watching a host: guests, paths, buffers. Watching costs those who are watched nothing.
+//! Reads a host's reports: guests, paths, buffers. Observing costs the guests nothing.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::host::report::{AuditReport, SystemReport};
@@ -14,38 +14,40 @@ use os::processor::now_ns;
 use os::storage::{BorrowError, Borrowed, STORAGE_GRAIN_BYTES};
 use serde::de::DeserializeOwned;
 
-/// How long a host may take to answer.
-const ANSWER_TIME: Duration = Duration::from_secs(10);
+use crate::link::{ANSWER_TIME, Unreached};
 
 /// The longest report that is read.
 const REPORT_BYTES_MAX: usize = 1 << 30;
 
-/// A connection to a host that only watches. The host lets its own user and root watch.
+/// A connection to a host that only observes. The host allows that to root and to its own user, 64 at a time.
 #[derive(Debug)]
 pub struct Observer {
     packets: Packets,
 }
 
-/// Why nothing was seen.
+/// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObserveError {
-    /// Nobody could be reached.
-    #[error("no host at {socket}: {error}; start one with: siga up SYSTEM.toml")]
+    /// No host answers at this socket.
+    #[error("no host at {}: {error}; start one with: siga up SYSTEM.toml", .socket.display())]
     Unreachable {
-        /// Where we looked.
-        socket: String,
-        /// What the kernel says.
+        /// The socket's path.
+        socket: PathBuf,
+        /// The error of `connect`.
         error: io::Error,
     },
     /// This process lacks descriptors or memory.
-    #[error("cannot watch: {0}")]
+    #[error("cannot observe: {0}")]
     Resources(#[source] io::Error),
-    /// The host does not want to tell.
+    /// The host refused the request.
     #[error("{0}")]
     Refused(Problem),
-    /// The host is gone, or what it says makes no sense.
-    #[error("the host does not answer as it must: {0}")]
+    /// The host accepts no connections, or did not answer within 10 seconds.
+    #[error("the host does not answer")]
+    NoAnswer,
+    /// The host closed the connection, or its answer is invalid.
+    #[error("the host sent no valid answer: {0}")]
     Answer(String),
 }
 
@@ -57,11 +59,12 @@ impl Observer {
     pub fn attach(socket: impl AsRef<Path>) -> Result<Observer, ObserveError> {
         close_on_a_thread(spawn_closer);
         let socket = socket.as_ref();
-        let packets = Packets::connect(socket).map_err(|error| match error.kind() {
-            // As many connections wait there as may.
-            io::ErrorKind::WouldBlock => ObserveError::Answer("it takes in nobody".to_owned()),
-            _ if shortage(&error).is_some() => ObserveError::Resources(error),
-            _ => ObserveError::Unreachable { socket: socket.display().to_string(), error },
+        let packets = Packets::connect(socket).map_err(|error| match Unreached::from(error) {
+            Unreached::NoAnswer => ObserveError::NoAnswer,
+            Unreached::Resources(error) => ObserveError::Resources(error),
+            Unreached::NoHost(error) => {
+                ObserveError::Unreachable { socket: socket.to_owned(), error }
+            }
         })?;
         let observer = Observer { packets };
         match observer.ask(&Request::Observe)? {
@@ -70,7 +73,7 @@ impl Observer {
         }
     }
 
-    /// All guests and paths, with the counters of each half.
+    /// All guests and paths, with the counters of each half. Waits at most 10 s for the host.
     ///
     /// # Errors
     /// [`ObserveError`].
@@ -78,7 +81,7 @@ impl Observer {
         self.report(&Request::Query)
     }
 
-    /// Every buffer of a path.
+    /// Every buffer of a path, which is meant by its [`crate::Path::number`]. Waits at most 10 s for the host.
     ///
     /// # Errors
     /// [`ObserveError`]; `Refused` with [`Problem::NoPath`] if there is no such path.
@@ -113,8 +116,12 @@ impl Observer {
             let left = Duration::from_nanos(end_ns.saturating_sub(now_ns()));
             wait_readable(&self.packets, Some(left)).map_err(broken)?;
             match self.packets.receive(&mut buffer) {
-                // A signal has ended the wait.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !left.is_zero() => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if left.is_zero() {
+                        return Err(ObserveError::NoAnswer);
+                    }
+                    // A signal has ended the wait.
+                }
                 received => break received.map_err(broken)?,
             }
         };
@@ -131,5 +138,5 @@ impl Observer {
 }
 
 fn unexpected(reply: &Reply) -> ObserveError {
-    ObserveError::Answer(format!("{reply:?} is no answer to that"))
+    ObserveError::Answer(format!("{reply:?} is no answer to this request"))
 }

@@ -18,30 +18,30 @@ pub struct PathOptions {
     pub inputs: usize,
     /// How to wait for messages and for room.
     pub wait: Wait,
-    /// Bytes of data storage that this side may lend, over all its queues. It is address space until it is
-    /// used. The longest message is half of it.
+    /// Bytes of data storage that this side may lend, over all its queues: 64 MiB unless set. It is address space
+    /// until it is used. The longest message is half of it.
     pub storage_bytes: u64,
-    /// Messages that may wait, as the kind has it; for messages as the path has them, large ones to be
-    /// pulled in one queue, 1 to [`SLOTS`].
+    /// Limit on waiting messages. A path of kind [`Kind::MESSAGES`] counts large messages per queue, 1 to [`SLOTS`]
+    /// (the default); IUCV counts all messages, 1 to 65535. The system file may allow less.
     pub messages: u32,
-    /// Bytes in buffers of one queue that may be on their way before a send has to wait, at least 1. More lets a sender
+    /// Bytes in buffers of one queue that may be on their way before a send has to wait, at least 1; 256 KiB unless set. More lets a sender
     /// run further ahead; less keeps what is on its way in cache and delays short.
     pub window_bytes: usize,
-    /// Bytes of large messages that may wait in one queue to be pulled before a send has to wait. Two always
-    /// may.
+    /// Bytes of large messages that may wait in one queue to be pulled before a send has to wait, 2 MiB unless set.
+    /// Two always may.
     pub announced_bytes: u64,
-    /// Use huge pages for data storage, where the machine has some.
+    /// Use huge pages for data storage. No error if the machine has none.
     pub huge: bool,
-    /// Keep data storage in memory, where the limit allows it.
+    /// Lock data storage in memory. No error if the limit on locked memory does not allow it.
     pub locked: bool,
     /// What the path is for. Only for the side that connects; [`crate::Guest::accept_with`] waits for a
     /// connection of this kind.
     pub kind: Kind,
-    /// For the other side's program, as the kind has them.
+    /// Sent with the connection, for the kind of conversation: [`crate::Path::flags`] at the peer.
     pub flags: u16,
-    /// For the other side's user.
+    /// Sent with the connection: [`crate::Path::user_data`] at the peer.
     pub data: UserData,
-    /// How long to wait for the other side to accept.
+    /// How long to wait for the other side to accept, 30 s unless set. Only for the side that connects.
     pub time: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Default for PathOptions {
 }
 
 impl PathOptions {
-    /// What is asked for if nothing else is said.
+    /// The defaults.
     pub const DEFAULT: PathOptions = PathOptions {
         outputs: 1,
         inputs: 1,
@@ -83,7 +83,7 @@ impl PathOptions {
             // With nothing on its way there is always room, or nothing would ever go.
             window_bytes: self.window_bytes.max(1),
             announced_bytes_max: self.announced_bytes,
-            // A conversation bounds its own messages; replies are bounded by whoever asked for them.
+            // A conversation bounds its own messages; replies are bounded by the side that asked for them.
             messages_max: match kind {
                 Kind::MESSAGES => ours.messages.clamp(1, SLOTS as u32),
                 _ => SLOTS as u32,

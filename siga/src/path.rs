@@ -96,23 +96,23 @@ impl Path {
         self.membership.peer()
     }
 
-    /// The number that the host gave the path, for `siga audit`. A new host gives it a new one.
+    /// The number that the host gave the path, for `siga audit`. It changes when a new host accounts the path.
     pub fn number(&self) -> u64 {
         self.membership.number()
     }
 
-    /// What the other side's user said when the path was made.
+    /// The user data that the other side passed when the path was made: [`crate::PathOptions::data`].
     pub fn user_data(&self) -> UserData {
         self.negotiated.data
     }
 
-    /// What the other side's program said when the path was made, as the kind of the conversation has it.
+    /// The flags that the other side passed when the path was made: [`crate::PathOptions::flags`].
     pub fn flags(&self) -> u16 {
         self.negotiated.flags
     }
 
-    /// How many messages this side, and how many the other, may have waiting, as the hosts' rules and the
-    /// kind of the conversation have it.
+    /// How many messages this side, and how many the other, may have waiting, as the host has granted; the kind has
+    /// the meaning: [`crate::PathOptions::messages`].
     pub fn messages_max(&self) -> (u32, u32) {
         self.negotiated.messages_max
     }
@@ -212,7 +212,8 @@ impl Path {
         Ok(Some(receiver.half.message(message)))
     }
 
-    /// Asks the other side to keep quiet. What it has sent until then keeps coming; once all of it has been
+    /// Asks the other side to stop sending, and returns at once: its sends fail with
+    /// [`SendError::Quiesced`] from then on. What it has sent until then keeps coming; once all of it has been
     /// received, [`Path::known_point`] says after how many messages it fell quiet.
     pub fn quiesce(&mut self) {
         self.receivers[0].half.quiesce();
@@ -220,13 +221,13 @@ impl Path {
         self.senders[0].half.wake_peer();
     }
 
-    /// Lets the other side send again.
+    /// Lets the other side send again. No effect if it was not quiesced.
     pub fn resume(&mut self) {
         self.receivers[0].half.resume();
         self.senders[0].half.wake_peer();
     }
 
-    /// How many messages had come from the other side when it fell quiet; none while it has not.
+    /// How many messages the other side had sent since the path was made, when it fell quiet; none while it has not.
     pub fn known_point(&self) -> Option<u64> {
         self.receivers[0].half.known_point()
     }
@@ -255,7 +256,7 @@ impl Path {
         self.close_with([0; END_DATA_BYTES]);
     }
 
-    /// Ends the path in good order, with data that tell the other side's user why: [`Severed::data`].
+    /// Ends the path in good order, with data for the other side's user: [`Severed::data`].
     pub fn close_with(mut self, data: UserData) {
         self.senders.iter_mut().for_each(|sender| sender.half.sever(data));
         self.receivers.iter_mut().for_each(|receiver| receiver.half.sever(data));
@@ -266,7 +267,7 @@ impl Path {
         self.end_sending_with([0; END_DATA_BYTES]);
     }
 
-    /// Ends sending in good order, with data that tell the other side's user why, and goes on receiving.
+    /// Ends sending in good order, with data for the other side's user, and goes on receiving.
     pub fn end_sending_with(&mut self, data: UserData) {
         self.senders.iter_mut().for_each(|sender| sender.half.sever(data));
     }
@@ -279,7 +280,8 @@ impl Path {
         (Halves { senders, receivers }, membership, negotiated)
     }
 
-    /// Gives out the halves: one sender for each output queue, one receiver for each input queue.
+    /// Gives out the halves, in the order of their queues: one sender for each output queue, one receiver for each
+    /// input queue. The path ends when the last half is dropped.
     pub fn split(self) -> (Vec<Sender>, Vec<Receiver>) {
         (self.senders, self.receivers)
     }
@@ -380,8 +382,9 @@ impl Sender {
         self.half.flush();
     }
 
-    /// Sends a message of `bytes` that `build` makes in place, in memory that is lent to the receiver. Waits while
-    /// the receiver is too far behind.
+    /// Sends a message of `bytes` that `build` makes in place, in memory that is lent to the receiver: at most half of
+    /// [`crate::PathOptions::storage_bytes`]. Waits while the receiver is too far behind; `build` may be called again
+    /// then.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent then, though `build` may have been called.
@@ -452,7 +455,7 @@ impl Sender {
         self.close_with([0; END_DATA_BYTES]);
     }
 
-    /// Ends this half in good order, with data that tell the other side's user why: [`Severed::data`].
+    /// Ends this half in good order, with data for the other side's user: [`Severed::data`].
     pub fn close_with(mut self, data: UserData) {
         self.half.sever(data);
     }
@@ -588,7 +591,8 @@ impl Receiver {
         self.half.fetch()
     }
 
-    /// Ends this half in good order. What has not been received yet is lost.
+    /// Ends this half in good order: the peer's sends fail with [`path::Reason::Peer`]. What has not been received yet
+    /// is lost.
     pub fn close(mut self) {
         self.half.sever([0; END_DATA_BYTES]);
     }
@@ -612,7 +616,8 @@ impl Receiver {
     }
 
     /// What has arrived next, if there is something: a message of at most `copied_bytes_max`, copied; or a
-    /// longer one or a list, which stay where they are.
+    /// longer one or a list, which stay where they are, and are to be given back. One call looks into 128 buffers at
+    /// most: none may be returned while the half is ready.
     ///
     /// # Errors
     /// [`Severed`] once the path has ended and everything that was sent has been received.
@@ -621,7 +626,7 @@ impl Receiver {
         self.half.poll(copied_bytes_max)
     }
 
-    /// A message that was copied. It is there until the next verb.
+    /// A message that was copied. It is valid until the next verb that receives; after that its bytes are others.
     #[inline]
     pub fn message(&self, message: MessageRef) -> Message<'_> {
         self.half.message(message)
@@ -643,7 +648,8 @@ impl Receiver {
         self.half.give_back_list(list)
     }
 
-    /// Copies the next bytes of a large message into `target`; how many.
+    /// Copies the next bytes of a large message into `target`, and returns how many: zero, with bytes left, if they are
+    /// not filled in yet, which [`Receiver::wait`] waits for.
     ///
     /// # Errors
     /// [`Severed`] if the sender is gone before the message was whole, or if another half has given it out.

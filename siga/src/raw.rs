@@ -4,6 +4,7 @@
 //! lists of entries over storage of the program's own ([`Shared`]), rings that are deferred ([`Ringing`]), and
 //! counters. A half that several threads serve in turn goes under a [`Lease`].
 
+/// How long [`Wait::Adaptive`](crate::Wait::Adaptive) polls at most before it sleeps: 50 us.
 pub use crate::waiting::SPIN_NS_MAX;
 pub use fabric::path::{
     CommitError, Counter, Counters, List, ListError, Receiver, Ringing, SendError, Sender, Shared,

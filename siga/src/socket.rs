@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use os::peer::Credentials;
 
-/// Where guests attach, if nobody says otherwise: `siga.sock` in `/run` for root, otherwise in
+/// The default place where guests attach: `siga.sock` in `/run` for root, otherwise in
 /// `$XDG_RUNTIME_DIR`, or in `/run/user/UID` where that is set up.
 ///
 /// # Errors
-/// If there is no such directory.
+/// `NotFound` if there is no such directory.
 pub fn default_socket() -> io::Result<PathBuf> {
     let user = Credentials::own().user;
     let directory = if user == 0 {
@@ -21,7 +21,7 @@ pub fn default_socket() -> io::Result<PathBuf> {
     };
     if !directory.is_dir() {
         let what = format!(
-            "no place for the host's socket: {} is not there; set XDG_RUNTIME_DIR or say --socket",
+            "no place for the host's socket: {} does not exist; set XDG_RUNTIME_DIR or pass --socket",
             directory.display()
         );
         return Err(io::Error::new(io::ErrorKind::NotFound, what));

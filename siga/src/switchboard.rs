@@ -1,5 +1,5 @@
-//! The conversations of one guest, whatever they are: asked for, pending, there; and which of them may have
-//! something to tell.
+//! The conversations of one guest, whatever they are: asked for, pending, joined; and which of them may have
+//! an event.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
@@ -17,7 +17,7 @@ use crate::waiting::Wait;
 
 /// A conversation over a path.
 pub(crate) trait Call: Member + Debug {
-    /// What has to be known between asking for one and its being there.
+    /// What has to be known from asking for one until there is a path.
     type Terms: Debug;
 
     /// The kind of path that it goes over. Connections of other kinds are refused.
@@ -36,44 +36,44 @@ pub(crate) trait Call: Member + Debug {
 /// The conversations of a guest, by numbers.
 #[derive(Debug)]
 pub(crate) struct Switchboard<C: Call> {
-    waiter: Waiter<Served<C>>,
+    waiter: Waiter<Occupant<C>>,
     guest: Key,
-    places: BTreeMap<u16, Place<C::Terms>>,
-    /// Those that may have something to tell.
+    places: BTreeMap<u16, Standing<C::Terms>>,
+    /// Those that may have an event.
     active: BTreeSet<u16>,
     news: VecDeque<News>,
 }
 
 #[derive(Debug)]
-enum Place<T> {
-    /// It waits to be accepted here.
+enum Standing<T> {
+    /// This guest is to accept it.
     Pending(Pending),
-    /// It waits to be accepted there.
+    /// The other guest is to accept it.
     Connecting(Connecting, T),
-    /// It is there.
+    /// There is a path.
     Joined(Key),
 }
 
-impl<T> Place<T> {
+impl<T> Standing<T> {
     /// One that was asked for.
     fn connecting(&self) -> Option<&Connecting> {
         match self {
-            Place::Connecting(connecting, _) => Some(connecting),
-            Place::Pending(_) | Place::Joined(_) => None,
+            Standing::Connecting(connecting, _) => Some(connecting),
+            Standing::Pending(_) | Standing::Joined(_) => None,
         }
     }
 
     /// The waiter's key for one that is there.
     fn key(&self) -> Option<Key> {
         match self {
-            Place::Joined(key) => Some(*key),
-            Place::Pending(_) | Place::Connecting(..) => None,
+            Standing::Joined(key) => Some(*key),
+            Standing::Pending(_) | Standing::Connecting(..) => None,
         }
     }
 }
 
 #[derive(Debug)]
-enum Served<C> {
+enum Occupant<C> {
     Guest(Box<Guest>),
     Call(Box<C>, u16),
 }
@@ -81,7 +81,7 @@ enum Served<C> {
 /// What is reported about connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum News {
-    /// Somebody wants a conversation.
+    /// A guest asks for a conversation.
     Pending(u16, Pending),
     /// One that was asked for is there; from the other side's user.
     Complete(u16, UserData),
@@ -104,7 +104,7 @@ impl<C: Call> Switchboard<C> {
     /// Takes charge of a guest.
     pub(crate) fn new(guest: Guest, wait: Wait) -> io::Result<Switchboard<C>> {
         let mut waiter = Waiter::new(wait)?;
-        let guest = waiter.add(Served::Guest(Box::new(guest)))?;
+        let guest = waiter.add(Occupant::Guest(Box::new(guest)))?;
         let (places, active, news) = Default::default();
         Ok(Switchboard { waiter, guest, places, active, news })
     }
@@ -115,14 +115,14 @@ impl<C: Call> Switchboard<C> {
             self.sever(*number, [0; END_DATA_BYTES]);
         }
         match self.waiter.remove(self.guest) {
-            Some(Served::Guest(guest)) => *guest,
+            Some(Occupant::Guest(guest)) => *guest,
             _ => unreachable!("made with a guest"),
         }
     }
 
     pub(crate) fn guest(&self) -> &Guest {
         match self.waiter.get(self.guest) {
-            Some(Served::Guest(guest)) => guest,
+            Some(Occupant::Guest(guest)) => guest,
             _ => unreachable!("made with a guest"),
         }
     }
@@ -135,7 +135,7 @@ impl<C: Call> Switchboard<C> {
     ) -> Result<u16, ConnectError> {
         let number = self.free_number()?;
         let connecting = ask(self.guest(), &terms)?;
-        self.places.insert(number, Place::Connecting(connecting, terms));
+        self.places.insert(number, Standing::Connecting(connecting, terms));
         Ok(number)
     }
 
@@ -146,7 +146,7 @@ impl<C: Call> Switchboard<C> {
         number: u16,
         accept: impl FnOnce(&Guest, Pending) -> Result<C, ConnectError>,
     ) -> Option<Result<(), ConnectError>> {
-        let Some(Place::Pending(pending)) = self.places.get(&number) else { return None };
+        let Some(Standing::Pending(pending)) = self.places.get(&number) else { return None };
         let pending = *pending;
         self.places.remove(&number);
         let accepted = accept(self.guest(), pending);
@@ -159,10 +159,10 @@ impl<C: Call> Switchboard<C> {
         let Some(place) = self.places.remove(&number) else { return false };
         self.news.retain(|news| news.number() != number);
         match place {
-            Place::Pending(pending) => self.guest().refuse(pending, data),
-            Place::Connecting(connecting, _) => drop(connecting),
-            Place::Joined(key) => {
-                if let Some(Served::Call(call, _)) = self.waiter.remove(key) {
+            Standing::Pending(pending) => self.guest().refuse(pending, data),
+            Standing::Connecting(connecting, _) => drop(connecting),
+            Standing::Joined(key) => {
+                if let Some(Occupant::Call(call, _)) = self.waiter.remove(key) {
                     call.sever(data);
                 }
             }
@@ -179,12 +179,12 @@ impl<C: Call> Switchboard<C> {
     /// A conversation that is there.
     pub(crate) fn get(&self, number: u16) -> Option<&C> {
         match self.waiter.get(self.places.get(&number)?.key()?) {
-            Some(Served::Call(call, _)) => Some(call),
+            Some(Occupant::Call(call, _)) => Some(call),
             _ => None,
         }
     }
 
-    /// A conversation that is there, for a verb, which may take in what there is to tell.
+    /// A conversation that is joined, for a verb, which may receive what is an event.
     pub(crate) fn get_mut(&mut self, number: u16) -> Option<&mut C> {
         let Switchboard { waiter, places, active, .. } = self;
         let call = joined(waiter, places, number)?;
@@ -192,16 +192,16 @@ impl<C: Call> Switchboard<C> {
         Some(call)
     }
 
-    /// All that are there may have something to tell.
+    /// All that are joined may have an event.
     pub(crate) fn mark_all_active(&mut self) {
         let joined = self.places.iter().filter(|(_, place)| place.key().is_some());
         self.active.extend(joined.map(|(number, _)| *number));
     }
 
-    /// Waits until somebody may have something to tell.
+    /// Waits until one of them may have an event.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         if self.places.is_empty() && self.guest().is_forsaken() {
-            // Nobody is there, and nobody will come.
+            // There is none, and none will come.
             return Err(io::ErrorKind::NotConnected.into());
         }
         let (key, _) = self.waiter.wait()?;
@@ -209,7 +209,7 @@ impl<C: Call> Switchboard<C> {
         Ok(())
     }
 
-    /// Takes note of all that may have something to tell.
+    /// Marks all that may have an event.
     pub(crate) fn listen(&mut self) -> io::Result<()> {
         for _ in 0..=self.places.len() {
             let Some((key, _)) = self.waiter.try_next()? else { break };
@@ -226,20 +226,20 @@ impl<C: Call> Switchboard<C> {
         self.news.remove(at)
     }
 
-    /// What the next has to tell that has something, behind the one that was told of `last`. Those that have
-    /// nothing are not asked again.
+    /// The event of the next conversation that has one, behind `last`, which is set to it. Those that have none are
+    /// not asked again.
     pub(crate) fn ask<T>(
         &mut self,
         last: &mut u16,
-        mut tell: impl FnMut(u16, &mut C) -> Option<T>,
+        mut report: impl FnMut(u16, &mut C) -> Option<T>,
     ) -> Option<T> {
         let Switchboard { waiter, places, active, .. } = self;
         loop {
             let number = in_turn(active, *last).next()?;
-            let told = joined(waiter, places, number).and_then(|call| tell(number, call));
-            if told.is_some() {
+            let reported = joined(waiter, places, number).and_then(|call| report(number, call));
+            if reported.is_some() {
                 *last = number;
-                return told;
+                return reported;
             }
             active.remove(&number);
         }
@@ -249,17 +249,17 @@ impl<C: Call> Switchboard<C> {
     pub(crate) fn ask_all<T>(
         &mut self,
         last: &mut u16,
-        mut tell: impl FnMut(u16, &mut C) -> Option<T>,
+        mut report: impl FnMut(u16, &mut C) -> Option<T>,
     ) -> Option<T> {
         let Switchboard { waiter, places, active, .. } = self;
         in_turn(active, *last).find_map(|number| {
-            let told = tell(number, joined(waiter, places, number)?)?;
+            let reported = report(number, joined(waiter, places, number)?)?;
             *last = number;
-            Some(told)
+            Some(reported)
         })
     }
 
-    /// Shows all that may have something to tell to `visit`.
+    /// Calls `visit` with all that may have an event.
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&mut C)) {
         let Switchboard { waiter, places, active, .. } = self;
         for number in active.iter() {
@@ -269,27 +269,27 @@ impl<C: Call> Switchboard<C> {
         }
     }
 
-    /// Nobody has anything more to tell.
-    pub(crate) fn all_told(&mut self) {
+    /// None has an event any more.
+    pub(crate) fn clear_active(&mut self) {
         self.active.clear();
     }
 
-    /// Prepares for waiting elsewhere; whether there is nothing to tell that `wanted` lets through.
+    /// Prepares for waiting elsewhere; whether there is no event that `wanted` lets through.
     pub(crate) fn prepare_wait(&mut self, wanted: impl Fn(&News) -> bool) -> bool {
         self.active.is_empty() && !self.news.iter().any(wanted) && self.waiter.prepare_wait()
     }
 
-    /// Somebody has something. False if that was known.
+    /// Marks the member behind `key` active. False if it was.
     fn take_note(&mut self, key: Key) -> bool {
         if key == self.guest {
             self.take_pending();
             self.take_complete();
-            // What its user has asked for past us is for him to look for.
-            self.guest().leave_others(self.places.values().filter_map(Place::connecting));
+            // What its user has asked for by itself is left to its user.
+            self.guest().leave_others(self.places.values().filter_map(Standing::connecting));
             return true;
         }
         match self.waiter.get(key) {
-            Some(Served::Call(_, number)) => self.active.insert(*number),
+            Some(Occupant::Call(_, number)) => self.active.insert(*number),
             _ => false,
         }
     }
@@ -300,7 +300,7 @@ impl<C: Call> Switchboard<C> {
         while let Some(pending) = self.guest().pending() {
             match self.free_number() {
                 Ok(number) if pending.kind == C::KIND && pending.shape == shape => {
-                    self.places.insert(number, Place::Pending(pending));
+                    self.places.insert(number, Standing::Pending(pending));
                     self.news.push_back(News::Pending(number, pending));
                 }
                 _ => self.guest().refuse(pending, [0; END_DATA_BYTES]),
@@ -311,12 +311,12 @@ impl<C: Call> Switchboard<C> {
     /// Gives up the numbers of those that were taken back.
     fn forget_withdrawn(&mut self) {
         let Switchboard { waiter, guest, places, news, .. } = self;
-        let Some(Served::Guest(guest)) = waiter.get(*guest) else {
+        let Some(Occupant::Guest(guest)) = waiter.get(*guest) else {
             unreachable!("made with a guest")
         };
-        let is_withdrawn = |place: &Place<C::Terms>| match place {
-            Place::Pending(pending) => !guest.still_waits(pending),
-            Place::Connecting(..) | Place::Joined(_) => false,
+        let is_withdrawn = |place: &Standing<C::Terms>| match place {
+            Standing::Pending(pending) => !guest.still_waits(pending),
+            Standing::Connecting(..) | Standing::Joined(_) => false,
         };
         for (number, _) in places.extract_if(.., |_, place| is_withdrawn(place)) {
             news.retain(|news| news.number() != number);
@@ -326,12 +326,13 @@ impl<C: Call> Switchboard<C> {
     fn take_complete(&mut self) {
         let connecting = self.places.iter().filter(|(_, place)| place.connecting().is_some());
         for number in connecting.map(|(number, _)| *number).collect::<Vec<_>>() {
-            let Some(Place::Connecting(mut connecting, terms)) = self.places.remove(&number) else {
+            let Some(Standing::Connecting(mut connecting, terms)) = self.places.remove(&number)
+            else {
                 continue;
             };
             let news = match self.guest().try_complete(&mut connecting) {
                 Ok(None) => {
-                    self.places.insert(number, Place::Connecting(connecting, terms));
+                    self.places.insert(number, Standing::Connecting(connecting, terms));
                     continue;
                 }
                 Ok(Some(path)) => {
@@ -351,16 +352,16 @@ impl<C: Call> Switchboard<C> {
     }
 
     fn join(&mut self, number: u16, call: C) -> io::Result<()> {
-        let key = self.waiter.add(Served::Call(Box::new(call), number))?;
-        self.places.insert(number, Place::Joined(key));
+        let key = self.waiter.add(Occupant::Call(Box::new(call), number))?;
+        self.places.insert(number, Standing::Joined(key));
         self.active.insert(number);
         Ok(())
     }
 
-    /// The lowest number that is nobody's, and of which nothing is left to tell.
+    /// The lowest number that is free, and of which no news is left.
     fn free_number(&self) -> io::Result<u16> {
-        let told_of: BTreeSet<_> = self.news.iter().map(News::number).collect();
-        let is_free = |number: &u16| !self.is_taken(*number) && !told_of.contains(number);
+        let in_news: BTreeSet<_> = self.news.iter().map(News::number).collect();
+        let is_free = |number: &u16| !self.is_taken(*number) && !in_news.contains(number);
         let free = (0..=u16::MAX).find(is_free);
         free.ok_or_else(|| io::Error::other("65536 conversations are in use"))
     }
@@ -373,35 +374,35 @@ fn in_turn(active: &BTreeSet<u16>, last: u16) -> impl Iterator<Item = u16> {
 }
 
 fn joined<'a, C: Call>(
-    waiter: &'a mut Waiter<Served<C>>,
-    places: &BTreeMap<u16, Place<C::Terms>>,
+    waiter: &'a mut Waiter<Occupant<C>>,
+    places: &BTreeMap<u16, Standing<C::Terms>>,
     number: u16,
 ) -> Option<&'a mut C> {
     match waiter.get_mut(places.get(&number)?.key()?) {
-        Some(Served::Call(call, _)) => Some(call),
+        Some(Occupant::Call(call, _)) => Some(call),
         _ => None,
     }
 }
 
-/// Readable when somebody may have something to tell.
+/// Readable when one of them may have an event.
 impl<C: Call> AsFd for Switchboard<C> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waiter.as_fd()
     }
 }
 
-impl<C: Call> OneOf for Served<C> {
+impl<C: Call> OneOf for Occupant<C> {
     fn member(&self) -> &dyn Member {
         match self {
-            Served::Guest(guest) => &**guest,
-            Served::Call(call, _) => &**call,
+            Occupant::Guest(guest) => &**guest,
+            Occupant::Call(call, _) => &**call,
         }
     }
 
     fn member_mut(&mut self) -> &mut dyn Member {
         match self {
-            Served::Guest(guest) => &mut **guest,
-            Served::Call(call, _) => &mut **call,
+            Occupant::Guest(guest) => &mut **guest,
+            Occupant::Call(call, _) => &mut **call,
         }
     }
 }

@@ -88,7 +88,7 @@ fn questions_of_any_length_are_answered_however_one_waits() {
                     assert_eq!(answered, received(length, Data::Complete, State::Send));
                     assert!(answer.iter().rev().eq(&question));
                 }
-                conversation.say(Then::Sever).unwrap();
+                conversation.send_without_data(Then::Sever).unwrap();
             },
         );
     }
@@ -124,7 +124,7 @@ fn stream_waits_for_its_receiver_and_is_received_in_parts() {
                     conversation.push(&record(number)).unwrap();
                 }
             }
-            conversation.say(Then::Sever).unwrap();
+            conversation.send_without_data(Then::Sever).unwrap();
         },
     );
 }
@@ -158,7 +158,7 @@ fn sender_waits_until_its_partner_confirms_or_finds_an_error() {
             let trouble = conversation.send(b"three", Then::Confirm).unwrap_err();
             assert_eq!(trouble, VerbError::Trouble(Trouble::Purging));
             assert_eq!(conversation.receive(&mut record).unwrap().bytes, 13);
-            conversation.say(Then::ConfirmSever).unwrap();
+            conversation.send_without_data(Then::ConfirmSever).unwrap();
             assert_eq!(conversation.state(), State::Reset);
         },
     );
@@ -175,7 +175,7 @@ fn error_and_request_reach_a_sender_that_waits_for_room() {
             conversation.request().unwrap();
             let mut record = Vec::new();
             while conversation.receive_whole(&mut record).unwrap().status != State::Send {}
-            conversation.say(Then::Sever).unwrap();
+            conversation.send_without_data(Then::Sever).unwrap();
         },
         |mut conversation| {
             let record = vec![1; 3_000_000];
@@ -278,7 +278,7 @@ fn resource_is_found_while_somebody_manages_it_and_the_local_one_first() {
                 guest
             });
             let mut conversation = Conversation::allocate(&client, "ECHO", &OPTIONS).unwrap();
-            conversation.say(Then::Sever).unwrap();
+            conversation.send_without_data(Then::Sever).unwrap();
             assert_eq!(conversation.peer(), name);
             accepting.join().unwrap()
         })
@@ -321,7 +321,7 @@ fn functions_complete_and_events_tell() {
     let mut client = AppcGuest::declare(client, Wait::Block).unwrap();
     let target = Target::Resource("ECHO".parse().unwrap());
 
-    let near = client.allocate(target, &Options { data: [1; 16], ..CONFIRM }).unwrap();
+    let near = client.allocate_to(target, &Options { data: [1; 16], ..CONFIRM }).unwrap();
     assert_eq!(client.state(near), State::Connect);
     let connect = StateError { verb: Verb::Receive, state: State::Connect };
     let early = client.start(near, Function::Receive { target: vec![0] }).unwrap().unwrap();
@@ -386,7 +386,7 @@ fn partner_that_always_sends_leaves_the_others_their_turn() {
     let mut client = AppcGuest::declare(client, Wait::Block).unwrap();
     let target = Target::Resource("ECHO".parse().unwrap());
     let conversations = [(); 3].map(|()| {
-        let near = client.allocate(target, &OPTIONS).unwrap();
+        let near = client.allocate_to(target, &OPTIONS).unwrap();
         let event = server.event().unwrap();
         let GuestEvent::ConnectionPending { conversation: far, .. } = event else {
             panic!("{event:?}")
@@ -430,7 +430,7 @@ fn guest_that_sends_without_end_is_woken_when_there_is_room() {
         });
         let mut client = AppcGuest::declare(client, Wait::Block).unwrap();
         let target = Target::Resource("ECHO".parse().unwrap());
-        let id = client.allocate(target, &OPTIONS).unwrap();
+        let id = client.allocate_to(target, &OPTIONS).unwrap();
         client.event().unwrap();
         for number in 0..RECORDS {
             let record = vec![number as u8; 100_000];
@@ -445,7 +445,7 @@ fn guest_that_sends_without_end_is_woken_when_there_is_room() {
             assert_eq!(completed.outcome, Ok(None));
         }
         assert_eq!(client.event().unwrap(), GuestEvent::MessagePending(id));
-        let more = client.start(id, Function::Say(Then::Receive)).unwrap().unwrap();
+        let more = client.start(id, Function::SendWithoutData(Then::Receive)).unwrap().unwrap();
         assert_eq!(more.outcome, Err(VerbError::Trouble(Trouble::Purging)));
     });
 }

@@ -71,7 +71,7 @@ impl End for AppcEnd {
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        self.conversation.say(Then::Sever).doing("end the conversation")
+        self.conversation.send_without_data(Then::Sever).doing("end the conversation")
     }
 
     fn counts(&mut self) -> Counts {

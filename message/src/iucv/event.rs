@@ -58,7 +58,7 @@ impl fmt::Display for Audit {
 
 /// A message that waits to be received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingMessage {
     /// Its identity.
     pub id: MessageId,
     /// (TRGCLS) The class that its source has given it for us.
@@ -104,7 +104,7 @@ pub enum Event {
     /// A message of ours is complete.
     Complete(Completion),
     /// A message waits to be received.
-    Pending(Pending),
+    Pending(PendingMessage),
 }
 
 impl Event {
@@ -118,7 +118,9 @@ impl Event {
                 Interrupt::PriorityMessageComplete
             }
             Event::Complete(_) => Interrupt::MessageComplete,
-            Event::Pending(Pending { priority: true, .. }) => Interrupt::PriorityMessagePending,
+            Event::Pending(PendingMessage { priority: true, .. }) => {
+                Interrupt::PriorityMessagePending
+            }
             Event::Pending(_) => Interrupt::MessagePending,
         }
     }

@@ -5,7 +5,7 @@
 
 use fabric::path::{Receiver, Severed};
 
-use super::event::{Completion, Pending};
+use super::event::{Completion, PendingMessage};
 use super::path::{ReceiveError, Which};
 use super::record::{MessageId, QUEUES};
 use super::store::Store;
@@ -25,10 +25,10 @@ pub(super) struct Known {
     pub(super) queue: usize,
 }
 
-impl Facts for Pending {
+impl Facts for PendingMessage {
     #[inline(always)]
     fn known(&self) -> Known {
-        let Pending { id, class, priority, .. } = *self;
+        let PendingMessage { id, class, priority, .. } = *self;
         Known { id, class, priority, queue: usize::from(priority) }
     }
 }
@@ -52,7 +52,7 @@ pub(super) struct Item<T> {
 }
 
 // A short message lies within the two cache lines of its slot.
-const _: () = assert!(Store::<Pending>::SLOT_BYTES == 128);
+const _: () = assert!(Store::<PendingMessage>::SLOT_BYTES == 128);
 
 /// All of a kind that have come.
 #[derive(Debug, Default)]

@@ -25,7 +25,7 @@ mod path;
 mod record;
 mod store;
 
-pub use event::{Audit, Completion, Event, Interrupt, Pending};
+pub use event::{Audit, Completion, Event, Interrupt, PendingMessage};
 pub use outgoing::{Outgoing, SendError, TrySendError};
 pub use path::{
     BUFFERED_BYTES_MAX, Counts, InPlace, Limits, MESSAGES_MAX, Path, PurgeError, ReceiveError,

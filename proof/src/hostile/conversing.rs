@@ -3,7 +3,7 @@
 use fabric::path::Reason;
 use fabric::queue::QUEUE_BUFFERS;
 use message::iucv::{
-    Audit, Completion, Event, Limits, MessageId, Outgoing, PARAMETER_BYTES, Path, Pending,
+    Audit, Completion, Event, Limits, MessageId, Outgoing, PARAMETER_BYTES, Path, PendingMessage,
     ReceiveError, Received, Which,
 };
 use os::doorbell::Listen;
@@ -27,7 +27,7 @@ const PENDING_CONTROLS_MAX: usize = (OURS + THEIRS + 1) as usize;
 /// An honest side, and what its user knows.
 struct Conversing {
     path: Path,
-    seen: Vec<Pending>,
+    seen: Vec<PendingMessage>,
     known: Known,
     buffer: Vec<u8>,
     serial: u32,
@@ -101,7 +101,7 @@ impl Conversing {
             9 => self.describe(script),
             10 | 11 => self.reply(script),
             12 => {
-                let Some(Pending { id, .. }) = self.seen(script) else { return };
+                let Some(PendingMessage { id, .. }) = self.seen(script) else { return };
                 if script.below(4) == 0 {
                     self.path.skip(id);
                 } else if self.path.reject(id).is_ok() {
@@ -179,7 +179,7 @@ impl Conversing {
             0..3 => Which::Any,
             3 => Which::Class(script.below(3) as u32),
             _ => match self.seen(script) {
-                Some(Pending { id, class, .. }) => Which::Message { id, class },
+                Some(PendingMessage { id, class, .. }) => Which::Message { id, class },
                 None => Which::Message { id: MessageId(script.number() as u32), class: 0 },
             },
         }
@@ -196,7 +196,7 @@ impl Conversing {
         }
     }
 
-    fn see(&mut self, pending: Pending) {
+    fn see(&mut self, pending: PendingMessage) {
         assert!(pending.id.0 & 0xffff < THEIRS, "{pending:?} has no index");
         assert!(!pending.parameters || self.path.limits().parameters_for_us, "{pending:?}");
         if self.seen.len() == SEEN_MAX {
@@ -205,7 +205,7 @@ impl Conversing {
         self.seen.push(pending);
     }
 
-    fn seen(&self, script: &mut Script<'_>) -> Option<Pending> {
+    fn seen(&self, script: &mut Script<'_>) -> Option<PendingMessage> {
         (!self.seen.is_empty()).then(|| self.seen[script.below(self.seen.len())])
     }
 
@@ -253,7 +253,7 @@ impl Conversing {
     }
 
     fn reply(&mut self, script: &mut Script<'_>) {
-        let Some(Pending { id, .. }) = self.seen(script) else { return };
+        let Some(PendingMessage { id, .. }) = self.seen(script) else { return };
         let priority = script.below(2) == 0;
         let data = body(3, script.pick(&[0, 8, 100, 5000, 70_000]));
         let replied = match script.below(3) {

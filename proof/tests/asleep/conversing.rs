@@ -357,6 +357,7 @@ impl World {
                     self.lines.retain(|_, line| line.path != Some(path));
                 }
             }
+            event => panic!("{event:?}"),
         }
         true
     }

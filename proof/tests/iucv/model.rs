@@ -4,7 +4,7 @@
 //! pushed is perhaps held back, a purge is perhaps not heard, a completion perhaps still on its way. Where
 //! the model cannot know, it says what *may* be found, and whether something *must* be found.
 
-use message::iucv::{Audit, Completion, MessageId, Outgoing, Pending, Which};
+use message::iucv::{Audit, Completion, MessageId, Outgoing, PendingMessage, Which};
 
 /// All messages from one side, the *source*, to the other, the *target*, that are not forgotten by both.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub enum Source {
 /// How far the target is with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// It has received so many bytes; it knows of it, or was told by an event.
+    /// It has received so many bytes; it knows of it, or was notified by an event.
     Pending {
         at: usize,
         is_seen: bool,
@@ -87,10 +87,10 @@ pub struct Found {
 
 impl Message {
     /// As its target sees it.
-    pub fn pending(&self) -> Pending {
+    pub fn pending(&self) -> PendingMessage {
         let Outgoing { target_class: class, priority, reply_bytes_max, .. } = self.outgoing;
         let Message { id, bytes, parameters, .. } = *self;
-        Pending { id, class, bytes, priority, reply_bytes_max, parameters }
+        PendingMessage { id, class, bytes, priority, reply_bytes_max, parameters }
     }
 
     /// As its source sees it when the path is severed first.

@@ -29,7 +29,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// (CONNECT) Allocates a conversation with whoever manages a resource: the local one of this name, or else
+    /// (CONNECT) Allocates a conversation with the manager of a resource: the local one of this name, or else
     /// the global one. Waits until it accepts. This side sends first.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Conversation {
         Conversation::allocate_to(guest, Target::Resource(resource.parse()?), options)
     }
 
-    /// Allocates a conversation with a guest, or with whoever manages a resource.
+    /// Allocates a conversation with a guest, or with the manager of a resource.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -72,7 +72,7 @@ impl Conversation {
         Conversation::over(path, Role::Allocator, options.level, resource, options)
     }
 
-    /// (ACCEPT) Waits for somebody to allocate a conversation with this guest, for whatever resource, and
+    /// (ACCEPT) Waits until a guest allocates a conversation with this one, for any resource, and
     /// accepts it. This side receives first.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Conversation {
             .expect("no time was set"))
     }
 
-    /// Waits at most for `time` for somebody to allocate a conversation with this guest, and accepts it. None if
+    /// Waits at most for `time` until a guest allocates a conversation with this one, and accepts it. None if
     /// the time is over.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Conversation {
         Conversation::accept_where(guest, options, after(time), |_| true)
     }
 
-    /// Waits for somebody to allocate a conversation for this resource, and accepts it. Others go on
+    /// Waits until a guest allocates a conversation for this resource, and accepts it. Others go on
     /// waiting.
     ///
     /// # Errors
@@ -164,12 +164,12 @@ impl Conversation {
         self.membership.number()
     }
 
-    /// What the other side's user said when the conversation was made.
+    /// The user data that the other side passed when the conversation was made.
     pub fn user_data(&self) -> UserData {
         self.data
     }
 
-    /// The resource that it was allocated for; none if for a guest.
+    /// The resource that it was allocated for; none if it was allocated with a guest.
     pub fn resource(&self) -> Option<Name> {
         self.resource
     }
@@ -228,12 +228,12 @@ impl Conversation {
         self.until_confirmed(then)
     }
 
-    /// Says what comes next, without a record: turns round, asks to confirm, or ends the conversation. Waits
+    /// Sends what comes next, without a record: turns round, asks to confirm, or ends the conversation. Waits
     /// as [`Conversation::send`] does.
     ///
     /// # Errors
     /// [`VerbError`]: nothing was sent, or the partner has not confirmed.
-    pub fn say(&mut self, then: Then) -> Result<(), VerbError> {
+    pub fn send_without_data(&mut self, then: Then) -> Result<(), VerbError> {
         self.until_done(Wanted::Room, |inner| inner.send_without_data(then))?;
         self.until_confirmed(then)
     }
@@ -243,7 +243,7 @@ impl Conversation {
     /// # Errors
     /// [`VerbError`]: nothing was sent, or the partner has not confirmed.
     pub fn confirm(&mut self) -> Result<(), VerbError> {
-        self.say(Then::Confirm)
+        self.send_without_data(Then::Confirm)
     }
 
     #[inline]
@@ -337,7 +337,7 @@ impl Conversation {
     }
 
     /// (SEVER) Ends the conversation where it stands. What was sent can still be received; then the partner is
-    /// told, with `data` for its user. To end it in good order, send or say [`Then::Sever`].
+    /// notified, with `data` for its user. To end it in good order, send [`Then::Sever`].
     ///
     /// # Errors
     /// It has ended already.

@@ -14,11 +14,11 @@ pub enum Function {
         /// What comes next.
         then: Then,
     },
-    /// Says what comes next, without a record.
-    Say(Then),
+    /// Sends what comes next, without a record.
+    SendWithoutData(Then),
     /// Receives a record, or as much of it as fits.
     Receive {
-        /// Where to.
+        /// Where to: its length is the most that is received.
         target: Vec<u8>,
     },
     /// Confirms.
@@ -33,8 +33,8 @@ impl Function {
     /// The verb.
     pub fn verb(&self) -> Verb {
         match self {
-            Function::Say(then) if then.confirms() => Verb::Confirm,
-            Function::Send { .. } | Function::Say(_) => Verb::Send,
+            Function::SendWithoutData(then) if then.confirms() => Verb::Confirm,
+            Function::Send { .. } | Function::SendWithoutData(_) => Verb::Send,
             Function::Receive { .. } => Verb::Receive,
             Function::Confirmed => Verb::Confirmed,
             Function::Error => Verb::Error,
@@ -76,7 +76,7 @@ impl Running {
         if !self.is_sent {
             match &mut self.function {
                 Function::Send { record, then } => conversation.send(record, *then)?,
-                Function::Say(then) => conversation.send_without_data(*then)?,
+                Function::SendWithoutData(then) => conversation.send_without_data(*then)?,
                 Function::Receive { target } => {
                     let Running { at, requested, .. } = self;
                     return receive_on(conversation, target, at, requested).map(Some);
@@ -97,7 +97,7 @@ impl Running {
     }
 }
 
-/// Receives from `at` on, until the record is whole or `target` is full. `requested` keeps what was told
+/// Receives from `at` on, until the record is whole or `target` is full. `requested` keeps what was reported
 /// with a part.
 #[inline]
 pub(super) fn receive_on(

@@ -31,8 +31,9 @@ impl fmt::Display for ConversationId {
 
 /// The kind of an event: the types of APPC/VM's external interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Interrupt {
-    /// Somebody wants a conversation.
+    /// A guest asks for a conversation.
     ConnectionPending,
     /// A conversation that this guest asked for is there.
     ConnectionComplete,
@@ -48,12 +49,13 @@ pub enum Interrupt {
 
 /// An event of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GuestEvent {
-    /// Somebody wants a conversation. Accept it or sever it.
+    /// A guest asks for a conversation. Accept it or sever it.
     ConnectionPending {
         /// The conversation that it may become.
         conversation: ConversationId,
-        /// Who.
+        /// The guest.
         from: Name,
         /// For which resource; none if for the guest itself.
         resource: Option<Name>,
@@ -114,18 +116,18 @@ pub enum AcceptError {
     Connect(#[from] ConnectError),
 }
 
-/// A function was not started: one that was started before is not complete.
+/// A function was not started, and is given back: one that was started before is not complete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a function of this conversation is not complete")]
 pub struct Busy(pub Function);
 
-/// A guest that has many conversations and waits for none: it starts functions, and is told when they are
-/// complete and what else happens, one event at a time.
+/// A guest that has many conversations and waits for none: it starts functions, and is notified when they
+/// are complete and of what else happens, one event at a time.
 #[derive(Debug)]
 pub struct AppcGuest {
     board: Switchboard<Seat>,
     /// The conversation whose event was reported last.
-    told: u16,
+    last_reported: u16,
 }
 
 /// A conversation, and the function that it is about.
@@ -142,7 +144,7 @@ impl AppcGuest {
     /// # Errors
     /// No descriptors left.
     pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<AppcGuest> {
-        Ok(AppcGuest { board: Switchboard::new(guest, wait)?, told: 0 })
+        Ok(AppcGuest { board: Switchboard::new(guest, wait)?, last_reported: 0 })
     }
 
     /// Gives the guest back. All its conversations are severed.
@@ -155,12 +157,24 @@ impl AppcGuest {
         self.board.guest()
     }
 
-    /// (CONNECT) Asks for a conversation with a guest, or with whoever manages a resource. It is there with
+    /// (CONNECT) Asks for a conversation with the manager of a resource. It is there with
     /// [`GuestEvent::ConnectionComplete`].
     ///
     /// # Errors
     /// [`ConnectError`].
     pub fn allocate(
+        &mut self,
+        resource: &str,
+        options: &Options,
+    ) -> Result<ConversationId, ConnectError> {
+        self.allocate_to(Target::Resource(resource.parse()?), options)
+    }
+
+    /// Asks for a conversation with a guest, or with the manager of a resource.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn allocate_to(
         &mut self,
         target: Target,
         options: &Options,
@@ -206,8 +220,8 @@ impl AppcGuest {
         }
     }
 
-    /// Starts a function. If it is complete at once, it is given back; if not,
-    /// [`GuestEvent::FunctionComplete`] will tell.
+    /// Starts a function, one at a time in each conversation. If it is complete at once, it is given back; if not,
+    /// [`GuestEvent::FunctionComplete`] reports it.
     ///
     /// # Errors
     /// [`Busy`].
@@ -251,11 +265,11 @@ impl AppcGuest {
         if let Some(news) = self.board.next_news(|_| true) {
             return Ok(Some(news.into()));
         }
-        let AppcGuest { board, told } = self;
-        Ok(board.ask(told, |number, seat| seat.next_event(ConversationId(number))))
+        let AppcGuest { board, last_reported } = self;
+        Ok(board.ask(last_reported, |number, seat| seat.next_event(ConversationId(number))))
     }
 
-    /// Prepares for waiting elsewhere. True if there is nothing to tell: then the descriptor becomes readable
+    /// Prepares for waiting elsewhere. True if there is no event: then the descriptor becomes readable
     /// when there may be.
     pub fn prepare_wait(&mut self) -> bool {
         self.board.prepare_wait(|_| true)

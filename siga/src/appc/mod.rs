@@ -1,8 +1,8 @@
 //! APPC/VM: conversations, in which one side sends while the other receives.
 //!
 //! A guest *identifies* itself as the manager of a resource ([`crate::Guest::identify`]); others *allocate* a
-//! conversation with whoever manages it. A [`Conversation`] is for a program that has one at a time: its verbs
-//! wait (WAIT=YES). An [`AppcGuest`] is for one that has many: it starts functions and is told when they are
+//! conversation with its manager. A [`Conversation`] is for a program that has one at a time: its verbs
+//! wait (WAIT=YES). An [`AppcGuest`] is for one that has many: it starts functions and is notified when they are
 //! complete (WAIT=NO). Each verb is allowed in some states only; [`message::appc`] has the table.
 //!
 //! ```
@@ -45,5 +45,5 @@ pub use guest::{AcceptError, AppcGuest, Busy, ConversationId, GuestEvent, Interr
 pub use options::Options;
 
 pub use message::appc::{
-    Data, Ended, Event, Level, Received, State, StateError, Then, Trouble, Verb, VerbError,
+    Data, Ended, Level, Received, State, StateError, Then, Trouble, Verb, VerbError,
 };

@@ -21,9 +21,9 @@ pub struct Options {
     /// Bytes of storage that this side may lend. It is address space until it is used. The longest record
     /// is half of it.
     pub storage_bytes: u64,
-    /// For the other side's user.
+    /// User data, sent with the connection.
     pub data: UserData,
-    /// How long to wait for the other side to accept.
+    /// How long to wait for the other side to accept, 30 s unless set. Only for the side that connects.
     pub time: Duration,
 }
 
@@ -34,7 +34,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What is asked for if nothing else is said.
+    /// The defaults.
     pub const DEFAULT: Options = Options {
         level: Level::None,
         wait: Wait::Adaptive,

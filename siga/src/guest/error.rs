@@ -1,4 +1,4 @@
-//! Why a guest has not got what it asked for.
+//! Errors of a guest's verbs.
 
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
@@ -9,7 +9,7 @@ use fabric::path::JoinError;
 use os::memory::shortage;
 use os::storage::BorrowError;
 
-use crate::link::Unsent;
+use crate::link::{Unreached, Unsent};
 
 /// Why a guest could not attach.
 #[derive(Debug, thiserror::Error)]
@@ -18,15 +18,15 @@ pub enum AttachError {
     /// That is no name.
     #[error(transparent)]
     Name(#[from] NoName),
-    /// Nobody could be reached.
+    /// No host answers at this socket.
     #[error("no host at {}: {error}; start one with: siga up SYSTEM.toml", .socket.display())]
     Unreachable {
-        /// Where we looked.
+        /// The socket's path.
         socket: PathBuf,
-        /// What the kernel says.
+        /// The error of `connect`.
         error: io::Error,
     },
-    /// The host does not want us.
+    /// The host refused the name.
     #[error("cannot attach as {name}: {problem}")]
     Refused {
         /// As whom.
@@ -34,7 +34,7 @@ pub enum AttachError {
         /// Why.
         problem: Problem,
     },
-    /// The host is gone, or does not answer.
+    /// The host did not answer within 10 seconds, or closed the connection.
     #[error("the host does not answer")]
     NoAnswer,
     /// This process lacks descriptors or memory.
@@ -42,7 +42,9 @@ pub enum AttachError {
     Resources(#[from] io::Error),
 }
 
-/// Why there is no path.
+/// Why there is no path. Starting to connect fails with `Name`, `Shape`, `HostGone`, `HostBehind` or `Resources`;
+/// completing, with `Refused`, `TimedOut`, `HostGone`, `OtherGuest`, `Completed`, `Join` or `Resources`; accepting, with
+/// `Refused`, `HostGone`, `HostBehind`, `Join` or `Resources`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -52,7 +54,7 @@ pub enum ConnectError {
     /// The options, or the other side, ask for queues that such a path does not have.
     #[error("a path has 1 to 8 queues each way; one of IUCV has 2, one of APPC/VM 1")]
     Shape,
-    /// The host, or the other side, does not want it.
+    /// The host or the target refused the connection.
     #[error("{problem}")]
     Refused {
         /// Why.
@@ -66,7 +68,7 @@ pub enum ConnectError {
     /// There is no host at the moment.
     #[error("the host is gone")]
     HostGone,
-    /// The host has not read what it was asked before, and there is no room to ask more. Try again later.
+    /// The host has not read earlier requests, and its socket is full. Try again later.
     #[error("the host is behind: try again later")]
     HostBehind,
     /// Another guest has asked for this connection, and only that guest can complete it.
@@ -83,14 +85,14 @@ pub enum ConnectError {
     Resources(#[from] io::Error),
 }
 
-/// Why a guest does not manage a resource, or still does.
+/// Why a resource was not registered, or not given up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceError {
     /// That is no name.
     #[error(transparent)]
     Name(#[from] NoName),
-    /// The host does not want it.
+    /// The host refused the request.
     #[error("{problem}")]
     Refused {
         /// Why.
@@ -99,7 +101,7 @@ pub enum ResourceError {
     /// There is no host at the moment.
     #[error("the host is gone")]
     HostGone,
-    /// The host has not read what it was asked before, and there is no room to ask more. Try again later.
+    /// The host has not read earlier requests, and its socket is full. Try again later.
     #[error("the host is behind: try again later")]
     HostBehind,
 }
@@ -132,21 +134,18 @@ impl From<Unsent> for ResourceError {
     fn from(unsent: Unsent) -> ResourceError {
         match unsent {
             Unsent::HostGone => ResourceError::HostGone,
-            // Nothing is passed with what is asked about resources: what lacks is memory, for a moment.
+            // Requests about resources pass no descriptors: only memory can be missing, for a moment.
             Unsent::HostBehind | Unsent::Resources(_) => ResourceError::HostBehind,
         }
     }
 }
 
-/// Why nobody was reached at `socket`.
+/// The error for a host that was not reached at `socket`.
 pub(super) fn unreached(socket: &FilePath, error: io::Error) -> AttachError {
-    // As many connections wait there as may: somebody listens, and takes in nobody.
-    if error.kind() == io::ErrorKind::WouldBlock {
-        AttachError::NoAnswer
-    } else if shortage(&error).is_some() {
-        AttachError::Resources(error)
-    } else {
-        AttachError::Unreachable { socket: socket.to_owned(), error }
+    match Unreached::from(error) {
+        Unreached::NoAnswer => AttachError::NoAnswer,
+        Unreached::Resources(error) => AttachError::Resources(error),
+        Unreached::NoHost(error) => AttachError::Unreachable { socket: socket.to_owned(), error },
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a host has sent and nobody has taken yet.
+//! Messages from the host that no verb has consumed yet.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -18,13 +18,13 @@ pub(super) struct Inbox {
     pub(super) pending: VecDeque<(Pending, bool)>,
     /// There will be no host again, which was not reported yet.
     pub(super) is_newly_forsaken: bool,
-    /// Something has come since whoever waits for the descriptor was shown what there is.
+    /// Something has arrived since the descriptor's waiter polled last.
     pub(super) has_come: bool,
     /// A waiter waits for the descriptor, and polls when it is readable.
     pub(super) is_asleep: bool,
 }
 
-/// Who wants an answer: nobody any more, once this is dropped.
+/// Keeps an answer awaited: dropping the claim abandons the answer.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) serial: u32,
@@ -35,7 +35,7 @@ pub(super) struct Claim {
 pub(super) struct Awaited {
     pub(super) claim: Weak<()>,
     pub(super) answer: Option<Answer>,
-    /// Whether it was left to whoever takes it, and is no news any more.
+    /// The answer is left to the verb that takes it, and no longer counts as news.
     pub(super) is_left: bool,
 }
 
@@ -45,7 +45,7 @@ impl Awaited {
     }
 }
 
-/// What became of a question.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// The reply, and what came with it; an error if this process had no descriptor left for that.

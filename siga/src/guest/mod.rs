@@ -31,13 +31,10 @@ use os::processor::now_ns;
 
 use self::error::unreached;
 use self::inbox::{Answer, Awaited, Claim, Inbox, Standing};
-use crate::link::{Account, Link, Membership, Unsent};
+use crate::link::{ANSWER_TIME, Account, Link, Membership, Unsent};
 use crate::options::PathOptions;
 use crate::path::{Negotiated, Path};
 use crate::waiting::after;
-
-/// How long a host may take to answer what it can answer by itself.
-const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 const NO_DATA: UserData = [0; 16];
 
@@ -49,14 +46,14 @@ const NO_DATA: UserData = [0; 16];
 #[derive(Debug)]
 pub struct Guest {
     name: Name,
-    /// Where to look for a new host; none for one in this process.
+    /// Where to connect to a new host; none for one in this process.
     socket: Option<PathBuf>,
     link: Arc<Link>,
     /// Readable when the host has sent something, and when the guest is to be polled without that; the same
     /// descriptor for every host.
     poller: Poller,
     inbox: RefCell<Inbox>,
-    /// What we manage, to tell a new host.
+    /// Resources this guest manages, announced to each new host.
     resources: RefCell<Vec<(Name, Scope)>>,
 }
 
@@ -81,7 +78,8 @@ impl Drop for Connecting {
 }
 
 impl Guest {
-    /// Attaches to the host at `socket` under a name. [`crate::default_socket`] knows the usual place.
+    /// Attaches to the host at `socket` under a name, 1 to 8 characters. [`crate::default_socket`] returns the usual
+    /// place. Waits at most 10 s for the answer.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -138,7 +136,7 @@ impl Guest {
         self.name
     }
 
-    /// Whether there is a host at the moment.
+    /// Whether there was a host when the guest polled last.
     pub fn is_attached(&self) -> bool {
         self.inbox.borrow().standing == Standing::Attached
     }
@@ -152,7 +150,7 @@ impl Guest {
         self.connect_to(Target::Guest(target.parse()?), options)
     }
 
-    /// Makes a path to a guest, or to the guest that manages a resource. Waits as [`Guest::connect`] does.
+    /// Makes a path to a guest, or to the manager of a resource. Waits as [`Guest::connect`] does.
     ///
     /// # Errors
     /// [`ConnectError`], `TimedOut` if the time is over.
@@ -160,7 +158,8 @@ impl Guest {
         self.complete(self.start_connecting_to(target, options)?)
     }
 
-    /// Asks for a path to another guest, and does not wait.
+    /// Asks for a path to another guest, and does not wait: complete it within the time that the target allows, or
+    /// drop it to withdraw.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -172,7 +171,7 @@ impl Guest {
         self.start_connecting_to(Target::Guest(target.parse()?), options)
     }
 
-    /// Asks for a path to a guest or to whoever manages a resource, and does not wait.
+    /// Asks for a path to a guest or to the manager of a resource, and does not wait.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -217,7 +216,8 @@ impl Guest {
         }
     }
 
-    /// The path that this guest has asked for, if it has been accepted by now.
+    /// The path that this guest has asked for, if it has been accepted by now. After a path or an error it is
+    /// `Completed`.
     ///
     /// # Errors
     /// [`ConnectError`] if there will be no path.
@@ -260,7 +260,7 @@ impl Guest {
             Answer::Reply(..) | Answer::HostGone => return Err(ConnectError::HostGone),
         };
         let Joined { path, token, peer, flags, data, shape, ours, theirs } = joined;
-        // The other side hears that nobody is there: its doorbells have lost their other ends.
+        // The peer finds its doorbells closed.
         let descriptors = descriptors.inspect_err(|_| self.give_up(path))?;
         let mut descriptors = descriptors.into_iter();
         let (Some(peer_board), Some(peer_lines)) = (descriptors.next(), descriptors.next()) else {
@@ -275,7 +275,7 @@ impl Guest {
             allowance: ours,
             board: ForkSafeFd::new(board),
         };
-        // From here on the host hears of the end, also if joining fails.
+        // From here on dropping the membership reports the end to the host, also if joining fails.
         let membership = Membership::new(self.link.clone(), account);
         let peer = SideDescriptors { board: peer_board, lines: peer_lines };
         let halves = side.join(peer, descriptors.collect(), options.terms(kind, ours, theirs))?;
@@ -337,7 +337,7 @@ impl Guest {
                 return if is_over { Ok(None) } else { Err(ConnectError::HostGone) };
             };
             match accept(pending) {
-                // It was taken back between being heard of and being accepted.
+                // It was withdrawn after it was received and before it was accepted.
                 Err(ConnectError::Refused { problem: Problem::NoPath, .. }) => {}
                 // It was refused, and is no reason for others to go without an answer.
                 Err(ConnectError::Shape) => {}
@@ -396,10 +396,11 @@ impl Guest {
         }
     }
 
-    /// A connection that waits, to be accepted or refused, for whatever kind of conversation.
+    /// The oldest connection that is pending and was not handed out yet, to be accepted or refused, whatever its kind.
+    /// Polls.
     pub fn pending(&self) -> Option<Pending> {
         self.poll_inside(now_ns());
-        // Whoever asks sees it for himself.
+        // The caller learns it from the result.
         self.inbox.borrow_mut().is_newly_forsaken = false;
         let pending = self.next_pending(|_| true);
         self.pass_on();
@@ -411,7 +412,7 @@ impl Guest {
         self.inbox.borrow().pending.iter().any(|(known, _)| known == pending)
     }
 
-    /// Accepts a connection that waits. If that fails, the connection is refused, so that nobody waits for it.
+    /// Accepts a connection that waits. If that fails, the connection is refused, so that the asking guest does not wait.
     ///
     /// # Errors
     /// [`ConnectError`]; `Refused` with [`Problem::NoPath`] if it was taken back meanwhile, or waits for another
@@ -437,15 +438,15 @@ impl Guest {
         let answer = self.wait_for_answer(&claim?, after(ANSWER_TIME));
         let answer = answer.unwrap_or(Answer::HostGone);
         if let Answer::Reply(Reply::Failed { .. }, _) = answer {
-            // It waits at the host, unless it was taken back: nobody will accept it any more.
+            // The connection is still pending at the host unless it was withdrawn; no guest will accept it now.
             self.refuse_path(path, NO_DATA);
         }
         let joined = self.join(side, board, kind, answer, options)?;
         Ok(joined.with_negotiated(pending.flags, pending.data))
     }
 
-    /// Refuses a connection that waits. One that waits for another guest, or does not wait any more, is left
-    /// alone.
+    /// Refuses a connection that is pending: its guest's error is `Refused`, with `data`. One that is pending for another
+    /// guest, or was withdrawn, is left alone.
     pub fn refuse(&self, pending: Pending, data: UserData) {
         if self.inbox.borrow_mut().take_pending(&pending) {
             self.refuse_path(pending.path, data);
@@ -456,8 +457,8 @@ impl Guest {
         self.link.notify_host(&Request::Refuse { path, data });
     }
 
-    /// Becomes the manager of a resource: connections to it are for this guest. A new host is told by
-    /// itself.
+    /// Becomes the manager of a resource: connections to it are for this guest. After a restart of the host the guest
+    /// registers the resource again. Waits at most 10 s for the host; a guest manages at most 64 resources.
     ///
     /// # Errors
     /// [`ResourceError`].
@@ -468,7 +469,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Gives a resource up. Paths that were made stay.
+    /// Gives a resource up. Paths that were made stay. Waits at most 10 s for the host.
     ///
     /// # Errors
     /// [`ResourceError`].

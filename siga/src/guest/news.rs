@@ -1,4 +1,4 @@
-//! Taking in what the host says, and looking for a new host when it is gone.
+//! Processes the host's messages, and reconnects after the host's end.
 
 use std::io;
 
@@ -39,7 +39,7 @@ impl Guest {
         self.inbox.borrow_mut().has_come = false;
     }
 
-    /// Says whether a waiter relies on the descriptor.
+    /// Records whether a waiter relies on the descriptor.
     pub(crate) fn set_asleep(&self, is_asleep: bool) {
         self.inbox.borrow_mut().is_asleep = is_asleep;
     }
@@ -50,8 +50,8 @@ impl Guest {
         self.link.set_alarm(due_ns, now_ns)
     }
 
-    /// Makes the descriptor readable if a verb has taken in what others wait for: it is not readable for that any
-    /// more. Each verb does so until whoever waits has polled, for each poll sets the alarm anew.
+    /// Makes the descriptor readable again if a verb has consumed packets that another waiter needs. Every verb does so
+    /// until that waiter polls, because each poll sets the alarm anew.
     pub(super) fn pass_on(&self) {
         if self.inbox.borrow().has_come && self.has_news() {
             self.link.ring();
@@ -66,7 +66,7 @@ impl Guest {
         let standing = self.inbox.borrow().standing;
         match standing {
             Standing::Alone { retry_ns } if now_ns < retry_ns => return Some(retry_ns),
-            Standing::Alone { .. } => self.look_for_host(now_ns),
+            Standing::Alone { .. } => self.connect_to_host(now_ns),
             Standing::Attached | Standing::Asking { .. } => {}
         }
         self.take_in(now_ns);
@@ -108,7 +108,7 @@ impl Guest {
         }
     }
 
-    /// Forgets what was asked by those who do not want to know any more.
+    /// Drops answers whose claims were dropped.
     fn forget_unclaimed(&self) {
         let mut inbox = self.inbox.borrow_mut();
         let unclaimed = inbox.answers.extract_if(|_, awaited| !awaited.is_claimed());
@@ -119,7 +119,7 @@ impl Guest {
         }
     }
 
-    /// Tells the host that a path that it has made is not wanted.
+    /// Reports to the host that a path it has made is not used.
     pub(super) fn give_up(&self, path: u64) {
         self.link.notify_host(&Request::Ended { path });
     }
@@ -156,12 +156,12 @@ impl Guest {
                 if reply == Reply::Attached {
                     inbox.standing = Standing::Attached;
                     for (resource, scope) in self.resources.borrow().iter().copied() {
-                        // If somebody else was faster, it is no longer ours.
+                        // If another guest has registered the resource first, the host refuses this one.
                         self.link.notify_host(&Request::Identify { resource, scope });
                     }
                     self.link.start_rejoining();
                 } else {
-                    // Our former self may not have been buried yet.
+                    // The host may not have noticed yet that the old connection is closed.
                     drop(inbox);
                     self.lose_host(now_ns);
                 }
@@ -170,7 +170,7 @@ impl Guest {
         }
     }
 
-    /// There is no host any more: whatever was asked of it will not be answered.
+    /// There is no host any more: what was asked of it will not be answered.
     pub(super) fn lose_host(&self, now_ns: u64) {
         self.drop_packets();
         let mut inbox = self.inbox.borrow_mut();
@@ -200,7 +200,7 @@ impl Guest {
         self.link.set_packets(None);
     }
 
-    fn look_for_host(&self, now_ns: u64) {
+    fn connect_to_host(&self, now_ns: u64) {
         let retry = Standing::Alone { retry_ns: now_ns + RETRY_NS };
         self.inbox.borrow_mut().standing = retry;
         let Some(Ok(packets)) = self.socket.as_ref().map(|socket| Packets::connect(socket)) else {

@@ -17,7 +17,7 @@ use crate::guest::ConnectError;
 use crate::switchboard::{Call, News, Switchboard};
 use crate::waiting::Wait;
 
-/// (IPPATHID) A path, as its guest knows it.
+/// (IPPATHID) A path, as its guest knows it: 0 to 65535, unique in the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u16);
 
@@ -34,12 +34,13 @@ pub struct PathError(pub PathId);
 
 /// An event of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GuestEvent {
-    /// Somebody wants a path. Accept it or sever it.
+    /// A guest asks for a path. Accept it or sever it.
     ConnectionPending {
         /// The path that it may become.
         path: PathId,
-        /// Who.
+        /// The guest.
         from: Name,
         /// For which resource; none if for the guest itself.
         resource: Option<Name>,
@@ -79,14 +80,14 @@ impl GuestEvent {
 }
 
 /// A guest that has declared a buffer for IUCV: it serves many paths, and takes what happens on them
-/// one event at a time: about paths first, then what has priority, then the rest; of paths that have the same
-/// to tell, each in its turn.
+/// one event at a time: about paths first, then what has priority, then the rest; of paths that have events of the
+/// same rank, each in its turn.
 #[derive(Debug)]
 pub struct IucvGuest {
     board: Switchboard<IucvPath>,
     masks: Masks,
     /// The path whose event was reported last, in each rank.
-    told: [u16; RANKS.len()],
+    last_reported: [u16; RANKS.len()],
 }
 
 impl Call for IucvPath {
@@ -115,13 +116,14 @@ const RANKS: [fn(Interrupt) -> bool; 3] = [
 ];
 
 impl IucvGuest {
-    /// (DECLARE BUFFER) Makes a guest one of IUCV. Connections for anything else are refused from now on.
+    /// (DECLARE BUFFER) Makes a guest one of IUCV, with all masks open. Connections for anything else are refused from
+    /// now on.
     ///
     /// # Errors
     /// No descriptors left.
     pub fn declare(guest: crate::Guest, wait: Wait) -> io::Result<IucvGuest> {
         let board = Switchboard::new(guest, wait)?;
-        Ok(IucvGuest { board, masks: Masks::ALL, told: [0; _] })
+        Ok(IucvGuest { board, masks: Masks::ALL, last_reported: [0; _] })
     }
 
     /// (RETRIEVE BUFFER) Gives the guest back. All its paths are severed.
@@ -142,7 +144,7 @@ impl IucvGuest {
         self.connect_to(Target::Guest(target.parse()?), options)
     }
 
-    /// Asks for a path to a guest or to whoever manages a resource.
+    /// Asks for a path to a guest or to the manager of a resource.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -157,7 +159,8 @@ impl IucvGuest {
         self.board.connect(*options, ask).map(PathId)
     }
 
-    /// (ACCEPT) Accepts a connection that is pending. The path is there when this returns.
+    /// (ACCEPT) Accepts a connection that is pending. The path is there when this returns. Waits at most 10 s for the
+    /// host.
     ///
     /// # Errors
     /// [`ConnectError`]; there is no such connection any more then.
@@ -185,13 +188,13 @@ impl IucvGuest {
         self.board.get_mut(id.0).ok_or(PathError(id))
     }
 
-    /// (SETMASK) Sets which events are reported. The others wait.
+    /// (SETMASK) Sets which events are reported, [`Mask::ALL`] unless set. The others wait.
     pub fn set_mask(&mut self, mask: Mask) {
         self.masks.mask = mask;
         self.board.mark_all_active();
     }
 
-    /// (SETCMASK) Sets which events about connections are reported. The others wait.
+    /// (SETCMASK) Sets which events about connections are reported, [`ControlMask::ALL`] unless set. The others wait.
     pub fn set_control_mask(&mut self, mask: ControlMask) {
         self.masks.control = mask;
         self.board.mark_all_active();
@@ -216,19 +219,19 @@ impl IucvGuest {
     /// # Errors
     /// `NotConnected` in a forked child; otherwise the kernel refuses to let us wait.
     pub fn try_event(&mut self) -> io::Result<Option<GuestEvent>> {
-        let IucvGuest { board, masks, told } = self;
+        let IucvGuest { board, masks, last_reported } = self;
         board.listen()?;
         let wanted = |interrupt| masks.let_through(interrupt);
         let news = board.next_news(|news| masks.let_news_through(news));
         if let Some(news) = news {
             return Ok(Some(news.into()));
         }
-        // Once for all ranks: what came after the pass of its own rank would not be told.
+        // Once for all ranks: what came after the pass of its own rank would not be reported.
         board.visit(|path| {
             path.set_masks(*masks);
             path.raw().poll_events();
         });
-        for (rank, last) in RANKS.into_iter().zip(told) {
+        for (rank, last) in RANKS.into_iter().zip(last_reported) {
             let wanted = |interrupt| rank(interrupt) && wanted(interrupt);
             let event = board.ask_all(last, |number, path| {
                 let event = path.raw().next_polled_event(wanted)?;
@@ -238,11 +241,11 @@ impl IucvGuest {
                 return Ok(event);
             }
         }
-        board.all_told();
+        board.clear_active();
         Ok(None)
     }
 
-    /// Prepares for waiting elsewhere. True if there is nothing to tell: then the descriptor becomes readable
+    /// Prepares for waiting elsewhere. True if there is no event: then the descriptor becomes readable
     /// when there may be.
     pub fn prepare_wait(&mut self) -> bool {
         let masks = self.masks;

@@ -1,43 +1,62 @@
-//! Which events a guest is told.
+//! Masks: which events a guest reports.
+
+use std::ops::BitOr;
 
 use message::iucv::Interrupt;
 
-/// Which events are reported, by the bits of SETMASK.
+/// Which events are reported, by the bits of SETMASK. Combine them with `|`; bits outside are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mask(pub u8);
 
 impl Mask {
-    /// All.
+    /// All events, the default.
     pub const ALL: Mask = Mask(0xf8);
-    /// Messages without priority that wait.
+    /// Message pending, without priority.
     pub const MESSAGES: Mask = Mask(0x80);
-    /// Messages with priority that wait.
+    /// Message pending, with priority.
     pub const PRIORITY_MESSAGES: Mask = Mask(0x40);
-    /// Messages without priority that are complete.
+    /// Message complete, without priority.
     pub const REPLIES: Mask = Mask(0x20);
-    /// Messages with priority that are complete.
+    /// Message complete, with priority.
     pub const PRIORITY_REPLIES: Mask = Mask(0x10);
-    /// What is about paths: see [`ControlMask`].
+    /// Connections and the state of paths: [`ControlMask`] has them one by one.
     pub const CONTROL: Mask = Mask(0x08);
 }
 
-/// Which events about connections are reported, by the bits of SETCMASK.
+/// Which events about connections are reported, by the bits of SETCMASK. Combine them with `|`; bits outside are
+/// ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlMask(pub u8);
 
 impl ControlMask {
-    /// All.
+    /// All events, the default.
     pub const ALL: ControlMask = ControlMask(0xf8);
-    /// Connections that wait.
+    /// Connection pending.
     pub const PENDING: ControlMask = ControlMask(0x80);
-    /// Connections that were accepted.
+    /// Connection complete.
     pub const COMPLETE: ControlMask = ControlMask(0x40);
-    /// Paths that have ended.
+    /// Path severed.
     pub const SEVERED: ControlMask = ControlMask(0x20);
-    /// Paths that were quiesced.
+    /// Path quiesced.
     pub const QUIESCED: ControlMask = ControlMask(0x10);
-    /// Paths that were resumed.
+    /// Path resumed.
     pub const RESUMED: ControlMask = ControlMask(0x08);
+}
+
+impl BitOr for Mask {
+    type Output = Mask;
+
+    fn bitor(self, other: Mask) -> Mask {
+        Mask(self.0 | other.0)
+    }
+}
+
+impl BitOr for ControlMask {
+    type Output = ControlMask;
+
+    fn bitor(self, other: ControlMask) -> ControlMask {
+        ControlMask(self.0 | other.0)
+    }
 }
 
 /// Both masks of a guest.

@@ -45,5 +45,6 @@ pub use socket::{Address, Listener, SeqPacket, Stream};
 
 pub use message::iucv::{
     Audit, Completion, Counts, Event, Interrupt, Limits, MESSAGES_MAX, MessageId, Outgoing,
-    PARAMETER_BYTES, Pending, PurgeError, ReceiveError, Received, ReplyError, SendError, Which,
+    PARAMETER_BYTES, PendingMessage, PurgeError, ReceiveError, Received, ReplyError, SendError,
+    Which,
 };

@@ -14,8 +14,8 @@ const TAKES_PARAMETERS: u16 = 0x80;
 /// What to ask for when a path of IUCV is made. All fields have defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// (MSGLIM) Messages that this side may have outstanding, 1 to [`MESSAGES_MAX`]. The system file may
-    /// allow less.
+    /// (MSGLIM) Messages that this side may have outstanding, 1 to [`MESSAGES_MAX`], 255 unless set. The
+    /// system file may allow less.
     pub limit: u32,
     /// (PRMDATA) Whether this side takes data in the parameter list.
     pub parameters: bool,
@@ -24,9 +24,9 @@ pub struct Options {
     /// Bytes of storage that this side may lend. It is address space until it is used. The longest message
     /// is half of it.
     pub storage_bytes: u64,
-    /// For the other side's user.
+    /// User data, sent with the connection.
     pub data: UserData,
-    /// How long to wait for the other side to accept.
+    /// How long to wait for the other side to accept, 30 s unless set. Only for the side that connects.
     pub time: Duration,
 }
 
@@ -37,7 +37,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What is asked for if nothing else is said.
+    /// The defaults.
     pub const DEFAULT: Options = Options {
         limit: 255,
         parameters: true,
@@ -65,7 +65,7 @@ impl Options {
         }
     }
 
-    /// What came of it, given what the other side has said and what both were granted.
+    /// The limits of a path, from the other side's flags and what the host has granted to both.
     pub(super) fn limits(&self, flags: u16, (ours, theirs): (u32, u32)) -> Limits {
         Limits {
             ours: ours.clamp(1, MESSAGES_MAX),

@@ -8,8 +8,9 @@ use fabric::control::{Kind, Target, UserData};
 use fabric::name::Name;
 use fabric::path::{Counter, END_DATA_BYTES, Lack, Reason, Severed};
 use message::iucv::{
-    self, Completion, Counts, Event, Interrupt, MessageId, Outgoing, PARAMETER_BYTES, Pending,
-    PurgeError, ReceiveError, Received, ReplyError, SendError, TryReplyError, TrySendError, Which,
+    self, Completion, Counts, Event, Interrupt, MessageId, Outgoing, PARAMETER_BYTES,
+    PendingMessage, PurgeError, ReceiveError, Received, ReplyError, SendError, TryReplyError,
+    TrySendError, Which,
 };
 use os::doorbell::Listen;
 use os::processor::now_ns;
@@ -64,7 +65,8 @@ pub enum CallError {
 }
 
 impl IucvPath {
-    /// (CONNECT) Makes a path to another guest, which has to accept it. Waits until it does.
+    /// (CONNECT) Makes a path to another guest, which has to accept it. Waits until it does, at most for
+    /// [`Options::time`].
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -76,7 +78,7 @@ impl IucvPath {
         IucvPath::connect_to(guest, Target::Guest(target.parse()?), options)
     }
 
-    /// Makes a path to a guest, or to whoever manages a resource.
+    /// Makes a path to a guest, or to the manager of a resource.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -168,14 +170,14 @@ impl IucvPath {
         self.membership.number()
     }
 
-    /// What the other side's user said when the path was made.
+    /// The user data that the other side passed when the path was made.
     pub fn user_data(&self) -> UserData {
         self.data
     }
 
     /// (SEND) Sends a message: it is with the target when this returns. Waits while as many are outstanding as
-    /// the path allows, or the target is too far behind. Completions that nobody takes stay outstanding:
-    /// who does not want them says so with [`Outgoing::quiet`].
+    /// the path allows, or the target is too far behind. Completions that are not taken stay outstanding:
+    /// [`Outgoing::quiet`] sends without one.
     ///
     /// # Errors
     /// [`SendError`]; `Limit` if all that is outstanding is complete, or waits for a reply, so that waiting
@@ -214,7 +216,7 @@ impl IucvPath {
         }
     }
 
-    /// Hands over what was pushed, and says what was received.
+    /// Hands over what was pushed, and acknowledges what was received.
     #[inline]
     pub fn flush(&mut self) {
         self.inner.flush();
@@ -324,7 +326,7 @@ impl IucvPath {
     /// as fits: what is left is copied by the next call, or given up by [`iucv::Path::discard`].
     ///
     /// # Errors
-    /// [`CallError`]; `Receive` with `NotFound` if no such message is outstanding: it was never sent, was purged,
+    /// [`CallError`], but never `Send`; `Receive` with `NotFound` if no such message is outstanding: it was never sent, was purged,
     /// or its completion was taken.
     #[inline]
     pub fn answer(
@@ -451,7 +453,7 @@ impl IucvPath {
             match self.inner.receive(which, &mut target[bytes..]) {
                 Ok(Received { message, bytes: copied, residual }) => {
                     bytes += copied;
-                    let Pending { id, class, priority, .. } = message;
+                    let PendingMessage { id, class, priority, .. } = message;
                     which = Which::Message { id, class };
                     if residual == 0
                         || bytes == target.len()
@@ -476,7 +478,7 @@ impl IucvPath {
     ///
     /// # Errors
     /// [`ReceiveError`].
-    pub fn pending(&mut self, which: Which) -> Result<Pending, ReceiveError> {
+    pub fn pending(&mut self, which: Which) -> Result<PendingMessage, ReceiveError> {
         loop {
             match self.inner.describe(which) {
                 Err(ReceiveError::NotFound) if !self.is_missing(which) => {
@@ -487,8 +489,8 @@ impl IucvPath {
         }
     }
 
-    /// Whether a message that is not in sight is not to be had: it is meant by its identity, for which nobody
-    /// waits, and all that has come was looked at.
+    /// Whether a message that was not found will not be found: it is meant by its identity, which is not waited for,
+    /// and all that has come was polled.
     fn is_missing(&self, which: Which) -> bool {
         matches!(which, Which::Message { .. }) && !self.inner.is_ready()
     }
@@ -500,7 +502,7 @@ impl IucvPath {
     /// then.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend from itself")]
     #[inline]
-    pub fn next(&mut self) -> Result<(Pending, &[u8]), ReceiveError> {
+    pub fn next(&mut self) -> Result<(PendingMessage, &[u8]), ReceiveError> {
         // Where both ways meet the compiler would have the message copied: a third of the time.
         if let Some((pending, shown)) = self.inner.receive_packed() {
             return Ok((pending, self.inner.data(shown)));
@@ -509,7 +511,7 @@ impl IucvPath {
     }
 
     #[inline(never)]
-    fn next_of_all(&mut self) -> Result<(Pending, &[u8]), ReceiveError> {
+    fn next_of_all(&mut self) -> Result<(PendingMessage, &[u8]), ReceiveError> {
         loop {
             if let Some((pending, shown)) = self.inner.receive_packed() {
                 return Ok((pending, self.inner.data(shown)));
@@ -529,9 +531,9 @@ impl IucvPath {
     }
 
     /// Receives the next message into memory of our own.
-    fn receive_whole(&mut self) -> Result<Pending, ReceiveError> {
+    fn receive_whole(&mut self) -> Result<PendingMessage, ReceiveError> {
         let pending = self.inner.describe(Which::Any)?;
-        let Pending { id, class, bytes, .. } = pending;
+        let PendingMessage { id, class, bytes, .. } = pending;
         let which = Which::Message { id, class };
         let mut whole = std::mem::take(&mut self.whole);
         let resized = whole::resize(&mut whole, bytes);
@@ -600,8 +602,8 @@ impl IucvPath {
         }
     }
 
-    /// Waits for the next event: for those who do several things on a path at once. Of a path that has ended,
-    /// that is told again when there is nothing else to tell.
+    /// Waits for the next event: for programs that do several things on a path at once. Of a path that has ended, the
+    /// end is reported again when there is no other event.
     pub fn event(&mut self) -> Event {
         loop {
             if let Some(event) = self.inner.next_event(|_| true) {
@@ -619,26 +621,26 @@ impl IucvPath {
         self.inner.next_event(wanted)
     }
 
-    /// (SEVER) Ends the path. What was sent can still be received.
+    /// (SEVER) Ends the path: the peer's reason is [`Reason::Peer`]. What was sent can still be received.
     pub fn close(self) {
         self.sever([0; END_DATA_BYTES]);
     }
 
-    /// (SEVER) Ends the path. What was sent can still be received; `data` tells the other side's user why.
+    /// (SEVER) Ends the path, with data for the other side's user. What was sent can still be received.
     pub fn sever(mut self, data: UserData) {
         self.inner.sever(data);
     }
 
-    /// (REJECT) Refuses a message that was received and has no reply yet, or that waits. Its source learns that.
+    /// (REJECT) Refuses a message that was received and has no reply yet, or that is pending. Its source is notified.
+    /// Does not wait.
     ///
     /// # Errors
-    /// [`ReplyError`].
+    /// [`ReplyError`]: `NotFound` or `Severed`.
     pub fn reject(&mut self, id: MessageId) -> Result<(), ReplyError> {
         self.inner.reject(id)
     }
 
-    /// (PURGE) Takes a message of ours back. It is not received, or its reply is not wanted, whichever it had come
-    /// to.
+    /// (PURGE) Takes a message of ours back: it is not received, or its reply is not taken. Does not wait.
     ///
     /// # Errors
     /// [`PurgeError`].

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use fabric::control::Kind;
 use fabric::name::{NAME_BYTES, Name};
 use fabric::path::{END_DATA_BYTES, Reason, Severed};
-use message::iucv::{Outgoing, PARAMETER_BYTES, Pending, ReceiveError, SendError, Which};
+use message::iucv::{Outgoing, PARAMETER_BYTES, PendingMessage, ReceiveError, SendError, Which};
 
 use super::options::Options;
 use super::path::IucvPath;
@@ -76,7 +76,7 @@ impl<'a> Listener<'a> {
 pub struct SeqPacket {
     path: Option<IucvPath>,
     /// A packet of which a stream has read a part.
-    rest: Option<Pending>,
+    rest: Option<PendingMessage>,
     short: Short,
     ended: bool,
 }
@@ -138,7 +138,7 @@ impl SeqPacket {
     /// Sends a packet.
     ///
     /// # Errors
-    /// `BrokenPipe` if nobody receives any more; `InvalidInput` if the packet is too long; `OutOfMemory` if
+    /// `BrokenPipe` if the other side receives no more; `InvalidInput` if the packet is too long; `OutOfMemory` if
     /// something is missing that sending takes, or the path has ended because one of its sides lacks something;
     /// `WouldBlock` if the other side has quiesced the path.
     pub fn send(&mut self, packet: &[u8]) -> io::Result<usize> {
@@ -212,7 +212,11 @@ impl SeqPacket {
         }
     }
 
-    fn read_packet(&mut self, pending: Pending, target: &mut [u8]) -> Result<usize, ReceiveError> {
+    fn read_packet(
+        &mut self,
+        pending: PendingMessage,
+        target: &mut [u8],
+    ) -> Result<usize, ReceiveError> {
         let which = Which::Message { id: pending.id, class: pending.class };
         let received = self.path().receive(which, target)?;
         self.rest = (received.residual > 0).then_some(pending);
@@ -220,7 +224,7 @@ impl SeqPacket {
     }
 
     /// Waits for the next packet; none if no more come.
-    fn next_packet(&mut self) -> io::Result<Option<Pending>> {
+    fn next_packet(&mut self) -> io::Result<Option<PendingMessage>> {
         if self.ended {
             return Ok(None);
         }

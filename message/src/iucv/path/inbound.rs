@@ -2,7 +2,7 @@
 
 use super::{BUFFERED_BYTES_MAX, PLAIN, PRIORITY_BYTES_MAX, Path, URGENT};
 use crate::body::BodyReader;
-use crate::iucv::event::{Audit, Completion, Pending};
+use crate::iucv::event::{Audit, Completion, PendingMessage};
 use crate::iucv::outgoing::{Entry, State};
 use crate::iucv::record::{ID_BYTES, IDS_MAX, MessageHead, MessageId, PARAMETER_BYTES, Record};
 use fabric::path::{Lack, Reason, Severed};
@@ -156,7 +156,7 @@ impl Path {
     }
 
     /// The message that a head announces, if the limits and the identity allow it.
-    fn admit(&self, queue: usize, head: MessageHead, bytes: usize) -> Option<Pending> {
+    fn admit(&self, queue: usize, head: MessageHead, bytes: usize) -> Option<PendingMessage> {
         let is_taken = self.pending.has_index(head.id);
         self.admit_beside(self.pending.len(), queue, head, bytes).filter(|_| !is_taken)
     }
@@ -170,7 +170,7 @@ impl Path {
         queue: usize,
         head: MessageHead,
         bytes: usize,
-    ) -> Option<Pending> {
+    ) -> Option<PendingMessage> {
         let MessageHead { class, id, reply_bytes_max, parameters } = head;
         let (theirs, priority) = (self.limits.theirs as usize, queue == URGENT);
         // Control records that we have not sent count: there are never more of them than indexes.
@@ -179,7 +179,7 @@ impl Path {
             && waiting + self.awaiting_count + unsent < theirs
             && self.awaiting.get(id.index()).is_none_or(Option::is_none);
         let fits = !parameters || bytes == PARAMETER_BYTES && self.limits.parameters_for_us;
-        let pending = Pending { id, class, bytes, priority, reply_bytes_max, parameters };
+        let pending = PendingMessage { id, class, bytes, priority, reply_bytes_max, parameters };
         (is_free && fits).then_some(pending)
     }
 

@@ -12,7 +12,7 @@ pub use events::Counts;
 pub use source::PurgeError;
 pub use target::{InPlace, ReceiveError, Received, ReplyError, TryReplyError};
 
-use super::event::{Completion, Pending};
+use super::event::{Completion, PendingMessage};
 use super::inbox::Inbox;
 use super::outgoing::Table;
 use super::record::{ID_BYTES, IDS_MAX, MessageId, QUEUES, Record};
@@ -92,7 +92,7 @@ pub struct Path {
     /// What we have sent.
     table: Table,
     /// What has come and was not received, or not all of it.
-    pending: Inbox<Pending>,
+    pending: Inbox<PendingMessage>,
     /// What became of our messages, and was not taken.
     complete: Inbox<Completion>,
     /// By the index in its identity.

@@ -2,7 +2,7 @@
 
 use super::{Awaiting, PLAIN, Path, URGENT, Which};
 use crate::body::BodyReader;
-use crate::iucv::event::Pending;
+use crate::iucv::event::PendingMessage;
 use crate::iucv::inbox::Found;
 use crate::iucv::record::{MessageId, PARAMETER_BYTES, Record};
 use fabric::path::{self, Lack, MessageRef, Sender, Severed};
@@ -12,7 +12,7 @@ use fabric::queue::Violation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The message.
-    pub message: Pending,
+    pub message: PendingMessage,
     /// How many bytes were copied now.
     pub bytes: usize,
     /// How many are left: they are copied by the next call. Once some were copied and some are left, the
@@ -125,7 +125,7 @@ impl Path {
     /// Receives the next message where it lies if it was packed and nothing else waits, which is so for most
     /// of a stream. None, and nothing is received, if it is not.
     #[inline(always)]
-    pub fn receive_packed(&mut self) -> Option<(Pending, InPlace)> {
+    pub fn receive_packed(&mut self) -> Option<(PendingMessage, InPlace)> {
         let (pending, at) = self.next_packed(Which::Any)?;
         self.end_receiving(&pending);
         Some((pending, InPlace { queue: PLAIN, at }))
@@ -140,7 +140,7 @@ impl Path {
     pub fn receive_in_place(
         &mut self,
         which: Which,
-    ) -> Result<Option<(Pending, InPlace)>, ReceiveError> {
+    ) -> Result<Option<(PendingMessage, InPlace)>, ReceiveError> {
         let found = self.find(which)?;
         let (Found::Front(queue), Some(at)) = (found, self.pending.get(found).body.message())
         else {
@@ -163,7 +163,7 @@ impl Path {
     /// The next message, if there is nothing to choose from: it was packed and nothing else waits. A
     /// search as long as [`Path::find`] costs more than all the rest of such a message.
     #[inline(always)]
-    fn next_packed(&mut self, which: Which) -> Option<(Pending, MessageRef)> {
+    fn next_packed(&mut self, which: Which) -> Option<(PendingMessage, MessageRef)> {
         if which != Which::Any
             || !self.pending.is_empty()
             || !self.purged_ahead.is_empty()
@@ -219,7 +219,7 @@ impl Path {
 
     /// All of a message has been received.
     #[inline]
-    fn end_receiving(&mut self, message: &Pending) {
+    fn end_receiving(&mut self, message: &PendingMessage) {
         let id = message.id;
         match message.reply_bytes_max {
             None => {
@@ -244,7 +244,7 @@ impl Path {
     ///
     /// # Errors
     /// [`ReceiveError`].
-    pub fn describe(&mut self, which: Which) -> Result<Pending, ReceiveError> {
+    pub fn describe(&mut self, which: Which) -> Result<PendingMessage, ReceiveError> {
         let found = self.find(which)?;
         Ok(self.pending.get(found).of)
     }

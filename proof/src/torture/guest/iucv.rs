@@ -8,8 +8,8 @@
 use std::os::fd::BorrowedFd;
 
 use siga::iucv::{
-    Audit, IucvPath, MessageId, Outgoing, Pending, PurgeError, ReceiveError, ReplyError, SendError,
-    Which,
+    Audit, IucvPath, MessageId, Outgoing, PendingMessage, PurgeError, ReceiveError, ReplyError,
+    SendError, Which,
 };
 use siga::raw::iucv::{TryReplyError, TrySendError};
 use siga::waiter::Member;
@@ -254,9 +254,9 @@ impl Inquiry {
     }
 
     /// Receives the next message and verifies it; none if it was taken back.
-    fn receive(&mut self) -> Result<Option<(Pending, usize)>, End> {
+    fn receive(&mut self) -> Result<Option<(PendingMessage, usize)>, End> {
         let seed = self.seed;
-        let check = |pending: &Pending, body: &[u8]| {
+        let check = |pending: &PendingMessage, body: &[u8]| {
             verify("message", seed, u64::from(pending.class), body)?;
             Ok(Some((*pending, body.len())))
         };
@@ -285,7 +285,7 @@ impl Inquiry {
     }
 
     /// Notes that a message has come, and says its number.
-    fn note_received(&mut self, pending: &Pending, bytes: usize) -> Result<u64, End> {
+    fn note_received(&mut self, pending: &PendingMessage, bytes: usize) -> Result<u64, End> {
         let Part::Target { next, .. } = &mut self.part else { unreachable!("of a target") };
         let number = u64::from(pending.class);
         let least = &mut next[usize::from(pending.priority)];

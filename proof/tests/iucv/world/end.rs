@@ -2,7 +2,7 @@
 
 use fabric::path::{Reason, Terms};
 use message::iucv::{
-    Counts, Event, Interrupt, MessageId, Outgoing, Path, Pending, ReceiveError, Received,
+    Counts, Event, Interrupt, MessageId, Outgoing, Path, PendingMessage, ReceiveError, Received,
     ReplyError, SendError, TryReplyError, TrySendError, Which,
 };
 use os::doorbell::Listen;
@@ -24,7 +24,7 @@ impl World {
             while self.receive(side, Which::Any, BYTES_MAX) {
                 self.has_acted();
             }
-            for Pending { id, class, .. } in self.pending(side) {
+            for PendingMessage { id, class, .. } in self.pending(side) {
                 assert!(self.receive(side, Which::Message { id, class }, BYTES_MAX));
                 self.has_acted();
             }
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    pub(super) fn pending(&self, side: usize) -> Vec<Pending> {
+    pub(super) fn pending(&self, side: usize) -> Vec<PendingMessage> {
         let messages = self.flows[other(side)].messages.iter();
         messages.filter(|message| message.is_pending()).map(Message::pending).collect()
     }
@@ -168,7 +168,7 @@ impl World {
             assert_eq!(residual, 0);
             self.end_receiving(rest, pending.id);
         }
-        for Pending { id, class, .. } in self.pending(rest) {
+        for PendingMessage { id, class, .. } in self.pending(rest) {
             let flow = &self.flows[other(rest)];
             let at = flow.at(id).expect("listed");
             let Target::Pending { at: taken, .. } = flow.messages[at].target else {

@@ -1,6 +1,6 @@
 //! Finding and receiving, in both.
 
-use message::iucv::{InPlace, MessageId, Pending, ReceiveError, Received, Which};
+use message::iucv::{InPlace, MessageId, PendingMessage, ReceiveError, Received, Which};
 use proof::honest::body;
 
 use super::super::deeds::Pick;
@@ -47,7 +47,7 @@ impl World {
         side: usize,
         which: Which,
         found: &Found,
-        pending: &Pending,
+        pending: &PendingMessage,
     ) -> &mut Message {
         let messages = &mut self.flows[other(side)].messages;
         let at = found.may.iter().copied().find(|at| messages[*at].pending() == *pending);
@@ -135,7 +135,7 @@ impl World {
         side: usize,
         which: Which,
         found: &Found,
-        pending: &Pending,
+        pending: &PendingMessage,
         shown: InPlace,
     ) {
         let data = self.paths[side].data(shown).to_vec();
