@@ -1,5 +1,4 @@
 //! The one command of siga.
-#![forbid(unsafe_code)]
 
 mod audit;
 mod identify;

@@ -11,7 +11,6 @@
 //!
 //! Conversations over paths are in the crate `message`. Programs use the crate `siga`, which adds waiting.
 //! The reasons are in `docs/design`.
-#![forbid(unsafe_code)]
 
 #[cfg(not(loom))]
 pub mod control;

@@ -192,7 +192,7 @@ mod tests {
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Example {
-        #[expect(dead_code)]
+        #[expect(dead_code, reason = "only errors are tested")]
         number: u32,
         size: Option<Bytes>,
     }

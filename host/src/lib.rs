@@ -3,7 +3,6 @@
 //! It names guests, authorises and brokers paths, and notices deaths. It is one part that is polled
 //! ([`Host`]), driven by a daemon ([`run`]) or by a thread inside a program ([`Embedded`]). What it is to
 //! allow stands in a system file ([`system`]); what watchers are told in [`report`].
-#![forbid(unsafe_code)]
 
 pub mod config;
 mod plane;

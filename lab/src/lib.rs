@@ -2,7 +2,6 @@
 //!
 //! A [`case`] becomes a [`plan`] of trials; a [`trial`] is done by processes that each play a part of a
 //! [`workload`] as [`worker`]s; what comes of it is a [`record`], and a [`report`] is made of records alone.
-#![forbid(unsafe_code)]
 
 pub mod against;
 pub mod binary;

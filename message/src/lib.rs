@@ -6,7 +6,6 @@
 //! | [`appc`] | conversations, in which one side sends while the other receives, over a path |
 //!
 //! Programs use the crate `siga`, which adds waiting. The reasons are in `docs/design`.
-#![forbid(unsafe_code)]
 
 pub mod appc;
 mod body;

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![expect(unsafe_code, reason = "this crate holds the unsafe code of all crates")]
 
 pub mod alarm;
 pub mod copy;

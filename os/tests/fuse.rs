@@ -4,6 +4,7 @@
 //! The file system is a FUSE daemon in a process of its own, which answers what it takes to open a file, and
 //! nothing after that: not what the file is, and not that it is closed. The test is skipped where FUSE cannot
 //! be mounted: `/dev/fuse` is needed, and root.
+#![expect(unsafe_code, reason = "a namespace to mount in is made by an unsafe call")]
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

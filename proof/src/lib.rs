@@ -10,7 +10,6 @@
 //! by hand, with parties that say to it what they like: `tests/control.rs` breaks the rules of the control
 //! protocol. [`hostile`] peers do what a program of bytes says: random ones in `tests/hostile.rs`, and those that
 //! a fuzzer finds worth while in `fuzz/`.
-#![forbid(unsafe_code)]
 
 pub mod bare;
 pub mod honest;

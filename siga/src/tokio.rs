@@ -105,7 +105,7 @@ impl<M: Member> AsyncWaiter<M> {
     ///
     /// # Panics
     /// Outside a runtime of tokio with I/O enabled.
-    #[allow(deprecated, reason = "an owned descriptor stays open while it is registered")]
+    #[expect(deprecated, reason = "an owned descriptor stays open while it is registered")]
     pub fn new() -> io::Result<AsyncWaiter<M>> {
         let waiter = Waiter::new(Wait::Block)?;
         let readable = AsyncFd::new(waiter.as_fd().try_clone_to_owned()?)?;

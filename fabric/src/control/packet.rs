@@ -88,8 +88,8 @@ macro_rules! messages {
             pub fn bytes(&self, serial: u32) -> Vec<u8> {
                 match self {
                     $($type::$name { $($($field,)*)? $(0: $part)? } => {
-                        #[allow(unused_mut, reason = "some messages have no fields")]
-                        let mut packet = packet::begin($kind, serial);
+                        let mut packet = Vec::new();
+                        packet::begin(&mut packet, $kind, serial);
                         $($($field.put(&mut packet);)*)?
                         $($part.put(&mut packet);)?
                         packet
@@ -119,11 +119,10 @@ macro_rules! messages {
 
 pub(super) use {fields, messages};
 
-/// The header of a packet, which its fields follow.
-pub(super) fn begin(kind: u16, serial: u32) -> Vec<u8> {
-    let mut packet = MAGIC.to_vec();
-    ((VERSION, kind), serial).put(&mut packet);
-    packet
+/// Appends the header of a packet, which its fields follow.
+pub(super) fn begin(packet: &mut Vec<u8>, kind: u16, serial: u32) {
+    MAGIC.put(packet);
+    ((VERSION, kind), serial).put(packet);
 }
 
 /// What is left of a packet that is being taken apart.
