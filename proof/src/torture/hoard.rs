@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use os::foreign::Foreign;
+use os::memory::own_address_space_bytes;
 use os::storage::{Borrowed, STORAGE_GRAIN_BYTES, Storage, StorageOptions};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -176,10 +177,7 @@ impl Hoard {
                 }
             }
             Hoard::Memory(limit) => {
-                let statm = std::fs::read_to_string("/proc/self/statm")?;
-                let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
-                let pages = pages.ok_or(io::ErrorKind::InvalidData)?;
-                let bytes = pages * rustix::param::page_size() as u64 + LEFT_BYTES;
+                let bytes = own_address_space_bytes()? + LEFT_BYTES;
                 setrlimit(Resource::As, Rlimit { current: Some(bytes), ..*limit })?;
             }
             Hoard::Mappings(page, mappings) => {
@@ -227,6 +225,8 @@ impl Drop for Hoard {
 
 #[cfg(test)]
 mod tests {
+    use os::memory::own_storage_mappings;
+
     use super::*;
 
     #[test]
@@ -234,10 +234,7 @@ mod tests {
         let (_storage, descriptor) =
             Storage::create("page", STORAGE_GRAIN_BYTES, StorageOptions::default()).unwrap();
         let page = Foreign::from(descriptor);
-        let count = || {
-            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-            maps.lines().filter(|line| line.contains("memfd:page")).count()
-        };
+        let count = || own_storage_mappings("page").unwrap().len();
         let before = count();
         let borrow = || Borrowed::borrow(&page, 1..=STORAGE_GRAIN_BYTES).unwrap();
         let mappings: Vec<_> = (0..10).map(|_| borrow()).collect();
