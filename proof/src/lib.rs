@@ -13,6 +13,8 @@
 #![forbid(unsafe_code)]
 
 pub mod bare;
+pub mod dice;
 pub mod honest;
 pub mod hostile;
+pub mod pattern;
 pub mod plane;

@@ -3,9 +3,7 @@
 
 mod conformance;
 mod crew;
-mod dice;
 mod footprint;
-mod pattern;
 mod sleeps;
 mod torture;
 

@@ -15,11 +15,12 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use proof::dice;
+
 use self::hoard::Exhaustion;
 use self::schedule::{Act, Kind, Wanted};
 use self::supervisor::{Fault, Supervisor, Terms};
 use self::wire::GUESTS_MAX;
-use crate::dice;
 
 /// Guests stream checked data in a mesh; guests and the host are killed at random and started again
 ///
