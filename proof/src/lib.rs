@@ -14,6 +14,7 @@
 
 pub mod bare;
 pub mod dice;
+pub mod hoard;
 pub mod honest;
 pub mod hostile;
 pub mod pattern;

@@ -3,7 +3,6 @@
 pub mod birth;
 mod blackbox;
 pub mod guest;
-mod hoard;
 pub mod hoarder;
 pub mod host;
 mod ledger;
@@ -16,8 +15,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use proof::dice;
+use proof::hoard::Exhaustion;
 
-use self::hoard::Exhaustion;
 use self::schedule::{Act, Kind, Wanted};
 use self::supervisor::{Fault, Supervisor, Terms};
 use self::wire::GUESTS_MAX;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use proof::dice::Dice;
+use proof::hoard::Exhaustion;
 
-use super::hoard::Exhaustion;
 use super::wire::Role;
 
 /// One thing that the supervisor does.
