@@ -1,4 +1,4 @@
-//! How much memory and how many descriptors a process has.
+//! What a process holds: memory, descriptors, mappings of storage; and what the kernel has no more of.
 
 use std::{fs, io};
 
@@ -16,7 +16,7 @@ pub struct Resident {
 /// Resident memory of process `number`.
 ///
 /// # Errors
-/// If there is no such process, or it may not be looked at.
+/// If there is no such process, or reading its `/proc` entry is not permitted.
 pub fn resident(number: u32) -> io::Result<Resident> {
     let text = fs::read_to_string(format!("/proc/{number}/status"))?;
     let kibibytes = |name: &str| {
@@ -27,6 +27,25 @@ pub fn resident(number: u32) -> io::Result<Resident> {
         return Err(io::ErrorKind::InvalidData.into());
     };
     Ok(Resident { bytes: all * 1024, shared_bytes: shared * 1024 })
+}
+
+/// Resident memory of this process.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn own_resident() -> io::Result<Resident> {
+    resident(std::process::id())
+}
+
+/// Address space of this process, in bytes: what `RLIMIT_AS` limits.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn own_address_space_bytes() -> io::Result<u64> {
+    let statm = fs::read_to_string("/proc/self/statm")?;
+    let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
+    let pages = pages.ok_or(io::ErrorKind::InvalidData)?;
+    Ok(pages * rustix::param::page_size() as u64)
 }
 
 /// What the kernel has no more of.
@@ -50,9 +69,52 @@ pub fn shortage(error: &io::Error) -> Option<Shortage> {
 /// How many descriptors process `number` has open.
 ///
 /// # Errors
-/// If there is no such process, or it may not be looked at.
+/// If there is no such process, or reading its `/proc` entry is not permitted.
 pub fn descriptors(number: u32) -> io::Result<usize> {
     Ok(fs::read_dir(format!("/proc/{number}/fd"))?.count())
+}
+
+/// How many descriptors this process has open.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn own_descriptors() -> io::Result<usize> {
+    descriptors(std::process::id())
+}
+
+/// A mapping of storage in a process, the process's own or lent to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageMapping {
+    /// What the storage was named when it was created.
+    pub name: String,
+    /// Bytes mapped.
+    pub bytes: usize,
+}
+
+/// The mappings in process `number` of storage whose names start with `prefix`, in the order of their
+/// addresses.
+///
+/// # Errors
+/// If there is no such process, or reading its `/proc` entry is not permitted.
+pub fn storage_mappings(number: u32, prefix: &str) -> io::Result<Vec<StorageMapping>> {
+    let maps = fs::read_to_string(format!("/proc/{number}/maps"))?;
+    let mapping = |line: &str| {
+        let (fields, file) = line.split_once("/memfd:")?;
+        let (start, end) = fields.split_once(' ')?.0.split_once('-')?;
+        let address = |digits| usize::from_str_radix(digits, 16).ok();
+        let name = file.strip_suffix(" (deleted)").unwrap_or(file);
+        let bytes = address(end)?.checked_sub(address(start)?)?;
+        name.starts_with(prefix).then(|| StorageMapping { name: name.to_owned(), bytes })
+    };
+    Ok(maps.lines().filter_map(mapping).collect())
+}
+
+/// The mappings in this process of storage whose names start with `prefix`.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn own_storage_mappings(prefix: &str) -> io::Result<Vec<StorageMapping>> {
+    storage_mappings(std::process::id(), prefix)
 }
 
 /// Raises this process's limit of descriptors as far as it may, or to `most`, and returns the limit.
@@ -74,14 +136,27 @@ pub fn allow_descriptors(most: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::{STORAGE_GRAIN_BYTES, Storage, StorageOptions};
 
     #[test]
     fn own_memory_and_descriptors_are_counted() {
-        let number = std::process::id();
-        let before = descriptors(number).unwrap();
+        let before = own_descriptors().unwrap();
         let (_one, _other) = io::pipe().unwrap();
-        assert!(descriptors(number).unwrap() >= before);
-        assert!(resident(number).unwrap().bytes > 1 << 16);
+        assert!(own_descriptors().unwrap() >= before);
+        let resident_bytes = own_resident().unwrap().bytes;
+        assert!(resident_bytes > 1 << 16);
+        assert!(own_address_space_bytes().unwrap() > resident_bytes);
         assert!(resident(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn own_mappings_of_storage_are_listed_by_name_and_size() {
+        let bytes = 3 * STORAGE_GRAIN_BYTES;
+        let listed = || own_storage_mappings("memory t").unwrap();
+        let (storage, _descriptor) =
+            Storage::create("memory test", bytes, StorageOptions::default()).unwrap();
+        assert_eq!(listed(), [StorageMapping { name: "memory test".into(), bytes }]);
+        drop(storage);
+        assert_eq!(listed(), []);
     }
 }

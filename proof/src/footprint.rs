@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use os::memory::{descriptors, resident, storage_mappings};
+
 /// Growth of memory that is not called a leak: the allocator and the kernel round up.
 const GROWTH_BYTES_MAX: u64 = 12 << 20;
 
@@ -32,17 +34,17 @@ impl Footprint {
     /// # Errors
     /// There is no such process.
     pub fn of(number: u32) -> io::Result<Footprint> {
-        let maps = std::fs::read_to_string(format!("/proc/{number}/maps"))?;
-        let resident = os::memory::resident(number)?;
-        let count = |what: fn(&str) -> bool| {
-            let names = maps.lines().filter_map(|line| line.split_once("/memfd:siga "));
-            names.filter(|(_, name)| what(name)).count()
+        let mappings = storage_mappings(number, "siga ")?;
+        let resident = resident(number)?;
+        let count = |prefix: &str| {
+            mappings.iter().filter(|mapping| mapping.name.starts_with(prefix)).count()
         };
+        let (boards, lines) = (count("siga board"), count("siga lines"));
         Ok(Footprint {
-            descriptors: os::memory::descriptors(number)?,
-            boards: count(|name| name.starts_with("board")),
-            lines: count(|name| name.starts_with("lines")),
-            others: count(|name| !name.starts_with("board") && !name.starts_with("lines")),
+            descriptors: descriptors(number)?,
+            boards,
+            lines,
+            others: mappings.len() - boards - lines,
             bytes: resident.bytes,
             shared_bytes: resident.shared_bytes,
         })

@@ -11,6 +11,8 @@ use os::foreign::Foreign;
 use os::storage::Borrowed;
 use os::words::LentWords;
 
+use crate::pattern;
+
 /// A path in one direction, with both its halves in this process.
 #[derive(Debug)]
 pub struct Pair {
@@ -117,19 +119,15 @@ const STEP_BYTES: usize = 61;
 
 const STEPS: usize = 1024;
 
-/// The bytes of message `number`: different from those of its neighbours at every place.
+/// The bytes of message `number`: different from those of the messages with nearby numbers.
 ///
 /// # Panics
 /// If `bytes` are more than [`BODY_BYTES_MAX`].
 pub fn body(number: usize, bytes: usize) -> &'static [u8] {
     static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
-        let mut state = 1_u64;
-        (0..BODY_BYTES_MAX + STEPS * STEP_BYTES)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (state >> 56) as u8
-            })
-            .collect()
+        let mut table = vec![0; BODY_BYTES_MAX + STEPS * STEP_BYTES];
+        pattern::fill(1, &mut table);
+        table
     });
     &TABLE[number % STEPS * STEP_BYTES..][..bytes]
 }

@@ -12,6 +12,9 @@
 //! a fuzzer finds worth while in `fuzz/`.
 
 pub mod bare;
+pub mod dice;
+pub mod hoard;
 pub mod honest;
 pub mod hostile;
+pub mod pattern;
 pub mod plane;

@@ -2,9 +2,7 @@
 
 mod conformance;
 mod crew;
-mod dice;
 mod footprint;
-mod pattern;
 mod sleeps;
 mod torture;
 

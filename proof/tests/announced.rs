@@ -28,16 +28,15 @@ const GROWTH_BYTES_MAX: u64 = 64 << 20;
 
 /// Mappings of storage.
 fn mappings() -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("our own");
-    maps.lines().filter(|line| line.contains("/memfd:siga")).count()
+    os::memory::own_storage_mappings("siga ").expect("our own").len()
 }
 
 fn descriptors() -> usize {
-    os::memory::descriptors(std::process::id()).expect("our own")
+    os::memory::own_descriptors().expect("our own")
 }
 
 fn resident_bytes() -> u64 {
-    os::memory::resident(std::process::id()).expect("our own").bytes
+    os::memory::own_resident().expect("our own").bytes
 }
 
 fn outgoing(number: usize) -> Outgoing {

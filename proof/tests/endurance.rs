@@ -8,6 +8,7 @@ use std::thread;
 use fabric::path::{Counter, Incoming, List, Reason, Terms};
 use fabric::queue::{Entry, QUEUE_BUFFERS, RETURNED_WORD, Violation};
 use os::doorbell::Listen;
+use os::memory::own_storage_mappings;
 use proof::bare::{Facing, code, face, label};
 use rustix::net::{SendFlags, send};
 
@@ -177,10 +178,6 @@ const NAMED_BYTES: usize = 37 * 4096;
 
 /// How many mappings of this size the process has.
 fn mappings_of(bytes: usize) -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let size = |line: &str| {
-        let (from, to) = line.split_once(' ')?.0.split_once('-')?;
-        Some(usize::from_str_radix(to, 16).ok()? - usize::from_str_radix(from, 16).ok()?)
-    };
-    maps.lines().filter(|line| line.contains("siga bare") && size(line) == Some(bytes)).count()
+    let mappings = own_storage_mappings("siga bare").unwrap();
+    mappings.iter().filter(|mapping| mapping.bytes == bytes).count()
 }

@@ -1,9 +1,6 @@
 //! Processes that have no descriptor left: they are told that, and nobody else is blamed for it.
 
-use std::io::IoSlice;
-use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard};
 
 use fabric::control::{Kind, Pending, Problem, Reply, Request, Target};
@@ -11,11 +8,9 @@ use fabric::path::{Lack, Shape, Side, Terms};
 use message::iucv::{Limits, Outgoing, ReceiveError, Which};
 use os::memory::{Shortage, shortage};
 use os::packets::Listener;
+use proof::hoard::{Exhaustion, Hoard};
 use proof::honest::iucv;
 use proof::plane::{ALLOWANCE, Party, Plane};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use siga::host::{Embedded, System};
 use siga::{ConnectError, Guest, PathOptions, Reason};
 
@@ -28,62 +23,20 @@ fn alone() -> MutexGuard<'static, ()> {
     LIMIT.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Does something while no descriptor can be made.
-fn without_descriptors<T>(deed: impl FnOnce() -> T) -> T {
-    with_descriptors(0, deed)
-}
-
-/// Does something while so many descriptors can be made at most.
-fn with_descriptors<T>(left: u64, deed: impl FnOnce() -> T) -> T {
-    let limit = getrlimit(Resource::Nofile);
-    let lowest = std::fs::File::open("/dev/null").unwrap();
-    let number = std::os::fd::AsRawFd::as_raw_fd(&lowest) as u64;
-    drop(lowest);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(number + left), ..limit }).unwrap();
-    let done = deed();
-    setrlimit(Resource::Nofile, limit).unwrap();
-    done
-}
-
-/// Bytes of address space that are left to a process without memory: its own small needs.
-const LEFT_BYTES: u64 = 512 << 10;
-
-/// Does something while no memory can be mapped, but for little.
-fn without_memory<T>(deed: impl FnOnce() -> T) -> T {
-    let limit = getrlimit(Resource::As);
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    let bytes = pages * rustix::param::page_size() as u64 + LEFT_BYTES;
-    setrlimit(Resource::As, Rlimit { current: Some(bytes), ..limit }).unwrap();
-    let done = deed();
-    setrlimit(Resource::As, limit).unwrap();
-    done
-}
-
-/// Descriptors on their way that keep others from being sent.
-const ON_THEIR_WAY: usize = 8 * 250;
-
-/// Does something while this user has so many descriptors on their way that the kernel sends no more.
-fn without_passing<T>(deed: impl FnOnce() -> T) -> T {
-    let (holding, _held) = UnixStream::pair().unwrap();
-    let null = std::fs::File::open("/dev/null").unwrap();
-    let many = [null.as_fd(); 250];
-    for _ in 0..ON_THEIR_WAY / many.len() {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(250))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&many)));
-        sendmsg(&holding, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::empty()).unwrap();
+/// Calls `deed` while this process lacks the resource.
+fn without<T>(exhaustion: Exhaustion, deed: impl FnOnce() -> T) -> T {
+    // A thread closes the descriptors that the test before has refused.
+    while os::foreign::waiting() > 0 {
+        std::thread::yield_now();
     }
-    let (limit, can) = (getrlimit(Resource::Nofile), capabilities(None).unwrap());
-    setrlimit(Resource::Nofile, Rlimit { current: Some(ON_THEIR_WAY as u64 / 2), ..limit })
-        .unwrap();
-    // Root may have any number on their way, with these.
-    let effective = can.effective - CapabilitySet::SYS_RESOURCE - CapabilitySet::SYS_ADMIN;
-    set_capabilities(None, CapabilitySets { effective, ..can }).unwrap();
-    let done = deed();
-    set_capabilities(None, can).unwrap();
-    setrlimit(Resource::Nofile, limit).unwrap();
-    done
+    let _hoard = Hoard::take(exhaustion).unwrap();
+    deed()
+}
+
+/// Waits until the host, which runs in this process, has closed its copies of what it passed on: it does so
+/// before it answers the next request.
+fn settle(host: &Embedded) -> Guest {
+    Guest::attach_embedded(host, "LAST").unwrap()
 }
 
 #[test]
@@ -102,7 +55,7 @@ fn host_that_can_pass_nothing_says_so_to_both_and_keeps_both() {
         if can_pass {
             plane.turn();
         } else {
-            without_passing(|| plane.turn());
+            without(Exhaustion::Passing, || plane.turn());
         }
         [&mut guest, &mut other].map(|party| party.receive().expect("it is kept").reply)
     };
@@ -124,7 +77,8 @@ fn who_waits_for_a_reply_learns_that_the_target_lacks_what_receiving_takes() {
     source.send(&question, b"no storage is lent for this").unwrap();
     source.send(&question, &[1; 5000]).unwrap();
     target.receive(Which::Any, &mut [0; 100]).unwrap();
-    let error = without_descriptors(|| target.receive(Which::Any, &mut [0; 5000])).unwrap_err();
+    let error = without(Exhaustion::Descriptors, || target.receive(Which::Any, &mut [0; 5000]))
+        .unwrap_err();
     let lacking = Reason::Lacking(Lack::Descriptors);
     assert!(matches!(error, ReceiveError::Severed(end) if end.reason == lacking), "{error}");
     // It listens for what comes over the second queue, and the first was what broke.
@@ -138,7 +92,8 @@ fn guest_that_can_pass_nothing_is_told_so() {
     let host = Embedded::start(System::open()).unwrap();
     let client = Guest::attach_embedded(&host, "CLIENT").unwrap();
     let options = PathOptions::default();
-    let failed = without_passing(|| client.start_connecting("CLIENT", &options)).unwrap_err();
+    let failed =
+        without(Exhaustion::Passing, || client.start_connecting("CLIENT", &options)).unwrap_err();
     assert!(matches!(failed, ConnectError::Resources(_)), "{failed}");
     assert!(client.is_attached());
 }
@@ -163,7 +118,7 @@ fn host_that_cannot_take_what_a_guest_passes_says_so_and_keeps_the_guest() {
     let mut plane = Plane::new(SYSTEM);
     let (mut guest, mut other) = (plane.attach("GUEST"), plane.attach("OTHER"));
     let _side = ask_for_path(&mut guest);
-    without_descriptors(|| plane.turn());
+    without(Exhaustion::Descriptors, || plane.turn());
     let answer = guest.receive().expect("the guest did nothing wrong").reply;
     assert_eq!(answer, Reply::Failed { problem: Problem::HostResources, data: [0; 16] });
     let _side = ask_for_path(&mut guest);
@@ -175,7 +130,7 @@ fn host_that_cannot_watch_over_a_process_does_not_take_it_in() {
     let _alone = alone();
     let mut plane = Plane::new(SYSTEM);
     let guest = plane.connect();
-    without_descriptors(|| plane.turn());
+    without(Exhaustion::Descriptors, || plane.turn());
     assert!(guest.is_cut(), "its death might not be noticed");
 }
 
@@ -185,7 +140,9 @@ fn host_that_cannot_ask_who_listens_does_not_say_that_somebody_does() {
     let path = std::env::temp_dir().join(format!("siga-exhausted-{}", std::process::id()));
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     // One is for the lock.
-    let failed = with_descriptors(1, || Listener::bind(&path, 0o600)).unwrap_err();
+    let hoard = Hoard::take_descriptors_but(1).unwrap();
+    let failed = Listener::bind(&path, 0o600).unwrap_err();
+    drop(hoard);
     assert_eq!(shortage(&failed), Some(Shortage::Descriptors), "{failed}");
     drop(Listener::bind(&path, 0o600).unwrap());
     assert!(!path.exists());
@@ -200,7 +157,8 @@ fn guest_that_cannot_make_its_side_does_not_let_the_other_wait() {
     let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
     let pending = server.wait_for_pending(|_| true).unwrap();
     let options = PathOptions::default();
-    let failed = without_descriptors(|| server.accept_pending(pending, &options)).unwrap_err();
+    let failed =
+        without(Exhaustion::Descriptors, || server.accept_pending(pending, &options)).unwrap_err();
     assert!(matches!(failed, ConnectError::Resources(_)), "{failed}");
     let refused = client.complete(connecting).unwrap_err();
     let problem = Problem::Refused;
@@ -215,7 +173,8 @@ fn guest_that_cannot_take_what_its_host_passes_is_told_so() {
     let server = Guest::attach_embedded(&host, "SERVER").unwrap();
     let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
     let mut accepted = server.accept().unwrap();
-    let failed = without_descriptors(|| client.complete(connecting)).unwrap_err();
+    let _settled = settle(&host);
+    let failed = without(Exhaustion::Descriptors, || client.complete(connecting)).unwrap_err();
     assert!(matches!(failed, ConnectError::Resources(_)), "{failed}");
     assert_eq!(accepted.receive().unwrap_err().reason, Reason::Gone, "nobody has the other side");
     assert!(client.is_attached());
@@ -234,7 +193,8 @@ fn guest_that_cannot_map_what_the_other_side_has_lent_does_not_blame_it() {
     let wide = PathOptions { outputs: 8, inputs: 8, ..PathOptions::default() };
     let connecting = client.start_connecting("SERVER", &wide).unwrap();
     let mut accepted = server.accept_with(&wide).unwrap();
-    let failed = without_memory(|| client.complete(connecting)).unwrap_err();
+    let _settled = settle(&host);
+    let failed = without(Exhaustion::Memory, || client.complete(connecting)).unwrap_err();
     assert!(matches!(failed, ConnectError::Resources(_)), "{failed}");
     assert_eq!(accepted.receive().unwrap_err().reason, Reason::Gone, "nobody has the other side");
     let connecting = client.start_connecting("SERVER", &wide).unwrap();

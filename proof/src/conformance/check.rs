@@ -6,12 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use host::system::System;
+use proof::dice::{Dice, mix};
 use siga::error::Problem;
 use siga::raw::ListError;
 use siga::{AttachError, ConnectError, Guest, Path, PathOptions, Sender};
 
 use crate::crew;
-use crate::dice::{Dice, mix};
 
 /// A promise, and how it is put to the test.
 #[derive(Debug)]

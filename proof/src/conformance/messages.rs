@@ -1,8 +1,9 @@
 //! Messages that both sides know beforehand: each is told by its number.
 
+use proof::dice::{Dice, mix};
+use proof::pattern;
+
 use super::check::{Wrong, ensure};
-use crate::dice::{Dice, mix};
-use crate::pattern;
 
 /// Shortest message: its content tells its number.
 const BYTES_MIN: usize = 8;
@@ -57,11 +58,7 @@ impl Messages {
 
     /// Whether these are the bytes of message `number`, however many.
     pub fn verify_content(&self, number: u64, body: &[u8]) -> Result<(), Wrong> {
-        match pattern::first_wrong(mix(self.seed ^ number), body) {
-            None => Ok(()),
-            Some(at) => {
-                Err(format!("message {number} is wrong from byte {at} of {}", body.len()).into())
-            }
-        }
+        let what = format_args!("message {number}");
+        Ok(pattern::verify(mix(self.seed ^ number), what, body)?)
     }
 }

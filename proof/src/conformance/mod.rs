@@ -9,11 +9,12 @@ mod stage;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use proof::dice;
+
 use self::check::{Check, Part, Size};
 use self::checks::CHECKS;
 use self::stage::{Stage, Verdict};
 use crate::crew::Workplace;
-use crate::dice;
 
 /// Checks what the border promises, one promise after the other, between processes
 ///

@@ -107,18 +107,17 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Without those that were refused and wait for the thread that closes them.
+/// Descriptors of this process, without those that were refused and wait for the thread that closes them.
 fn descriptors() -> usize {
     let refused = os::foreign::waiting();
     all_descriptors().saturating_sub(refused)
 }
 
 fn all_descriptors() -> usize {
-    os::memory::descriptors(std::process::id()).expect("our own")
+    os::memory::own_descriptors().expect("our own")
 }
 
-/// Mappings of storage, whosever it is.
+/// Mappings of storage, own and lent.
 fn mappings() -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("our own");
-    maps.lines().filter(|line| line.contains("/memfd:siga")).count()
+    os::memory::own_storage_mappings("siga ").expect("our own").len()
 }

@@ -11,10 +11,11 @@ use std::fmt::{Display, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use proof::dice::{self, Dice};
+
 use self::nap::{Counts, Flaw};
 use self::round::{Fault, Plan, Who};
 use self::scene::Scene;
-use crate::dice::{self, Dice};
 
 /// Two sides sleep for each other without a limit, and none may be missed
 ///

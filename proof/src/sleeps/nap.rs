@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric::path::{Counter, Receiver, Sender, Severed};
 use os::doorbell::Listen;
-
-use crate::dice::Dice;
+use proof::dice::Dice;
 
 /// What sleeps: a half of a path.
 pub trait Half {

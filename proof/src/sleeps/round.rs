@@ -11,11 +11,11 @@ use fabric::path::{Counter, Terms};
 use os::processor::{self, now_ns};
 use os::sync::Ordering;
 use os::words::LentWords;
+use proof::dice::{Dice, mix};
 use proof::honest;
 
 use super::nap::{Counts, Flaw, Gauge, Habits, Phase, Sleeper};
 use super::scene::{Reader, Scene, Writer};
-use crate::dice::{Dice, mix};
 
 /// How often the sides are looked at.
 const WATCH: Duration = Duration::from_millis(100);

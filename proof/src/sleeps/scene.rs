@@ -11,9 +11,9 @@ use fabric::path::{
 };
 use fabric::queue::{DATA_BUFFERS, Entry, EntryFlags, IN_PLACE_BYTES_MAX, RESERVED_BUFFERS};
 use os::storage::StorageOptions;
+use proof::dice::Dice;
 
 use super::nap::{Gauge, Half, Sleeper};
-use crate::dice::Dice;
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

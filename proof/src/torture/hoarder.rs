@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use os::poller::wait_readable;
 use os::storage::StorageOptions;
+use proof::hoard::{self, Exhaustion, Hoard};
+use proof::pattern;
 use siga::error::{Lack, Problem};
 use siga::in_place::{Incoming, PAGE_BYTES};
 use siga::raw::SendError;
@@ -21,10 +23,8 @@ use siga::{
 
 use super::birth::Birth;
 use super::guest::{self, Ear, Reply};
-use super::hoard::{self, Exhaustion, Hoard};
 use super::wire::{FromChild, Role, ToChild};
 use crate::crew::{Heard, Line};
-use crate::pattern;
 
 /// The name that it attaches under.
 pub const NAME: &str = "HOARDER";

@@ -3,7 +3,6 @@
 pub mod birth;
 mod blackbox;
 pub mod guest;
-mod hoard;
 pub mod hoarder;
 pub mod host;
 mod ledger;
@@ -15,11 +14,12 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use self::hoard::Exhaustion;
+use proof::dice;
+use proof::hoard::Exhaustion;
+
 use self::schedule::{Act, Kind, Wanted};
 use self::supervisor::{Fault, Supervisor, Terms};
 use self::wire::GUESTS_MAX;
-use crate::dice;
 
 /// Guests stream checked data in a mesh; guests and the host are killed at random and started again
 ///

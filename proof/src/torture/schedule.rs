@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::hoard::Exhaustion;
+use proof::dice::Dice;
+use proof::hoard::Exhaustion;
+
 use super::wire::Role;
-use crate::dice::Dice;
 
 /// One thing that the supervisor does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

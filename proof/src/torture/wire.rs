@@ -1,8 +1,7 @@
 //! What the supervisor and its children say to each other.
 
+use proof::hoard::Exhaustion;
 use serde::{Deserialize, Serialize};
-
-use super::hoard::Exhaustion;
 
 /// Guests of a torture at most.
 pub const GUESTS_MAX: usize = 12;

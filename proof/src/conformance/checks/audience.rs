@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use proof::dice::{Dice, mix};
+use proof::pattern;
 use siga::in_place::Incoming;
 use siga::raw::SendError;
 use siga::raw::{Counter, Entry, EntryFlags, List, Shared, StorageOptions};
 use siga::{PathOptions, Sender};
 
 use crate::conformance::check::{Cast, Check, Outcome, Part, Wrong, ensure, one, when_listed};
-use crate::dice::{Dice, mix};
 use crate::footprint::Footprint;
-use crate::pattern;
 
 pub const CHECK: Check = Check {
     name: "audience",

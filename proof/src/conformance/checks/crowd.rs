@@ -1,5 +1,6 @@
 //! 1000 paths on one waiter, with few descriptors.
 
+use os::memory::own_descriptors;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use siga::{Path, PathOptions, Reason, Served, Wait, Waiter};
 
@@ -27,17 +28,13 @@ const MESSAGE_BYTES_MAX: usize = 20_000;
 fn limit_descriptors() -> Result<usize, Wrong> {
     let limit = Some(DESCRIPTORS_MAX);
     setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit })?;
-    descriptors()
-}
-
-fn descriptors() -> Result<usize, Wrong> {
-    Ok(os::memory::descriptors(std::process::id())?)
+    Ok(own_descriptors()?)
 }
 
 fn server(part: &Part) -> Outcome {
     let before = limit_descriptors()?;
     let guest = part.attach("SERVER")?;
-    let attached = descriptors()?;
+    let attached = own_descriptors()?;
     let mut waiter = Waiter::new(Wait::Adaptive)?;
     waiter.add(Served::Guest(guest))?;
     let (mut most, mut joined, mut ended, mut echoed) = (0, 0, 0, 0_u64);
@@ -71,7 +68,7 @@ fn server(part: &Part) -> Outcome {
             waiter.add(Served::Path(path))?;
             joined += 1;
             if joined == PATHS {
-                most = descriptors()?;
+                most = own_descriptors()?;
             }
         }
         if is_over {
@@ -80,7 +77,7 @@ fn server(part: &Part) -> Outcome {
         }
     }
     // One more for the waiter itself.
-    let after = descriptors()?;
+    let after = own_descriptors()?;
     ensure(after == attached + 1, || format!("{after} descriptors: must be {}", attached + 1))?;
     Ok(format!("{echoed} messages over {joined} paths; {most} descriptors, {before} at first"))
 }
@@ -93,7 +90,7 @@ fn client(part: &Part) -> Outcome {
     for _ in 0..PATHS {
         paths.push(part.connect(&guest, "SERVER", &options)?);
     }
-    let most = descriptors()?;
+    let most = own_descriptors()?;
     let mut messages = Messages::new(part.seed, MESSAGE_BYTES_MAX);
     let mut dice = part.dice(0);
     let mut number = 0;

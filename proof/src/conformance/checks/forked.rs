@@ -8,6 +8,7 @@ use std::{io, thread};
 use fabric::path::Terms;
 use message::iucv::{Limits, Outgoing, ReceiveError, Which};
 use os::fork;
+use os::memory::own_storage_mappings;
 use proof::honest;
 use siga::{Guest, Path, PathOptions, Reason, SendError, Severed, TrySendError, Wait, Waiter};
 
@@ -223,9 +224,8 @@ impl Party {
 
 /// Whether a child has no storage, no doorbell and no connection of its parent's.
 fn nothing_inherited() -> Result<(), Wrong> {
-    let maps = fs::read_to_string("/proc/self/maps")?;
-    let storage = maps.lines().find(|line| line.contains("/memfd:siga"));
-    ensure(storage.is_none(), || format!("a child has {storage:?}"))?;
+    let mappings = own_storage_mappings("siga ")?;
+    ensure(mappings.is_empty(), || format!("a child has {mappings:?}"))?;
     for entry in fs::read_dir("/proc/self/fd")? {
         // The directory itself is closed by now.
         let Ok(link) = fs::read_link(entry?.path()) else { continue };

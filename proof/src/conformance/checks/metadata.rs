@@ -1,13 +1,13 @@
 //! What goes with entries and messages beside their bytes.
 
 use fabric::path::LIST_BYTES_MAX;
+use proof::dice::Dice;
 use siga::in_place::{HEAD_BYTES_MAX, Incoming};
 use siga::raw::{Entry, EntryFlags, Shared, StorageOptions};
 use siga::{Path, PathOptions};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::conformance::messages::Messages;
-use crate::dice::Dice;
 
 pub const CHECK: Check = Check {
     name: "metadata",

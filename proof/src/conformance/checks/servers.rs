@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use proof::dice::{Dice, mix};
 use siga::connect::END_DATA_BYTES;
 use siga::raw::Lease;
 use siga::raw::SendError;
@@ -11,7 +12,6 @@ use siga::{Path, PathOptions, Reason, Receiver, Sender};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
 use crate::conformance::messages::Messages;
-use crate::dice::{Dice, mix};
 
 pub const CHECK: Check = Check {
     name: "servers",

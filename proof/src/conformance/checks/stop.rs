@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use fabric::queue::IN_PLACE_BYTES_MAX;
+use proof::dice::Dice;
 use siga::in_place::PAGE_BYTES;
 use siga::raw::SendError;
 use siga::raw::{Entry, Shared, StorageOptions};
@@ -12,7 +13,6 @@ use siga::{PathOptions, Receiver, Sender};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one, when_listed};
 use crate::conformance::messages::Messages;
-use crate::dice::Dice;
 
 pub const CHECK: Check = Check {
     name: "stop",

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use proof::dice::{Dice, mix};
+use proof::pattern;
 use siga::PathOptions;
 use siga::error::Lack;
 use siga::in_place::{Incoming, View};
@@ -9,9 +11,7 @@ use siga::raw::SendError;
 use siga::raw::{Counter, Entry, List, ListError, Shared, StorageOptions};
 
 use crate::conformance::check::{Check, Outcome, Part, Size, Wrong, ensure, one, when_listed};
-use crate::dice::{Dice, mix};
 use crate::footprint::Footprint;
-use crate::pattern;
 
 pub const CHECK: Check = Check {
     name: "storage",

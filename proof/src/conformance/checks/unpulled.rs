@@ -117,7 +117,7 @@ fn reader(part: &Part) -> Outcome {
     path.send(b"the first")?;
     ensure(path.receive()?.body == b"seen", || "the writer says something else".into())?;
     while path.receive().is_ok() {}
-    let resident = os::memory::resident(std::process::id())?;
+    let resident = os::memory::own_resident()?;
     ensure(resident.bytes < BYTES as u64 / 4, || format!("{} bytes resident", resident.bytes))?;
     drop(path);
     let others = Footprint::of(std::process::id())?.others;

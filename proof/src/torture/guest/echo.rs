@@ -2,11 +2,11 @@
 
 use std::os::fd::BorrowedFd;
 
+use proof::dice::mix;
 use siga::waiter::Member;
 use siga::{Path, Reason};
 
 use super::reading::End;
-use crate::dice::mix;
 
 /// Messages answered before the next path has its turn.
 const MESSAGES_PER_TURN: usize = 32;

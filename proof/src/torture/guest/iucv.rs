@@ -7,6 +7,8 @@
 
 use std::os::fd::BorrowedFd;
 
+use proof::dice::{Dice, mix};
+use proof::pattern;
 use siga::iucv::{
     Audit, IucvPath, MessageId, Outgoing, PendingMessage, PurgeError, ReceiveError, ReplyError,
     SendError, Which,
@@ -16,8 +18,6 @@ use siga::waiter::Member;
 
 use super::Mode;
 use super::reading::End;
-use crate::dice::{Dice, mix};
-use crate::pattern;
 use crate::torture::blackbox::Slot;
 use crate::torture::wire::LaneCounts;
 
@@ -401,13 +401,7 @@ impl Inquiry {
 }
 
 fn verify(what: &str, seed: u64, number: u64, bytes: &[u8]) -> Result<(), End> {
-    match pattern::first_wrong(mix(seed ^ number), bytes) {
-        None => Ok(()),
-        Some(at) => {
-            let all = bytes.len();
-            Err(End::Wrong(format!("{what} {number} is wrong from byte {at} of {all}")))
-        }
-    }
+    pattern::verify(mix(seed ^ number), format_args!("{what} {number}"), bytes).map_err(End::Wrong)
 }
 
 impl Member for Inquiry {

@@ -2,11 +2,11 @@
 
 use fabric::path;
 use os::doorbell::Listen;
+use proof::dice::Dice;
 use siga::Severed;
 use siga::in_place::{Announced, InPage};
 
 use super::stream::Incoming;
-use crate::dice::Dice;
 
 /// Messages held in place before the first is given back.
 const HELD_MAX: usize = 4;

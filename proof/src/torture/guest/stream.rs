@@ -10,11 +10,11 @@
 
 use fabric::queue::IN_PLACE_BYTES_MAX;
 
+use proof::dice::{Dice, mix};
+use proof::pattern;
 use siga::raw::CommitError;
 use siga::raw::SendError;
 
-use crate::dice::{Dice, mix};
-use crate::pattern;
 use crate::torture::blackbox::Slot;
 use crate::torture::wire::LaneCounts;
 
@@ -337,9 +337,7 @@ impl Incoming {
                 stamp.bytes
             ));
         }
-        if let Some(at) = pattern::first_wrong(mix(self.seed ^ next), rest) {
-            return Err(format!("message {next} is wrong from byte {at} of {}", rest.len()));
-        }
+        pattern::verify(mix(self.seed ^ next), format_args!("message {next}"), rest)?;
         self.came.messages = next + 1;
         if stamp.kind == Kind::Data {
             self.came.data_end = next + 1;

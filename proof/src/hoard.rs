@@ -1,4 +1,4 @@
-//! What a process can use up, and let go of again.
+//! Exhaustions: a [`Hoard`] uses up a resource of this process and frees it when it is dropped.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -8,13 +8,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use os::foreign::Foreign;
+use os::memory::own_address_space_bytes;
 use os::storage::{Borrowed, STORAGE_GRAIN_BYTES, Storage, StorageOptions};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use serde::{Deserialize, Serialize};
 
-/// What is used up.
+/// The resource that is used up.
 #[derive(
     Clone,
     Copy,
@@ -57,7 +58,7 @@ impl Exhaustion {
         Exhaustion::Unclaimed,
     ];
 
-    /// Those that can be brought about on this machine.
+    /// The exhaustions that this machine can bring about.
     pub fn possible() -> Vec<Exhaustion> {
         let most = std::fs::read_to_string("/proc/sys/vm/max_map_count");
         let most = most.ok().and_then(|most| most.trim().parse::<usize>().ok());
@@ -66,7 +67,7 @@ impl Exhaustion {
         Exhaustion::ALL.into_iter().filter(is_possible).collect()
     }
 
-    /// What is counted under it, in words.
+    /// The state of the process in words, as the report counts it.
     pub fn words(self) -> &'static str {
         match self {
             Exhaustion::Descriptors => "without descriptors",
@@ -80,48 +81,65 @@ impl Exhaustion {
     }
 }
 
-/// Bytes of address space that are left to a process without memory: its own small needs, but no storage.
+/// Bytes of address space that are left to a process without memory: enough for small allocations, too few for
+/// storage.
 const LEFT_BYTES: u64 = 512 << 10;
 
-/// Descriptors that a process without them has.
+/// The limit of descriptors while they are used up.
 const DESCRIPTORS_MAX: u64 = 100;
 
-/// Bytes that the allocator keeps for this program, and in what pieces it gets them: it maps no memory for so
-/// few. Each mapping takes less than a hundred of them.
+/// Bytes that the allocator keeps for this program, and the size of the allocations that make it keep them:
+/// the allocator does not map each by itself. Each mapping needs less than a hundred bytes.
 const KEPT_BYTES: usize = 16 << 20;
 const PIECE_BYTES: usize = 16 << 10;
 
-/// Mappings that are made at most: where the kernel allows more, their end is not reached.
+/// Mappings that are made at most: if the kernel allows more, they cannot be used up.
 const MAPPINGS_MAX: usize = 1 << 17;
 
-/// Descriptors that a process without passing has on their way, and how many it may have then. Others of this
-/// user may have far more.
+/// Descriptors that are passed and not received, and the limit that they exceed. Other processes of the user may
+/// have far more on their way.
 const ON_THEIR_WAY: usize = 200;
 const ON_THEIR_WAY_MAX: u64 = 150;
 
-/// What is held to keep something from being had. Dropping it lets go.
+/// What is held so that a resource is used up. Dropping it frees the resource.
 #[derive(Debug)]
 pub enum Hoard {
-    /// The limit of descriptors was lowered from this, and these are what was left below it.
+    /// The limit of descriptors before it was lowered, and the files that take all below the new one.
     Descriptors(Rlimit, Vec<File>),
-    /// The limit of address space was lowered from this.
+    /// The limit of address space before it was lowered.
     Memory(Rlimit),
-    /// Mappings of this page.
+    /// A page and its mappings.
     Mappings(Foreign, Vec<Borrowed>),
-    /// Descriptors on their way, the limit of them, and what this thread may do otherwise.
+    /// Descriptors on their way, the limit before it was lowered, and this thread's capabilities before.
     Passing(Vec<UnixStream>, Rlimit, CapabilitySets),
-    /// It is the path that lacks something.
+    /// A path lacks the resource: nothing of the process is held.
     OfPath,
 }
 
 impl Hoard {
-    /// Uses it up, but for what only a path can lack.
+    /// Uses the resource up, unless it belongs to a path.
     ///
     /// # Errors
-    /// It cannot be used up here.
+    /// The resource cannot be used up on this machine.
     pub fn take(exhaustion: Exhaustion) -> io::Result<Hoard> {
         let mut hoard = Hoard::start(exhaustion)?;
         hoard.take_the_rest()?;
+        Ok(hoard)
+    }
+
+    /// Uses descriptors up, except for `left` of them.
+    ///
+    /// # Errors
+    /// The limit cannot be lowered.
+    ///
+    /// # Panics
+    /// If fewer than `left` descriptors were free below the lowered limit.
+    pub fn take_descriptors_but(left: usize) -> io::Result<Hoard> {
+        let mut hoard = Hoard::take(Exhaustion::Descriptors)?;
+        if let Hoard::Descriptors(_, files) = &mut hoard {
+            let kept = files.len().checked_sub(left).expect("so many were free");
+            files.truncate(kept);
+        }
         Ok(hoard)
     }
 
@@ -139,7 +157,7 @@ impl Hoard {
                     Storage::create("page", STORAGE_GRAIN_BYTES, StorageOptions::default())?;
                 let page = Foreign::from(descriptor);
                 drop(storage);
-                // Before there is no mapping left for it.
+                // The table is allocated while there still is a mapping for it.
                 Ok(Hoard::Mappings(page, Vec::with_capacity(MAPPINGS_MAX)))
             }
             Exhaustion::Passing => {
@@ -154,7 +172,7 @@ impl Hoard {
                 let (limit, can) = (getrlimit(Resource::Nofile), capabilities(None)?);
                 let lowered = Rlimit { current: Some(ON_THEIR_WAY_MAX), ..limit };
                 setrlimit(Resource::Nofile, lowered)?;
-                // With these, root may have any number on their way.
+                // With these capabilities, root may have any number on their way.
                 let without = CapabilitySet::SYS_RESOURCE | CapabilitySet::SYS_ADMIN;
                 let fewer = CapabilitySets { effective: can.effective - without, ..can };
                 set_capabilities(None, fewer)?;
@@ -167,7 +185,7 @@ impl Hoard {
     /// Uses up what has become free since.
     ///
     /// # Errors
-    /// It cannot be used up here.
+    /// The resource cannot be used up on this machine.
     pub fn take_the_rest(&mut self) -> io::Result<()> {
         match self {
             Hoard::Descriptors(_, files) => {
@@ -176,10 +194,7 @@ impl Hoard {
                 }
             }
             Hoard::Memory(limit) => {
-                let statm = std::fs::read_to_string("/proc/self/statm")?;
-                let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
-                let pages = pages.ok_or(io::ErrorKind::InvalidData)?;
-                let bytes = pages * rustix::param::page_size() as u64 + LEFT_BYTES;
+                let bytes = own_address_space_bytes()? + LEFT_BYTES;
                 setrlimit(Resource::As, Rlimit { current: Some(bytes), ..*limit })?;
             }
             Hoard::Mappings(page, mappings) => {
@@ -196,12 +211,12 @@ impl Hoard {
     }
 }
 
-/// Sees to it that the allocator has memory of its own, for what this program needs while nothing is left. To be
-/// called once, before much else is allocated.
+/// Makes the allocator keep free memory, for what this program needs while none can be mapped. To be called
+/// once, before much else is allocated.
 pub fn keep_some_memory() {
     let mut pieces: Vec<Vec<u8>> =
         (0..KEPT_BYTES / PIECE_BYTES).map(|_| vec![1; PIECE_BYTES]).collect();
-    // It is not given back to the kernel while something lies behind it.
+    // The last allocation is never freed: the allocator returns only memory at the end of its heap.
     std::mem::forget(black_box(pieces.pop()));
 }
 
@@ -227,6 +242,8 @@ impl Drop for Hoard {
 
 #[cfg(test)]
 mod tests {
+    use os::memory::own_storage_mappings;
+
     use super::*;
 
     #[test]
@@ -234,10 +251,7 @@ mod tests {
         let (_storage, descriptor) =
             Storage::create("page", STORAGE_GRAIN_BYTES, StorageOptions::default()).unwrap();
         let page = Foreign::from(descriptor);
-        let count = || {
-            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-            maps.lines().filter(|line| line.contains("memfd:page")).count()
-        };
+        let count = || own_storage_mappings("page").unwrap().len();
         let before = count();
         let borrow = || Borrowed::borrow(&page, 1..=STORAGE_GRAIN_BYTES).unwrap();
         let mappings: Vec<_> = (0..10).map(|_| borrow()).collect();
