@@ -38,7 +38,8 @@ pub trait Member {
     fn sleep(&mut self) {}
     /// Announces that the member is polled again.
     fn wake(&mut self) {}
-    /// Housekeeping after a second of quiet. Whether there may be more to do later.
+    /// Housekeeping, about once a second, also of a member that is busy. Returns whether there may be more to do
+    /// later.
     fn trim(&mut self) -> bool {
         false
     }
@@ -309,6 +310,8 @@ impl<M: Member> Waiter<M> {
             // The words that say who sleeps, and the counters, are the parent's.
             return Err(io::ErrorKind::NotConnected.into());
         }
+        // A wait says itself when to trim. An alarm that was set by `prepare_wait` would end each wait from then on.
+        self.set_alarm(None, 0);
         loop {
             let spun = match self.policy {
                 Wait::Block => None,
@@ -569,6 +572,7 @@ impl<M> AsFd for Waiter<M> {
 #[cfg(test)]
 mod tests {
     use os::doorbell::{Doorbell, Listen};
+    use os::poller::wait_any;
 
     use super::*;
 
@@ -598,6 +602,23 @@ mod tests {
         let refused = waiter.add(many(DOORBELLS_MAX + 1)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
         assert_eq!(waiter.len(), 1);
+    }
+
+    #[test]
+    fn alarm_of_a_wait_elsewhere_does_not_end_a_wait_here() {
+        let (bell, _far) = Doorbell::pair().unwrap();
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        waiter.add(Fake { bell, ready: false }).unwrap();
+        assert!(waiter.prepare_wait());
+        // Time has passed, and it is time to trim.
+        waiter.alarm.as_mut().expect("there is something to trim").ring();
+        assert_eq!(is_readable(&waiter), [true]);
+        assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none());
+        assert_eq!(is_readable(&waiter), [false]);
+    }
+
+    fn is_readable(waiter: &Waiter<Fake>) -> [bool; 1] {
+        wait_any([Some(waiter.as_fd())], Some(Duration::ZERO)).unwrap()
     }
 
     /// Rings until it is heard, or is always ready.
