@@ -379,7 +379,12 @@ impl<M: Member> Waiter<M> {
         let trim_ns = self.trim_members(now_ns);
         self.set_alarm((trim_ns != u64::MAX).then_some(trim_ns), now_ns);
         self.put_to_sleep(u32::MAX);
-        self.poll_watched().is_none()
+        let has_found = self.poll_watched().is_some();
+        if has_found {
+            // Only [`Waiter::try_next`] gives it out: it keeps its turn until then.
+            self.next -= 1;
+        }
+        !has_found
     }
 
     /// Makes the descriptor readable at `due_ns`. Without a descriptor left for that, members are trimmed later.
@@ -731,5 +736,18 @@ mod tests {
             assert!(finds <= if round == 0 { FINDS_PER_CLOCK_MAX as usize } else { 3 }, "{finds}");
             waiter.get_mut(sleeper).unwrap().ready = false;
         }
+    }
+
+    #[test]
+    fn preparing_to_wait_takes_nobodys_turn() {
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        let (bells, _far): (Vec<_>, Vec<_>) = (0..2).map(|_| Doorbell::pair().unwrap()).unzip();
+        let mut fakes = bells.into_iter().map(|bell| Fake { bell, ready: true });
+        let keys = [(); 2].map(|()| waiter.add(fakes.next().unwrap()).unwrap());
+        let found = [(); 4].map(|()| {
+            assert!(!waiter.prepare_wait());
+            waiter.try_next().unwrap().unwrap().0
+        });
+        assert_eq!(found, [keys[0], keys[1], keys[0], keys[1]]);
     }
 }
