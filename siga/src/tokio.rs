@@ -150,9 +150,9 @@ impl<M: Member> AsyncWaiter<M> {
     /// # Errors
     /// The runtime is shutting down; `NotConnected` in a forked child.
     pub async fn next(&mut self) -> io::Result<(Key, &mut M)> {
-        // A member that always has something leaves other tasks their turn.
-        consume_budget().await;
         loop {
+            // A member that always has something, or always rings for nothing, leaves other tasks their turn.
+            consume_budget().await;
             if let Some((key, _)) = self.waiter.try_next()? {
                 return Ok((key, self.waiter.get_mut(key).expect("it was found just now")));
             }

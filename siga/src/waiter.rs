@@ -38,7 +38,8 @@ pub trait Member {
     fn sleep(&mut self) {}
     /// Announces that the member is polled again.
     fn wake(&mut self) {}
-    /// Housekeeping after a second of quiet. Whether there may be more to do later.
+    /// Housekeeping, about once a second, also of a member that is busy. Returns whether there may be more to do
+    /// later.
     fn trim(&mut self) -> bool {
         false
     }
@@ -189,35 +190,44 @@ impl<M: Member> Waiter<M> {
     /// Serves `member` too.
     ///
     /// # Errors
-    /// `InvalidInput` if it has more than [`DOORBELLS_MAX`] doorbells; no memory left in the kernel to wait for them.
-    /// The member is dropped then, which ends a path.
+    /// `InvalidInput` if it has more than [`DOORBELLS_MAX`] doorbells; `AlreadyExists` if one of its doorbells is
+    /// another member's too, as with two receivers of one path of IUCV; no memory left in the kernel to wait for
+    /// them. The member is dropped then, which ends a path.
     pub fn add(&mut self, member: M) -> io::Result<Key> {
-        let index = self.free.pop().unwrap_or(self.places.len() as u32);
+        let index = self.free.last().copied().unwrap_or(self.places.len() as u32);
         let mut result = Ok(());
-        let mut bell = 0;
+        let mut bells: u64 = 0;
         member.doorbells(&mut |descriptor| {
-            if bell >= DOORBELLS_MAX as u64 {
-                let what = format!("a member of a waiter has at most {DOORBELLS_MAX} doorbells");
-                result = Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-            } else if result.is_ok() {
-                result = self.poller.add(descriptor, u64::from(index) << DOORBELL_BITS | bell);
+            if result.is_err() {
+                return;
             }
-            bell += 1;
+            result = if bells < DOORBELLS_MAX as u64 {
+                self.poller.add(descriptor, u64::from(index) << DOORBELL_BITS | bells)
+            } else {
+                let what = format!("a member of a waiter has at most {DOORBELLS_MAX} doorbells");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+            };
+            bells += u64::from(result.is_ok());
         });
+        if let Err(error) = result {
+            // Only those that were added: the one that was refused may be another member's.
+            member.doorbells(&mut |descriptor| {
+                if bells > 0 {
+                    let _ = self.poller.remove(descriptor);
+                    bells -= 1;
+                }
+            });
+            return Err(error);
+        }
         let seat = Some(Seat { member, is_watched: true, quiet_rounds: 0, may_trim: true });
-        if index as usize == self.places.len() {
+        if self.free.pop().is_none() {
             self.places.push(Place { age: 0, seat });
         } else {
             self.places[index as usize].seat = seat;
         }
-        let key = Key { waiter: self.number, index, age: self.places[index as usize].age };
         self.watched.push(index);
         self.may_trim = true;
-        if let Err(error) = result {
-            self.remove(key);
-            return Err(error);
-        }
-        Ok(key)
+        Ok(Key { waiter: self.number, index, age: self.places[index as usize].age })
     }
 
     /// Serves a member no longer, and gives it back. None if the key is of another waiter, or of a member that
@@ -233,7 +243,7 @@ impl<M: Member> Waiter<M> {
             seat.member.wake();
         }
         seat.member.doorbells(&mut |descriptor| {
-            // One that could not be added is not there.
+            // One that nobody can ring any more is not there.
             let _ = self.poller.remove(descriptor);
         });
         Some(seat.member)
@@ -309,6 +319,8 @@ impl<M: Member> Waiter<M> {
             // The words that say who sleeps, and the counters, are the parent's.
             return Err(io::ErrorKind::NotConnected.into());
         }
+        // A wait says itself when to trim. An alarm that was set by `prepare_wait` would end each wait from then on.
+        self.set_alarm(None, 0);
         loop {
             let spun = match self.policy {
                 Wait::Block => None,
@@ -376,7 +388,12 @@ impl<M: Member> Waiter<M> {
         let trim_ns = self.trim_members(now_ns);
         self.set_alarm((trim_ns != u64::MAX).then_some(trim_ns), now_ns);
         self.put_to_sleep(u32::MAX);
-        self.poll_watched().is_none()
+        let has_found = self.poll_watched().is_some();
+        if has_found {
+            // Only [`Waiter::try_next`] gives it out: it keeps its turn until then.
+            self.next -= 1;
+        }
+        !has_found
     }
 
     /// Makes the descriptor readable at `due_ns`. Without a descriptor left for that, members are trimmed later.
@@ -568,12 +585,15 @@ impl<M> AsFd for Waiter<M> {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use os::doorbell::{Doorbell, Listen};
+    use os::poller::wait_any;
 
     use super::*;
 
     /// Has any number of doorbells.
-    struct Many(Vec<Doorbell>);
+    struct Many(Vec<Rc<Doorbell>>);
 
     impl Member for Many {
         fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
@@ -592,12 +612,44 @@ mod tests {
 
     #[test]
     fn member_with_more_doorbells_than_can_be_told_apart_is_refused() {
-        let many = |count| Many((0..count).map(|_| Doorbell::pair().unwrap().0).collect());
+        let many = |count| Many((0..count).map(|_| Rc::new(Doorbell::pair().unwrap().0)).collect());
         let mut waiter = Waiter::new(Wait::Block).unwrap();
         waiter.add(many(DOORBELLS_MAX)).unwrap();
         let refused = waiter.add(many(DOORBELLS_MAX + 1)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
         assert_eq!(waiter.len(), 1);
+    }
+
+    #[test]
+    fn doorbell_of_another_member_is_refused_and_stays_that_members() {
+        let (own, _far) = Doorbell::pair().unwrap();
+        let (bell, far) = Doorbell::pair().unwrap();
+        let (own, bell) = (Rc::new(own), Rc::new(bell));
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        waiter.add(Many(vec![bell.clone()])).unwrap();
+        let refused = waiter.add(Many(vec![own.clone(), bell])).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(waiter.len(), 1);
+        far.ring();
+        assert!(waiter.listen(Some(Duration::ZERO)).unwrap(), "the first member is still served");
+        waiter.add(Many(vec![own])).expect("nothing is left of the one that was refused");
+    }
+
+    #[test]
+    fn alarm_of_a_wait_elsewhere_does_not_end_a_wait_here() {
+        let (bell, _far) = Doorbell::pair().unwrap();
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        waiter.add(Fake { bell, ready: false }).unwrap();
+        assert!(waiter.prepare_wait());
+        // Time has passed, and it is time to trim.
+        waiter.alarm.as_mut().expect("there is something to trim").ring();
+        assert_eq!(is_readable(&waiter), [true]);
+        assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none());
+        assert_eq!(is_readable(&waiter), [false]);
+    }
+
+    fn is_readable(waiter: &Waiter<Fake>) -> [bool; 1] {
+        wait_any([Some(waiter.as_fd())], Some(Duration::ZERO)).unwrap()
     }
 
     /// Rings until it is heard, or is always ready.
@@ -710,5 +762,18 @@ mod tests {
             assert!(finds <= if round == 0 { FINDS_PER_CLOCK_MAX as usize } else { 3 }, "{finds}");
             waiter.get_mut(sleeper).unwrap().ready = false;
         }
+    }
+
+    #[test]
+    fn preparing_to_wait_takes_nobodys_turn() {
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        let (bells, _far): (Vec<_>, Vec<_>) = (0..2).map(|_| Doorbell::pair().unwrap()).unzip();
+        let mut fakes = bells.into_iter().map(|bell| Fake { bell, ready: true });
+        let keys = [(); 2].map(|()| waiter.add(fakes.next().unwrap()).unwrap());
+        let found = [(); 4].map(|()| {
+            assert!(!waiter.prepare_wait());
+            waiter.try_next().unwrap().unwrap().0
+        });
+        assert_eq!(found, [keys[0], keys[1], keys[0], keys[1]]);
     }
 }

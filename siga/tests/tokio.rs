@@ -1,7 +1,12 @@
 //! Paths and waiters that are awaited.
 
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
 use siga::host::{Embedded, System};
 use siga::tokio::{AsyncPath, AsyncSender, AsyncWaiter, Error};
+use siga::waiter::Member;
 use siga::{Guest, Path, PathOptions, Reason, SendError};
 
 fn joined() -> (Embedded, Path, Path) {
@@ -100,6 +105,45 @@ async fn stream_without_end_leaves_a_time_limit_its_turn() {
     assert!(tokio::time::timeout(soon, endless).await.is_err());
     far.close();
     sending.join().unwrap();
+}
+
+/// Its descriptor is readable for ever, and there is never anything to do.
+struct Restless {
+    readable: UnixStream,
+    hears: usize,
+}
+
+impl Member for Restless {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.readable.as_fd());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        self.hears += 1;
+        assert!(self.hears < 1_000_000, "no other task has had a turn");
+        true
+    }
+
+    fn is_ready(&mut self) -> bool {
+        false
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn member_that_rings_for_nothing_leaves_other_tasks_their_turn() {
+    let (readable, mut other) = UnixStream::pair().unwrap();
+    other.write_all(b"!").unwrap();
+    let mut waiter = AsyncWaiter::new().unwrap();
+    waiter.add(Restless { readable, hears: 0 }).unwrap();
+    let other_task = tokio::spawn(async {
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+    });
+    tokio::select! {
+        found = waiter.next() => panic!("{:?}", found.map(|(key, _)| key)),
+        done = other_task => done.unwrap(),
+    }
 }
 
 /// The other side wants quiet while this one waits for a message.
