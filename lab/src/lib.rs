@@ -20,6 +20,7 @@ pub mod plan;
 pub mod published;
 pub mod record;
 pub mod report;
+pub mod role;
 pub mod run;
 pub mod statistics;
 mod transport;

@@ -40,6 +40,7 @@ const SOURCES: &[&str] = &[
     include_str!("measure.rs"),
     include_str!("pattern.rs"),
     include_str!("transport/mod.rs"),
+    include_str!("role.rs"),
     include_str!("worker.rs"),
     include_str!("workload/exchange.rs"),
     include_str!("workload/mod.rs"),

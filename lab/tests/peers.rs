@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use lab::factor::Level;
 use lab::peers::{self, Peers};
+use lab::role::HOST;
 use lab::trial::{Measured, Trial, TrialError};
-use lab::worker::{Control, Doing, End, Fault, Order, Report, Role, attend, carry, run_with};
+use lab::worker::{Control, Doing, End, Fault, Order, Report, attend, carry, run_with};
 use lab::workload;
 
 use crew::crew;
@@ -32,8 +33,8 @@ fn peers_worker() {
 
 /// Plays all parts of a trial over `aeron`, and knows no other transport.
 fn play(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    match (order.word("transport"), order.role) {
-        ("aeron", Role::Host) => {
+    match (order.word("transport"), &*order.role) {
+        ("aeron", HOST) => {
             fs::create_dir(place(order)).unwrap();
             let mut report = attend(control)?;
             report.counters.insert("media_driver_cpu_ns".into(), report.spent.cpu_ns);
@@ -54,7 +55,7 @@ struct Stream(UnixStream);
 
 impl Stream {
     fn open(order: &Order, control: &mut Control) -> Result<Stream, Fault> {
-        let stream = if order.role == Role::Source {
+        let stream = if order.is_source() {
             let path = place(order).join("stream");
             let listener = UnixListener::bind(&path).doing("listen")?;
             control.tell(path.to_str().unwrap())?;

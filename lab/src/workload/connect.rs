@@ -6,11 +6,12 @@ use siga::{Guest, Path, PathOptions, Served};
 
 use super::idle::{serve_nothing, served};
 use super::{Figures, Reports, WAIT, Workload};
-use crate::control::{Control, Order, Role};
+use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors};
 use crate::fault::{Doing, Fault};
 use crate::measure::{Delays, Report};
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
+use crate::role::{self, A_SOURCE, A_TARGET, TARGET};
 use crate::transport::{connect, ended, wait};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -31,6 +32,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         WAIT,
     ],
+    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
     metrics: &[
         "latency_p50_ns",
         "latency_p99_ns",
@@ -39,7 +41,6 @@ pub(super) const WORKLOAD: Workload = Workload {
         "resident_after_burst_bytes_per_path_side",
     ],
     fit: |_| {},
-    needs_host: |_| true,
     work,
     conclude,
 };
@@ -64,10 +65,10 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     os::memory::allow_descriptors(1 << 20);
     let (guest, rehearsal) = connect(order, control, 1)?;
     control.ready()?;
-    match order.role {
-        Role::Source => source(order, control, guest, rehearsal),
-        Role::Target => target(order, control, guest, rehearsal),
-        Role::Host => unreachable!("a host does not connect"),
+    if order.is_source() {
+        source(order, control, guest, rehearsal)
+    } else {
+        target(order, control, guest, rehearsal)
     }
 }
 
@@ -224,7 +225,7 @@ fn receive_burst(path: &mut Path, bytes: u64) -> Result<(), Fault> {
 }
 
 fn conclude(_factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
-    let mut figures = reports.target.figures.clone();
+    let mut figures = reports.one(TARGET).figures.clone();
     // Of the two sides, the one that needs more.
     for name in [IDLE, AFTER] {
         let most = reports.guests().map(|report| report.figures.get(name).copied());

@@ -8,11 +8,12 @@ use siga::Waiter;
 
 use super::stream::{BYTES, check_count, stride};
 use super::{Figures, Reports, WAIT, Workload, rates_and_costs};
-use crate::control::{Control, Order, Role};
+use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::{Doing, Fault};
 use crate::measure::{Meter, Report};
 use crate::pattern::{Reading, fill};
+use crate::role::{self, A_SOURCE, A_TARGET};
 use crate::transport::{connect, counts_of, ended, wait};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -28,6 +29,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         BYTES,
         WAIT,
     ],
+    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
     metrics: &[
         "rate_messages_per_s",
         "rate_bytes_per_s",
@@ -39,18 +41,13 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit: |_| {},
-    needs_host: |_| true,
     work,
     conclude,
 };
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     os::memory::allow_descriptors(1 << 20);
-    match order.role {
-        Role::Source => source(order, control),
-        Role::Target => target(order, control),
-        Role::Host => unreachable!("a host does not stream"),
-    }
+    if order.is_source() { source(order, control) } else { target(order, control) }
 }
 
 fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {

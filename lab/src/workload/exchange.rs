@@ -7,11 +7,12 @@ use os::processor::{now_ns, pin};
 
 use super::stream::{BYTES, check_count, is_path, needs_host};
 use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set_wait_of_others};
-use crate::control::{Control, Order, Role};
+use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::{Doing, Fault};
-use crate::measure::{Delays, Meter, Report, Window};
+use crate::measure::{Delays, Meter, Report, Spent, Window};
 use crate::pattern::{self, Reading, fill};
+use crate::role::{self, A_SOURCE, A_TARGET, SOURCE, TARGET};
 use crate::transport::{
     AppcEnd, Copied, End, InPlace, OneLineEnd, Opening, PacketEnd, PathEnd, RingEnd, Sent,
     TwoLinesEnd, TwoWayEnd, WakeEnd, pipe, tcp, unix,
@@ -46,6 +47,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         BYTES,
         WAIT,
     ],
+    roles: &[role::host(needs_host), A_SOURCE, A_TARGET],
     metrics: &[
         "rate_messages_per_s",
         "rate_bytes_per_s",
@@ -60,7 +62,6 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit,
-    needs_host,
     work,
     conclude,
 };
@@ -107,10 +108,10 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 pub(super) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = bytes_of(order);
     let window = control.ready()?;
-    match order.role {
-        Role::Source => ask(end, bytes, window, order.processor),
-        Role::Target => answer(end, bytes, window, order.processor),
-        Role::Host => unreachable!("a host does not exchange"),
+    if order.is_source() {
+        ask(end, bytes, window, order.processor)
+    } else {
+        answer(end, bytes, window, order.processor)
     }
 }
 
@@ -119,7 +120,7 @@ pub(super) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Resul
 fn in_one_process(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = bytes_of(order);
     let window = control.ready()?;
-    if order.role == Role::Target {
+    if !order.is_source() {
         return Ok(Report::default());
     }
     let (ours, theirs) = OneLineEnd::pair();
@@ -199,13 +200,14 @@ fn answer<E: End>(
 }
 
 fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
-    let Reports { host, source, target } = reports;
-    let mut reports =
-        Reports { host: host.clone(), source: source.clone(), target: target.clone() };
+    let mut reports = reports.clone();
     if factors.get("transport") == Some(&Level::Word("cache-line-1".into())) {
         // The source has counted the time of both its threads.
-        reports.target = reports.source.clone();
-        reports.target.spent.cpu_ns = 0;
+        let source = reports.one(SOURCE).clone();
+        let spent = Spent { cpu_ns: 0, ..source.spent };
+        reports = Reports::default();
+        reports.add(TARGET, Report { spent, ..source.clone() });
+        reports.add(SOURCE, source);
     }
     check_count(&reports)?;
     let bytes = match factors.get("bytes") {
@@ -213,6 +215,6 @@ fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
         _ => None,
     };
     let mut figures = rates_and_costs(&reports, bytes, is_path(factors))?;
-    figures.extend(reports.source.figures);
+    figures.extend(reports.one(SOURCE).figures.clone());
     Ok(figures)
 }

@@ -9,6 +9,7 @@ use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors};
 use crate::fault::{Doing, Fault};
 use crate::measure::{Meter, Report};
+use crate::role::{self, A_SOURCE, A_TARGET, HOST};
 use crate::transport::{connect, wait};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -23,9 +24,9 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         WAIT,
     ],
+    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
     metrics: &["cpu_percent_of_core"],
     fit: |_| {},
-    needs_host: |_| true,
     work,
     conclude,
 };
@@ -81,7 +82,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 }
 
 fn conclude(_factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
-    let all = reports.guests().into_iter().chain(&reports.host);
+    let all = reports.guests().into_iter().chain(reports.of(HOST));
     let share = |report: &Report| report.spent.cpu_ns as f64 / report.spent.ns as f64;
     let percent = 100.0 * all.map(share).sum::<f64>();
     Ok([("cpu_percent_of_core".to_owned(), percent)].into())

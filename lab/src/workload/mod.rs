@@ -10,11 +10,12 @@ mod stream;
 
 use std::collections::BTreeMap;
 
-use crate::control::{Control, Order, Role};
+use crate::control::{Control, Order};
 use crate::factor::{Factor, Factors, Level};
 use crate::fault::Fault;
 use crate::measure::{Meter, Report, Spent};
 use crate::peers;
+use crate::role::{HOST, RoleSpec, SOURCE, TARGET};
 use crate::transport::End;
 use host::report::Counts;
 use os::processor::{TICK_NS, now_ns};
@@ -32,12 +33,12 @@ pub struct Workload {
     /// What can be varied, in the order in which it is shown. Cells that differ in the first are run one
     /// after the other.
     pub factors: &'static [Factor],
+    /// Who takes part. Those that attend come first.
+    pub roles: &'static [RoleSpec],
     /// What is measured.
     pub metrics: &'static [&'static str],
     /// Takes out the factors that do not apply beside the others, and sets those that have no choice.
     pub(crate) fit: fn(&mut Factors),
-    /// Whether a host has to be there.
-    pub(crate) needs_host: fn(&Factors) -> bool,
     /// What its workers do.
     pub(crate) work: fn(&Order, &mut Control) -> Result<Report, Fault>,
     /// What comes of their reports.
@@ -73,39 +74,51 @@ impl Workload {
 }
 
 /// What the workers of a trial have reported.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reports {
-    pub(crate) host: Option<Report>,
-    pub(crate) source: Report,
-    pub(crate) target: Report,
+    /// By role, in the order in which the parties started. A role has a report for each of its copies.
+    by_role: Vec<(String, Vec<Report>)>,
 }
 
 impl Reports {
-    pub(crate) fn put(&mut self, role: Role, report: Report) {
-        match role {
-            Role::Host => self.host = Some(report),
-            Role::Source => self.source = report,
-            Role::Target => self.target = report,
+    /// Adds the report of the next copy of a role.
+    pub(crate) fn add(&mut self, role: &str, report: Report) {
+        match self.by_role.iter_mut().find(|(name, _)| name == role) {
+            Some((_, reports)) => reports.push(report),
+            None => self.by_role.push((role.to_owned(), vec![report])),
         }
     }
 
-    /// All counters, by role and name.
+    /// The reports of a role.
+    pub(crate) fn of(&self, role: &str) -> &[Report] {
+        let found = self.by_role.iter().find(|(name, _)| name == role);
+        found.map_or(&[], |(_, reports)| reports)
+    }
+
+    /// The report of the only copy of a role.
+    fn one(&self, role: &str) -> &Report {
+        self.of(role).first().expect("the role took part")
+    }
+
+    /// All counters, by role and name; those of several copies together.
     pub(crate) fn counters(&self) -> BTreeMap<String, u64> {
-        let host = self.host.iter().map(|report| (Role::Host, report));
-        let guests = [(Role::Source, &self.source), (Role::Target, &self.target)];
         let mut counters = BTreeMap::new();
-        for (role, report) in host.chain(guests) {
-            let named =
-                |(name, count): (&String, &u64)| (format!("{}_{name}", role.name()), *count);
-            counters.extend(report.counters.iter().map(named));
-            let stolen = report.spent.stolen_ns.filter(|stolen| *stolen > 0);
-            counters.extend(stolen.map(|ns| (format!("{}_stolen_ns", role.name()), ns)));
+        let mut count = |role: &str, name: &str, count: u64| {
+            *counters.entry(format!("{role}_{name}")).or_default() += count;
+        };
+        for (role, reports) in &self.by_role {
+            for report in reports {
+                report.counters.iter().for_each(|(name, found)| count(role, name, *found));
+                if let Some(ns) = report.spent.stolen_ns.filter(|stolen| *stolen > 0) {
+                    count(role, "stolen_ns", ns);
+                }
+            }
         }
         counters
     }
 
     fn guests(&self) -> [&Report; 2] {
-        [&self.source, &self.target]
+        [self.one(SOURCE), self.one(TARGET)]
     }
 
     /// What a message has cost both sides: each its share of those that it has seen in its own window.
@@ -150,7 +163,7 @@ const TICKS_NS_MIN: u64 = 100 * TICK_NS;
 /// Rates of what the target has verified, and what a message of `bytes` cost both sides; of it, spinning if
 /// it `is_path`, where that is counted.
 fn rates_and_costs(reports: &Reports, bytes: Option<u64>, is_path: bool) -> Result<Figures, Fault> {
-    let Spent { ns, messages, .. } = reports.target.spent;
+    let Spent { ns, messages, .. } = reports.one(TARGET).spent;
     if messages == 0 || reports.guests().iter().any(|report| report.spent.messages == 0) {
         return Err(Fault::Nothing);
     }
@@ -165,7 +178,7 @@ fn rates_and_costs(reports: &Reports, bytes: Option<u64>, is_path: bool) -> Resu
     }
     let each = |cost: fn(&Spent) -> f64| reports.each(|report| cost(&report.spent));
     // A host sees no messages: it takes part in those that the target has verified meanwhile.
-    let host_ns = reports.host.as_ref().map_or(0, |host| host.spent.cpu_ns);
+    let host_ns: u64 = reports.of(HOST).iter().map(|host| host.spent.cpu_ns).sum();
     let of_host = host_ns as f64 / messages as f64;
     put("cpu_ns_per_message", each(|spent| spent.cpu_ns as f64) + of_host);
     if reports.guests().iter().all(|report| report.spent.cpu_ns >= SPLIT_NS_MIN) {
@@ -199,7 +212,7 @@ pub fn carry<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Rep
     }
 }
 
-/// A host, as the third worker of a trial with paths: so it can be measured, and dies with the lab.
+/// A host, as a worker that attends of a trial with paths: so it can be measured, and dies with the lab.
 pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     use crate::fault::Doing;
     use host::config::Source;
@@ -214,8 +227,8 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
     attend(control)
 }
 
-/// Attends a trial as its third party, whose work other threads of this process do: it measures their
-/// processor time, and returns when the guests are done.
+/// Attends a trial: the work of this party is what other threads of this process do. Measures their
+/// processor time, and returns when the lab says that the others are done.
 ///
 /// # Errors
 /// [`Fault`]: the lab is gone, or the window was too short.
@@ -241,8 +254,10 @@ mod tests {
             let spent = Spent { ns: 1000, messages, cpu_ns, ..Spent::default() };
             Report { spent, ..Report::default() }
         };
-        let host = Some(report(500, 0));
-        let reports = Reports { host, source: report(1000, 10), target: report(2000, 10) };
+        let mut reports = Reports::default();
+        reports.add(HOST, report(500, 0));
+        reports.add(SOURCE, report(1000, 10));
+        reports.add(TARGET, report(2000, 10));
         let figures = rates_and_costs(&reports, None, false).unwrap();
         assert_eq!(figures["cpu_ns_per_message"], 350.0);
     }

@@ -7,11 +7,12 @@ use siga::iucv::{Event, IucvPath, MessageId, Outgoing, Which};
 
 use super::stream::BYTES;
 use super::{Figures, Reports, WAIT, Workload, rates_and_costs};
-use crate::control::{Control, Order, Role};
+use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::{Doing, Fault};
 use crate::measure::{Delays, Meter, Report};
 use crate::pattern::{Reading, fill};
+use crate::role::{self, A_SOURCE, A_TARGET, TARGET};
 use crate::transport::{connect_iucv, counts_of_iucv, ended};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -33,6 +34,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor { domain: Domain::Bytes { least: 1, most: 4000 }, ..BYTES },
         WAIT,
     ],
+    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
     metrics: &[
         "receive_p50_ns",
         "rate_messages_per_s",
@@ -45,7 +47,6 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit: |_| {},
-    needs_host: |_| true,
     work,
     conclude,
 };
@@ -56,10 +57,10 @@ const BATCH: usize = 8;
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let outstanding = order.number("outstanding") as usize;
     let (_guest, path) = connect_iucv(order, control, outstanding as u32)?;
-    match order.role {
-        Role::Source => source(path, outstanding, order, control),
-        Role::Target => target(path, outstanding, order, control),
-        Role::Host => unreachable!("a host sends nothing"),
+    if order.is_source() {
+        source(path, outstanding, order, control)
+    } else {
+        target(path, outstanding, order, control)
     }
 }
 
@@ -185,6 +186,6 @@ fn next_random(state: &mut u64) -> u64 {
 fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
     let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a message has") };
     let mut figures = rates_and_costs(reports, Some(*bytes), true)?;
-    figures.extend(reports.target.figures.clone());
+    figures.extend(reports.one(TARGET).figures.clone());
     Ok(figures)
 }

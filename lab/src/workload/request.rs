@@ -17,11 +17,12 @@ use os::processor::{TICK_NS, now_ns};
 
 use super::stream::{BYTES, RING, check_count, is_path};
 use super::{Figures, Reports, SPLIT_NS_MIN, WAIT, Workload, set_wait_of_others};
-use crate::control::{Control, Order, Role};
+use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::Fault;
 use crate::measure::{Meter, Report, Spent, Window};
 use crate::pattern::{self, Reading, fill};
+use crate::role::{self, A_SOURCE, A_TARGET, RoleSpec, SOURCE};
 use crate::transport::{
     AppcEnd, Copied, End, Opening, PacketEnd, PathEnd, RingEnd, Sent, TwoWayEnd, pipe, tcp, unix,
 };
@@ -49,6 +50,11 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor { meaning: "the value: bytes that come back", ..BYTES },
         WAIT,
     ],
+    roles: &[
+        role::host(|factors| usize::from(is_path(factors))),
+        RoleSpec { is_measured: true, ..A_SOURCE },
+        RoleSpec { is_measured: false, ..A_TARGET },
+    ],
     metrics: &[
         "rate_mib_per_s",
         "rate_mib_per_cpu_s",
@@ -60,7 +66,6 @@ pub(super) const WORKLOAD: Workload = Workload {
         "exchange_p50_ns",
     ],
     fit,
-    needs_host: |factors| is_path(factors),
     work,
     conclude,
 };
@@ -94,10 +99,10 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = order.number("bytes") as u32;
     let window = control.ready()?;
-    match order.role {
-        Role::Source => request(end, bytes, window, order.processor),
-        Role::Target => serve(end, bytes, window, order.processor),
-        Role::Host => unreachable!("a host does not exchange"),
+    if order.is_source() {
+        request(end, bytes, window, order.processor)
+    } else {
+        serve(end, bytes, window, order.processor)
     }
 }
 
@@ -195,11 +200,11 @@ fn serve<E: End>(
 fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
     check_count(reports)?;
     let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a request has") };
-    let Spent { ns, messages, .. } = reports.source.spent;
+    let Spent { ns, messages, .. } = reports.one(SOURCE).spent;
     if reports.guests().iter().any(|report| report.spent.messages == 0) {
         return Err(Fault::Nothing);
     }
-    let mut figures = reports.source.figures.clone();
+    let mut figures = reports.one(SOURCE).figures.clone();
     let mut put = |name: &str, figure: f64| {
         figures.insert(name.to_owned(), figure);
     };

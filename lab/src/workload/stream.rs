@@ -6,12 +6,13 @@ use host::report::Counts;
 use os::processor::now_ns;
 
 use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set_wait_of_others};
-use crate::control::{Control, Order, Role};
+use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::Fault;
 use crate::measure::{Delays, Meter, Report};
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
 use crate::peers;
+use crate::role::{self, A_SOURCE, A_TARGET, SOURCE, TARGET};
 use crate::transport::{
     AppcEnd, BatchEnd, Copied, End, InPlace, OneWayEnd, Opening, PacketEnd, PathEnd, Pushed,
     RingEnd, Sent, pipe, tcp, unix,
@@ -47,6 +48,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         BYTES,
         WAIT,
     ],
+    roles: &[role::host(needs_host), A_SOURCE, A_TARGET],
     metrics: &[
         "rate_messages_per_s",
         "rate_bytes_per_s",
@@ -61,7 +63,6 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit,
-    needs_host,
     work,
     conclude,
 };
@@ -90,8 +91,8 @@ pub(super) fn is_path(factors: &Factors) -> bool {
 }
 
 /// Paths need a host, and Aeron needs its media driver.
-pub(super) fn needs_host(factors: &Factors) -> bool {
-    is_path(factors) || peers::of(factors).is_some_and(peers::is_aeron)
+pub(super) fn needs_host(factors: &Factors) -> usize {
+    usize::from(is_path(factors) || peers::of(factors).is_some_and(peers::is_aeron))
 }
 
 fn fit(factors: &mut Factors) {
@@ -125,11 +126,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 }
 
 pub(super) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    match order.role {
-        Role::Source => source(end, order, control),
-        Role::Target => target(end, order, control),
-        Role::Host => unreachable!("a host does not stream"),
-    }
+    if order.is_source() { source(end, order, control) } else { target(end, order, control) }
 }
 
 /// Bytes that go between two reads of the clock, which costs as much as a small message.
@@ -212,7 +209,7 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
 
 /// All that was sent has come.
 pub(super) fn check_count(reports: &Reports) -> Result<(), Fault> {
-    let (sent, came) = (reports.source.messages, reports.target.messages);
+    let (sent, came) = (reports.one(SOURCE).messages, reports.one(TARGET).messages);
     if sent == came {
         return Ok(());
     }
@@ -224,7 +221,7 @@ fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
     check_count(reports)?;
     let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a stream has") };
     let mut figures = rates_and_costs(reports, Some(*bytes), is_path(factors))?;
-    figures.extend(reports.target.figures.clone());
+    figures.extend(reports.one(TARGET).figures.clone());
     Ok(figures)
 }
 
