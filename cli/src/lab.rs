@@ -9,7 +9,7 @@ use lab::against::{Against, AgainstError};
 use lab::case::Case;
 use lab::factor::{Factors, describe, is_against};
 use lab::library::{self, SelectError};
-use lab::machine::Machine;
+use lab::machine::{Machine, processors};
 use lab::peers::{self, Peers};
 use lab::plan::{Job, Plan, Wishes};
 use lab::record::{self, Results};
@@ -225,7 +225,7 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         command.arg("lab-worker");
         command
     };
-    let crew = Crew::new(worker, machine.pinned).with_peers(peers);
+    let crew = Crew::new(worker, Some(processors())).with_peers(peers);
     let mut progress = Progress::of(&plan);
     let outcome =
         lab::run::run(&plan, &crew, against.as_ref(), &machine, results.as_mut(), &mut progress);

@@ -45,7 +45,7 @@ const GRACE: Duration = Duration::from_secs(10);
 const OUTPUT_BYTES_MAX: usize = 4 << 10;
 
 /// The most that is read of a result file.
-const RESULT_BYTES_MAX: u64 = 1 << 20;
+const RESULT_BYTES_MAX: u64 = 64 << 20;
 
 /// The name of the case that the other binary gets. What it prints about a trial begins with this name.
 const CELL: &str = "cell";
@@ -113,9 +113,10 @@ impl Against {
                 TrialError::Failed(format!("{}: {why}", self.other.path.display()))
             }
         })?;
-        let Record { metrics, counters, machine, .. } = record;
+        let Record { metrics, counters, parties, machine, .. } = record;
         let Machine { siga, is_debug, pinned, .. } = machine;
-        Ok((Measured { metrics, counters }, Machine { siga, is_debug, pinned, ..here.clone() }))
+        let measured = Measured { metrics, counters, parties };
+        Ok((measured, Machine { siga, is_debug, pinned, ..here.clone() }))
     }
 
     fn measure(&self, trial: &Trial) -> Result<Record, TrialError> {
@@ -204,7 +205,7 @@ pub(crate) fn first_line(file: &Path) -> Result<(String, ExitStatus), String> {
 
 /// The case file of one trial.
 fn case_of(trial: &Trial) -> String {
-    let Trial { workload, factors, warm_up, window, system } = trial;
+    let Trial { workload, factors, warm_up, window, system, place } = trial;
     let mut text = format!(
         "name = \"{CELL}\"\nasks = \"?\"\nworkload = \"{}\"\ntrials = 1\nseconds = {:?}\n\
          warm_up_seconds = {:?}\n",
@@ -214,6 +215,12 @@ fn case_of(trial: &Trial) -> String {
     );
     if system.is_some() {
         text += "system = \"system.toml\"\n";
+    }
+    if !place.is_empty() {
+        text += "[place]\n";
+        for (role, rule) in place {
+            writeln!(text, "{role:?} = {rule}").expect("a string takes everything");
+        }
     }
     text += "[factors]\n";
     for (factor, level) in factors {
@@ -368,7 +375,7 @@ mod tests {
             .into(),
             warm_up: Duration::from_millis(100),
             window: Duration::from_secs(2),
-            system: None,
+            ..Trial::new(workload::find("message-stream").unwrap(), Factors::new())
         }
     }
 

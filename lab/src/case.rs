@@ -11,12 +11,26 @@
 //! system = "../systems/two.toml"      # guests SOURCE and TARGET; left out: a host that allows everything
 //! skip = [{ transport = "pipe", bytes = 64 }] # cells that are not measured; left out: all are
 //!
+//! [place]                             # where roles run; left out: as the workload has it
+//! source = 0                          # a processor; or "own", "shared", "any"
+//!
 //! [factors]                           # what is varied; those left out have their usual levels
 //! transport = ["path", "unix-stream", "pipe"]
 //! bytes = [64, "4 KiB"]
 //!
 //! [quick]                             # what is different when it is one of several, run without being named
 //! trials = 1                          # or seconds, warm_up_seconds, factors; left out: as above
+//!
+//! [[metric]]                          # a metric of its own, see `definition`
+//! name = "kernel_ms_per_mib"
+//! quantity = "cpu"                    # work, time, cpu, processor, unexplained, counter, level
+//! # kind = "bytes"                    # of work, time, counter, level: which
+//! part = "system"                     # left out: all of it; of time: the mean
+//! role = ["source", "target"]         # left out: all, of work the measured one
+//! per = "mib"                         # message, transaction, packet, io, byte, second, cpu_second, share; left out: the trial
+//! unit = "ms"                         # of its numbers; left out: ns, B or a count
+//! label = "kernel"
+//! better = "less"                     # or "more"
 //!
 //! [published]                         # a table that others have published
 //! name = "there"                      # what its figures are called
@@ -69,6 +83,7 @@
 //! factor `binary`, with the levels `this` and `against`, which tells two binaries apart. Where they leave
 //! `binary` open, it is `this`.
 
+mod metric;
 mod written;
 
 use std::fs;
@@ -81,7 +96,9 @@ use host::config::{FileError, Source};
 use serde::Deserialize;
 
 use self::written::Written;
+use crate::definition::MetricDef;
 use crate::factor::{AGAINST, BINARY, Factor, Factors, Level, THIS, is_against, matches};
+use crate::placement::Placements;
 use crate::published::Published;
 use crate::workload::Workload;
 
@@ -112,6 +129,10 @@ pub struct Case {
     pub warm_up: Duration,
     /// How long it counts.
     pub window: Duration,
+    /// Metrics of its own.
+    pub metrics: Vec<MetricDef>,
+    /// Where roles run that are not to run where they usually do.
+    pub place: Placements,
     /// The system file. In a case file it stands as seen from there.
     pub system: Option<PathBuf>,
     /// How the results are shown.

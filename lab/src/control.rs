@@ -25,11 +25,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::factor::{Factors, Level};
 use crate::fault::{Doing, Fault};
-use crate::measure::{Report, Window};
+use crate::measure::Window;
+use crate::quantity::Report;
 use crate::role::{Address, SOURCE};
 
-/// The longest thing that is said: an order with a system file in it.
-const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// The longest thing that the lab says: an order with a system file in it.
+const TO_WORKER_BYTES_MAX: usize = 64 << 10;
+
+/// The longest thing that a worker says: a report with its distributions of times. A packet is never longer
+/// than what a socket may hold by default, 208 KiB.
+const FROM_WORKER_BYTES_MAX: usize = 192 << 10;
+
+/// What goes over a connection between the lab and a worker.
+pub(crate) trait Said: Serialize + DeserializeOwned {
+    /// How long it may be.
+    const BYTES_MAX: usize;
+}
+
+impl Said for ToWorker {
+    const BYTES_MAX: usize = TO_WORKER_BYTES_MAX;
+}
+
+impl Said for FromWorker {
+    const BYTES_MAX: usize = FROM_WORKER_BYTES_MAX;
+}
 
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,10 +71,12 @@ pub struct Order {
     pub warm_up: Duration,
     /// How long it counts.
     pub window: Duration,
-    /// Where to run; anywhere if there is no choice.
-    pub processor: Option<usize>,
+    /// Where to run; anywhere if there are none.
+    pub place: Vec<usize>,
     /// Where its peer runs.
-    pub peer_processor: Option<usize>,
+    pub peer_place: Vec<usize>,
+    /// The processors whose times it notes.
+    pub watched: Vec<usize>,
     /// Where the host listens, or keeps its files; none if there is no host.
     pub socket: Option<PathBuf>,
     /// What exists, for the host: a system file's name and text.
@@ -96,7 +117,7 @@ impl Order {
 pub(crate) enum ToWorker {
     /// Comes with the connection of another copy, which is to be a thread of the same process.
     Thread,
-    Order(Order),
+    Order(Box<Order>),
     Go(Window),
     /// From another worker; from the lab itself if `from` is none.
     Parcel {
@@ -110,7 +131,7 @@ pub(crate) enum ToWorker {
 pub(crate) enum FromWorker {
     Ready,
     Parcel { to: Address, note: String },
-    Done(Report),
+    Done(Box<Report>),
     Unable(String),
     Failed(String),
 }
@@ -122,9 +143,9 @@ const TAKING: &str = "take what the other worker passed";
 pub(crate) type Heard<T> = (T, Vec<Foreign>);
 
 /// Sends a message. It is short and the other end listens, so there is always room.
-pub(crate) fn send(
+pub(crate) fn send<T: Said>(
     packets: &Packets,
-    what: &impl Serialize,
+    what: &T,
     descriptors: &[BorrowedFd<'_>],
 ) -> std::io::Result<()> {
     let text = serde_json::to_vec(what).map_err(std::io::Error::other)?;
@@ -132,8 +153,8 @@ pub(crate) fn send(
 }
 
 /// What was said, if something was; an error if the other end is gone, or does not speak this language.
-pub(crate) fn hear<T: DeserializeOwned>(packets: &Packets) -> std::io::Result<Option<Heard<T>>> {
-    let mut text = vec![0; MESSAGE_BYTES_MAX];
+pub(crate) fn hear<T: Said>(packets: &Packets) -> std::io::Result<Option<Heard<T>>> {
+    let mut text = vec![0; T::BYTES_MAX];
     let packet = match packets.receive(&mut text) {
         Ok(packet) => packet,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
@@ -150,7 +171,7 @@ pub(crate) fn hear<T: DeserializeOwned>(packets: &Packets) -> std::io::Result<Op
 #[derive(Debug)]
 pub struct Control {
     packets: Packets,
-    peer: Option<Address>,
+    order: Option<Order>,
     parcels: VecDeque<(Option<Address>, Heard<String>)>,
     window: Option<Window>,
 }
@@ -169,7 +190,7 @@ impl Control {
     }
 
     fn over(packets: Packets) -> Control {
-        Control { packets, peer: None, parcels: VecDeque::new(), window: None }
+        Control { packets, order: None, parcels: VecDeque::new(), window: None }
     }
 
     /// Waits for the order. `thread` gets the ends of other copies that are to be threads of this process.
@@ -180,8 +201,8 @@ impl Control {
         loop {
             match self.hear()? {
                 Some((ToWorker::Order(order), _)) => {
-                    self.peer.clone_from(&order.peer);
-                    return Ok(order);
+                    self.order = Some((*order).clone());
+                    return Ok(*order);
                 }
                 Some((ToWorker::Thread, ends)) => {
                     for end in ends {
@@ -193,6 +214,11 @@ impl Control {
                 None => self.wait(None)?,
             }
         }
+    }
+
+    /// What the lab ordered.
+    pub(crate) fn order(&self) -> &Order {
+        self.order.as_ref().expect("the order comes first")
     }
 
     /// Says that all is set up, and waits until it is for everybody. The window in which things count lies
@@ -244,7 +270,7 @@ impl Control {
 
     /// Passes descriptors to the peer, with a note.
     pub(crate) fn pass(&self, note: &str, descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
-        let peer = self.peer.clone().expect("only workers with a peer pass notes");
+        let peer = self.order().peer.clone().expect("only workers with a peer pass notes");
         self.pass_to(peer, note, descriptors)
     }
 
@@ -313,7 +339,7 @@ impl Control {
     /// Says how it went, which is the last thing a worker does.
     pub(crate) fn conclude(&self, outcome: Result<Report, Fault>) -> Result<(), Fault> {
         let last = match outcome {
-            Ok(report) => FromWorker::Done(report),
+            Ok(report) => FromWorker::Done(Box::new(short_enough(report))),
             Err(Fault::Unable(why)) => FromWorker::Unable(why),
             Err(fault) => FromWorker::Failed(fault.to_string()),
         };
@@ -349,5 +375,34 @@ impl Control {
             }
         }
         Ok(())
+    }
+}
+
+/// A report that goes into one packet. Distributions that are too wide for that lose a digit: times are known
+/// to a hundredth then.
+fn short_enough(mut report: Report) -> Report {
+    let bytes = serde_json::to_vec(&report).map_or(0, |text| text.len());
+    // The rest is what stands around the report.
+    if bytes > FROM_WORKER_BYTES_MAX - 1024 {
+        report.times.values_mut().for_each(|times| *times = times.coarser());
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::times::Times;
+
+    #[test]
+    fn report_with_wide_distributions_goes_into_one_packet() {
+        let wide = Times::new(1, (0..30_000).map(|at| at * at + 1_000_000_000));
+        let mut report = Report::default();
+        report.times.insert("latency".into(), wide.clone());
+        let (ours, theirs) = Packets::pair().unwrap();
+        send(&ours, &FromWorker::Done(Box::new(short_enough(report))), &[]).unwrap();
+        let Some((FromWorker::Done(found), _)) = hear(&theirs).unwrap() else { panic!("a report") };
+        assert_eq!(found.times["latency"].count(), wide.count());
+        assert!(found.times["latency"].counts.len() < 200);
     }
 }

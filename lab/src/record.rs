@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::binary::Binary;
 use crate::factor::Factors;
 use crate::machine::Machine;
+use crate::quantity::Party;
 
 /// One trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,13 @@ pub struct Record {
     pub metrics: BTreeMap<String, f64>,
     /// What was counted meanwhile.
     pub counters: BTreeMap<String, u64>,
+    /// What each party did in its window, and what that cost. Results of older labs have none, and keep the
+    /// metrics that they have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parties: Vec<Party>,
+    /// Busy time of the trial's processors that no party explains, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unexplained_ns: Option<i64>,
     /// Where.
     pub machine: Machine,
     /// Which file measured it, in a run of two binaries. The factor `binary` says which of the two it is.

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::factor::Factors;
+use crate::placement::Placement;
 
 /// The role that brokers the paths of the others, or runs what else they need.
 pub const HOST: &str = "host";
@@ -33,6 +34,8 @@ pub struct RoleSpec {
     /// Whether the role attends the trial: it is ready before the others start, and ends when the lab says
     /// that the others are done.
     pub(crate) attends: bool,
+    /// Where its copies run, if the case does not say.
+    pub place: Placement,
     /// Whether this is the measured role: parties that do no work are divided by the work of this role.
     pub is_measured: bool,
     /// The role whose copy of the same number gets the notes that are addressed to nobody.
@@ -45,13 +48,14 @@ const ONE: RoleSpec = RoleSpec {
     count: |_| 1,
     is_of_threads: |_| false,
     attends: false,
+    place: Placement::Own,
     is_measured: false,
     peer: None,
 };
 
 /// A host, where `count` says that one is needed.
 pub(crate) const fn host(count: fn(&Factors) -> usize) -> RoleSpec {
-    RoleSpec { name: HOST, count, attends: true, ..ONE }
+    RoleSpec { name: HOST, count, attends: true, place: Placement::Any, ..ONE }
 }
 
 /// The one source of a workload of two parties.

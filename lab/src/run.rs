@@ -7,9 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use host::config::{FileError, Source};
 
 use crate::against::Against;
+use crate::definition::values;
 use crate::factor::{BINARY, Factors, is_against};
 use crate::machine::Machine;
 use crate::plan::{Job, Plan, Step};
+use crate::quantity::{Party, unexplained_ns};
 use crate::record::{Record, Results};
 use crate::trial::{Crew, Measured, Trial, TrialError};
 
@@ -74,6 +76,7 @@ pub fn run(
             warm_up: job.case.warm_up,
             window: job.case.window,
             system: systems[index].clone(),
+            place: job.case.place.clone(),
         };
         let measured = if is_against(factors) {
             let against = against.expect("a plan of two binaries has another");
@@ -84,7 +87,7 @@ pub fn run(
         if let Err(error) = &measured {
             watcher.failed(job, factors, trial, error);
         }
-        let ((measured, machine), unable) = match measured {
+        let ((mut measured, machine), unable) = match measured {
             Ok(measured) => (measured, None),
             // The report says why there is no figure.
             Err(TrialError::Unable(why)) => ((Measured::default(), machine.clone()), Some(why)),
@@ -93,6 +96,9 @@ pub fn run(
                 continue;
             }
         };
+        if !measured.parties.is_empty() {
+            measured.metrics.extend(values(&job.case, &measured.parties));
+        }
         let is_first = !std::mem::replace(&mut defined[index], true);
         let record = Record {
             case: job.case.name.clone(),
@@ -101,7 +107,9 @@ pub fn run(
             factors: factors.clone(),
             metrics: measured.metrics,
             counters: measured.counters,
-            machine,
+            unexplained_ns: unexplained_ns(&measured.parties),
+            machine: Machine { pinned: pinned(&measured.parties).or(machine.pinned), ..machine },
+            parties: measured.parties,
             binary: against.map(|against| against.binary(factors).clone()),
             run: began.as_millis() as u64,
             seconds: job.case.window.as_secs_f64(),
@@ -115,6 +123,17 @@ pub fn run(
         outcome.records.push(record);
     }
     Ok(outcome)
+}
+
+/// The processors that parties were placed on, in the order of their roles.
+fn pinned(parties: &[Party]) -> Option<Vec<usize>> {
+    let mut pinned: Vec<usize> = Vec::new();
+    for processor in parties.iter().flat_map(|party| &party.place) {
+        if !pinned.contains(processor) {
+            pinned.push(*processor);
+        }
+    }
+    (!pinned.is_empty()).then_some(pinned)
 }
 
 /// The name and the text of a job's system file, if it has one. It is read, and checked, before anything is

@@ -11,12 +11,15 @@ use os::processor::now_ns;
 
 use self::stage::Stage;
 use crate::control::Order;
+use crate::definition::{self, MetricDef, Scope, compute};
 use crate::factor::Factors;
 use crate::measure::Window;
 use crate::peers::{self, Peers, PeersError};
 use crate::place::Place;
+use crate::placement::{self, NoSuchProcessor, Placement, Placements};
+use crate::quantity::Party;
 use crate::role::{Address, PARTIES_MAX, RoleSpec};
-use crate::workload::{Figures, Workload};
+use crate::workload::{self, Figures, Workload};
 
 /// How long a trial may take beyond three times its window and its warm-up, before it is given up: setting
 /// up, and draining what was sent.
@@ -26,7 +29,7 @@ const GRACE: Duration = Duration::from_secs(60);
 pub struct Crew {
     command: Box<dyn Fn() -> Command>,
     peers: Option<Peers>,
-    processors: Option<[usize; 2]>,
+    processors: Option<Vec<usize>>,
 }
 
 /// What to measure.
@@ -42,9 +45,84 @@ pub struct Trial {
     pub window: Duration,
     /// What exists: a system file's name and text.
     pub system: Option<(String, String)>,
+    /// Where roles run that are not to run where they usually do.
+    pub place: Placements,
+}
+
+/// A party, before it is started.
+struct PartySpec {
+    role: &'static RoleSpec,
+    number: usize,
+    copies: usize,
 }
 
 impl Trial {
+    /// A trial of a workload with the usual placement, on a host that allows everything.
+    pub fn new(workload: &'static Workload, factors: Factors) -> Trial {
+        Trial {
+            workload,
+            factors,
+            warm_up: Duration::ZERO,
+            window: Duration::from_millis(100),
+            system: None,
+            place: Placements::new(),
+        }
+    }
+
+    /// Who takes part, in the order in which they start.
+    fn parties(&self) -> Result<Vec<PartySpec>, TrialError> {
+        let of_role = |role: &'static RoleSpec| {
+            let copies = (role.count)(&self.factors);
+            (0..copies).map(move |number| PartySpec { role, number, copies })
+        };
+        let parties: Vec<PartySpec> = self.workload.roles.iter().flat_map(of_role).collect();
+        if parties.len() > PARTIES_MAX {
+            let (found, most) = (parties.len(), PARTIES_MAX);
+            return Err(TrialError::Unable(format!("{found} parties: must be at most {most}")));
+        }
+        Ok(parties)
+    }
+
+    fn placement(&self, role: &RoleSpec) -> Placement {
+        self.place.get(role.name).copied().unwrap_or(role.place)
+    }
+
+    /// What each party is to do.
+    fn orders<'a>(
+        &self,
+        parties: &'a [PartySpec],
+        places: &[Vec<usize>],
+        place: Option<&Place>,
+    ) -> Vec<(&'a PartySpec, Order)> {
+        let watched = placement::watched(places);
+        let place_of = |peer: &Address| {
+            let is_peer =
+                |party: &PartySpec| party.role.name == peer.role && party.number == peer.number;
+            parties.iter().position(is_peer).map(|at| places[at].clone())
+        };
+        let order = |(at, party): (usize, &'a PartySpec)| {
+            let peer = party.role.peer.map(|peer| Address::of(peer, party.number));
+            let order = Order {
+                role: party.role.name.to_owned(),
+                number: party.number,
+                copies: party.copies,
+                is_thread: (party.role.is_of_threads)(&self.factors),
+                workload: self.workload.name.to_owned(),
+                factors: self.factors.clone(),
+                warm_up: self.warm_up,
+                window: self.window,
+                place: places[at].clone(),
+                peer_place: peer.as_ref().and_then(place_of).unwrap_or_default(),
+                watched: watched[at].clone(),
+                peer,
+                socket: place.map(|place| place.file("host")),
+                system: self.system.clone(),
+            };
+            (party, order)
+        };
+        parties.iter().enumerate().map(order).collect()
+    }
+
     /// How long it may take before it is given up.
     pub(crate) fn time_max(&self) -> Duration {
         self.warm_up + 3 * self.window + GRACE
@@ -58,6 +136,19 @@ pub struct Measured {
     pub metrics: Figures,
     /// What was counted in the window.
     pub counters: BTreeMap<String, u64>,
+    /// What each party did, and what that cost.
+    pub parties: Vec<Party>,
+}
+
+impl Measured {
+    /// What these parties of a workload say.
+    pub(crate) fn of(workload: &Workload, parties: Vec<Party>) -> Measured {
+        let scope = Scope::new(workload, &parties);
+        let definitions = definition::built_in(workload);
+        let value = |metric: MetricDef| Some((metric.name.clone(), compute(&metric, &scope)?));
+        let metrics = definitions.into_iter().filter_map(value).collect();
+        Measured { metrics, counters: workload::counters(&parties), parties }
+    }
 }
 
 /// Why a trial has no result.
@@ -78,9 +169,9 @@ impl From<io::Error> for TrialError {
 }
 
 impl Crew {
-    /// A crew whose workers are processes that `command` starts and that call [`crate::worker::run`]. The
-    /// two guests of a trial each have one of the `processors` to themselves, or share what there is.
-    pub fn new(command: impl Fn() -> Command + 'static, processors: Option<[usize; 2]>) -> Crew {
+    /// A crew whose workers are processes that `command` starts and that call [`crate::worker::run`]. They are
+    /// placed on `processors`, which are given away in this order, or anywhere.
+    pub fn new(command: impl Fn() -> Command + 'static, processors: Option<Vec<usize>>) -> Crew {
         Crew { command: Box::new(command), peers: None, processors }
     }
 
@@ -98,20 +189,28 @@ impl Crew {
         let give_up_ns = now_ns() + trial.time_max().as_nanos() as u64;
         let is_peer = peers::of(&trial.factors).is_some();
         let make = if is_peer { Place::make_in_memory } else { Place::make };
-        let copies = |role: &RoleSpec| (role.count)(&trial.factors);
-        let roles: Vec<&RoleSpec> = trial.workload.roles.iter().collect();
-        if roles.iter().map(|role| copies(role)).sum::<usize>() > PARTIES_MAX {
-            let why = format!("a trial has at most {PARTIES_MAX} parties");
-            return Err(TrialError::Unable(why));
-        }
-        let is_attended = roles.iter().any(|role| role.attends && copies(role) > 0);
+        let parties = trial.parties()?;
+        let mut processors = self.processors.clone().unwrap_or_default();
+        let rules: Vec<Placement> =
+            parties.iter().map(|party| trial.placement(party.role)).collect();
+        let places =
+            placement::assign(&processors, &rules).map_err(|NoSuchProcessor(missing)| {
+                processors.sort_unstable();
+                TrialError::Unable(format!(
+                    "there is no processor {missing}: must be one of {processors:?}"
+                ))
+            })?;
+        let is_attended = parties.iter().any(|party| party.role.attends);
         let place = is_attended.then(make).transpose()?;
         let mut stage = Stage::new(give_up_ns)?;
         // Those that attend are ready before the others come.
         for attends in [true, false] {
-            for role in roles.iter().filter(|role| role.attends == attends) {
-                self.start(&mut stage, role, copies(role), trial, place.as_ref())?;
+            let come = |party: &&(&PartySpec, Order)| party.0.role.attends == attends;
+            let orders = trial.orders(&parties, &places, place.as_ref());
+            for (party, order) in orders.iter().filter(come) {
+                self.start(&mut stage, party, order, trial)?;
             }
+            stage.send_orders()?;
             stage.wait_until_ready()?;
         }
         // Everybody is attached: nothing is left behind even if the lab is killed from here on.
@@ -121,50 +220,25 @@ impl Crew {
         stage.go(window)?;
         stage.wait_until_done()?;
         let reports = stage.into_reports();
-        let metrics = (trial.workload.conclude)(&trial.factors, &reports);
-        let metrics = metrics.map_err(|fault| TrialError::Failed(fault.to_string()))?;
-        Ok(Measured { metrics, counters: reports.counters() })
+        (trial.workload.check)(&reports).map_err(|fault| TrialError::Failed(fault.to_string()))?;
+        Ok(Measured::of(trial.workload, reports.0))
     }
 
-    /// Starts all copies of a role.
+    /// Starts a copy of a role.
     fn start(
         &self,
         stage: &mut Stage,
-        role: &RoleSpec,
-        copies: usize,
+        party: &PartySpec,
+        order: &Order,
         trial: &Trial,
-        place: Option<&Place>,
     ) -> Result<(), TrialError> {
-        let processor = |name: &str| {
-            let measured = trial.workload.roles.iter().filter(|role| !role.attends);
-            let at = measured.into_iter().position(|role| role.name == name)?;
-            self.processors.map(|processors| processors[at % processors.len()])
-        };
-        let is_of_threads = (role.is_of_threads)(&trial.factors);
-        for number in 0..copies {
-            let order = Order {
-                role: role.name.to_owned(),
-                number,
-                copies,
-                is_thread: is_of_threads && copies > 1,
-                peer: role.peer.map(|peer| Address::of(peer, number)),
-                workload: trial.workload.name.to_owned(),
-                factors: trial.factors.clone(),
-                warm_up: trial.warm_up,
-                window: trial.window,
-                processor: processor(role.name),
-                peer_processor: role.peer.and_then(processor),
-                socket: place.map(|place| place.file("host")),
-                system: trial.system.clone(),
-            };
-            if is_of_threads && number > 0 {
-                stage.add_thread(role, copies)?;
-            } else {
-                stage.add_process(role, copies, self.command(trial)?)?;
-            }
-            stage.keep_order(order);
+        if order.is_thread && party.number > 0 {
+            stage.add_thread(party.role, party.copies)?;
+        } else {
+            stage.add_process(party.role, party.copies, self.command(trial)?)?;
         }
-        stage.send_orders()
+        stage.keep_order(order.clone());
+        Ok(())
     }
 
     fn command(&self, trial: &Trial) -> Result<Command, TrialError> {

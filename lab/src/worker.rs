@@ -9,7 +9,8 @@ use crate::workload;
 
 pub use crate::control::{Control, Order};
 pub use crate::fault::{Doing, Fault};
-pub use crate::measure::Report;
+pub use crate::measure::work_for;
+pub use crate::quantity::Report;
 pub use crate::transport::End;
 pub use crate::workload::{attend, carry};
 
@@ -56,9 +57,9 @@ fn play_one(
     order: &Order,
     control: &mut Control,
 ) -> Result<(), Fault> {
-    let pinned = match order.processor {
-        Some(processor) => os::processor::pin(processor).doing("pin a worker"),
-        None => Ok(()),
+    let pinned = match &*order.place {
+        [] => Ok(()),
+        place => os::processor::keep_on(place).doing("keep a worker on its processors"),
     };
     let outcome = pinned.and_then(|()| play(order, control));
     control.conclude(outcome)

@@ -37,7 +37,7 @@ fn play(order: &Order, control: &mut Control) -> Result<Report, Fault> {
         ("aeron", HOST) => {
             fs::create_dir(place(order)).unwrap();
             let mut report = attend(control)?;
-            report.counters.insert("media_driver_cpu_ns".into(), report.spent.cpu_ns);
+            report.counters.insert("media_driver_cpu_ns".into(), report.cpu_ns());
             Ok(report)
         }
         ("aeron", _) => carry(Stream::open(order, control)?, order, control),
@@ -149,6 +149,7 @@ fn measure(
         warm_up: Duration::from_millis(2),
         window: Duration::from_millis(50),
         system: None,
+        place: Default::default(),
     };
     let crew = crew().with_peers(peers.map(|program| Peers::at(&program.0).unwrap()));
     loop {
@@ -178,7 +179,8 @@ fn peers_that_are_not_built_are_said_to_be_with_the_cure() {
 fn messages_go_over_transports_of_another_program() {
     let program = Program::honest();
     for workload in ["message-stream", "message-exchange"] {
-        let Measured { metrics, counters } = measure(workload, "aeron", Some(&program)).unwrap();
+        let Measured { metrics, counters, .. } =
+            measure(workload, "aeron", Some(&program)).unwrap();
         assert!(metrics["rate_messages_per_s"] > 0.0);
         assert!(counters.contains_key("host_media_driver_cpu_ns"), "{counters:?}");
     }
@@ -230,6 +232,7 @@ fn program_that_is_gone_by_now_ends_the_trial_with_the_reason() {
         warm_up: Duration::ZERO,
         window: Duration::from_millis(20),
         system: None,
+        place: Default::default(),
     };
     let error = crew.run(&trial).unwrap_err().to_string();
     let start = format!("cannot start a worker, {}: No such file", program.0.display());

@@ -28,6 +28,7 @@ fn trial(workload: &str, pairs: &[(&str, &str)]) -> Trial {
         warm_up: Duration::from_millis(2),
         window: Duration::from_millis(20),
         system: None,
+        place: Default::default(),
     }
 }
 
@@ -78,7 +79,7 @@ fn streams_arrive_whole_over_every_transport() {
                 ("wait", "adaptive"),
                 ("ring", "1 MiB"),
             ];
-            let Measured { metrics, counters } = run("message-stream", &levels);
+            let Measured { metrics, counters, .. } = run("message-stream", &levels);
             assert!(metrics["rate_messages_per_s"] > 0.0, "{levels:?}");
             assert!(metrics["cpu_ns_per_message"] > 0.0, "{levels:?}");
             let is_stamped = bytes.len() > 1;
@@ -133,7 +134,7 @@ fn requests_bring_as_many_bytes_as_they_ask_for() {
         for bytes in ["1", "1000", "9000", "200000"] {
             let levels =
                 [("transport", transport), ("bytes", bytes), ("wait", "block"), ("ring", "1 MiB")];
-            let Measured { metrics, counters } = run("message-request", &levels);
+            let Measured { metrics, counters, .. } = run("message-request", &levels);
             let is_counted = metrics["rate_mib_per_s"] > 0.0 && metrics["exchange_p50_ns"] > 0.0;
             assert!(is_counted, "{levels:?}");
             // What one says of rate and cost, the other two say too.

@@ -9,11 +9,14 @@ use host::config::{FileError, Source};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::metric::WrittenMetric;
 use super::{
     Bound, Breakdown, Case, Claim, Comparison, Knee, Part, Quick, ReadTable, SECONDS_MAX, Show,
     TRIALS_MAX, Table, Test,
 };
+use crate::definition::MetricDef;
 use crate::factor::{BINARY, Domain, Factor, Factors, Level, matches};
+use crate::placement::{Placement, Placements};
 use crate::published::{Columns, Published};
 use crate::workload::{self, WORKLOADS, Workload};
 
@@ -30,10 +33,14 @@ pub(super) struct Written {
     system: Option<PathBuf>,
     skip: Option<Spanned<Vec<WrittenLevels>>>,
     #[serde(default)]
+    place: WrittenPlaces,
+    #[serde(default)]
     factors: WrittenFactors,
     #[serde(default)]
     quick: WrittenQuick,
     published: Option<Spanned<WrittenPublished>>,
+    #[serde(default)]
+    metric: Vec<WrittenMetric>,
     #[serde(default)]
     table: Vec<WrittenTable>,
     #[serde(default)]
@@ -45,6 +52,7 @@ pub(super) struct Written {
 }
 
 type WrittenFactors = BTreeMap<Spanned<String>, Spanned<Vec<Spanned<Level>>>>;
+type WrittenPlaces = BTreeMap<Spanned<String>, Placement>;
 type WrittenLevels = BTreeMap<Spanned<String>, Spanned<Level>>;
 
 #[derive(Default, Deserialize)]
@@ -114,14 +122,14 @@ struct WrittenPart {
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a name, or a list of names")]
-enum OneOrMany {
+pub(super) enum OneOrMany {
     One(String),
     Many(Vec<String>),
 }
 
 impl OneOrMany {
     /// Each name, all of them at the place of the list.
-    fn names(written: Spanned<OneOrMany>) -> Vec<Spanned<String>> {
+    pub(super) fn names(written: Spanned<OneOrMany>) -> Vec<Spanned<String>> {
         let span = written.span();
         let names = match written.into_inner() {
             OneOrMany::One(name) => vec![name],
@@ -186,7 +194,9 @@ impl Written {
             let known: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
             unknown(source, "workload", &self.workload, &known)
         })?;
-        let checker = Checker { source, workload };
+        let metrics = self.metric.into_iter().map(|metric| metric.check(source, workload));
+        let metrics = metrics.collect::<Result<Vec<_>, _>>()?;
+        let checker = Checker { source, workload, metrics: &metrics };
         let trials = checker.trials(&self.trials)?;
         let window = checker.window(&self.seconds)?;
         let warm_up = checker.warm_up(&self.warm_up_seconds)?;
@@ -195,6 +205,7 @@ impl Written {
             self.skip.iter().flat_map(|skip| skip.get_ref()).map(|cells| checker.levels(cells));
         let skip = skip.collect::<Result<_, _>>()?;
         let quick = checker.quick(&self.quick)?;
+        let place = checker.places(&self.place)?;
         let published = self.published.map(|written| checker.published(written, read_table));
         let published = published.transpose()?;
         let tables = self.table.into_iter().map(|table| checker.table(table));
@@ -215,6 +226,8 @@ impl Written {
             trials,
             warm_up,
             window,
+            metrics: metrics.clone(),
+            place,
             system: self.system.map(|file| source.file().with_file_name(file)),
             tables,
             knees,
@@ -248,7 +261,12 @@ impl Written {
     }
 }
 
-fn unknown(source: &Source, kind: &str, written: &Spanned<String>, known: &[&str]) -> FileError {
+pub(super) fn unknown(
+    source: &Source,
+    kind: &str,
+    written: &Spanned<String>,
+    known: &[&str],
+) -> FileError {
     let what = format!("there is no {kind} {:?}", written.get_ref());
     source.error(written.span(), what, format!("must be one of {}", known.join(", ")))
 }
@@ -260,6 +278,8 @@ const KNEE_PART: f64 = 0.95;
 struct Checker<'a> {
     source: &'a Source,
     workload: &'static Workload,
+    /// Those of the case itself.
+    metrics: &'a [MetricDef],
 }
 
 impl Checker<'_> {
@@ -350,6 +370,17 @@ impl Checker<'_> {
         written.iter().map(levels).collect()
     }
 
+    fn places(&self, written: &WrittenPlaces) -> Result<Placements, FileError> {
+        let known: Vec<&str> = self.workload.roles.iter().map(|role| role.name).collect();
+        let place = |(role, place): (&Spanned<String>, &Placement)| {
+            if known.contains(&role.get_ref().as_str()) {
+                return Ok((role.get_ref().clone(), *place));
+            }
+            Err(unknown(self.source, "role", role, &known))
+        };
+        written.iter().map(place).collect()
+    }
+
     fn quick(&self, written: &WrittenQuick) -> Result<Quick, FileError> {
         let WrittenQuick { trials, seconds, warm_up_seconds, factors } = written;
         Ok(Quick {
@@ -432,11 +463,12 @@ impl Checker<'_> {
     }
 
     fn metric(&self, written: Spanned<String>) -> Result<String, FileError> {
-        let known = self.workload.metrics;
+        let own = self.metrics.iter().map(|metric| metric.name.as_str());
+        let known: Vec<&str> = self.workload.metrics.iter().copied().chain(own).collect();
         if known.contains(&written.get_ref().as_str()) {
             return Ok(written.into_inner());
         }
-        Err(unknown(self.source, "metric", &written, known))
+        Err(unknown(self.source, "metric", &written, &known))
     }
 
     fn factor_names(&self, written: Option<Spanned<OneOrMany>>) -> Result<Vec<String>, FileError> {

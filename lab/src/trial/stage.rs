@@ -12,7 +12,8 @@ use os::processor::now_ns;
 
 use super::TrialError;
 use crate::control::{FromWorker, Heard, Order, ToWorker, hear, send};
-use crate::measure::{Report, Window};
+use crate::measure::Window;
+use crate::quantity::{Party, Report};
 use crate::role::{Address, RoleSpec};
 use crate::workload::Reports;
 
@@ -39,7 +40,9 @@ struct Worker {
     /// What it is to do, until it was told.
     order: Option<Order>,
     is_ready: bool,
-    report: Option<Report>,
+    report: Option<Box<Report>>,
+    /// The processors it runs on.
+    place: Vec<usize>,
 }
 
 impl Worker {
@@ -103,20 +106,23 @@ impl Stage {
             order: None,
             is_ready: false,
             report: None,
+            place: Vec::new(),
         });
         Ok(theirs)
     }
 
     /// Keeps what the worker that was added last is to do.
     pub(super) fn keep_order(&mut self, order: Order) {
-        self.workers.last_mut().expect("a worker was added").order = Some(order);
+        let worker = self.workers.last_mut().expect("a worker was added");
+        worker.place.clone_from(&order.place);
+        worker.order = Some(order);
     }
 
     /// Gives the orders that were kept: after the threads of a process are known to it.
     pub(super) fn send_orders(&mut self) -> Result<(), TrialError> {
         for index in 0..self.workers.len() {
             if let Some(order) = self.workers[index].order.take() {
-                self.send(index, &ToWorker::Order(order))?;
+                self.send(index, &ToWorker::Order(Box::new(order)))?;
             }
         }
         Ok(())
@@ -144,12 +150,13 @@ impl Stage {
 
     /// What all have reported.
     pub(super) fn into_reports(mut self) -> Reports {
-        let mut reports = Reports::default();
-        for worker in &mut self.workers {
-            let report = worker.report.take().expect("all have reported");
-            reports.add(&worker.address.role, report);
-        }
-        reports
+        let party = |worker: &mut Worker| Party {
+            role: worker.address.role.clone(),
+            number: worker.address.number,
+            place: std::mem::take(&mut worker.place),
+            report: *worker.report.take().expect("all have reported"),
+        };
+        Reports(self.workers.iter_mut().map(party).collect())
     }
 
     fn wait_until(&mut self, is_so: impl Fn(&Worker) -> bool) -> Result<(), TrialError> {

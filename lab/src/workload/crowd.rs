@@ -1,18 +1,17 @@
 //! One busy path among many that are idle, all served by one waiter.
 
-use std::collections::BTreeMap;
-
 use host::report::Counts;
 use os::processor::now_ns;
 use siga::Waiter;
 
-use super::stream::{BYTES, check_count, stride};
-use super::{Figures, Reports, WAIT, Workload, rates_and_costs};
+use super::stream::{BYTES, check, stride};
+use super::{WAIT, Workload, units};
 use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor, Factors, Level};
+use crate::factor::{Domain, Factor};
 use crate::fault::{Doing, Fault};
-use crate::measure::{Meter, Report};
+use crate::measure::Meter;
 use crate::pattern::{Reading, fill};
+use crate::quantity::Report;
 use crate::role::{self, A_SOURCE, A_TARGET};
 use crate::transport::{connect, counts_of, ended, wait};
 
@@ -42,7 +41,8 @@ pub(super) const WORKLOAD: Workload = Workload {
     ],
     fit: |_| {},
     work,
-    conclude,
+    unit: "messages",
+    check,
 };
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
@@ -56,7 +56,7 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let path = &mut paths[0];
     let mut body = vec![0; bytes];
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order.processor);
+    let mut meter = Meter::new(window, order, &units(bytes));
     let mut number = 0;
     while meter.poll(now_ns(), number, || counts_of(path)) < window.end_ns {
         for number in number..number + stride(bytes) {
@@ -67,10 +67,10 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     }
     path.flush();
     path.end_sending();
-    let (spent, counters) = meter.close(number, Counts::new)?;
+    let report = meter.close(number, Counts::new)?;
     // The idle paths end only after the busy one has.
     control.parcel()?;
-    Ok(Report { messages: number, spent, counters, figures: BTreeMap::new() })
+    Ok(report)
 }
 
 fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
@@ -84,7 +84,7 @@ fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     }
     let stride = stride(bytes);
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order.processor);
+    let mut meter = Meter::new(window, order, &units(bytes));
     let mut number = 0;
     let mut next_poll = 0;
     loop {
@@ -108,15 +108,9 @@ fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
             }
         };
         if is_over {
-            let (spent, counters) = meter.close(number, || counts_of(path))?;
+            let report = meter.close(number, || counts_of(path))?;
             control.pass("received", &[])?;
-            return Ok(Report { messages: number, spent, counters, ..Report::default() });
+            return Ok(report);
         }
     }
-}
-
-fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
-    check_count(reports)?;
-    let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a stream has") };
-    rates_and_costs(reports, Some(*bytes), true)
 }

@@ -5,13 +5,14 @@ use std::thread;
 use host::report::Counts;
 use os::processor::{now_ns, pin};
 
-use super::stream::{BYTES, check_count, is_path, needs_host};
-use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set_wait_of_others};
+use super::stream::{BYTES, check, is_path, needs_host};
+use super::{WAIT, Workload, set_wait_of_others};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::{Doing, Fault};
-use crate::measure::{Delays, Meter, Report, Spent, Window};
+use crate::measure::{Meter, Unit, Window};
 use crate::pattern::{self, Reading, fill};
+use crate::quantity::Report;
 use crate::role::{self, A_SOURCE, A_TARGET, SOURCE, TARGET};
 use crate::transport::{
     AppcEnd, Copied, End, InPlace, OneLineEnd, Opening, PacketEnd, PathEnd, RingEnd, Sent,
@@ -63,7 +64,8 @@ pub(super) const WORKLOAD: Workload = Workload {
     ],
     fit,
     work,
-    conclude,
+    unit: "messages",
+    check,
 };
 
 fn fit(factors: &mut Factors) {
@@ -108,33 +110,41 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 pub(super) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = bytes_of(order);
     let window = control.ready()?;
-    if order.is_source() {
-        ask(end, bytes, window, order.processor)
-    } else {
-        answer(end, bytes, window, order.processor)
-    }
+    let meter = Meter::new(window, order, &units_of(bytes));
+    if order.is_source() { ask(end, bytes, window, meter) } else { answer(end, bytes, meter) }
 }
 
-/// Both sides as threads of the source, for what no two processes can share. The target has nothing to do
-/// but to say so.
+/// What half an exchange is of each kind of work: messages go both ways.
+fn units_of(bytes: usize) -> [Unit; 3] {
+    [("messages", 1.0), ("transactions", 0.5), ("bytes", bytes as f64)]
+}
+
+/// Both sides as threads of the source, for what no two processes can share. The target only hands on what
+/// its thread has measured.
 fn in_one_process(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = bytes_of(order);
     let window = control.ready()?;
     if !order.is_source() {
-        return Ok(Report::default());
+        return serde_json::from_str(&control.note()?).doing("read the report of a thread");
     }
     let (ours, theirs) = OneLineEnd::pair();
     let (asked, answered) = thread::scope(|scope| {
         let answering = scope.spawn(|| {
-            if let Some(processor) = order.peer_processor {
-                pin(processor).doing("pin a thread")?;
+            if let [processor, ..] = &*order.peer_place {
+                pin(*processor).doing("pin a thread")?;
             }
-            answer(theirs, bytes, window, None)
+            answer(
+                theirs,
+                bytes,
+                Meter::of_thread(window, TARGET, &order.peer_place, &units_of(bytes)),
+            )
         });
-        let asked = ask(ours, bytes, window, order.processor);
+        let meter = Meter::of_thread(window, SOURCE, &order.place, &units_of(bytes));
+        let asked = ask(ours, bytes, window, meter);
         (asked, answering.join().expect("answering does not panic"))
     });
-    answered?;
+    let answered = serde_json::to_string(&answered?).doing("write the report of a thread")?;
+    control.tell(&answered)?;
     asked
 }
 
@@ -143,10 +153,8 @@ fn ask<E: End>(
     mut end: E,
     bytes: usize,
     window: Window,
-    processor: Option<usize>,
+    mut meter: Meter,
 ) -> Result<Report, Fault> {
-    let mut meter = Meter::new(window, processor);
-    let mut delays = Delays::new();
     let mut number = 0;
     let mut before = now_ns();
     while before < window.end_ns {
@@ -161,25 +169,17 @@ fn ask<E: End>(
         }
         number += 1;
         let now = now_ns();
-        if meter.is_open() {
-            delays.add(now - before);
-        }
+        meter.time(now - before);
         before = meter.poll(now, 2 * number, || end.counts());
     }
     end.finish()?;
-    let (spent, mut counters) = meter.close(2 * number, Counts::new)?;
-    counters.extend(end.settings());
-    Ok(Report { messages: number, spent, counters, figures: delays.figures() })
+    let mut report = meter.close_with_times("latency", 1, 2 * number, Counts::new)?;
+    report.counters.extend(end.settings());
+    Ok(report)
 }
 
 /// Answers until nothing more is asked.
-fn answer<E: End>(
-    mut end: E,
-    bytes: usize,
-    window: Window,
-    processor: Option<usize>,
-) -> Result<Report, Fault> {
-    let mut meter = Meter::new(window, processor);
+fn answer<E: End>(mut end: E, bytes: usize, mut meter: Meter) -> Result<Report, Fault> {
     let mut number = 0;
     loop {
         let mut reading = Reading::new(number, false);
@@ -195,26 +195,5 @@ fn answer<E: End>(
         // The clock is read while the answer is on its way.
         meter.poll(now_ns(), 2 * number, || end.counts());
     }
-    let (spent, counters) = meter.close(2 * number, || end.counts())?;
-    Ok(Report { messages: number, spent, counters, ..Report::default() })
-}
-
-fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
-    let mut reports = reports.clone();
-    if factors.get("transport") == Some(&Level::Word("cache-line-1".into())) {
-        // The source has counted the time of both its threads.
-        let source = reports.one(SOURCE).clone();
-        let spent = Spent { cpu_ns: 0, ..source.spent };
-        reports = Reports::default();
-        reports.add(TARGET, Report { spent, ..source.clone() });
-        reports.add(SOURCE, source);
-    }
-    check_count(&reports)?;
-    let bytes = match factors.get("bytes") {
-        Some(Level::Number(bytes)) => Some(*bytes),
-        _ => None,
-    };
-    let mut figures = rates_and_costs(&reports, bytes, is_path(factors))?;
-    figures.extend(reports.one(SOURCE).figures.clone());
-    Ok(figures)
+    meter.close(2 * number, || end.counts())
 }

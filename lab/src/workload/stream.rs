@@ -1,17 +1,16 @@
 //! Messages one way: as many as go, one behind the other.
 
-use std::collections::BTreeMap;
-
 use host::report::Counts;
 use os::processor::now_ns;
 
-use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set_wait_of_others};
+use super::{Reports, WAIT, Workload, check_work, set_wait_of_others, units};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::Fault;
-use crate::measure::{Delays, Meter, Report};
+use crate::measure::Meter;
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
 use crate::peers;
+use crate::quantity::Report;
 use crate::role::{self, A_SOURCE, A_TARGET, SOURCE, TARGET};
 use crate::transport::{
     AppcEnd, BatchEnd, Copied, End, InPlace, OneWayEnd, Opening, PacketEnd, PathEnd, Pushed,
@@ -64,7 +63,8 @@ pub(super) const WORKLOAD: Workload = Workload {
     ],
     fit,
     work,
-    conclude,
+    unit: "messages",
+    check,
 };
 
 /// The ring of the copy limit.
@@ -145,7 +145,7 @@ fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     let bytes = order.number("bytes") as usize;
     let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order.processor);
+    let mut meter = Meter::new(window, order, &units(bytes));
     let mut number = 0;
     loop {
         let now = meter.poll(now_ns(), number, || end.counts());
@@ -165,9 +165,9 @@ fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     }
     end.flush()?;
     end.finish()?;
-    let (spent, mut counters) = meter.close(number, Counts::new)?;
-    counters.extend(end.settings());
-    Ok(Report { messages: number, spent, counters, figures: BTreeMap::new() })
+    let mut report = meter.close(number, Counts::new)?;
+    report.counters.extend(end.settings());
+    Ok(report)
 }
 
 /// Receives messages until the source has finished.
@@ -175,8 +175,7 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     let bytes = order.number("bytes") as usize;
     let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order.processor);
-    let mut delays = Delays::new();
+    let mut meter = Meter::new(window, order, &units(bytes));
     let mut number = 0;
     'stream: loop {
         let mut reading = Reading::new(number, is_stamped);
@@ -187,8 +186,8 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
         if !reading.is_whole(bytes) {
             return Err(Fault::Corrupt(number));
         }
-        if is_stamped && meter.is_open() {
-            delays.add(now.saturating_sub(reading.stamp_ns()));
+        if is_stamped {
+            meter.time(now.saturating_sub(reading.stamp_ns()));
         }
         number += 1;
         meter.poll(now, number, || end.counts());
@@ -203,13 +202,12 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
             number += 1;
         }
     }
-    let (spent, counters) = meter.close(number, || end.counts())?;
-    Ok(Report { messages: number, spent, counters, figures: delays.figures() })
+    meter.close_with_times("latency", 1, number, || end.counts())
 }
 
 /// All that was sent has come.
 pub(super) fn check_count(reports: &Reports) -> Result<(), Fault> {
-    let (sent, came) = (reports.one(SOURCE).messages, reports.one(TARGET).messages);
+    let (sent, came) = (reports.messages(SOURCE), reports.messages(TARGET));
     if sent == came {
         return Ok(());
     }
@@ -217,12 +215,9 @@ pub(super) fn check_count(reports: &Reports) -> Result<(), Fault> {
     Err(Fault::Refused { what: "count the messages", why })
 }
 
-fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
+pub(super) fn check(reports: &Reports) -> Result<(), Fault> {
     check_count(reports)?;
-    let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a stream has") };
-    let mut figures = rates_and_costs(reports, Some(*bytes), is_path(factors))?;
-    figures.extend(reports.one(TARGET).figures.clone());
-    Ok(figures)
+    check_work(reports, "messages")
 }
 
 #[cfg(test)]
