@@ -13,6 +13,7 @@ use lab::machine::{Machine, processors};
 use lab::peers::{self, Peers};
 use lab::plan::{Job, Plan, Wishes};
 use lab::record::{self, Results};
+use lab::redefine::redefine;
 use lab::report;
 use lab::run::{RunError, Watcher};
 use lab::trial::{Crew, TrialError};
@@ -92,6 +93,9 @@ struct Report {
     /// For whom
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    /// Show the results of these cases as their files say now, with metrics that were defined after the run
+    #[arg(long, value_name = "CASE")]
+    case: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -182,6 +186,9 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
     for file in &arguments.files {
         records.extend(record::read(file)?);
     }
+    if !arguments.case.is_empty() {
+        select(&arguments.case)?.iter().for_each(|case| redefine(&mut records, case));
+    }
     let report = match arguments.format {
         Format::Text => report::text(&report::report(&records)),
         Format::Markdown => report::markdown(&report::report(&records)),
@@ -235,6 +242,12 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         RunError::Results(_) => Outcome::no(error),
     })?;
     print(report::text(&report::report(&outcome.records)).trim_end())?;
+    if let Some(error) = outcome.unkept {
+        let error = format!(
+            "cannot keep the results: {error}; the run ended with the first trial not kept"
+        );
+        return Err(Outcome::No(error));
+    }
     match outcome.failed {
         0 => Ok(()),
         failed => Err(Outcome::No(format!("{failed} trials went wrong, see above"))),

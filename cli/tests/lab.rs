@@ -98,6 +98,44 @@ fn run_prints_tables_and_keeps_results_for_a_report() {
     assert_eq!(csv.lines().filter(|line| line.contains(",rate_messages_per_s,")).count(), 2);
 }
 
+#[test]
+fn interval_records_and_metrics_that_are_defined_later() {
+    let directory = Directory::new("intervals");
+    let (case, results) = (directory.file("mine.toml"), directory.file("results.jsonl"));
+    let definition = "name = \"mine\"\nasks = \"?\"\nworkload = \"message-stream\"\ntrials = 1\nseconds = 0.3\n\
+        warm_up_seconds = 0\ninterval_ms = 10\n[factors]\ntransport = [\"pipe\"]\nbytes = [64]\n";
+    std::fs::write(&case, definition).unwrap();
+    let output = siga(&["lab", "run", &case, "--json", &results]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let files = std::fs::read_dir(directory.file("results.intervals")).unwrap();
+    let files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    let names = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap());
+    let ends: Vec<&str> = names.filter_map(|name| name.split("-0-1-").nth(1)).collect();
+    assert!(
+        ends.contains(&"source-0.intervals") && ends.contains(&"target-0.intervals"),
+        "{ends:?}"
+    );
+    let file = files[0].to_str().unwrap();
+    let dumped = text(&siga(&["monitor", "dump", file]).stdout);
+    let lines: Vec<serde_json::Value> =
+        dumped.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["case"], &lines[0]["interval_ms"]), (&"mine".into(), &10.into()));
+    assert_eq!(lines[lines.len() - 1]["is_last"], true);
+    let csv = text(&siga(&["monitor", "dump", file, "--csv"]).stdout);
+    assert!(csv.starts_with("role,number,ns,quantity,kind,value\n"), "{csv}");
+    assert_eq!(siga(&["monitor", "dump", &results]).status.code(), Some(2));
+    // The case is edited after the run.
+    let metric =
+        "[[metric]]\nname = \"moved\"\nquantity = \"work\"\nkind = \"bytes\"\nunit = \"MB\"\n";
+    std::fs::write(
+        &case,
+        format!("{definition}{metric}[[table]]\nmetric = \"moved\"\ndown = \"transport\"\n"),
+    )
+    .unwrap();
+    let report = text(&siga(&["lab", "report", &results, "--case", &case]).stdout);
+    assert!(report.contains("moved") && report.contains("pipe"), "{report}");
+}
+
 /// A directory that goes with the test.
 struct Directory(PathBuf);
 

@@ -34,6 +34,7 @@ use crate::machine::Machine;
 use crate::place::Place;
 use crate::record::{self, Record};
 use crate::trial::{Measured, Trial, TrialError};
+use crate::workload::Part;
 
 /// How long `--version` may take.
 const VERSION_TIME_MAX: Duration = Duration::from_secs(10);
@@ -205,16 +206,22 @@ pub(crate) fn first_line(file: &Path) -> Result<(String, ExitStatus), String> {
 
 /// The case file of one trial.
 fn case_of(trial: &Trial) -> String {
-    let Trial { workload, factors, warm_up, window, system, place } = trial;
+    let Trial { workload, factors, warm_up, window, system, place, .. } = trial;
+    let parts = workload.parts();
+    let is_one = parts.iter().all(|part| part.name.is_empty());
     let mut text = format!(
-        "name = \"{CELL}\"\nasks = \"?\"\nworkload = \"{}\"\ntrials = 1\nseconds = {:?}\n\
-         warm_up_seconds = {:?}\n",
-        workload.name,
+        "name = \"{CELL}\"\nasks = \"?\"\n{}trials = 1\nseconds = {:?}\nwarm_up_seconds = {:?}\n",
+        if is_one { format!("workload = \"{}\"\n", workload.name) } else { String::new() },
         window.as_secs_f64(),
         warm_up.as_secs_f64(),
     );
     if system.is_some() {
         text += "system = \"system.toml\"\n";
+    }
+    for Part { name, workload } in parts.iter().filter(|_| !is_one) {
+        let kind = workload.name;
+        writeln!(text, "[[workload]]\nname = \"{name}\"\nworkload = \"{kind}\"")
+            .expect("a string takes everything");
     }
     if !place.is_empty() {
         text += "[place]\n";
@@ -224,6 +231,7 @@ fn case_of(trial: &Trial) -> String {
     }
     text += "[factors]\n";
     for (factor, level) in factors {
+        let factor = if is_one { factor.clone() } else { format!("{factor:?}") };
         let written = match level {
             Level::Number(number) => writeln!(text, "{factor} = [{number}]"),
             Level::Word(word) => writeln!(text, "{factor} = [\"{word}\"]"),

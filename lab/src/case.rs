@@ -8,6 +8,7 @@
 //! trials = 3
 //! seconds = 0.25                      # how long each counts
 //! warm_up_seconds = 0.1               # how long it is done before
+//! interval_ms = 100                   # how often parties keep records; left out: never
 //! system = "../systems/two.toml"      # guests SOURCE and TARGET; left out: a host that allows everything
 //! skip = [{ transport = "pipe", bytes = 64 }] # cells that are not measured; left out: all are
 //!
@@ -131,6 +132,8 @@ pub struct Case {
     pub window: Duration,
     /// Metrics of its own.
     pub metrics: Vec<MetricDef>,
+    /// How often each party keeps a record of what it did; none if it keeps none.
+    pub interval: Option<Duration>,
     /// Where roles run that are not to run where they usually do.
     pub place: Placements,
     /// The system file. In a case file it stands as seen from there.
@@ -425,7 +428,7 @@ impl Case {
         }
         let mut cells: Vec<Factors> = Vec::new();
         for mut cell in combinations {
-            (self.workload.fit)(&mut cell);
+            self.workload.fit(&mut cell);
             if !cells.contains(&cell) {
                 cells.push(cell);
             }
@@ -685,7 +688,7 @@ note = "Who knows?"
             (
                 "workload = \"message-stream\"",
                 "workload = \"message-river\"",
-                "c.toml:4: there is no workload \"message-river\": must be one of message-stream, message-exchange, message-request, path-idle, path-connect, path-crowd, iucv-outstanding",
+                "c.toml:4: there is no workload \"message-river\": must be one of message-stream, message-exchange, message-request, path-idle, path-connect, path-crowd, iucv-outstanding, pairs",
             ),
             ("trials = 2", "trials = 0", "c.toml:5: trials = 0: must be 1 to 1000"),
             ("seconds = 1", "seconds = 0", "c.toml:6: seconds = 0: must be 0.001 to 3600"),

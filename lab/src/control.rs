@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::factor::{Factors, Level};
 use crate::fault::{Doing, Fault};
+use crate::interval::Intervals;
 use crate::measure::Window;
 use crate::quantity::Report;
 use crate::role::{Address, SOURCE};
@@ -53,6 +54,8 @@ impl Said for FromWorker {
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
+    /// Of which workload of the trial it is a party; nothing if there is one.
+    pub part: String,
     /// Its role.
     pub role: String,
     /// Which copy of the role it is, from 0.
@@ -77,6 +80,8 @@ pub struct Order {
     pub peer_place: Vec<usize>,
     /// The processors whose times it notes.
     pub watched: Vec<usize>,
+    /// Where it keeps its interval records; none if it keeps none.
+    pub intervals: Option<Intervals>,
     /// Where the host listens, or keeps its files; none if there is no host.
     pub socket: Option<PathBuf>,
     /// What exists, for the host: a system file's name and text.
@@ -163,7 +168,12 @@ pub(crate) fn hear<T: Said>(packets: &Packets) -> std::io::Result<Option<Heard<T
     if packet.bytes == 0 {
         return Err(std::io::ErrorKind::UnexpectedEof.into());
     }
-    let said = serde_json::from_slice(&text[..packet.bytes]).map_err(std::io::Error::other)?;
+    let invalid = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
+    if packet.bytes == text.len() {
+        return Err(invalid(format!("{} bytes or more at once", T::BYTES_MAX)));
+    }
+    let said = serde_json::from_slice(&text[..packet.bytes]);
+    let said = said.map_err(|error| invalid(error.to_string()))?;
     Ok(Some((said, packet.passed()?)))
 }
 

@@ -10,6 +10,7 @@ mod control;
 pub mod definition;
 pub mod factor;
 pub mod fault;
+pub mod interval;
 pub mod library;
 pub mod machine;
 mod measure;

@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use self::cost::{Costs, Sampler};
 use crate::control::Order;
 use crate::fault::Fault;
+use crate::interval::{Interval, Recorder};
 use crate::quantity::Report;
 use crate::times::Taken;
+use crate::workload::named;
 
 pub use self::cost::work_for;
 
@@ -36,6 +38,9 @@ pub struct Meter {
     /// What was done with each message.
     units: Vec<Unit>,
     times: Taken,
+    /// Which times are taken, and of how many events each; nothing if none are.
+    kind: Option<(&'static str, u64)>,
+    recorder: Option<Recorder>,
     /// The next time at which something is to be noted; `u64::MAX` if nothing is.
     edge_ns: u64,
     start: Option<Mark>,
@@ -54,7 +59,17 @@ struct Mark {
 impl Meter {
     /// For a worker, who does so much of each kind of work with a message.
     pub(crate) fn new(window: Window, order: &Order, units: &[Unit]) -> Meter {
-        Meter::with(window, Sampler::of(order), units)
+        let mut meter = Meter::with(window, Sampler::of(order), units);
+        // A trial goes on without records that cannot be kept.
+        meter.recorder = order.intervals.as_ref().and_then(|intervals| {
+            Recorder::new(intervals, &named(&order.part, &order.role), order.number).ok()
+        });
+        meter
+    }
+
+    /// The same, which takes times of a kind, each of `of` events.
+    pub(crate) fn timing(self, kind: &'static str, of: u64) -> Meter {
+        Meter { kind: Some((kind, of)), ..self }
     }
 
     /// For the calling thread alone, which works for `role` and notes the times of these processors.
@@ -73,6 +88,8 @@ impl Meter {
             sampler,
             units: units.to_vec(),
             times: Taken::new(),
+            kind: None,
+            recorder: None,
             edge_ns: window.start_ns,
             start: None,
             end: None,
@@ -87,25 +104,56 @@ impl Meter {
         messages: u64,
         counts: impl FnOnce() -> Counts,
     ) -> u64 {
-        if now_ns < self.edge_ns { now_ns } else { self.cross(now_ns, messages, counts()) }
+        if now_ns < self.edge_ns { now_ns } else { self.cross(now_ns, messages, counts(), false) }
     }
 
     #[cold]
     #[inline(never)]
-    fn cross(&mut self, now: u64, messages: u64, counts: Counts) -> u64 {
+    fn cross(&mut self, now: u64, messages: u64, counts: Counts, is_closing: bool) -> u64 {
         // What sampling costs stays outside: the clocks come last when the window opens, and first when it
         // closes.
         if self.start.is_none() {
             let (ns, costs) = self.sampler.sample_clocks_last();
             self.start = Some(Mark { ns, messages, costs, counts });
-            self.edge_ns = self.window.end_ns;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.next_ns = ns + recorder.interval_ns;
+            }
+            self.edge_ns = self.next_edge_ns();
             ns
         } else {
             let costs = self.sampler.sample_clocks_first();
-            self.end = Some(Mark { ns: now, messages, costs, counts });
-            self.edge_ns = u64::MAX;
+            let mark = Mark { ns: now, messages, costs, counts };
+            if now < self.window.end_ns && !is_closing {
+                self.record(&mark, false);
+                self.edge_ns = self.next_edge_ns();
+            } else {
+                self.end = Some(mark);
+                self.edge_ns = u64::MAX;
+            }
             now_ns()
         }
+    }
+
+    fn next_edge_ns(&self) -> u64 {
+        let next_ns = self.recorder.as_ref().map_or(u64::MAX, |recorder| recorder.next_ns);
+        self.window.end_ns.min(next_ns)
+    }
+
+    /// Appends a record of what was done until `mark`, and sets when the next is due.
+    fn record(&mut self, mark: &Mark, is_last: bool) {
+        let Some(start) = &self.start else { return };
+        let report = self.between(start, mark);
+        let ns = report.window_ns;
+        let Some(recorder) = &mut self.recorder else { return };
+        recorder.append(&Interval { ns, is_last, report });
+        while recorder.next_ns <= mark.ns {
+            recorder.next_ns += recorder.interval_ns;
+        }
+    }
+
+    /// The next time at which something is to be noted.
+    pub(crate) fn edge_ns(&self) -> u64 {
+        self.edge_ns
     }
 
     /// Whether the window is open.
@@ -132,9 +180,21 @@ impl Meter {
         counts: impl FnOnce() -> Counts,
     ) -> Result<Report, Fault> {
         if self.is_open() {
-            self.cross(now_ns(), messages, counts());
+            self.cross(now_ns(), messages, counts(), true);
         }
-        let (Some(start), Some(end)) = (self.start, self.end) else { return Err(Fault::Nothing) };
+        let (Some(start), Some(end)) = (self.start.take(), self.end.take()) else {
+            return Err(Fault::Nothing);
+        };
+        let report = Report { messages, ..self.between(&start, &end) };
+        if let Some(recorder) = &mut self.recorder {
+            let ns = report.window_ns;
+            recorder.append(&Interval { ns, is_last: true, report: report.clone() });
+        }
+        Ok(report)
+    }
+
+    /// What was done and spent between two marks, and the times that were taken until now.
+    fn between(&self, start: &Mark, end: &Mark) -> Report {
         let done = end.messages - start.messages;
         let work = self.units.iter().map(|(kind, each)| {
             let count = (done as f64 * each).round() as u64;
@@ -142,36 +202,23 @@ impl Meter {
         });
         let is_spinning = |(name, _): &(&String, &u64)| name.ends_with("spinning_ns");
         let counts_spinning = end.counts.iter().any(|count| is_spinning(&count));
-        let grown = |(name, count): (String, u64)| {
-            let before = start.counts.get(&name).copied().unwrap_or(0);
-            (count > before).then(|| (name, count - before))
+        let grown = |(name, count): (&String, &u64)| {
+            let before = start.counts.get(name).copied().unwrap_or(0);
+            (*count > before).then(|| (name.clone(), count - before))
         };
-        let counters: Counts = end.counts.into_iter().filter_map(grown).collect();
+        let counters: Counts = end.counts.iter().filter_map(grown).collect();
         let spinning_ns = counters.iter().filter(is_spinning).map(|(_, ns)| ns).sum();
-        Ok(Report {
-            messages,
+        Report {
+            messages: end.messages,
             window_ns: end.ns.saturating_sub(start.ns),
             work: work.collect(),
+            times: self.kind.map(|(kind, of)| times(kind, of, &self.times)).unwrap_or_default(),
             cpu: self.sampler.cpu_between(&start.costs, &end.costs),
             spinning_ns: counts_spinning.then_some(spinning_ns),
             processors: start.costs.processors_until(&end.costs),
             counters,
             ..Report::default()
-        })
-    }
-
-    /// The same, with the times that were taken, each of `of` events.
-    pub(crate) fn close_with_times(
-        mut self,
-        kind: &str,
-        of: u64,
-        messages: u64,
-        counts: impl FnOnce() -> Counts,
-    ) -> Result<Report, Fault> {
-        let taken = std::mem::replace(&mut self.times, Taken::new());
-        let mut report = self.close(messages, counts)?;
-        report.times = times(kind, of, &taken);
-        Ok(report)
+        }
     }
 }
 
@@ -191,7 +238,7 @@ mod tests {
     }
 
     fn meter(window: Window) -> Meter {
-        Meter::of_thread(window, "source", &[], UNITS)
+        Meter::of_thread(window, "source", &[], UNITS).timing("latency", 1)
     }
 
     #[test]
@@ -211,7 +258,7 @@ mod tests {
         assert!(!meter.is_open());
         meter.time(5);
         assert_eq!(meter.poll(late + 1, 300, || unreachable!("all is noted")), late + 1);
-        let report = meter.close_with_times("latency", 1, 300, || unreachable!("it is closed"));
+        let report = meter.close(300, || unreachable!("it is closed"));
         let report = report.unwrap();
         let work = |kind| report.work(kind);
         assert_eq!((work("messages"), work("bytes"), work("transactions")), (60, 3840, 30));

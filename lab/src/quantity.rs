@@ -2,11 +2,15 @@
 //!
 //! Metrics are computed from quantities ([`crate::definition`]), also from those of results that were kept.
 
+mod check;
+
 use std::collections::BTreeMap;
 
 use host::report::Counts;
 use os::processor::TICK_NS;
 use serde::{Deserialize, Serialize};
+
+pub(crate) use self::check::check;
 
 use crate::role::Address;
 use crate::times::Times;

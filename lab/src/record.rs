@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
 use host::config::{FileError, Source};
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,7 @@ pub struct Record {
 /// Where results are kept.
 #[derive(Debug)]
 pub struct Results {
+    path: PathBuf,
     file: File,
 }
 
@@ -67,18 +68,45 @@ impl Results {
     /// # Errors
     /// What the kernel says.
     pub fn append_to(file: &Path) -> io::Result<Results> {
-        Ok(Results { file: OpenOptions::new().create(true).append(true).open(file)? })
+        let path = file.to_owned();
+        let mut file = OpenOptions::new().create(true).append(true).open(file)?;
+        // A run that was ended while it wrote has left a line without an end: that is not ours to go on with.
+        if has_open_line(&path)? {
+            file.write_all(b"\n")?;
+        }
+        Ok(Results { file, path })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.path
     }
 
     /// Adds a trial: it is in the file when this returns.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// What the kernel says, for example that the disk is full. Earlier trials are in the file, and no part of
+    /// this one.
     pub fn add(&mut self, record: &Record) -> io::Result<()> {
         let mut line = serde_json::to_vec(record).map_err(io::Error::other)?;
         line.push(b'\n');
-        self.file.write_all(&line)
+        let before = self.file.metadata()?.len();
+        self.file.write_all(&line).inspect_err(|_| {
+            // If not even this can be done, a reader leaves out a line that was cut off.
+            let _ = self.file.set_len(before);
+        })
     }
+}
+
+/// Whether the last line of a file has no end.
+fn has_open_line(file: &Path) -> io::Result<bool> {
+    let mut file = File::open(file)?;
+    let mut last = [b'\n'];
+    if file.metadata()?.is_file() && file.seek(SeekFrom::End(0))? > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+    }
+    Ok(last != *b"\n")
 }
 
 /// Reads results.
@@ -104,8 +132,8 @@ pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
         }
         match serde_json::from_str(line) {
             Ok(record) => records.push(record),
-            // The run was ended in the middle of it.
-            Err(_) if !line.ends_with('\n') => {}
+            // The run was ended in the middle of it; another may have added its own after it.
+            Err(_) if !line.ends_with('\n') || is_cut_off(line) => {}
             Err(error) => {
                 let what = format!("this is no result: {error}");
                 return Err(source.error(
@@ -117,6 +145,12 @@ pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
         }
     }
     Ok(records)
+}
+
+/// Whether a line begins as results do, and does not end as they do.
+fn is_cut_off(line: &str) -> bool {
+    const START: &str = "{\"case\":";
+    line.starts_with(START) && !line.trim_end().ends_with('}')
 }
 
 #[cfg(test)]
@@ -168,6 +202,15 @@ mod tests {
     fn line_that_was_cut_off_is_left_out() {
         let text = format!("{LINE}\n{}", &LINE[..50]);
         assert_eq!(parse(&Source::of("r.jsonl", &text)).unwrap().len(), 1);
+        let text = format!("{LINE}\n{}\n{LINE}\n", &LINE[..50]);
+        assert_eq!(parse(&Source::of("r.jsonl", &text)).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn full_disk_is_an_error_and_no_half_line() {
+        let record = parse(&Source::of("r", LINE)).unwrap().pop().unwrap();
+        let mut results = Results::append_to(Path::new("/dev/full")).unwrap();
+        assert_eq!(results.add(&record).unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]
@@ -178,8 +221,16 @@ mod tests {
             let record = Record { trial, ..record.clone() };
             Results::append_to(&file).unwrap().add(&record).unwrap();
         }
+        // A run that is ended while it writes costs no trial but its last.
+        File::options()
+            .append(true)
+            .open(&file)
+            .unwrap()
+            .write_all(&LINE.as_bytes()[..40])
+            .unwrap();
+        Results::append_to(&file).unwrap().add(&Record { trial: 3, ..record }).unwrap();
         let trials: Vec<u32> = read(&file).unwrap().iter().map(|record| record.trial).collect();
         std::fs::remove_file(&file).unwrap();
-        assert_eq!(trials, [1, 2]);
+        assert_eq!(trials, [1, 2, 3]);
     }
 }

@@ -1,5 +1,6 @@
 //! Running a plan.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,6 +10,7 @@ use host::config::{FileError, Source};
 use crate::against::Against;
 use crate::definition::values;
 use crate::factor::{BINARY, Factors, is_against};
+use crate::interval::{Head, Intervals};
 use crate::machine::Machine;
 use crate::plan::{Job, Plan, Step};
 use crate::quantity::{Party, unexplained_ns};
@@ -30,6 +32,9 @@ pub struct Outcome {
     pub records: Vec<Record>,
     /// Trials in which something went wrong.
     pub failed: usize,
+    /// Why the results can no longer be kept, as on a full disk: the run has ended with the first trial that
+    /// is not in the file.
+    pub unkept: Option<io::Error>,
 }
 
 /// Why a run could not go on.
@@ -77,6 +82,7 @@ pub fn run(
             window: job.case.window,
             system: systems[index].clone(),
             place: job.case.place.clone(),
+            intervals: intervals(job, results.as_deref(), began.as_millis() as u64, &step)?,
         };
         let measured = if is_against(factors) {
             let against = against.expect("a plan of two binaries has another");
@@ -117,12 +123,39 @@ pub fn run(
             definition: is_first.then(|| job.case.text.to_string()),
             published: job.case.published.as_ref().filter(|_| is_first).map(|p| p.text.to_string()),
         };
-        if let Some(results) = &mut results {
-            results.add(&record).map_err(RunError::Results)?;
-        }
+        let kept = results.as_mut().map_or(Ok(()), |results| results.add(&record));
         outcome.records.push(record);
+        if let Err(error) = kept {
+            // What was kept and what was measured are whole: only what would follow is left out.
+            outcome.unkept = Some(error);
+            break;
+        }
     }
     Ok(outcome)
+}
+
+/// Where the parties of a trial keep interval records: in a directory beside the results.
+fn intervals(
+    job: &Job,
+    results: Option<&Results>,
+    run: u64,
+    step: &Step,
+) -> Result<Option<Intervals>, RunError> {
+    let (Some(interval), Some(results)) = (job.case.interval, results) else { return Ok(None) };
+    let directory = results.file().with_extension("intervals");
+    fs::create_dir_all(&directory).map_err(RunError::Results)?;
+    let Step { cell, trial, .. } = *step;
+    let head = Head {
+        case: job.case.name.clone(),
+        run,
+        trial,
+        factors: job.cells[cell].clone(),
+        role: String::new(),
+        number: 0,
+        interval_ms: interval.as_millis() as u64,
+    };
+    let name = format!("{}-{run}-{cell}-{trial}", job.case.name);
+    Ok(Some(Intervals { interval, directory, name, head }))
 }
 
 /// The processors that parties were placed on, in the order of their roles.

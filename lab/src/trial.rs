@@ -13,13 +13,14 @@ use self::stage::Stage;
 use crate::control::Order;
 use crate::definition::{self, MetricDef, Scope, compute};
 use crate::factor::Factors;
+use crate::interval::Intervals;
 use crate::measure::Window;
 use crate::peers::{self, Peers, PeersError};
 use crate::place::Place;
 use crate::placement::{self, NoSuchProcessor, Placement, Placements};
 use crate::quantity::Party;
 use crate::role::{Address, PARTIES_MAX, RoleSpec};
-use crate::workload::{self, Figures, Workload};
+use crate::workload::{self, Figures, Part, Workload, named};
 
 /// How long a trial may take beyond three times its window and its warm-up, before it is given up: setting
 /// up, and draining what was sent.
@@ -30,6 +31,7 @@ pub struct Crew {
     command: Box<dyn Fn() -> Command>,
     peers: Option<Peers>,
     processors: Option<Vec<usize>>,
+    grace: Duration,
 }
 
 /// What to measure.
@@ -47,10 +49,15 @@ pub struct Trial {
     pub system: Option<(String, String)>,
     /// Where roles run that are not to run where they usually do.
     pub place: Placements,
+    /// Where parties keep their interval records; none if they keep none.
+    pub intervals: Option<Intervals>,
 }
 
 /// A party, before it is started.
 struct PartySpec {
+    /// Of which of the workloads, and under which levels of its factors.
+    part: Part,
+    factors: Factors,
     role: &'static RoleSpec,
     number: usize,
     copies: usize,
@@ -66,16 +73,22 @@ impl Trial {
             window: Duration::from_millis(100),
             system: None,
             place: Placements::new(),
+            intervals: None,
         }
     }
 
     /// Who takes part, in the order in which they start.
     fn parties(&self) -> Result<Vec<PartySpec>, TrialError> {
-        let of_role = |role: &'static RoleSpec| {
-            let copies = (role.count)(&self.factors);
-            (0..copies).map(move |number| PartySpec { role, number, copies })
-        };
-        let parties: Vec<PartySpec> = self.workload.roles.iter().flat_map(of_role).collect();
+        let mut parties = Vec::new();
+        for part in self.workload.parts() {
+            let factors = part.factors(&self.factors);
+            for role in part.workload.roles {
+                let copies = (role.count)(&factors);
+                let factors = || factors.clone();
+                let copy = |number| PartySpec { part, factors: factors(), role, number, copies };
+                parties.extend((0..copies).map(copy));
+            }
+        }
         if parties.len() > PARTIES_MAX {
             let (found, most) = (parties.len(), PARTIES_MAX);
             return Err(TrialError::Unable(format!("{found} parties: must be at most {most}")));
@@ -83,8 +96,9 @@ impl Trial {
         Ok(parties)
     }
 
-    fn placement(&self, role: &RoleSpec) -> Placement {
-        self.place.get(role.name).copied().unwrap_or(role.place)
+    fn placement(&self, party: &PartySpec) -> Placement {
+        let role = named(party.part.name, party.role.name);
+        self.place.get(&role).copied().unwrap_or(party.role.place)
     }
 
     /// What each party is to do.
@@ -92,30 +106,37 @@ impl Trial {
         &self,
         parties: &'a [PartySpec],
         places: &[Vec<usize>],
-        place: Option<&Place>,
+        files: &[(&str, Place)],
     ) -> Vec<(&'a PartySpec, Order)> {
         let watched = placement::watched(places);
-        let place_of = |peer: &Address| {
-            let is_peer =
-                |party: &PartySpec| party.role.name == peer.role && party.number == peer.number;
+        let place_of = |part: &Part, peer: &Address| {
+            let is_peer = |party: &PartySpec| {
+                party.part.name == part.name
+                    && party.role.name == peer.role
+                    && party.number == peer.number
+            };
             parties.iter().position(is_peer).map(|at| places[at].clone())
         };
         let order = |(at, party): (usize, &'a PartySpec)| {
             let peer = party.role.peer.map(|peer| Address::of(peer, party.number));
+            let peer_place = peer.as_ref().and_then(|peer| place_of(&party.part, peer));
+            let files = files.iter().find(|(part, _)| *part == party.part.name);
             let order = Order {
+                part: party.part.name.to_owned(),
+                intervals: self.intervals.clone(),
                 role: party.role.name.to_owned(),
                 number: party.number,
                 copies: party.copies,
-                is_thread: (party.role.is_of_threads)(&self.factors),
-                workload: self.workload.name.to_owned(),
-                factors: self.factors.clone(),
+                is_thread: (party.role.is_of_threads)(&party.factors),
+                workload: party.part.workload.name.to_owned(),
+                factors: party.factors.clone(),
                 warm_up: self.warm_up,
                 window: self.window,
                 place: places[at].clone(),
-                peer_place: peer.as_ref().and_then(place_of).unwrap_or_default(),
+                peer_place: peer_place.unwrap_or_default(),
                 watched: watched[at].clone(),
                 peer,
-                socket: place.map(|place| place.file("host")),
+                socket: files.map(|(_, files)| files.file("host")),
                 system: self.system.clone(),
             };
             (party, order)
@@ -125,7 +146,11 @@ impl Trial {
 
     /// How long it may take before it is given up.
     pub(crate) fn time_max(&self) -> Duration {
-        self.warm_up + 3 * self.window + GRACE
+        self.time_max_with(GRACE)
+    }
+
+    fn time_max_with(&self, grace: Duration) -> Duration {
+        self.warm_up + 3 * self.window + grace
     }
 }
 
@@ -142,7 +167,7 @@ pub struct Measured {
 
 impl Measured {
     /// What these parties of a workload say.
-    pub(crate) fn of(workload: &Workload, parties: Vec<Party>) -> Measured {
+    pub(crate) fn of(workload: &'static Workload, parties: Vec<Party>) -> Measured {
         let scope = Scope::new(workload, &parties);
         let definitions = definition::built_in(workload);
         let value = |metric: MetricDef| Some((metric.name.clone(), compute(&metric, &scope)?));
@@ -172,7 +197,19 @@ impl Crew {
     /// A crew whose workers are processes that `command` starts and that call [`crate::worker::run`]. They are
     /// placed on `processors`, which are given away in this order, or anywhere.
     pub fn new(command: impl Fn() -> Command + 'static, processors: Option<Vec<usize>>) -> Crew {
-        Crew { command: Box::new(command), peers: None, processors }
+        Crew { command: Box::new(command), peers: None, processors, grace: GRACE }
+    }
+
+    /// The same, which gives up a trial that takes so much longer than three times its window and its warm-up.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Crew {
+        Crew { grace, ..self }
+    }
+
+    /// The same with these processors.
+    #[must_use]
+    pub fn with_processors(self, processors: Option<Vec<usize>>) -> Crew {
+        Crew { processors, ..self }
     }
 
     /// The same with workers for trials over transports of other programs.
@@ -186,13 +223,11 @@ impl Crew {
     /// # Errors
     /// [`TrialError`]; no worker is left behind.
     pub fn run(&self, trial: &Trial) -> Result<Measured, TrialError> {
-        let give_up_ns = now_ns() + trial.time_max().as_nanos() as u64;
-        let is_peer = peers::of(&trial.factors).is_some();
-        let make = if is_peer { Place::make_in_memory } else { Place::make };
+        let time_max_ns = trial.time_max_with(self.grace).as_nanos() as u64;
+        let give_up_ns = now_ns() + time_max_ns;
         let parties = trial.parties()?;
         let mut processors = self.processors.clone().unwrap_or_default();
-        let rules: Vec<Placement> =
-            parties.iter().map(|party| trial.placement(party.role)).collect();
+        let rules: Vec<Placement> = parties.iter().map(|party| trial.placement(party)).collect();
         let places =
             placement::assign(&processors, &rules).map_err(|NoSuchProcessor(missing)| {
                 processors.sort_unstable();
@@ -200,49 +235,50 @@ impl Crew {
                     "there is no processor {missing}: must be one of {processors:?}"
                 ))
             })?;
-        let is_attended = parties.iter().any(|party| party.role.attends);
-        let place = is_attended.then(make).transpose()?;
-        let mut stage = Stage::new(give_up_ns)?;
+        let attended = parties.iter().filter(|party| party.role.attends && party.number == 0);
+        let files = attended.map(|party| {
+            let is_peer = peers::of(&party.factors).is_some();
+            let make = if is_peer { Place::make_in_memory } else { Place::make };
+            Ok((party.part.name, make()?))
+        });
+        let files: Vec<(&str, Place)> = files.collect::<io::Result<_>>()?;
+        let mut stage = Stage::new(give_up_ns, time_max_ns)?;
         // Those that attend are ready before the others come.
         for attends in [true, false] {
             let come = |party: &&(&PartySpec, Order)| party.0.role.attends == attends;
-            let orders = trial.orders(&parties, &places, place.as_ref());
+            let orders = trial.orders(&parties, &places, &files);
             for (party, order) in orders.iter().filter(come) {
-                self.start(&mut stage, party, order, trial)?;
+                self.start(&mut stage, party, order)?;
             }
             stage.send_orders()?;
             stage.wait_until_ready()?;
         }
         // Everybody is attached: nothing is left behind even if the lab is killed from here on.
-        drop(place);
+        drop(files);
         let start_ns = now_ns() + trial.warm_up.as_nanos() as u64;
         let window = Window { start_ns, end_ns: start_ns + trial.window.as_nanos() as u64 };
         stage.go(window)?;
         stage.wait_until_done()?;
         let reports = stage.into_reports();
-        (trial.workload.check)(&reports).map_err(|fault| TrialError::Failed(fault.to_string()))?;
-        Ok(Measured::of(trial.workload, reports.0))
+        let checked = trial.workload.check(&reports);
+        checked.map_err(|fault| TrialError::Failed(fault.to_string()))?;
+        Ok(Measured::of(trial.workload, reports))
     }
 
     /// Starts a copy of a role.
-    fn start(
-        &self,
-        stage: &mut Stage,
-        party: &PartySpec,
-        order: &Order,
-        trial: &Trial,
-    ) -> Result<(), TrialError> {
+    fn start(&self, stage: &mut Stage, party: &PartySpec, order: &Order) -> Result<(), TrialError> {
         if order.is_thread && party.number > 0 {
-            stage.add_thread(party.role, party.copies)?;
+            stage.add_thread(party.part.name, party.role, party.copies)?;
         } else {
-            stage.add_process(party.role, party.copies, self.command(trial)?)?;
+            let command = self.command(&party.factors)?;
+            stage.add_process(party.part.name, party.role, party.copies, command)?;
         }
         stage.keep_order(order.clone());
         Ok(())
     }
 
-    fn command(&self, trial: &Trial) -> Result<Command, TrialError> {
-        match (peers::of(&trial.factors), &self.peers) {
+    fn command(&self, factors: &Factors) -> Result<Command, TrialError> {
+        match (peers::of(factors), &self.peers) {
             (None, _) => Ok((self.command)()),
             (Some(_), Some(peers)) => Ok(peers.command()),
             (Some(_), None) => Err(TrialError::Unable(PeersError::NotBuilt.to_string())),

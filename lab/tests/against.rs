@@ -85,6 +85,7 @@ fn trial() -> Trial {
         window: Duration::from_millis(20),
         system: Some(("two.toml".into(), "[[guest]]\nname = \"SOURCE\"\n".into())),
         place: Default::default(),
+        intervals: None,
     }
 }
 

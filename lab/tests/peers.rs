@@ -150,6 +150,7 @@ fn measure(
         window: Duration::from_millis(50),
         system: None,
         place: Default::default(),
+        intervals: None,
     };
     let crew = crew().with_peers(peers.map(|program| Peers::at(&program.0).unwrap()));
     loop {
@@ -233,6 +234,7 @@ fn program_that_is_gone_by_now_ends_the_trial_with_the_reason() {
         window: Duration::from_millis(20),
         system: None,
         place: Default::default(),
+        intervals: None,
     };
     let error = crew.run(&trial).unwrap_err().to_string();
     let start = format!("cannot start a worker, {}: No such file", program.0.display());

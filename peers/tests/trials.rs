@@ -32,6 +32,7 @@ fn run(workload: &str, transport: &str, bytes: u64, wait: &str) -> Result<Measur
         window: Duration::from_millis(20),
         system: None,
         place: Default::default(),
+        intervals: None,
     };
     loop {
         match crew.run(&trial) {

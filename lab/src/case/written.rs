@@ -26,10 +26,11 @@ pub(super) struct Written {
     name: Spanned<String>,
     group: Option<String>,
     asks: String,
-    workload: Spanned<String>,
+    workload: Spanned<WrittenWorkload>,
     trials: Spanned<u32>,
     seconds: Spanned<f64>,
     warm_up_seconds: Spanned<f64>,
+    interval_ms: Option<Spanned<u64>>,
     system: Option<PathBuf>,
     skip: Option<Spanned<Vec<WrittenLevels>>>,
     #[serde(default)]
@@ -177,6 +178,59 @@ impl WrittenClaim {
     }
 }
 
+/// What is done: a workload, or several side by side.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "the name of a workload, or [[workload]] with a name and a workload each"
+)]
+enum WrittenWorkload {
+    One(String),
+    Several(Vec<WrittenOne>),
+}
+
+/// One of several workloads.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenOne {
+    name: String,
+    workload: String,
+}
+
+/// Workloads of one case.
+const WORKLOADS_MAX: usize = 8;
+
+impl WrittenWorkload {
+    fn find(&self, source: &Source, span: Range<usize>) -> Result<&'static Workload, FileError> {
+        let find = |name: &String| {
+            workload::find(name).ok_or_else(|| {
+                let known: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+                unknown(source, "workload", &Spanned::new(span.clone(), name.clone()), &known)
+            })
+        };
+        let parts = match self {
+            WrittenWorkload::One(name) => return find(name),
+            WrittenWorkload::Several(parts) => parts,
+        };
+        let is_name = |name: &str| {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+        };
+        for (at, part) in parts.iter().enumerate() {
+            let is_new = parts[..at].iter().all(|other| other.name != part.name);
+            if !is_name(&part.name) || !is_new {
+                let what = format!("{:?} is no name of a workload here", part.name);
+                return Err(source.error(span, what, "must be small letters and -, each once"));
+            }
+        }
+        if parts.len() > WORKLOADS_MAX {
+            let right = format!("must be at most {WORKLOADS_MAX}");
+            return Err(source.error(span, format!("{} workloads", parts.len()), right));
+        }
+        let parts = parts.iter().map(|part| Ok((part.name.clone(), find(&part.workload)?)));
+        Ok(workload::compose(&parts.collect::<Result<Vec<_>, FileError>>()?))
+    }
+}
+
 impl Written {
     pub(super) fn case(
         self,
@@ -190,10 +244,7 @@ impl Written {
             let what = format!("{name:?} is no name of a case");
             return Err(source.error(self.name.span(), what, "must be letters, digits, - _ ."));
         }
-        let workload = workload::find(self.workload.get_ref()).ok_or_else(|| {
-            let known: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
-            unknown(source, "workload", &self.workload, &known)
-        })?;
+        let workload = self.workload.get_ref().find(source, self.workload.span())?;
         let metrics = self.metric.into_iter().map(|metric| metric.check(source, workload));
         let metrics = metrics.collect::<Result<Vec<_>, _>>()?;
         let checker = Checker { source, workload, metrics: &metrics };
@@ -206,6 +257,7 @@ impl Written {
         let skip = skip.collect::<Result<_, _>>()?;
         let quick = checker.quick(&self.quick)?;
         let place = checker.places(&self.place)?;
+        let interval = self.interval_ms.map(|written| checker.interval(&written)).transpose()?;
         let published = self.published.map(|written| checker.published(written, read_table));
         let published = published.transpose()?;
         let tables = self.table.into_iter().map(|table| checker.table(table));
@@ -227,6 +279,7 @@ impl Written {
             warm_up,
             window,
             metrics: metrics.clone(),
+            interval,
             place,
             system: self.system.map(|file| source.file().with_file_name(file)),
             tables,
@@ -270,6 +323,9 @@ pub(super) fn unknown(
     let what = format!("there is no {kind} {:?}", written.get_ref());
     source.error(written.span(), what, format!("must be one of {}", known.join(", ")))
 }
+
+/// How often parties may keep records. Keeping one takes some hundredths of a millisecond.
+const INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
 
 /// The part of the best figure at which a curve is said to be flat.
 const KNEE_PART: f64 = 0.95;
@@ -368,6 +424,15 @@ impl Checker<'_> {
             Ok((factor.name.to_owned(), levels.collect::<Result<_, _>>()?))
         };
         written.iter().map(levels).collect()
+    }
+
+    fn interval(&self, written: &Spanned<u64>) -> Result<Duration, FileError> {
+        let found = *written.get_ref();
+        if INTERVAL_MS.contains(&found) {
+            return Ok(Duration::from_millis(found));
+        }
+        let right = format!("must be {} to {}", INTERVAL_MS.start(), INTERVAL_MS.end());
+        Err(self.source.error(written.span(), format!("interval_ms = {found}"), right))
     }
 
     fn places(&self, written: &WrittenPlaces) -> Result<Placements, FileError> {

@@ -3,7 +3,7 @@
 use super::{MetricDef, Per, Quantity, Unit};
 use crate::metric;
 use crate::role::RoleSpec;
-use crate::workload::Workload;
+use crate::workload::{Part, Workload, named};
 
 /// Which roles a definition sums over, whatever they are called.
 #[derive(Clone, Copy)]
@@ -61,13 +61,15 @@ const ROWS: &[Row] = &[
 ///
 /// # Panics
 /// If the workload names a metric that is not defined: a broken promise inside this program.
-pub fn built_in(workload: &Workload) -> Vec<MetricDef> {
-    workload.metrics.iter().map(|name| define(name, workload)).collect()
+pub fn built_in(workload: &'static Workload) -> Vec<MetricDef> {
+    let of_part = |part: Part| part.workload.metrics.iter().map(move |name| define(name, &part));
+    workload.parts().into_iter().flat_map(of_part).collect()
 }
 
-fn define(name: &str, workload: &Workload) -> MetricDef {
+fn define(name: &str, part: &Part) -> MetricDef {
+    let workload = part.workload;
     let row = ROWS.iter().find(|row| row.0 == name);
-    let (_, quantity, kind, part, who, per, scale) = *row.expect("every metric is defined");
+    let (_, quantity, kind, part_of, who, per, scale) = *row.expect("every metric is defined");
     let shown = metric::find(name).expect("every metric is described");
     let is_meant = |role: &&RoleSpec| match who {
         All => true,
@@ -75,12 +77,13 @@ fn define(name: &str, workload: &Workload) -> MetricDef {
         Measured => role.is_measured,
     };
     let word = |word: &str| (!word.is_empty()).then(|| word.to_owned());
+    let roles = workload.roles.iter().filter(is_meant);
     MetricDef {
-        name: name.to_owned(),
+        name: named(part.name, name),
         quantity,
         kind: word(kind),
-        part: word(part),
-        roles: workload.roles.iter().filter(is_meant).map(|role| role.name.to_owned()).collect(),
+        part: word(part_of),
+        roles: roles.map(|role| named(part.name, role.name)).collect(),
         per,
         // The name ends in the unit.
         unit: Unit { label: "", scale },

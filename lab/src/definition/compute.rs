@@ -3,7 +3,7 @@
 use super::{MetricDef, Per, Quantity};
 use crate::quantity::{Party, Report, SPLIT_NS_MIN, TICKS_NS_MIN, split_error_ns, unexplained_ns};
 use crate::times::{TimePart, Times};
-use crate::workload::Workload;
+use crate::workload::{Part, Workload};
 
 /// 2^20 bytes.
 const MIB: f64 = 1_048_576.0;
@@ -13,7 +13,7 @@ const S: f64 = 1e9;
 /// The parties of a trial, and what the workload says of their work.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
-    workload: &'a Workload,
+    workload: &'static Workload,
     parties: &'a [Party],
 }
 
@@ -33,7 +33,7 @@ pub fn compute(definition: &MetricDef, scope: &Scope<'_>) -> Option<f64> {
 
 impl<'a> Scope<'a> {
     /// The parties of a trial of a workload.
-    pub fn new(workload: &'a Workload, parties: &'a [Party]) -> Scope<'a> {
+    pub fn new(workload: &'static Workload, parties: &'a [Party]) -> Scope<'a> {
         Scope { workload, parties }
     }
 
@@ -67,9 +67,23 @@ impl<'a> Scope<'a> {
     }
 
     /// The role by whose work a role is divided that does none.
-    fn measured(&self, _role: &str) -> &'a str {
-        let found = self.workload.roles.iter().find(|role| role.is_measured);
-        found.map_or("", |role| role.name)
+    fn measured(&self, role: &str) -> &'static str {
+        let part = self.part(role);
+        // The roles of a composed workload have the names of their parts before them.
+        let own = self.workload.roles.iter().filter(|role| part.has(role.name));
+        own.into_iter().find(|role| role.is_measured).map_or("", |role| role.name)
+    }
+
+    /// The workload of a role.
+    fn part(&self, role: &str) -> Part {
+        let parts = self.workload.parts();
+        let found = parts.iter().find(|part| part.has(role)).or(parts.first());
+        *found.expect("every workload has a part")
+    }
+
+    /// The kind of work that the costs of a role are divided by.
+    fn unit(&self, role: &str) -> &'static str {
+        self.part(role).workload.unit
     }
 
     /// The work that a role's costs are divided by; none if nobody has done any.
@@ -84,6 +98,12 @@ impl<'a> Scope<'a> {
         let each = |report: &Report| per_window(report.work(kind) as f64, report.window_ns);
         let rate = self.of(self.measured(role)).map(each).sum::<f64>() * S;
         (rate > 0.0).then_some(rate)
+    }
+
+    /// The work of a role, and how much of it the measured role does in a second.
+    fn unit_and_rate(&self, role: &str) -> Option<(f64, f64)> {
+        let unit = self.unit(role);
+        Some((self.work(role, unit)?, self.rate(role, unit)?))
     }
 
     /// What a role has of an additive quantity; none if it does not say.
@@ -149,7 +169,6 @@ impl<'a> Scope<'a> {
         if roles.is_empty() || !self.says_enough(&roles, definition) {
             return None;
         }
-        let unit = self.workload.unit;
         let divided = |by: &dyn Fn(&str) -> Option<f64>| {
             let each = roles.iter().map(|role| Some(self.amount(role, definition)? / by(role)?));
             // A role that does not say it, as a host that counts no spinning, adds nothing.
@@ -170,8 +189,8 @@ impl<'a> Scope<'a> {
                 Some(roles.iter().map(rate).sum()).filter(|rate: &f64| *rate > 0.0)
             }
             // What a unit of work costs, times the units in a second: so both agree, though windows differ.
-            Per::Second => divided(&|role| match (self.work(role, unit), self.rate(role, unit)) {
-                (Some(work), Some(rate)) => Some(work / rate),
+            Per::Second => divided(&|role| match self.unit_and_rate(role) {
+                Some((work, rate)) => Some(work / rate),
                 _ => {
                     // Threads of other parties may work for a role that is no party.
                     let own = mean_window_ns(self.of(role));
@@ -179,14 +198,17 @@ impl<'a> Scope<'a> {
                 }
             }),
             Per::CpuSecond => {
-                let cpu = |role: &&str| Some(self.cpu(role, None)? / S / self.work(role, unit)?);
+                let cpu = |role: &&str| {
+                    Some(self.cpu(role, None)? / S / self.work(role, self.unit(role))?)
+                };
                 let cpu: f64 = roles.iter().filter_map(cpu).sum();
                 let done = match definition.quantity {
                     Quantity::Work => {
                         let measured = self.measured(roles[0]);
-                        self.amount(measured, definition)? / self.work(measured, unit)?
+                        self.amount(measured, definition)?
+                            / self.work(measured, self.unit(measured))?
                     }
-                    _ => divided(&|role| self.work(role, unit))?,
+                    _ => divided(&|role| self.work(role, self.unit(role)))?,
                 };
                 (cpu > 0.0).then_some(done / cpu)
             }

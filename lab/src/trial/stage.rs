@@ -7,18 +7,25 @@ use std::time::Duration;
 
 use os::foreign::Foreign;
 use os::packets::Packets;
-use os::poller::Poller;
+use os::poller::{Poller, wait_readable};
 use os::processor::now_ns;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::TrialError;
 use crate::control::{FromWorker, Heard, Order, ToWorker, hear, send};
 use crate::measure::Window;
-use crate::quantity::{Party, Report};
+use crate::quantity::{Party, Report, check};
 use crate::role::{Address, RoleSpec};
-use crate::workload::Reports;
+use crate::workload::named;
 
 /// The most that is kept of the last words of a worker, in bytes.
 const WORDS_BYTES_MAX: u64 = 4 << 10;
+
+/// How long a worker may take to end that has closed its connection.
+const LAST_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Notes that a worker may pass in a trial.
+const NOTES_MAX: u64 = 100_000;
 
 /// The workers of one trial. They end with it, however it ends.
 pub(super) struct Stage {
@@ -26,11 +33,15 @@ pub(super) struct Stage {
     workers: Vec<Worker>,
     processes: Vec<Child>,
     give_up_ns: u64,
+    /// No party can have measured for longer.
+    time_max_ns: u64,
 }
 
 /// A copy of a role.
 struct Worker {
     address: Address,
+    /// Of which workload of the trial it is a party; nothing if there is one.
+    part: String,
     /// How people call it: with a number if there are several copies.
     name: String,
     attends: bool,
@@ -40,6 +51,8 @@ struct Worker {
     /// What it is to do, until it was told.
     order: Option<Order>,
     is_ready: bool,
+    /// Notes that it has passed.
+    notes: u64,
     report: Option<Box<Report>>,
     /// The processors it runs on.
     place: Vec<usize>,
@@ -53,19 +66,20 @@ impl Worker {
 
 impl Stage {
     /// Without workers. Waiting for them ends at `give_up_ns`.
-    pub(super) fn new(give_up_ns: u64) -> io::Result<Stage> {
+    pub(super) fn new(give_up_ns: u64, time_max_ns: u64) -> io::Result<Stage> {
         let poller = Poller::new()?;
-        Ok(Stage { poller, workers: Vec::new(), processes: Vec::new(), give_up_ns })
+        Ok(Stage { poller, workers: Vec::new(), processes: Vec::new(), give_up_ns, time_max_ns })
     }
 
     /// Starts a process that is the next copy of a role.
     pub(super) fn add_process(
         &mut self,
+        part: &str,
         role: &RoleSpec,
         copies: usize,
         mut command: Command,
     ) -> Result<(), TrialError> {
-        let theirs = self.add(role, copies, self.processes.len())?;
+        let theirs = self.add(part, role, copies, self.processes.len())?;
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| {
             let program = command.get_program().display().to_string();
@@ -78,11 +92,16 @@ impl Stage {
     }
 
     /// Makes the next copy of a role a thread of the process of the first copy.
-    pub(super) fn add_thread(&mut self, role: &RoleSpec, copies: usize) -> Result<(), TrialError> {
+    pub(super) fn add_thread(
+        &mut self,
+        part: &str,
+        role: &RoleSpec,
+        copies: usize,
+    ) -> Result<(), TrialError> {
         let first = Address::of(role.name, 0);
-        let first = self.workers.iter().position(|worker| worker.address == first);
+        let first = self.find(part, &first);
         let first = first.expect("the first copy is a process");
-        let theirs = self.add(role, copies, self.workers[first].process)?;
+        let theirs = self.add(part, role, copies, self.workers[first].process)?;
         match send(&self.workers[first].packets, &ToWorker::Thread, &[theirs.as_fd()]) {
             Ok(()) => Ok(()),
             Err(_) => Err(TrialError::Failed(self.last_words(first))),
@@ -90,25 +109,40 @@ impl Stage {
     }
 
     /// Makes the connection of the next copy, and returns the worker's end.
-    fn add(&mut self, role: &RoleSpec, copies: usize, process: usize) -> io::Result<OwnedFd> {
+    fn add(
+        &mut self,
+        part: &str,
+        role: &RoleSpec,
+        copies: usize,
+        process: usize,
+    ) -> io::Result<OwnedFd> {
         let (ours, theirs) = Packets::ends()?;
         let packets = Packets::adopt(ours)?;
         self.poller.add(&packets, self.workers.len() as u64)?;
-        let earlier = self.workers.iter().filter(|worker| worker.address.role == role.name);
+        let is_copy = |worker: &&Worker| worker.part == part && worker.address.role == role.name;
+        let earlier = self.workers.iter().filter(is_copy);
         let address = Address::of(role.name, earlier.count());
-        let name = if copies > 1 { address.to_string() } else { address.role.clone() };
+        let name =
+            named(part, &if copies > 1 { address.to_string() } else { address.role.clone() });
         self.workers.push(Worker {
             address,
+            part: part.to_owned(),
             name,
             attends: role.attends,
             process,
             packets,
             order: None,
             is_ready: false,
+            notes: 0,
             report: None,
             place: Vec::new(),
         });
         Ok(theirs)
+    }
+
+    /// The worker of this address in one of the workloads of the trial.
+    fn find(&self, part: &str, address: &Address) -> Option<usize> {
+        self.workers.iter().position(|worker| worker.part == part && worker.address == *address)
     }
 
     /// Keeps what the worker that was added last is to do.
@@ -149,14 +183,20 @@ impl Stage {
     }
 
     /// What all have reported.
-    pub(super) fn into_reports(mut self) -> Reports {
-        let party = |worker: &mut Worker| Party {
-            role: worker.address.role.clone(),
-            number: worker.address.number,
-            place: std::mem::take(&mut worker.place),
-            report: *worker.report.take().expect("all have reported"),
+    pub(super) fn into_reports(mut self) -> Vec<Party> {
+        let party = |worker: &mut Worker| {
+            let mut report = *worker.report.take().expect("all have reported");
+            for thread in &mut report.cpu {
+                thread.role = named(&worker.part, &thread.role);
+            }
+            Party {
+                role: named(&worker.part, &worker.address.role),
+                number: worker.address.number,
+                place: std::mem::take(&mut worker.place),
+                report,
+            }
         };
-        Reports(self.workers.iter_mut().map(party).collect())
+        self.workers.iter_mut().map(party).collect()
     }
 
     fn wait_until(&mut self, is_so: impl Fn(&Worker) -> bool) -> Result<(), TrialError> {
@@ -181,6 +221,12 @@ impl Stage {
             match hear(&worker.packets) {
                 Ok(Some(said)) => self.handle(index, said)?,
                 Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    let name = &worker.name;
+                    return Err(TrialError::Failed(format!(
+                        "{name} said what no worker says: {error}"
+                    )));
+                }
                 Err(_) if worker.is_done() => self.poller.remove(&worker.packets)?,
                 Err(_) => return Err(TrialError::Failed(self.last_words(index))),
             }
@@ -195,9 +241,25 @@ impl Stage {
     ) -> Result<(), TrialError> {
         let worker = &mut self.workers[index];
         match said {
+            _ if worker.is_done() => {
+                let why = format!("{} spoke after its report", worker.name);
+                return Err(TrialError::Failed(why));
+            }
             FromWorker::Ready => worker.is_ready = true,
-            FromWorker::Parcel { to, note } => self.forward(index, &to, note, descriptors)?,
-            FromWorker::Done(report) => worker.report = Some(report),
+            FromWorker::Parcel { .. } if worker.notes == NOTES_MAX => {
+                let why = format!("{} passed more than {NOTES_MAX} notes", worker.name);
+                return Err(TrialError::Failed(why));
+            }
+            FromWorker::Parcel { to, note } => {
+                worker.notes += 1;
+                self.forward(index, &to, note, descriptors)?;
+            }
+            FromWorker::Done(report) => {
+                check(&report, self.time_max_ns).map_err(|why| {
+                    TrialError::Failed(format!("{} reported what cannot be: {why}", worker.name))
+                })?;
+                worker.report = Some(report);
+            }
             FromWorker::Unable(why) => return Err(TrialError::Unable(why)),
             FromWorker::Failed(why) => {
                 return Err(TrialError::Failed(format!("{}: {why}", worker.name)));
@@ -215,8 +277,8 @@ impl Stage {
         note: String,
         passed: Vec<Foreign>,
     ) -> Result<(), TrialError> {
-        let Worker { address, name, .. } = &self.workers[from];
-        let Some(worker) = self.workers.iter().find(|worker| worker.address == *to) else {
+        let Worker { address, part, name, .. } = &self.workers[from];
+        let Some(worker) = self.find(part, to).map(|at| &self.workers[at]) else {
             return Err(TrialError::Failed(format!(
                 "{name} passed a note to {to}, which is not there"
             )));
@@ -228,6 +290,10 @@ impl Stage {
         match send(&worker.packets, &parcel, &descriptors) {
             // Whoever is done needs no parcels.
             Err(_) if worker.is_done() => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let why = format!("{name} passed notes faster than {} takes them", worker.name);
+                Err(TrialError::Failed(why))
+            }
             said => Ok(said?),
         }
     }
@@ -242,6 +308,11 @@ impl Stage {
     fn last_words(&mut self, index: usize) -> String {
         let Worker { name, process, .. } = &self.workers[index];
         let child = &mut self.processes[*process];
+        // A process that has only closed its connection may never end by itself.
+        if let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+            let _ = wait_readable(process, Some(LAST_TIME_MAX));
+        }
+        let _ = child.kill();
         let status = child.wait();
         let mut words = String::new();
         if let Some(stderr) = &mut child.stderr {
@@ -287,8 +358,8 @@ mod tests {
 
     #[test]
     fn cell_that_a_machine_does_not_allow_is_no_failure() {
-        let mut stage = Stage::new(u64::MAX).unwrap();
-        stage.add_process(&A_SOURCE, 1, Command::new("true")).unwrap();
+        let mut stage = Stage::new(u64::MAX, u64::MAX).unwrap();
+        stage.add_process("", &A_SOURCE, 1, Command::new("true")).unwrap();
         let mut heard = |said| stage.handle(0, (said, Vec::new()));
         let unable = heard(FromWorker::Unable("no such packets here".into())).unwrap_err();
         assert!(matches!(&unable, TrialError::Unable(why) if why == "no such packets here"));
@@ -300,16 +371,19 @@ mod tests {
 
     #[test]
     fn copies_are_named_by_role_and_number() {
-        let mut stage = Stage::new(0).unwrap();
+        let mut stage = Stage::new(0, 0).unwrap();
         for _ in 0..5 {
-            stage.add_process(&A_SOURCE, 5, Command::new("true")).unwrap();
+            stage.add_process("bulk", &A_SOURCE, 5, Command::new("true")).unwrap();
         }
         let to = Address::of("target", 3);
         let error = stage.handle(2, (FromWorker::Parcel { to, note: String::new() }, Vec::new()));
         let error = error.unwrap_err().to_string();
-        assert_eq!(error, "source 2 passed a note to target 3, which is not there");
+        assert_eq!(error, "bulk.source 2 passed a note to target 3, which is not there");
         let error = stage.wait_until_ready().unwrap_err().to_string();
-        assert_eq!(error, "source 0, source 1, source 2 and 2 others did not end in time");
+        assert_eq!(
+            error,
+            "bulk.source 0, bulk.source 1, bulk.source 2 and 2 others did not end in time"
+        );
         assert_eq!(listed(&["host", "target"]), "host, target");
     }
 }

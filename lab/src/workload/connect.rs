@@ -46,6 +46,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ],
     fit: |_| {},
     work,
+    parts: &[],
     unit: "messages",
     check: |_| Ok(()),
 };

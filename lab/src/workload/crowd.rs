@@ -41,6 +41,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ],
     fit: |_| {},
     work,
+    parts: &[],
     unit: "messages",
     check,
 };

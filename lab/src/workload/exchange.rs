@@ -5,6 +5,7 @@ use std::thread;
 use host::report::Counts;
 use os::processor::{now_ns, pin};
 
+use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
 use super::stream::{BYTES, check, is_path, needs_host};
 use super::{WAIT, Workload, set_wait_of_others};
 use crate::control::{Control, Order};
@@ -46,6 +47,9 @@ pub(super) const WORKLOAD: Workload = Workload {
             usual: &["path", "unix-stream"],
         },
         BYTES,
+        RATE,
+        THINK,
+        THINK_TIMES,
         WAIT,
     ],
     roles: &[role::host(needs_host), A_SOURCE, A_TARGET],
@@ -64,6 +68,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ],
     fit,
     work,
+    parts: &[],
     unit: "messages",
     check,
 };
@@ -76,6 +81,7 @@ fn fit(factors: &mut Factors) {
     if !is_path(factors) {
         set_wait_of_others(factors, &transport);
     }
+    pace::fit(factors);
 }
 
 /// The bytes of a message: a word in a line, none in a doorbell.
@@ -110,8 +116,14 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 pub(super) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = bytes_of(order);
     let window = control.ready()?;
-    let meter = Meter::new(window, order, &units_of(bytes));
-    if order.is_source() { ask(end, bytes, window, meter) } else { answer(end, bytes, meter) }
+    let meter = Meter::new(window, order, &units_of(bytes)).timing("latency", 1);
+    if !order.is_source() {
+        return answer(end, bytes, meter);
+    }
+    match Pace::of(order, now_ns()) {
+        None => ask(end, bytes, window, meter),
+        Some(pace) => ask_paced(end, bytes, window, meter, pace),
+    }
 }
 
 /// What half an exchange is of each kind of work: messages go both ways.
@@ -140,6 +152,7 @@ fn in_one_process(order: &Order, control: &mut Control) -> Result<Report, Fault>
             )
         });
         let meter = Meter::of_thread(window, SOURCE, &order.place, &units_of(bytes));
+        let meter = meter.timing("latency", 1);
         let asked = ask(ours, bytes, window, meter);
         (asked, answering.join().expect("answering does not panic"))
     });
@@ -173,7 +186,51 @@ fn ask<E: End>(
         before = meter.poll(now, 2 * number, || end.counts());
     }
     end.finish()?;
-    let mut report = meter.close_with_times("latency", 1, 2 * number, Counts::new)?;
+    let mut report = meter.close(2 * number, Counts::new)?;
+    report.counters.extend(end.settings());
+    Ok(report)
+}
+
+/// The same, each when it is due. A loop of its own: the other is measured in nanoseconds.
+fn ask_paced<E: End>(
+    mut end: E,
+    bytes: usize,
+    window: Window,
+    mut meter: Meter,
+    mut pace: Pace,
+) -> Result<Report, Fault> {
+    let mut number = 0;
+    loop {
+        let due = pace.due_ns();
+        // Edges of the window that come before it are noted when they come.
+        loop {
+            let edge = meter.edge_ns().min(window.end_ns);
+            let now = pace.wait(due.min(edge));
+            meter.poll(now, 2 * number, || end.counts());
+            if edge > due || now >= window.end_ns {
+                break;
+            }
+        }
+        if due >= window.end_ns || now_ns() >= window.end_ns {
+            break;
+        }
+        end.send(bytes, |message| fill(message, number))?;
+        end.flush()?;
+        let mut reading = Reading::new(pattern::answer(number), false);
+        if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
+            return Err(Fault::Ended);
+        }
+        if !reading.is_whole(bytes) {
+            return Err(Fault::Corrupt(number));
+        }
+        number += 1;
+        let now = now_ns();
+        meter.time(now - due);
+        meter.poll(now, 2 * number, || end.counts());
+        pace.answered(now);
+    }
+    end.finish()?;
+    let mut report = meter.close(2 * number, Counts::new)?;
     report.counters.extend(end.settings());
     Ok(report)
 }

@@ -29,6 +29,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     metrics: &["cpu_percent_of_core"],
     fit: |_| {},
     work,
+    parts: &[],
     unit: "messages",
     check: |_| Ok(()),
 };

@@ -1,10 +1,13 @@
 //! Workloads: what can be measured. Each is a file here; cases say under which factors.
 
+mod composed;
 mod connect;
 mod crowd;
 mod exchange;
 mod idle;
 mod outstanding;
+mod pace;
+mod pairs;
 mod request;
 mod stream;
 
@@ -20,6 +23,8 @@ use crate::role::{HOST, RoleSpec};
 use crate::transport::End;
 use host::report::Counts;
 use os::processor::now_ns;
+
+pub use composed::{Part, compose, named, split};
 
 /// Metrics by name.
 pub type Figures = BTreeMap<String, f64>;
@@ -38,6 +43,8 @@ pub struct Workload {
     pub roles: &'static [RoleSpec],
     /// What is measured.
     pub metrics: &'static [&'static str],
+    /// Of what it is composed; nothing if it is one workload.
+    pub(crate) parts: &'static [Part],
     /// Takes out the factors that do not apply beside the others, and sets those that have no choice.
     pub(crate) fit: fn(&mut Factors),
     /// What its workers do.
@@ -57,6 +64,7 @@ pub const WORKLOADS: &[Workload] = &[
     connect::WORKLOAD,
     crowd::WORKLOAD,
     outstanding::WORKLOAD,
+    pairs::WORKLOAD,
 ];
 
 /// The workload of this name.

@@ -49,6 +49,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ],
     fit: |_| {},
     work,
+    parts: &[],
     unit: "messages",
     check: |reports| check_work(reports, "messages"),
 };
@@ -124,7 +125,8 @@ fn target(
     let mut waiting: Vec<Waiting> = Vec::with_capacity(outstanding);
     let mut random = 1;
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order, &units(order.number("bytes") as usize));
+    let mut meter = Meter::new(window, order, &units(order.number("bytes") as usize))
+        .timing("receive", BATCH as u64);
     let mut received = 0;
     while wait_for_all(&mut path, &mut waiting, outstanding)? {
         let before = meter.poll(now_ns(), received, || counts_of_iucv(&mut path));
@@ -145,7 +147,7 @@ fn target(
             meter.time(now_ns() - before);
         }
     }
-    meter.close_with_times("receive", BATCH as u64, received, || counts_of_iucv(&mut path))
+    meter.close(received, || counts_of_iucv(&mut path))
 }
 
 /// A message that waits: its identity and its class.

@@ -15,6 +15,7 @@
 
 use os::processor::now_ns;
 
+use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
 use super::stream::{BYTES, RING, check_count, is_path};
 use super::{Reports, WAIT, Workload, check_work, set_wait_of_others};
 use crate::control::{Control, Order};
@@ -50,6 +51,9 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         Factor { usual: &["1 MiB"], ..RING },
         Factor { meaning: "the value: bytes that come back", ..BYTES },
+        RATE,
+        THINK,
+        THINK_TIMES,
         WAIT,
     ],
     roles: &[
@@ -66,9 +70,13 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_cp_percent",
         "cpu_cp_error_percent",
         "exchange_p50_ns",
+        "latency_p50_ns",
+        "latency_p99_ns",
+        "latency_p999_ns",
     ],
     fit,
     work,
+    parts: &[],
     unit: "transactions",
     check,
 };
@@ -81,6 +89,7 @@ fn fit(factors: &mut Factors) {
     if !is_path(factors) {
         set_wait_of_others(factors, &transport);
     }
+    pace::fit(factors);
 }
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
@@ -104,7 +113,13 @@ fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, F
     let window = control.ready()?;
     let units = [("transactions", 1.0), ("messages", 2.0), ("bytes", f64::from(bytes))];
     let meter = Meter::new(window, order, &units);
-    if order.is_source() { request(end, bytes, window, meter) } else { serve(end, bytes, meter) }
+    if !order.is_source() {
+        return serve(end, bytes, meter);
+    }
+    match Pace::of(order, now_ns()) {
+        None => request(end, bytes, window, meter),
+        Some(pace) => request_paced(end, bytes, window, meter, pace),
+    }
 }
 
 /// Samples in a window.
@@ -146,6 +161,42 @@ fn request<E: End>(
     end.finish()?;
     report.times.insert("exchange".into(), Times::new(exchanges, samples));
     report.counters.insert("exchanges_per_sample".into(), exchanges);
+    report.counters.extend(end.settings());
+    Ok(report)
+}
+
+/// Makes each exchange when it is due, and takes the time of each.
+fn request_paced<E: End>(
+    mut end: E,
+    bytes: u32,
+    window: Window,
+    meter: Meter,
+    mut pace: Pace,
+) -> Result<Report, Fault> {
+    let mut meter = meter.timing("latency", 1);
+    let mut number = 0;
+    loop {
+        let due = pace.due_ns();
+        // Edges of the window that come before it are noted when they come.
+        loop {
+            let edge = meter.edge_ns().min(window.end_ns);
+            let now = pace.wait(due.min(edge));
+            meter.poll(now, number, || end.counts());
+            if edge > due || now >= window.end_ns {
+                break;
+            }
+        }
+        if due >= window.end_ns || now_ns() >= window.end_ns {
+            break;
+        }
+        exchange(&mut end, bytes, &mut number)?;
+        let now = now_ns();
+        meter.time(now - due);
+        meter.poll(now, number, || end.counts());
+        pace.answered(now);
+    }
+    end.finish()?;
+    let mut report = meter.close(number, || end.counts())?;
     report.counters.extend(end.settings());
     Ok(report)
 }

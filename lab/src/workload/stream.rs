@@ -63,6 +63,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ],
     fit,
     work,
+    parts: &[],
     unit: "messages",
     check,
 };
@@ -175,7 +176,7 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     let bytes = order.number("bytes") as usize;
     let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order, &units(bytes));
+    let mut meter = Meter::new(window, order, &units(bytes)).timing("latency", 1);
     let mut number = 0;
     'stream: loop {
         let mut reading = Reading::new(number, is_stamped);
@@ -202,7 +203,7 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
             number += 1;
         }
     }
-    meter.close_with_times("latency", 1, number, || end.counts())
+    meter.close(number, || end.counts())
 }
 
 /// All that was sent has come.
