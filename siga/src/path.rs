@@ -600,8 +600,14 @@ impl Receiver {
     }
 
     /// Ends this half in good order. What has not been received yet is lost.
-    pub fn close(mut self) {
-        self.half.sever([0; END_DATA_BYTES]);
+    pub fn close(self) {
+        self.close_with([0; END_DATA_BYTES]);
+    }
+
+    /// Ends this half in good order, with data that tell the other side's user why: [`Severed::data`]. What has not
+    /// been received yet is lost.
+    pub fn close_with(mut self, data: UserData) {
+        self.half.sever(data);
     }
 
     #[inline]
