@@ -83,7 +83,7 @@ impl Conversation {
     }
 
     /// Waits at most for `time` for somebody to allocate a conversation with this guest, and accepts it. None if
-    /// the time is over.
+    /// the time is over. Accepting waits for the host besides.
     ///
     /// # Errors
     /// [`ConnectError`]; another conversation can be accepted after that.
