@@ -7,7 +7,7 @@ use std::io;
 use std::ops::Bound;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use fabric::control::{Kind, Pending, Problem, UserData};
+use fabric::control::{Kind, PENDING_MAX, Pending, Problem, UserData};
 use fabric::path::{END_DATA_BYTES, Shape};
 
 use crate::guest::{ConnectError, Connecting, Guest};
@@ -133,7 +133,7 @@ impl<C: Call> Switchboard<C> {
         terms: C::Terms,
         ask: impl FnOnce(&Guest, &C::Terms) -> Result<Connecting, ConnectError>,
     ) -> Result<u16, ConnectError> {
-        let number = self.free_number()?;
+        let number = self.free_number(&self.in_news())?;
         let connecting = ask(self.guest(), &terms)?;
         self.places.insert(number, Standing::Connecting(connecting, terms));
         Ok(number)
@@ -294,12 +294,17 @@ impl<C: Call> Switchboard<C> {
         }
     }
 
+    /// Takes in connections that are pending, as many as the host lets wait: those that come meanwhile are found
+    /// by the next poll.
     fn take_pending(&mut self) {
         self.forget_withdrawn();
         let shape = Shape { outputs: C::QUEUES, inputs: C::QUEUES };
-        while let Some(pending) = self.guest().pending() {
-            match self.free_number() {
-                Ok(number) if pending.kind == C::KIND && pending.shape == shape => {
+        let in_news = self.in_news();
+        for _ in 0..PENDING_MAX {
+            let Some(pending) = self.guest().pending() else { break };
+            let is_fit = pending.kind == C::KIND && pending.shape == shape;
+            match is_fit.then(|| self.free_number(&in_news)) {
+                Some(Ok(number)) => {
                     self.places.insert(number, Standing::Pending(pending));
                     self.news.push_back(News::Pending(number, pending));
                 }
@@ -358,9 +363,13 @@ impl<C: Call> Switchboard<C> {
         Ok(())
     }
 
+    /// The numbers that news are of.
+    fn in_news(&self) -> BTreeSet<u16> {
+        self.news.iter().map(News::number).collect()
+    }
+
     /// The lowest number that is free, and of which no news is left.
-    fn free_number(&self) -> io::Result<u16> {
-        let in_news: BTreeSet<_> = self.news.iter().map(News::number).collect();
+    fn free_number(&self, in_news: &BTreeSet<u16>) -> io::Result<u16> {
         let is_free = |number: &u16| !self.is_taken(*number) && !in_news.contains(number);
         let free = (0..=u16::MAX).find(is_free);
         free.ok_or_else(|| io::Error::other("65536 conversations are in use"))

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Duration;
 
 use siga::appc::{
     AcceptError, AppcGuest, Completed, Conversation, Data, Ended, Function, GuestEvent, Interrupt,
@@ -447,6 +448,29 @@ fn guest_that_sends_without_end_is_woken_when_there_is_room() {
         assert_eq!(client.event().unwrap(), GuestEvent::MessagePending(id));
         let more = client.start(id, Function::SendWithoutData(Then::Receive)).unwrap().unwrap();
         assert_eq!(more.outcome, Err(VerbError::Trouble(Trouble::Purging)));
+    });
+}
+
+#[test]
+fn receive_with_a_limit_ends_in_the_middle_of_a_record() {
+    const BYTES: usize = 3 << 20;
+    let (done, wait) = channel();
+    let server = move |mut conversation: Conversation| {
+        wait.recv().unwrap();
+        let mut target = vec![0; BYTES];
+        let part = conversation.receive_within(&mut target, Duration::ZERO).unwrap().unwrap();
+        let Data::Incomplete { left } = part.data else { panic!("the time is over: {part:?}") };
+        assert_eq!(part.bytes + left, BYTES);
+        let rest = conversation.receive(&mut target[part.bytes..]).unwrap();
+        assert_eq!(rest, received(left, Data::Complete, State::Send));
+        assert_eq!(target, vec![7; BYTES]);
+        conversation.send_without_data(Then::Sever).unwrap();
+    };
+    talk(&OPTIONS, server, |mut conversation| {
+        conversation.send(&vec![7; BYTES], Then::Receive).unwrap();
+        done.send(()).unwrap();
+        let end = conversation.receive(&mut []).unwrap();
+        assert_eq!(end, received(0, Data::None, State::Sever));
     });
 }
 

@@ -749,6 +749,22 @@ fn connection_with_queues_that_no_path_of_iucv_has_is_refused() {
 }
 
 #[test]
+fn connection_that_is_not_fit_uses_up_the_time_to_accept_one() {
+    let Two { client, server, _host } = two();
+    let right = PathOptions { kind: Kind::IUCV, outputs: 2, inputs: 2, ..PathOptions::DEFAULT };
+    let wrong = PathOptions { outputs: 1, ..right };
+    let last = PathOptions { kind: Kind::MESSAGES, ..right };
+    let asked = [wrong, wrong, right, last]
+        .map(|options| client.start_connecting("SERVER", &options).unwrap());
+    // All have come.
+    server.wait_for_pending(|pending| pending.kind == Kind::MESSAGES).unwrap();
+    let accept = || IucvPath::accept_within(&server, &OPTIONS, Duration::ZERO).unwrap();
+    assert!(accept().is_none() && accept().is_none());
+    assert!(accept().is_some());
+    drop(asked);
+}
+
+#[test]
 fn guest_of_a_host_that_does_not_come_back_has_no_more_events() {
     let Two { client: _client, server, _host } = two();
     let mut server = IucvGuest::declare(server, Wait::Block).unwrap();

@@ -411,6 +411,28 @@ fn sender_that_was_quiesced_waits_for_the_end_of_it() {
 }
 
 #[test]
+fn waiter_says_when_a_path_is_resumed_whichever_verb_met_the_quiesce() {
+    let host = host();
+    let guest = guest(&host, "ALONE");
+    let verbs: [fn(&mut Path) -> bool; 4] = [
+        |path| path.send(b"too late") == Err(SendError::Quiesced),
+        |path| path.push(b"too late") == Err(SendError::Quiesced),
+        |path| path.send_within(b"too late", Duration::ZERO) == Err(SendError::Quiesced.into()),
+        |path| path.sender().claim(&[], 8).is_err(),
+    ];
+    for verb in verbs {
+        let (mut ours, mut theirs) = joined(&guest, &guest, &PathOptions::default());
+        theirs.quiesce();
+        assert!(verb(&mut ours));
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        let key = waiter.add(ours).unwrap();
+        assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none());
+        theirs.resume();
+        assert_eq!(waiter.try_next().unwrap().expect("it may send again").0, key);
+    }
+}
+
+#[test]
 fn observer_sees_guests_paths_and_buffers() {
     let socket = std::env::temp_dir().join(format!("siga-observer-{}", std::process::id()));
     let mut system = System::open();

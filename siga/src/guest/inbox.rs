@@ -98,7 +98,9 @@ impl Inbox {
 
     /// A connection is handed out, to be accepted or refused.
     pub(super) fn hand_out(&mut self, pending: &Pending) {
-        for (_, is_handed_out) in self.pending.iter_mut().filter(|(known, _)| known == pending) {
+        let is_meant =
+            |(known, is_handed_out): &&mut (Pending, bool)| known == pending && !*is_handed_out;
+        if let Some((_, is_handed_out)) = self.pending.iter_mut().find(is_meant) {
             *is_handed_out = true;
         }
     }

@@ -301,7 +301,7 @@ impl Guest {
     }
 
     /// Waits at most for `time` for a connection of the options' kind from another guest and accepts it. None if
-    /// the time is over.
+    /// the time is over. Accepting waits for the host besides, usually some microseconds.
     ///
     /// # Errors
     /// [`ConnectError`]; another connection can be accepted after that.
@@ -342,6 +342,10 @@ impl Guest {
                 // It was refused, and is no reason for others to go without an answer.
                 Err(ConnectError::Shape) => {}
                 accepted => return accepted.map(Some),
+            }
+            // Each costs time. The next one is found by the next call.
+            if now_ns() >= deadline_ns {
+                return Ok(None);
             }
         }
     }

@@ -107,7 +107,7 @@ impl IucvPath {
         Ok(IucvPath::accept_before(guest, options, u64::MAX)?.expect("no time was set"))
     }
 
-    /// Waits at most for `time` for a connection for IUCV and accepts it. None if the time is over.
+    /// Waits at most for `time` for a connection for IUCV and accepts it. None if the time is over. Accepting waits for the host besides.
     ///
     /// # Errors
     /// [`ConnectError`]; another connection can be accepted after that.
