@@ -16,6 +16,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _};
 /// Why a file was refused.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}:{}: {what}{}{right}", .file.display(), .line, if .right.is_empty() { "" } else { ": " })]
+#[non_exhaustive]
 pub struct FileError {
     /// Which file.
     pub file: PathBuf,

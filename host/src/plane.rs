@@ -15,8 +15,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fabric::control::{
-    Allowance, Kind, Malformed, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Token,
-    UserData, version_refused,
+    Allowance, Kind, Malformed, NO_DATA, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Token,
+    version_refused,
 };
 use fabric::name::Name;
 use fabric::path::Shape;
@@ -228,8 +228,6 @@ impl PathRecord {
 
 /// An answer that is not sent by itself: the request failed.
 type Answer = Result<(), Problem>;
-
-const NO_DATA: UserData = [0; 16];
 
 /// Why whoever passes descriptors for nothing is detached.
 const UNASKED: &str = "it passed descriptors that nobody has asked for";

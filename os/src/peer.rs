@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as the kernel knows it.
+//! Processes as the kernel knows them: the peer of a connection, and the parent of this one.
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::{io, ptr};
 
 use rustix::net::sockopt;
-use rustix::process::{self, Pid, PidfdFlags};
+use rustix::process::{self, Pid, PidfdFlags, Signal};
 
 use crate::fork::ForkSafeFd;
 
@@ -173,6 +173,18 @@ impl AsFd for Process {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Has the kernel kill this process when its parent ends, and returns the number of the parent.
+///
+/// If the parent has ended already, the number is that of the process that has adopted this one, and nothing
+/// kills it: compare the number with the one expected, or notice the parent's end by a connection to it.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn die_with_parent() -> io::Result<u32> {
+    process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    Ok(process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get() as u32))
 }
 
 /// The socket option that gives a descriptor of the peer's process, newer than the C library's list.

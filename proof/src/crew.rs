@@ -13,7 +13,6 @@ use std::time::Duration;
 use os::foreign::Foreign;
 use os::packets::{Listener, Packets};
 use os::poller::wait_readable;
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -76,12 +75,11 @@ pub fn this_program() -> Command {
     command
 }
 
-/// In a child, first of all: sees to it that it does not outlive its parent.
+/// To be called first in a child: ends it when process `parent` ends.
 pub fn die_with_parent(parent: u32) {
-    set_parent_process_death_signal(Some(Signal::KILL)).expect("the kernel knows this signal");
-    // It may have died before that.
-    let now = getppid().map(|number| number.as_raw_nonzero().get() as u32);
-    assert_eq!(now, Some(parent), "started by somebody else");
+    let now = os::peer::die_with_parent().expect("the kernel knows this signal");
+    // The parent may have ended before that.
+    assert_eq!(now, parent, "started by another process, or the parent has ended");
 }
 
 /// A connection between a child and its parent. Messages stay whole and can carry descriptors.

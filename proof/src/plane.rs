@@ -7,7 +7,7 @@ use fabric::control::{
     Allowance, Kind, Malformed, PACKET_BYTES_MAX, Problem, Reply, Request, Target, VERSION,
 };
 use fabric::name::Name;
-use fabric::path::{Shape, Side, SideDescriptors};
+use fabric::path::{NO_DATA, Shape, Side, SideDescriptors};
 use host::config::Source;
 use host::report::SystemReport;
 use host::system::System;
@@ -204,7 +204,7 @@ impl Party {
             target: Target::Guest(target),
             kind: Kind::MESSAGES,
             flags: 0,
-            data: [0; 16],
+            data: NO_DATA,
             shape,
             allowance: ALLOWANCE,
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fabric::control::{Allowance, Kind, Problem, Reply, Request, Token};
 use fabric::name::Name;
-use fabric::path::{Shape, Side};
+use fabric::path::{NO_DATA, Shape, Side};
 use host::report::{PathState, SystemReport};
 use os::poller::Poller;
 use os::processor::now_ns;
@@ -31,7 +31,7 @@ fn name(name: &str) -> Name {
 }
 
 fn failed(problem: Problem) -> Reply {
-    Reply::Failed { problem, data: [0; 16] }
+    Reply::Failed { problem, data: NO_DATA }
 }
 
 fn paths_of(report: &SystemReport, name: &str) -> usize {
@@ -50,7 +50,7 @@ fn pending(plane: &mut Plane, from: &mut Party, to: (&str, &mut Party)) -> u64 {
 /// Lets `to` accept what is pending.
 fn accept(plane: &mut Plane, to: &mut Party, path: u64) -> Heard {
     let (_side, lent) = Side::create(Shape::SIMPLE).unwrap();
-    let request = Request::Accept { path, flags: 0, data: [0; 16], allowance: ALLOWANCE };
+    let request = Request::Accept { path, flags: 0, data: NO_DATA, allowance: ALLOWANCE };
     plane.answer_with(to, &request, &[lent.board.as_fd(), lent.lines.as_fd()])
 }
 

@@ -1,5 +1,7 @@
 //! Guests whose host is replaced, and connections that somebody gives up.
 
+mod common;
+
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,10 +55,7 @@ fn poll(guest: &Guest) {
 }
 
 fn joined(client: &Guest, server: &Guest) -> (Path, Path) {
-    let options = PathOptions::default();
-    let connecting = client.start_connecting(server.name().as_str(), &options).unwrap();
-    let accepted = server.accept().unwrap();
-    (client.complete(connecting).unwrap(), accepted)
+    common::joined(client, server, &PathOptions::default())
 }
 
 /// Where the version stands in a packet.

@@ -1,9 +1,12 @@
 //! Guests, paths and waiters over a host in this process.
 
+mod common;
+
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use common::joined;
 use siga::error::Problem;
 use siga::host::{Embedded, ObserveError, Observer, System};
 use siga::{
@@ -16,13 +19,6 @@ fn host() -> Embedded {
 
 fn guest(host: &Embedded, name: &str) -> Guest {
     Guest::attach_embedded(host, name).unwrap()
-}
-
-/// Both ends of a path.
-fn joined(client: &Guest, server: &Guest, options: &PathOptions) -> (Path, Path) {
-    let connecting = client.start_connecting(server.name().as_str(), options).unwrap();
-    let accepted = server.accept_with(options).unwrap();
-    (client.complete(connecting).unwrap(), accepted)
 }
 
 const POLICIES: [Wait; 3] = [Wait::Spin, Wait::Adaptive, Wait::Block];

@@ -1,5 +1,7 @@
 //! Paths and waiters that are awaited.
 
+mod common;
+
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -9,12 +11,12 @@ use siga::tokio::{AsyncPath, AsyncSender, AsyncWaiter, Error};
 use siga::waiter::Member;
 use siga::{Guest, Path, PathOptions, Reason, SendError};
 
+/// A host, and both ends of a path that a guest has to itself.
 fn joined() -> (Embedded, Path, Path) {
     let host = Embedded::start(System::open()).unwrap();
     let guest = Guest::attach_embedded(&host, "ALONE").unwrap();
-    let connecting = guest.start_connecting("ALONE", &PathOptions::default()).unwrap();
-    let accepted = guest.accept().unwrap();
-    (host, guest.complete(connecting).unwrap(), accepted)
+    let (near, far) = common::joined(&guest, &guest, &PathOptions::default());
+    (host, near, far)
 }
 
 /// Far more than fits, between two tasks of one thread: each has to sleep for the other.

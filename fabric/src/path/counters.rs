@@ -10,6 +10,7 @@ listed! {
     /// What is counted, each in a word of its own at this index.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[repr(usize)]
+    #[non_exhaustive]
     pub enum Counter {
         /// Messages handed over, or taken.
         Messages => "messages",

@@ -3,7 +3,8 @@
 use std::os::fd::AsFd;
 
 use fabric::control::{
-    Allowance, Joined, Kind, PENDING_MAX, Pending, Problem, Reply, Request, Target, Token, UserData,
+    Allowance, Joined, Kind, NO_DATA, PENDING_MAX, Pending, Problem, Reply, Request, Target, Token,
+    UserData,
 };
 use fabric::name::Name;
 use fabric::path::Shape;
@@ -15,7 +16,7 @@ use os::storage::{BorrowError, Borrowed, STORAGE_GRAIN_BYTES};
 use os::words::LentWords;
 use tracing::info;
 
-use super::{Answer, Connection, End, Host, NO_DATA, PathRecord, State};
+use super::{Answer, Connection, End, Host, PathRecord, State};
 
 /// What somebody says who wants a path.
 struct Wish {

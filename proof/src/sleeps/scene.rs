@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use fabric::path::{
-    CommitError, Incoming, ListError, PAGE_BYTES, Reason, Receiver, SendError, Sender, Severed,
-    Shared, Terms,
+    CommitError, Incoming, ListError, NO_DATA, PAGE_BYTES, Reason, Receiver, SendError, Sender,
+    Severed, Shared, Terms,
 };
 use fabric::queue::{DATA_BUFFERS, Entry, EntryFlags, IN_PLACE_BYTES_MAX, RESERVED_BUFFERS};
 use os::storage::StorageOptions;
@@ -166,7 +166,7 @@ impl Writer<'_> {
                 }
             }
         }
-        self.sender.sever([0; _]);
+        self.sender.sever(NO_DATA);
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use fabric::path::NO_DATA;
 use os::poller::wait_readable;
 use os::storage::StorageOptions;
 use proof::hoard::{self, Exhaustion, Hoard};
@@ -67,7 +68,7 @@ pub fn run(birth: &Birth) -> ExitCode {
             let Some(Seat::Guest(guest)) = waiter.get_mut(key) else { unreachable!("it stays") };
             // Nobody asks for a path, and answers are waited for where they are wanted.
             if let Some(pending) = guest.pending() {
-                guest.refuse(pending, [0; _]);
+                guest.refuse(pending, NO_DATA);
             }
             continue;
         }
@@ -128,7 +129,7 @@ fn exhaust(guest: &Guest, line: &Line, exhaustion: Exhaustion, peer: &str) -> Re
         _ => exhaust_process(guest, &mut path, peer, exhaustion, line)?,
     }
     ask(&mut path, PAGE_MESSAGE_BYTES).map_err(|what| format!("on the path after it: {what}"))?;
-    path.close_with([0; _]);
+    path.close_with(NO_DATA);
     let mut path = guest.connect(peer, &PathOptions::default());
     let path = path.as_mut().map_err(|error| format!("connecting after it: {error}"))?;
     for bytes in [SHORT_BYTES, PAGE_MESSAGE_BYTES, PAGE_BYTES + 1] {

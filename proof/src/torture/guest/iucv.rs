@@ -5,8 +5,6 @@
 //! it has received are replies; of the target it is the other way round. What is rejected is a message that
 //! was received, and its rejection a reply.
 
-use std::os::fd::BorrowedFd;
-
 use proof::dice::{Dice, mix};
 use proof::pattern;
 use siga::iucv::{
@@ -14,7 +12,7 @@ use siga::iucv::{
     SendError, Which,
 };
 use siga::raw::iucv::{TryReplyError, TrySendError};
-use siga::waiter::Member;
+use siga::waiter::{Member, OneOf};
 
 use super::Mode;
 use super::reading::End;
@@ -404,32 +402,17 @@ fn verify(what: &str, seed: u64, number: u64, bytes: &[u8]) -> Result<(), End> {
     pattern::verify(mix(seed ^ number), format_args!("{what} {number}"), bytes).map_err(End::Wrong)
 }
 
-impl Member for Inquiry {
-    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.path.doorbells(add);
+/// The path, which is also ready while there is more to do.
+impl OneOf for Inquiry {
+    fn member(&self) -> &dyn Member {
+        &self.path
     }
 
-    fn hear(&mut self, index: usize) -> bool {
-        self.path.hear(index)
+    fn member_mut(&mut self) -> &mut dyn Member {
+        &mut self.path
     }
 
-    fn is_ready(&mut self) -> bool {
+    fn is_one_ready(&mut self) -> bool {
         self.more || self.path.is_ready()
-    }
-
-    fn sleep(&mut self) {
-        self.path.sleep();
-    }
-
-    fn wake(&mut self) {
-        self.path.wake();
-    }
-
-    fn trim(&mut self) -> bool {
-        Member::trim(&mut self.path)
-    }
-
-    fn count(&mut self, polls: u64, spinning_ns: u64) {
-        self.path.count(polls, spinning_ns);
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use fabric::path::NO_DATA;
 use message::iucv::QUEUES;
 use siga::connect::Kind;
 use siga::error::Problem;
@@ -125,7 +126,7 @@ impl Mesh {
         let iucv = super::iucv::is_between(self.own.guest, peer);
         let (kind, lanes) =
             if iucv { (Kind::IUCV, QUEUES) } else { (PathOptions::DEFAULT.kind, lanes) };
-        let mut data: UserData = [0; 16];
+        let mut data = NO_DATA;
         data[..8].copy_from_slice(&key.to_le_bytes());
         data[8..12].copy_from_slice(&self.own.number.to_le_bytes());
         PathOptions {
