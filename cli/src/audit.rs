@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use host::report::{Buffer, QueueAudit};
 use siga::host::Observer;
 
-use crate::outcome::{Outcome, print};
+use crate::outcome::Outcome;
+use crate::output::{Output, print, print_json};
 use crate::query::table;
 use crate::socket::Socket;
 
@@ -14,12 +15,11 @@ use crate::socket::Socket;
 pub struct Arguments {
     /// The number of the path, as siga query shows it
     path: u64,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
     /// Show only buffers that the reader has not given back
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     out: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     socket: Socket,
 }
@@ -28,8 +28,8 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
     let report = observer.audit(arguments.path).map_err(Outcome::no)?;
-    if arguments.json {
-        return print(serde_json::to_string(&report).map_err(Outcome::no)?);
+    if arguments.output.json {
+        return print_json(&report);
     }
     for queue in &report.queues {
         let QueueAudit { queue: number, writer, reader, .. } = queue;

@@ -10,7 +10,8 @@ use siga::connect::Kind;
 use siga::error::Violation;
 use siga::host::Observer;
 
-use crate::outcome::{Outcome, print};
+use crate::outcome::Outcome;
+use crate::output::{Output, print, print_json};
 use crate::socket::Socket;
 
 /// Show the guests that are attached, the paths between them, and the resources they manage
@@ -19,9 +20,8 @@ pub struct Arguments {
     /// Show these alone [default: all there are]
     #[arg(value_name = "WHAT")]
     subject: Option<Subject>,
-    /// Print the host's whole report as JSON, with all counters
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     socket: Socket,
 }
@@ -41,9 +41,13 @@ enum Subject {
 /// Shows guests, paths and resources.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
-    let report = observer.query().map_err(Outcome::no)?;
-    if arguments.json {
-        return print(serde_json::to_string(&report).map_err(Outcome::no)?);
+    let mut report = observer.query().map_err(Outcome::no)?;
+    if arguments.subject == Some(Subject::Iucv) {
+        let kinds = [Kind::IUCV, Kind::APPC].map(|kind| kind.to_string());
+        report.paths.retain(|path| kinds.contains(&path.kind));
+    }
+    if arguments.output.json {
+        return print_json(&part(&report, arguments.subject)?);
     }
     let tables: &[Table] = match arguments.subject {
         None => &[guests(&report.guests), paths(&report), resources(&report.resources)],
@@ -57,6 +61,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         print(table)?;
     }
     Ok(())
+}
+
+/// The members of the report that are about the subject, and the time.
+fn part(report: &SystemReport, subject: Option<Subject>) -> Result<serde_json::Value, Outcome> {
+    let mut part = serde_json::to_value(report).map_err(Outcome::no)?;
+    let wanted = subject.map(|subject| match subject {
+        Subject::Guest => "guests",
+        Subject::Path | Subject::Iucv => "paths",
+        Subject::Resource => "resources",
+    });
+    if let (Some(wanted), Some(members)) = (wanted, part.as_object_mut()) {
+        members.retain(|name, _| name == wanted || name == "now_ns");
+    }
+    Ok(part)
 }
 
 fn guests(guests: &[GuestReport]) -> Table {
@@ -112,8 +130,7 @@ fn conversations(paths: &[PathReport]) -> Table {
         "untaken",
     ];
     let mut table = table(&heads, 5);
-    let kinds = [Kind::IUCV, Kind::APPC].map(|kind| kind.to_string());
-    for path in paths.iter().filter(|path| kinds.contains(&path.kind)) {
+    for path in paths {
         for (from, to) in [(0, 1), (1, 0)] {
             let output = path.sides.get(from).and_then(|side| side.outputs.first());
             let input = path.sides.get(to).and_then(|side| side.inputs.first());

@@ -6,8 +6,9 @@ use siga::error::CommitError;
 use siga::{Guest, Path, PathOptions, Reason, SendError, Severed};
 
 use crate::outcome::Outcome;
+use crate::output::Output;
 use crate::socket::Socket;
-use crate::transfer::{CHUNK_BYTES, GREETING, progress, written};
+use crate::transfer::{CHUNK_BYTES, GREETING, end, progress, written};
 
 /// Send standard input to a guest that runs `siga receive`
 ///
@@ -19,6 +20,8 @@ pub struct Arguments {
     name: String,
     /// The guest to send to
     target: String,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     socket: Socket,
 }
@@ -36,11 +39,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let bar = progress(input_bytes());
     let sent = transfer.send_all(&bar).and_then(|()| transfer.wait_for_the_last());
     bar.finish_and_clear();
-    match sent {
-        Ok(()) => {
-            eprintln!("{} bytes delivered to {}", transfer.written, arguments.target);
-            Ok(())
-        }
+    let ended = match sent {
+        Ok(()) => Ok(()),
         Err(Failure::Input(error)) => {
             Err(transfer.undelivered(&format!("standard input cannot be read: {error}")))
         }
@@ -50,7 +50,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             Reason::Peer => format!("{} does not want more", arguments.target),
             reason => reason.to_string(),
         })),
-    }
+    };
+    end(arguments.output, ("to", transfer.path.peer()), transfer.written, ended)
 }
 
 struct Transfer {

@@ -54,12 +54,17 @@ pub struct Results {
 }
 
 impl Results {
+    /// Results that are written to an open file.
+    pub fn new(file: File) -> Results {
+        Results { file }
+    }
+
     /// Opens a file to append to.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn append_to(file: &Path) -> io::Result<Results> {
-        Ok(Results { file: OpenOptions::new().create(true).append(true).open(file)? })
+        Ok(Results::new(OpenOptions::new().create(true).append(true).open(file)?))
     }
 
     /// Adds a trial: it is in the file when this returns.
