@@ -1,6 +1,6 @@
-//! What watchers are told: guests, paths, counters, and each buffer of a path.
+//! What a host reports to observers: guests, paths, counters, and each buffer of a path.
 //!
-//! All of it is read from boards, while the system runs and without its help.
+//! The host reads states and counters from the boards of guests, without their help and while they run.
 
 use std::collections::BTreeMap;
 
@@ -34,13 +34,13 @@ pub struct SystemReport {
 pub struct ResourceReport {
     /// Its name.
     pub name: String,
-    /// How far it is known.
+    /// Where it is known.
     pub scope: ResourceScope,
     /// The guest that manages it.
     pub manager: String,
 }
 
-/// How far a resource is known.
+/// Where a resource is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResourceScope {
@@ -85,22 +85,22 @@ pub struct PathReport {
     pub path: u64,
     /// What it is for: `messages`, `IUCV`, `APPC`.
     pub kind: String,
-    /// What has become of it.
+    /// Its state.
     pub state: PathState,
-    /// Both sides: who asked for it, who was asked. If only one has it, that one and no counters of the
-    /// other.
+    /// Both sides: first the guest that asked for the path, then the guest that was asked. If only one has
+    /// it, the other has no counters.
     pub sides: Vec<SideReport>,
 }
 
-/// What has become of a path.
+/// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathState {
     /// It waits to be accepted.
     Pending,
-    /// It is there.
+    /// Both sides have it.
     Joined,
-    /// Only one side has it: the other has not told this host of it yet, or has ended it.
+    /// Only one side has it: the other has not reported it to this host yet, or has ended it.
     #[serde(rename = "one-sided")]
     OneSided,
 }
@@ -119,7 +119,7 @@ pub struct SideReport {
 /// A half of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HalfReport {
-    /// Whether it says that it sleeps.
+    /// Whether its sleep word says that it sleeps.
     pub asleep: bool,
     /// How many messages it may have outstanding, if it sends messages of a conversation with a limit.
     #[serde(default)]
@@ -155,7 +155,7 @@ pub struct QueueAudit {
 pub struct Buffer {
     /// `writer` or `reader`.
     pub owner: String,
-    /// What the side that handed it over last says of it.
+    /// The state that the side which handed it over last has given it.
     pub state: String,
     /// How often the writer has handed it over.
     pub primed: u32,

@@ -1,5 +1,5 @@
-//! Processes of our own: how they are started, how they talk to the one that started them, and that none
-//! is left behind.
+//! Child processes: how they are started, how they exchange messages with their parent, and how they end with
+//! it.
 
 use std::fs::Permissions;
 use std::io;
@@ -16,7 +16,7 @@ use os::poller::wait_readable;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A directory of our own, which goes when we go.
+/// A temporary directory, removed when it is dropped.
 #[derive(Debug)]
 pub struct Workplace {
     directory: PathBuf,
@@ -26,7 +26,7 @@ impl Workplace {
     /// Creates one.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// As from the kernel.
     pub fn create() -> io::Result<Workplace> {
         let mut number = [0; 8];
         os::random::fill(&mut number)?;
@@ -36,10 +36,10 @@ impl Workplace {
         Ok(Workplace { directory })
     }
 
-    /// Lets other users in too.
+    /// Opens the directory to other users.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// As from the kernel.
     pub fn open_to_all(&self) -> io::Result<()> {
         std::fs::set_permissions(&self.directory, Permissions::from_mode(0o755))
     }
@@ -52,7 +52,7 @@ impl Workplace {
 
 impl Drop for Workplace {
     fn drop(&mut self) {
-        // Somebody else's tidiness is not worth a panic.
+        // A directory that stays behind is not worth a panic.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
@@ -67,8 +67,8 @@ pub fn crew_socket(directory: &Path) -> PathBuf {
     directory.join("crew")
 }
 
-/// This program again, to be started as a child. By the kernel's own link: the file may have been built
-/// anew meanwhile, or lie where another user may not look.
+/// This program again, to be started as a child. By the kernel's own link: the file may have been built anew
+/// meanwhile, or lie in a directory that another user may not read.
 pub fn this_program() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("siga-proof").stdin(Stdio::null());
@@ -104,12 +104,12 @@ impl Line {
     /// Connects a child to its parent.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// As from the kernel.
     pub fn connect(directory: &Path) -> io::Result<Line> {
         Packets::connect(&crew_socket(directory)).map(Line)
     }
 
-    /// Takes the next child in, if one waits.
+    /// Accepts the next child, if one waits.
     pub fn accept(listener: &Listener) -> Option<Line> {
         listener.accept().ok().map(Line)
     }
@@ -125,7 +125,7 @@ impl Line {
     /// The next message of the other end.
     ///
     /// # Errors
-    /// The message makes no sense.
+    /// The message is malformed.
     pub fn hear<T: DeserializeOwned>(&self) -> io::Result<Heard<T>> {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
@@ -137,7 +137,8 @@ impl Line {
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => Ok(Heard::Nothing),
-                    // It left something of ours unread. That is told once, before what it said.
+                    // The peer left messages unread. The kernel reports that once, before the peer's own
+                    // messages.
                     io::ErrorKind::ConnectionReset => continue,
                     _ => Err(error),
                 },
@@ -148,7 +149,7 @@ impl Line {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// The time is over, or the other end is gone, or what it said makes no sense.
+    /// The time is over, the other end is gone, or its message is malformed.
     pub fn expect<T: DeserializeOwned>(&self, time: Duration) -> io::Result<(T, Vec<Foreign>)> {
         wait_readable(&self.0, Some(time))?;
         match self.hear()? {

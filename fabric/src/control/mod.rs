@@ -10,8 +10,8 @@
 //!        12  body
 //! ```
 //!
-//! Numbers are little-endian, names are eight characters filled up with blanks. `docs/protocol.md`
-//! describes each kind and who may send it when. The host answers a version it does not speak with
+//! Numbers are little-endian, names are eight characters filled up with blanks. `docs/protocol.md` describes
+//! each kind, and which party may send it when. The host answers a version it does not speak with
 //! [`Problem::Version`], in a packet of that version, and ends the connection.
 
 mod packet;

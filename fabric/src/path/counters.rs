@@ -1,5 +1,5 @@
-//! Counters of a half: plain words in our own state storage, which anyone it is lent to may read while
-//! the system runs. Watching costs the data path nothing.
+//! Counters of a half: plain words in our own state storage, which every borrower may read while the system
+//! runs. Watching costs the data path nothing.
 
 use os::sync::Ordering;
 use os::words::{Block, Words};

@@ -1,4 +1,4 @@
-//! An honest side of a path of IUCV facing one that says what a script says.
+//! An honest side of a path of IUCV, and a peer driven by a script.
 
 use fabric::path::{NO_DATA, Reason};
 use fabric::queue::QUEUE_BUFFERS;

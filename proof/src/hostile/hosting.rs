@@ -1,4 +1,4 @@
-//! An honest host, and two honest guests of it, facing guests that do what a script says.
+//! An honest host with two honest guests, and guests driven by a script.
 
 use std::os::fd::AsFd;
 

@@ -1,4 +1,4 @@
-//! An honest side of a conversation facing a partner that says what a script says.
+//! An honest side of a conversation, and a partner driven by a script.
 
 use fabric::path::{Counter, HEAD_BYTES_MAX, Halves, NO_DATA};
 use message::appc::{Conversation, Data, Level, Role, State, Then, TryError, Verb, VerbError};

@@ -1,4 +1,4 @@
-//! An honest receiver facing a writer that does what a script says.
+//! An honest receiver, and a writer driven by a script.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

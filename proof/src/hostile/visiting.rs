@@ -1,4 +1,4 @@
-//! An honest guest facing a host that does what a script says.
+//! An honest guest, and a host driven by a script.
 
 use siga::connect::Scope;
 use siga::{Connecting, Guest, Path, PathOptions, Pending};

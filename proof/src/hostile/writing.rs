@@ -1,4 +1,4 @@
-//! An honest sender facing a reader that does what a script says.
+//! An honest sender, and a reader driven by a script.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! What two sides do so that each of them has a reason to sleep.
 //!
-//! They go in step: who has done something can do no more until the other has answered it. So a wake-up that
-//! is lost is not made up for by the next one: both sleep for good.
+//! The sides alternate: a side that has sent or returned something waits for the other's answer. So a later
+//! wake-up cannot repair a lost one: both sleep for ever.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Large messages, pulled out of the sender's storage; and what is received whole, copied bit by bit.
+//! Large messages, pulled out of the sender's storage; and messages received whole, copied piece by piece.
 
 use os::storage::Scratch;
 

@@ -1,4 +1,4 @@
-//! A path to a guest that exhausts: each of its messages is answered, whatever else becomes of it.
+//! A path to a guest that exhausts: each message that arrives is answered.
 
 use proof::dice::mix;
 use siga::waiter::{Member, OneOf};
@@ -61,7 +61,7 @@ impl Echo {
                     });
                 }
             };
-            // The peer asks one question at a time; if it is gone, receiving tells.
+            // The peer asks one question at a time; if it is gone, receiving reports it.
             match self.path.try_send(reply.bytes()) {
                 Ok(()) | Err(siga::TrySendError::Send(siga::SendError::Severed(_))) => {}
                 Err(error) => {
