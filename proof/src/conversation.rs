@@ -10,14 +10,19 @@ use message::appc::{
 /// The side whose error counts when both find one at once.
 const ALLOCATOR: usize = 0;
 
+/// What one side says to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// A record, by its number and length; none if only what comes next is said.
     Says(Option<(usize, usize)>, Then),
+    /// What was to be confirmed is.
     Confirmed,
+    /// An error was found.
     Error {
+        /// Whether it purges what was not received.
         purges: bool,
     },
+    /// The turn is asked for.
     Request,
     /// The end, with data or without a word.
     End(Option<[u8; 16]>),
@@ -55,7 +60,8 @@ struct Side {
     lane: VecDeque<Item>,
 }
 
-/// Both sides.
+/// Both sides: 0 has allocated the conversation, 1 has accepted it. Each verb answers as the verb of a
+/// [`message::appc::Conversation`] does, with its errors.
 #[derive(Debug)]
 pub struct Model {
     sides: [Side; 2],
@@ -63,6 +69,7 @@ pub struct Model {
 }
 
 impl Model {
+    /// A conversation that was just accepted.
     pub fn new(level: Level) -> Model {
         let side = |state| Side {
             state,
@@ -78,6 +85,7 @@ impl Model {
         Model { sides: [side(State::Send), side(State::Receive)], level }
     }
 
+    /// The state that a side's program knows.
     pub fn state(&self, side: usize) -> State {
         self.sides[side].state
     }
@@ -166,6 +174,10 @@ impl Model {
         self.report(side)
     }
 
+    /// Sends a record, by its number and length, or only what comes next.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn send(
         &mut self,
         side: usize,
@@ -191,6 +203,9 @@ impl Model {
     }
 
     /// What is received, and which bytes of which record.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn receive(
         &mut self,
         side: usize,
@@ -224,6 +239,10 @@ impl Model {
         Ok((Received { bytes, data, status, requested }, number, at))
     }
 
+    /// Whether the partner has confirmed.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn confirmation(&mut self, side: usize) -> Result<(), VerbError> {
         if self.sides[side].state != State::Confirming {
             return Ok(());
@@ -241,6 +260,10 @@ impl Model {
         Ok(())
     }
 
+    /// Confirms.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn confirmed(&mut self, side: usize) -> Result<(), VerbError> {
         self.begin(side, Verb::Confirmed)?;
         self.send_word(side, Word::Confirmed);
@@ -252,6 +275,10 @@ impl Model {
         Ok(())
     }
 
+    /// Tells the partner of an error.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn error(&mut self, side: usize) -> Result<(), VerbError> {
         self.begin(side, Verb::Error)?;
         if self.sides[side].current.is_some_and(|current| current.then == Then::Sever) {
@@ -295,6 +322,10 @@ impl Model {
         Ok(())
     }
 
+    /// Asks for the turn.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn request(&mut self, side: usize) -> Result<(), VerbError> {
         self.begin(side, Verb::Request)?;
         if !self.has_end_arrived(side) {
@@ -308,11 +339,13 @@ impl Model {
         lane.iter().any(|item| item.has_arrived && matches!(item.word, Word::End(_)))
     }
 
+    /// Whether the partner has asked for the turn since this was last asked.
     pub fn take_requested(&mut self, side: usize) -> bool {
         self.poll(side);
         self.sides[side].requested.take().is_some()
     }
 
+    /// The next event.
     pub fn event(&mut self, side: usize) -> Option<Event> {
         self.poll(side);
         let side = &mut self.sides[side];
@@ -335,6 +368,10 @@ impl Model {
         Some(event)
     }
 
+    /// Ends the conversation where it stands.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn sever(&mut self, side: usize, data: [u8; 16]) -> Result<(), StateError> {
         let (verb, state) = (Verb::Sever, self.sides[side].state);
         if !state.allows(verb) {
