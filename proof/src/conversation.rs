@@ -45,7 +45,7 @@ struct Current {
     then: Then,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Side {
     state: State,
     current: Option<Current>,
@@ -62,7 +62,7 @@ struct Side {
 
 /// Both sides: 0 has allocated the conversation, 1 has accepted it. Each verb answers as the verb of a
 /// [`message::appc::Conversation`] does, with its errors.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Model {
     sides: [Side; 2],
     level: Level,
@@ -96,6 +96,11 @@ impl Model {
     }
 
     /// What is under way to a side and arrives next.
+    pub fn under_way(&self, side: usize) -> Option<Word> {
+        self.sides[side].lane.iter().find(|item| !item.has_arrived).map(|item| item.word)
+    }
+
+    /// The next that is under way to a side arrives.
     pub fn carry(&mut self, side: usize) -> Option<Word> {
         let next = self.sides[side].lane.iter_mut().find(|item| !item.has_arrived)?;
         next.has_arrived = true;
@@ -104,6 +109,16 @@ impl Model {
             self.sides[side].lane.pop_front();
         }
         Some(word)
+    }
+
+    /// Whether there is nothing for a side, be it under way.
+    pub fn is_idle(&self, side: usize) -> bool {
+        let side = &self.sides[side];
+        let has_found = side.current.is_some()
+            || side.trouble.is_some()
+            || side.ended.is_some()
+            || side.is_confirmed;
+        side.lane.is_empty() && !has_found
     }
 
     /// Whether an error that counts is under way to a side: what it says until it hears of it is void.
@@ -345,16 +360,24 @@ impl Model {
         self.sides[side].requested.take().is_some()
     }
 
+    /// Whether the next event is a request for the turn; then it counts as given.
+    pub fn next_request(&mut self, side: usize) -> bool {
+        self.poll(side);
+        let side = &mut self.sides[side];
+        let is_over = matches!(side.state, State::Reset | State::Sever);
+        let is_new = !is_over && side.requested == Some(false);
+        side.requested = if is_new { Some(true) } else { side.requested };
+        is_new
+    }
+
     /// The next event.
     pub fn event(&mut self, side: usize) -> Option<Event> {
-        self.poll(side);
+        if self.next_request(side) {
+            return Some(Event::Request);
+        }
         let side = &mut self.sides[side];
         if matches!(side.state, State::Reset | State::Sever) {
             return None;
-        }
-        if side.requested == Some(false) {
-            side.requested = Some(true);
-            return Some(Event::Request);
         }
         if side.is_notified {
             return None;

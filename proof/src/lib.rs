@@ -1,8 +1,8 @@
 //! Proofs about whole paths.
 //!
 //! An [`honest`] path is compared with a model in `tests/model`, and IUCV and APPC over it with others in
-//! `tests/iucv` and `tests/appc`, which has the [model of a conversation](conversation) from here.
-//! `tests/limits.rs` is about limits over all queues of a path, and
+//! `tests/iucv` and `tests/appc`, which has the [model of a conversation](conversation) from here, as
+//! `tests/asleep` does. `tests/limits.rs` is about limits over all queues of a path, and
 //! `tests/tokens.rs` about what a half gives out.
 //!
 //! A [`Bare`](bare::Bare) side has every word that a party may write in its hand, and writes what it

@@ -1,5 +1,5 @@
 //! What sleeps, against a model of it: random programs of all that can happen to a waiter with guests and
-//! paths, and to guests of IUCV. Nobody sleeps with something to report, and nobody is ready for ever
+//! paths, and to guests of IUCV and of APPC. Nobody sleeps with something to report, and nobody is ready for ever
 //! with nothing.
 //!
 //! All parties and their host are polled by one thread, so the seed repeats everything. (The host has a
@@ -10,6 +10,7 @@
 //! the fix.
 //! `PROPTEST_RNG_SEED=N` repeats a whole run, `PROPTEST_CASES=N` makes it longer or shorter.
 
+mod appc;
 mod conversing;
 mod iucv;
 mod place;
@@ -48,6 +49,13 @@ proptest! {
         deeds in vec(conversing::deed(iucv::verb()), 1..120),
     ) {
         converse::<iucv::Party>(deeds);
+    }
+
+    #[test]
+    fn guest_of_appc_sleeps_when_there_is_nothing_and_wakes_when_there_is(
+        deeds in vec(conversing::deed(appc::verb()), 1..120),
+    ) {
+        converse::<appc::Party>(deeds);
     }
 }
 
