@@ -280,6 +280,8 @@ impl conversing::Talk<Party> for Talk {
 
     fn ended(&mut self, side: usize, end: End) {
         self.running[side] = None;
+        // Nobody gives anything back any more, which the other side may not have heard.
+        self.is_asleep[side] = false;
         self.model.close(side, (end == End::Said).then_some([0; 16]));
         self.carry(1 - side);
     }

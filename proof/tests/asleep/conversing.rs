@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use siga::connect::Scope;
 use siga::{ConnectError, Guest};
 
-use crate::place::{Place, READY_WITH_NOTHING_MAX, is_readable, later_ns, settle};
+use crate::place::{Place, READY_WITH_NOTHING_MAX, is_readable, settle};
 
 /// The guests.
 const NAMES: [&str; 2] = ["ONE", "OTHER"];
@@ -142,8 +142,15 @@ pub enum Deed<V> {
     /// A guest is gone without a word, and there is another with its name.
     Die(usize),
     Kill,
-    /// There is a host again, and every guest looks for it.
-    Start,
+    /// There is a host again, and every guest looks for it. If it is late, it does not answer.
+    Start {
+        is_late: bool,
+    },
+    /// The host stops, and goes on.
+    Stop,
+    GoOn,
+    /// A guest asks a host that is stopped for more than its socket holds.
+    Flood(usize),
 }
 
 pub fn deed<V: Copy + Debug + 'static>(
@@ -163,7 +170,11 @@ pub fn deed<V: Copy + Debug + 'static>(
             .prop_map(|(guest, line, verb)| Deed::Verb { guest, line, verb }),
         1 => guest().prop_map(Deed::Die),
         1 => Just(Deed::Kill),
-        2 => Just(Deed::Start),
+        3 => prop_oneof![2 => Just(false), 1 => Just(true)]
+            .prop_map(|is_late| Deed::Start { is_late }),
+        4 => Just(Deed::Stop),
+        2 => Just(Deed::GoOn),
+        1 => guest().prop_map(Deed::Flood),
     ]
 }
 
@@ -188,6 +199,8 @@ enum Stage {
 struct Line<P: Party> {
     by: usize,
     stage: Stage,
+    /// The host was told of the stage, and may not have passed it on.
+    is_under_way: bool,
     /// None where it is not known yet, or no longer.
     ids: [Option<P::Id>; 2],
     /// From when it was accepted on.
@@ -231,7 +244,7 @@ impl<P: Party> World<P> {
                 let identify = || parties[guest].guest().identify("RESOURCE", Scope::Local);
                 let _ = place.meanwhile(identify);
             }
-            Deed::Poll(guest) => _ = self.parties[guest].guest().poll(os::processor::now_ns()),
+            Deed::Poll(guest) => _ = self.parties[guest].guest().poll(self.place.now_ns()),
             Deed::Verb { guest, line, verb } => {
                 let there = self.lines.iter().filter(|(_, line)| line.has_end(line.side(guest)));
                 let number = pick(there.map(|(number, _)| *number), line);
@@ -239,14 +252,27 @@ impl<P: Party> World<P> {
             }
             Deed::Die(guest) => self.die(guest),
             Deed::Kill => self.kill(),
-            Deed::Start => self.start(),
+            Deed::Start { is_late } => self.start(is_late),
+            Deed::Stop => self.place.stop(),
+            Deed::GoOn => self.place.go_on(),
+            Deed::Flood(guest) => {
+                self.place.flood(self.parties[guest].guest(), NAMES[1 - guest]);
+            }
         }
-        self.place.turn();
+        self.turn();
         self.check();
     }
 
+    /// The host passes all on, unless it is stopped.
+    fn turn(&mut self) {
+        self.place.turn_with(self.parties.iter().map(Party::guest));
+        for line in self.lines.values_mut() {
+            line.is_under_way &= self.place.is_stopped();
+        }
+    }
+
     pub fn end(mut self) {
-        self.start();
+        self.start(false);
         for guest in 0..2 {
             for verb in P::LAST {
                 self.verb(guest, None, *verb);
@@ -260,7 +286,7 @@ impl<P: Party> World<P> {
             for guest in 0..2 {
                 self.sleep(guest);
             }
-            self.place.turn();
+            self.turn();
             self.check();
         }
         for (guest, name) in NAMES.iter().enumerate() {
@@ -337,6 +363,7 @@ impl<P: Party> World<P> {
                 // One that was taken back may still be told of.
                 if let Some(line) = self.lines.get_mut(&number) {
                     assert!(line.ids[1].is_none(), "told twice: {event:?}");
+                    assert!(!line.is_under_way, "the host is stopped");
                     line.ids[1] = Some(id);
                     if line.stage == Stage::Waits {
                         line.stage = Stage::Held;
@@ -404,13 +431,19 @@ impl<P: Party> World<P> {
         self.next += 1;
         let is_known = self.is_known && self.place.has_host();
         let stage = if is_known { Stage::Waits } else { Stage::Unknown };
-        self.lines.insert(number, Line { by, stage, ids: [Some(id), None], talk: None });
+        let (ids, is_under_way) = ([Some(id), None], self.place.is_stopped());
+        self.lines.insert(number, Line { by, stage, is_under_way, ids, talk: None });
     }
 
     fn accept(&mut self, which: u16) {
         let is_held = |line: &Line<P>| line.ids[1].is_some() && line.talk.is_none();
         let held = self.lines.iter().filter(|(_, line)| is_held(line));
         let Some(number) = pick(held.map(|(number, _)| *number), which) else { return };
+        if self.place.is_flooded() {
+            // Or the host could not be asked.
+            self.place.go_on();
+            self.turn();
+        }
         let World { place, parties, lines, sleeps, .. } = self;
         let line = lines.get_mut(&number).expect("picked");
         let (guest, id) = (line.guest(1), line.ids[1].expect("held"));
@@ -447,6 +480,7 @@ impl<P: Party> World<P> {
             }
         }
         line.lose(side, End::Said);
+        line.is_under_way |= self.place.is_stopped();
         self.remove_if_over(number);
     }
 
@@ -477,6 +511,8 @@ impl<P: Party> World<P> {
         if !self.is_known || !self.place.has_host() {
             return;
         }
+        self.place.go_on();
+        self.turn();
         self.sleeps[guest] = false;
         let World { place, parties, lines, .. } = self;
         drop(parties.remove(guest));
@@ -493,6 +529,7 @@ impl<P: Party> World<P> {
         self.place.kill();
         self.is_known = false;
         for line in self.lines.values_mut() {
+            line.is_under_way = false;
             line.stage = match line.stage {
                 Stage::Waits | Stage::Held => Stage::Refused,
                 Stage::Accepted => Stage::Unknown,
@@ -501,16 +538,27 @@ impl<P: Party> World<P> {
         }
     }
 
-    fn start(&mut self) {
+    fn start(&mut self, is_late: bool) {
+        if !is_late {
+            self.place.go_on();
+            self.turn();
+        }
         if self.place.has_host() && self.is_known {
             return;
         }
         self.place.start();
-        for times in 1..5 {
+        if is_late {
+            self.place.stop();
+        }
+        for _ in 0..5 {
+            self.place.pass_time();
             for party in &self.parties {
-                party.guest().poll(later_ns(times));
+                party.guest().poll(self.place.now_ns());
             }
             self.place.turn();
+        }
+        if is_late {
+            return;
         }
         assert!(self.parties.iter().all(|party| party.guest().is_attached()));
         self.is_known = true;
@@ -549,7 +597,7 @@ impl<P: Party> Line<P> {
 
     /// What a side has to be told about the connection for certain.
     fn news_due(&self, side: usize) -> Option<News> {
-        self.ids[0]?;
+        self.ids[0].filter(|_| !self.is_under_way)?;
         match (self.stage, side) {
             (Stage::Waits, 1) => Some(News::Pending),
             (Stage::Accepted, 0) => Some(News::Complete),

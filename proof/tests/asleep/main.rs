@@ -1,9 +1,9 @@
 //! What sleeps, against a model of it: random programs of all that can happen to a waiter with guests and
 //! paths, and to guests of IUCV and of APPC. Nobody sleeps with something to report, and nobody is ready for ever
-//! with nothing.
+//! with nothing, also while the host is dead, or does not read what it is asked for a while.
 //!
 //! All parties and their host are polled by one thread, so the seed repeats everything. (The host has a
-//! thread of its own for as long as a verb waits for its answer.)
+//! thread of its own for as long as a verb waits for its answer, and goes on then if it was stopped.)
 //!
 //! A failing program is made as small as it can be, printed, and its seed is added to
 //! `main.proptest-regressions` beside this file, from where it is run first ever after: commit that with
