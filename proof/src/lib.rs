@@ -1,8 +1,9 @@
 //! Proofs about whole paths.
 //!
 //! An [`honest`] path is compared with a model in `tests/model`, and IUCV and APPC over it with others in
-//! `tests/iucv` and `tests/appc`. `tests/limits.rs` is about limits over all queues of a path, and
-//! `tests/tokens.rs` about the tokens of a half.
+//! `tests/iucv` and `tests/appc`, which has the [model of a conversation](conversation) from here, as
+//! `tests/asleep` does. `tests/limits.rs` is about limits over all queues of a path, and `tests/tokens.rs` about
+//! the tokens of a half.
 //!
 //! A [`Bare`](bare::Bare) side can write any value to every word that a party may write: `tests/rules.rs`
 //! breaks the rules one by one, `tests/endurance.rs` obeys each single one without end; `tests/iucv/bare.rs`
@@ -13,6 +14,7 @@
 //! resource of the process.
 
 pub mod bare;
+pub mod conversation;
 pub mod dice;
 pub mod hoard;
 pub mod honest;

@@ -111,6 +111,8 @@ impl<C: Call> Switchboard<C> {
 
     /// Gives the guest back. All conversations are severed.
     pub(crate) fn into_guest(mut self) -> Guest {
+        // Nobody is told any more.
+        self.news.clear();
         while let Some((number, _)) = self.places.first_key_value() {
             self.sever(*number, [0; END_DATA_BYTES]);
         }
@@ -140,13 +142,14 @@ impl<C: Call> Switchboard<C> {
     }
 
     /// Accepts a conversation that is pending: `accept` does it, and whatever comes of it, it is not pending
-    /// any more. None if it was not.
+    /// any more. None if it was not, as far as the program was told.
     pub(crate) fn accept(
         &mut self,
         number: u16,
         accept: impl FnOnce(&Guest, Pending) -> Result<C, ConnectError>,
     ) -> Option<Result<(), ConnectError>> {
-        let Some(Standing::Pending(pending)) = self.places.get(&number) else { return None };
+        let known = self.places.get(&number).filter(|_| self.is_known(number));
+        let Some(Standing::Pending(pending)) = known else { return None };
         let pending = *pending;
         self.places.remove(&number);
         let accepted = accept(self.guest(), pending);
@@ -154,8 +157,11 @@ impl<C: Call> Switchboard<C> {
     }
 
     /// Ends a conversation, refuses one that is pending, or takes back one that was asked for. False if there
-    /// is none.
+    /// is none that the program knows of.
     pub(crate) fn sever(&mut self, number: u16, data: [u8; END_DATA_BYTES]) -> bool {
+        if !self.is_known(number) {
+            return false;
+        }
         let Some(place) = self.places.remove(&number) else { return false };
         self.news.retain(|news| news.number() != number);
         match place {
@@ -171,9 +177,11 @@ impl<C: Call> Switchboard<C> {
         true
     }
 
-    /// Whether there is one, be it only asked for or pending.
-    pub(crate) fn is_taken(&self, number: u16) -> bool {
-        self.places.contains_key(&number)
+    /// Whether there is one, be it only asked for or pending, that the program knows of. One that is pending may have
+    /// the number of another that was taken back: a program that was not told means the other.
+    pub(crate) fn is_known(&self, number: u16) -> bool {
+        let is_it = |news: &News| matches!(news, News::Pending(..)) && news.number() == number;
+        self.places.contains_key(&number) && !self.news.iter().any(is_it)
     }
 
     /// A conversation that is there.
@@ -370,7 +378,7 @@ impl<C: Call> Switchboard<C> {
 
     /// The lowest number that is free, and of which no news is left.
     fn free_number(&self, in_news: &BTreeSet<u16>) -> io::Result<u16> {
-        let is_free = |number: &u16| !self.is_taken(*number) && !in_news.contains(number);
+        let is_free = |number: &u16| !self.places.contains_key(number) && !in_news.contains(number);
         let free = (0..=u16::MAX).find(is_free);
         free.ok_or_else(|| io::Error::other("65536 conversations are in use"))
     }

@@ -717,6 +717,33 @@ fn connection_that_was_taken_back_leaves_its_number() {
     assert_eq!(client.try_event().unwrap(), None, "of the others nothing is told");
 }
 
+/// A guest that was told of one and not of the other means the one.
+#[test]
+fn connection_with_the_number_of_one_that_was_taken_back_is_another() {
+    let Two { server, client, _host } = two();
+    let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
+    let options = PathOptions { outputs: 2, inputs: 2, kind: Kind::IUCV, ..PathOptions::DEFAULT };
+    let taken_back = server.start_connecting("CLIENT", &options).unwrap();
+    let event = event_by_descriptor(&mut client);
+    let GuestEvent::ConnectionPending { path: one, .. } = event else { panic!("{event:?}") };
+    drop(taken_back);
+    client.set_control_mask(ControlMask(0));
+    let options = PathOptions { data: [2; 16], ..options };
+    let _connecting = server.start_connecting("CLIENT", &options).unwrap();
+    // When this is answered, the client has been told.
+    server.identify("PRINTER", Scope::Local).unwrap();
+    assert_eq!(client.try_event().unwrap(), None);
+    assert!(client.accept(one, &OPTIONS).is_err(), "it was taken back");
+    assert!(client.sever(one, [0; 16]).is_err(), "it was taken back");
+    client.set_control_mask(ControlMask::ALL);
+    let event = event_by_descriptor(&mut client);
+    let GuestEvent::ConnectionPending { path: other, data: [2, ..], .. } = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!(one, other, "or nothing was tested");
+    client.sever(other, [0; 16]).unwrap();
+}
+
 #[test]
 fn connection_with_queues_that_no_path_of_iucv_has_is_refused() {
     let Two { client, server, _host } = two();

@@ -215,7 +215,7 @@ impl AppcGuest {
     pub fn state(&self, id: ConversationId) -> State {
         match self.board.get(id.0) {
             Some(seat) => seat.conversation.state(),
-            None if self.board.is_taken(id.0) => State::Connect,
+            None if self.board.is_known(id.0) => State::Connect,
             None => State::Reset,
         }
     }
