@@ -33,9 +33,36 @@ const FILES: &[(&str, &str)] = &[
     ("cases/iucv-outstanding.toml", include_str!("../../cases/iucv-outstanding.toml")),
 ];
 
-/// The published tables that cases name, by the names that they have there.
-const TABLES: &[(&str, &str)] =
-    &[("../published/iucv_pipe.csv", include_str!("../../published/iucv_pipe.csv"))];
+/// All published tables, by the names that cases have for them.
+const TABLES: &[(&str, &str)] = &[
+    ("../published/channel_io.csv", include_str!("../../published/channel_io.csv")),
+    ("../published/device_mp_crr.csv", include_str!("../../published/device_mp_crr.csv")),
+    (
+        "../published/device_mp_streaming.csv",
+        include_str!("../../published/device_mp_streaming.csv"),
+    ),
+    ("../published/inbound_queues.csv", include_str!("../../published/inbound_queues.csv")),
+    ("../published/inbound_tcpip.csv", include_str!("../../published/inbound_tcpip.csv")),
+    (
+        "../published/inbound_tcpip_averages.csv",
+        include_str!("../../published/inbound_tcpip_averages.csv"),
+    ),
+    ("../published/inbound_terminals.csv", include_str!("../../published/inbound_terminals.csv")),
+    ("../published/inbound_vtam.csv", include_str!("../../published/inbound_vtam.csv")),
+    (
+        "../published/inbound_vtam_averages.csv",
+        include_str!("../../published/inbound_vtam_averages.csv"),
+    ),
+    ("../published/iucv_pipe.csv", include_str!("../../published/iucv_pipe.csv")),
+    (
+        "../published/linux_line_driver_costs.csv",
+        include_str!("../../published/linux_line_driver_costs.csv"),
+    ),
+    ("../published/linux_line_drivers.csv", include_str!("../../published/linux_line_drivers.csv")),
+    ("../published/qdio_gigabit.csv", include_str!("../../published/qdio_gigabit.csv")),
+    ("../published/qdio_packets.csv", include_str!("../../published/qdio_packets.csv")),
+    ("../published/shared_adapters.csv", include_str!("../../published/shared_adapters.csv")),
+];
 
 /// The groups that are run if nobody says what.
 pub const DEFAULT_GROUPS: [&str; 2] = ["messages", "studies"];
