@@ -244,7 +244,7 @@ impl<P: Party> World<P> {
                 let identify = || parties[guest].guest().identify("RESOURCE", Scope::Local);
                 let _ = place.meanwhile(identify);
             }
-            Deed::Poll(guest) => _ = self.parties[guest].guest().poll(self.place.now_ns()),
+            Deed::Poll(guest) => _ = self.parties[guest].guest().poll_at(self.place.now_ns()),
             Deed::Verb { guest, line, verb } => {
                 let there = self.lines.iter().filter(|(_, line)| line.has_end(line.side(guest)));
                 let number = pick(there.map(|(number, _)| *number), line);
@@ -553,7 +553,7 @@ impl<P: Party> World<P> {
         for _ in 0..5 {
             self.place.pass_time();
             for party in &self.parties {
-                party.guest().poll(self.place.now_ns());
+                party.guest().poll_at(self.place.now_ns());
             }
             self.place.turn();
         }

@@ -110,7 +110,7 @@ impl Place {
         if self.is_flooded && !self.is_stopped {
             for _ in 0..FLOOD_TURNS {
                 for guest in guests.clone() {
-                    guest.poll(self.now_ns());
+                    guest.poll_at(self.now_ns());
                 }
                 self.turn();
             }

@@ -249,7 +249,7 @@ impl World {
             }
             Deed::Poll { guest, watches } => {
                 self.watch(guest, watches);
-                self.guest(guest).poll(self.place.now_ns());
+                self.guest(guest).poll_at(self.place.now_ns());
             }
             Deed::Send { end, bytes } => {
                 self.with_end(end, |pair, end, path| pair.send(end, path, bytes));
@@ -640,7 +640,7 @@ impl World {
         for _ in 0..5 {
             self.place.pass_time();
             for guest in 0..NAMES.len() {
-                self.guest(guest).poll(self.place.now_ns());
+                self.guest(guest).poll_at(self.place.now_ns());
             }
             self.place.turn();
         }
