@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use host::report::{Buffer, QueueAudit};
+use host::report::{Buffer, BufferOwner, QueueAudit};
 use siga::host::Observer;
 
 use crate::outcome::Outcome;
@@ -37,13 +37,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         let mut table = table(&["buffer", "owner", "state", "primed", "given back"], 3);
         let mut rows = 0;
         for (index, buffer) in queue.buffers.iter().enumerate() {
-            if !arguments.out || buffer.owner == "reader" {
+            if !arguments.out || buffer.owner == BufferOwner::Reader {
                 rows += 1;
-                let Buffer { owner, state, primed, given_back } = buffer;
+                let Buffer { owner, state, primed, given_back, .. } = buffer;
                 table.add_row([
                     index.to_string(),
-                    owner.clone(),
-                    state.clone(),
+                    owner.to_string(),
+                    state.to_string(),
                     primed.to_string(),
                     given_back.to_string(),
                 ]);

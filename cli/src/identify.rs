@@ -57,8 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     if arguments.output.json {
         let manager = guest.name().to_string();
         // A pipe that nobody reads is no reason to end.
-        let _ =
-            print_json(&ResourceReport { name: resource.clone(), scope: scope.into(), manager });
+        let _ = print_json(&ResourceReport::new(resource.clone(), scope.into(), manager));
     } else {
         eprintln!("{} manages {resource} ({known})", guest.name());
     }

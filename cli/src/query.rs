@@ -2,10 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use host::config::Bytes;
-use host::report::{
-    GuestReport, HalfReport, PathReport, PathState, ResourceReport, ResourceScope, SideReport,
-    SystemReport,
-};
+use host::report::{GuestReport, HalfReport, PathReport, ResourceReport, SideReport, SystemReport};
 use siga::connect::Kind;
 use siga::error::Violation;
 use siga::host::Observer;
@@ -103,7 +100,7 @@ fn paths(report: &SystemReport) -> Table {
             guest(path, 0),
             guest(path, 1),
             path.kind.clone(),
-            state(path.state).to_owned(),
+            path.state.to_string(),
             path.sides.first().map_or(String::new(), queues),
             both(path, "messages").to_string(),
             both(path, "bytes").to_string(),
@@ -141,7 +138,7 @@ fn conversations(paths: &[PathReport]) -> Table {
                 guest(path, from),
                 guest(path, to),
                 path.kind.clone(),
-                state(path.state).to_owned(),
+                path.state.to_string(),
                 limit.map_or("-".to_owned(), |limit| limit.to_string()),
                 count(output, "outstanding").to_string(),
                 in_queue.saturating_add(count(input, "waiting")).to_string(),
@@ -161,11 +158,7 @@ fn count(half: Option<&HalfReport>, counter: &str) -> u64 {
 fn resources(resources: &[ResourceReport]) -> Table {
     let mut table = table(&["resource", "scope", "manager"], 3);
     for resource in resources {
-        let scope = match resource.scope {
-            ResourceScope::Local => "local",
-            ResourceScope::Global => "global",
-        };
-        table.add_row([&resource.name, scope, &resource.manager]);
+        table.add_row([&resource.name, &resource.scope.to_string(), &resource.manager]);
     }
     table
 }
@@ -182,14 +175,6 @@ pub fn table(heads: &[&str], numbers_from: usize) -> Table {
 
 pub fn guest(path: &PathReport, side: usize) -> String {
     path.sides.get(side).map_or("-".to_owned(), |side| side.guest.clone())
-}
-
-pub fn state(state: PathState) -> &'static str {
-    match state {
-        PathState::Pending => "pending",
-        PathState::Joined => "joined",
-        PathState::OneSided => "one-sided",
-    }
 }
 
 fn queues(side: &SideReport) -> String {

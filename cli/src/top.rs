@@ -161,27 +161,28 @@ fn draw(figures: &[Figures]) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use host::report::{PathState, SideReport};
 
     fn report(now_ns: u64, messages: u64, spinning_ns: u64) -> SystemReport {
-        let half = |counts: &[(&str, u64)]| HalfReport {
-            limit: None,
-            asleep: false,
-            counts: counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+        let side = |guest: &str| {
+            json!({
+                "guest": guest,
+                "outputs": [{
+                    "asleep": false,
+                    "counts": { "messages": messages, "bytes": messages * 10 },
+                }],
+                "inputs": [{
+                    "asleep": false,
+                    "counts": { "messages": 999, "spinning_ns": spinning_ns },
+                }],
+            })
         };
-        let side = |guest: &str| SideReport {
-            guest: guest.to_owned(),
-            outputs: vec![half(&[("messages", messages), ("bytes", messages * 10)])],
-            inputs: vec![half(&[("messages", 999), ("spinning_ns", spinning_ns)])],
-        };
-        let paths = vec![PathReport {
-            path: 7,
-            kind: "messages".to_owned(),
-            state: PathState::Joined,
-            sides: vec![side("A"), side("B")],
-        }];
-        SystemReport { now_ns, paths, ..SystemReport::default() }
+        let sides = [side("A"), side("B")];
+        let path = json!({ "path": 7, "kind": "messages", "state": "joined", "sides": sides });
+        let report = json!({ "now_ns": now_ns, "guests": [], "paths": [path], "resources": [] });
+        serde_json::from_value(report).unwrap()
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::joined;
 use siga::error::Problem;
+use siga::host::report::{BufferOwner, BufferState};
 use siga::host::{Embedded, ObserveError, Observer, System};
 use siga::{
     ConnectError, Guest, Path, PathOptions, Reason, SendError, Served, TrySendError, Wait, Waiter,
@@ -460,12 +461,12 @@ fn observer_sees_guests_paths_and_buffers() {
     assert_eq!(audit.queues.len(), 2);
     let buffers = &audit.queues[0].buffers;
     assert_eq!((audit.queues[0].writer.as_str(), buffers.len()), ("CLIENT", 256));
-    let states: Vec<(&str, &str, u32, u32)> = buffers[..5]
-        .iter()
-        .map(|b| (b.owner.as_str(), b.state.as_str(), b.primed, b.given_back))
-        .collect();
-    let (read, primed) = (("writer", "empty", 1, 1), ("reader", "primed", 1, 0));
-    assert_eq!(states, [read, read, read, primed, ("writer", "not initialised", 0, 0)]);
+    let states: Vec<_> =
+        buffers[..5].iter().map(|b| (b.owner, b.state, b.primed, b.given_back)).collect();
+    let read = (BufferOwner::Writer, BufferState::Empty, 1, 1);
+    let primed = (BufferOwner::Reader, BufferState::Primed, 1, 0);
+    let unused = (BufferOwner::Writer, BufferState::NotInitialised, 0, 0);
+    assert_eq!(states, [read, read, read, primed, unused]);
     assert!(matches!(observer.audit(999), Err(ObserveError::Refused(Problem::NoPath))));
 
     drop((ours, theirs));

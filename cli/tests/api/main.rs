@@ -79,7 +79,7 @@ fn known_names_are_found() {
         "mod siga::appc / pub struct Conversation / (private fields)",
         "mod siga::connect / pub use siga::Pending",
         "mod siga::error / #[non_exhaustive] pub enum Violation / Doorbell = 9",
-        "mod siga::host::report / pub struct PathReport / pub path: u64",
+        "mod siga::host::report / #[non_exhaustive] pub struct PathReport / pub path: u64",
         "mod siga::in_place / pub const PAGE_BYTES: usize = 64 << 10",
         "mod siga::iucv / pub struct IucvPath / pub fn number(&self) -> u64",
         "mod siga::raw / pub struct Lease<T>(_) / impl<T> siga::raw::Lease<T> / pub fn new(value: T) -> siga::raw::Lease<T>",
