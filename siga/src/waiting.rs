@@ -204,6 +204,11 @@ impl SpinPolicy {
                 self.polls_found = polls;
                 return Ok(Some(message));
             }
+            // A message in a page, a pack, or the end: it is fetched another way.
+            if half.is_ready() {
+                self.polls_found = polls;
+                return Ok(None);
+            }
         }
         let spinning_ns = POLLS_PER_CLOCK * self.poll_ns;
         count_polls(half.counters(), POLLS_PER_CLOCK, false, spinning_ns);
