@@ -93,7 +93,7 @@ struct Awaited {
     wants_room: bool,
 }
 
-/// The sending half of one queue of a path, for one task.
+/// The sender_awaited half of one queue of a path, for one task.
 #[derive(Debug)]
 pub struct AsyncSender {
     waiter: AsyncWaiter<Sender>,
@@ -224,7 +224,7 @@ impl AsyncPath {
     /// # Errors
     /// [`SendError`]; nothing was sent then.
     pub async fn send(&mut self, body: &[u8]) -> Result<(), SendError> {
-        send(&mut self.waiter, self.key, Awaited::sending, body).await
+        send(&mut self.waiter, self.key, Awaited::sender_awaited, body).await
     }
 
     /// Waits until a send that was refused is worth another try: there is room again, the receiver has resumed the
@@ -233,7 +233,7 @@ impl AsyncPath {
     /// # Errors
     /// The runtime is shutting down; `NotConnected` in a forked child.
     pub async fn room(&mut self) -> io::Result<()> {
-        room(&mut self.waiter, self.key, Awaited::sending).await
+        room(&mut self.waiter, self.key, Awaited::sender_awaited).await
     }
 
     /// Receives the next message, which stays where it is until the next verb. Waits until there is one, and hands
@@ -308,7 +308,7 @@ fn member<M: Member>(waiter: &mut AsyncWaiter<M>, key: Key) -> &mut M {
 
 impl Awaited {
     /// The sender, whose room is awaited from now on.
-    fn sending(&mut self) -> &mut Sender {
+    fn sender_awaited(&mut self) -> &mut Sender {
         self.wants_room = true;
         self.path.sender()
     }
