@@ -10,7 +10,6 @@ use fabric::name::Name;
 use fabric::path::{Shape, Side};
 use host::report::{PathState, SystemReport};
 use os::poller::Poller;
-use os::processor::now_ns;
 use proof::hostile::Impostor;
 use proof::plane::{ALLOWANCE, Heard, Party, Plane};
 
@@ -223,10 +222,10 @@ fn guest_hears_a_host_for_a_while_only_however_much_it_says() {
     poller.add(&guest, 1).unwrap();
     while impostor.say(0, &Reply::Withdrawn { path: 1 }, &[]) {}
     // If it went on until nothing is left, a host that never stops would never let it go.
-    guest.poll(now_ns());
+    guest.poll();
     assert_eq!(poller.wait(Some(Duration::ZERO)).unwrap(), [1]);
     for _ in 0..100 {
-        guest.poll(now_ns());
+        guest.poll();
     }
     assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
 }

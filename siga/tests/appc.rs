@@ -494,7 +494,7 @@ fn connection_with_queues_that_no_conversation_has_is_refused() {
     let mut server = AppcGuest::declare(server, Wait::Block).unwrap();
     while !client.has_news() {
         assert_eq!(server.try_event().unwrap(), None);
-        client.poll(os::processor::now_ns());
+        client.poll();
     }
     assert!(is_refused(connecting));
 }

@@ -743,7 +743,7 @@ fn connection_with_queues_that_no_path_of_iucv_has_is_refused() {
     let mut server = IucvGuest::declare(server, Wait::Block).unwrap();
     while !client.has_news() {
         assert_eq!(server.try_event().unwrap(), None);
-        client.poll(os::processor::now_ns());
+        client.poll();
     }
     assert!(is_refused(connecting));
 }

@@ -210,7 +210,7 @@ impl World {
                 // Whether it is theirs does not matter.
                 let _ = place.meanwhile(|| sleeper.guest().identify("RESOURCE", Scope::Local));
             }
-            Deed::Poll => _ = self.sleeper.guest().poll(os::processor::now_ns()),
+            Deed::Poll => self.sleeper.guest().poll(),
             Deed::Send { path, is_sleeper, priority, two_way, pushes } => {
                 let reply_bytes_max = two_way.then_some(8);
                 let number = self.next_message;
@@ -551,7 +551,7 @@ impl World {
         }
         self.place.start();
         for times in 1..5 {
-            self.sleeper.guest().poll(later_ns(times));
+            self.sleeper.guest().poll_at(later_ns(times));
             self.peer.poll(later_ns(times));
             self.place.turn();
         }

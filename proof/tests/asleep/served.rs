@@ -232,7 +232,7 @@ impl World {
             }
             Deed::Poll { guest, watches } => {
                 self.watch(guest, watches);
-                self.guest(guest).poll(os::processor::now_ns());
+                self.guest(guest).poll();
             }
             Deed::Send { end, bytes } => {
                 self.with_end(end, |pair, end, path| pair.send(end, path, bytes));
@@ -586,7 +586,7 @@ impl World {
         self.place.start();
         for times in 1..5 {
             for guest in 0..NAMES.len() {
-                self.guest(guest).poll(later_ns(times));
+                self.guest(guest).poll_at(later_ns(times));
             }
             self.place.turn();
         }

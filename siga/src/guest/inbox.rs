@@ -18,7 +18,7 @@ pub(super) struct Inbox {
     pub(super) pending: VecDeque<(Pending, bool)>,
     /// There will be no host again, which was not reported yet.
     pub(super) is_newly_forsaken: bool,
-    /// Something has come since whoever waits for the descriptor was shown what there is.
+    /// Something has come, or was left behind, since whoever waits for the descriptor was shown what there is.
     pub(super) has_come: bool,
     /// A waiter waits for the descriptor, and polls when it is readable.
     pub(super) is_asleep: bool,
