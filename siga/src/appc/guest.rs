@@ -14,10 +14,9 @@ use super::conversation::Conversation;
 use super::function::{Completed, Function, Running};
 use super::options::{Options, level};
 use crate::guest::ConnectError;
-use crate::members::count;
 use crate::switchboard::{Call, News, Switchboard};
 use crate::waiter::Member;
-use crate::waiting::Wait;
+use crate::waiting::{Wait, count_polls};
 
 /// A conversation, as its guest knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -383,6 +382,6 @@ impl Member for Seat {
     }
 
     fn count(&mut self, polls: u64, spinning_ns: u64) {
-        count(self.conversation.inner.counters(), polls, spinning_ns);
+        count_polls(self.conversation.inner.counters(), polls, false, spinning_ns);
     }
 }

@@ -19,9 +19,8 @@ use super::options::Options;
 use super::waits::{Waiting, Wanted};
 use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
-use crate::members::count;
 use crate::waiter::Member;
-use crate::waiting::{Half, SpinPolicy, Wait, Waited, after};
+use crate::waiting::{Half, SpinPolicy, Wait, Waited, after, count_polls};
 use crate::whole;
 
 /// A path of IUCV to another guest.
@@ -745,6 +744,6 @@ impl Member for IucvPath {
     }
 
     fn count(&mut self, polls: u64, spinning_ns: u64) {
-        count(self.inner.counters(), polls, spinning_ns);
+        count_polls(self.inner.counters(), polls, false, spinning_ns);
     }
 }
