@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use fabric::control::{Kind, PENDING_MAX, Pending, Problem, UserData};
 use fabric::path::{END_DATA_BYTES, Shape};
+use os::processor::now_ns;
 
 use crate::guest::{ConnectError, Connecting, Guest};
 use crate::path::Path;
@@ -198,15 +199,17 @@ impl<C: Call> Switchboard<C> {
         self.active.extend(joined.map(|(number, _)| *number));
     }
 
-    /// Waits until somebody may have something to tell.
-    pub(crate) fn wait(&mut self) -> io::Result<()> {
+    /// Waits until somebody may have something to tell. False if the time is over, also if somebody has by then;
+    /// `u64::MAX` never is.
+    pub(crate) fn wait_until(&mut self, deadline_ns: u64) -> io::Result<bool> {
         if self.places.is_empty() && self.guest().is_forsaken() {
             // Nobody is there, and nobody will come.
             return Err(io::ErrorKind::NotConnected.into());
         }
-        let (key, _) = self.waiter.wait()?;
+        let Some(key) = self.waiter.wait_until(deadline_ns)? else { return Ok(false) };
         self.take_note(key);
-        Ok(())
+        // Somebody can always have something that brings nothing.
+        Ok(deadline_ns == u64::MAX || now_ns() < deadline_ns)
     }
 
     /// Takes note of all that may have something to tell.

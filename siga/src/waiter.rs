@@ -311,7 +311,8 @@ impl<M: Member> Waiter<M> {
         &mut seat.expect("it was found just now").member
     }
 
-    fn wait_until(&mut self, deadline_ns: u64) -> io::Result<Option<Key>> {
+    /// Waits until a member has something to do. None if the time is over; `u64::MAX` never is.
+    pub(crate) fn wait_until(&mut self, deadline_ns: u64) -> io::Result<Option<Key>> {
         if let Some(key) = self.next_busy()? {
             return Ok(Some(key));
         }

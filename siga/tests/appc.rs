@@ -475,6 +475,17 @@ fn receive_with_a_limit_ends_in_the_middle_of_a_record() {
 }
 
 #[test]
+fn wait_for_an_event_with_a_limit_ends_at_it() {
+    let Two { client, server, host: _host } = two();
+    let mut server = AppcGuest::declare(server, Wait::Block).unwrap();
+    assert_eq!(server.event_within(Duration::ZERO).unwrap(), None);
+    let options = PathOptions { kind: Kind::APPC, ..PathOptions::DEFAULT };
+    let _connecting = client.start_connecting("SERVER", &options).unwrap();
+    let event = server.event_within(Duration::MAX).unwrap().expect("no time is too long");
+    assert_eq!(event.interrupt(), Interrupt::ConnectionPending);
+}
+
+#[test]
 fn connection_with_queues_that_no_conversation_has_is_refused() {
     let Two { client, server, host: _host } = two();
     let wrong = PathOptions { kind: Kind::APPC, outputs: 2, ..PathOptions::DEFAULT };

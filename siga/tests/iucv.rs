@@ -765,6 +765,34 @@ fn connection_that_is_not_fit_uses_up_the_time_to_accept_one() {
 }
 
 #[test]
+fn send_with_a_limit_ends_at_it_and_sends_nothing_then() {
+    let few = Options { limit: 1, ..OPTIONS };
+    let (go_on, wait) = mpsc::channel();
+    let server = move |mut path: IucvPath| {
+        wait.recv().unwrap();
+        assert_eq!(path.next().unwrap().1, b"first");
+        assert_eq!(path.next().unwrap().1, b"second");
+    };
+    talk_under(few, server, |mut path| {
+        path.send(&QUIET, b"first").unwrap();
+        assert_eq!(path.send_within(&QUIET, b"never", Duration::ZERO), Ok(None));
+        go_on.send(()).unwrap();
+        assert!(path.send_within(&QUIET, b"second", Duration::MAX).unwrap().is_some());
+    });
+}
+
+#[test]
+fn wait_for_an_event_with_a_limit_ends_at_it() {
+    let Two { client, server, _host } = two();
+    let mut server = IucvGuest::declare(server, Wait::Block).unwrap();
+    assert_eq!(server.event_within(Duration::ZERO).unwrap(), None);
+    let options = PathOptions { kind: Kind::IUCV, outputs: 2, inputs: 2, ..PathOptions::DEFAULT };
+    let _connecting = client.start_connecting("SERVER", &options).unwrap();
+    let event = server.event_within(Duration::MAX).unwrap().expect("no time is too long");
+    assert_eq!(event.interrupt(), Interrupt::ConnectionPending);
+}
+
+#[test]
 fn guest_of_a_host_that_does_not_come_back_has_no_more_events() {
     let Two { client: _client, server, _host } = two();
     let mut server = IucvGuest::declare(server, Wait::Block).unwrap();

@@ -183,6 +183,20 @@ impl IucvPath {
         self.until_sent(outgoing, |inner| inner.send(outgoing, data))
     }
 
+    /// Sends a message as [`IucvPath::send`] does, and waits at most for `time`. None if the time is over: nothing was
+    /// sent then.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent then.
+    pub fn send_within(
+        &mut self,
+        outgoing: &Outgoing,
+        data: &[u8],
+        time: Duration,
+    ) -> Result<Option<MessageId>, SendError> {
+        self.sent_before(Some(after(time)), outgoing, |inner| inner.send(outgoing, data))
+    }
+
     /// Pushes a message: for streams of small ones. It may be held back while the target is behind, to go
     /// with those that follow, with the next verb that waits, and at the latest with [`IucvPath::flush`].
     ///
