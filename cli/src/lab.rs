@@ -201,7 +201,8 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
     if let Some(Some(file)) = &arguments.json {
         // In `--json CASE` the case is meant to be run, not to be a file.
         let name = file.display().to_string();
-        if library::select(std::slice::from_ref(&name)).is_ok() {
+        let is_case_file = file.extension().is_some_and(|extension| extension == "toml");
+        if is_case_file || library::select(std::slice::from_ref(&name)).is_ok() {
             let right = "this is a case: put --json behind it";
             return Err(Outcome::Usage(format!("--json {name}: {right}")));
         }

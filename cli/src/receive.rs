@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 
 use siga::connect::Kind;
 use siga::{ConnectError, Guest, Path, PathOptions, Reason, Severed};
@@ -20,13 +20,23 @@ use crate::transfer::{GREETING, end, progress};
 pub struct Arguments {
     /// The name to attach under
     name: String,
-    /// Write to this file, and not to standard output. --json needs it
+    /// Write to this file, and not to standard output. What is in it is replaced once a sender is there. --json needs
+    /// this
     #[arg(long = "output", value_name = "FILE")]
     output_file: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
     socket: Socket,
+}
+
+fn open(name: &FilePath) -> Result<File, Outcome> {
+    let file = File::options().write(true).create(true).truncate(false).open(name);
+    file.map_err(|error| unwritten(name, &error))
+}
+
+fn unwritten(name: &FilePath, error: &io::Error) -> Outcome {
+    Outcome::No(format!("{} cannot be written: {error}", name.display()))
 }
 
 /// Receives to standard output or to a file.
@@ -37,17 +47,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     }
     let socket = arguments.socket.path()?;
     let guest = Guest::attach(socket, &arguments.name).map_err(Outcome::no)?;
-    let (target, mut file): (String, Box<dyn Write>) = match &arguments.output_file {
-        None => ("standard output".to_owned(), Box::new(io::stdout().lock())),
-        Some(name) => {
-            let file = File::create(name);
-            let file = file.map_err(|error| {
-                Outcome::No(format!("{} cannot be written: {error}", name.display()))
-            })?;
+    // Opened before anything is received, and emptied once a sender is there.
+    let output = arguments.output_file.as_deref().map(open).transpose()?;
+    let mut path = accept(&guest)?;
+    let (target, mut file): (String, Box<dyn Write>) = match (output, &arguments.output_file) {
+        (Some(file), Some(name)) => {
+            if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                file.set_len(0).map_err(|error| unwritten(name, &error))?;
+            }
             (name.display().to_string(), Box::new(file))
         }
+        _ => ("standard output".to_owned(), Box::new(io::stdout().lock())),
     };
-    let mut path = accept(&guest)?;
     let bar = progress(None);
     let mut written = 0;
     let ended = receive_all(&mut path, &mut file, &bar, &mut written);

@@ -91,7 +91,8 @@ impl Transfer {
             self.sent += bytes as u64;
             bar.set_position(self.sent);
             while let Some(message) = self.path.try_receive()? {
-                self.written = written(message.body).unwrap_or(self.written);
+                let reported = written(message.body);
+                self.note_written(reported);
             }
             if bytes < CHUNK_BYTES {
                 self.path.end_sending();
@@ -104,15 +105,23 @@ impl Transfer {
     fn wait_for_the_last(&mut self) -> Result<(), Failure> {
         while self.written < self.sent {
             let message = self.path.receive()?;
-            self.written = written(message.body).unwrap_or(self.written);
+            let reported = written(message.body);
+            self.note_written(reported);
         }
         Ok(())
+    }
+
+    /// Notes what the receiver reports: never less than before, nor more than was sent.
+    fn note_written(&mut self, reported: Option<u64>) {
+        let possible = self.written..=self.sent;
+        self.written = reported.filter(|bytes| possible.contains(bytes)).unwrap_or(self.written);
     }
 
     fn undelivered(&mut self, why: &str) -> Outcome {
         // The last it had to say may still be there.
         while let Ok(Some(message)) = self.path.try_receive() {
-            self.written = written(message.body).unwrap_or(self.written);
+            let reported = written(message.body);
+            self.note_written(reported);
         }
         Outcome::No(format!("{why}; {} of {} bytes sent were delivered", self.written, self.sent))
     }

@@ -274,7 +274,11 @@ impl Path {
 
     /// Ends sending in good order, with data for the other side's user, and goes on receiving.
     pub fn end_sending_with(&mut self, data: UserData) {
-        self.senders.iter_mut().for_each(|sender| sender.half.sever(data));
+        for sender in &mut self.senders {
+            sender.half.sever(data);
+            // No send is worth another try.
+            sender.wants_room = false;
+        }
     }
 
     /// The halves without their waiting, and what keeps the path in the host's accounts.

@@ -93,7 +93,7 @@ struct Awaited {
     wants_room: bool,
 }
 
-/// The sender_awaited half of one queue of a path, for one task.
+/// The sending half of one queue of a path, for one task.
 #[derive(Debug)]
 pub struct AsyncSender {
     waiter: AsyncWaiter<Sender>,

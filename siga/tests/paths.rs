@@ -568,3 +568,27 @@ fn waiter_says_when_there_is_room_after_a_limit_and_not_after_a_send() {
     ours.send(&[9; 5000]).unwrap();
     assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none(), "nothing is wanted any more");
 }
+
+#[test]
+fn wait_without_time_finds_what_has_rung() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let host = host();
+        let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+        let (one, mut other) = joined(&client, &server, &PathOptions::default());
+        let mut waiter = Waiter::new(wait).unwrap();
+        let key = waiter.add(one).unwrap();
+        // So busy that it seldom reads the clock.
+        for _ in 0..1000 {
+            other.send(b"x").unwrap();
+            let (_, path) = waiter.wait().unwrap();
+            path.receive().unwrap();
+        }
+        for _ in 0..100 {
+            assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none());
+            other.send(b"x").unwrap();
+            let found = waiter.wait_within(Duration::ZERO).unwrap().map(|(key, _)| key);
+            assert_eq!(found, Some(key), "{wait:?}");
+            waiter.get_mut(key).unwrap().receive().unwrap();
+        }
+    }
+}

@@ -9,6 +9,8 @@ pub use error::{AttachError, ConnectError, ResourceError};
 use std::borrow::BorrowMut;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+#[cfg(feature = "embedded")]
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -97,7 +99,11 @@ impl Guest {
     #[cfg(feature = "embedded")]
     pub fn attach_embedded(host: &Embedded, name: &str) -> Result<Guest, AttachError> {
         let name = name.parse()?;
-        Guest::attach_over(host.connect()?, None, name)
+        let packets = host.connect().map_err(|error| match error.kind() {
+            io::ErrorKind::NotConnected => AttachError::NoAnswer,
+            _ => AttachError::Resources(error),
+        })?;
+        Guest::attach_over(packets, None, name)
     }
 
     fn attach_over(
