@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use host::report::{Buffer, QueueAudit};
+use host::report::{Buffer, BufferOwner, QueueAudit};
 use siga::host::Observer;
 
-use crate::outcome::{Outcome, print};
+use crate::outcome::Outcome;
+use crate::output::{Output, print, print_json};
 use crate::query::table;
 use crate::socket::Socket;
 
@@ -14,12 +15,11 @@ use crate::socket::Socket;
 pub struct Arguments {
     /// The number of the path, as siga query shows it
     path: u64,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
     /// Show only buffers that the reader has not given back
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     out: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     socket: Socket,
 }
@@ -28,8 +28,8 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
     let report = observer.audit(arguments.path).map_err(Outcome::no)?;
-    if arguments.json {
-        return print(serde_json::to_string(&report).map_err(Outcome::no)?);
+    if arguments.output.json {
+        return print_json(&report);
     }
     for queue in &report.queues {
         let QueueAudit { queue: number, writer, reader, .. } = queue;
@@ -37,13 +37,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         let mut table = table(&["buffer", "owner", "state", "primed", "given back"], 3);
         let mut rows = 0;
         for (index, buffer) in queue.buffers.iter().enumerate() {
-            if !arguments.out || buffer.owner == "reader" {
+            if !arguments.out || buffer.owner == BufferOwner::Reader {
                 rows += 1;
-                let Buffer { owner, state, primed, given_back } = buffer;
+                let Buffer { owner, state, primed, given_back, .. } = buffer;
                 table.add_row([
                     index.to_string(),
-                    owner.clone(),
-                    state.clone(),
+                    owner.to_string(),
+                    state.to_string(),
                     primed.to_string(),
                     given_back.to_string(),
                 ]);

@@ -7,9 +7,11 @@ use std::thread;
 use siga::appc::{Conversation, Ended, Options, State, Then, VerbError};
 use siga::connect::Scope;
 use siga::error::{Problem, ResourceError};
+use siga::host::report::ResourceReport;
 use siga::{ConnectError, Guest};
 
 use crate::outcome::Outcome;
+use crate::output::{Output, print_json};
 use crate::socket::Socket;
 
 /// Bytes of one turn that are kept for the command. Who sends more is severed.
@@ -28,6 +30,8 @@ pub struct Arguments {
     /// Let other systems know of it too; its name is one of the global ones then
     #[arg(long)]
     global: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     socket: Socket,
     /// What answers [default: what was sent is sent back]
@@ -50,7 +54,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         };
         Outcome::No(format!("{name} may not manage {resource}: {why}"))
     })?;
-    eprintln!("{} manages {resource} ({known})", guest.name());
+    if arguments.output.json {
+        let manager = guest.name().to_string();
+        // A pipe that nobody reads is no reason to end.
+        let _ = print_json(&ResourceReport::new(resource.clone(), scope.into(), manager));
+    } else {
+        eprintln!("{} manages {resource} ({known})", guest.name());
+    }
     loop {
         match Conversation::accept_for(&guest, resource, &Options::default()) {
             Ok(conversation) => {

@@ -1,6 +1,9 @@
 //! `siga lab`: measure.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -19,7 +22,8 @@ use lab::run::{RunError, Watcher};
 use lab::trial::{Crew, TrialError};
 use serde_json::json;
 
-use crate::outcome::{Outcome, print};
+use crate::outcome::Outcome;
+use crate::output::{Output, print, print_json};
 
 /// Measure this machine: run cases, print their tables
 ///
@@ -45,9 +49,8 @@ struct List {
     /// Names of cases or of groups of cases, or case files [default: all that come with siga]
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
-    /// As a JSON array
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Run cases and print their tables
@@ -77,9 +80,9 @@ struct Run {
     /// Measure Aeron and iceoryx2 with this siga-peers [default: beside siga, or in the repository's peers]
     #[arg(long, value_name = "PATH", env = "SIGA_PEERS", hide_env_values = true)]
     peers: Option<PathBuf>,
-    /// Append the result of each trial to this file, for `siga lab report`
+    /// Print each trial as a line of JSON, and no tables; or append the lines to FILE, for `siga lab report`
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    json: Option<Option<PathBuf>>,
 }
 
 /// Print the tables of results that are kept
@@ -91,11 +94,13 @@ struct Report {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// For whom
-    #[arg(long, value_enum, default_value = "text")]
+    #[arg(long, value_enum, default_value = "text", conflicts_with = "json")]
     format: Format,
     /// Show the results of these cases as their files say now, with metrics that were defined after the run
     #[arg(long, value_name = "CASE")]
     case: Vec<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -134,9 +139,8 @@ fn list(arguments: &List) -> Result<(), Outcome> {
     let cases =
         if arguments.cases.is_empty() { library::cases() } else { select(&arguments.cases)? };
     let plan = Plan::new(cases, &Wishes::default()).map_err(Outcome::Usage)?;
-    if arguments.json {
-        let cases: Vec<serde_json::Value> = plan.jobs.iter().map(as_json).collect();
-        print(format!("{:#}", json!(cases)))
+    if arguments.output.json {
+        plan.jobs.iter().map(as_json).try_for_each(|case| print_json(&case))
     } else {
         let cases: Vec<String> = plan.jobs.iter().map(as_text).collect();
         print(cases.join("\n"))?;
@@ -189,6 +193,9 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
     if !arguments.case.is_empty() {
         select(&arguments.case)?.iter().for_each(|case| redefine(&mut records, case));
     }
+    if arguments.output.json {
+        return report::figures(&records).iter().try_for_each(print_json);
+    }
     let report = match arguments.format {
         Format::Text => report::text(&report::report(&records)),
         Format::Markdown => report::markdown(&report::report(&records)),
@@ -198,6 +205,15 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
 }
 
 fn run_cases(arguments: &Run) -> Result<(), Outcome> {
+    if let Some(Some(file)) = &arguments.json {
+        // In `--json CASE` the case is meant to be run, not to be a file.
+        let name = file.display().to_string();
+        let is_case_file = file.extension().is_some_and(|extension| extension == "toml");
+        if is_case_file || library::select(std::slice::from_ref(&name)).is_ok() {
+            let right = "this is a case: put --json behind it";
+            return Err(Outcome::Usage(format!("--json {name}: {right}")));
+        }
+    }
     let cases = select(&arguments.cases)?;
     let wishes = Wishes {
         quick: arguments.quick || arguments.cases.is_empty(),
@@ -216,12 +232,7 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         AgainstError::NotSiga { .. } => Outcome::Usage(error.to_string()),
         AgainstError::This(_) => Outcome::no(error),
     })?;
-    let mut results = match &arguments.json {
-        None => None,
-        Some(file) => Some(Results::append_to(file).map_err(|error| {
-            Outcome::No(format!("cannot append to {}: {error}", file.display()))
-        })?),
-    };
+    let mut results = arguments.json.as_ref().map(|file| results(file.as_deref())).transpose()?;
     let machine = Machine::here();
     for warning in machine.warnings() {
         eprintln!("warning: {warning}");
@@ -241,17 +252,34 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         RunError::System(error) => error.into(),
         RunError::Results(_) => Outcome::no(error),
     })?;
-    print(report::text(&report::report(&outcome.records)).trim_end())?;
+    let printed = match arguments.json {
+        // The trials were the result.
+        Some(None) => Ok(()),
+        _ => print(report::text(&report::report(&outcome.records)).trim_end()),
+    };
     if let Some(error) = outcome.unkept {
+        if error.kind() == ErrorKind::BrokenPipe {
+            return Err(Outcome::Unread);
+        }
         let error = format!(
             "cannot keep the results: {error}; the run ended with the first trial not kept"
         );
         return Err(Outcome::No(error));
     }
     match outcome.failed {
-        0 => Ok(()),
+        0 => printed,
         failed => Err(Outcome::No(format!("{failed} trials went wrong, see above"))),
     }
+}
+
+/// Where results go: to a file, or to standard output.
+fn results(file: Option<&Path>) -> Result<Results, Outcome> {
+    let Some(file) = file else {
+        let output = io::stdout().as_fd().try_clone_to_owned().map_err(Outcome::no)?;
+        return Ok(Results::new(File::from(output)));
+    };
+    Results::append_to(file)
+        .map_err(|error| Outcome::No(format!("cannot append to {}: {error}", file.display())))
 }
 
 /// The program that measures peers, if the plan needs it. A program that the user names must be the right

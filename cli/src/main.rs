@@ -5,6 +5,7 @@ mod identify;
 mod lab;
 mod monitor;
 mod outcome;
+mod output;
 mod query;
 mod receive;
 mod send;
@@ -19,8 +20,8 @@ use crate::outcome::Outcome;
 
 /// Messages between programs, through queues in shared memory.
 ///
-/// Results go to standard output, talk to standard error. The exit code is 0 if all went well, 1 if it
-/// did not, 2 if the command was used wrongly.
+/// Results go to standard output, progress and errors to standard error. With --json each line of standard
+/// output is a JSON object. The exit code is 0 if all went well, 1 if it did not, 2 if the command was used wrongly.
 #[derive(Debug, Parser)]
 #[command(name = "siga", version, arg_required_else_help = true)]
 struct Arguments {

@@ -1,6 +1,6 @@
 //! How a command ends.
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use host::config::FileError;
@@ -15,13 +15,15 @@ pub enum Outcome {
     File(Box<FileError>),
     /// It was used wrongly.
     Usage(String),
+    /// The reader of its results has read enough. That is well.
+    Unread,
 }
 
 impl Outcome {
     /// The exit code that says how a command ended, after a word about it on standard error.
     pub fn exit(outcome: Result<(), Outcome>) -> ExitCode {
         match outcome {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(()) | Err(Outcome::Unread) => ExitCode::SUCCESS,
             Err(Outcome::No(why)) => {
                 eprintln!("siga: {why}");
                 ExitCode::from(1)
@@ -51,14 +53,6 @@ impl Outcome {
 impl From<FileError> for Outcome {
     fn from(error: FileError) -> Outcome {
         Outcome::File(Box::new(error))
-    }
-}
-
-/// Prints a result and a line's end to standard output. Whoever reads it may have read enough: that is well.
-pub fn print(result: impl std::fmt::Display) -> Result<(), Outcome> {
-    match writeln!(std::io::stdout(), "{result}") {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Outcome::no(error)),
-        _ => Ok(()),
     }
 }
 

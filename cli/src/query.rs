@@ -2,15 +2,13 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use host::config::Bytes;
-use host::report::{
-    GuestReport, HalfReport, PathReport, PathState, ResourceReport, ResourceScope, SideReport,
-    SystemReport,
-};
+use host::report::{GuestReport, HalfReport, PathReport, ResourceReport, SideReport, SystemReport};
 use siga::connect::Kind;
 use siga::error::Violation;
 use siga::host::Observer;
 
-use crate::outcome::{Outcome, print};
+use crate::outcome::Outcome;
+use crate::output::{Output, print, print_json};
 use crate::socket::Socket;
 
 /// Show the guests that are attached, the paths between them, and the resources they manage
@@ -19,9 +17,8 @@ pub struct Arguments {
     /// Show these alone [default: all there are]
     #[arg(value_name = "WHAT")]
     subject: Option<Subject>,
-    /// Print the host's whole report as JSON, with all counters
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     socket: Socket,
 }
@@ -41,9 +38,13 @@ enum Subject {
 /// Shows guests, paths and resources.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
-    let report = observer.query().map_err(Outcome::no)?;
-    if arguments.json {
-        return print(serde_json::to_string(&report).map_err(Outcome::no)?);
+    let mut report = observer.query().map_err(Outcome::no)?;
+    if arguments.subject == Some(Subject::Iucv) {
+        let kinds = [Kind::IUCV, Kind::APPC].map(|kind| kind.to_string());
+        report.paths.retain(|path| kinds.contains(&path.kind));
+    }
+    if arguments.output.json {
+        return print_json(&part(&report, arguments.subject)?);
     }
     let tables: &[Table] = match arguments.subject {
         None => &[guests(&report.guests), paths(&report), resources(&report.resources)],
@@ -57,6 +58,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         print(table)?;
     }
     Ok(())
+}
+
+/// The members of the report that are about the subject, and the time.
+fn part(report: &SystemReport, subject: Option<Subject>) -> Result<serde_json::Value, Outcome> {
+    let mut part = serde_json::to_value(report).map_err(Outcome::no)?;
+    let wanted = subject.map(|subject| match subject {
+        Subject::Guest => "guests",
+        Subject::Path | Subject::Iucv => "paths",
+        Subject::Resource => "resources",
+    });
+    if let (Some(wanted), Some(members)) = (wanted, part.as_object_mut()) {
+        members.retain(|name, _| name == wanted || name == "now_ns");
+    }
+    Ok(part)
 }
 
 fn guests(guests: &[GuestReport]) -> Table {
@@ -85,7 +100,7 @@ fn paths(report: &SystemReport) -> Table {
             guest(path, 0),
             guest(path, 1),
             path.kind.clone(),
-            state(path.state).to_owned(),
+            path.state.to_string(),
             path.sides.first().map_or(String::new(), queues),
             both(path, "messages").to_string(),
             both(path, "bytes").to_string(),
@@ -112,8 +127,7 @@ fn conversations(paths: &[PathReport]) -> Table {
         "untaken",
     ];
     let mut table = table(&heads, 5);
-    let kinds = [Kind::IUCV, Kind::APPC].map(|kind| kind.to_string());
-    for path in paths.iter().filter(|path| kinds.contains(&path.kind)) {
+    for path in paths {
         for (from, to) in [(0, 1), (1, 0)] {
             let output = path.sides.get(from).and_then(|side| side.outputs.first());
             let input = path.sides.get(to).and_then(|side| side.inputs.first());
@@ -124,7 +138,7 @@ fn conversations(paths: &[PathReport]) -> Table {
                 guest(path, from),
                 guest(path, to),
                 path.kind.clone(),
-                state(path.state).to_owned(),
+                path.state.to_string(),
                 limit.map_or("-".to_owned(), |limit| limit.to_string()),
                 count(output, "outstanding").to_string(),
                 in_queue.saturating_add(count(input, "waiting")).to_string(),
@@ -144,11 +158,7 @@ fn count(half: Option<&HalfReport>, counter: &str) -> u64 {
 fn resources(resources: &[ResourceReport]) -> Table {
     let mut table = table(&["resource", "scope", "manager"], 3);
     for resource in resources {
-        let scope = match resource.scope {
-            ResourceScope::Local => "local",
-            ResourceScope::Global => "global",
-        };
-        table.add_row([&resource.name, scope, &resource.manager]);
+        table.add_row([&resource.name, &resource.scope.to_string(), &resource.manager]);
     }
     table
 }
@@ -165,14 +175,6 @@ pub fn table(heads: &[&str], numbers_from: usize) -> Table {
 
 pub fn guest(path: &PathReport, side: usize) -> String {
     path.sides.get(side).map_or("-".to_owned(), |side| side.guest.clone())
-}
-
-pub fn state(state: PathState) -> &'static str {
-    match state {
-        PathState::Pending => "pending",
-        PathState::Joined => "joined",
-        PathState::OneSided => "one-sided",
-    }
 }
 
 fn queues(side: &SideReport) -> String {

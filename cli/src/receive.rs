@@ -1,15 +1,18 @@
 //! `siga receive`: the other end of `siga send`.
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::path::{Path as FilePath, PathBuf};
 
 use siga::connect::Kind;
 use siga::{ConnectError, Guest, Path, PathOptions, Reason, Severed};
 
 use crate::outcome::Outcome;
+use crate::output::Output;
 use crate::socket::Socket;
-use crate::transfer::{GREETING, progress};
+use crate::transfer::{GREETING, end, progress};
 
-/// Wait for one `siga send` and write what it sends to standard output
+/// Wait for one `siga send` and write what it sends to standard output, or to a file
 ///
 /// Ends with 0 when everything has come, with 1 and the number of bytes that have come when the sender is
 /// gone before the end.
@@ -17,26 +20,55 @@ use crate::transfer::{GREETING, progress};
 pub struct Arguments {
     /// The name to attach under
     name: String,
+    /// Write to this file, and not to standard output. What is in it is replaced once a sender is there. --json needs
+    /// this
+    #[arg(long = "output", value_name = "FILE")]
+    output_file: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     socket: Socket,
 }
 
-/// Receives to standard output.
+fn open(name: &FilePath) -> Result<File, Outcome> {
+    let file = File::options().write(true).create(true).truncate(false).open(name);
+    file.map_err(|error| unwritten(name, &error))
+}
+
+fn unwritten(name: &FilePath, error: &io::Error) -> Outcome {
+    Outcome::No(format!("{} cannot be written: {error}", name.display()))
+}
+
+/// Receives to standard output or to a file.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    if arguments.output.json && arguments.output_file.is_none() {
+        let why = "--json prints to standard output, where the data goes";
+        return Err(Outcome::Usage(format!("{why}: name a file for the data with --output FILE")));
+    }
     let socket = arguments.socket.path()?;
     let guest = Guest::attach(socket, &arguments.name).map_err(Outcome::no)?;
+    // Opened before anything is received, and emptied once a sender is there.
+    let output = arguments.output_file.as_deref().map(open).transpose()?;
     let mut path = accept(&guest)?;
+    let (target, mut file): (String, Box<dyn Write>) = match (output, &arguments.output_file) {
+        (Some(file), Some(name)) => {
+            if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                file.set_len(0).map_err(|error| unwritten(name, &error))?;
+            }
+            (name.display().to_string(), Box::new(file))
+        }
+        _ => ("standard output".to_owned(), Box::new(io::stdout().lock())),
+    };
     let bar = progress(None);
     let mut written = 0;
-    let ended = receive_all(&mut path, &bar, &mut written);
+    let ended = receive_all(&mut path, &mut file, &bar, &mut written);
     bar.finish_and_clear();
     let from = path.peer();
-    match ended {
+    let ended = match ended {
         Ended::Severed(Severed { reason: Reason::Peer, .. }) => {
             // The sender waits for this; if it is gone by now, it has all the same sent everything.
             let _ = path.send(&written.to_le_bytes());
             path.end_sending();
-            eprintln!("{written} bytes delivered from {from}");
             Ok(())
         }
         Ended::Severed(severed) => {
@@ -47,9 +79,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             Err(Outcome::No(format!("{why} before the end; {written} bytes were delivered")))
         }
         Ended::Output(error) => Err(Outcome::No(format!(
-            "standard output cannot be written: {error}; {written} bytes were delivered"
+            "{target} cannot be written: {error}; {written} bytes were delivered"
         ))),
-    }
+    };
+    end(arguments.output, ("from", from), written, ended)
 }
 
 /// Accepts the first connection from `siga send`, and refuses all others.
@@ -78,12 +111,16 @@ enum Ended {
     Output(io::Error),
 }
 
-fn receive_all(path: &mut Path, bar: &indicatif::ProgressBar, written: &mut u64) -> Ended {
-    // Whole chunks are written at once: no buffer of our own in between.
-    let mut output = io::stdout().lock();
+fn receive_all(
+    path: &mut Path,
+    output: &mut dyn Write,
+    bar: &indicatif::ProgressBar,
+    written: &mut u64,
+) -> Ended {
     loop {
         let bytes = match path.receive() {
             Ok(message) => {
+                // Whole chunks are written at once: no buffer of our own in between.
                 if let Err(error) = output.write_all(message.body).and_then(|()| output.flush()) {
                     return Ended::Output(error);
                 }

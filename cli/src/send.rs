@@ -6,8 +6,9 @@ use siga::error::CommitError;
 use siga::{Guest, Path, PathOptions, Reason, SendError, Severed};
 
 use crate::outcome::Outcome;
+use crate::output::Output;
 use crate::socket::Socket;
-use crate::transfer::{CHUNK_BYTES, GREETING, progress, written};
+use crate::transfer::{CHUNK_BYTES, GREETING, end, progress, written};
 
 /// Send standard input to a guest that runs `siga receive`
 ///
@@ -19,6 +20,8 @@ pub struct Arguments {
     name: String,
     /// The guest to send to
     target: String,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     socket: Socket,
 }
@@ -36,11 +39,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let bar = progress(input_bytes());
     let sent = transfer.send_all(&bar).and_then(|()| transfer.wait_for_the_last());
     bar.finish_and_clear();
-    match sent {
-        Ok(()) => {
-            eprintln!("{} bytes delivered to {}", transfer.written, arguments.target);
-            Ok(())
-        }
+    let ended = match sent {
+        Ok(()) => Ok(()),
         Err(Failure::Input(error)) => {
             Err(transfer.undelivered(&format!("standard input cannot be read: {error}")))
         }
@@ -50,7 +50,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             Reason::Peer => format!("{} does not want more", arguments.target),
             reason => reason.to_string(),
         })),
-    }
+    };
+    end(arguments.output, ("to", transfer.path.peer()), transfer.written, ended)
 }
 
 struct Transfer {
@@ -90,7 +91,8 @@ impl Transfer {
             self.sent += bytes as u64;
             bar.set_position(self.sent);
             while let Some(message) = self.path.try_receive()? {
-                self.written = written(message.body).unwrap_or(self.written);
+                let reported = written(message.body);
+                self.note_written(reported);
             }
             if bytes < CHUNK_BYTES {
                 self.path.end_sending();
@@ -103,15 +105,23 @@ impl Transfer {
     fn wait_for_the_last(&mut self) -> Result<(), Failure> {
         while self.written < self.sent {
             let message = self.path.receive()?;
-            self.written = written(message.body).unwrap_or(self.written);
+            let reported = written(message.body);
+            self.note_written(reported);
         }
         Ok(())
+    }
+
+    /// Notes what the receiver reports: never less than before, nor more than was sent.
+    fn note_written(&mut self, reported: Option<u64>) {
+        let possible = self.written..=self.sent;
+        self.written = reported.filter(|bytes| possible.contains(bytes)).unwrap_or(self.written);
     }
 
     fn undelivered(&mut self, why: &str) -> Outcome {
         // The last it had to say may still be there.
         while let Ok(Some(message)) = self.path.try_receive() {
-            self.written = written(message.body).unwrap_or(self.written);
+            let reported = written(message.body);
+            self.note_written(reported);
         }
         Outcome::No(format!("{why}; {} of {} bytes sent were delivered", self.written, self.sent))
     }

@@ -1,7 +1,7 @@
 //! `siga top`: what the paths are doing now.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use host::report::{HalfReport, PathReport, SystemReport};
 use siga::host::Observer;
 
 use crate::outcome::Outcome;
+use crate::output::{Output, print, print_json};
 use crate::query::{guest, table};
 use crate::socket::Socket;
 
@@ -24,9 +25,8 @@ pub struct Arguments {
     /// Take this many samples and end
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Print each path's figures as a JSON line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     socket: Socket,
 }
@@ -43,6 +43,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// What one path has done in one interval.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 struct Figures {
+    /// The end of the interval, in nanoseconds of the machine's clock.
+    now_ns: u64,
     path: u64,
     from: String,
     to: String,
@@ -61,30 +63,19 @@ struct Figures {
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
     let mut before = observer.query().map_err(Outcome::no)?;
-    let is_terminal = std::io::stdout().is_terminal() && !arguments.json;
+    let is_terminal = std::io::stdout().is_terminal() && !arguments.output.json;
     let mut left = arguments.count.unwrap_or(u64::MAX);
     while left > 0 {
         thread::sleep(Duration::from_secs_f64(arguments.seconds));
         let now = observer.query().map_err(Outcome::no)?;
         let figures = figures(&before, &now);
-        let mut text = String::new();
-        if arguments.json {
-            for figures in &figures {
-                text += &serde_json::to_string(figures).map_err(Outcome::no)?;
-                text.push('\n');
-            }
+        if arguments.output.json {
+            figures.iter().try_for_each(print_json)?;
         } else {
-            if is_terminal {
-                // To the upper left, and clear what was there.
-                text += "\x1b[H\x1b[2J";
-            }
+            // To the upper left, and clear what was there.
+            let clear = if is_terminal { "\x1b[H\x1b[2J" } else { "" };
             let (guests, paths) = (now.guests.len(), now.paths.len());
-            text += &format!("{guests} guests, {paths} paths\n{}\n", draw(&figures));
-        }
-        let mut out = std::io::stdout().lock();
-        if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-            // Nobody reads any more.
-            return Ok(());
+            print(format!("{clear}{guests} guests, {paths} paths\n{}", draw(&figures)))?;
         }
         before = now;
         left -= 1;
@@ -102,6 +93,7 @@ fn figures(before: &SystemReport, now: &SystemReport) -> Vec<Figures> {
         let sending = |name| difference(old, path, name, |side| &side.outputs[..]);
         let all = |name| sending(name) + difference(old, path, name, |side| &side.inputs[..]);
         Some(Figures {
+            now_ns: now.now_ns,
             path: path.path,
             from: guest(path, 0),
             to: guest(path, 1),
@@ -169,27 +161,28 @@ fn draw(figures: &[Figures]) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use host::report::{PathState, SideReport};
 
     fn report(now_ns: u64, messages: u64, spinning_ns: u64) -> SystemReport {
-        let half = |counts: &[(&str, u64)]| HalfReport {
-            limit: None,
-            asleep: false,
-            counts: counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+        let side = |guest: &str| {
+            json!({
+                "guest": guest,
+                "outputs": [{
+                    "asleep": false,
+                    "counts": { "messages": messages, "bytes": messages * 10 },
+                }],
+                "inputs": [{
+                    "asleep": false,
+                    "counts": { "messages": 999, "spinning_ns": spinning_ns },
+                }],
+            })
         };
-        let side = |guest: &str| SideReport {
-            guest: guest.to_owned(),
-            outputs: vec![half(&[("messages", messages), ("bytes", messages * 10)])],
-            inputs: vec![half(&[("messages", 999), ("spinning_ns", spinning_ns)])],
-        };
-        let paths = vec![PathReport {
-            path: 7,
-            kind: "messages".to_owned(),
-            state: PathState::Joined,
-            sides: vec![side("A"), side("B")],
-        }];
-        SystemReport { now_ns, paths, ..SystemReport::default() }
+        let sides = [side("A"), side("B")];
+        let path = json!({ "path": 7, "kind": "messages", "state": "joined", "sides": sides });
+        let report = json!({ "now_ns": now_ns, "guests": [], "paths": [path], "resources": [] });
+        serde_json::from_value(report).unwrap()
     }
 
     #[test]

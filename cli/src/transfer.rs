@@ -8,13 +8,42 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use siga::UserData;
+use siga::{Name, UserData};
+
+use crate::outcome::Outcome;
+use crate::output::{Output, print_json};
 
 /// What the sender says when it connects, so that a receiver knows what is coming.
 pub const GREETING: UserData = *b"siga send 1\0\0\0\0\0";
 
 /// Bytes of the file that go as one message.
 pub const CHUNK_BYTES: usize = 256 << 10;
+
+/// How a transfer ended, as `--json` prints it.
+#[derive(Debug, serde::Serialize)]
+struct Delivery {
+    /// The guest at the other end.
+    peer: String,
+    /// Bytes that the receiver has written.
+    delivered_bytes: u64,
+    /// Whether these are all.
+    complete: bool,
+}
+
+/// Ends a transfer `to` or `from` a peer. If it is not complete, the error says why.
+pub fn end(
+    output: Output,
+    (way, peer): (&str, Name),
+    delivered_bytes: u64,
+    ended: Result<(), Outcome>,
+) -> Result<(), Outcome> {
+    if output.json {
+        let (peer, complete) = (peer.to_string(), ended.is_ok());
+        let printed = print_json(&Delivery { peer, delivered_bytes, complete });
+        return ended.and(printed);
+    }
+    ended.inspect(|()| eprintln!("{delivered_bytes} bytes delivered {way} {peer}"))
+}
 
 /// A progress bar on a terminal, and nothing elsewhere.
 pub fn progress(total_bytes: Option<u64>) -> ProgressBar {

@@ -1,13 +1,15 @@
 //! `siga up`: the host, in the foreground.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use host::Host;
 use host::system::System;
+use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
 use crate::outcome::Outcome;
+use crate::output::{Output, print, print_json};
 use crate::socket::Socket;
 
 /// Run the host of a system in the foreground
@@ -19,6 +21,8 @@ pub struct Arguments {
     /// What exists and who may do what, for example systems/two-guests.toml. Without it this user's
     /// processes may be any guest
     system: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     socket: Socket,
 }
@@ -53,8 +57,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         };
         Outcome::No(format!("cannot listen at {}: {error}{hint}", socket.display()))
     })?;
-    let mut out = std::io::stdout();
+    let listening = socket.display().to_string();
     // A pipe that nobody reads is no reason to end.
-    let _ = writeln!(out, "listening at {}", socket.display()).and_then(|()| out.flush());
+    let _ = if arguments.output.json {
+        print_json(&json!({ "listening": listening }))
+    } else {
+        print(format!("listening at {listening}"))
+    };
     host::run(host).map_err(Outcome::no)
 }

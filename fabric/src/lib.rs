@@ -1,4 +1,4 @@
-//! The way of the data: no threads, no clock, no unsafe code.
+//! The data path: no threads, no clock, no unsafe code.
 //!
 //! In the order in which a byte passes them:
 //!

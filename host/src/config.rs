@@ -1,5 +1,5 @@
-//! Files that people write: read whole, checked whole, and refused with the place, what is wrong there,
-//! and what would be right.
+//! Configuration files: read whole, checked whole, and refused with the place, the error, and what would be
+//! right.
 
 use std::fmt;
 use std::fs::File;
@@ -16,6 +16,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _};
 /// Why a file was refused.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}:{}: {what}{}{right}", .file.display(), .line, if .right.is_empty() { "" } else { ": " })]
+#[non_exhaustive]
 pub struct FileError {
     /// Which file.
     pub file: PathBuf,
@@ -105,9 +106,9 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Of `open(2)`: the same on all machines that this runs on.
 const O_NONBLOCK: i32 = 0o4000;
 
-/// Reads a file that people wrote. A device may have no end, and a pipe nobody who writes.
+/// Reads a configuration file. A device may have no end, and a pipe no writer.
 fn read(path: &Path) -> io::Result<String> {
-    // Opening a pipe would wait for whoever writes; an ordinary file does not know the difference.
+    // Opening a pipe would wait for a writer; for an ordinary file the flag makes no difference.
     let file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is no ordinary file"));

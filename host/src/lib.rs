@@ -1,8 +1,8 @@
-//! The host: the parts of siga that live.
+//! The host of siga.
 //!
 //! It names guests, authorises and brokers paths, and notices deaths. It is one part that is polled
-//! ([`Host`]), driven by a daemon ([`run`]) or by a thread inside a program ([`Embedded`]). What it is to
-//! allow stands in a system file ([`system`]); what watchers are told in [`report`].
+//! ([`Host`]), driven by a daemon ([`run`]) or by a thread inside a program ([`Embedded`]). A system file
+//! ([`system`]) states what it allows; [`report`] is what it reports to observers.
 
 pub mod config;
 mod plane;

@@ -1,7 +1,7 @@
 //! The control plane: guests attach, paths are made, deaths are noticed.
 //!
-//! One part with one verb: [`Host::poll`] does what there is to do, without waiting, and says when to
-//! come back. It is driven by a thread that waits for its descriptor ([`Host::wait`]): a daemon's
+//! One part with one verb: [`Host::poll`] does what there is to do, without waiting, and returns when to call
+//! it again. It is driven by a thread that waits for its descriptor ([`Host::wait`]): a daemon's
 //! ([`crate::run`]) or one inside a program ([`crate::Embedded`]).
 
 mod brokering;
@@ -15,8 +15,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fabric::control::{
-    Allowance, Kind, Malformed, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Token,
-    UserData, version_refused,
+    Allowance, Kind, Malformed, NO_DATA, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Token,
+    version_refused,
 };
 use fabric::name::Name;
 use fabric::path::Shape;
@@ -36,22 +36,23 @@ use resources::Resources;
 /// Packets of one connection that are handled before the next has its turn.
 const PACKETS_PER_TURN: usize = 32;
 
-/// Connections that have not said who they are.
+/// Connections that have not attached yet, at most.
 const STRANGERS_MAX: usize = 256;
 
-/// Of these, those of one user: whoever may connect must not keep everybody else from it.
+/// Of these, those of one user: a user that may connect must not keep other users out.
 const STRANGERS_PER_USER_MAX: usize = 64;
 
-/// How long a connection may take to say who it is.
+/// How long a connection may take to attach.
 const STRANGER_NS_MAX: u64 = 5_000_000_000;
 
-/// Connections that only watch.
+/// Observers, at most.
 const OBSERVERS_MAX: usize = 64;
 
 /// How long not to listen when no descriptor is left for a new connection.
 const PAUSE_NS: u64 = 100_000_000;
 
-/// Descriptors that wait to be closed, from which on nobody new is taken in: each may wait for whoever made it.
+/// Descriptors that wait to be closed. Beyond, no new connection is accepted: closing each can wait for its
+/// maker.
 const REFUSED_MAX: usize = 64;
 
 /// Packets that wait for one connection until the kernel has memory for them.
@@ -81,12 +82,12 @@ pub struct Host {
     connections: HashMap<u64, Connection>,
     guests: BTreeMap<Name, Guest>,
     paths: BTreeMap<u64, PathRecord>,
-    /// Guests that have left so much unread that they are not told of more pending paths for now.
+    /// Guests that have left so much unread that they are not notified of more pending paths for now.
     behind: BTreeSet<Name>,
     /// Connections for which packets wait that the kernel had no memory for.
     unsent: BTreeSet<u64>,
-    /// Connections to be given up when there is nothing else in hand: one that goes may leave no room
-    /// for what the next has to be told, and so on.
+    /// Connections to be ended after everything else: notices of one end may leave no room in the next
+    /// connection, and so on.
     doomed: Vec<u64>,
     resources: Resources,
     next_connection: u64,
@@ -136,14 +137,15 @@ struct Connection {
     /// What the kernel had no memory for, which goes before anything else.
     unsent: VecDeque<Vec<u8>>,
     credentials: Credentials,
-    /// `None` if the process had ended by the time it was opened: the socket tells then.
+    /// `None` if the process had ended by the time it was opened: the socket reports the end then.
     process: Option<Process>,
     role: Role,
     since_ns: u64,
 }
 
 impl Connection {
-    /// Whether there is room to tell it what could be told later. If its end is gone, there is: sending tells.
+    /// Whether there is room for a notice that could be sent later. If its end is gone, there is: sending
+    /// fails.
     fn has_room(&self) -> bool {
         self.unsent.is_empty() && self.packets.has_room()
     }
@@ -176,7 +178,7 @@ struct Guest {
     paths: BTreeSet<u64>,
     /// Of these, connections it has not answered.
     pending: usize,
-    /// Of these, connections it has not been told of.
+    /// Of these, connections it has not been notified of.
     unannounced: VecDeque<u64>,
 }
 
@@ -193,7 +195,7 @@ struct PathRecord {
 
 #[derive(Debug)]
 enum State {
-    /// It waits to be accepted. What to tell whom then.
+    /// It waits to be accepted. The answers to send then.
     Pending {
         connect: u32,
         board: Foreign,
@@ -201,7 +203,7 @@ enum State {
         event: Pending,
     },
     Joined,
-    /// Only the side `from` has this path: the other has not said yet that it has it too, or has ended it.
+    /// Only the side `from` has this path: the other has not rejoined it yet, or has ended it.
     OneSided,
 }
 
@@ -229,10 +231,8 @@ impl PathRecord {
 /// An answer that is not sent by itself: the request failed.
 type Answer = Result<(), Problem>;
 
-const NO_DATA: UserData = [0; 16];
-
-/// Why whoever passes descriptors for nothing is detached.
-const UNASKED: &str = "it passed descriptors that nobody has asked for";
+/// Why a connection is ended that passes descriptors with a request that takes none.
+const UNASKED: &str = "it passed descriptors that its request does not take";
 
 impl Host {
     /// A host for this system, which listens nowhere yet.
@@ -269,7 +269,7 @@ impl Host {
     /// Listens for guests at `path`, with the system's permissions.
     ///
     /// # Errors
-    /// `AddrInUse` if another host listens there; otherwise what the kernel says.
+    /// `AddrInUse` if another host listens there; otherwise as from the kernel.
     pub fn listen(&mut self, path: &Path) -> io::Result<()> {
         let listener = Listener::bind(path, self.system.mode)?;
         self.poller.add(&listener, LISTENER)?;
@@ -281,7 +281,7 @@ impl Host {
     /// before.
     ///
     /// # Errors
-    /// The kernel refuses to let us wait: nothing that can be helped.
+    /// The kernel refuses the wait: not expected.
     pub fn wait(&self, time: Option<Duration>) -> io::Result<()> {
         wait_readable(self, time)
     }
@@ -290,7 +290,7 @@ impl Host {
     /// the next time; `None` as long as one likes.
     ///
     /// # Errors
-    /// The kernel refuses to say what there is: nothing that can be helped.
+    /// The kernel refuses the poll: not expected.
     pub fn poll(&mut self, now_ns: u64) -> io::Result<Option<Duration>> {
         let ready = self.poller.wait(Some(Duration::ZERO))?.to_vec();
         for name in std::mem::take(&mut self.behind) {
@@ -319,7 +319,7 @@ impl Host {
         Ok(self.next_turn(now_ns))
     }
 
-    /// Whether it was told to stop.
+    /// Whether it was stopped.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
@@ -346,7 +346,7 @@ impl Host {
             .filter_map(|(number, connection)| late(connection).then_some(*number))
             .collect();
         for stranger in strangers {
-            self.detach(stranger, "it did not say who it is");
+            self.detach(stranger, "it did not attach in time");
         }
         let strangers = self.connections.values().filter(|other| other.role == Role::Stranger);
         let deadlines = strangers.map(|stranger| stranger.since_ns + STRANGER_NS_MAX);
@@ -360,9 +360,9 @@ impl Host {
     fn accept(&mut self, now_ns: u64) {
         for _ in 0..PACKETS_PER_TURN {
             let Some(listener) = &self.listener else { return };
-            // Whoever may connect can pass what takes long to be closed, and connect again.
+            // A process that may connect can pass a descriptor that takes long to close, and connect again.
             if foreign::waiting() > REFUSED_MAX {
-                warn!("no connection is taken in: too many descriptors wait to be closed");
+                warn!("no connection is accepted: too many descriptors wait to be closed");
                 return self.pause_listening(now_ns);
             }
             match listener.accept() {
@@ -370,7 +370,7 @@ impl Host {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     // No descriptors left, most likely.
-                    warn!(%error, "cannot take in a connection");
+                    warn!(%error, "cannot accept a connection");
                     return self.pause_listening(now_ns);
                 }
             }
@@ -396,7 +396,7 @@ impl Host {
             }
         }
         if heard.gone {
-            // The handle was dropped: nobody will order anything any more.
+            // The handle was dropped: no order can come any more.
             let _ = self.poller.remove(&self.orders_bell);
         }
     }
@@ -415,7 +415,7 @@ impl Host {
             (all + 1, of_user + usize::from(other.credentials.user == user))
         });
         if all >= STRANGERS_MAX || of_user >= STRANGERS_PER_USER_MAX {
-            warn!(user, "a connection is refused: too many have not said who they are");
+            warn!(user, "a connection is refused: too many have not attached");
             return;
         }
         let number = self.next_connection;
@@ -424,7 +424,7 @@ impl Host {
             Ok(process) => Some(process),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                warn!(%error, "cannot watch over the process of a new connection");
+                warn!(%error, "cannot watch the process of a new connection");
                 return;
             }
         };
@@ -452,14 +452,15 @@ impl Host {
         for _ in 0..PACKETS_PER_TURN {
             let Some(connection) = self.connections.get(&number) else { return };
             if !connection.unsent.is_empty() {
-                // There would be more to tell it.
+                // There are more notices for it.
                 return;
             }
             if connection.role == Role::Stranger
                 && foreign::waiting() > REFUSED_MAX
                 && connection.packets.holds_descriptors()
             {
-                // Unread they are counted for whoever has sent them, and closed with one number of ours.
+                // Unread, they count for the user that has sent them, and are closed with one descriptor of
+                // the host.
                 return self.detach(number, UNASKED);
             }
             match connection.packets.receive(&mut buffer) {
@@ -479,14 +480,14 @@ impl Host {
             Ok((_, request)) if packet.has_descriptors() && !self.may_pass(number, &request) => {
                 self.detach(number, UNASKED);
             }
-            // Each may take long to be closed, and whoever passes one would pass more.
+            // Each may take long to close, and a guest that passes one would pass more.
             Ok(_) if !packet.has_only_memory_files() => {
                 self.detach(number, "it lent what is no storage");
             }
             Ok((serial, request)) => {
                 debug!(connection = number, ?request, "request");
                 let passed = packet.passed().map_err(|error| {
-                    warn!(%error, "cannot take what a guest passes");
+                    warn!(%error, "cannot take the descriptors of a guest");
                     Problem::HostResources
                 });
                 let answered =
@@ -502,7 +503,7 @@ impl Host {
                     _ => Reply::Failed { problem: Problem::Request, data: NO_DATA }
                         .bytes(malformed.serial()),
                 };
-                // Whoever does not read it is detached all the same.
+                // A guest that does not read it is detached all the same.
                 let _ = self.connections[&number].packets.send(&failed, &[]);
                 self.detach(number, &malformed.to_string());
             }
@@ -589,9 +590,9 @@ impl Host {
         self.connections.get_mut(&number).expect("it is being answered").role = role;
     }
 
-    /// Sends to a connection. One that leaves so much unread that nothing more fits is given up: it can
-    /// only be broken. If it is we who cannot pass the descriptors, it is told so instead; if the kernel has no
-    /// memory for a packet, the packet waits. Whether the reply went, or needs not to go any more.
+    /// Sends to a connection. One that leaves so much unread that nothing more fits is given up: it can only
+    /// be broken. If the host cannot pass the descriptors, the guest gets that error instead; if the kernel
+    /// has no memory for a packet, the packet waits. Whether the reply went, or needs not to go any more.
     fn send(
         &mut self,
         number: u64,
@@ -625,7 +626,7 @@ impl Host {
         }
         connection.unsent.push_back(bytes);
         if self.unsent.insert(number) {
-            warn!(%error, connection = number, "what it is told has to wait");
+            warn!(%error, connection = number, "a notice has to wait");
             // What it asks meanwhile stays unread, and would keep us awake.
             let _ = self.poller.remove(&connection.packets);
         }

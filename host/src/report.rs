@@ -1,13 +1,14 @@
-//! What watchers are told: guests, paths, counters, and each buffer of a path.
+//! What a host reports to observers: guests, paths, counters, and each buffer of a path.
 //!
-//! All of it is read from boards, while the system runs and without its help.
+//! The host reads states and counters from the boards of guests, without their help and while they run.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use fabric::control::Scope;
 use fabric::path::board::{SLEEP_WORD, reader_block, writer_block};
 use fabric::path::{Counter, Shape, gauge_word};
-use fabric::queue::{Owner, QUEUE_BUFFERS, RETURNED_WORD, audit};
+use fabric::queue::{Owner, QUEUE_BUFFERS, RETURNED_WORD, State, audit};
 use message::iucv::gauge;
 use os::sync::Ordering;
 use os::words::LentWords;
@@ -18,6 +19,7 @@ pub type Counts = BTreeMap<String, u64>;
 
 /// All guests and paths of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SystemReport {
     /// When it was made, in nanoseconds of the machine's clock.
     pub now_ns: u64,
@@ -31,16 +33,24 @@ pub struct SystemReport {
 
 /// A resource that a guest manages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ResourceReport {
     /// Its name.
     pub name: String,
-    /// How far it is known.
+    /// Where it is known.
     pub scope: ResourceScope,
     /// The guest that manages it.
     pub manager: String,
 }
 
-/// How far a resource is known.
+impl ResourceReport {
+    /// The report of one resource.
+    pub fn new(name: String, scope: ResourceScope, manager: String) -> ResourceReport {
+        ResourceReport { name, scope, manager }
+    }
+}
+
+/// Where a resource is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResourceScope {
@@ -48,6 +58,16 @@ pub enum ResourceScope {
     Local,
     /// In this system and those joined with it.
     Global,
+}
+
+/// As in the JSON of a report.
+impl fmt::Display for ResourceScope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            ResourceScope::Local => "local",
+            ResourceScope::Global => "global",
+        })
+    }
 }
 
 impl From<Scope> for ResourceScope {
@@ -61,6 +81,7 @@ impl From<Scope> for ResourceScope {
 
 /// A guest that is attached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct GuestReport {
     /// Its name.
     pub name: String,
@@ -80,33 +101,46 @@ pub struct GuestReport {
 
 /// A path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PathReport {
     /// Its number.
     pub path: u64,
     /// What it is for: `messages`, `IUCV`, `APPC`.
     pub kind: String,
-    /// What has become of it.
+    /// Its state.
     pub state: PathState,
-    /// Both sides: who asked for it, who was asked. If only one has it, that one and no counters of the
-    /// other.
+    /// Both sides: first the guest that asked for the path, then the guest that was asked. If only one has
+    /// it, the other has no counters.
     pub sides: Vec<SideReport>,
 }
 
-/// What has become of a path.
+/// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathState {
     /// It waits to be accepted.
     Pending,
-    /// It is there.
+    /// Both sides have it.
     Joined,
-    /// Only one side has it: the other has not told this host of it yet, or has ended it.
+    /// Only one side has it: the other has not reported it to this host yet, or has ended it.
     #[serde(rename = "one-sided")]
     OneSided,
 }
 
+/// As in the JSON of a report.
+impl fmt::Display for PathState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            PathState::Pending => "pending",
+            PathState::Joined => "joined",
+            PathState::OneSided => "one-sided",
+        })
+    }
+}
+
 /// A side of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SideReport {
     /// Whose side.
     pub guest: String,
@@ -118,8 +152,9 @@ pub struct SideReport {
 
 /// A half of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct HalfReport {
-    /// Whether it says that it sleeps.
+    /// Whether its sleep word says that it sleeps.
     pub asleep: bool,
     /// How many messages it may have outstanding, if it sends messages of a conversation with a limit.
     #[serde(default)]
@@ -130,6 +165,7 @@ pub struct HalfReport {
 
 /// Every buffer of every queue of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AuditReport {
     /// The path.
     pub path: u64,
@@ -139,6 +175,7 @@ pub struct AuditReport {
 
 /// Every buffer of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct QueueAudit {
     /// Which of its writer's outputs it is.
     pub queue: usize,
@@ -152,15 +189,88 @@ pub struct QueueAudit {
 
 /// A buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Buffer {
-    /// `writer` or `reader`.
-    pub owner: String,
-    /// What the side that handed it over last says of it.
-    pub state: String,
+    /// The side that may use it now.
+    pub owner: BufferOwner,
+    /// The state that the side which handed it over last has given it.
+    pub state: BufferState,
     /// How often the writer has handed it over.
     pub primed: u32,
     /// How often the reader has given it back.
     pub given_back: u32,
+}
+
+/// The side of a queue that may use a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BufferOwner {
+    /// The writer, to fill it.
+    Writer,
+    /// The reader, to read it.
+    Reader,
+}
+
+/// As in the JSON of a report.
+impl fmt::Display for BufferOwner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            BufferOwner::Writer => "writer",
+            BufferOwner::Reader => "reader",
+        })
+    }
+}
+
+impl BufferOwner {
+    fn of(owner: Owner) -> BufferOwner {
+        match owner {
+            Owner::Writer => BufferOwner::Writer,
+            Owner::Reader => BufferOwner::Reader,
+        }
+    }
+}
+
+/// The state of a buffer, as QDIO names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum BufferState {
+    /// It was never used.
+    #[serde(rename = "not initialised")]
+    NotInitialised,
+    /// It is free to be filled; its content has been read.
+    Empty,
+    /// It is filled.
+    Primed,
+    /// It is free to be filled; the storage that it pointed to is still being read.
+    Pending,
+    /// The queue ends with it.
+    Halted,
+}
+
+/// As in the JSON of a report.
+impl fmt::Display for BufferState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            BufferState::NotInitialised => State::NotInitialised.name(),
+            BufferState::Empty => State::Empty.name(),
+            BufferState::Primed => State::Primed.name(),
+            BufferState::Pending => State::Pending.name(),
+            BufferState::Halted => State::Halted.name(),
+        })
+    }
+}
+
+impl BufferState {
+    fn of(state: State) -> BufferState {
+        match state {
+            State::NotInitialised => BufferState::NotInitialised,
+            State::Empty => BufferState::Empty,
+            State::Primed => BufferState::Primed,
+            State::Pending => BufferState::Pending,
+            State::Halted => BufferState::Halted,
+        }
+    }
 }
 
 /// The counters of all halves of a side.
@@ -205,13 +315,9 @@ pub(crate) fn audit_queues(
         let buffer = |index| {
             let kept = block.kept.load(index, Ordering::Acquire);
             let audit = audit(index, primed, returned.min(primed), kept);
-            let owner = match audit.owner {
-                Owner::Writer => "writer",
-                Owner::Reader => "reader",
-            };
             Buffer {
-                owner: owner.into(),
-                state: audit.state.name().into(),
+                owner: BufferOwner::of(audit.owner),
+                state: BufferState::of(audit.state),
                 primed: audit.primed,
                 given_back: audit.returned,
             }
@@ -224,4 +330,29 @@ pub(crate) fn audit_queues(
         }
     };
     (0..writer_shape.outputs).map(queue).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The JSON of each value is its name, and is read back.
+    fn is_its_name<T>(values: impl IntoIterator<Item = T>)
+    where
+        T: Serialize + for<'a> Deserialize<'a> + fmt::Display + fmt::Debug + PartialEq,
+    {
+        for value in values {
+            let json = serde_json::to_string(&value).unwrap();
+            assert_eq!(json, format!("\"{value}\""));
+            assert_eq!(serde_json::from_str::<T>(&json).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn states_and_owners_have_the_names_that_json_has() {
+        is_its_name(State::ALL.map(BufferState::of));
+        is_its_name([BufferOwner::Writer, BufferOwner::Reader]);
+        is_its_name([PathState::Pending, PathState::Joined, PathState::OneSided]);
+        is_its_name([ResourceScope::Local, ResourceScope::Global]);
+    }
 }

@@ -10,10 +10,10 @@ use os::processor::now_ns;
 use crate::plane::{Handle, Host};
 use crate::system::System;
 
-/// Drives a host on this thread until it is told to stop.
+/// Drives a host on this thread until it is stopped.
 ///
 /// # Errors
-/// The kernel refuses to let us wait: nothing that can be helped.
+/// The kernel refuses the wait: not expected.
 pub fn run(host: Host) -> io::Result<()> {
     drive(host, now_ns, Host::wait)
 }
@@ -68,7 +68,7 @@ impl Drop for Embedded {
     fn drop(&mut self) {
         self.handle.stop();
         if let Some(thread) = self.thread.take() {
-            // What it could not do it has said to those who asked.
+            // Errors were reported to the guests whose requests failed.
             let _ = thread.join();
         }
     }

@@ -1,20 +1,15 @@
-//! The system file: what exists, and who may do what.
+//! The system file: which guests exist, and what each may do.
 //!
 //! ```toml
-//! [host]                      # all of it may be left out
-//! socket = "/run/siga.sock"   # where guests attach
-//! mode = "0600"               # whom the file system lets attach
-//! guests_max = 1024
+//! [host]                      # all of it may be left out socket = "/run/siga.sock"   # where guests attach
+//! mode = "0600"               # which users the file system lets attach guests_max = 1024
 //!
-//! [[guest]]
-//! name = "SERVER"             # or a pattern: "WEB*"
-//! users = ["www", 1001]       # who may attach as this guest; left out: the host's own user
-//! groups = ["web"]            # or any member of these groups
-//! connect = ["DATABASE"]      # whom it may connect to; left out: nobody
-//! manage = ["PAY*"]           # which resources it may manage; left out: none
-//! paths_max = 64
-//! messages_max = 1024         # messages that may wait: large ones in each queue of a path, all of a path of IUCV
-//! storage_max = "1 GiB"       # data storage that all its paths together may lend
+//! [[guest]] name = "SERVER"             # or a pattern: "WEB*" users = ["www", 1001]       # which users may
+//! attach as this guest; left out: the host's own user groups = ["web"]            # or any member of these
+//! groups connect = ["DATABASE"]      # which guests it may connect to; left out: none manage = ["PAY*"]
+//! # which resources it may manage; left out: none paths_max = 64 messages_max = 1024         # messages that
+//! may wait: large ones in each queue of a path, all of a path of IUCV storage_max = "1 GiB"       # data
+//! storage that all its paths together may lend
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -26,17 +21,17 @@ use toml::Spanned;
 
 use crate::config::{Bytes, FileError, Source};
 
-/// Guests that a system may have at once, if the file does not say.
+/// Guests that a system may have at once, unless the file sets another limit.
 pub const GUESTS_MAX: usize = 4096;
 
-/// Paths that a guest may have, if the file does not say.
+/// Paths that a guest may have, unless the file sets another limit.
 pub const PATHS_MAX: usize = 4096;
 
-/// Messages that a path may have waiting, at most and if the file does not say.
+/// Messages that may wait on a path: the greatest limit, and the limit unless the file sets another.
 pub const MESSAGES_MAX: u32 = 65_535;
 
-/// Data storage that a guest's paths may lend, if the file does not say. It is address space: memory is
-/// taken by what is used of it.
+/// Data storage that a guest's paths may lend, unless the file sets another limit. It is address space:
+/// memory is taken by what is used of it.
 pub const STORAGE_BYTES_MAX: u64 = 64 << 30;
 
 /// A system, as a file describes it.
@@ -162,7 +157,7 @@ impl System {
 }
 
 impl Rule {
-    /// Whether whoever has these credentials may be this guest.
+    /// Whether a process with these credentials may be this guest.
     pub fn permits(&self, credentials: &Credentials) -> bool {
         self.users.contains(&credentials.user)
             || self.groups.iter().any(|group| credentials.groups.contains(group))

@@ -58,43 +58,44 @@ pub struct Record {
 /// Where results are kept.
 #[derive(Debug)]
 pub struct Results {
-    path: PathBuf,
+    /// The file's name; none if it was opened by somebody else.
+    path: Option<PathBuf>,
     file: File,
 }
 
 impl Results {
+    /// Results that are written to an open file.
+    pub fn new(file: File) -> Results {
+        Results { path: None, file }
+    }
+
     /// Opens a file to append to.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn append_to(file: &Path) -> io::Result<Results> {
-        let path = file.to_owned();
-        let mut file = OpenOptions::new().create(true).append(true).open(file)?;
+    pub fn append_to(path: &Path) -> io::Result<Results> {
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         // A run that was ended while it wrote has left a line without an end: that is not ours to go on with.
-        if has_open_line(&path)? {
+        if has_open_line(path)? {
             file.write_all(b"\n")?;
         }
-        Ok(Results { file, path })
+        Ok(Results { path: Some(path.to_owned()), file })
     }
 
-    /// The file.
-    pub fn file(&self) -> &Path {
-        &self.path
+    /// The name of the file, if it has one here.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// Adds a trial: it is in the file when this returns.
     ///
     /// # Errors
-    /// What the kernel says, for example that the disk is full. Earlier trials are in the file, and no part of
-    /// this one.
+    /// What the kernel says, for example that the disk is full. Earlier trials are in the file; a part of this
+    /// one may be, and readers leave it out.
     pub fn add(&mut self, record: &Record) -> io::Result<()> {
         let mut line = serde_json::to_vec(record).map_err(io::Error::other)?;
         line.push(b'\n');
-        let before = self.file.metadata()?.len();
-        self.file.write_all(&line).inspect_err(|_| {
-            // If not even this can be done, a reader leaves out a line that was cut off.
-            let _ = self.file.set_len(before);
-        })
+        self.file.write_all(&line)
     }
 }
 

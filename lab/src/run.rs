@@ -141,8 +141,9 @@ fn intervals(
     run: u64,
     step: &Step,
 ) -> Result<Option<Intervals>, RunError> {
-    let (Some(interval), Some(results)) = (job.case.interval, results) else { return Ok(None) };
-    let directory = results.file().with_extension("intervals");
+    let file = results.and_then(Results::path);
+    let (Some(interval), Some(file)) = (job.case.interval, file) else { return Ok(None) };
+    let directory = file.with_extension("intervals");
     fs::create_dir_all(&directory).map_err(RunError::Results)?;
     let Step { cell, trial, .. } = *step;
     let head = Head {

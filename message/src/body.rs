@@ -10,6 +10,13 @@ const OWN: &str = "a body is of the receiver that it is used with";
 /// received sooner by what an allocation of its own would take to come into the cache.)
 const SHORT_BYTES_MAX: usize = 64;
 
+/// Bytes of a large message that one call copies at most, so that a thread that serves many is not kept by one, and
+/// one that waits looks at the clock.
+const READ_BYTES_MAX: usize = 1 << 20;
+
+/// Pulls of one call at most: a source could fill in a byte for each. An honest one fills in 64 KiB at a time.
+const READ_PULLS_MAX: usize = READ_BYTES_MAX / (64 << 10);
+
 /// The body of a message, and how much of it was received. It is given back with [`BodyReader::release`].
 #[derive(Debug)]
 pub struct BodyReader(Memory);
@@ -89,7 +96,7 @@ impl BodyReader {
         }
     }
 
-    /// Copies the next bytes into `target`: as many as fit and are in place.
+    /// Copies the next bytes into `target`: as many as fit and are in place, and of a large message 1 MiB at most.
     ///
     /// # Errors
     /// [`Severed`] if the path has ended, and the rest is not to be had.
@@ -115,9 +122,13 @@ impl BodyReader {
                 Ok(bytes)
             }
             Memory::Announced(message) => {
+                let end = target.len().min(READ_BYTES_MAX).min(message.left_bytes());
                 let mut copied = 0;
-                while copied < target.len() && message.left_bytes() > 0 {
-                    match receiver.pull(message, &mut target[copied..])? {
+                for _ in 0..READ_PULLS_MAX {
+                    if copied == end {
+                        break;
+                    }
+                    match receiver.pull(message, &mut target[copied..end])? {
                         0 => break,
                         more => copied += more,
                     }

@@ -30,9 +30,9 @@ impl Alarm {
     }
 
     /// Makes it readable from `at_ns` on, at once if that is over, or never for `None`. Until then it is not
-    /// readable. Nothing happens in a forked child, whose parent it is.
+    /// readable. Nothing happens in a forked child: the alarm is the parent's.
     pub fn set(&mut self, at_ns: Option<u64>, now_ns: u64) {
-        // The longest time that the kernel can be told: 292 years after the machine was started.
+        // The latest time that the kernel accepts: 292 years after the machine was started.
         let at_ns = at_ns.map_or(u64::MAX, |at_ns| at_ns.min(i64::MAX as u64));
         // One that is over is readable until it is set, also to the same time.
         if self.timer.in_child() || self.set_ns == at_ns && at_ns > now_ns {

@@ -1,8 +1,8 @@
 //! Copies into and out of shared memory.
 //!
-//! The language knows no plain read of memory that another process may be writing: the compiler may
-//! assume that two reads of a byte agree. So every byte is read exactly once, by a volatile load or by
-//! the processor's string move. Copies into our own storage have no such trouble, only their price.
+//! The language knows no plain read of memory that another process may be writing: the compiler may assume
+//! that two reads of a byte agree. So every byte is read exactly once, by a volatile load or by the
+//! processor's string move. Copies into our own storage do not need this.
 
 use std::arch::asm;
 
@@ -14,8 +14,8 @@ const STRING_MOVE_BYTES_MIN: usize = 1024;
 /// Copies `bytes` from `source`, which may change meanwhile, to `target`, which is ours.
 ///
 /// # Safety
-/// Both ranges are mapped for the whole call, `target` is writable and reached by nobody else, and
-/// they do not overlap.
+/// Both ranges are mapped for the whole call, `target` is writable and accessed by no other thread, and they
+/// do not overlap.
 #[inline]
 pub(crate) unsafe fn copy_out(source: *const u8, target: *mut u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -40,8 +40,8 @@ pub(crate) unsafe fn copy_out(source: *const u8, target: *mut u8, bytes: usize) 
 /// Copies out a few cache lines at most, without the start-up cost of a string move.
 ///
 /// # Safety
-/// Both ranges are mapped for the whole call, `target` is writable and reached by nobody else, and they do
-/// not overlap.
+/// Both ranges are mapped for the whole call, `target` is writable and accessed by no other thread, and they
+/// do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn copy_out_short(source: *const u8, target: *mut u8, bytes: usize) {
     let mut at = 0;
@@ -254,7 +254,7 @@ unsafe fn move_4x8(source: *const u8, target: *mut u8) {
     }
 }
 
-/// Says that the line at `address` will be read: it is fetched meanwhile, if there is one.
+/// Prefetches the line at `address` to be read, if it is mapped.
 #[inline(always)]
 #[cfg(not(loom))]
 pub(crate) fn expect_read(address: *const u8) {
@@ -278,7 +278,7 @@ pub(crate) fn expect_read(address: *const u8) {
     }
 }
 
-/// Says that the line at `address` will be written to.
+/// Prefetches the line at `address` to be written.
 #[inline(always)]
 #[cfg(not(loom))]
 pub(crate) fn expect_write(address: *const u8) {
@@ -305,7 +305,8 @@ pub(crate) fn expect_write(address: *const u8) {
 /// Bytes that [`expect_writes`] speaks of.
 pub const EXPECTED_BYTES: usize = 128;
 
-/// Says that the first two lines of `target` will be written to: whoever has them gives them up meanwhile.
+/// Prefetches the first two lines of `target` to be written: the processor that has them gives them up
+/// meanwhile.
 ///
 /// A store waits for its line, and those behind it wait for it: a few dozen fill the store buffer, and then
 /// everything waits. Lines that a reader has read before are asked for early, two for each message of 64 B

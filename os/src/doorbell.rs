@@ -1,10 +1,10 @@
 //! Doorbells: how one party wakes another that sleeps.
 //!
-//! A doorbell is one end each of a pair of connected sockets. A ring is a byte that is sent without ever
-//! waiting: when the peer has not heard earlier rings and there is no room for another, it will wake
-//! anyway. The peer can ring, but cannot hear in our place, and cannot keep us from ringing. When it
-//! dies the kernel closes its end, which wakes us with the news, whether or not anybody else lives.
-//! A descriptor can be passed along with a ring.
+//! A doorbell is a pair of connected sockets, one end for each party. A ring is a byte that is sent without
+//! ever waiting: when the peer has not heard earlier rings and there is no room for another, it will wake
+//! anyway. The peer can ring, but cannot hear in our place, and cannot keep us from ringing. When it dies the
+//! kernel closes its end, which wakes and notifies us even if no other process lives. A descriptor can be
+//! passed along with a ring.
 
 #[cfg(loom)]
 pub use modelled::Doorbell;
@@ -22,7 +22,7 @@ pub enum Rung {
     Rung,
     /// Unheard rings fill the line: the peer will wake, or chooses not to.
     Unheard,
-    /// Nobody is there any more.
+    /// The peer is gone.
     Gone,
 }
 
@@ -142,7 +142,7 @@ mod sockets {
             self.ringer.pass(descriptor, tag)
         }
 
-        /// Takes rings off the line, waiting for them as long as `listen` says.
+        /// Takes rings off the line, waiting for them as long as `listen` allows.
         pub fn hear(&self, listen: Listen) -> Heard {
             self.hearer.hear(listen)
         }
@@ -176,7 +176,7 @@ mod sockets {
             rung(net::send(&*self.end, &[0], flags).map(drop))
         }
 
-        /// Wakes the peer and passes it a descriptor, with a tag that says what for. Never waits.
+        /// Wakes the peer and passes it a descriptor, with a tag for its purpose. Never waits.
         pub fn pass(&self, descriptor: BorrowedFd<'_>, tag: u8) -> Rung {
             if self.end.in_child() {
                 return Rung::Gone;
@@ -190,8 +190,8 @@ mod sockets {
             rung(net::sendmsg(&*self.end, &[IoSlice::new(&[tag])], &mut ancillary, flags).map(drop))
         }
 
-        /// Says that there will be no more rings: the peer hears, after the last of them, that we are gone,
-        /// though other copies of our end live.
+        /// Announces that there will be no more rings: the peer hears, after the last of them, that we are
+        /// gone, though other copies of our end live.
         pub fn hang_up(&self) {
             shut_down(&self.end, net::Shutdown::Write);
         }
@@ -206,7 +206,7 @@ mod sockets {
     }
 
     impl Hearer {
-        /// Takes rings off the line, waiting for them as long as `listen` says. To a forked child, who has
+        /// Takes rings off the line, waiting for them as long as `listen` allows. To a forked child, who has
         /// no doorbell, everybody is gone.
         pub fn hear(&self, listen: Listen) -> Heard {
             if self.end.in_child() {
@@ -244,12 +244,12 @@ mod sockets {
                     gone: bytes == 0,
                 },
                 Err(Errno::AGAIN | Errno::INTR) => Heard::default(),
-                // Reset, or not a socket we can use: either way nobody will ring here again.
+                // Reset, or not a socket we can use: either way no ring will come again.
                 Err(_) => Heard { gone: true, ..Heard::default() },
             }
         }
 
-        /// Says that nobody will hear any more: to the peer who rings we are gone.
+        /// Announces that rings will not be heard any more: to the peer that rings we are gone.
         pub fn hang_up(&self) {
             shut_down(&self.end, net::Shutdown::Read);
         }
@@ -312,7 +312,7 @@ mod sockets {
             for listen in
                 [Listen::For(Duration::MAX), Listen::About(Duration::MAX), Listen::Forever]
             {
-                // What the socket was told before is not what it goes by.
+                // The timeout set before is not the one that holds.
                 assert_eq!(ours.hear(Listen::About(Duration::from_millis(1))).rings, 0);
                 let hearer = rustix::thread::gettid();
                 std::thread::scope(|scope| {
@@ -327,7 +327,7 @@ mod sockets {
             }
         }
 
-        /// Whether the kernel says that a thread of ours sleeps.
+        /// Whether the kernel reports that a thread of ours sleeps.
         fn is_asleep(thread: rustix::thread::Pid) -> bool {
             let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
             let stat = std::fs::read_to_string(path).unwrap();
@@ -392,7 +392,7 @@ mod sockets {
             std::thread::scope(|scope| {
                 let answered = scope.spawn(move || hear.hear(Listen::Forever));
                 for _ in 0..100 {
-                    // The kernel tells the sleeper, who rang, that there is room: it sleeps on.
+                    // The kernel notifies the sleeper, which rang, that there is room: it sleeps on.
                     ring.ring();
                     assert_eq!(other.hear(Listen::Forever).rings, 1);
                     assert!(!answered.is_finished());

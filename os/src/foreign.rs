@@ -1,13 +1,13 @@
 //! Descriptors that a peer passed.
 //!
-//! A descriptor can be passed for anything, and closing it can take as long as its maker likes: a file of a
+//! A descriptor of any kind can be passed, and closing it can take as long as its maker wants: a file of a
 //! FUSE file system waits for its daemon to answer, a TCP socket that lingers for its peer to read, and a
 //! Unix socket in whose queue such a descriptor lies for whatever that one waits for. So a [`Foreign`] that
-//! nobody wanted is not closed by whoever drops it, unless its close is known to wait for nobody: it is
-//! *refused*, and a thread that is there for nothing else closes it.
+//! was not adopted is closed by the thread that drops it only if that close is known not to wait. Otherwise
+//! it is *refused*: a thread that does nothing else closes it.
 //!
-//! A process says with [`close_on_a_thread`] how that thread is started, usually [`spawn_closer`]: hosts do, and
-//! all that attach to one. Where nobody has, refused descriptors are closed by whoever drops them.
+//! [`close_on_a_thread`] registers the function that starts that thread, usually [`spawn_closer`]: hosts and
+//! guests do. In a process that has registered none, the thread that drops a refused descriptor closes it.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -26,7 +26,7 @@ use rustix::net::{
 
 use crate::fork::{ForkGuard, ForkSafeFd};
 
-/// A descriptor that a peer passed. In a forked child it is not there.
+/// A descriptor that a peer passed. A forked child does not have it.
 #[derive(Debug)]
 pub struct Foreign {
     /// `None` only while it is dropped.
@@ -75,7 +75,7 @@ impl Foreign {
 
     /// It is a memory file, and was mapped.
     pub(crate) fn set_mapped(&self) {
-        // Relaxed: read by the thread that drops it, which has it from whoever set this.
+        // Relaxed: read by the thread that drops it, which got it from the thread that set this.
         self.is_mapped.store(true, Ordering::Relaxed);
     }
 }
@@ -94,8 +94,8 @@ impl Drop for Foreign {
             drop(descriptor);
         } else if is_end(descriptor.as_fd()) {
             shut_down(&descriptor);
-            // It is not received from: nobody has said that urgent bytes are read in their place. For the same
-            // reason a descriptor can lie in a stream without bytes: whoever has another copy of the end has
+            // It is not received from: it may not be set up to read urgent bytes in their place. For the same
+            // reason a descriptor can lie in a stream without bytes: the owner of another copy of the end has
             // received the urgent byte that it came with.
             let held = descriptors_in(descriptor.as_fd());
             close_or_refuse(descriptor, held);
@@ -175,7 +175,7 @@ fn is_end(socket: BorrowedFd<'_>) -> bool {
 
 /// Nothing more comes to this end from here on.
 fn shut_down(end: &ForkSafeFd) {
-    // An error says that nothing could come before.
+    // After an error no other message can come first.
     let _ = net::shutdown(end, Shutdown::Read);
 }
 
@@ -185,7 +185,7 @@ fn close_or_refuse(end: ForkSafeFd, held: Option<u64>) {
     if held == Some(0) {
         return drop(end);
     }
-    // The peer is told now; when the end is closed nobody knows.
+    // The peer is notified now; when the end is closed is not known.
     let _ = net::shutdown(&end, Shutdown::Both);
     refuse(end);
 }
@@ -247,20 +247,20 @@ pub(crate) fn receive(
     })
 }
 
-/// Memory that a memory file may have for its close to count as one that waits for nobody: the kernel frees
-/// a mebibyte in 0.1 ms.
+/// Memory that a memory file may have for its close to count as one that does not wait: the kernel frees a
+/// mebibyte in 0.1 ms.
 const FREED_BYTES_MAX: u64 = 1 << 20;
 
-/// Whether closing waits for nobody, and takes a bounded time. No file system of a user's is asked.
+/// Whether closing cannot wait, and takes a bounded time. No file system of a user's is asked.
 fn closes_at_once(descriptor: BorrowedFd<'_>) -> bool {
     // Only the kernel's own file systems in memory answer this question, and so the next.
     fs::fcntl_get_seals(descriptor).is_ok()
         && fs::fstat(descriptor).is_ok_and(|facts| facts.st_blocks as u64 * 512 <= FREED_BYTES_MAX)
 }
 
-/// Whether closing waits for nobody while the parent of this process has the descriptor too: what waits then
-/// are files that want to know of each close, and sockets and memory files are none. Allowed between fork
-/// and exec.
+/// Whether closing cannot wait while the parent of this process has the descriptor too: what waits then are
+/// files that want to know of each close, and sockets and memory files are none. Allowed between fork and
+/// exec.
 pub(crate) fn closes_at_once_in_child(descriptor: BorrowedFd<'_>) -> bool {
     sockopt::socket_domain(descriptor).is_ok() || fs::fcntl_get_seals(descriptor).is_ok()
 }
@@ -289,10 +289,10 @@ type Start = fn() -> io::Result<()>;
 static START: OnceLock<Start> = OnceLock::new();
 
 /// Registers what starts a thread that does [`close_refused`]. It is called when the first descriptor is
-/// refused, by whoever drops it; again if it fails, when the next is refused; and again in a forked child,
-/// which has its own. Only the first that is registered counts.
+/// refused, by the thread that drops it; again if it fails, when the next is refused; and again in a forked
+/// child, which has its own. Only the first that is registered counts.
 pub fn close_on_a_thread(start: Start) {
-    // Somebody was first, who starts the same.
+    // Another thread was first, and starts the same.
     let _ = START.set(start);
 }
 
@@ -305,12 +305,12 @@ const CLOSER_STACK_BYTES: usize = 64 << 10;
 /// No thread is to be had.
 pub fn spawn_closer() -> io::Result<()> {
     let thread = thread::Builder::new().name("siga refused".into()).stack_size(CLOSER_STACK_BYTES);
-    // Nobody joins it: what it waits for may never come.
+    // It is never joined: what it waits for may never come.
     thread.spawn(|| -> () { close_refused() }).map(drop)
 }
 
-/// Closes refused descriptors as they come, for ever. For a thread of its own, that nobody joins: a close can
-/// last until the process ends. A process that is killed while a close waits in the kernel may end only
+/// Closes refused descriptors as they come, for ever. For a thread of its own, that is never joined: a close
+/// can last until the process ends. A process that is killed while a close waits in the kernel may end only
 /// after it.
 pub fn close_refused() -> ! {
     block_signals();
@@ -345,7 +345,7 @@ pub(crate) fn refuse(descriptor: ForkSafeFd) {
     let refused = refused();
     refused.lock().waiting.push_back(descriptor);
     refused.come.notify_one();
-    // Relaxed: only says whose task it is to start the thread; the descriptor is passed under the lock.
+    // Relaxed: only decides which thread starts it; the descriptor is passed under the lock.
     if !refused.is_served.swap(true, Ordering::Relaxed) && start().is_err() {
         // No thread is to be had. The descriptor waits until one is.
         refused.is_served.store(false, Ordering::Relaxed);

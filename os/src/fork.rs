@@ -1,9 +1,9 @@
 //! What a forked child must not have: storage and descriptors of its parent.
 //!
-//! Mappings stay behind because they are made with `MADV_DONTFORK`. Descriptors stay behind because a
-//! child closes those that are owned by a [`ForkSafeFd`]: a doorbell that lived on in a child would hide the
-//! death of its parent from the peer. A [`ForkGuard`] tells an object that it is the child's useless copy.
-//! [`fork`] makes a child, for programs that want to see all this happen.
+//! Mappings stay behind because they are made with `MADV_DONTFORK`. Descriptors stay behind because a child
+//! closes those that are owned by a [`ForkSafeFd`]: a doorbell that lived on in a child would hide the death
+//! of its parent from the peer. A [`ForkGuard`] shows an object that it is the child's useless copy. [`fork`]
+//! makes a child, for programs that want to see all this happen.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -60,7 +60,7 @@ fn wiped_on_fork() -> &'static AtomicU64 {
     // SAFETY: the kernel chooses a free address; nothing else is touched.
     let page = unsafe { mm::mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE) };
     let page = page.expect("one page of memory for the fork guard");
-    // SAFETY: the range was mapped just above and nobody else knows it.
+    // SAFETY: the range was mapped just above and no other code knows it.
     let advised = unsafe { mm::madvise(page, bytes, Advice::LinuxWipeOnFork) };
     advised.expect("MADV_WIPEONFORK, in Linux since 4.14");
     // SAFETY: the page is never unmapped, is aligned, holds zeros, and is only used as this atomic.
@@ -140,7 +140,7 @@ impl AsFd for ForkSafeFd {
 impl Drop for ForkSafeFd {
     fn drop(&mut self) {
         if self.guard.in_child() {
-            // Closed at the fork; the number may belong to somebody else in this process by now.
+            // Closed at the fork; the number may be another descriptor of this process by now.
             std::mem::forget(self.descriptor.take());
         } else {
             drop(self.release());
@@ -200,7 +200,7 @@ extern "C" fn close_fork_safe() {
             let bit = bits.trailing_zeros();
             let number = index * 64 + bit as usize;
             bits &= bits - 1;
-            // SAFETY: the bit says that a `ForkSafeFd` of the parent owns this number; the child's copy of
+            // SAFETY: the bit states that a `ForkSafeFd` of the parent owns this number; the child's copy of
             // that `ForkSafeFd` will not close it, so this is the only close.
             let descriptor = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
             if foreign >> bit & 1 == 1 && !foreign::closes_at_once_in_child(descriptor.as_fd()) {
@@ -212,7 +212,7 @@ extern "C" fn close_fork_safe() {
 
 /// A child that was forked and not waited for yet.
 #[derive(Debug)]
-#[must_use = "a child that nobody waits for stays in the table of processes"]
+#[must_use = "a child that is not waited for stays in the table of processes"]
 pub struct Forked {
     number: Pid,
 }
@@ -226,7 +226,7 @@ impl Forked {
     /// Waits until it has ended, and returns what its deed returned; none if a signal ended it.
     ///
     /// # Errors
-    /// What the kernel says: nothing is to be expected.
+    /// As from the kernel: none is expected.
     pub fn wait(self) -> io::Result<Option<u8>> {
         let ended = waitpid(Some(self.number), WaitOptions::empty())?;
         let (_, status) = ended.expect("it was waited for");
@@ -237,8 +237,8 @@ impl Forked {
 /// Forks. The child does `deed` and ends without running destructors; what the deed returns is its exit
 /// status.
 ///
-/// For proofs. The deed may call the verbs of whatever it inherited, and drop it. Memory of storage that
-/// was borrowed as a slice before is not there in the child: touching it ends the child.
+/// For proofs. The deed may call the verbs of whatever it inherited, and drop it. Memory of storage that was
+/// borrowed as a slice before is not mapped in the child: touching it ends the child.
 ///
 /// # Errors
 /// If this process has other threads, whose locks would stay locked in the child for ever; otherwise what
@@ -277,7 +277,7 @@ pub(crate) mod tests {
 
     /// What a child computes.
     pub(crate) fn run_in_child(compute: impl FnOnce() -> u8) -> u8 {
-        // SAFETY: these deeds only look at atomics and descriptors.
+        // SAFETY: these steps only use atomics and descriptors.
         let child = unsafe { fork_as_is(compute) }.unwrap();
         child.wait().unwrap().expect("it ended by itself")
     }

@@ -1,10 +1,10 @@
-//! Waits that end when they should.
+//! Waits that end at their time limit.
 //!
-//! Linux lets a wait with a limit last longer than that, to end several at once: by the *slack* of the thread,
-//! 50 us unless somebody has asked for less, or by a thousandth of the limit if that is more (a two-hundredth
-//! for who has been nice). The slack belongs to whoever owns the thread, who may have other timers, so it is
-//! left as it is. Instead the kernel is asked to wait for so much less, and what is left when it comes back is
-//! waited for by polling: usually nothing, at most the slack.
+//! Linux lets a wait with a limit last longer than that, to end several at once: by the *slack* of the
+//! thread, 50 us unless the thread has set less, or by a thousandth of the limit if that is more (a
+//! two-hundredth in a nice process). The slack belongs to the program, which may have other timers in the
+//! thread, so it is left as it is. Instead the kernel is asked to wait for so much less, and what is left
+//! when it comes back is waited for by polling: usually nothing, at most the slack.
 
 use rustix::event::Timespec;
 use rustix::io::Errno;
@@ -15,11 +15,11 @@ use crate::processor::now_ns;
 /// A wait that lasts longer than so many times the slack is divided: the kernel may add more than the slack.
 const SLACKS_MAX: u64 = 200;
 
-/// Does `wait`, which waits in the kernel for as long as it is told or until there is something, until there
-/// is something or `time` is over; forever if there is none. Whether there is something.
+/// Does `wait`, which waits in the kernel for the given time or until there is something, until there is
+/// something or `time` is over; forever if there is none. Whether there is something.
 ///
 /// # Errors
-/// What `wait` says; an interrupted one is not repeated.
+/// As from `wait`; an interrupted wait is not repeated.
 pub(crate) fn within(
     time: Option<Duration>,
     mut wait: impl FnMut(Option<&Timespec>) -> Result<bool, Errno>,
@@ -44,8 +44,8 @@ pub(crate) fn within(
     }
 }
 
-/// The slack of this thread's timers. Asked for once: it takes a system call, and hardly anybody sets it while
-/// the thread works. Who does is waited for a little longer, or looks a little longer.
+/// The slack of this thread's timers. Asked for once: it takes a system call, and programs hardly ever set it
+/// while the thread works. If one does, a wait ends a little later, or polls a little longer.
 fn slack_ns() -> u64 {
     thread_local! {
         static SLACK_NS: u64 = rustix::thread::current_timer_slack().unwrap_or(0);

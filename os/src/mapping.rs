@@ -71,7 +71,7 @@ impl Mapping {
         Ok(unsafe { mm::madvise(base, self.bytes, Advice::LinuxHugepage) }?)
     }
 
-    /// Keeps the pages in memory from now on, and brings in those that are not there yet.
+    /// Keeps the pages in memory from now on, and makes absent pages resident.
     pub(crate) fn lock(&self) -> io::Result<()> {
         let base = self.base.as_ptr().cast();
         // SAFETY: the range is mapped as long as `self` lives; locking changes no byte.

@@ -44,7 +44,7 @@ impl Packets {
     /// Connects to a listener.
     ///
     /// # Errors
-    /// What the kernel says: nobody listens there, no permission, a path too long for a socket.
+    /// As from the kernel: no process listens there, no permission, a path too long for a socket.
     pub fn connect(path: &Path) -> io::Result<Packets> {
         let socket = socket()?;
         net::connect(&socket, &SocketAddrUnix::new(path)?)?;
@@ -89,8 +89,8 @@ impl Packets {
     /// Sends one packet, without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if the peer is far behind; `OutOfMemory` if the kernel has no memory, or this user has too
-    /// many descriptors on their way, be it to somebody else; otherwise the peer is gone.
+    /// `WouldBlock` if the peer is far behind; `OutOfMemory` if the kernel has no memory, or this user has
+    /// too many descriptors on their way, be it to another process; otherwise the peer is gone.
     ///
     /// # Panics
     /// If there are more descriptors than [`PACKET_DESCRIPTORS_MAX`].
@@ -117,7 +117,7 @@ impl Packets {
     }
 
     /// Whether at most a quarter of the room is taken by packets that the peer has not received. If its end
-    /// is gone, there is room: sending tells.
+    /// is gone, there is room: sending reports it.
     pub fn has_room(&self) -> bool {
         let mut asked = [PollFd::new(&self.socket, PollFlags::OUT)];
         poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
@@ -161,7 +161,7 @@ impl Packet {
     /// The descriptors that came along.
     ///
     /// # Errors
-    /// This process had no number left for all of them, which is no fault of whoever passed them.
+    /// This process had no number left for all of them, which is no fault of the peer that passed them.
     pub fn passed(self) -> io::Result<Vec<Foreign>> {
         if self.lost { Err(Errno::MFILE.into()) } else { Ok(self.descriptors) }
     }
@@ -192,18 +192,18 @@ pub struct Listener {
 const BACKLOG: i32 = 128;
 
 impl Listener {
-    /// Listens at `path`, which only those whom `mode` lets write can connect to. What a dead listener
-    /// left there is replaced. A file beside it, `path` with `.lock` behind, says that it is taken; both are removed
+    /// Listens at `path`, which only those whom `mode` lets write can connect to. What a dead listener left
+    /// there is replaced. A file beside it, `path` with `.lock` behind, marks it as taken; both are removed
     /// in the end.
     ///
     /// # Errors
-    /// `AddrInUse` if somebody listens there already, or is about to; `AlreadyExists` if something is there that
-    /// is no socket, which is left alone; otherwise what the kernel says.
+    /// `AddrInUse` if a process listens there already, or is about to; `AlreadyExists` if something is there
+    /// that is no socket, which is left alone; otherwise as from the kernel.
     pub fn bind(path: &Path, mode: u32) -> io::Result<Listener> {
         let (address, mode) = (SocketAddrUnix::new(path)?, mode & 0o777);
         let mut place = Place::claim(path)?;
         let socket = socket()?;
-        // Before it has a name: nobody gets in through a mode that was too wide for a moment.
+        // Before it has a name: no process can connect while the mode is too wide for a moment.
         rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
         net::bind(&socket, &address)?;
         place.settle(mode)?;
@@ -214,7 +214,8 @@ impl Listener {
     /// Takes the next connection, without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if nobody waits; `NotConnected` in a forked child; otherwise what the kernel says, no descriptor left for example.
+    /// `WouldBlock` if no connection waits; `NotConnected` in a forked child; otherwise as from the kernel,
+    /// for example if no descriptor is left.
     pub fn accept(&self) -> io::Result<Packets> {
         if self.socket.in_child() {
             // The number may be another descriptor's by now.
@@ -233,8 +234,8 @@ impl Drop for Listener {
         if self.socket.in_child() {
             return;
         }
-        // Those who wait to be taken in may have sent descriptors: each is dropped as a connection is.
-        // Nobody joins them from here on, so they are at most as many as may wait.
+        // Those who wait to be taken in may have sent descriptors: each is dropped as a connection is. No
+        // connection is added from here on, so they are at most as many as may wait.
         let _ = net::shutdown(&self.socket, net::Shutdown::Both);
         while self.accept().is_ok() {}
     }
@@ -329,7 +330,7 @@ mod tests {
         assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
         drop(listener);
         let listener = Listener::bind(&path, 0o666).unwrap();
-        // The two tries above to see whether somebody listens are not waiting here.
+        // The two attempts above to find a listener are not waiting here.
         let client = Packets::connect(&path).unwrap();
         let server = listener.accept().unwrap();
         client.send(b"hello", &[]).unwrap();

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as the kernel knows it.
+//! Processes as the kernel knows them: the peer of a connection, and the parent of this one.
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
@@ -7,14 +7,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::{io, ptr};
 
 use rustix::net::sockopt;
-use rustix::process::{self, Pid, PidfdFlags};
+use rustix::process::{self, Pid, PidfdFlags, Signal};
 
 use crate::fork::ForkSafeFd;
 
 /// The process that made a connection, as it was at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Process number; may belong to somebody else by now, see [`Process`].
+    /// Process number; may belong to another process by now, see [`Process`].
     pub process: u32,
     /// Effective user.
     pub user: u32,
@@ -23,10 +23,10 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The credentials of whoever is connected to `socket`.
+    /// The credentials of the peer of `socket`.
     ///
     /// # Errors
-    /// What the kernel says: not a connected local socket.
+    /// As from the kernel: not a connected local socket.
     pub fn of(socket: impl AsFd) -> io::Result<Credentials> {
         let credentials = sockopt::socket_peercred(&socket)?;
         let mut groups = supplementary_groups(socket.as_fd())?;
@@ -136,7 +136,7 @@ impl Process {
     /// The process that is connected to `socket`.
     ///
     /// # Errors
-    /// What the kernel says; `NotFound` if it has ended already.
+    /// `NotFound` if it has ended already; otherwise as from the kernel.
     pub fn of_peer(socket: impl AsFd) -> io::Result<Process> {
         match peer_descriptor(socket.as_fd()) {
             Ok(descriptor) => Ok(Process { descriptor: ForkSafeFd::new(descriptor) }),
@@ -164,7 +164,7 @@ impl Process {
     }
 }
 
-/// Whether this is what the kernel says of a process that has ended: which of the two depends on its version.
+/// Whether this is the kernel's error for a process that has ended: which of the two depends on its version.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL))
 }
@@ -173,6 +173,18 @@ impl AsFd for Process {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Has the kernel kill this process when its parent ends, and returns the number of the parent.
+///
+/// If the parent has ended already, the number is that of the process that has adopted this one, and nothing
+/// kills it: compare the number with the one expected, or notice the parent's end by a connection to it.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn die_with_parent() -> io::Result<u32> {
+    process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    Ok(process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get() as u32))
 }
 
 /// The socket option that gives a descriptor of the peer's process, newer than the C library's list.
@@ -194,7 +206,7 @@ fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has made this descriptor for us just now; nobody else owns it.
+    // SAFETY: the kernel has made this descriptor for us just now; no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

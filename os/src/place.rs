@@ -1,10 +1,10 @@
-//! A place in the file system where a socket is bound: who may have it, and what may be removed there.
+//! A place in the file system where a socket is bound: which process has it, and what may be removed there.
 //!
-//! A socket of a listener that has died stays in the file system, and nobody can bind there until it is removed.
-//! Between checking whether somebody listens and listening oneself, another may do the same: so whoever has a
-//! place holds a lock on a file beside it, `NAME.lock`, for as long as it has the place. The kernel gives the
-//! lock back when its holder dies; the file that is left then is in nobody's way. Only a socket is ever
-//! removed, and an empty lock's file by its holder: a file of this name that is not empty is somebody's work.
+//! A socket of a listener that has died stays in the file system, and no process can bind there until it is
+//! removed. Between checking for a listener and listening, another process may do the same. So a process that
+//! has a place holds a lock on a file beside it, `NAME.lock`, for as long as it has the place. The kernel
+//! frees the lock when its holder dies; the file that is left does no harm. Only a socket is ever removed,
+//! and an empty lock file by its holder: a file of this name that is not empty is not siga's.
 
 use std::fs::{self, File, FileType, Metadata, Permissions};
 use std::io::{self, ErrorKind};
@@ -36,9 +36,9 @@ impl Place {
     /// Claims the place, and removes the socket of a listener that has died.
     ///
     /// # Errors
-    /// `AddrInUse` if somebody listens there, or is about to; `AlreadyExists` if something is there that is no
-    /// socket, or its lock is a file that is not empty; `PermissionDenied` if it is another user's; otherwise what
-    /// the kernel says.
+    /// `AddrInUse` if a process listens there, or is about to; `AlreadyExists` if something is there that is
+    /// no socket, or its lock is a file that is not empty; `PermissionDenied` if it is another user's;
+    /// otherwise as from the kernel.
     pub(crate) fn claim(path: &Path) -> io::Result<Place> {
         // Before anything is made or locked beside it: what is no place for a socket has no lock of ours.
         is_socket(path)?;
@@ -52,7 +52,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Removes a socket at which nobody listens.
+    /// Removes a socket at which no process listens.
     fn clear(&self) -> io::Result<()> {
         if !is_socket(&self.path)? {
             return Ok(());
@@ -61,19 +61,20 @@ impl Place {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 fs::remove_file(&self.path)
             }
-            // Without a descriptor or memory nobody was asked. One whose backlog is full was.
+            // Without a descriptor or memory the listener was not reached. A listener whose backlog is full
+            // was.
             Err(error) if error.kind() != ErrorKind::WouldBlock && shortage(&error).is_some() => {
                 Err(error)
             }
-            // Whatever else comes of it, somebody is there: behind, or no listener for packets.
+            // After any other error a process is there: it is behind, or no listener for packets.
             _ => Err(ErrorKind::AddrInUse.into()),
         }
     }
 
-    /// Takes note of the socket that was bound here, and says who may connect to it.
+    /// Takes note of the socket that was bound here, and sets which users may connect to it.
     ///
     /// # Errors
-    /// It is not there any more, or what the kernel says.
+    /// It does not exist any more, or as from the kernel.
     pub(crate) fn settle(&mut self, mode: u32) -> io::Result<()> {
         // By a descriptor: the name may be another file's from one moment to the next, where others may write.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -98,14 +99,14 @@ impl Drop for Place {
             // It is the parent's.
             return;
         }
-        // Somebody may have removed what we bound, and bound something else: that stays. What cannot be removed
-        // stays too, and is in nobody's way.
+        // Another process may have removed what we bound, and bound something else: that stays. What cannot
+        // be removed stays too, and does no harm.
         let found = fs::symlink_metadata(&self.path).ok();
         if found.is_some_and(|found| self.bound == Some(identity(&found))) {
             let _ = fs::remove_file(&self.path);
         }
-        // Still locked: whoever waits for it sees that it is not the file of this name any more. A file that
-        // somebody has put there meanwhile, or written to, stays.
+        // Still locked: a process that waits for the lock sees that it is not the file of this name any more.
+        // A file that another process has put there meanwhile, or written to, stays.
         let locked = rustix::fs::fstat(&self.lock).ok().map(|facts| (facts.st_dev, facts.st_ino));
         let found = fs::symlink_metadata(&self.lock_path).ok();
         if found.is_some_and(|found| found.len() == 0 && locked == Some(identity(&found))) {
@@ -117,7 +118,7 @@ impl Drop for Place {
 /// Whether a socket is at `path`, or else nothing.
 ///
 /// # Errors
-/// `AlreadyExists` if something else is there; otherwise what the kernel says.
+/// `AlreadyExists` if something else is there; otherwise as from the kernel.
 fn is_socket(path: &Path) -> io::Result<bool> {
     let facts = match fs::symlink_metadata(path) {
         Ok(facts) => facts,
@@ -132,7 +133,7 @@ fn is_socket(path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Opens and locks a file, which is made if it is not there.
+/// Opens and locks a file, which is made if it does not exist.
 fn lock(path: &Path) -> io::Result<OwnedFd> {
     let wrong = |kind: ErrorKind, what: &str| {
         io::Error::new(kind, format!("its lock {}: {what}", path.display()))
@@ -168,7 +169,7 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
             Err(Errno::WOULDBLOCK) => return Err(ErrorKind::AddrInUse.into()),
             Err(error) => return Err(error.into()),
         }
-        // Whoever had the lock before has removed the file at the end.
+        // The holder of the lock before has removed the file at the end.
         let found = fs::symlink_metadata(path).ok();
         if found.is_some_and(|found| identity(&found) == identity(&facts)) {
             return Ok(lock.into());

@@ -1,4 +1,4 @@
-//! Waiting for many descriptors at once, and being one descriptor oneself.
+//! Waiting for many descriptors at once. A poller is a descriptor itself.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -36,8 +36,8 @@ impl Poller {
     /// Waits for `descriptor` too, and calls it `name`.
     ///
     /// # Errors
-    /// `NotConnected` in a forked child; otherwise what the kernel says: it is added already, or cannot be waited
-    /// for, or no memory is left.
+    /// `NotConnected` in a forked child; otherwise as from the kernel: it is added already, or cannot be
+    /// waited for, or no memory is left.
     pub fn add(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
         self.check_fork()?;
         let data = EventData::new_u64(name);
@@ -47,7 +47,7 @@ impl Poller {
     /// Waits for `descriptor` no longer.
     ///
     /// # Errors
-    /// `NotConnected` in a forked child; otherwise what the kernel says: it was not added.
+    /// `NotConnected` in a forked child; otherwise as from the kernel: it was not added.
     pub fn remove(&self, descriptor: impl AsFd) -> io::Result<()> {
         self.check_fork()?;
         Ok(epoll::delete(&self.epoll, descriptor)?)
@@ -76,12 +76,12 @@ impl Poller {
 }
 
 impl Poller {
-    /// Whether the caller is a forked child, which has nobody to wait for.
+    /// Whether the caller is a forked child, which has no descriptor to wait for.
     pub fn in_child(&self) -> bool {
         self.epoll.in_child()
     }
 
-    /// In a forked child the number may be another descriptor's, which is nobody's to wait with.
+    /// In a forked child the number may be another descriptor's: it must not be waited with.
     fn check_fork(&self) -> io::Result<()> {
         if self.in_child() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
     }
@@ -90,7 +90,7 @@ impl Poller {
 /// Waits until `descriptor` is readable or its other end is gone, at most `time`.
 ///
 /// # Errors
-/// What the kernel says: nothing is to be expected. A signal counts as readable: try to read.
+/// As from the kernel: none is expected. A signal counts as readable: try to read.
 pub fn wait_readable(descriptor: impl AsFd, time: Option<Duration>) -> io::Result<()> {
     let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
     match within(time, |time| Ok(poll(&mut polled, time)? > 0)) {
@@ -99,10 +99,11 @@ pub fn wait_readable(descriptor: impl AsFd, time: Option<Duration>) -> io::Resul
     }
 }
 
-/// Waits until one of `descriptors` is readable or its other end is gone, at most `time`; says which are.
+/// Waits until one of `descriptors` is readable or its other end is gone, at most for `time`; returns which
+/// are.
 ///
 /// # Errors
-/// What the kernel says: nothing is to be expected. A signal counts as readable: try to read.
+/// As from the kernel: none is expected. A signal counts as readable: try to read.
 pub fn wait_any<const N: usize>(
     descriptors: [Option<BorrowedFd<'_>>; N],
     time: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Processors: pinning, clocks, and who used how much time.
+//! Processors: pinning, clocks, and processor time used.
 
 use std::io;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub fn allowed() -> Vec<usize> {
 /// Keeps the calling thread on one processor.
 ///
 /// # Errors
-/// What the kernel says: there is no such processor, or this process may not use it.
+/// As from the kernel: there is no such processor, or this process may not use it.
 pub fn pin(processor: usize) -> io::Result<()> {
     keep_on(&[processor])
 }
@@ -36,7 +36,7 @@ pub fn keep_on(processors: &[usize]) -> io::Result<()> {
     Ok(thread::sched_setaffinity(None::<Pid>, &set)?)
 }
 
-/// Nanoseconds of the clock that all processes of the machine share and nobody sets.
+/// Nanoseconds of the clock that all processes of the machine share and that is never set.
 #[inline]
 pub fn now_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
@@ -57,8 +57,8 @@ fn nanoseconds(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// How a thread's processor time divides. Linux looks at each timer tick whether the thread is in user
-/// or in kernel mode and scales that to the true total: short runs say nothing.
+/// How a thread's processor time divides. At each timer tick Linux samples whether the thread is in user or
+/// in kernel mode, and scales that to the true total: short runs give no information.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// In the program.

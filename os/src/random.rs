@@ -1,4 +1,4 @@
-//! Bytes that nobody can guess.
+//! Random bytes that cannot be guessed.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// Fills `target` from the kernel's generator.
 ///
 /// # Errors
-/// What the kernel says: nothing is to be expected.
+/// As from the kernel: none is expected.
 pub fn fill(target: &mut [u8]) -> io::Result<()> {
     let mut done = 0;
     while done < target.len() {

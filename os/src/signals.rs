@@ -46,7 +46,7 @@ impl HeldSignals {
         if signals < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just made this descriptor, and no other code knows it.
         let signals = unsafe { OwnedFd::from_raw_fd(signals) };
         let before = change_mask(libc::SIG_BLOCK, &set);
         Ok(HeldSignals { signals, before, _thread: PhantomData })
@@ -55,7 +55,7 @@ impl HeldSignals {
     /// Starts a program that does not inherit what is held back here.
     ///
     /// # Errors
-    /// What the kernel says: there is no such program, or no memory left.
+    /// As from the kernel: there is no such program, or no memory left.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         let before = self.before;
         let let_through = move || {
@@ -146,7 +146,7 @@ mod tests {
         let child = held.spawn(&mut Command::new("true")).unwrap().wait().unwrap();
         assert!(child.success());
         let mut sleeper = held.spawn(Command::new("sleep").arg("1000")).unwrap();
-        // Not SIGINT, which whoever is started in the background ignores.
+        // Not SIGINT, which a process started in the background ignores.
         rustix::process::kill_process(Pid::from_child(&sleeper), Signal::TERM).unwrap();
         assert_eq!(sleeper.wait().unwrap().signal(), Some(libc::SIGTERM));
     }

@@ -1,10 +1,10 @@
 //! Storage: memory with one writer.
 //!
-//! Its owner creates it as a memory file, maps it for writing, and seals it. From then on nobody can
-//! map it for writing again, the owner included, and its size is fixed: the kernel enforces both. The
-//! owner *lends* it by passing the descriptor; the other party *borrows* it, which checks the seals and
-//! the size before anything is mapped. The owner *retires* it by dropping it; what a borrower has
-//! mapped stays readable until the borrower drops it too.
+//! Its owner creates it as a memory file, maps it for writing, and seals it. From then on it cannot be mapped
+//! for writing again, by the owner either, and its size is fixed: the kernel enforces both. The owner *lends*
+//! it by passing the descriptor; the other party *borrows* it, which checks the seals and the size before
+//! anything is mapped. The owner *retires* it by dropping it; what a borrower has mapped stays readable until
+//! the borrower drops it too.
 
 use std::borrow::Borrow;
 use std::io;
@@ -35,7 +35,7 @@ const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
 
 /// What kind of memory to ask for. Both wishes are dropped where the machine does not grant them;
-/// [`Storage::is_huge`] and [`Storage::is_locked`] tell.
+/// [`Storage::is_huge`] and [`Storage::is_locked`] return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StorageOptions {
     /// Use huge pages: fewer address translations for large storage that is read at random.
@@ -59,7 +59,7 @@ impl Storage {
     /// Pages take memory when they are first touched.
     ///
     /// # Errors
-    /// What the kernel says: no memory, no descriptor left.
+    /// As from the kernel: no memory, no descriptor left.
     pub fn create(
         name: &str,
         bytes: usize,
@@ -163,7 +163,7 @@ pub enum BorrowError {
         /// Largest size that would do.
         most: usize,
     },
-    /// It has pages beyond its end, which whoever closes it last would have to free.
+    /// It has pages beyond its end, which the process that closes it last would have to free.
     #[error("storage of {bytes} bytes with pages of {found} bytes")]
     Pages {
         /// The size of the file.
@@ -171,7 +171,7 @@ pub enum BorrowError {
         /// What its pages take.
         found: u64,
     },
-    /// The kernel refused to look at it or to map it.
+    /// The kernel refused to examine or to map it.
     #[error("storage could not be mapped: {0}")]
     Os(#[from] io::Error),
 }
@@ -189,7 +189,7 @@ pub struct OutOfRange;
 
 impl Borrowed {
     /// Checks what `descriptor` is and maps it for reading. The descriptor is not needed afterwards. Nothing
-    /// here waits for whoever passed it.
+    /// here can wait for the peer that passed it.
     ///
     /// # Errors
     /// [`BorrowError`] if it is not storage, or not of a size within `bytes`.
@@ -271,7 +271,7 @@ impl Scratch {
     /// At least `bytes` of zeros.
     ///
     /// # Errors
-    /// What the kernel says: no memory.
+    /// As from the kernel: no memory.
     pub fn new(bytes: usize) -> io::Result<Scratch> {
         let bytes = bytes
             .max(1)

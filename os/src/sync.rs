@@ -12,7 +12,7 @@ pub use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Tells the processor that this is a waiting loop. Under loom it lets another thread run.
+/// Marks a waiting loop for the processor. Under loom it lets another thread run.
 #[inline]
 pub fn pause() {
     #[cfg(loom)]

@@ -1,7 +1,7 @@
 //! Control words: the part of shared memory that one party reads while the other changes it.
 //!
-//! [`Words`] are our own, to store and load; [`LentWords`] are somebody else's, to load only. There are
-//! two backings with the same face: mapped memory, and loom's atomics when a model is checked.
+//! [`Words`] are our own, to store and load; [`LentWords`] are another party's, to load only. There are two
+//! implementations with the same interface: mapped memory, and loom's atomics when a model is checked.
 
 #[cfg(not(loom))]
 pub use mapped::{Block, LentBlock, LentWords, Words};
@@ -246,7 +246,8 @@ mod mapped {
             unsafe { copy::put_short(target.wrapping_add(head.len()), body) };
         }
 
-        /// Says that word `index` will be stored to soon: whoever has its line gives it up meanwhile.
+        /// Prefetches the line of word `index` to be stored to: the processor that has it gives it up
+        /// meanwhile.
         #[inline(always)]
         pub fn expect(&self, index: usize) {
             copy::expect_write(std::ptr::from_ref(self.0.0.within::<WORDS>(index)).cast());
@@ -285,7 +286,7 @@ mod mapped {
             unsafe { copy::copy_out_short(source, target.as_mut_ptr(), BYTES) };
         }
 
-        /// Says that word `index` will be loaded soon: its line is fetched meanwhile.
+        /// Prefetches the line of word `index` to be loaded.
         #[inline(always)]
         pub fn expect(&self, index: usize) {
             copy::expect_read(std::ptr::from_ref(self.0.0.within::<WORDS>(index)).cast());

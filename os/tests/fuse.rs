@@ -19,7 +19,6 @@ use os::foreign;
 use os::packets::Packets;
 use os::storage::{BorrowError, Borrowed};
 use rustix::mount::{MountFlags, mount};
-use rustix::process::{Signal, set_parent_process_death_signal};
 
 /// Says that this process is to be the daemon.
 const DAEMON: &str = "SIGA_FUSE_DAEMON";
@@ -87,7 +86,7 @@ fn file_that_is_never_closed_by_its_file_system_is_refused_at_once() {
 /// Mounts a file system of one file, passes the file over the doorbell that is standard input, and answers
 /// nothing any more.
 fn be_daemon() {
-    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+    os::peer::die_with_parent().unwrap();
     let bell = Doorbell::adopt(io::stdin().as_fd().try_clone_to_owned().unwrap()).unwrap();
     let device = match mounted() {
         Ok(device) => device,

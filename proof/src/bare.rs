@@ -1,4 +1,4 @@
-//! A side of a path without manners: its storages, and its ends of the doorbells.
+//! A hostile side of a path, driven by a test: its storages, and its ends of the doorbells.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub mod code {
     pub const QUIESCED: u64 = 3;
 }
 
-/// A queue each way of a side of a path. What it has not been told to write is as an honest side leaves it
+/// A queue each way of a side of a path. Words that the test does not write are as an honest side leaves them
 /// before it does anything.
 #[derive(Debug)]
 pub struct Bare {
@@ -69,10 +69,10 @@ pub struct Bare {
     releases: u64,
 }
 
-/// Words of a line that carry content: the first of each cache line says what is there.
+/// Words of a line that carry content: the first of each cache line describes its content.
 pub const BODY_WORDS: usize = LINE_WORDS - 2;
 
-/// The word of a line that says that the second cache line is there.
+/// The word of a line that marks its second cache line as present.
 pub const STAMP_WORD: usize = CACHE_LINE_WORDS;
 
 /// Bytes that need no second cache line.
@@ -81,7 +81,7 @@ pub const FIRST_LINE_BYTES: usize = (CACHE_LINE_WORDS - 1) * 8;
 /// A bare side facing an honest one.
 #[derive(Debug)]
 pub struct Facing {
-    /// The side without manners.
+    /// The hostile side.
     pub bare: Bare,
     /// What the honest side shows of its sender to the bare side's reader.
     pub shown_writer: WriterBlock<LentWords>,
@@ -115,7 +115,7 @@ pub fn face(terms: Terms) -> Facing {
 /// A bare queue each way, and what the honest side shows of its halves that face it.
 #[derive(Debug)]
 pub struct BareQueue {
-    /// The queue of the side without manners.
+    /// The queue of the hostile side.
     pub bare: Bare,
     /// Of the honest sender.
     pub shown_writer: WriterBlock<LentWords>,
@@ -125,8 +125,8 @@ pub struct BareQueue {
     pub shown_reader: ReaderBlock<LentWords>,
 }
 
-/// A bare side of a path of several queues, joined with an honest one. The kind says how many doorbells they
-/// have.
+/// A bare side of a path of several queues, joined with an honest one. The kind determines how many doorbells
+/// they have.
 ///
 /// # Panics
 /// If the machine has no memory or no descriptors left, or if not each queue has one in the other direction.
@@ -219,7 +219,7 @@ impl Bare {
         }
     }
 
-    /// The same, but for what says that the second cache line is there. Returns the hand-over.
+    /// The same, without marking the second cache line as present. Returns the hand-over.
     pub fn prime_unstamped(&mut self, word: WriterWord, body: [u64; BODY_WORDS]) -> Sequence {
         let sequence = self.next;
         let line = sequence.index() * LINE_WORDS;
@@ -236,7 +236,7 @@ impl Bare {
         sequence
     }
 
-    /// Says of the second cache line of a hand-over that it is there, if this is the right count.
+    /// Marks the second cache line of a hand-over as present, if this is the right count.
     pub fn stamp(&self, sequence: Sequence, count: u64) {
         let word = sequence.index() * LINE_WORDS + STAMP_WORD;
         // Release: as in `prime_unstamped`.
@@ -295,7 +295,7 @@ impl Bare {
         self.prime_bytes(label::ANNOUNCEMENT, head.len() as u8, &record);
     }
 
-    /// Says how many bytes of a large message are in place.
+    /// Reports how many bytes of a large message are in place.
     pub fn fill(&self, slot: u16, bytes: u64) {
         // Release: pairs with the Acquire in `ReaderSlots::filled`.
         self.lines.filled.store(usize::from(slot) % SLOTS, bytes, Ordering::Release);
@@ -343,7 +343,7 @@ impl Bare {
         self.count_late(self.late_returns);
     }
 
-    /// Says how often something kept was given back.
+    /// Reports how often something kept was given back.
     pub fn count_late(&self, times: u64) {
         self.reader.returns.store(LATE_WORD, times, Ordering::Release);
     }
@@ -356,7 +356,7 @@ impl Bare {
         self.reader.released.store(0, self.releases, Ordering::Release);
     }
 
-    /// Says how many lent storages it has taken in.
+    /// Reports how many lent storages it has taken in.
     pub fn take_in(&self, storages: u64) {
         self.reader.control.store(LENT_TAKEN_WORD, storages, Ordering::Release);
     }

@@ -1,5 +1,5 @@
-//! Processes of our own: how they are started, how they talk to the one that started them, and that none
-//! is left behind.
+//! Child processes: how they are started, how they exchange messages with their parent, and how they end with
+//! it.
 
 use std::fs::Permissions;
 use std::io;
@@ -13,11 +13,10 @@ use std::time::Duration;
 use os::foreign::Foreign;
 use os::packets::{Listener, Packets};
 use os::poller::wait_readable;
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A directory of our own, which goes when we go.
+/// A temporary directory, removed when it is dropped.
 #[derive(Debug)]
 pub struct Workplace {
     directory: PathBuf,
@@ -27,7 +26,7 @@ impl Workplace {
     /// Creates one.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// As from the kernel.
     pub fn create() -> io::Result<Workplace> {
         let mut number = [0; 8];
         os::random::fill(&mut number)?;
@@ -37,10 +36,10 @@ impl Workplace {
         Ok(Workplace { directory })
     }
 
-    /// Lets other users in too.
+    /// Opens the directory to other users.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// As from the kernel.
     pub fn open_to_all(&self) -> io::Result<()> {
         std::fs::set_permissions(&self.directory, Permissions::from_mode(0o755))
     }
@@ -53,7 +52,7 @@ impl Workplace {
 
 impl Drop for Workplace {
     fn drop(&mut self) {
-        // Somebody else's tidiness is not worth a panic.
+        // A directory that stays behind is not worth a panic.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
@@ -68,20 +67,19 @@ pub fn crew_socket(directory: &Path) -> PathBuf {
     directory.join("crew")
 }
 
-/// This program again, to be started as a child. By the kernel's own link: the file may have been built
-/// anew meanwhile, or lie where another user may not look.
+/// This program again, to be started as a child. By the kernel's own link: the file may have been built anew
+/// meanwhile, or lie in a directory that another user may not read.
 pub fn this_program() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("siga-proof").stdin(Stdio::null());
     command
 }
 
-/// In a child, first of all: sees to it that it does not outlive its parent.
+/// To be called first in a child: ends it when process `parent` ends.
 pub fn die_with_parent(parent: u32) {
-    set_parent_process_death_signal(Some(Signal::KILL)).expect("the kernel knows this signal");
-    // It may have died before that.
-    let now = getppid().map(|number| number.as_raw_nonzero().get() as u32);
-    assert_eq!(now, Some(parent), "started by somebody else");
+    let now = os::peer::die_with_parent().expect("the kernel knows this signal");
+    // The parent may have ended before that.
+    assert_eq!(now, parent, "started by another process, or the parent has ended");
 }
 
 /// A connection between a child and its parent. Messages stay whole and can carry descriptors.
@@ -106,12 +104,12 @@ impl Line {
     /// Connects a child to its parent.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// As from the kernel.
     pub fn connect(directory: &Path) -> io::Result<Line> {
         Packets::connect(&crew_socket(directory)).map(Line)
     }
 
-    /// Takes the next child in, if one waits.
+    /// Accepts the next child, if one waits.
     pub fn accept(listener: &Listener) -> Option<Line> {
         listener.accept().ok().map(Line)
     }
@@ -127,7 +125,7 @@ impl Line {
     /// The next message of the other end.
     ///
     /// # Errors
-    /// The message makes no sense.
+    /// The message is malformed.
     pub fn hear<T: DeserializeOwned>(&self) -> io::Result<Heard<T>> {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
@@ -139,7 +137,8 @@ impl Line {
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => Ok(Heard::Nothing),
-                    // It left something of ours unread. That is told once, before what it said.
+                    // The peer left messages unread. The kernel reports that once, before the peer's own
+                    // messages.
                     io::ErrorKind::ConnectionReset => continue,
                     _ => Err(error),
                 },
@@ -150,7 +149,7 @@ impl Line {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// The time is over, or the other end is gone, or what it said makes no sense.
+    /// The time is over, the other end is gone, or its message is malformed.
     pub fn expect<T: DeserializeOwned>(&self, time: Duration) -> io::Result<(T, Vec<Foreign>)> {
         wait_readable(&self.0, Some(time))?;
         match self.hear()? {

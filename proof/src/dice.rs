@@ -44,7 +44,7 @@ impl Dice {
     }
 }
 
-/// A seed that nobody has chosen, short enough to be typed.
+/// A random seed, short enough to be typed.
 pub fn any_seed() -> u64 {
     let mut bytes = [0; 4];
     os::random::fill(&mut bytes).expect("the kernel has random numbers");

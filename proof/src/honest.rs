@@ -1,4 +1,4 @@
-//! Honest paths, and messages that tell where they belong.
+//! Honest paths, and messages whose bytes identify them.
 
 use std::sync::LazyLock;
 

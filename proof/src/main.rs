@@ -1,4 +1,4 @@
-//! Programs that are there to find faults. What they prove and how stands in `docs/proof.md`.
+//! Programs that search for faults. `docs/proof.md` describes what they prove, and how.
 
 mod conformance;
 mod crew;
@@ -10,10 +10,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Programs that are there to find faults in siga.
+/// Programs that search for faults in siga.
 ///
-/// The verdict goes to standard output, talk to standard error. The exit code is 0 if all is well, 1 if it
-/// is not, 2 if the command was used wrongly.
+/// The verdict goes to standard output, progress to standard error. The exit code is 0 if all is well, 1 if
+/// not, 2 for wrong use.
 #[derive(Debug, Parser)]
 #[command(name = "siga-proof", version, arg_required_else_help = true)]
 struct Arguments {

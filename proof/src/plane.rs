@@ -1,4 +1,4 @@
-//! A host that is driven by hand, and parties that speak its protocol by hand.
+//! A host that a test drives step by step, and parties that send it packets of the test's choice.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +7,7 @@ use fabric::control::{
     Allowance, Kind, Malformed, PACKET_BYTES_MAX, Problem, Reply, Request, Target, VERSION,
 };
 use fabric::name::Name;
-use fabric::path::{Shape, Side, SideDescriptors};
+use fabric::path::{NO_DATA, Shape, Side, SideDescriptors};
 use host::config::Source;
 use host::report::SystemReport;
 use host::system::System;
@@ -23,7 +23,7 @@ const TURNS_MAX: usize = 2;
 /// What honest guests ask for.
 pub const ALLOWANCE: Allowance = Allowance { storage_bytes: 1 << 20, messages: 8 };
 
-/// A host that does something only when it is told to, at the time it is told.
+/// A host that works only when the test polls it, at the time that the test passes.
 #[derive(Debug)]
 pub struct Plane {
     host: Host,
@@ -91,7 +91,7 @@ impl Plane {
     /// # Panics
     /// If the host fails.
     pub fn turn(&mut self) {
-        self.host.poll(self.now_ns).expect("nothing keeps it from looking");
+        self.host.poll(self.now_ns).expect("nothing keeps it from polling");
     }
 
     /// What the host answers, as soon as it must.
@@ -124,7 +124,7 @@ impl Plane {
         self.heard(party, |heard| heard.serial == serial)
     }
 
-    /// What the host says that is wanted, as soon as it must. What else it says is kept.
+    /// The reply that is wanted, as soon as the host must send it. Other replies are kept.
     ///
     /// # Panics
     /// If it does not come.
@@ -148,10 +148,10 @@ impl Plane {
         panic!("the host is silent for {TURNS_MAX} turns, but for {:?}", party.inbox);
     }
 
-    /// What an observer is told.
+    /// The report that an observer gets.
     ///
     /// # Panics
-    /// If it is not told.
+    /// If no report comes.
     #[track_caller]
     pub fn report(&mut self, observer: &mut Party) -> SystemReport {
         let Heard { reply, descriptors, .. } = self.answer_with(observer, &Request::Query, &[]);
@@ -204,7 +204,7 @@ impl Party {
             target: Target::Guest(target),
             kind: Kind::MESSAGES,
             flags: 0,
-            data: [0; 16],
+            data: NO_DATA,
             shape,
             allowance: ALLOWANCE,
         };
@@ -214,7 +214,7 @@ impl Party {
     /// What the host has said next; none if nothing more has come, or the host has hung up.
     ///
     /// # Panics
-    /// If the host says what makes no sense.
+    /// If the host sends a malformed packet.
     pub fn receive(&mut self) -> Option<Heard> {
         self.inbox.pop_front().or_else(|| self.hear())
     }
@@ -225,7 +225,7 @@ impl Party {
         assert!(!packet.truncated, "no packet of a host is too long");
         let bytes = &mut buffer[..packet.bytes];
         if let Err(Malformed::Version { .. }) = Reply::parse(bytes) {
-            // Whoever speaks another version is told so in that version.
+            // A guest of another version gets the refusal in that version.
             bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
             let refused = Reply::parse(bytes).expect("a refusal").1;
             assert!(matches!(refused, Reply::Failed { problem: Problem::Version, .. }));

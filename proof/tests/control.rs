@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use fabric::control::{Allowance, Kind, Problem, Reply, Request, Token};
 use fabric::name::Name;
-use fabric::path::{Shape, Side};
+use fabric::path::{NO_DATA, Shape, Side};
 use host::report::{PathState, SystemReport};
 use os::poller::Poller;
-use os::processor::now_ns;
 use proof::hostile::Impostor;
 use proof::plane::{ALLOWANCE, Heard, Party, Plane};
 
@@ -31,7 +30,7 @@ fn name(name: &str) -> Name {
 }
 
 fn failed(problem: Problem) -> Reply {
-    Reply::Failed { problem, data: [0; 16] }
+    Reply::Failed { problem, data: NO_DATA }
 }
 
 fn paths_of(report: &SystemReport, name: &str) -> usize {
@@ -50,7 +49,7 @@ fn pending(plane: &mut Plane, from: &mut Party, to: (&str, &mut Party)) -> u64 {
 /// Lets `to` accept what is pending.
 fn accept(plane: &mut Plane, to: &mut Party, path: u64) -> Heard {
     let (_side, lent) = Side::create(Shape::SIMPLE).unwrap();
-    let request = Request::Accept { path, flags: 0, data: [0; 16], allowance: ALLOWANCE };
+    let request = Request::Accept { path, flags: 0, data: NO_DATA, allowance: ALLOWANCE };
     plane.answer_with(to, &request, &[lent.board.as_fd(), lent.lines.as_fd()])
 }
 
@@ -223,10 +222,10 @@ fn guest_hears_a_host_for_a_while_only_however_much_it_says() {
     poller.add(&guest, 1).unwrap();
     while impostor.say(0, &Reply::Withdrawn { path: 1 }, &[]) {}
     // If it went on until nothing is left, a host that never stops would never let it go.
-    guest.poll(now_ns());
+    guest.poll();
     assert_eq!(poller.wait(Some(Duration::ZERO)).unwrap(), [1]);
     for _ in 0..100 {
-        guest.poll(now_ns());
+        guest.poll();
     }
     assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
 }

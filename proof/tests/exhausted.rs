@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard};
 
 use fabric::control::{Kind, Pending, Problem, Reply, Request, Target};
-use fabric::path::{Lack, Shape, Side, Terms};
+use fabric::path::{Lack, NO_DATA, Shape, Side, Terms};
 use message::iucv::{Limits, Outgoing, ReceiveError, Which};
 use os::memory::{Shortage, shortage};
 use os::packets::Listener;
@@ -50,7 +50,7 @@ fn host_that_can_pass_nothing_says_so_to_both_and_keeps_both() {
         let Reply::Pending(pending) = pending.reply else { unreachable!("as wanted") };
         let (_side, lent) = Side::create(Shape::SIMPLE).unwrap();
         let Pending { path, .. } = pending;
-        let accept = Request::Accept { path, flags: 0, data: [0; 16], allowance: ALLOWANCE };
+        let accept = Request::Accept { path, flags: 0, data: NO_DATA, allowance: ALLOWANCE };
         assert!(other.ask(&accept, &[lent.board.as_fd(), lent.lines.as_fd()]));
         if can_pass {
             plane.turn();
@@ -59,7 +59,7 @@ fn host_that_can_pass_nothing_says_so_to_both_and_keeps_both() {
         }
         [&mut guest, &mut other].map(|party| party.receive().expect("it is kept").reply)
     };
-    let failed = Reply::Failed { problem: Problem::HostResources, data: [0; 16] };
+    let failed = Reply::Failed { problem: Problem::HostResources, data: NO_DATA };
     assert_eq!(make_path(false), [failed.clone(), failed]);
     assert!(make_path(true).iter().all(|reply| matches!(reply, Reply::Joined(_))));
     let mut observer = plane.connect();
@@ -104,7 +104,7 @@ fn ask_for_path(guest: &mut Party) -> Side {
         target: Target::Guest("OTHER".parse().unwrap()),
         kind: Kind::MESSAGES,
         flags: 0,
-        data: [0; 16],
+        data: NO_DATA,
         shape: Shape::SIMPLE,
         allowance: ALLOWANCE,
     };
@@ -120,7 +120,7 @@ fn host_that_cannot_take_what_a_guest_passes_says_so_and_keeps_the_guest() {
     let _side = ask_for_path(&mut guest);
     without(Exhaustion::Descriptors, || plane.turn());
     let answer = guest.receive().expect("the guest did nothing wrong").reply;
-    assert_eq!(answer, Reply::Failed { problem: Problem::HostResources, data: [0; 16] });
+    assert_eq!(answer, Reply::Failed { problem: Problem::HostResources, data: NO_DATA });
     let _side = ask_for_path(&mut guest);
     plane.heard(&mut other, |heard| matches!(heard.reply, Reply::Pending(_)));
 }

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use fabric::control::{Kind, Reply, Request, Target};
-use fabric::path::{Shape, Terms};
+use fabric::path::{NO_DATA, Shape, Terms};
 use os::doorbell::{Doorbell, Listen};
 use os::packets::{Listener, Packets};
 use proof::bare::{Facing, face};
@@ -61,7 +61,7 @@ fn connect() -> Request {
         target: Target::Guest("OTHER".parse().unwrap()),
         kind: Kind::MESSAGES,
         flags: 0,
-        data: [0; 16],
+        data: NO_DATA,
         shape: Shape::SIMPLE,
         allowance: ALLOWANCE,
     }

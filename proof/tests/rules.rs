@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use fabric::path::board::{QUEUES_MAX, SLEEP_WORD};
 use fabric::path::{
-    Counter, Incoming, LIST_BYTES_MAX, PAGE_BYTES, Reason, SEGMENTS_MAX, SLOTS, SendError, Severed,
-    Terms,
+    Counter, Incoming, LIST_BYTES_MAX, NO_DATA, PAGE_BYTES, Reason, SEGMENTS_MAX, SLOTS, SendError,
+    Severed, Terms,
 };
 use fabric::queue::{
     DATA_BUFFERS, ENTRIES_MAX, Entry, Form, IN_PLACE_BYTES_MAX, LINE_WORDS, QUEUE_BUFFERS,
@@ -401,7 +401,7 @@ fn writing(deed: impl FnOnce(&mut Bare, &mut dyn FnMut())) -> Result<(), SendErr
 }
 
 fn violated(violation: Violation) -> Result<(), SendError> {
-    Err(SendError::Severed(Severed { reason: Reason::Violation(violation), data: [0; 16] }))
+    Err(SendError::Severed(Severed { reason: Reason::Violation(violation), data: NO_DATA }))
 }
 
 #[test]
@@ -533,14 +533,14 @@ fn what_was_not_given_out_is_lost_when_the_reader_severs() {
     storage.bytes_mut(0, two.len()).copy_from_slice(&two);
     bare.prime_entries(label::PACK, 0, &[entry(0, 0, two.len() as u32)]);
     assert_eq!(receiver.receive().unwrap().expect("the first of the pack").body, b"hi");
-    receiver.sever([0; 16]);
+    receiver.sever(NO_DATA);
     assert_eq!(receiver.receive().unwrap_err().reason, Reason::Ours);
 
     let Facing { mut bare, mut receiver, .. } = face(Terms::DEFAULT);
     let _storage = bare.lend(0, 4096);
     bare.announce(0, 1, 4096, 0);
     assert_eq!(receiver.receive(), Ok(None), "begun");
-    receiver.sever([0; 16]);
+    receiver.sever(NO_DATA);
     bare.fill(0, 4096);
     assert_eq!(receiver.receive().unwrap_err().reason, Reason::Ours);
 }

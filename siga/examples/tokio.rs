@@ -30,7 +30,7 @@ async fn serve(guest: Guest) -> Result<(), Box<dyn std::error::Error + Send + Sy
     }
 }
 
-async fn ask(path: siga::Path) -> Result<(), siga::tokio::Error> {
+async fn ask(path: siga::Path) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut path = AsyncPath::new(path)?;
     for number in 0..QUESTIONS {
         path.send(format!("number {number}").as_bytes()).await?;

@@ -2,20 +2,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use fabric::path::{Counter, Counters};
+use fabric::path::Counter;
 use os::doorbell::Listen;
 use os::processor::now_ns;
 
 use crate::guest::Guest;
 use crate::path::{Path, Receiver, Sender};
 use crate::waiter::{Member, OneOf};
-
-/// Takes note of polls, the last of which may have been successful.
-pub(crate) fn count(counters: &mut Counters, polls: u64, spinning_ns: u64) {
-    counters.add(Counter::Polls, polls);
-    counters.add(Counter::PollsEmpty, polls);
-    counters.add(Counter::SpinningNs, spinning_ns);
-}
+use crate::waiting::count_polls;
 
 /// Ready when a message waits, or the path has ended.
 impl Member for Receiver {
@@ -48,7 +42,7 @@ impl Member for Receiver {
     }
 
     fn count(&mut self, polls: u64, spinning_ns: u64) {
-        count(self.raw().counters(), polls, spinning_ns);
+        count_polls(self.raw().counters(), polls, false, spinning_ns);
     }
 }
 
@@ -85,7 +79,7 @@ impl Member for Sender {
     }
 
     fn count(&mut self, polls: u64, spinning_ns: u64) {
-        count(self.raw().counters(), polls, spinning_ns);
+        count_polls(self.raw().counters(), polls, false, spinning_ns);
     }
 }
 

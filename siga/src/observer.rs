@@ -1,5 +1,6 @@
 //! Reads a host's reports: guests, paths, buffers. Observing costs the guests nothing.
 
+use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +24,8 @@ const REPORT_BYTES_MAX: usize = 1 << 30;
 #[derive(Debug)]
 pub struct Observer {
     packets: Packets,
+    /// Of the last request: an answer that came too late is not taken for that to the next.
+    serial: Cell<u32>,
 }
 
 /// Why there is no report.
@@ -66,7 +69,7 @@ impl Observer {
                 ObserveError::Unreachable { socket: socket.to_owned(), error }
             }
         })?;
-        let observer = Observer { packets };
+        let observer = Observer { packets, serial: Cell::new(0) };
         match observer.ask(&Request::Observe)? {
             (Reply::Attached, _) => Ok(observer),
             (reply, _) => Err(unexpected(&reply)),
@@ -109,28 +112,40 @@ impl Observer {
 
     fn ask(&self, request: &Request) -> Result<(Reply, Vec<Foreign>), ObserveError> {
         let broken = |error: io::Error| ObserveError::Answer(error.to_string());
-        self.packets.send(&request.bytes(1), &[]).map_err(broken)?;
-        let mut buffer = [0; PACKET_BYTES_MAX];
+        let serial = self.serial.get().checked_add(1).unwrap_or(1);
+        self.serial.set(serial);
+        self.packets.send(&request.bytes(serial), &[]).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => ObserveError::NoAnswer,
+            io::ErrorKind::OutOfMemory => ObserveError::Resources(error),
+            _ => broken(error),
+        })?;
         let end_ns = now_ns() + ANSWER_TIME.as_nanos() as u64;
-        let packet = loop {
+        loop {
             let left = Duration::from_nanos(end_ns.saturating_sub(now_ns()));
             wait_readable(&self.packets, Some(left)).map_err(broken)?;
-            match self.packets.receive(&mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if left.is_zero() {
-                        return Err(ObserveError::NoAnswer);
-                    }
-                    // A signal has ended the wait.
-                }
-                received => break received.map_err(broken)?,
+            match self.receive(serial) {
+                // A signal has ended the wait, or this answers an earlier request.
+                Ok(None) if !left.is_zero() => {}
+                received => return received?.ok_or(ObserveError::NoAnswer),
             }
+        }
+    }
+
+    /// The answer to the request of this serial, if it has come.
+    fn receive(&self, serial: u32) -> Result<Option<(Reply, Vec<Foreign>)>, ObserveError> {
+        let broken = |error: io::Error| ObserveError::Answer(error.to_string());
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        let packet = match self.packets.receive(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            received => received.map_err(broken)?,
         };
         if packet.bytes == 0 {
             return Err(broken(io::ErrorKind::NotConnected.into()));
         }
         match Reply::parse(&buffer[..packet.bytes]) {
+            Ok((answered, _)) if answered != serial => Ok(None),
             Ok((_, Reply::Failed { problem, .. })) => Err(ObserveError::Refused(problem)),
-            Ok((_, reply)) => Ok((reply, packet.passed().map_err(ObserveError::Resources)?)),
+            Ok((_, reply)) => Ok(Some((reply, packet.passed().map_err(ObserveError::Resources)?))),
             Err(Malformed::Version { .. }) => Err(ObserveError::Refused(Problem::Version)),
             Err(malformed) => Err(ObserveError::Answer(malformed.to_string())),
         }

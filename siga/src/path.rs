@@ -56,6 +56,11 @@ pub struct Receiver {
     membership: Arc<Membership>,
 }
 
+/// Whether a send that was refused is worth another try later: a waiter finds the half ready then.
+fn is_for_now(error: &path::SendError) -> bool {
+    matches!(error, path::SendError::Full | path::SendError::Quiesced)
+}
+
 fn check_head(head: &[u8]) -> Result<(), SendError> {
     if head.len() > HEAD_BYTES_MAX {
         return Err(SendError::HeadTooLong { most: HEAD_BYTES_MAX });
@@ -269,7 +274,11 @@ impl Path {
 
     /// Ends sending in good order, with data for the other side's user, and goes on receiving.
     pub fn end_sending_with(&mut self, data: UserData) {
-        self.senders.iter_mut().for_each(|sender| sender.half.sever(data));
+        for sender in &mut self.senders {
+            sender.half.sever(data);
+            // No send is worth another try.
+            sender.wants_room = false;
+        }
     }
 
     /// The halves without their waiting, and what keeps the path in the host's accounts.
@@ -433,7 +442,10 @@ impl Sender {
                     self.wait_once(None);
                     continue;
                 }
-                path::CommitError::Send(error) => CommitError::Send(after_waiting(error)),
+                path::CommitError::Send(error) => {
+                    self.wants_room = is_for_now(&error);
+                    CommitError::Send(after_waiting(error))
+                }
                 path::CommitError::NotOurs => CommitError::NotOurs,
             };
             // If it is another half's, that one has it back when its path ends.
@@ -476,7 +488,10 @@ impl Sender {
     ) -> Result<(), SendError> {
         match refused {
             path::SendError::Full => self.until_done(attempt).map_err(after_waiting),
-            error => Err(after_waiting(error)),
+            error => {
+                self.wants_room = is_for_now(&error);
+                Err(after_waiting(error))
+            }
         }
     }
 
@@ -493,7 +508,7 @@ impl Sender {
             match attempt(&mut self.half) {
                 Err(path::SendError::Full) => {}
                 done => {
-                    self.wants_room = false;
+                    self.wants_room = done.as_ref().is_err_and(is_for_now);
                     return done;
                 }
             }
@@ -512,7 +527,7 @@ impl Sender {
         attempt: impl FnOnce(&mut path::Sender) -> Result<T, path::SendError>,
     ) -> Result<T, path::SendError> {
         let done = attempt(&mut self.half);
-        self.wants_room = matches!(done, Err(path::SendError::Full | path::SendError::Quiesced));
+        self.wants_room = done.as_ref().is_err_and(is_for_now);
         done
     }
 
@@ -593,8 +608,14 @@ impl Receiver {
 
     /// Ends this half in good order: the peer's sends fail with [`path::Reason::Peer`]. What has not been received yet
     /// is lost.
-    pub fn close(mut self) {
-        self.half.sever([0; END_DATA_BYTES]);
+    pub fn close(self) {
+        self.close_with([0; END_DATA_BYTES]);
+    }
+
+    /// Ends this half in good order, with data for the other side's user: [`Severed::data`]. What has not been received
+    /// yet is lost.
+    pub fn close_with(mut self, data: UserData) {
+        self.half.sever(data);
     }
 
     #[inline]

@@ -7,8 +7,9 @@ use std::io;
 use std::ops::Bound;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use fabric::control::{Kind, Pending, Problem, UserData};
+use fabric::control::{Kind, PENDING_MAX, Pending, Problem, UserData};
 use fabric::path::{END_DATA_BYTES, Shape};
+use os::processor::now_ns;
 
 use crate::guest::{ConnectError, Connecting, Guest};
 use crate::path::Path;
@@ -111,6 +112,8 @@ impl<C: Call> Switchboard<C> {
 
     /// Gives the guest back. All conversations are severed.
     pub(crate) fn into_guest(mut self) -> Guest {
+        // Nobody is told any more.
+        self.news.clear();
         while let Some((number, _)) = self.places.first_key_value() {
             self.sever(*number, [0; END_DATA_BYTES]);
         }
@@ -133,20 +136,21 @@ impl<C: Call> Switchboard<C> {
         terms: C::Terms,
         ask: impl FnOnce(&Guest, &C::Terms) -> Result<Connecting, ConnectError>,
     ) -> Result<u16, ConnectError> {
-        let number = self.free_number()?;
+        let number = self.free_number(&self.in_news())?;
         let connecting = ask(self.guest(), &terms)?;
         self.places.insert(number, Standing::Connecting(connecting, terms));
         Ok(number)
     }
 
     /// Accepts a conversation that is pending: `accept` does it, and whatever comes of it, it is not pending
-    /// any more. None if it was not.
+    /// any more. None if it was not, as far as the program was told.
     pub(crate) fn accept(
         &mut self,
         number: u16,
         accept: impl FnOnce(&Guest, Pending) -> Result<C, ConnectError>,
     ) -> Option<Result<(), ConnectError>> {
-        let Some(Standing::Pending(pending)) = self.places.get(&number) else { return None };
+        let known = self.places.get(&number).filter(|_| self.is_known(number));
+        let Some(Standing::Pending(pending)) = known else { return None };
         let pending = *pending;
         self.places.remove(&number);
         let accepted = accept(self.guest(), pending);
@@ -154,8 +158,11 @@ impl<C: Call> Switchboard<C> {
     }
 
     /// Ends a conversation, refuses one that is pending, or takes back one that was asked for. False if there
-    /// is none.
+    /// is none that the program knows of.
     pub(crate) fn sever(&mut self, number: u16, data: [u8; END_DATA_BYTES]) -> bool {
+        if !self.is_known(number) {
+            return false;
+        }
         let Some(place) = self.places.remove(&number) else { return false };
         self.news.retain(|news| news.number() != number);
         match place {
@@ -171,9 +178,11 @@ impl<C: Call> Switchboard<C> {
         true
     }
 
-    /// Whether there is one, be it only asked for or pending.
-    pub(crate) fn is_taken(&self, number: u16) -> bool {
-        self.places.contains_key(&number)
+    /// Whether there is one, be it only asked for or pending, that the program knows of. One that is pending may have
+    /// the number of another that was taken back: a program that was not told means the other.
+    pub(crate) fn is_known(&self, number: u16) -> bool {
+        let is_it = |news: &News| matches!(news, News::Pending(..)) && news.number() == number;
+        self.places.contains_key(&number) && !self.news.iter().any(is_it)
     }
 
     /// A conversation that is there.
@@ -198,15 +207,17 @@ impl<C: Call> Switchboard<C> {
         self.active.extend(joined.map(|(number, _)| *number));
     }
 
-    /// Waits until one of them may have an event.
-    pub(crate) fn wait(&mut self) -> io::Result<()> {
+    /// Waits until one of them may have an event. False if the time is over, also if one has an event by then;
+    /// `u64::MAX` never is.
+    pub(crate) fn wait_until(&mut self, deadline_ns: u64) -> io::Result<bool> {
         if self.places.is_empty() && self.guest().is_forsaken() {
             // There is none, and none will come.
             return Err(io::ErrorKind::NotConnected.into());
         }
-        let (key, _) = self.waiter.wait()?;
+        let Some(key) = self.waiter.wait_until(deadline_ns)? else { return Ok(false) };
         self.take_note(key);
-        Ok(())
+        // A member can be ready without end and have no event.
+        Ok(deadline_ns == u64::MAX || now_ns() < deadline_ns)
     }
 
     /// Marks all that may have an event.
@@ -294,12 +305,17 @@ impl<C: Call> Switchboard<C> {
         }
     }
 
+    /// Takes in connections that are pending, as many as the host lets wait: those that come meanwhile are found
+    /// by the next poll.
     fn take_pending(&mut self) {
         self.forget_withdrawn();
         let shape = Shape { outputs: C::QUEUES, inputs: C::QUEUES };
-        while let Some(pending) = self.guest().pending() {
-            match self.free_number() {
-                Ok(number) if pending.kind == C::KIND && pending.shape == shape => {
+        let in_news = self.in_news();
+        for _ in 0..PENDING_MAX {
+            let Some(pending) = self.guest().pending() else { break };
+            let is_fit = pending.kind == C::KIND && pending.shape == shape;
+            match is_fit.then(|| self.free_number(&in_news)) {
+                Some(Ok(number)) => {
                     self.places.insert(number, Standing::Pending(pending));
                     self.news.push_back(News::Pending(number, pending));
                 }
@@ -358,10 +374,14 @@ impl<C: Call> Switchboard<C> {
         Ok(())
     }
 
+    /// The numbers that news are of.
+    fn in_news(&self) -> BTreeSet<u16> {
+        self.news.iter().map(News::number).collect()
+    }
+
     /// The lowest number that is free, and of which no news is left.
-    fn free_number(&self) -> io::Result<u16> {
-        let in_news: BTreeSet<_> = self.news.iter().map(News::number).collect();
-        let is_free = |number: &u16| !self.is_taken(*number) && !in_news.contains(number);
+    fn free_number(&self, in_news: &BTreeSet<u16>) -> io::Result<u16> {
+        let is_free = |number: &u16| !self.places.contains_key(number) && !in_news.contains(number);
         let free = (0..=u16::MAX).find(is_free);
         free.ok_or_else(|| io::Error::other("65536 conversations are in use"))
     }

@@ -1,11 +1,17 @@
 //! Paths and waiters to `.await`, in a runtime of tokio.
 //!
-//! An [`AsyncPath`] sends and receives for one task, an [`AsyncWaiter`] serves any number of guests, paths and
-//! conversations for one. Both sleep in the runtime's own epoll while there is nothing to do, so other tasks go on.
-//! They never spin: with a thread to spare, [`crate::Path`] with [`crate::Wait::Adaptive`] answers sooner.
+//! An [`AsyncPath`] sends and receives for one task, an [`AsyncWaiter`] serves any number of members for one: guests,
+//! paths, and conversations of IUCV, [`IucvPath`](crate::iucv::IucvPath). A conversation of APPC is no member by
+//! itself. Both sleep in the runtime's own epoll while there is nothing to do, so other tasks go on. They never spin:
+//! with a thread to spare, [`crate::Path`] with [`crate::Wait::Adaptive`] answers sooner.
 //!
-//! Making a path is not asynchronous: [`Guest::connect`](crate::Guest::connect) waits for the other side, and
-//! belongs into `spawn_blocking`; accepting waits for the host alone, usually some microseconds.
+//! Each of them takes up to three descriptors: for an epoll of its own, for that epoll in the runtime's, and for the
+//! time to trim. An [`AsyncPath`] takes them beside the three of its path, and a path whose halves are awaited each by
+//! themselves takes six.
+//!
+//! Making a path is not asynchronous: [`Guest::connect`](crate::Guest::connect) and
+//! [`Guest::accept`](crate::Guest::accept) wait for the other side, and belong into `spawn_blocking`.
+//! [`Guest::accept_pending`](crate::Guest::accept_pending) waits for the host alone, usually some microseconds.
 //!
 //! ```
 //! use siga::host::{Embedded, System};
@@ -22,11 +28,12 @@
 //! let (mut near, mut far) = (AsyncPath::new(connected)?, AsyncPath::new(accepted)?);
 //! let asking = async {
 //!     near.send(b"hello").await?;
-//!     near.receive().await.map(|answer| answer.body.to_vec())
+//!     let answer = near.receive().await?;
+//!     Ok::<_, Box<dyn std::error::Error>>(answer.body.to_vec())
 //! };
 //! let answering = async {
 //!     let question = far.receive().await?.body.to_vec();
-//!     far.send(&question).await
+//!     Ok(far.send(&question).await?)
 //! };
 //! let (answer, _) = tokio::try_join!(asking, answering)?;
 //! assert_eq!(answer, b"hello");
@@ -35,13 +42,15 @@
 //! ```
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::task::coop::consume_budget;
 use fabric::path::Message;
+use os::fork::ForkGuard;
 
-use crate::error::{SendError, Severed, TrySendError};
+use crate::error::{self, Severed, TrySendError};
 use crate::path::{Path, Receiver, Sender};
 use crate::waiter::{Key, Member, Waiter};
 use crate::waiting::Wait;
@@ -50,8 +59,24 @@ use crate::waiting::Wait;
 #[derive(Debug)]
 pub struct AsyncWaiter<M> {
     waiter: Waiter<M>,
-    /// A descriptor of the waiter's of its own, which is open for as long as it is registered.
-    readable: AsyncFd<OwnedFd>,
+    readable: Readable,
+}
+
+/// A descriptor of the waiter's of its own, which is open for as long as it is registered.
+#[derive(Debug)]
+struct Readable {
+    /// There until it is dropped.
+    descriptor: Option<AsyncFd<OwnedFd>>,
+    guard: ForkGuard,
+}
+
+impl Drop for Readable {
+    fn drop(&mut self) {
+        if self.guard.in_child() {
+            // The child shares the runtime's epoll with its parent: to deregister here would end the parent's wait.
+            mem::forget(self.descriptor.take());
+        }
+    }
 }
 
 /// A path for one task.
@@ -82,14 +107,23 @@ pub struct AsyncReceiver {
     key: Key,
 }
 
-/// Why a verb of an asynchronous path has failed.
+/// Why a message was not sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// The message was not sent.
+pub enum SendError {
+    /// As of a path that is not asynchronous.
     #[error(transparent)]
-    Send(#[from] SendError),
-    /// The path has ended.
+    Send(#[from] error::SendError),
+    /// The runtime is shutting down, or this is a forked child.
+    #[error("cannot wait in this runtime: {0}")]
+    Runtime(#[from] io::Error),
+}
+
+/// Why there is no message.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The path has ended, and everything that was sent has been received.
     #[error(transparent)]
     Severed(#[from] Severed),
     /// The runtime is shutting down, or this is a forked child.
@@ -108,14 +142,16 @@ impl<M: Member> AsyncWaiter<M> {
     #[expect(deprecated, reason = "an owned descriptor stays open while it is registered")]
     pub fn new() -> io::Result<AsyncWaiter<M>> {
         let waiter = Waiter::new(Wait::Block)?;
-        let readable = AsyncFd::new(waiter.as_fd().try_clone_to_owned()?)?;
+        let descriptor = Some(AsyncFd::new(waiter.as_fd().try_clone_to_owned()?)?);
+        let readable = Readable { descriptor, guard: ForkGuard::here() };
         Ok(AsyncWaiter { waiter, readable })
     }
 
     /// Serves `member` too. See [`Waiter::add`].
     ///
     /// # Errors
-    /// `InvalidInput` if it has too many doorbells; no memory left in the kernel to wait for them.
+    /// `InvalidInput` if it has too many doorbells; `AlreadyExists` if one of them is another member's too; no memory
+    /// left in the kernel to wait for them. The member is dropped then, which ends a path.
     pub fn add(&mut self, member: M) -> io::Result<Key> {
         self.waiter.add(member)
     }
@@ -157,7 +193,8 @@ impl<M: Member> AsyncWaiter<M> {
                 return Ok((key, self.waiter.get_mut(key).expect("it was found just now")));
             }
             if self.waiter.prepare_wait() {
-                let mut ready = self.readable.readable().await?;
+                let descriptor = self.readable.descriptor.as_ref().expect("until it is dropped");
+                let mut ready = descriptor.readable().await?;
                 // Only when nothing more is to be heard: the runtime learns of changes, not of what is left.
                 if !self.waiter.hear()? {
                     ready.clear_ready();
@@ -185,57 +222,43 @@ impl AsyncPath {
     /// behind. A future that is dropped before it is done has sent nothing.
     ///
     /// # Errors
-    /// [`Error`]; nothing was sent then.
-    pub async fn send(&mut self, body: &[u8]) -> Result<(), Error> {
-        consume_budget().await;
-        loop {
-            match self.get_mut().try_send(body) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Full) => self.wait(true).await?,
-                Err(TrySendError::Send(error)) => return Err(error.into()),
-            }
-        }
+    /// [`SendError`]; nothing was sent then.
+    pub async fn send(&mut self, body: &[u8]) -> Result<(), SendError> {
+        send(&mut self.waiter, self.key, Awaited::sender_awaited, body).await
     }
 
     /// Waits until a send that was refused is worth another try: there is room again, the receiver has resumed the
     /// path, or the path has ended. At once if none was refused.
     ///
     /// # Errors
-    /// [`Error::Runtime`].
-    pub async fn room(&mut self) -> Result<(), Error> {
-        if self.get_mut().sender().wants_room() {
-            self.wait(true).await?;
-        }
-        Ok(())
+    /// The runtime is shutting down; `NotConnected` in a forked child.
+    pub async fn room(&mut self) -> io::Result<()> {
+        room(&mut self.waiter, self.key, Awaited::sender_awaited).await
     }
 
     /// Receives the next message, which stays where it is until the next verb. Waits until there is one, and hands
-    /// over what was pushed before. A future that is dropped before it is done has received nothing.
+    /// over first what was pushed. A future that is dropped before it is done has received nothing.
     ///
     /// # Errors
-    /// [`Error`], `Severed` once the path has ended and everything that was sent has been received.
-    pub async fn receive(&mut self) -> Result<Message<'_>, Error> {
+    /// [`ReceiveError`].
+    pub async fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         consume_budget().await;
         let message = loop {
-            let path = self.get_mut();
-            if let Some(message) = path.receiver().fetch()? {
+            let awaited = member(&mut self.waiter, self.key);
+            awaited.wants_room = false;
+            if let Some(message) = awaited.path.receiver().fetch()? {
                 break message;
             }
             // Whoever waits for an answer has asked all of the question.
-            path.flush();
-            self.wait(false).await?;
+            awaited.path.flush();
+            self.waiter.next().await?;
         };
         Ok(self.get_mut().receiver().message(message))
     }
 
-    async fn wait(&mut self, wants_room: bool) -> io::Result<()> {
-        self.waiter.get_mut(self.key).expect("it is never removed").wants_room = wants_room;
-        self.waiter.next().await.map(drop)
-    }
-
     /// The path, for verbs that do not wait. A verb that waits keeps the whole thread waiting.
     pub fn get_mut(&mut self) -> &mut Path {
-        &mut self.waiter.get_mut(self.key).expect("it is never removed").path
+        &mut member(&mut self.waiter, self.key).path
     }
 
     /// The path, for another use.
@@ -249,14 +272,54 @@ impl AsyncPath {
     }
 }
 
+/// Sends a message over a member's sender once there is room.
+async fn send<M: Member>(
+    waiter: &mut AsyncWaiter<M>,
+    key: Key,
+    sender: impl Fn(&mut M) -> &mut Sender,
+    body: &[u8],
+) -> Result<(), SendError> {
+    consume_budget().await;
+    loop {
+        match sender(member(waiter, key)).try_send(body) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Full) => _ = waiter.next().await?,
+            Err(TrySendError::Send(error)) => return Err(error.into()),
+        }
+    }
+}
+
+/// Waits until a send over a member's sender that was refused is worth another try.
+async fn room<M: Member>(
+    waiter: &mut AsyncWaiter<M>,
+    key: Key,
+    sender: impl Fn(&mut M) -> &mut Sender,
+) -> io::Result<()> {
+    if sender(member(waiter, key)).wants_room() {
+        waiter.next().await?;
+    }
+    Ok(())
+}
+
+/// The one member of a path or half.
+fn member<M: Member>(waiter: &mut AsyncWaiter<M>, key: Key) -> &mut M {
+    waiter.get_mut(key).expect("it is never removed")
+}
+
+impl Awaited {
+    /// The sender, whose room is awaited from now on.
+    fn sender_awaited(&mut self) -> &mut Sender {
+        self.wants_room = true;
+        self.path.sender()
+    }
+}
+
 impl Member for Awaited {
     fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
         self.path.doorbells(add);
     }
 
     fn hear(&mut self, index: usize) -> bool {
-        // A receiver that wants quiet is answered, whatever this task waits for.
-        self.path.halves().0.iter_mut().for_each(|sender| _ = sender.raw().is_ready());
         self.path.hear(index)
     }
 
@@ -285,7 +348,7 @@ impl AsyncSender {
     /// A half for this task.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// No descriptors left; the half has ended then.
     ///
     /// # Panics
     /// Outside a runtime of tokio with I/O enabled.
@@ -299,33 +362,23 @@ impl AsyncSender {
     /// behind. A future that is dropped before it is done has sent nothing.
     ///
     /// # Errors
-    /// [`Error`]; nothing was sent then.
-    pub async fn send(&mut self, body: &[u8]) -> Result<(), Error> {
-        consume_budget().await;
-        loop {
-            match self.get_mut().try_send(body) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Full) => self.room().await?,
-                Err(TrySendError::Send(error)) => return Err(error.into()),
-            }
-        }
+    /// [`SendError`]; nothing was sent then.
+    pub async fn send(&mut self, body: &[u8]) -> Result<(), SendError> {
+        send(&mut self.waiter, self.key, |sender| sender, body).await
     }
 
     /// Waits until a send that was refused is worth another try: there is room again, the receiver has resumed the
     /// path, or the path has ended. At once if none was refused.
     ///
     /// # Errors
-    /// [`Error::Runtime`].
-    pub async fn room(&mut self) -> Result<(), Error> {
-        if self.get_mut().wants_room() {
-            self.waiter.next().await?;
-        }
-        Ok(())
+    /// The runtime is shutting down; `NotConnected` in a forked child.
+    pub async fn room(&mut self) -> io::Result<()> {
+        room(&mut self.waiter, self.key, |sender| sender).await
     }
 
     /// The half, for verbs that do not wait. A verb that waits keeps the whole thread waiting.
     pub fn get_mut(&mut self) -> &mut Sender {
-        self.waiter.get_mut(self.key).expect("it is never removed")
+        member(&mut self.waiter, self.key)
     }
 
     /// The half, for another use.
@@ -338,7 +391,7 @@ impl AsyncReceiver {
     /// A half for this task.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// No descriptors left; the half has ended then.
     ///
     /// # Panics
     /// Outside a runtime of tokio with I/O enabled.
@@ -352,8 +405,8 @@ impl AsyncReceiver {
     /// that is dropped before it is done has received nothing.
     ///
     /// # Errors
-    /// [`Error`], `Severed` once the path has ended and everything that was sent has been received.
-    pub async fn receive(&mut self) -> Result<Message<'_>, Error> {
+    /// [`ReceiveError`].
+    pub async fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         consume_budget().await;
         let message = loop {
             if let Some(message) = self.get_mut().fetch()? {
@@ -366,7 +419,7 @@ impl AsyncReceiver {
 
     /// The half, for verbs that do not wait. A verb that waits keeps the whole thread waiting.
     pub fn get_mut(&mut self) -> &mut Receiver {
-        self.waiter.get_mut(self.key).expect("it is never removed")
+        member(&mut self.waiter, self.key)
     }
 
     /// The half, for another use.

@@ -311,7 +311,8 @@ impl<M: Member> Waiter<M> {
         &mut seat.expect("it was found just now").member
     }
 
-    fn wait_until(&mut self, deadline_ns: u64) -> io::Result<Option<Key>> {
+    /// Waits until a member has something to do. None if the time is over; `u64::MAX` never is.
+    pub(crate) fn wait_until(&mut self, deadline_ns: u64) -> io::Result<Option<Key>> {
         if let Some(key) = self.next_busy()? {
             return Ok(Some(key));
         }
@@ -328,7 +329,7 @@ impl<M: Member> Waiter<M> {
                 Wait::Spin => {
                     let found = self.spin(deadline_ns)?;
                     if found.is_none() {
-                        return Ok(None);
+                        return self.poll_at_end();
                     }
                     found
                 }
@@ -342,7 +343,7 @@ impl<M: Member> Waiter<M> {
             }
             let now = now_ns();
             if now >= deadline_ns {
-                return Ok(None);
+                return self.poll_at_end();
             }
             let next = self.trim_members(now).min(deadline_ns);
             // What the members did may have taken a while.
@@ -375,6 +376,12 @@ impl<M: Member> Waiter<M> {
     #[cfg(feature = "tokio")]
     pub(crate) fn hear(&mut self) -> io::Result<bool> {
         self.listen(Some(Duration::ZERO))
+    }
+
+    /// Polls when the time of a wait is over. What has rung by then is found, however short the time was.
+    fn poll_at_end(&mut self) -> io::Result<Option<Key>> {
+        self.listen(Some(Duration::ZERO))?;
+        Ok(self.poll_watched())
     }
 
     /// Prepares for waiting elsewhere: puts all members to sleep. True if none has anything to do: then

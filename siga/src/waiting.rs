@@ -183,10 +183,7 @@ impl SpinPolicy {
             polls += 1;
             is_ready = half.is_ready();
         }
-        let counters = half.counters();
-        counters.add(Counter::Polls, polls);
-        counters.add(Counter::PollsEmpty, polls - u64::from(is_ready));
-        counters.add(Counter::SpinningNs, polls * self.poll_ns);
+        count_polls(half.counters(), polls, is_ready, polls * self.poll_ns);
         is_ready
     }
 
@@ -207,11 +204,14 @@ impl SpinPolicy {
                 self.polls_found = polls;
                 return Ok(Some(message));
             }
+            // A message in a page, a pack, or the end: it is fetched another way.
+            if half.is_ready() {
+                self.polls_found = polls;
+                return Ok(None);
+            }
         }
-        let counters = half.counters();
-        counters.add(Counter::Polls, POLLS_PER_CLOCK);
-        counters.add(Counter::PollsEmpty, POLLS_PER_CLOCK);
-        counters.add(Counter::SpinningNs, POLLS_PER_CLOCK * self.poll_ns);
+        let spinning_ns = POLLS_PER_CLOCK * self.poll_ns;
+        count_polls(half.counters(), POLLS_PER_CLOCK, false, spinning_ns);
         Ok(None)
     }
 
@@ -219,9 +219,7 @@ impl SpinPolicy {
     #[inline]
     fn count_found(&mut self, counters: &mut Counters) {
         if self.polls_found > 0 {
-            counters.add(Counter::Polls, self.polls_found);
-            counters.add(Counter::PollsEmpty, self.polls_found - 1);
-            counters.add(Counter::SpinningNs, self.polls_found * self.poll_ns);
+            count_polls(counters, self.polls_found, true, self.polls_found * self.poll_ns);
             self.polls_found = 0;
         }
     }
@@ -281,10 +279,8 @@ impl SpinPolicy {
             next_clock = polls + polls_until_clock(left_ns, spent / polls);
         };
         let rest = (polls - counted.0) * self.poll_ns;
-        let counters = half.counters();
-        counters.add(Counter::Polls, polls);
-        counters.add(Counter::PollsEmpty, polls - u64::from(waited == Some(Waited::Ready)));
-        counters.add(Counter::SpinningNs, counted.1 + rest);
+        let has_found = waited == Some(Waited::Ready);
+        count_polls(half.counters(), polls, has_found, counted.1 + rest);
         waited
     }
 
@@ -328,6 +324,14 @@ impl SpinPolicy {
             Waited::Idle
         }
     }
+}
+
+/// Takes note of polls, the last of which may have found something.
+#[inline]
+pub(crate) fn count_polls(counters: &mut Counters, polls: u64, has_found: bool, spinning_ns: u64) {
+    counters.add(Counter::Polls, polls);
+    counters.add(Counter::PollsEmpty, polls - u64::from(has_found));
+    counters.add(Counter::SpinningNs, spinning_ns);
 }
 
 /// How long to spin from now on, after a sleep that was ended by something: after a short one we should have

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Duration;
 
 use siga::appc::{
     AcceptError, AppcGuest, Completed, Conversation, Data, Ended, Function, GuestEvent, Interrupt,
@@ -451,6 +452,40 @@ fn guest_that_sends_without_end_is_woken_when_there_is_room() {
 }
 
 #[test]
+fn receive_with_a_limit_ends_in_the_middle_of_a_record() {
+    const BYTES: usize = 3 << 20;
+    let (done, wait) = channel();
+    let server = move |mut conversation: Conversation| {
+        wait.recv().unwrap();
+        let mut target = vec![0; BYTES];
+        let part = conversation.receive_within(&mut target, Duration::ZERO).unwrap().unwrap();
+        let Data::Incomplete { left } = part.data else { panic!("the time is over: {part:?}") };
+        assert_eq!(part.bytes + left, BYTES);
+        let rest = conversation.receive(&mut target[part.bytes..]).unwrap();
+        assert_eq!(rest, received(left, Data::Complete, State::Send));
+        assert_eq!(target, vec![7; BYTES]);
+        conversation.send_without_data(Then::Sever).unwrap();
+    };
+    talk(&OPTIONS, server, |mut conversation| {
+        conversation.send(&vec![7; BYTES], Then::Receive).unwrap();
+        done.send(()).unwrap();
+        let end = conversation.receive(&mut []).unwrap();
+        assert_eq!(end, received(0, Data::None, State::Sever));
+    });
+}
+
+#[test]
+fn wait_for_an_event_with_a_limit_ends_at_it() {
+    let Two { client, server, host: _host } = two();
+    let mut server = AppcGuest::declare(server, Wait::Block).unwrap();
+    assert_eq!(server.event_within(Duration::ZERO).unwrap(), None);
+    let options = PathOptions { kind: Kind::APPC, ..PathOptions::DEFAULT };
+    let _connecting = client.start_connecting("SERVER", &options).unwrap();
+    let event = server.event_within(Duration::MAX).unwrap().expect("no time is too long");
+    assert_eq!(event.interrupt(), Interrupt::ConnectionPending);
+}
+
+#[test]
 fn connection_with_queues_that_no_conversation_has_is_refused() {
     let Two { client, server, host: _host } = two();
     let wrong = PathOptions { kind: Kind::APPC, outputs: 2, ..PathOptions::DEFAULT };
@@ -470,7 +505,7 @@ fn connection_with_queues_that_no_conversation_has_is_refused() {
     let mut server = AppcGuest::declare(server, Wait::Block).unwrap();
     while !client.has_news() {
         assert_eq!(server.try_event().unwrap(), None);
-        client.poll(os::processor::now_ns());
+        client.poll();
     }
     assert!(is_refused(connecting));
 }

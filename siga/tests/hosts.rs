@@ -1,12 +1,14 @@
 //! Guests whose host is replaced, and connections that somebody gives up.
 
+mod common;
+
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use fabric::control::{PACKET_BYTES_MAX, Reply, Request, VERSION, version_refused};
 use os::packets::{Listener, Packets};
-use os::poller::wait_readable;
+use os::poller::{wait_any, wait_readable};
 
 use siga::connect::Scope;
 use siga::error::{Problem, ResourceError};
@@ -37,7 +39,7 @@ impl Place {
     fn until(&self, guests: &[&Guest], expected: impl Fn(&SystemReport) -> bool) {
         let observer = Observer::attach(&self.0).unwrap();
         while !expected(&observer.query().unwrap()) {
-            guests.iter().for_each(|guest| poll(guest));
+            guests.iter().for_each(|guest| guest.poll());
         }
     }
 }
@@ -48,15 +50,8 @@ impl Drop for Place {
     }
 }
 
-fn poll(guest: &Guest) {
-    guest.poll(os::processor::now_ns());
-}
-
 fn joined(client: &Guest, server: &Guest) -> (Path, Path) {
-    let options = PathOptions::default();
-    let connecting = client.start_connecting(server.name().as_str(), &options).unwrap();
-    let accepted = server.accept().unwrap();
-    (client.complete(connecting).unwrap(), accepted)
+    common::joined(client, server, &PathOptions::default())
 }
 
 /// Where the version stands in a packet.
@@ -136,14 +131,14 @@ fn host_that_lacks_something_is_told_of_a_path_again() {
     drop((host, server));
     let listener = Listener::bind(&place.0, 0o600).unwrap();
     let packets = loop {
-        poll(&client);
+        client.poll();
         if let Ok(packets) = listener.accept() {
             break packets;
         }
     };
     let (mut told, mut buffer) = (0, [0; PACKET_BYTES_MAX]);
     while ours.number() != 77 {
-        poll(&client);
+        client.poll();
         let Ok(packet) = packets.receive(&mut buffer) else { continue };
         let (serial, request) = Request::parse(&buffer[..packet.bytes]).unwrap();
         let reply = match request {
@@ -179,6 +174,40 @@ fn guest_is_ready_for_an_answer_that_came_while_it_looked_for_something_else() {
     assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none());
 }
 
+fn is_readable(guest: &Guest) -> bool {
+    wait_any([Some(guest.as_fd())], Some(Duration::ZERO)).unwrap() == [true]
+}
+
+/// A program with an epoll of its own.
+#[test]
+fn connection_left_behind_by_one_that_is_handed_out_makes_the_guest_readable() {
+    let place = Place::new("left-behind");
+    let _host = place.host();
+    let (client, server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let options = PathOptions::default();
+    let asked = [(); 2].map(|()| client.start_connecting("SERVER", &options).unwrap());
+    // The host has answered, so it has passed on what was asked before.
+    client.identify("RESOURCE", Scope::Local).unwrap();
+    server.poll();
+    assert!(!is_readable(&server), "it has polled");
+    let first = server.pending().unwrap();
+    assert!(is_readable(&server));
+    server.poll();
+    assert!(!is_readable(&server));
+    let second = server.pending().unwrap();
+    assert!(!is_readable(&server) && server.pending().is_none());
+    // An answer that is left is told of until the next poll.
+    server.refuse(first, [0; 16]);
+    while !client.has_news() {
+        assert!(client.pending().is_none());
+    }
+    assert!(client.pending().is_none() && is_readable(&client));
+    client.poll();
+    assert!(client.has_news() && !is_readable(&client));
+    server.refuse(second, [0; 16]);
+    drop(asked);
+}
+
 #[test]
 fn waiter_hears_of_news_that_several_verbs_have_passed_by() {
     let place = Place::new("passed-by");
@@ -210,9 +239,9 @@ fn waiter_hears_of_news_that_were_polled_past_it() {
     let _connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
     let Some(Served::Guest(server)) = waiter.get(key) else { panic!("the guest") };
     while !server.has_news() {
-        poll(server);
+        server.poll();
     }
-    poll(server);
+    server.poll();
     assert_eq!(waiter.try_next().unwrap().map(|(key, _)| key), Some(key));
 }
 
@@ -229,8 +258,8 @@ fn connection_is_completed_by_the_guest_that_asked_for_it_and_no_other() {
     let mut accepted = [server.accept().unwrap(), server.accept().unwrap()];
     accepted.sort_by_key(Path::peer);
     while !client.has_news() || !other.has_news() {
-        poll(&client);
-        poll(&other);
+        client.poll();
+        other.poll();
     }
     assert!(matches!(other.complete(&mut ours), Err(ConnectError::OtherGuest)));
     assert!(matches!(other.try_complete(&mut ours), Err(ConnectError::OtherGuest)));
@@ -262,7 +291,7 @@ fn path_dropped_while_the_next_host_learns_of_it_ends_no_other() {
         while client.is_attached() != is_attached {
             now_ns += 1_000_000_000;
             next.poll(now_ns).unwrap();
-            client.poll(now_ns);
+            client.poll_at(now_ns);
         }
     }
     // The host has been told of all paths, and has not said yet which number each has.
@@ -298,14 +327,14 @@ fn host_that_is_behind_is_told_everything_in_the_end() {
         while client.is_attached() != is_attached {
             now_ns += 1_000_000_000;
             next.poll(now_ns).unwrap();
-            client.poll(now_ns);
+            client.poll_at(now_ns);
         }
     }
     let mut has_numbers = false;
     for _ in 0..PATHS {
         now_ns += 1_000_000_000;
         next.poll(now_ns).unwrap();
-        client.poll(now_ns);
+        client.poll_at(now_ns);
         let mut numbers: Vec<_> = ours.iter().map(Path::number).collect();
         numbers.sort_unstable();
         has_numbers = numbers.iter().copied().eq(1..=PATHS as u64);
@@ -332,7 +361,7 @@ fn connection_that_waited_at_a_former_host_is_none_of_the_next() {
     let former = server.wait_for_pending(|_| true).unwrap();
     drop(host);
     while server.is_attached() {
-        poll(&server);
+        server.poll();
     }
     let _host = place.host();
     let other = place.guest("OTHER");
@@ -359,7 +388,7 @@ fn connection_dropped_after_it_was_accepted_leaves_no_path() {
         let connecting = client.start_connecting("SERVER", &PathOptions::default()).unwrap();
         let mut accepted = server.accept().unwrap();
         while is_heard_of && !client.has_news() {
-            poll(&client);
+            client.poll();
         }
         drop(connecting);
         let one_sided = PathState::OneSided;
@@ -381,10 +410,10 @@ fn connection_asked_of_a_host_that_was_replaced_is_known_to_be_lost() {
     drop(host);
     let _host = place.host();
     while client.is_attached() {
-        poll(&client);
+        client.poll();
     }
     while !client.is_attached() {
-        poll(&client);
+        client.poll();
     }
     assert!(client.has_news());
     assert!(matches!(client.try_complete(&mut tried), Err(ConnectError::HostGone)));

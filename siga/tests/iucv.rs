@@ -717,6 +717,33 @@ fn connection_that_was_taken_back_leaves_its_number() {
     assert_eq!(client.try_event().unwrap(), None, "of the others nothing is told");
 }
 
+/// A guest that was told of one and not of the other means the one.
+#[test]
+fn connection_with_the_number_of_one_that_was_taken_back_is_another() {
+    let Two { server, client, _host } = two();
+    let mut client = IucvGuest::declare(client, Wait::Block).unwrap();
+    let options = PathOptions { outputs: 2, inputs: 2, kind: Kind::IUCV, ..PathOptions::DEFAULT };
+    let taken_back = server.start_connecting("CLIENT", &options).unwrap();
+    let event = event_by_descriptor(&mut client);
+    let GuestEvent::ConnectionPending { path: one, .. } = event else { panic!("{event:?}") };
+    drop(taken_back);
+    client.set_control_mask(ControlMask(0));
+    let options = PathOptions { data: [2; 16], ..options };
+    let _connecting = server.start_connecting("CLIENT", &options).unwrap();
+    // When this is answered, the client has been told.
+    server.identify("PRINTER", Scope::Local).unwrap();
+    assert_eq!(client.try_event().unwrap(), None);
+    assert!(client.accept(one, &OPTIONS).is_err(), "it was taken back");
+    assert!(client.sever(one, [0; 16]).is_err(), "it was taken back");
+    client.set_control_mask(ControlMask::ALL);
+    let event = event_by_descriptor(&mut client);
+    let GuestEvent::ConnectionPending { path: other, data: [2, ..], .. } = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!(one, other, "or nothing was tested");
+    client.sever(other, [0; 16]).unwrap();
+}
+
 #[test]
 fn connection_with_queues_that_no_path_of_iucv_has_is_refused() {
     let Two { client, server, _host } = two();
@@ -743,9 +770,53 @@ fn connection_with_queues_that_no_path_of_iucv_has_is_refused() {
     let mut server = IucvGuest::declare(server, Wait::Block).unwrap();
     while !client.has_news() {
         assert_eq!(server.try_event().unwrap(), None);
-        client.poll(os::processor::now_ns());
+        client.poll();
     }
     assert!(is_refused(connecting));
+}
+
+#[test]
+fn connection_that_is_not_fit_uses_up_the_time_to_accept_one() {
+    let Two { client, server, _host } = two();
+    let right = PathOptions { kind: Kind::IUCV, outputs: 2, inputs: 2, ..PathOptions::DEFAULT };
+    let wrong = PathOptions { outputs: 1, ..right };
+    let last = PathOptions { kind: Kind::MESSAGES, ..right };
+    let asked = [wrong, wrong, right, last]
+        .map(|options| client.start_connecting("SERVER", &options).unwrap());
+    // All have come.
+    server.wait_for_pending(|pending| pending.kind == Kind::MESSAGES).unwrap();
+    let accept = || IucvPath::accept_within(&server, &OPTIONS, Duration::ZERO).unwrap();
+    assert!(accept().is_none() && accept().is_none());
+    assert!(accept().is_some());
+    drop(asked);
+}
+
+#[test]
+fn send_with_a_limit_ends_at_it_and_sends_nothing_then() {
+    let few = Options { limit: 1, ..OPTIONS };
+    let (go_on, wait) = mpsc::channel();
+    let server = move |mut path: IucvPath| {
+        wait.recv().unwrap();
+        assert_eq!(path.next().unwrap().1, b"first");
+        assert_eq!(path.next().unwrap().1, b"second");
+    };
+    talk_under(few, server, |mut path| {
+        path.send(&QUIET, b"first").unwrap();
+        assert_eq!(path.send_within(&QUIET, b"never", Duration::ZERO), Ok(None));
+        go_on.send(()).unwrap();
+        assert!(path.send_within(&QUIET, b"second", Duration::MAX).unwrap().is_some());
+    });
+}
+
+#[test]
+fn wait_for_an_event_with_a_limit_ends_at_it() {
+    let Two { client, server, _host } = two();
+    let mut server = IucvGuest::declare(server, Wait::Block).unwrap();
+    assert_eq!(server.event_within(Duration::ZERO).unwrap(), None);
+    let options = PathOptions { kind: Kind::IUCV, outputs: 2, inputs: 2, ..PathOptions::DEFAULT };
+    let _connecting = client.start_connecting("SERVER", &options).unwrap();
+    let event = server.event_within(Duration::MAX).unwrap().expect("no time is too long");
+    assert_eq!(event.interrupt(), Interrupt::ConnectionPending);
 }
 
 #[test]

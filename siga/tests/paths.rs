@@ -1,10 +1,14 @@
 //! Guests, paths and waiters over a host in this process.
 
+mod common;
+
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use common::joined;
 use siga::error::Problem;
+use siga::host::report::{BufferOwner, BufferState};
 use siga::host::{Embedded, ObserveError, Observer, System};
 use siga::{
     ConnectError, Guest, Path, PathOptions, Reason, SendError, Served, TrySendError, Wait, Waiter,
@@ -16,13 +20,6 @@ fn host() -> Embedded {
 
 fn guest(host: &Embedded, name: &str) -> Guest {
     Guest::attach_embedded(host, name).unwrap()
-}
-
-/// Both ends of a path.
-fn joined(client: &Guest, server: &Guest, options: &PathOptions) -> (Path, Path) {
-    let connecting = client.start_connecting(server.name().as_str(), options).unwrap();
-    let accepted = server.accept_with(options).unwrap();
-    (client.complete(connecting).unwrap(), accepted)
 }
 
 const POLICIES: [Wait; 3] = [Wait::Spin, Wait::Adaptive, Wait::Block];
@@ -411,6 +408,28 @@ fn sender_that_was_quiesced_waits_for_the_end_of_it() {
 }
 
 #[test]
+fn waiter_says_when_a_path_is_resumed_whichever_verb_met_the_quiesce() {
+    let host = host();
+    let guest = guest(&host, "ALONE");
+    let verbs: [fn(&mut Path) -> bool; 4] = [
+        |path| path.send(b"too late") == Err(SendError::Quiesced),
+        |path| path.push(b"too late") == Err(SendError::Quiesced),
+        |path| path.send_within(b"too late", Duration::ZERO) == Err(SendError::Quiesced.into()),
+        |path| path.sender().claim(&[], 8).is_err(),
+    ];
+    for verb in verbs {
+        let (mut ours, mut theirs) = joined(&guest, &guest, &PathOptions::default());
+        theirs.quiesce();
+        assert!(verb(&mut ours));
+        let mut waiter = Waiter::new(Wait::Block).unwrap();
+        let key = waiter.add(ours).unwrap();
+        assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none());
+        theirs.resume();
+        assert_eq!(waiter.try_next().unwrap().expect("it may send again").0, key);
+    }
+}
+
+#[test]
 fn observer_sees_guests_paths_and_buffers() {
     let socket = std::env::temp_dir().join(format!("siga-observer-{}", std::process::id()));
     let mut system = System::open();
@@ -442,12 +461,12 @@ fn observer_sees_guests_paths_and_buffers() {
     assert_eq!(audit.queues.len(), 2);
     let buffers = &audit.queues[0].buffers;
     assert_eq!((audit.queues[0].writer.as_str(), buffers.len()), ("CLIENT", 256));
-    let states: Vec<(&str, &str, u32, u32)> = buffers[..5]
-        .iter()
-        .map(|b| (b.owner.as_str(), b.state.as_str(), b.primed, b.given_back))
-        .collect();
-    let (read, primed) = (("writer", "empty", 1, 1), ("reader", "primed", 1, 0));
-    assert_eq!(states, [read, read, read, primed, ("writer", "not initialised", 0, 0)]);
+    let states: Vec<_> =
+        buffers[..5].iter().map(|b| (b.owner, b.state, b.primed, b.given_back)).collect();
+    let read = (BufferOwner::Writer, BufferState::Empty, 1, 1);
+    let primed = (BufferOwner::Reader, BufferState::Primed, 1, 0);
+    let unused = (BufferOwner::Writer, BufferState::NotInitialised, 0, 0);
+    assert_eq!(states, [read, read, read, primed, unused]);
     assert!(matches!(observer.audit(999), Err(ObserveError::Refused(Problem::NoPath))));
 
     drop((ours, theirs));
@@ -548,4 +567,28 @@ fn waiter_says_when_there_is_room_after_a_limit_and_not_after_a_send() {
     assert_eq!(found, key);
     ours.send(&[9; 5000]).unwrap();
     assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none(), "nothing is wanted any more");
+}
+
+#[test]
+fn wait_without_time_finds_what_has_rung() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let host = host();
+        let (client, server) = (guest(&host, "CLIENT"), guest(&host, "SERVER"));
+        let (one, mut other) = joined(&client, &server, &PathOptions::default());
+        let mut waiter = Waiter::new(wait).unwrap();
+        let key = waiter.add(one).unwrap();
+        // So busy that it seldom reads the clock.
+        for _ in 0..1000 {
+            other.send(b"x").unwrap();
+            let (_, path) = waiter.wait().unwrap();
+            path.receive().unwrap();
+        }
+        for _ in 0..100 {
+            assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none());
+            other.send(b"x").unwrap();
+            let found = waiter.wait_within(Duration::ZERO).unwrap().map(|(key, _)| key);
+            assert_eq!(found, Some(key), "{wait:?}");
+            waiter.get_mut(key).unwrap().receive().unwrap();
+        }
+    }
 }

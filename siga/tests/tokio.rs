@@ -1,20 +1,22 @@
 //! Paths and waiters that are awaited.
 
+mod common;
+
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use siga::host::{Embedded, System};
-use siga::tokio::{AsyncPath, AsyncSender, AsyncWaiter, Error};
+use siga::tokio::{AsyncPath, AsyncSender, AsyncWaiter, ReceiveError};
 use siga::waiter::Member;
 use siga::{Guest, Path, PathOptions, Reason, SendError};
 
+/// A host, and both ends of a path that a guest has to itself.
 fn joined() -> (Embedded, Path, Path) {
     let host = Embedded::start(System::open()).unwrap();
     let guest = Guest::attach_embedded(&host, "ALONE").unwrap();
-    let connecting = guest.start_connecting("ALONE", &PathOptions::default()).unwrap();
-    let accepted = guest.accept().unwrap();
-    (host, guest.complete(connecting).unwrap(), accepted)
+    let (near, far) = common::joined(&guest, &guest, &PathOptions::default());
+    (host, near, far)
 }
 
 /// Far more than fits, between two tasks of one thread: each has to sleep for the other.
@@ -39,7 +41,7 @@ async fn stream_arrives_whole_though_its_sender_has_to_wait() {
     let (answer, ()) = tokio::join!(sending, receiving);
     assert_eq!(answer, b"all");
     near.close();
-    let Err(Error::Severed(end)) = far.receive().await else { panic!("it is over") };
+    let Err(ReceiveError::Severed(end)) = far.receive().await else { panic!("it is over") };
     assert_eq!(end.reason, Reason::Peer);
 }
 
@@ -164,7 +166,7 @@ async fn path_that_is_awaited_falls_quiet() {
         assert_eq!(far.receive().unwrap().body, b"after");
     });
     assert_eq!(near.receive().await.unwrap().body, b"go on");
-    while let Err(Error::Send(SendError::Quiesced)) = near.send(b"after").await {
+    while let Err(siga::tokio::SendError::Send(SendError::Quiesced)) = near.send(b"after").await {
         near.room().await.unwrap();
     }
     asking.join().unwrap();

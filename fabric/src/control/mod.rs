@@ -10,8 +10,8 @@
 //!        12  body
 //! ```
 //!
-//! Numbers are little-endian, names are eight characters filled up with blanks. `docs/protocol.md`
-//! describes each kind and who may send it when. The host answers a version it does not speak with
+//! Numbers are little-endian, names are eight characters filled up with blanks. `docs/protocol.md` describes
+//! each kind, and which party may send it when. The host answers a version it does not speak with
 //! [`Problem::Version`], in a packet of that version, and ends the connection.
 
 mod packet;
@@ -20,6 +20,7 @@ use crate::listed;
 use crate::name::Name;
 use crate::path::Shape;
 
+pub use crate::path::{NO_DATA, USER_DATA_BYTES, UserData};
 pub use packet::{Malformed, PACKET_BYTES_MAX};
 
 use packet::{Field, fields, messages};
@@ -27,14 +28,8 @@ use packet::{Field, fields, messages};
 /// Version of this protocol.
 pub const VERSION: u16 = 2;
 
-/// Bytes of user data that go with a connection.
-pub const USER_DATA_BYTES: usize = 16;
-
 /// Connections that a guest may leave unanswered. A host refuses more.
 pub const PENDING_MAX: usize = 64;
-
-/// A few bytes that the two users of a path exchange when it is made, as IUCV has them.
-pub type UserData = [u8; USER_DATA_BYTES];
 
 /// A number that only the two parties of a path and the host that made it know. With it the parties
 /// have the path accounted again after the host has died.
@@ -281,7 +276,7 @@ fields!(Pending { path, from, resource, kind, flags, data, shape });
 /// The refusal for a peer that speaks version `found`, in a packet of that version: the header and
 /// [`Reply::Failed`] are the same in all.
 pub fn version_refused(found: u16, serial: u32) -> Vec<u8> {
-    let failed = Reply::Failed { problem: Problem::Version, data: [0; USER_DATA_BYTES] };
+    let failed = Reply::Failed { problem: Problem::Version, data: NO_DATA };
     let mut packet = failed.bytes(serial);
     packet[4..6].copy_from_slice(&found.to_le_bytes());
     packet

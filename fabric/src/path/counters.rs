@@ -1,5 +1,5 @@
-//! Counters of a half: plain words in our own state storage, which anyone it is lent to may read while
-//! the system runs. Watching costs the data path nothing.
+//! Counters of a half: plain words in our own state storage, which every borrower may read while the system
+//! runs. Watching costs the data path nothing.
 
 use os::sync::Ordering;
 use os::words::{Block, Words};
@@ -10,6 +10,7 @@ listed! {
     /// What is counted, each in a word of its own at this index.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[repr(usize)]
+    #[non_exhaustive]
     pub enum Counter {
         /// Messages handed over, or taken.
         Messages => "messages",

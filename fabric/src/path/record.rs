@@ -13,8 +13,8 @@
 //!                          3 quiesced: the request it answers, messages sent so far
 //! ```
 //!
-//! Numbers are little-endian. A *head* is a few bytes that the user of the path wants to have at once,
-//! whatever becomes of the body: an identity, a class.
+//! Numbers are little-endian. A *head* is a few bytes that the user of the path gets at once, before the
+//! body: an identity, a class.
 
 use super::pages::PAGE_BYTES;
 use crate::queue::{ENTRIES_MAX, Entry, IN_PLACE_BYTES_MAX, Violation};

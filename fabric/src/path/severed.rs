@@ -2,11 +2,20 @@
 
 use crate::queue::Violation;
 
-/// Bytes of user data that may go with the end.
-pub const END_DATA_BYTES: usize = 16;
+/// Bytes of user data that go with a connection, and with the end of a path.
+pub const USER_DATA_BYTES: usize = 16;
+
+/// A few bytes that the users of a path exchange when the path is made and when it ends, as IUCV has them.
+pub type UserData = [u8; USER_DATA_BYTES];
+
+/// User data of a user that has none to send.
+pub const NO_DATA: UserData = [0; USER_DATA_BYTES];
+
+/// Bytes of user data that go with the end.
+pub const END_DATA_BYTES: usize = USER_DATA_BYTES;
 
 /// Words of the reason for which a side ends.
-pub(super) const HALT_WORDS: usize = 1 + END_DATA_BYTES / 8;
+pub(super) const HALT_WORDS: usize = 1 + USER_DATA_BYTES / 8;
 
 /// The path has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +24,7 @@ pub struct Severed {
     /// Why.
     pub reason: Reason,
     /// The data that the peer passed to its verb, if it ended in good order.
-    pub data: [u8; END_DATA_BYTES],
+    pub data: UserData,
 }
 
 /// Why a path ended.
@@ -100,7 +109,7 @@ impl Severed {
     }
 
     pub(super) fn because(reason: Reason) -> Severed {
-        Severed { reason, data: [0; END_DATA_BYTES] }
+        Severed { reason, data: NO_DATA }
     }
 
     /// The words that a side stores when it ends for this reason, in its control line and in the last buffer.
@@ -128,7 +137,7 @@ impl Severed {
             3 => Reason::PeerLacking,
             _ => Reason::Peer,
         };
-        let mut data = [0; END_DATA_BYTES];
+        let mut data = NO_DATA;
         data[..8].copy_from_slice(&words[1].to_le_bytes());
         data[8..].copy_from_slice(&words[2].to_le_bytes());
         Some(Severed { reason, data })

@@ -364,8 +364,8 @@ fn what_was_handed_over_is_received_after_the_sender_is_gone() {
 fn sender_learns_that_the_receiver_has_severed() {
     let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     sender.send(&[], b"unread").unwrap();
-    receiver.sever([5; END_DATA_BYTES]);
-    let severed = Severed { reason: Reason::Peer, data: [5; END_DATA_BYTES] };
+    receiver.sever([5; USER_DATA_BYTES]);
+    let severed = Severed { reason: Reason::Peer, data: [5; USER_DATA_BYTES] };
     assert_eq!(sender.send(&[], b"x"), Err(SendError::Severed(severed)));
     assert!(sender.is_ready(), "nobody sleeps on a path that has ended");
 }
@@ -447,7 +447,7 @@ fn queues_of_a_path_are_independent() {
     for (seed, receiver) in other.receivers.iter_mut().chain(&mut one.receivers).enumerate() {
         expect(receiver, &[], &pattern(seed, 5000));
     }
-    other.receivers.remove(1).sever([0; END_DATA_BYTES]);
+    other.receivers.remove(1).sever(NO_DATA);
     assert!(matches!(one.senders[1].send(&[], b"x"), Err(SendError::Severed(_))));
     assert_eq!(one.senders[2].send(&[], b"x"), Ok(()));
 }
@@ -706,7 +706,7 @@ fn what_is_pushed_once_the_end_is_known_is_refused() {
     sender.send(&[], b"a receiver that is behind").unwrap();
     sender.push(&[], b"first").unwrap();
     sender.push(&[], b"packed").unwrap();
-    receiver.sever([0; END_DATA_BYTES]);
+    receiver.sever(NO_DATA);
     sender.hear(Listen::Now);
     assert!(matches!(sender.push(&[], b"too late"), Err(SendError::Severed(_))));
 }

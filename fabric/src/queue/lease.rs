@@ -1,4 +1,4 @@
-//! Who serves a half: a lease with an epoch.
+//! Which thread serves a half: a lease with an epoch.
 //!
 //! A half of a queue is a value; the thread that has it serves it. Where several threads may serve it in
 //! turn, it lives in a [`Lease`], and the thread that serves it now is its [`Server`]. A server whose

@@ -19,13 +19,13 @@
 //! *primed*, the reader owns it. The second cache line has a stamp of its own, the same count, if there is
 //! something in it; the buffer is there when both have come. The writer primes buffers in order, so the
 //! reader returns them with one count for all: *returned* says with how many hand-overs, from the first on,
-//! the reader has finished, so each of those buffers is *empty* again and the writer's. The reader shows
+//! the reader has finished, so each of those buffers is *empty* again and the writer's. The reader publishes
 //! that count in bursts. A buffer that the reader still reads while it goes on is *kept*: the word of that
-//! buffer says so (*pending*) before the count passes it, and says *empty* later, in any order; *late* counts
-//! how often that happened. Neither side writes where the other writes, and the counts are the only thing
-//! that hands over.
+//! buffer becomes *pending* before the count passes it, and *empty* later, in any order; *late* counts how
+//! often that happened. Neither side writes where the other writes, and the counts are the only thing that
+//! hands over.
 //!
-//! Whatever is read from the other side is read once, checked, and then used. What no honest peer can
+//! Whatever is read from the other side is read once, checked, and then used. A value that no honest peer can
 //! have written is a [`Violation`]: the user of the queue ends the path for it.
 //!
 //! Handing over does not ring: see [`sleep`]. Large messages have [`slots`] instead of buffers while they

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The writer's count travels in the buffer that announces the message. The slot that was released last is
-//! used next, and what was never used is never touched: a path that never had more than a few large
-//! messages at once has no memory for more.
+//! used next, and a slot that was never used is never touched: a path that never had more than a few large
+//! messages at once takes no memory for more.
 
 use os::sync::Ordering;
 use os::words::{LentWords, Words};

@@ -1,8 +1,8 @@
 //! The queue against a model of it, and against peers that break the rules.
 //!
-//! A failing program is made as small as it can be, printed, and its seed is added to
-//! `fabric/proptest-regressions`, from where it is run first ever after: commit that file with the fix.
-//! `PROPTEST_RNG_SEED=N` repeats a whole run, `PROPTEST_CASES=N` makes it longer or shorter.
+//! A failing program is shrunk and printed. Its seed is added to `fabric/proptest-regressions`, whose
+//! programs later runs repeat first: commit that file with the fix. `PROPTEST_RNG_SEED=N` repeats a whole
+//! run, `PROPTEST_CASES=N` makes it longer or shorter.
 
 use std::collections::BTreeMap;
 

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! *count*: of the writer, how often it has handed the buffer over; of the reader, which of these hand-overs
-//! it keeps, or has kept. *state*: what that side says of the buffer. *form* and *size*: what is in the
-//! buffer. *label* and *note*: carried for the user of the queue.
+//! it keeps, or has kept. *state*: the state that this side gives the buffer. *form* and *size*: what is in
+//! the buffer. *label* and *note*: carried for the user of the queue.
 //!
 //! The owner of a buffer is the exclusive-or of the low bits of two counts: how often the writer has handed
 //! it over, and how often the reader has returned it, which [`super::audit`] reckons from the returns of the

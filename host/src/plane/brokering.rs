@@ -3,7 +3,8 @@
 use std::os::fd::AsFd;
 
 use fabric::control::{
-    Allowance, Joined, Kind, PENDING_MAX, Pending, Problem, Reply, Request, Target, Token, UserData,
+    Allowance, Joined, Kind, NO_DATA, PENDING_MAX, Pending, Problem, Reply, Request, Target, Token,
+    UserData,
 };
 use fabric::name::Name;
 use fabric::path::Shape;
@@ -15,9 +16,9 @@ use os::storage::{BorrowError, Borrowed, STORAGE_GRAIN_BYTES};
 use os::words::LentWords;
 use tracing::info;
 
-use super::{Answer, Connection, End, Host, NO_DATA, PathRecord, State};
+use super::{Answer, Connection, End, Host, PathRecord, State};
 
-/// What somebody says who wants a path.
+/// What a guest sends that asks for a path.
 struct Wish {
     target: Target,
     kind: Kind,
@@ -56,7 +57,7 @@ impl Host {
                 Ok(())
             }
             Request::Ended { path } => {
-                // The other side may have been first: that is no fault, and nobody waits for an answer.
+                // The other side may have been first: that is no fault, and no answer is sent.
                 let record = self.paths.get(&path);
                 let is_pending = record.is_some_and(PathRecord::is_pending);
                 if self.guests[&name].paths.contains(&path) && !is_pending {
@@ -128,9 +129,9 @@ impl Host {
         Ok(())
     }
 
-    /// Tells a guest of its pending paths, as far as it reads what it is told. It is spared while it is
-    /// behind: what is pending may have to be withdrawn too, and nothing that others do may fill its
-    /// socket, which would be the end of it.
+    /// Notifies a guest of its pending paths, as far as it reads its notices. It is spared while it is
+    /// behind: what is pending may have to be withdrawn too, and nothing that others do may fill its socket,
+    /// which would be the end of it.
     pub(super) fn announce(&mut self, name: Name) {
         while let Some(guest) = self.guests.get_mut(&name)
             && !guest.unannounced.is_empty()
@@ -242,7 +243,7 @@ impl Host {
         let mut passed = vec![board.as_fd(), lines.as_fd()];
         passed.extend(theirs.iter().map(AsFd::as_fd));
         if !self.send(from_connection, connect, &Reply::Joined(for_from), &passed) {
-            // Nobody rings the other ends of the acceptor's doorbells: it hears that nobody is there.
+            // The other ends of the acceptor's doorbells close: it hears that its peer is gone.
             self.end_side(for_to.peer, path);
         }
         Ok(())
@@ -334,8 +335,8 @@ impl Host {
         path
     }
 
-    /// Takes a path out of a guest's account. The other side has it until it says so itself: who lies
-    /// about the end of a path gets nobody beyond their limits.
+    /// Takes a path out of a guest's account. The other side has it until it ends it too: a false report of
+    /// an end cannot make another guest exceed its limits.
     fn end_side(&mut self, name: Name, path: u64) {
         let Some(record) = self.paths.get_mut(&path) else { return };
         if !matches!(record.state, State::Joined) {
@@ -370,7 +371,7 @@ impl Host {
         }
     }
 
-    /// Ends a pending connection and tells the side that asked for it.
+    /// Ends a pending connection and notifies the side that asked for it.
     fn fail_pending(&mut self, path: u64, problem: Problem, data: UserData) {
         let Some(record) = self.paths.get(&path) else { return };
         let State::Pending { connect, .. } = record.state else { return };

@@ -1,4 +1,4 @@
-//! Resources: names under which guests offer a service, so that who wants it need not know them.
+//! Resources: names under which guests offer a service, so that its users need not know the guest.
 
 use std::collections::BTreeMap;
 

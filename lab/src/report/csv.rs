@@ -1,8 +1,8 @@
 //! Results as comma-separated values: a line for each metric of each cell.
 
+use super::figure::{Figure, figures};
 use super::series::Series;
 use crate::record::Record;
-use crate::statistics::Summary;
 
 /// For spreadsheets and programs: raw numbers, in the units that the metrics' names end in. Of a case that
 /// was run several times, the latest run counts.
@@ -19,21 +19,15 @@ pub fn csv(records: &[Record]) -> String {
     head.extend(&factors);
     head.extend(["metric", "median", "min", "max", "trials", "representative"]);
     let mut out = line(&head);
-    for series in &all {
-        let first = series.records[0];
-        for cell in series.cells() {
-            for metric in series.metrics() {
-                let Some(summary) = Summary::of(&series.samples(cell, metric)) else { continue };
-                let mut fields =
-                    vec![series.name.to_owned(), first.system.clone(), first.run.to_string()];
-                let level = |factor: &&str| cell.get(*factor).map(ToString::to_string);
-                fields.extend(factors.iter().map(|factor| level(factor).unwrap_or_default()));
-                fields.push(metric.to_owned());
-                fields.extend([summary.median, summary.min, summary.max].map(|n| n.to_string()));
-                fields.extend([summary.trials.to_string(), summary.representative.to_string()]);
-                out += &line(&fields);
-            }
-        }
+    for figure in figures(records) {
+        let Figure { case, system, run, metric, median, min, max, .. } = figure;
+        let mut fields = vec![case, system, run.to_string()];
+        let level = |factor: &&str| figure.factors.get(*factor).map(ToString::to_string);
+        fields.extend(factors.iter().map(|factor| level(factor).unwrap_or_default()));
+        fields.push(metric);
+        fields.extend([median, min, max].map(|number| number.to_string()));
+        fields.extend([figure.trials.to_string(), figure.representative.to_string()]);
+        out += &line(&fields);
     }
     out
 }

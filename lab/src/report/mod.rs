@@ -6,6 +6,7 @@ mod binaries;
 mod breakdown;
 mod claim;
 mod csv;
+mod figure;
 mod knee;
 mod render;
 mod series;
@@ -14,6 +15,7 @@ mod table;
 mod tests;
 
 pub use csv::csv;
+pub use figure::{Figure, figures};
 pub use render::{markdown, text};
 
 use crate::factor::{AGAINST, Domain, THIS, describe, is_against};

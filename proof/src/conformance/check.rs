@@ -63,7 +63,7 @@ pub type Wrong = Box<dyn Error + Send + Sync>;
 pub enum Size {
     /// As much as shows the promise.
     Quick,
-    /// As much as the promise says.
+    /// The full size of the promise.
     Long,
 }
 
@@ -120,7 +120,7 @@ impl Part {
 /// Does something about a list as soon as there is room for it.
 ///
 /// # Errors
-/// What `attempt` says, but that there is no room.
+/// The result of `attempt`, except that there is no room.
 pub fn when_listed<T>(
     sender: &mut Sender,
     mut attempt: impl FnMut(&mut fabric::path::Sender) -> Result<T, ListError>,
@@ -131,7 +131,7 @@ pub fn when_listed<T>(
     })?
 }
 
-/// Says what is wrong, unless it is right.
+/// Returns the error that `wrong` makes, unless the condition holds.
 pub fn ensure(is_right: bool, what: impl FnOnce() -> String) -> Result<(), Wrong> {
     if is_right { Ok(()) } else { Err(what().into()) }
 }

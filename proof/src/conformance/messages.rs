@@ -1,11 +1,11 @@
-//! Messages that both sides know beforehand: each is told by its number.
+//! Messages that both sides know beforehand: the number identifies each.
 
 use proof::dice::{Dice, mix};
 use proof::pattern;
 
 use super::check::{Wrong, ensure};
 
-/// Shortest message: its content tells its number.
+/// Shortest message: its content identifies it.
 const BYTES_MIN: usize = 8;
 
 /// Messages that a seed and their numbers determine.

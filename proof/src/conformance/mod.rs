@@ -1,5 +1,4 @@
-//! `siga-proof conformance`: each thing that the border promises is done once, between processes, and
-//! verified.
+//! `siga-proof conformance`: each promise of the border is verified once, between processes.
 
 mod check;
 mod checks;
@@ -16,7 +15,7 @@ use self::checks::CHECKS;
 use self::stage::{Stage, Verdict};
 use crate::crew::Workplace;
 
-/// Checks what the border promises, one promise after the other, between processes
+/// Verifies the promises of the border, one after the other, between processes
 ///
 /// Without names all checks are run. The seed repeats sizes, contents and choices.
 #[derive(Debug, clap::Args)]
@@ -27,18 +26,18 @@ pub struct Arguments {
     /// Run them at full size: some minutes, and some gigabytes of memory
     #[arg(long)]
     long: bool,
-    /// Repeats what was chosen at random [default: any]
+    /// Repeat the random choices of this seed [default: any]
     #[arg(long)]
     seed: Option<u64>,
     /// How long a check may take before it counts as hanging, in seconds
     #[arg(long, default_value_t = 120)]
     patience_s: u64,
-    /// Say which checks there are, and run none
+    /// List the checks, and run none
     #[arg(long)]
     list: bool,
 }
 
-/// What a child of a check is told when it is started.
+/// The arguments of a child of a check.
 #[derive(Debug, clap::Args)]
 pub struct PartArguments {
     #[arg(long)]
@@ -57,7 +56,7 @@ pub struct PartArguments {
     long: bool,
 }
 
-/// Runs checks and prints what has come of them.
+/// Runs checks and prints their results.
 pub fn run(arguments: &Arguments) -> ExitCode {
     if arguments.list {
         CHECKS.iter().for_each(|check| println!("{:12} {}", check.name, check.about));
@@ -84,7 +83,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         let start = Instant::now();
         let verdict = match Workplace::create() {
             Ok(workplace) => Stage { check, workplace, seed, size, patience }.play(),
-            Err(error) => Verdict::Fails(vec![format!("no place to work in: {error}")]),
+            Err(error) => Verdict::Fails(vec![format!("cannot create a directory: {error}")]),
         };
         let time = start.elapsed().as_secs_f64();
         let (lines, word) = match verdict {

@@ -26,7 +26,7 @@ pub enum Verdict {
     Fails(Vec<String>),
 }
 
-/// How long the other parts may go on when one has failed: they may have something to say.
+/// How long the other parts may go on when one has failed: they may report an error too.
 const REST_AFTER_A_FAULT: Duration = Duration::from_secs(2);
 
 /// See the top of the file.
@@ -116,7 +116,7 @@ impl Stage {
         if !faults.is_empty() {
             return Ok(Verdict::Fails(faults));
         }
-        // One of those that do the same tells enough.
+        // One of several equal parts is enough.
         let shown = self.check.cast.iter().scan(0, |first, cast| {
             let number = *first;
             *first += cast.copies as u64;
@@ -147,7 +147,7 @@ impl Stage {
         Ok(Player { name, child, process })
     }
 
-    /// What the host knows of the paths, for a person who looks for the reason of a fault.
+    /// The host's report of the paths, for a person who searches for the cause of a fault.
     fn scene(&self) -> Vec<String> {
         let observer = Observer::attach(crew::host_socket(self.workplace.directory()));
         let Ok(Ok(report)) = observer.map(|observer| observer.query()) else { return Vec::new() };
@@ -156,7 +156,7 @@ impl Stage {
 }
 
 impl Player {
-    /// How it ended, and what it had to say.
+    /// How it ended, and what it printed.
     fn end(&mut self) -> io::Result<(ExitStatus, String)> {
         let status = self.child.wait()?;
         let mut text = String::new();

@@ -1,6 +1,6 @@
-//! An honest side of a path of IUCV facing one that says what a script says.
+//! An honest side of a path of IUCV, and a peer driven by a script.
 
-use fabric::path::Reason;
+use fabric::path::{NO_DATA, Reason};
 use fabric::queue::QUEUE_BUFFERS;
 use message::iucv::{
     Audit, Completion, Event, Limits, MessageId, Outgoing, PARAMETER_BYTES, Path, PendingMessage,
@@ -315,7 +315,7 @@ impl Conversing {
     /// Ends, and takes what is left: each message of ours is complete, or was severed first.
     fn finish(mut self) {
         self.path.poll();
-        self.path.sever([0; 16]);
+        self.path.sever(NO_DATA);
         let severed = self.path.severed().expect("just now at the latest");
         assert!(!matches!(severed.reason, Reason::Lacking(_)), "{severed}");
         let nothing = self.path.receive(Which::Any, &mut self.buffer);

@@ -1,4 +1,4 @@
-//! Doorbells in the hands of somebody who rings, passes and hangs up as a script says.
+//! Doorbells whose other ends ring, pass descriptors and close as a script directs.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;

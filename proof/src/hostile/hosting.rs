@@ -1,9 +1,9 @@
-//! An honest host, and two honest guests of it, facing guests that do what a script says.
+//! An honest host with two honest guests, and guests driven by a script.
 
 use std::os::fd::AsFd;
 
 use fabric::control::{Joined, Pending, Problem, Reply, Request};
-use fabric::path::{Halves, Shape, Side, Terms};
+use fabric::path::{Halves, NO_DATA, Shape, Side, Terms};
 
 use super::intruder::{Intruder, name};
 use super::neighbour::Neighbour;
@@ -247,7 +247,7 @@ fn news(party: &mut Party) -> (Vec<Pending>, Vec<Heard>) {
 }
 
 fn failed(problem: Problem) -> Reply {
-    Reply::Failed { problem, data: [0; 16] }
+    Reply::Failed { problem, data: NO_DATA }
 }
 
 /// Accepts a path, and returns our side of it and what the host says to that.

@@ -1,4 +1,4 @@
-//! A host that says what a script says.
+//! A host driven by a script.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A connection to a host, in the hands of somebody who says what a script says.
+//! A connection to a host, driven by a script.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

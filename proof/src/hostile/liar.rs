@@ -1,4 +1,4 @@
-//! The other side of a path of IUCV, which says about messages whatever a script says.
+//! A hostile side of a path of IUCV: its reports about messages are driven by a script.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! Peers that do whatever a program of bytes says: bodies for property tests and for a fuzzer.
+//! Peers driven by a script of bytes: bodies for property tests and for a fuzzer.
 //!
-//! Each body is deterministic: the bytes are all that it depends on. Each has a second, honest path in the
-//! same process. What may come of it: messages, errors, a path that is severed. What may not: a panic, a
-//! hang, a byte read outside what was lent, a descriptor or a mapping that is left over, memory beyond
-//! the terms, or a neighbour that notices.
+//! Each body is deterministic: it depends on the bytes alone. Each has a second, honest path in the same
+//! process. Permitted outcomes: messages, errors, a severed path. Faults: a panic, a hang, a byte read
+//! outside lent storage, a descriptor or a mapping left over, memory beyond the terms, or an effect on the
+//! second path.
 
 mod conversing;
 mod doorbell;
@@ -38,10 +38,10 @@ pub use writing::{writer_scribble, writer_scribble_meanwhile};
 /// Deeds of one program, on either side.
 const DEEDS_MAX: usize = 500;
 
-/// How often the neighbour is looked after: once in so many deeds.
+/// The neighbour's path is used once in so many deeds.
 const DEEDS_PER_VISIT: usize = 64;
 
-/// How often to look before what is left over is taken for that.
+/// Polls before a descriptor counts as left over.
 const POLLS_MAX: usize = 1000;
 
 /// Terms that are soon reached.
@@ -80,7 +80,7 @@ impl Watch {
 
     /// Everything was given back.
     fn stop(self) {
-        // What was refused is closed in a while: nothing that the bodies pass waits for anybody.
+        // A thread closes refused descriptors. Closing those that the bodies pass cannot wait.
         while os::foreign::waiting() > 0 {
             thread::yield_now();
         }
@@ -98,7 +98,7 @@ impl Watch {
     }
 }
 
-/// Says stop when it is dropped, whatever the reason: a thread that goes on and on would hide a panic.
+/// Sets the flag when it is dropped, for any reason: a thread that goes on would hide a panic.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

@@ -1,6 +1,6 @@
-//! An honest side of a conversation facing a partner that says what a script says.
+//! An honest side of a conversation, and a partner driven by a script.
 
-use fabric::path::{Counter, HEAD_BYTES_MAX, Halves};
+use fabric::path::{Counter, HEAD_BYTES_MAX, Halves, NO_DATA};
 use message::appc::{Conversation, Data, Level, Role, State, Then, TryError, Verb, VerbError};
 
 use super::neighbour::Neighbour;
@@ -44,7 +44,7 @@ pub fn appc_peer(program: &[u8]) {
             }
         }
         if conversation.state() != State::Reset {
-            conversation.sever([0; 16]).expect("there is a conversation");
+            conversation.sever(NO_DATA).expect("there is a conversation");
         }
         assert_eq!(conversation.state(), State::Reset);
         assert_eq!((conversation.next_event(), conversation.has_event()), (None, false));

@@ -1,4 +1,4 @@
-//! A reader that does what a script says.
+//! A reader driven by a script.
 
 use std::os::fd::AsFd;
 

@@ -1,11 +1,11 @@
-//! An honest receiver facing a writer that does what a script says.
+//! An honest receiver, and a writer driven by a script.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fabric::path::{
-    Announced, Counter, HEAD_BYTES_MAX, InPage, Incoming, List, MessageRef, PAGE_BYTES, Reason,
-    Receiver, Sender, Severed,
+    Announced, Counter, HEAD_BYTES_MAX, InPage, Incoming, List, MessageRef, NO_DATA, PAGE_BYTES,
+    Reason, Receiver, Sender, Severed,
 };
 use fabric::queue::QUEUE_BUFFERS;
 use os::doorbell::Listen;
@@ -279,7 +279,7 @@ impl Reading {
             self.receiver.give_back_list(list).expect(OURS);
         }
         self.receiver.trim();
-        self.receiver.sever([0; 16]);
+        self.receiver.sever(NO_DATA);
         // One that had ended before, in good order, has a queue of messages still to give out.
         let most = QUEUE_BUFFERS * PAGE_BYTES / 8;
         let left = (0..most).position(|_| self.receiver.receive().is_err());

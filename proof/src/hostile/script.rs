@@ -1,4 +1,4 @@
-//! A program of bytes.
+//! A script: bytes that choose what a hostile peer does.
 
 use arbitrary::Unstructured;
 use fabric::control::{Allowance, UserData};

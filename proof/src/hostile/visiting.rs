@@ -1,4 +1,4 @@
-//! An honest guest facing a host that does what a script says.
+//! An honest guest, and a host driven by a script.
 
 use siga::connect::Scope;
 use siga::{Connecting, Guest, Path, PathOptions, Pending};
@@ -60,7 +60,7 @@ impl Visiting {
         match script.below(16) {
             0..3 => {
                 let later_ns = script.pick(&[0, 200_000_000, 11_000_000_000]);
-                self.guest.poll(os::processor::now_ns() + later_ns);
+                self.guest.poll_at(os::processor::now_ns() + later_ns);
             }
             3..5 => {
                 let connecting = self.guest.start_connecting("OTHER", &options(script));

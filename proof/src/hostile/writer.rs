@@ -1,4 +1,4 @@
-//! A writer that does what a script says.
+//! A writer driven by a script.
 
 use std::os::fd::{AsFd, OwnedFd};
 

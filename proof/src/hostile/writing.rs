@@ -1,12 +1,12 @@
-//! An honest sender facing a reader that does what a script says.
+//! An honest sender, and a reader driven by a script.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fabric::path::{
-    Claim, CommitError, Counter, ListError, PAGE_BYTES, Receiver, Ringing, SendError, Sender,
-    Severed, Shared,
+    Claim, CommitError, Counter, ListError, NO_DATA, PAGE_BYTES, Receiver, Ringing, SendError,
+    Sender, Severed, Shared,
 };
 use fabric::queue::Entry;
 use os::doorbell::Listen;
@@ -269,7 +269,7 @@ impl Writing {
             self.sender.cancel(claim).expect(OURS);
         }
         self.sender.trim();
-        self.sender.sever([0; 16]);
+        self.sender.sever(NO_DATA);
         assert!(matches!(self.sender.send(&[], b"x"), Err(SendError::Severed(_))));
         assert!(self.sender.is_ready(), "nobody sleeps on a path that has ended");
     }

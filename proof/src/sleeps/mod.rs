@@ -1,7 +1,7 @@
-//! `siga-proof sleeps`: that a sleeper is never missed, on the hardware that it is about.
+//! `siga-proof sleeps`: no wake-up is lost on this hardware.
 //!
-//! Two threads on two processors sleep without a limit for each other, over memory that is lent as it always
-//! is. Whoever is missed sleeps for good, and so does the other.
+//! Two threads on two processors sleep for each other without a time limit, over memory that is lent as
+//! usual. If a wake-up is lost, both sleep for ever.
 
 mod nap;
 mod round;
@@ -17,22 +17,22 @@ use self::nap::{Counts, Flaw};
 use self::round::{Fault, Plan, Who};
 use self::scene::Scene;
 
-/// Two sides sleep for each other without a limit, and none may be missed
+/// Two sides sleep for each other without a time limit, and no wake-up may be lost
 ///
-/// A sleep is an announcement, a last poll, and the doorbell if there was still nothing. The seed repeats
-/// what the sides do, not what processors make of it.
+/// A sleep is an announcement, a last poll, and a wait for the doorbell if that poll found nothing. The seed
+/// repeats what the sides do, not their timing.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// How many sleeps, at least
     #[arg(long, default_value_t = 2_000_000)]
     sleeps: u64,
-    /// Repeats what is left to chance [default: any]
+    /// Repeat the random choices of this seed [default: any]
     #[arg(long)]
     seed: Option<u64>,
     /// How long both sides may sleep until a wake-up counts as lost, in seconds
     #[arg(long, default_value_t = 10)]
     lost_after_s: u64,
-    /// Let one side of each path leave out a step of its sleeps, to see that the proof notices
+    /// Let one side of each path leave out a step of its sleeps, which must be detected
     #[arg(long)]
     flaw: Option<Flaw>,
 }
@@ -46,7 +46,7 @@ const ROUNDS: u64 = 8;
 /// Sleeps of one path at least.
 const SLEEPS_PER_ROUND_MIN: u64 = 1000;
 
-/// Sleeps, and says what has become of it.
+/// Sleeps, and prints the result.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let seed = arguments.seed.unwrap_or_else(dice::any_seed);
     let processors = os::processor::allowed();
@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     match fault {
         None => {
             println!(
-                "{sleeps} untimed sleeps in {seconds:.1} s, and no sleeper was missed: all is well"
+                "{sleeps} untimed sleeps in {seconds:.1} s, and no wake-up was lost: all is well"
             );
             ExitCode::SUCCESS
         }

@@ -1,4 +1,4 @@
-//! One sleep: it is announced, the half is polled once more, and the doorbell is listened to.
+//! One sleep: an announcement, one more poll of the half, and a wait for the doorbell.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,19 +74,19 @@ pub enum Flaw {
     LateAnnouncement,
 }
 
-/// What a side is doing, for the one who watches.
+/// What a side is doing, for the watching thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Anything but sleeping.
     Awake,
-    /// It listens to its doorbell, without a limit.
+    /// It waits for its doorbell, without a limit.
     Listening,
     /// It has nothing more to do.
     Done,
 }
 
-/// How far a side is, for the one who watches. Each is in cache lines of its own, and storing to it orders
-/// nothing.
+/// The progress of a side, for the watching thread. Each is in cache lines of its own, and storing to it
+/// orders nothing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Gauge(AtomicU64);

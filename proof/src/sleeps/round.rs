@@ -1,4 +1,4 @@
-//! A round: two threads on two processors, a path between them, and one who watches both.
+//! A round: two threads on two processors, a path between them, and a third that watches both.
 
 use std::fmt;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use proof::honest;
 use super::nap::{Counts, Flaw, Gauge, Habits, Phase, Sleeper};
 use super::scene::{Reader, Scene, Writer};
 
-/// How often the sides are looked at.
+/// How often the sides are examined.
 const WATCH: Duration = Duration::from_millis(100);
 
 /// The two sides.
@@ -47,7 +47,7 @@ pub struct Plan {
 /// Why a round has failed.
 #[derive(Debug)]
 pub enum Fault {
-    /// Both sides sleep, and nobody will wake them.
+    /// Both sides sleep, and no thread will wake them.
     Lost(String),
     /// Something else is wrong.
     Wrong(String),
@@ -113,7 +113,7 @@ pub fn play(plan: &Plan) -> Outcome {
 
 type Ended = (Who, Result<Counts, String>);
 
-/// Starts both sides. Each says how it has ended.
+/// Starts both sides. Each reports how it has ended.
 fn start(
     plan: &Plan,
     terms: Terms,
@@ -161,7 +161,7 @@ fn run(
         let before = times_blocked();
         let counts = pinned.and_then(|()| play(seed, &gauges));
         let blocked = times_blocked() - before;
-        // Nobody listens after a fault.
+        // After a fault the channel is closed.
         let _ = say.send((who, counts.map(|counts| Counts { blocked, ..counts })));
     });
 }
@@ -173,7 +173,7 @@ fn times_blocked() -> u64 {
     count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
-/// What both halves show, for a person who looks for the reason of a fault.
+/// The state of both halves, for a person who searches for the cause of a fault.
 fn state(plan: &Plan, gauges: &[Gauge; 2], boards: &honest::Shown) -> String {
     let mut text = format!("  {plan:?}\n");
     let [writer, reader] = gauges.each_ref().map(Gauge::read);

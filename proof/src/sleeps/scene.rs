@@ -1,13 +1,13 @@
 //! What two sides do so that each of them has a reason to sleep.
 //!
-//! They go in step: who has done something can do no more until the other has answered it. So a wake-up that
-//! is lost is not made up for by the next one: both sleep for good.
+//! The sides alternate: a side that has sent or returned something waits for the other's answer. So a later
+//! wake-up cannot repair a lost one: both sleep for ever.
 
 use std::collections::VecDeque;
 
 use fabric::path::{
-    CommitError, Incoming, ListError, PAGE_BYTES, Reason, Receiver, SendError, Sender, Severed,
-    Shared, Terms,
+    CommitError, Incoming, ListError, NO_DATA, PAGE_BYTES, Reason, Receiver, SendError, Sender,
+    Severed, Shared, Terms,
 };
 use fabric::queue::{DATA_BUFFERS, Entry, EntryFlags, IN_PLACE_BYTES_MAX, RESERVED_BUFFERS};
 use os::storage::StorageOptions;
@@ -166,7 +166,7 @@ impl Writer<'_> {
                 }
             }
         }
-        self.sender.sever([0; _]);
+        self.sender.sever(NO_DATA);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What each process of the torture is told when it is started.
+//! The arguments with which each process of the torture is started.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub struct Birth {
 }
 
 impl Birth {
-    /// The words of the command line that say this, to be started by the caller.
+    /// These arguments as words of a command line, for a child that the caller starts.
     pub fn words(command: &str, directory: &Path, life: u32) -> Vec<String> {
         vec![
             command.into(),

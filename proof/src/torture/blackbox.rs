@@ -1,4 +1,4 @@
-//! A guest's black box: how far it was, for the supervisor to read after its death.
+//! A guest's black box: its progress, for the supervisor to read after its death.
 //!
 //! ```text
 //! word 0 to 7    zero

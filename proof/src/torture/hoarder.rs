@@ -1,5 +1,5 @@
-//! A guest that exhausts: it uses up what it or its paths need, goes on trying its verbs, lets go of it, and
-//! has to be able to work again.
+//! A guest that exhausts: it uses up a resource of its own or of its paths, goes on calling its verbs, frees
+//! the resource, and has to be able to work again.
 //!
 //! It has a path to a guest of the mesh, which answers each message, and one to itself, of which it serves
 //! both sides.
@@ -7,6 +7,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use fabric::path::NO_DATA;
 use os::poller::wait_readable;
 use os::storage::StorageOptions;
 use proof::hoard::{self, Exhaustion, Hoard};
@@ -29,10 +30,10 @@ use crate::crew::{Heard, Line};
 /// The name that it attaches under.
 pub const NAME: &str = "HOARDER";
 
-/// How long anything may take that nothing is missing for, as a detector of failure.
+/// How long a verb that lacks no resource may take, as a detector of failure.
 const TIME: Duration = Duration::from_secs(20);
 
-/// How often it tries its verbs again while it is told nothing.
+/// How often it calls its verbs again while no order comes.
 const AGAIN: Duration = Duration::from_millis(2);
 
 /// Bytes of a message that is answered without any storage.
@@ -47,7 +48,7 @@ const LARGE_BYTES: usize = 8 << 20;
 /// Bytes that may be lent over a path whose limit is to be reached.
 const STORAGE_BYTES: u64 = 1 << 20;
 
-/// Rings that nobody hears: more than fit into the line.
+/// Rings that are not heard: more than fit into the line.
 const RINGS: usize = 1000;
 
 /// Lives until it is killed, or its parent is.
@@ -65,9 +66,9 @@ pub fn run(birth: &Birth) -> ExitCode {
         let (key, _) = waiter.wait().expect("nothing keeps us from waiting");
         if key == guest {
             let Some(Seat::Guest(guest)) = waiter.get_mut(key) else { unreachable!("it stays") };
-            // Nobody asks for a path, and answers are waited for where they are wanted.
+            // No guest asks for a path, and answers are waited for where they are wanted.
             if let Some(pending) = guest.pending() {
-                guest.refuse(pending, [0; _]);
+                guest.refuse(pending, NO_DATA);
             }
             continue;
         }
@@ -114,7 +115,7 @@ impl OneOf for Seat {
     }
 }
 
-/// Exhausts, says so, goes on until it is told to let go, and works again.
+/// Exhausts, reports it, goes on until the order to free the resource, and works again.
 fn exhaust(guest: &Guest, line: &Line, exhaustion: Exhaustion, peer: &str) -> Result<(), String> {
     let options = match exhaustion {
         Exhaustion::Storage => PathOptions { storage_bytes: STORAGE_BYTES, ..options() },
@@ -128,7 +129,7 @@ fn exhaust(guest: &Guest, line: &Line, exhaustion: Exhaustion, peer: &str) -> Re
         _ => exhaust_process(guest, &mut path, peer, exhaustion, line)?,
     }
     ask(&mut path, PAGE_MESSAGE_BYTES).map_err(|what| format!("on the path after it: {what}"))?;
-    path.close_with([0; _]);
+    path.close_with(NO_DATA);
     let mut path = guest.connect(peer, &PathOptions::default());
     let path = path.as_mut().map_err(|error| format!("connecting after it: {error}"))?;
     for bytes in [SHORT_BYTES, PAGE_MESSAGE_BYTES, PAGE_BYTES + 1] {
@@ -169,7 +170,7 @@ fn ask(path: &mut Path, bytes: usize) -> Result<(), String> {
     }
 }
 
-/// Tries something again and again until the supervisor says that it is enough.
+/// Repeats an attempt until the supervisor orders the end.
 fn until_told(line: &Line, mut attempt: impl FnMut() -> Result<(), String>) -> Result<(), String> {
     attempt()?;
     guest::send(line, &FromChild::Exhausted);
@@ -184,7 +185,7 @@ fn until_told(line: &Line, mut attempt: impl FnMut() -> Result<(), String>) -> R
     }
 }
 
-/// What a send says that needs what is used up.
+/// The error of a send that needs the exhausted resource.
 fn lack_of(exhaustion: Exhaustion) -> Lack {
     match exhaustion {
         Exhaustion::Descriptors => Lack::Descriptors,
@@ -195,7 +196,7 @@ fn lack_of(exhaustion: Exhaustion) -> Lack {
     }
 }
 
-/// A message that storage is needed for is refused, and the refusal says what is missing.
+/// A message that needs storage is refused, and the error names the resource.
 fn check_refused(path: &mut Path, exhaustion: Exhaustion) -> Result<(), String> {
     let bytes = match exhaustion {
         Exhaustion::Memory => LARGE_BYTES,
@@ -212,7 +213,7 @@ fn check_refused(path: &mut Path, exhaustion: Exhaustion) -> Result<(), String> 
     }
 }
 
-/// A verb that makes or takes part of a path says that this process lacks something.
+/// A verb that makes or takes part of a path fails with the lack of this process.
 fn check_resources<T>(what: &str, done: Result<T, ConnectError>) -> Result<(), String> {
     match done {
         Err(ConnectError::Resources(_)) => Ok(()),
@@ -261,7 +262,7 @@ fn exhaust_process(
     more()?;
     match guest.complete(asked) {
         Err(ConnectError::Refused { problem: Problem::Refused, .. }) => {}
-        // It takes some memory to be told.
+        // Receiving the order needs some memory.
         Err(ConnectError::Resources(_)) => {}
         other => return Err(format!("a path that is not accepted is asked for: {other:?}")),
     }
@@ -347,7 +348,7 @@ fn leave_unclaimed(guest: &Guest, path: &mut Path, line: &Line) -> Result<(), St
                 Err(refused) => break refused,
             }
             if lent > fabric::path::LENDS_PENDING_MAX {
-                return Err(format!("{lent} storages are lent that nobody takes in"));
+                return Err(format!("{lent} storages are lent and not taken in"));
             }
         };
         if refused != SendError::Full {

@@ -1,4 +1,4 @@
-//! The host of the torture: the real one, which says when it can be attached to.
+//! The host of the torture: a real host, which reports when guests can attach.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The ledger: who has a path to whom, who has died, and whether what survivors tell of it is true.
+//! The ledger: the paths between guests, the dead, and whether the reports of survivors are true.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::blackbox::LentBox;
 use super::wire::{LaneCounts, Life};
 
-/// A path as one of its sides has told of it.
+/// A path as one of its sides has reported it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenPath {
     /// The other side.
@@ -15,10 +15,10 @@ pub struct OpenPath {
     pub joined_ns: u64,
 }
 
-/// A side that has told that a path has ended.
+/// A side that has reported the end of a path.
 #[derive(Debug)]
 pub struct Severed {
-    /// Who tells.
+    /// The reporting side.
     pub survivor: Life,
     /// Which path.
     pub key: u64,
@@ -51,7 +51,7 @@ struct Grave {
     blackbox: Option<LentBox>,
 }
 
-/// A host may have died between telling the one side of a path and telling the other: so long after its
+/// A host may have died between notifying the one side of a path and notifying the other: so long after its
 /// death the one side may still learn that the other was never there.
 const HALF_MADE_NS_MAX: u64 = 10_000_000_000;
 
@@ -59,7 +59,7 @@ const HALF_MADE_NS_MAX: u64 = 10_000_000_000;
 #[derive(Debug, Default)]
 pub struct Ledger {
     open: BTreeMap<(Life, u64), OpenPath>,
-    /// Every path that a side has ever told of.
+    /// Every path that a side has ever reported.
     told: HashSet<(Life, u64)>,
     graves: HashMap<Life, Grave>,
     host_killed_ns: u64,
@@ -70,7 +70,7 @@ pub struct Ledger {
 /// What the ledger has found.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Ends of paths that were told and are explained by a kill.
+    /// Reported ends of paths that a kill explains.
     pub severed: u64,
     /// Ends of paths that the host had made on one side only when it was killed.
     pub half_made: u64,
@@ -97,7 +97,7 @@ pub struct Found {
 }
 
 impl Ledger {
-    /// A guest has died. What it had told before is known by now.
+    /// A guest has died. All its reports have been received.
     pub fn bury(&mut self, life: Life, death: Death, blackbox: Option<LentBox>) {
         let own: Vec<_> =
             self.open.range((life, 0)..=(life, u64::MAX)).map(|(at, _)| *at).collect();
@@ -117,20 +117,21 @@ impl Ledger {
         self.host_killed_ns = death.killed_ns;
     }
 
-    /// A guest has told of a path.
+    /// A guest has reported a path.
     pub fn join(&mut self, own: Life, peer: Life, key: u64, joined_ns: u64) {
         self.told.insert((own, key));
         self.open.insert((own, key), OpenPath { peer, joined_ns });
     }
 
-    /// A guest has told that a path has ended: checks that it had to, in time, and with the right counts.
+    /// A guest has reported the end of a path: checks that it had to end, in time, and with the right counts.
     ///
     /// # Errors
     /// What is wrong.
     pub fn sever(&mut self, severed: &Severed, late_after: Duration) -> Result<(), String> {
         let Severed { survivor, key, at_ns, .. } = *severed;
         let path = self.open.remove(&(survivor, key));
-        let path = path.ok_or_else(|| format!("{survivor} tells of an end of no path"))?;
+        let path = path
+            .ok_or_else(|| format!("{survivor} reports the end of a path that it does not have"))?;
         let what = || format!("path {key:x} from {survivor} to {}", path.peer);
         for lane in &severed.lanes {
             self.found.messages += lane.received;
@@ -177,26 +178,26 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether a guest has a path to another, as far as it has told.
+    /// Whether a guest has reported a path to another.
     pub fn has_path(&self, own: Life, peer: Life) -> Option<u64> {
         let own = self.open.range((own, 0)..=(own, u64::MAX));
         own.filter(|(_, path)| path.peer == peer).map(|((_, key), _)| *key).next()
     }
 
-    /// All paths that the living have told of, by who tells.
+    /// All paths that living guests have reported, by the reporting guest.
     pub fn open(&self) -> impl Iterator<Item = (Life, u64, OpenPath)> {
         self.open.iter().map(|((own, key), path)| (*own, *key, *path))
     }
 
-    /// Paths to the dead of which the end has not been told yet.
+    /// Paths to the dead of which the end has not been reported yet.
     pub fn overdue(&self) -> Vec<String> {
         let overdue = self.open().filter(|(.., path)| self.graves.contains_key(&path.peer));
         overdue.map(|(own, key, path)| format!("{own} has path {key:x} to {}", path.peer)).collect()
     }
 
-    /// Forgets the dead. Only while nobody has a path to any of them.
+    /// Forgets the dead. Only while no guest has a path to any of them.
     pub fn forget(&mut self) {
-        assert!(self.overdue().is_empty(), "somebody has a path to the dead");
+        assert!(self.overdue().is_empty(), "a guest has a path to the dead");
         self.graves.clear();
         let Ledger { told, open, .. } = self;
         told.retain(|at| open.contains_key(at));

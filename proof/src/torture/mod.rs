@@ -23,33 +23,33 @@ use self::wire::GUESTS_MAX;
 
 /// Guests stream checked data in a mesh; guests and the host are killed at random and started again
 ///
-/// Every survivor has to learn of a death in time, no message may be corrupt, duplicated or lost without a
-/// report, and nobody may hold more afterwards than before. A guest that uses up what it needs has to be told
-/// what is missing, and everybody else goes on. The seed repeats the schedule.
+/// Every survivor must be notified of a death in time. No message may be corrupt, duplicated or lost without
+/// a report. No process may hold more resources afterwards than before. A guest that uses up a resource must
+/// get errors that name the resource, and all others must go on. The seed repeats the schedule.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// How many processes to kill, at least
     #[arg(long, default_value_t = 100)]
     kills: usize,
-    /// How often a guest uses something up, lets go of it, and has to work again
+    /// How often a guest uses a resource up, frees it, and has to work again
     #[arg(long, default_value_t = 0)]
     exhaustions: usize,
-    /// Only exhaust so [default: in all ways that this machine allows, in turn]
+    /// Use up only this resource [default: all that this machine allows, in turn]
     #[arg(long = "exhaustion", value_name = "KIND")]
     kinds: Vec<Exhaustion>,
-    /// Repeats a schedule of kills [default: any]
+    /// Repeat the schedule of this seed [default: any]
     #[arg(long)]
     seed: Option<u64>,
-    /// How many guests
+    /// Number of guests
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=GUESTS_MAX as u64))]
     guests: u64,
-    /// How long a survivor may take to learn of a death once the process has ended, in milliseconds
+    /// How long after the end of a process its survivors may be notified, in milliseconds
     #[arg(long, default_value_t = 100)]
     severed_ms: u64,
-    /// How long anything may take before it counts as hanging, in seconds
+    /// How long a step may take before it counts as hanging, in seconds
     #[arg(long, default_value_t = 30)]
     patience_s: u64,
-    /// Print the schedule, and kill nobody
+    /// Print the schedule, and kill no process
     #[arg(long)]
     show: bool,
 }
@@ -92,7 +92,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Performs the schedule, and says now and then how far it is.
+/// Performs the schedule, and prints its progress.
 fn kill_all(supervisor: &mut Supervisor, schedule: &[Act]) -> Result<(), Fault> {
     supervisor.start_all()?;
     let is_deed = |act: &&Act| matches!(act, Act::Kill(..) | Act::Exhaust(..));
@@ -131,7 +131,7 @@ fn verdict(
     }
     if !tally.exhaustions.is_empty() {
         let exhaustions = tally.exhaustions.values().sum::<u64>();
-        line(format!("exhaustions {exhaustions}, each told by name, and everybody else went on"));
+        line(format!("exhaustions {exhaustions}, each named by its errors; all others went on"));
     }
     for (exhaustion, times) in &tally.exhaustions {
         line(format!("  {times:5} {}", exhaustion.words()));
@@ -145,17 +145,17 @@ fn verdict(
     ));
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     line(format!(
-        "messages of IUCV unanswered at a death {}, each learned by its source; {} were taken back",
+        "messages of IUCV unanswered at a death {}, each reported to its source; {} were purged",
         found.unanswered, found.purged
     ));
     line(format!("paths severed {}, {} half made by a dead host", found.severed, found.half_made));
     line(format!(
-        "the slowest survivor knew {:.1} ms after the end of a process, {:.1} ms after the kill; the slowest end took {:.1} ms",
+        "the slowest survivor was notified {:.1} ms after the end of a process, {:.1} ms after the kill; the slowest end took {:.1} ms",
         ms(found.worst_after_end),
         ms(found.worst_after_kill),
         ms(found.dying)
     ));
-    line(format!("looks for leaks {}, leaks {}", tally.inspections, tally.leaks.len()));
+    line(format!("inspections for leaks {}, leaks {}", tally.inspections, tally.leaks.len()));
     for (role, footprint) in &tally.footprints {
         line(format!("  {role}: {footprint}"));
     }

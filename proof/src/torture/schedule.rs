@@ -20,7 +20,7 @@ pub enum Act {
     Flow,
     /// Waits until every guest has a path to every other, and the host accounts for all of them.
     Settle,
-    /// Lets all fall quiet and looks for leaks.
+    /// Quiesces all guests and checks for leaks.
     Inspect,
     /// Has something used up by a guest that has a path to this one, and lets messages flow meanwhile.
     Exhaust(Exhaustion, usize),
@@ -81,7 +81,7 @@ impl fmt::Display for Act {
             Act::Wait(microseconds) => write!(formatter, "wait {microseconds} us"),
             Act::Flow => formatter.write_str("wait until messages flow"),
             Act::Settle => formatter.write_str("wait until all is as before"),
-            Act::Inspect => formatter.write_str("look for leaks"),
+            Act::Inspect => formatter.write_str("check for leaks"),
             Act::Exhaust(exhaustion, peer) => {
                 write!(formatter, "exhaust, with a path to guest {peer}: {}", exhaustion.words())
             }
@@ -90,7 +90,7 @@ impl fmt::Display for Act {
     }
 }
 
-/// Kills and exhaustions between two looks for leaks.
+/// Kills and exhaustions between two checks for leaks.
 const DEEDS_PER_INSPECTION: usize = 40;
 
 /// Of so many exhaustions, one ends with a kill.
@@ -247,7 +247,7 @@ impl Drawing {
         self.kill(Role::Host, Kind::Host);
         for _ in 0..=self.dice.below(2) {
             self.start(Role::Host);
-            // Guests look for a new host ten times a second.
+            // Guests search for a new host ten times a second.
             self.wait(4 * YOUTH_US);
             self.kill(Role::Host, Kind::YoungHost);
         }

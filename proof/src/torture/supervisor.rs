@@ -55,7 +55,7 @@ pub struct Tally {
     pub kills: BTreeMap<Kind, u64>,
     /// Exhaustions during which everybody else went on, by what was used up.
     pub exhaustions: BTreeMap<Exhaustion, u64>,
-    /// Looks for leaks.
+    /// Checks for leaks.
     pub inspections: u64,
     /// What has leaked.
     pub leaks: Vec<String>,
@@ -98,10 +98,10 @@ struct Post {
 }
 
 impl Supervisor {
-    /// Nobody is there yet.
+    /// No process is started yet.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// As from the kernel.
     pub fn new(terms: Terms) -> io::Result<Supervisor> {
         let workplace = Workplace::create()?;
         let listener = Listener::bind(&crew::crew_socket(workplace.directory()), 0o600)?;
@@ -226,7 +226,7 @@ impl Supervisor {
                 return Err(fault(format!("{role} had ended by itself: {status}")));
             }
         }
-        // Everything they have said is there by now. What survivors say of their death comes after it.
+        // All their messages have arrived. Reports of survivors about their death come later.
         self.hear_strangers();
         for (role, death) in dead {
             if let Some((name, _)) = self.posts[&role].line {
@@ -246,7 +246,7 @@ impl Supervisor {
                     let life = Life { guest, number: post.life };
                     self.ledger.bury(life, death, post.blackbox);
                 }
-                // What becomes of its paths is for the guests at their other ends to tell.
+                // The guests at the other ends report the end of its paths.
                 Role::Hoarder => {}
             }
         }
@@ -437,7 +437,7 @@ impl Supervisor {
         let hoarder = self.posts.get_mut(&Role::Hoarder).expect("the schedule asks the living");
         hoarder.answered = false;
         hoarder.send(order);
-        self.until(&format!("the guest that exhausts was told {order:?}"), |supervisor| {
+        self.until(&format!("the guest that exhausts got the order {order:?}"), |supervisor| {
             Ok(supervisor.posts[&Role::Hoarder].answered)
         })
     }
@@ -517,7 +517,7 @@ impl Supervisor {
                 Ok(Heard::Nothing) => return,
                 Ok(Heard::Message(report, _)) => self.note(role, report),
                 Ok(Heard::Gone) => {
-                    // Its process has ended too, which is told elsewhere.
+                    // Its process has ended too, which is reported elsewhere.
                     let _ = self.poller.remove(line);
                     return;
                 }
@@ -526,12 +526,12 @@ impl Supervisor {
         }
     }
 
-    /// Takes note of what a child says.
+    /// Handles a message of a child.
     fn note(&mut self, role: Role, report: FromChild) {
         let post = self.posts.get_mut(&role).expect("it speaks");
         let number = post.life;
         match report {
-            FromChild::Hello { .. } => self.troubles.push(format!("{role} says hello twice")),
+            FromChild::Hello { .. } => self.troubles.push(format!("{role} sends hello twice")),
             FromChild::Listening => {
                 post.is_up = true;
                 self.posts.values().for_each(|post| post.send(&ToChild::HostUp));
@@ -565,7 +565,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells the others of a guest that has attached, and it of them.
+    /// Notifies the others of a guest that has attached, and that guest of them.
     fn introduce(&self, role: Role) {
         let life = |role: &Role, post: &Post| match role {
             Role::Guest(guest) => Some(Life { guest: *guest, number: post.life }),
@@ -596,11 +596,11 @@ impl Supervisor {
         Err(fault(what))
     }
 
-    /// What everybody is doing, for a person who looks for the reason of a fault.
+    /// What each process is doing, for a person who searches for the cause of a fault.
     pub fn scene(&mut self) -> String {
         let mut scene = Vec::new();
         self.send_to_guests(&ToChild::Describe);
-        // Whoever hangs does not answer: that is worth knowing too.
+        // A process that hangs does not answer: that is worth knowing too.
         let until_ns = now_ns() + 2_000_000_000;
         while now_ns() < until_ns && self.posts.values().any(|post| post.is_silent()) {
             if self.listen(Some(ASK_AGAIN)).is_err() {
@@ -643,7 +643,7 @@ fn fault(what: impl fmt::Display) -> Fault {
     Fault(what.to_string())
 }
 
-/// What each thread of a process is waiting for, as far as the kernel tells.
+/// What each thread of a process is waiting for, as far as the kernel reports it.
 fn threads(process: u32) -> Vec<String> {
     let tasks = format!("/proc/{process}/task");
     let Ok(entries) = std::fs::read_dir(&tasks) else { return vec!["  it is gone".into()] };

@@ -1,4 +1,4 @@
-//! What the supervisor and its children say to each other.
+//! The messages between the supervisor and its children.
 
 use proof::hoard::Exhaustion;
 use serde::{Deserialize, Serialize};
@@ -59,22 +59,22 @@ pub enum ToChild {
     HostUp,
     /// Another guest is attached.
     Up(Life),
-    /// Send nothing new, and say when all is acknowledged.
+    /// Send nothing new, and report when all is acknowledged.
     Pause,
     /// Give back what is not in use.
     Trim,
     /// Send again.
     Resume,
-    /// Say what you are doing.
+    /// Report what you are doing.
     Describe,
-    /// Use something up, with a path to a guest of the mesh, and say when it is so.
+    /// Use a resource up, with a path to a guest of the mesh, and report when it is used up.
     Exhaust {
         /// What.
         exhaustion: Exhaustion,
         /// Which guest.
         peer: usize,
     },
-    /// Let go of it, work again, and say when that is done.
+    /// Free the resource, work again, and report when that is done.
     LetGo,
 }
 
@@ -90,7 +90,7 @@ pub enum FromChild {
     },
     /// The host can be attached to.
     Listening,
-    /// There is no host: tell when there is.
+    /// There is no host: report when there is one.
     NoHost,
     /// We are attached, to the first host or to another.
     Attached,
@@ -126,7 +126,7 @@ pub enum FromChild {
     Trouble(String),
     /// What we are doing.
     State(String),
-    /// What was to be used up is, and all verbs say so.
+    /// The resource is used up, and all verbs report it.
     Exhausted,
     /// It was let go of, and everything works again.
     Recovered,

@@ -7,7 +7,6 @@
 //! `PROPTEST_RNG_SEED=N` repeats a whole run, `PROPTEST_CASES=N` makes it longer or shorter.
 
 mod deeds;
-mod model;
 mod relay;
 mod world;
 

@@ -1,10 +1,10 @@
 //! A conversation, and what is known of it.
 
 use message::appc::{Conversation, Level, Role, State, Then, TryError};
+use proof::conversation::{Model, Word};
 use proof::honest::body;
 
 use super::deeds::{Deed, Side, Verb, Way};
-use super::model::{Model, Word};
 use super::relay::Relay;
 
 /// What may be under way to a side: fewer than make a sender wait.

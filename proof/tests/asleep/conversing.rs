@@ -1,737 +1,626 @@
-//! A guest of IUCV with many paths, and a guest that has the other ends of them.
+//! Two guests that have many conversations with each other, of whatever kind. Either may sleep.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::os::fd::AsFd;
 
 use proptest::prelude::*;
-use proptest::sample::select;
 use siga::connect::Scope;
-use siga::iucv::{
-    self, ControlMask, Event, GuestEvent, Interrupt, IucvPath, Mask, MessageId, Options, Outgoing,
-    PathId, SendError, Which,
-};
-use siga::raw::iucv::TrySendError;
-use siga::{Guest, Pending, Wait};
+use siga::{ConnectError, Guest};
 
-use crate::place::{Place, READY_WITH_NOTHING_MAX, is_readable, later_ns, settle};
+use crate::place::{Place, READY_WITH_NOTHING_MAX, is_readable, settle};
 
-/// The guest that sleeps, and the one that does not.
-const SLEEPER: &str = "SLEEPER";
-const PEER: &str = "PEER";
+/// The guests.
+const NAMES: [&str; 2] = ["ONE", "OTHER"];
 
-/// Paths, and connections that were asked for, at most.
-const PATHS_MAX: usize = 8;
+/// Conversations, be they only asked for, at most.
+const LINES_MAX: usize = 8;
 
-/// One deed. Which path is meant is picked by remainder.
-#[derive(Clone, Copy, Debug)]
-pub enum Deed {
-    /// The sleeper takes an event, if there is one.
-    Event,
-    Sleep,
-    Ask {
-        is_sleeper: bool,
-        limit: u32,
-    },
-    /// The peer takes a connection that waits for it back.
-    TakeBack(u16),
-    /// Whoever has it.
-    Accept(u16),
-    Refuse(u16),
-    /// Verbs past the sleeper.
-    Identify,
-    Poll,
-    Send {
-        path: u16,
-        is_sleeper: bool,
-        priority: bool,
-        two_way: bool,
-        pushes: bool,
-    },
-    Flush(u16),
-    Receive {
-        path: u16,
-        is_sleeper: bool,
-        replies: bool,
-    },
-    Purge {
-        path: u16,
-        is_sleeper: bool,
-    },
-    /// The sleeper takes a completion that it may not have been told of.
-    Complete(u16),
-    Quiesce {
-        path: u16,
-        is_sleeper: bool,
-    },
-    Resume {
-        path: u16,
-        is_sleeper: bool,
-    },
-    Sever {
-        path: u16,
-        is_sleeper: bool,
-        drops: bool,
-    },
-    SetMask {
-        mask: u8,
-        control: u8,
-    },
-    Kill,
-    Start,
+/// A guest that has many conversations of a kind, and its program.
+pub trait Party: AsFd + Debug + Sized {
+    /// A conversation, as the guest knows it.
+    type Id: Copy + PartialEq + Debug;
+    /// A conversation, as both sides know it.
+    type Talk: Talk<Self>;
+    /// What the program can do, with a conversation or without.
+    type Verb: Copy + Debug + 'static;
+    /// What happens in a conversation.
+    type Event: Debug;
+
+    /// What is done at the end on all sides, so that all that was said can be told.
+    const LAST: &[Self::Verb] = &[];
+
+    fn declare(guest: Guest) -> Self;
+
+    fn guest(&self) -> &Guest;
+
+    /// Asks for the conversation with this number, whose terms go by the number.
+    fn ask(&mut self, target: &str, number: u64) -> Result<Self::Id, ConnectError>;
+
+    fn accept(&mut self, id: Self::Id, number: u64) -> Result<(), String>;
+
+    /// Whether a conversation is there, be it that the program was not told.
+    fn has(&mut self, id: Self::Id) -> bool;
+
+    /// Whether there was a conversation to end, to refuse or to take back.
+    fn sever(&mut self, id: Self::Id) -> bool;
+
+    fn prepare_wait(&mut self) -> bool;
+
+    fn next_event(&mut self) -> Option<Event<Self>>;
+
+    /// Whether the guest wants to be told now.
+    fn wants(&self, _news: News) -> bool {
+        true
+    }
+
+    /// Does something: with an end of a conversation, and which side's that is, if there is one.
+    fn act(&mut self, verb: Self::Verb, end: Option<(Self::Id, &mut Self::Talk, usize)>);
+
+    /// Compares what can be seen of a side without a verb.
+    fn compare(&self, _id: Self::Id, _talk: &mut Self::Talk, _side: usize) {}
 }
 
-pub fn deed() -> impl Strategy<Value = Deed> {
-    let (path, flag) = (any::<u16>, any::<bool>);
-    let limit = select(vec![1, 2, 3, 10]);
-    let mask = || select(vec![0xf8, 0xf8, 0xf8, 0x08, 0xf0, 0x78, 0xd8, 0xe8, 0]);
+/// What is said over a conversation, and what was told of it. The side that has asked for it is 0.
+pub trait Talk<P: Party>: Debug {
+    /// The conversation with this number, which was accepted just now.
+    fn new(number: u64) -> Self;
+
+    /// Something that a side has to be told for certain.
+    fn due(&self, side: usize, party: &P) -> Option<String>;
+
+    /// A side was told. Fails if there was nothing to tell.
+    fn told(&mut self, side: usize, event: P::Event);
+
+    /// A side went to sleep: whatever it has held back is with the other.
+    fn slept(&mut self, side: usize);
+
+    /// A side has ended the conversation, with a word or without. It may be over already.
+    fn ended(&mut self, side: usize, end: End);
+
+    /// Whether all is over for a side, as it knows.
+    fn is_over(&self, side: usize) -> bool;
+}
+
+/// How a side ends a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Said,
+    Gone,
+}
+
+/// What happens to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    Pending,
+    Complete,
+    Severed,
+}
+
+/// What a guest is told.
+#[derive(Debug)]
+pub enum Event<P: Party> {
+    /// The connection with this number waits.
+    Pending(P::Id, u64),
+    Complete(P::Id),
+    Severed(P::Id),
+    Said(P::Id, P::Event),
+}
+
+/// The number of a connection, as it goes with it.
+pub fn data_of(number: u64) -> [u8; 16] {
+    u128::from(number).to_le_bytes()
+}
+
+pub fn number_of(data: [u8; 16]) -> u64 {
+    u128::from_le_bytes(data) as u64
+}
+
+/// One deed. Guests are 0 and 1; which conversation is meant is picked by remainder.
+#[derive(Clone, Copy, Debug)]
+pub enum Deed<V> {
+    /// A guest takes an event, if there is one.
+    Event(usize),
+    Sleep(usize),
+    Ask(usize),
+    Accept(u16),
+    /// One side ends a conversation, refuses it or takes it back.
+    Sever {
+        line: u16,
+        side: usize,
+    },
+    /// All that is over is forgotten.
+    Forget,
+    /// Verbs past a guest that sleeps.
+    Identify(usize),
+    Poll(usize),
+    Verb {
+        guest: usize,
+        line: u16,
+        verb: V,
+    },
+    /// A guest is gone without a word, and there is another with its name.
+    Die(usize),
+    Kill,
+    /// There is a host again, and every guest looks for it. If it is late, it does not answer.
+    Start {
+        is_late: bool,
+    },
+    /// The host stops, and goes on.
+    Stop,
+    GoOn,
+    /// A guest asks a host that is stopped for more than its socket holds.
+    Flood(usize),
+}
+
+pub fn deed<V: Copy + Debug + 'static>(
+    verb: impl Strategy<Value = V> + 'static,
+) -> impl Strategy<Value = Deed<V>> {
+    let (line, guest) = (any::<u16>, || 0..NAMES.len());
     prop_oneof![
-        14 => Just(Deed::Event),
-        16 => Just(Deed::Sleep),
-        8 => (flag(), limit).prop_map(|(is_sleeper, limit)| Deed::Ask { is_sleeper, limit }),
-        1 => path().prop_map(Deed::TakeBack),
-        12 => path().prop_map(Deed::Accept),
-        1 => path().prop_map(Deed::Refuse),
-        3 => Just(Deed::Identify),
-        3 => Just(Deed::Poll),
-        20 => (path(), flag(), flag(), flag(), flag()).prop_map(
-            |(path, is_sleeper, priority, two_way, pushes)| {
-                Deed::Send { path, is_sleeper, priority, two_way, pushes }
-            }
-        ),
-        4 => path().prop_map(Deed::Flush),
-        14 => (path(), flag(), flag())
-            .prop_map(|(path, is_sleeper, replies)| Deed::Receive { path, is_sleeper, replies }),
-        3 => (path(), flag()).prop_map(|(path, is_sleeper)| Deed::Purge { path, is_sleeper }),
-        4 => path().prop_map(Deed::Complete),
-        2 => (path(), flag()).prop_map(|(path, is_sleeper)| Deed::Quiesce { path, is_sleeper }),
-        3 => (path(), flag()).prop_map(|(path, is_sleeper)| Deed::Resume { path, is_sleeper }),
-        1 => (path(), flag(), flag())
-            .prop_map(|(path, is_sleeper, drops)| Deed::Sever { path, is_sleeper, drops }),
-        4 => (mask(), mask()).prop_map(|(mask, control)| Deed::SetMask { mask, control }),
+        20 => guest().prop_map(Deed::Event),
+        18 => guest().prop_map(Deed::Sleep),
+        8 => guest().prop_map(Deed::Ask),
+        14 => line().prop_map(Deed::Accept),
+        2 => (line(), guest()).prop_map(|(line, side)| Deed::Sever { line, side }),
+        3 => Just(Deed::Forget),
+        3 => guest().prop_map(Deed::Identify),
+        3 => guest().prop_map(Deed::Poll),
+        90 => (guest(), line(), verb)
+            .prop_map(|(guest, line, verb)| Deed::Verb { guest, line, verb }),
+        1 => guest().prop_map(Deed::Die),
         1 => Just(Deed::Kill),
-        2 => Just(Deed::Start),
+        3 => prop_oneof![2 => Just(false), 1 => Just(true)]
+            .prop_map(|is_late| Deed::Start { is_late }),
+        4 => Just(Deed::Stop),
+        2 => Just(Deed::GoOn),
+        1 => guest().prop_map(Deed::Flood),
     ]
 }
 
 /// What has become of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The sleeper has to be told that it waits.
+    /// The target has to be told that it waits.
     Waits,
-    /// It waits at the peer, or the sleeper was told that it waits.
+    /// The target was told that it waits.
     Held,
-    /// The sleeper has to be told that it is there.
-    Complete,
-    /// The sleeper has to be told that it will not be.
+    /// The target has accepted it: whoever asked has to be told.
+    Accepted,
+    /// Whoever asked has to be told that it will not be.
     Refused,
-    /// It is there, as the sleeper knows.
+    /// Both know that it is there.
     Joined,
-    /// A host has died: nothing is certain.
+    /// A host has died, or it was taken back: nothing is certain.
     Unknown,
 }
 
-/// A message, as its source knows it.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    number: u32,
-    id: MessageId,
-    priority: bool,
-    two_way: bool,
-    /// Whether the target has to be told of it: it was handed over, was not taken back, and the target was not told.
-    is_due: bool,
-    was_told: bool,
-    was_received: bool,
-    was_purged: bool,
-    /// Whether its source has to be told that it is complete.
-    is_complete: bool,
-    was_complete: bool,
-}
-
 #[derive(Debug)]
-struct Line {
+struct Line<P: Party> {
+    by: usize,
     stage: Stage,
-    /// Of the sleeper.
-    path: Option<PathId>,
-    /// What the peer has.
-    connecting: Option<siga::Connecting>,
-    pending: Option<Pending>,
-    peer: Option<IucvPath>,
-    limit: u32,
-    /// Messages of the sleeper's, and of the peer's.
-    sent: [Vec<Sent>; 2],
-    /// What the peer has asked for, and what the sleeper was told.
-    is_quiet: bool,
-    was_quiet: bool,
-    is_severed: bool,
-    was_severed: bool,
+    /// The host was told of the stage, and may not have passed it on.
+    is_under_way: bool,
+    /// None where it is not known yet, or no longer.
+    ids: [Option<P::Id>; 2],
+    /// From when it was accepted on.
+    talk: Option<P::Talk>,
 }
 
-pub struct World {
+pub struct World<P: Party> {
     place: Place,
-    sleeper: iucv::IucvGuest,
-    peer: Guest,
+    parties: Vec<P>,
+    /// Whether the host knows all guests.
     is_known: bool,
-    lines: BTreeMap<u64, Line>,
+    lines: BTreeMap<u64, Line<P>>,
     next: u64,
-    next_message: u32,
-    masks: [u8; 2],
-    sleeps: bool,
+    sleeps: [bool; 2],
 }
 
-impl World {
-    pub fn new() -> World {
+impl<P: Party> World<P> {
+    pub fn new() -> World<P> {
         let mut place = Place::new();
-        let sleeper = iucv::IucvGuest::declare(place.guest(SLEEPER), Wait::Block).unwrap();
-        let peer = place.guest(PEER);
-        World {
-            place,
-            sleeper,
-            peer,
-            is_known: true,
-            lines: BTreeMap::new(),
-            next: 1,
-            next_message: 1,
-            masks: [0xf8; 2],
-            sleeps: false,
-        }
+        let parties = NAMES.map(|name| P::declare(place.guest(name))).into();
+        let lines = BTreeMap::new();
+        World { place, parties, is_known: true, lines, next: 1, sleeps: [false; 2] }
     }
 
-    pub fn act(&mut self, deed: Deed) {
+    pub fn act(&mut self, deed: Deed<P::Verb>) {
         match deed {
-            Deed::Event => {
-                self.event();
-            }
-            Deed::Sleep => self.sleep(),
-            Deed::Ask { is_sleeper, limit } => self.ask(is_sleeper, limit),
-            Deed::TakeBack(which) => self.take_back(which),
+            Deed::Event(guest) => _ = self.event(guest),
+            Deed::Sleep(guest) => self.sleep(guest),
+            Deed::Ask(guest) => self.ask(guest),
             Deed::Accept(which) => self.accept(which),
-            Deed::Refuse(which) => self.refuse(which),
-            Deed::Identify => {
-                let World { place, sleeper, .. } = self;
+            Deed::Sever { line, side } => {
+                let there = self.lines.iter().filter(|(_, line)| line.ids[side].is_some());
+                if let Some(number) = pick(there.map(|(number, _)| *number), line) {
+                    self.sever(number, side);
+                }
+            }
+            Deed::Forget => self.forget(),
+            Deed::Identify(guest) => {
+                let World { place, parties, .. } = self;
                 // Whether it is theirs does not matter.
-                let _ = place.meanwhile(|| sleeper.guest().identify("RESOURCE", Scope::Local));
+                let identify = || parties[guest].guest().identify("RESOURCE", Scope::Local);
+                let _ = place.meanwhile(identify);
             }
-            Deed::Poll => _ = self.sleeper.guest().poll(os::processor::now_ns()),
-            Deed::Send { path, is_sleeper, priority, two_way, pushes } => {
-                let reply_bytes_max = two_way.then_some(8);
-                let number = self.next_message;
-                self.next_message += 1;
-                let outgoing = Outgoing {
-                    target_class: number,
-                    source_class: number,
-                    tag: number,
-                    priority,
-                    reply_bytes_max,
-                    quiet: false,
-                };
-                self.with(path, is_sleeper, |line, side, path| {
-                    line.send(side, path, &outgoing, pushes);
-                });
+            Deed::Poll(guest) => _ = self.parties[guest].guest().poll_at(self.place.now_ns()),
+            Deed::Verb { guest, line, verb } => {
+                let there = self.lines.iter().filter(|(_, line)| line.has_end(line.side(guest)));
+                let number = pick(there.map(|(number, _)| *number), line);
+                self.verb(guest, number, verb);
             }
-            Deed::Flush(path) => self.with(path, false, |line, side, path| {
-                path.raw().flush();
-                line.handed_over(side);
-            }),
-            Deed::Receive { path, is_sleeper, replies } => {
-                self.with(path, is_sleeper, |line, side, path| line.receive(side, path, replies));
-            }
-            Deed::Purge { path, is_sleeper } => self.with(path, is_sleeper, Line::purge),
-            Deed::Complete(path) => self.with(path, true, Line::complete),
-            Deed::Quiesce { path, is_sleeper } => {
-                self.with(path, is_sleeper, |line, side, path| {
-                    path.raw().quiesce();
-                    line.is_quiet |= side == 1;
-                })
-            }
-            Deed::Resume { path, is_sleeper } => self.with(path, is_sleeper, |line, side, path| {
-                path.raw().resume();
-                line.is_quiet &= side == 0;
-            }),
-            Deed::Sever { path, is_sleeper, drops } => self.sever(path, is_sleeper, drops),
-            Deed::SetMask { mask, control } => self.set_masks([mask, control]),
+            Deed::Die(guest) => self.die(guest),
             Deed::Kill => self.kill(),
-            Deed::Start => self.start(),
+            Deed::Start { is_late } => self.start(is_late),
+            Deed::Stop => self.place.stop(),
+            Deed::GoOn => self.place.go_on(),
+            Deed::Flood(guest) => {
+                self.place.flood(self.parties[guest].guest(), NAMES[1 - guest]);
+            }
         }
-        self.place.turn();
+        self.turn();
         self.check();
     }
 
+    /// The host passes all on, unless it is stopped.
+    fn turn(&mut self) {
+        self.place.turn_with(self.parties.iter().map(Party::guest));
+        for line in self.lines.values_mut() {
+            line.is_under_way &= self.place.is_stopped();
+        }
+    }
+
     pub fn end(mut self) {
-        self.set_masks([0xf8; 2]);
-        self.start();
-        for which in 0..self.lines.len() as u16 {
-            self.with(which, false, |line, _, path| {
-                path.raw().resume();
-                line.is_quiet = false;
-            });
+        self.start(false);
+        for guest in 0..2 {
+            for verb in P::LAST {
+                self.verb(guest, None, *verb);
+                let there = self.lines.iter().filter(|(_, line)| line.has_end(line.side(guest)));
+                for number in there.map(|(number, _)| *number).collect::<Vec<_>>() {
+                    self.verb(guest, Some(number), *verb);
+                }
+            }
         }
         for _ in 0..4 {
-            self.sleep();
-            self.place.turn();
+            for guest in 0..2 {
+                self.sleep(guest);
+            }
+            self.turn();
             self.check();
         }
-        let missed = self.to_tell();
-        assert!(missed.is_none(), "never told: {missed:?}");
+        for (guest, name) in NAMES.iter().enumerate() {
+            let missed = self.to_tell(guest);
+            assert!(missed.is_none(), "{name} was never told: {missed:?}");
+        }
     }
 
     /// Whoever sleeps with something to tell would sleep for ever.
-    fn check(&self) {
-        if !self.sleeps || is_readable(&self.sleeper) {
-            return;
+    fn check(&mut self) {
+        let World { parties, lines, .. } = self;
+        for line in lines.values_mut() {
+            for side in 0..2 {
+                let guest = line.guest(side);
+                if let Some((id, talk)) = line.end(side) {
+                    parties[guest].compare(id, talk, side);
+                }
+            }
         }
-        if let Some(missed) = self.to_tell() {
-            settle();
-            assert!(is_readable(&self.sleeper), "asleep with something to tell: {missed}");
-        }
-    }
-
-    fn lets_through(&self, interrupt: Interrupt) -> bool {
-        let [mask, control] = self.masks;
-        let has = |bits: u8, bit: u8| bits & bit != 0;
-        let about_paths = |bit: ControlMask| has(mask, Mask::CONTROL.0) && has(control, bit.0);
-        match interrupt {
-            Interrupt::ConnectionPending => about_paths(ControlMask::PENDING),
-            Interrupt::ConnectionComplete => about_paths(ControlMask::COMPLETE),
-            Interrupt::PathSevered => about_paths(ControlMask::SEVERED),
-            Interrupt::PathQuiesced => about_paths(ControlMask::QUIESCED),
-            Interrupt::PathResumed => about_paths(ControlMask::RESUMED),
-            Interrupt::PriorityMessageComplete => has(mask, Mask::PRIORITY_REPLIES.0),
-            Interrupt::MessageComplete => has(mask, Mask::REPLIES.0),
-            Interrupt::PriorityMessagePending => has(mask, Mask::PRIORITY_MESSAGES.0),
-            Interrupt::MessagePending => has(mask, Mask::MESSAGES.0),
+        for (guest, party) in self.parties.iter().enumerate() {
+            if self.sleeps[guest]
+                && !is_readable(party)
+                && let Some(missed) = self.to_tell(guest)
+            {
+                settle();
+                let name = NAMES[guest];
+                assert!(is_readable(party), "{name} is asleep with something to tell: {missed}");
+            }
         }
     }
 
-    /// Something that the sleeper has to be told for certain.
-    fn to_tell(&self) -> Option<String> {
-        self.lines.iter().find_map(|(id, line)| {
-            let due = line.due().into_iter().find(|due| self.lets_through(*due))?;
-            Some(format!("{due:?} of line {id}, {:?}, {:?}", line.path, line.stage))
+    /// Something that a guest has to be told for certain.
+    fn to_tell(&self, guest: usize) -> Option<String> {
+        let party = &self.parties[guest];
+        self.lines.iter().find_map(|(number, line)| {
+            let side = line.side(guest);
+            let news = line.news_due(side).filter(|news| party.wants(*news));
+            let due = news.map(|news| format!("{news:?}")).or_else(|| {
+                let talk = line.talk.as_ref().filter(|_| line.has_end(side))?;
+                talk.due(side, party)
+            })?;
+            Some(format!("{due} of conversation {number}: {line:?}"))
         })
     }
 
-    fn sleep(&mut self) {
+    fn sleep(&mut self, guest: usize) {
         let mut nothing = 0;
         loop {
-            self.sleeps = self.sleeper.prepare_wait();
+            self.sleeps[guest] = self.parties[guest].prepare_wait();
+            if self.sleeps[guest] {
+                for line in self.lines.values_mut() {
+                    let side = line.side(guest);
+                    if let Some((_, talk)) = line.end(side) {
+                        talk.slept(side);
+                    }
+                }
+            }
             self.check();
-            if self.sleeps && !is_readable(&self.sleeper) {
+            if self.sleeps[guest] && !is_readable(&self.parties[guest]) {
                 return;
             }
-            nothing = if self.event() { 0 } else { nothing + 1 };
+            nothing = if self.event(guest) { 0 } else { nothing + 1 };
             assert!(nothing < READY_WITH_NOTHING_MAX, "ready for ever with nothing");
         }
     }
 
     /// The next event. Whether there was one.
-    fn event(&mut self) -> bool {
-        self.sleeps = false;
-        let Some(event) = self.sleeper.try_event().unwrap() else { return false };
-        assert!(self.lets_through(event.interrupt()), "masked: {event:?}");
+    fn event(&mut self, guest: usize) -> bool {
+        self.sleeps[guest] = false;
+        let Some(event) = self.parties[guest].next_event() else { return false };
         match event {
-            GuestEvent::ConnectionPending { path, data, .. } => {
-                let id = u64::from_le_bytes(data[..8].try_into().expect("eight bytes"));
-                self.forget_number(path);
-                if let Some(line) = self.lines.get_mut(&id) {
-                    assert!(line.path.is_none(), "told twice: {event:?}");
-                    line.path = Some(path);
+            Event::Pending(id, number) => {
+                self.forget_withdrawn(guest, id);
+                // One that was taken back may still be told of.
+                if let Some(line) = self.lines.get_mut(&number) {
+                    assert!(line.ids[1].is_none(), "told twice: {event:?}");
+                    assert!(!line.is_under_way, "the host is stopped");
+                    line.ids[1] = Some(id);
                     if line.stage == Stage::Waits {
                         line.stage = Stage::Held;
                     }
                 }
             }
-            GuestEvent::ConnectionComplete { path, .. } => {
-                let (_, line) = self.line_of(path).expect("asked for");
-                assert!(matches!(line.stage, Stage::Complete | Stage::Unknown), "{event:?}");
+            Event::Complete(id) => {
+                let (_, line) = self.line_of(guest, id).expect("asked for");
+                assert!(matches!(line.stage, Stage::Accepted | Stage::Unknown), "{event:?}");
+                assert!(line.talk.is_some(), "not accepted: {event:?}");
                 line.stage = Stage::Joined;
             }
-            GuestEvent::ConnectionSevered { path, .. } => {
-                let (id, line) = self.line_of(path).expect("asked for");
+            Event::Severed(id) => {
+                let (number, line) = self.line_of(guest, id).expect("asked for");
                 assert!(matches!(line.stage, Stage::Refused | Stage::Unknown), "{event:?}");
-                self.lines.remove(&id);
-                // The peer may know of it, and a number that was told of is free.
+                line.lose(0, End::Gone);
+                self.remove_if_over(number);
             }
-            GuestEvent::Path(path, event) => {
-                let (_, line) = self.line_of(path).expect("a path that is there");
-                if line.told(event) {
-                    self.sleeper.sever(path, [0; 16]).unwrap();
-                    self.lines.retain(|_, line| line.path != Some(path));
+            Event::Said(id, event) => {
+                let (_, line) = self.line_of(guest, id).expect("a conversation that is there");
+                let (side, stage) = (line.side(guest), line.stage);
+                let talk = line.talk.as_mut().expect("accepted");
+                if stage == Stage::Unknown && side == 0 {
+                    // It is there, be it that they do not want to be told.
+                    line.stage = Stage::Accepted;
+                } else if stage == Stage::Unknown {
+                    // Whoever asked does not want it any more, or is told that the host has died.
+                    talk.ended(0, End::Gone);
+                    let is_told = line.ids[0].is_none();
+                    line.stage = if is_told { Stage::Joined } else { Stage::Refused };
                 }
+                talk.told(side, event);
             }
-            event => panic!("{event:?}"),
         }
         true
     }
 
-    fn line_of(&mut self, path: PathId) -> Option<(u64, &mut Line)> {
-        let found = self.lines.iter_mut().find(|(_, line)| line.path == Some(path));
-        found.map(|(id, line)| (*id, line))
+    fn line_of(&mut self, guest: usize, id: P::Id) -> Option<(u64, &mut Line<P>)> {
+        let is_it = |line: &Line<P>| line.ids[line.side(guest)] == Some(id);
+        let found = self.lines.iter_mut().find(|(_, line)| is_it(line));
+        found.map(|(number, line)| (*number, line))
     }
 
     /// What had a number before was withdrawn.
-    fn forget_number(&mut self, path: PathId) {
-        if let Some((id, line)) = self.line_of(path) {
-            assert!(matches!(line.stage, Stage::Held | Stage::Unknown), "{path} is {line:?}");
-            self.lines.remove(&id);
+    fn forget_withdrawn(&mut self, guest: usize, id: P::Id) {
+        if let Some((number, line)) = self.line_of(guest, id) {
+            assert!(line.guest(1) == guest && line.talk.is_none(), "{id:?} is {line:?}");
+            assert_ne!(line.stage, Stage::Held, "{id:?} is {line:?}");
+            line.ids[1] = None;
+            self.remove_if_over(number);
         }
     }
 
-    fn ask(&mut self, is_sleeper: bool, limit: u32) {
-        if self.lines.len() >= PATHS_MAX {
+    fn remove_if_over(&mut self, number: u64) {
+        self.lines.retain(|known, line| *known != number || line.is_there());
+    }
+
+    fn ask(&mut self, by: usize) {
+        if self.lines.len() >= LINES_MAX {
             return;
         }
-        let id = self.next;
-        let options = options(id, limit);
-        let mut line = Line::new(limit);
-        let is_known = self.is_known && self.place.has_host();
-        if is_sleeper {
-            let Ok(path) = self.sleeper.connect(PEER, &options) else { return };
-            self.forget_number(path);
-            line.path = Some(path);
-            line.stage = if is_known { Stage::Held } else { Stage::Unknown };
-        } else {
-            let below = siga::PathOptions {
-                kind: siga::connect::Kind::IUCV,
-                outputs: 2,
-                inputs: 2,
-                messages: limit,
-                data: options.data,
-                flags: 0x80,
-                ..siga::PathOptions::default()
-            };
-            let Ok(connecting) = self.peer.start_connecting(SLEEPER, &below) else { return };
-            line.connecting = Some(connecting);
-            line.stage = if is_known { Stage::Waits } else { Stage::Unknown };
-        }
+        let number = self.next;
+        let Ok(id) = self.parties[by].ask(NAMES[1 - by], number) else { return };
+        self.forget_withdrawn(by, id);
         self.next += 1;
-        self.lines.insert(id, line);
-    }
-
-    fn take_back(&mut self, which: u16) {
-        let ids = self.lines.iter().filter(|(_, line)| line.connecting.is_some());
-        let Some(id) = pick(ids.map(|(id, _)| *id), which) else { return };
-        let line = self.lines.get_mut(&id).expect("picked");
-        line.connecting = None;
-        if line.stage == Stage::Joined {
-            line.is_severed = false;
-        } else {
-            line.stage = Stage::Unknown;
-        }
-        if line.path.is_none() {
-            self.lines.remove(&id);
-        }
-    }
-
-    /// The peer takes what waits for it.
-    fn take_pending(&mut self) {
-        while let Some(pending) = self.peer.pending() {
-            let id = u64::from_le_bytes(pending.data[..8].try_into().expect("eight bytes"));
-            if let Some(line) = self.lines.get_mut(&id) {
-                line.pending = Some(pending);
-            }
-        }
+        let is_known = self.is_known && self.place.has_host();
+        let stage = if is_known { Stage::Waits } else { Stage::Unknown };
+        let (ids, is_under_way) = ([Some(id), None], self.place.is_stopped());
+        self.lines.insert(number, Line { by, stage, is_under_way, ids, talk: None });
     }
 
     fn accept(&mut self, which: u16) {
-        self.take_pending();
-        let Some(id) = pick(self.held().into_iter(), which) else { return };
-        let World { place, sleeper, peer, lines, .. } = self;
-        let line = lines.get_mut(&id).expect("picked");
-        let options = options(id, line.limit);
+        let is_held = |line: &Line<P>| line.ids[1].is_some() && line.talk.is_none();
+        let held = self.lines.iter().filter(|(_, line)| is_held(line));
+        let Some(number) = pick(held.map(|(number, _)| *number), which) else { return };
+        if self.place.is_flooded() {
+            // Or the host could not be asked.
+            self.place.go_on();
+            self.turn();
+        }
+        let World { place, parties, lines, sleeps, .. } = self;
+        let line = lines.get_mut(&number).expect("picked");
+        let (guest, id) = (line.guest(1), line.ids[1].expect("held"));
+        sleeps[guest] = false;
+        let accepted = place.meanwhile(|| parties[guest].accept(id, number));
         let is_known = line.stage == Stage::Held;
-        if let Some(pending) = line.pending.take() {
-            let accepted = place.meanwhile(|| IucvPath::accept_pending(peer, pending, &options));
-            match accepted {
-                Ok(path) => {
-                    line.peer = Some(path);
-                    if is_known {
-                        line.stage = Stage::Complete;
-                    }
+        match accepted {
+            Ok(()) => {
+                line.talk = Some(P::Talk::new(number));
+                if is_known {
+                    line.stage = Stage::Accepted;
                 }
-                Err(error) => assert!(!is_known, "{error}"),
             }
-            return;
-        }
-        self.sleeps = false;
-        let path = line.path.expect("held by the sleeper");
-        let accepted = place.meanwhile(|| sleeper.accept(path, &options));
-        if let Err(error) = accepted {
-            assert!(!is_known, "{error}");
-            self.lines.remove(&id);
-            return;
-        }
-        line.stage = Stage::Joined;
-        if let Some(connecting) = &mut line.connecting {
-            match peer.try_complete(connecting) {
-                Ok(Some(path)) => line.peer = Some(IucvPath::over(path, &options)),
-                Ok(None) => assert!(!is_known, "accepted, and not complete"),
-                Err(error) => assert!(!is_known, "{error}"),
+            Err(error) => {
+                assert!(!is_known, "{error}");
+                line.ids[1] = None;
+                self.remove_if_over(number);
             }
-        }
-        line.connecting = None;
-    }
-
-    fn held(&self) -> Vec<u64> {
-        let is_held = |line: &Line| {
-            let waits = line.connecting.is_some()
-                && line.path.is_some()
-                && matches!(line.stage, Stage::Held | Stage::Unknown);
-            waits || line.pending.is_some()
-        };
-        self.lines.iter().filter(|(_, line)| is_held(line)).map(|(id, _)| *id).collect()
-    }
-
-    fn refuse(&mut self, which: u16) {
-        self.take_pending();
-        let Some(id) = pick(self.held().into_iter(), which) else { return };
-        let line = self.lines.get_mut(&id).expect("picked");
-        if let Some(pending) = line.pending.take() {
-            self.peer.refuse(pending, [0; 16]);
-            if line.stage == Stage::Held {
-                line.stage = Stage::Refused;
-            }
-            return;
-        }
-        let severed = self.sleeper.sever(line.path.expect("held by the sleeper"), [0; 16]);
-        assert!(severed.is_ok() || line.stage == Stage::Unknown);
-        self.lines.remove(&id);
-    }
-
-    fn sever(&mut self, which: u16, is_sleeper: bool, drops: bool) {
-        let Some(id) = self.joined(which) else { return };
-        let line = self.lines.get_mut(&id).expect("picked");
-        if is_sleeper {
-            self.sleeper.sever(line.path.expect("joined"), [0; 16]).unwrap();
-            self.lines.remove(&id);
-            return;
-        }
-        let Some(path) = line.peer.take() else { return };
-        line.is_severed = true;
-        if drops {
-            drop(path);
-            // What lies in memory that is gone is lost.
-            for sent in &mut line.sent[1] {
-                sent.is_due = false;
-            }
-        } else {
-            path.close();
-        }
-        for sent in &mut line.sent[0] {
-            sent.is_complete = false;
         }
     }
 
-    fn set_masks(&mut self, masks: [u8; 2]) {
-        self.sleeps = false;
-        // Each alone: one call must not make up for what the other leaves out.
-        if masks[0] != self.masks[0] {
-            self.sleeper.set_mask(Mask(masks[0]));
+    fn sever(&mut self, number: u64, side: usize) {
+        let line = self.lines.get_mut(&number).expect("picked");
+        let (guest, id) = (line.guest(side), line.ids[side].expect("picked"));
+        if side == 0 && line.talk.is_some() && self.parties[guest].has(id) {
+            line.stage = Stage::Joined;
         }
-        if masks[1] != self.masks[1] {
-            self.sleeper.set_control_mask(ControlMask(masks[1]));
+        let was_there = self.parties[guest].sever(id);
+        if !was_there {
+            assert!(matches!(line.stage, Stage::Refused | Stage::Unknown), "{line:?}");
+            if side == 0 {
+                // That it will not be has still to be told.
+                return;
+            }
         }
-        self.masks = masks;
+        line.lose(side, End::Said);
+        line.is_under_way |= self.place.is_stopped();
+        self.remove_if_over(number);
+    }
+
+    fn forget(&mut self) {
+        for side in 0..2 {
+            let is_over = |line: &Line<P>| {
+                line.has_end(side) && line.talk.as_ref().is_some_and(|talk| talk.is_over(side))
+            };
+            let over = self.lines.iter().filter(|(_, line)| is_over(line));
+            for number in over.map(|(number, _)| *number).collect::<Vec<_>>() {
+                self.sever(number, side);
+            }
+        }
+    }
+
+    fn verb(&mut self, guest: usize, number: Option<u64>, verb: P::Verb) {
+        self.sleeps[guest] = false;
+        let end = number.map(|number| {
+            let line = self.lines.get_mut(&number).expect("picked");
+            let side = line.side(guest);
+            let (id, talk) = line.end(side).expect("picked");
+            (id, talk, side)
+        });
+        self.parties[guest].act(verb, end);
+    }
+
+    fn die(&mut self, guest: usize) {
+        if !self.is_known || !self.place.has_host() {
+            return;
+        }
+        self.place.go_on();
+        self.turn();
+        self.sleeps[guest] = false;
+        let World { place, parties, lines, .. } = self;
+        drop(parties.remove(guest));
+        // The name is free once the host knows.
+        place.turn();
+        parties.insert(guest, P::declare(place.guest(NAMES[guest])));
+        for line in lines.values_mut() {
+            line.lose(line.side(guest), End::Gone);
+        }
+        lines.retain(|_, line| line.is_there());
     }
 
     fn kill(&mut self) {
         self.place.kill();
         self.is_known = false;
-        self.lines.retain(|_, line| line.path.is_some());
         for line in self.lines.values_mut() {
-            line.pending = None;
-            if line.stage != Stage::Joined {
-                line.connecting = None;
-                line.stage = Stage::Unknown;
-                line.is_severed |= line.peer.take().is_some();
-            }
+            line.is_under_way = false;
+            line.stage = match line.stage {
+                Stage::Waits | Stage::Held => Stage::Refused,
+                Stage::Accepted => Stage::Unknown,
+                stage => stage,
+            };
         }
     }
 
-    fn start(&mut self) {
+    fn start(&mut self, is_late: bool) {
+        if !is_late {
+            self.place.go_on();
+            self.turn();
+        }
         if self.place.has_host() && self.is_known {
             return;
         }
         self.place.start();
-        for times in 1..5 {
-            self.sleeper.guest().poll(later_ns(times));
-            self.peer.poll(later_ns(times));
+        if is_late {
+            self.place.stop();
+        }
+        for _ in 0..5 {
+            self.place.pass_time();
+            for party in &self.parties {
+                party.guest().poll_at(self.place.now_ns());
+            }
             self.place.turn();
         }
-        assert!(self.sleeper.guest().is_attached() && self.peer.is_attached());
+        if is_late {
+            return;
+        }
+        assert!(self.parties.iter().all(|party| party.guest().is_attached()));
         self.is_known = true;
     }
-
-    fn joined(&self, which: u16) -> Option<u64> {
-        let joined = self.lines.iter().filter(|(_, line)| line.stage == Stage::Joined);
-        pick(joined.map(|(id, _)| *id), which)
-    }
-
-    /// Does something with an end of a path; the peer hands over all at once unless it pushes.
-    fn with(
-        &mut self,
-        which: u16,
-        is_sleeper: bool,
-        verb: impl FnOnce(&mut Line, usize, &mut IucvPath),
-    ) {
-        let Some(id) = self.joined(which) else { return };
-        let line = self.lines.get_mut(&id).expect("picked");
-        if is_sleeper {
-            self.sleeps = false;
-            verb(line, 0, self.sleeper.path(line.path.expect("joined")).unwrap());
-        } else if let Some(mut path) = line.peer.take() {
-            verb(line, 1, &mut path);
-            line.peer = Some(path);
-        }
-    }
 }
 
-impl Line {
-    fn new(limit: u32) -> Line {
-        Line {
-            stage: Stage::Unknown,
-            path: None,
-            connecting: None,
-            pending: None,
-            peer: None,
-            limit,
-            sent: Default::default(),
-            is_quiet: false,
-            was_quiet: false,
-            is_severed: false,
-            was_severed: false,
-        }
+impl<P: Party> Line<P> {
+    /// Which guest a side is, and the other way round.
+    fn guest(&self, side: usize) -> usize {
+        self.by ^ side
     }
 
-    /// What the sleeper has to be told for certain.
-    fn due(&self) -> Vec<Interrupt> {
-        match self.stage {
-            Stage::Waits => return vec![Interrupt::ConnectionPending],
-            Stage::Complete => return vec![Interrupt::ConnectionComplete],
-            Stage::Refused => return vec![Interrupt::PathSevered],
-            Stage::Held | Stage::Unknown => return Vec::new(),
-            Stage::Joined => {}
-        }
-        let [own, others] = &self.sent;
-        let mut due = Vec::new();
-        if self.is_severed && !self.was_severed {
-            due.push(Interrupt::PathSevered);
-        }
-        if !self.is_severed && self.is_quiet != self.was_quiet {
-            let to_quiet = self.is_quiet;
-            due.push(if to_quiet { Interrupt::PathQuiesced } else { Interrupt::PathResumed });
-        }
-        due.extend(others.iter().filter(|sent| sent.is_due).map(|sent| match sent.priority {
-            true => Interrupt::PriorityMessagePending,
-            false => Interrupt::MessagePending,
-        }));
-        due.extend(own.iter().filter(|sent| sent.is_complete).map(|sent| match sent.priority {
-            true => Interrupt::PriorityMessageComplete,
-            false => Interrupt::MessageComplete,
-        }));
-        due
+    fn side(&self, guest: usize) -> usize {
+        self.by ^ guest
     }
 
-    fn send(&mut self, side: usize, path: &mut IucvPath, outgoing: &Outgoing, pushes: bool) {
-        let sent = match pushes {
-            true => path.raw().push(outgoing, &[0; 8]),
-            false => path.raw().send(outgoing, &[0; 8]),
+    /// Whether a side has its end for certain, and knows.
+    fn has_end(&self, side: usize) -> bool {
+        let is_joined = match self.stage {
+            Stage::Joined => true,
+            Stage::Accepted | Stage::Refused => side == 1 && self.talk.is_some(),
+            Stage::Waits | Stage::Held | Stage::Unknown => false,
         };
-        let id = match sent {
-            Ok(id) => id,
-            Err(
-                TrySendError::Full
-                | TrySendError::Send(SendError::Limit { .. } | SendError::Quiesced),
-            ) => return,
-            Err(error) => return assert!(self.is_severed, "{error}"),
-        };
-        self.sent[side].push(Sent {
-            number: outgoing.target_class,
-            id,
-            priority: outgoing.priority,
-            two_way: outgoing.reply_bytes_max.is_some(),
-            is_due: false,
-            was_told: false,
-            was_received: false,
-            was_purged: false,
-            is_complete: false,
-            was_complete: false,
-        });
-        if !pushes {
-            self.sent[side].last_mut().expect("pushed").is_due = true;
+        is_joined && self.ids[side].is_some()
+    }
+
+    fn end(&mut self, side: usize) -> Option<(P::Id, &mut P::Talk)> {
+        let id = self.ids[side].filter(|_| self.has_end(side))?;
+        Some((id, self.talk.as_mut()?))
+    }
+
+    /// Whether somebody has it, or has asked for it.
+    fn is_there(&self) -> bool {
+        self.ids.iter().any(Option::is_some)
+    }
+
+    /// What a side has to be told about the connection for certain.
+    fn news_due(&self, side: usize) -> Option<News> {
+        self.ids[0].filter(|_| !self.is_under_way)?;
+        match (self.stage, side) {
+            (Stage::Waits, 1) => Some(News::Pending),
+            (Stage::Accepted, 0) => Some(News::Complete),
+            (Stage::Refused, 0) => Some(News::Severed),
+            _ => None,
         }
     }
 
-    /// What was pushed is with the target.
-    fn handed_over(&mut self, side: usize) {
-        for sent in &mut self.sent[side] {
-            sent.is_due = !(sent.was_told || sent.was_received || sent.was_purged);
-        }
-    }
-
-    fn receive(&mut self, side: usize, path: &mut IucvPath, replies: bool) {
-        let Ok(received) = path.raw().receive(Which::Any, &mut [0; 8]) else { return };
-        let number = received.message.class;
-        let sent = self.sent[1 - side].iter_mut().find(|sent| sent.number == number);
-        let sent = sent.expect("sent");
-        assert!(!sent.was_received, "received twice");
-        sent.was_received = true;
-        sent.is_due = false;
-        let is_over =
-            !sent.two_way || replies && path.raw().reply(sent.id, sent.priority, &[]).is_ok();
-        path.raw().flush();
-        // Nothing is told of it once it was purged, and nothing more is said over a path that has ended.
-        sent.is_complete = is_over && !sent.was_purged && !self.is_severed;
-    }
-
-    fn purge(&mut self, side: usize, path: &mut IucvPath) {
-        let sent = self.sent[side].iter_mut().rev().find(|sent| !sent.was_purged);
-        let Some(sent) = sent else { return };
-        if path.raw().purge(sent.id, sent.number).is_ok() {
-            sent.was_purged = true;
-            sent.is_due = false;
-            sent.is_complete = false;
-        }
-    }
-
-    fn complete(&mut self, side: usize, path: &mut IucvPath) {
-        let Ok(Some((completion, ..))) = path.raw().complete(Which::Any, &mut []) else { return };
-        let sent = self.sent[side].iter_mut().find(|sent| sent.number == completion.tag);
-        sent.expect("sent").is_complete = false;
-    }
-
-    /// The sleeper was told. Whether it has to sever the path.
-    fn told(&mut self, event: Event) -> bool {
-        match event {
-            Event::Severed(_) => {
-                assert!(!self.was_severed, "told twice");
-                self.was_severed = true;
+    /// A side has it no longer, or never will.
+    fn lose(&mut self, side: usize, end: End) {
+        self.ids[side] = None;
+        match (side, &mut self.talk) {
+            (1, Some(talk)) => talk.ended(1, end),
+            (0, Some(talk)) if self.stage == Stage::Joined => talk.ended(0, end),
+            (0, Some(talk)) if end == End::Gone => {
+                talk.ended(0, End::Gone);
+                self.stage = Stage::Joined;
             }
-            Event::Quiesced => self.was_quiet = true,
-            Event::Resumed => self.was_quiet = false,
-            Event::Complete(completion) => {
-                let sent = self.sent[0].iter_mut().find(|sent| sent.number == completion.tag);
-                let sent = sent.expect("sent");
-                assert!(!sent.was_complete, "complete twice: {completion:?}");
-                (sent.was_complete, sent.is_complete) = (true, false);
-            }
-            Event::Pending(pending) => {
-                let others = &mut self.sent[1];
-                let at = others.iter().position(|sent| sent.number == pending.class);
-                let at = at.expect("sent");
-                let of_its_rank = |sent: &&Sent| sent.priority == pending.priority && sent.is_due;
-                let first = others.iter().find(of_its_rank).map(|sent| sent.number);
-                assert!(first.is_none_or(|first| first >= pending.class), "out of order");
-                assert!(!others[at].was_told, "told twice: {pending:?}");
-                (others[at].was_told, others[at].is_due) = (true, false);
-            }
+            (1, None) if self.stage != Stage::Unknown => self.stage = Stage::Refused,
+            // What was asked for and is not wanted any more may be there for a while.
+            _ => self.stage = Stage::Unknown,
         }
-        self.was_severed && self.due().is_empty()
     }
-}
-
-fn options(id: u64, limit: u32) -> Options {
-    let mut data = [0; 16];
-    data[..8].copy_from_slice(&id.to_le_bytes());
-    Options { limit, wait: Wait::Block, data, ..Options::default() }
 }
 
 fn pick(from: impl Iterator<Item = u64>, which: u16) -> Option<u64> {

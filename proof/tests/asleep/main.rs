@@ -1,15 +1,18 @@
 //! What sleeps, against a model of it: random programs of all that can happen to a waiter with guests and
-//! paths, and to a guest of IUCV. Nobody sleeps with something to report, and nobody is ready for ever with nothing.
+//! paths, and to guests of IUCV and of APPC. Nobody sleeps with something to report, and nobody is ready for ever
+//! with nothing, also while the host is dead, or does not read what it is asked for a while.
 //!
 //! All parties and their host are polled by one thread, so the seed repeats everything. (The host has a
-//! thread of its own for as long as a verb waits for its answer.)
+//! thread of its own for as long as a verb waits for its answer, and goes on then if it was stopped.)
 //!
 //! A failing program is made as small as it can be, printed, and its seed is added to
 //! `main.proptest-regressions` beside this file, from where it is run first ever after: commit that with
 //! the fix.
 //! `PROPTEST_RNG_SEED=N` repeats a whole run, `PROPTEST_CASES=N` makes it longer or shorter.
 
+mod appc;
 mod conversing;
+mod iucv;
 mod place;
 mod served;
 
@@ -43,12 +46,23 @@ proptest! {
 
     #[test]
     fn guest_of_iucv_sleeps_when_there_is_nothing_and_wakes_when_there_is(
-        deeds in vec(conversing::deed(), 1..120),
+        deeds in vec(conversing::deed(iucv::verb()), 1..120),
     ) {
-        let mut world = conversing::World::new();
-        for deed in deeds {
-            world.act(deed);
-        }
-        world.end();
+        converse::<iucv::Party>(deeds);
     }
+
+    #[test]
+    fn guest_of_appc_sleeps_when_there_is_nothing_and_wakes_when_there_is(
+        deeds in vec(conversing::deed(appc::verb()), 1..120),
+    ) {
+        converse::<appc::Party>(deeds);
+    }
+}
+
+fn converse<P: conversing::Party>(deeds: Vec<conversing::Deed<P::Verb>>) {
+    let mut world = conversing::World::<P>::new();
+    for deed in deeds {
+        world.act(deed);
+    }
+    world.end();
 }

@@ -11,7 +11,7 @@ use siga::{
     TrySendError, Wait, Waiter,
 };
 
-use crate::place::{Place, READY_WITH_NOTHING_MAX, is_readable, later_ns, settle};
+use crate::place::{Place, READY_WITH_NOTHING_MAX, is_readable, settle};
 
 /// The guests: the first are served by the waiter.
 const NAMES: [&str; 4] = ["SERVED0", "SERVED1", "PLAIN0", "PLAIN1"];
@@ -70,8 +70,18 @@ pub enum Deed {
     },
     Trim(u16),
     Kill,
-    /// There is a host again, and every guest looks for it.
-    Start,
+    /// There is a host again, and every guest looks for it. If it is late, it does not answer.
+    Start {
+        is_late: bool,
+    },
+    /// The host stops, and goes on.
+    Stop,
+    GoOn,
+    /// A guest asks a host that is stopped for more than its socket holds.
+    Flood {
+        by: usize,
+        to: usize,
+    },
 }
 
 pub fn deed() -> impl Strategy<Value = Deed> {
@@ -90,7 +100,8 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         12 => any_end().prop_map(Deed::Accept),
         2 => any_end().prop_map(Deed::Refuse),
         3 => guest.clone().prop_map(|guest| Deed::Identify { guest }),
-        3 => (guest, any::<bool>()).prop_map(|(guest, watches)| Deed::Poll { guest, watches }),
+        3 => (guest.clone(), any::<bool>())
+            .prop_map(|(guest, watches)| Deed::Poll { guest, watches }),
         16 => (any_end(), bytes).prop_map(|(end, bytes)| Deed::Send { end, bytes }),
         6 => any_end().prop_map(Deed::Push),
         3 => any_end().prop_map(Deed::Flush),
@@ -100,7 +111,11 @@ pub fn deed() -> impl Strategy<Value = Deed> {
         2 => (any_end(), any::<bool>()).prop_map(|(end, closes)| Deed::Drop { end, closes }),
         1 => any_end().prop_map(Deed::Trim),
         1 => Just(Deed::Kill),
-        2 => Just(Deed::Start),
+        3 => prop_oneof![2 => Just(false), 1 => Just(true)]
+            .prop_map(|is_late| Deed::Start { is_late }),
+        3 => Just(Deed::Stop),
+        2 => Just(Deed::GoOn),
+        1 => (guest.clone(), guest).prop_map(|(by, to)| Deed::Flood { by, to }),
     ]
 }
 
@@ -122,6 +137,8 @@ struct Asked {
     by: usize,
     to: usize,
     stage: Stage,
+    /// The host was told of the stage, and has not passed it on.
+    is_under_way: bool,
     /// None once it was taken back.
     connecting: Option<Connecting>,
     pending: Option<Pending>,
@@ -232,7 +249,7 @@ impl World {
             }
             Deed::Poll { guest, watches } => {
                 self.watch(guest, watches);
-                self.guest(guest).poll(os::processor::now_ns());
+                self.guest(guest).poll_at(self.place.now_ns());
             }
             Deed::Send { end, bytes } => {
                 self.with_end(end, |pair, end, path| pair.send(end, path, bytes));
@@ -253,15 +270,30 @@ impl World {
             Deed::Drop { end, closes } => self.drop_end(end, closes),
             Deed::Trim(end) => self.with_end(end, |_, _, path| _ = path.trim()),
             Deed::Kill => self.kill(),
-            Deed::Start => self.start(),
+            Deed::Start { is_late } => self.start(is_late),
+            Deed::Stop => self.place.stop(),
+            Deed::GoOn => self.place.go_on(),
+            Deed::Flood { by, to } => {
+                let World { place, waiter, served, plain, .. } = self;
+                place.flood(guest_of(waiter, served, plain, by), NAMES[to]);
+            }
         }
-        self.place.turn();
+        self.turn();
         self.check();
+    }
+
+    /// The host passes all on, unless it is stopped.
+    fn turn(&mut self) {
+        let World { place, waiter, served, plain, .. } = self;
+        place.turn_with((0..NAMES.len()).map(|guest| guest_of(waiter, served, plain, guest)));
+        for asked in self.asked.values_mut() {
+            asked.is_under_way &= self.place.is_stopped();
+        }
     }
 
     /// All that was sent is received, whatever was done.
     pub fn end(mut self) {
-        self.start();
+        self.start(false);
         let ids: Vec<_> = self.pairs.keys().copied().collect();
         for id in ids {
             for end in 0..2 {
@@ -275,7 +307,7 @@ impl World {
         for _ in 0..4 {
             self.empty_plain();
             self.sleep();
-            self.place.turn();
+            self.turn();
             self.check();
         }
         for (id, pair) in &self.pairs {
@@ -315,7 +347,7 @@ impl World {
             let waits = asked.to < SERVED && asked.stage == Stage::Waits;
             let is_answered =
                 asked.by < SERVED && asked.stage == Stage::Answered && asked.connecting.is_some();
-            if waits || is_answered {
+            if (waits || is_answered) && !asked.is_under_way {
                 let Asked { by, to, stage, .. } = asked;
                 return Some(format!("connection {id} of {by} with {to}: {stage:?}"));
             }
@@ -416,7 +448,8 @@ impl World {
             && self.known_by[to] == self.hosts;
         let stage = if is_known { Stage::Waits } else { Stage::Unknown };
         let connecting = Some(connecting);
-        self.asked.insert(id, Asked { by, to, stage, connecting, pending: None });
+        let is_under_way = is_known && self.place.is_stopped();
+        self.asked.insert(id, Asked { by, to, stage, is_under_way, connecting, pending: None });
     }
 
     fn take_back(&mut self, which: u16) {
@@ -441,6 +474,7 @@ impl World {
         if let Some(asked) = self.asked.get_mut(&id) {
             assert!(asked.pending.is_none(), "connection {id} was handed out twice");
             assert_eq!(asked.to, guest);
+            assert!(!asked.is_under_way, "the host is stopped");
             asked.pending = Some(pending);
             if asked.stage == Stage::Waits {
                 asked.stage = Stage::Held;
@@ -456,6 +490,11 @@ impl World {
 
     fn accept(&mut self, which: u16) {
         let Some(id) = self.held(which) else { return };
+        if self.place.is_flooded() {
+            // Or the host could not be asked.
+            self.place.go_on();
+            self.turn();
+        }
         let asked = self.asked.get_mut(&id).expect("picked");
         let (to, pending) = (asked.to, asked.pending.take().expect("held"));
         let World { place, waiter, served, plain, .. } = self;
@@ -486,6 +525,7 @@ impl World {
         let (to, pending) = (asked.to, asked.pending.take().expect("held"));
         if asked.stage == Stage::Held {
             asked.stage = Stage::Answered;
+            asked.is_under_way = self.place.is_stopped();
         }
         self.guest(to).refuse(pending, [0; 16]);
         self.forget_asked(id);
@@ -499,17 +539,22 @@ impl World {
 
     fn try_complete(&mut self, id: u64) {
         let World { waiter, served, plain, asked, .. } = self;
-        let Some(Asked { by, stage, connecting: Some(connecting), .. }) = asked.get_mut(&id) else {
+        let Some(Asked { by, stage, is_under_way, connecting: Some(connecting), .. }) =
+            asked.get_mut(&id)
+        else {
             return;
         };
-        let (by, stage) = (*by, *stage);
+        let (by, stage, is_under_way) = (*by, *stage, *is_under_way);
         let path = match guest_of(waiter, served, plain, by).try_complete(connecting) {
-            Ok(None) => return assert_ne!(stage, Stage::Answered, "connection {id}"),
+            Ok(None) => {
+                return assert!(stage != Stage::Answered || is_under_way, "connection {id}");
+            }
             Ok(Some(path)) => Some(path),
             Err(ConnectError::Refused { .. } | ConnectError::HostGone) => None,
             Err(error) => panic!("connection {id}: {error}"),
         };
         assert!(matches!(stage, Stage::Answered | Stage::Unknown), "connection {id}: {stage:?}");
+        assert!(!is_under_way, "connection {id}: the host is stopped");
         let asked = self.asked.get_mut(&id).expect("there");
         asked.connecting = None;
         if asked.pending.is_none() {
@@ -574,21 +619,33 @@ impl World {
             pair.may_be_over = true;
         }
         for asked in self.asked.values_mut() {
+            asked.is_under_way = false;
             // Whoever was refused knows, or learns that there is no host. Who waits learns that too.
             asked.stage = if asked.connecting.is_some() { Stage::Answered } else { Stage::Unknown };
         }
     }
 
-    fn start(&mut self) {
+    fn start(&mut self, is_late: bool) {
+        if !is_late {
+            self.place.go_on();
+            self.turn();
+        }
         if self.place.has_host() && self.known_by == [self.hosts; _] {
             return;
         }
         self.place.start();
-        for times in 1..5 {
+        if is_late {
+            self.place.stop();
+        }
+        for _ in 0..5 {
+            self.place.pass_time();
             for guest in 0..NAMES.len() {
-                self.guest(guest).poll(later_ns(times));
+                self.guest(guest).poll_at(self.place.now_ns());
             }
             self.place.turn();
+        }
+        if is_late {
+            return;
         }
         for (guest, name) in NAMES.iter().enumerate() {
             assert!(self.guest(guest).is_attached(), "{name}");

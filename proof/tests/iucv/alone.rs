@@ -1,6 +1,6 @@
 //! What deserves a test of its own: what random programs have found, and what they hardly ever do.
 
-use fabric::path::{Receiver, Terms};
+use fabric::path::{NO_DATA, Receiver, Terms};
 use message::iucv::{
     BUFFERED_BYTES_MAX, Limits, Outgoing, Path, ReceiveError, SendError, TrySendError, Which,
 };
@@ -56,18 +56,18 @@ fn one_doorbell_tells_of_both_queues_until_the_last_is_over() {
         receive(&mut other, Which::Any).unwrap();
     }
     let (senders, _) = one.halves();
-    senders[0].sever([0; 16]);
+    senders[0].sever(NO_DATA);
     assert!(other.hear_arrivals(Listen::Forever), "the end of a queue is rung for");
     assert_eq!(other.can_be_rung(), [true, true]);
     other.announce_sleep([false, true]);
     senders[1].send(&[], b"more").unwrap();
     assert!(other.hear_arrivals(Listen::Forever));
-    senders[1].sever([0; 16]);
+    senders[1].sever(NO_DATA);
     // Hung up, once what was rung before is heard.
     while other.hear_arrivals(Listen::Forever) {}
     assert_eq!(other.can_be_rung(), [false, true]);
     assert!(other.halves().1.iter().all(|receiver| receiver.ended().is_some()));
-    one.halves().1.iter_mut().for_each(|receiver| receiver.sever([0; 16]));
+    one.halves().1.iter_mut().for_each(|receiver| receiver.sever(NO_DATA));
     while other.hear_returns() {}
     assert_eq!(other.can_be_rung(), [false, false]);
 }
@@ -125,7 +125,7 @@ fn reply_is_heard_though_too_much_is_kept() {
     assert_eq!((completion.id, &answer[..6]), (asked, &b"answer"[..]));
     one.send(&URGENT, b"urgent").unwrap();
     other.poll();
-    one.sever([0; 16]);
+    one.sever(NO_DATA);
     other.poll();
     assert!(other.severed().is_some(), "so is the end");
 }
@@ -245,7 +245,7 @@ fn message_is_found_behind_many_others_though_the_path_has_ended() {
         one.push(&PLAIN, b"before").unwrap();
     }
     one.push(&Outgoing { target_class: 2, ..PLAIN }, b"behind").unwrap();
-    one.sever([0; 16]);
+    one.sever(NO_DATA);
     assert_eq!(receive(&mut other, Which::Class(2)).unwrap(), b"behind");
     let none = receive(&mut other, Which::Class(3)).unwrap_err();
     assert!(matches!(none, ReceiveError::Severed(_)));

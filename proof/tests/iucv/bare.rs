@@ -1,6 +1,6 @@
 //! Each rule of IUCV that the other side can break, broken; and what it cannot bring about.
 
-use fabric::path::{Counter, Reason, Terms};
+use fabric::path::{Counter, NO_DATA, Reason, Terms};
 use fabric::queue::{Entry, Violation};
 use message::iucv::{Event, Limits, MessageId, Outgoing, Path, SendError, TrySendError, Which};
 use os::sync::Ordering;
@@ -263,7 +263,7 @@ fn reply_that_never_comes_whole_is_none_once_the_path_has_ended() {
     let mut buffer = vec![0; 100_000];
     let (completion, bytes, residual) = path.complete(Which::Any, &mut buffer).unwrap().unwrap();
     assert_eq!((completion, bytes, residual), (told, 40_000, 60_000));
-    path.sever([0; 16]);
+    path.sever(NO_DATA);
     let which = Which::Message { id, class: 0 };
     let (completion, bytes, residual) = path.complete(which, &mut buffer).unwrap().unwrap();
     assert_eq!((completion.tag, completion.reply_bytes, bytes, residual), (5, None, 0, 0));

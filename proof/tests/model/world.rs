@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use fabric::path::{
     Announced, Claim, CommitError, Counter, InPage, Incoming, Lack, List, ListError, Message,
-    PAGE_BYTES, Reason, Receiver, Ringing, SendError, Sender, Severed, Shared, Terms,
+    NO_DATA, PAGE_BYTES, Reason, Receiver, Ringing, SendError, Sender, Severed, Shared, Terms,
 };
 use fabric::queue::{Entry, EntryFlags, IN_PLACE_BYTES_MAX, Sequence};
 use os::doorbell::Listen;
@@ -796,7 +796,7 @@ impl World {
                 // A path of its own in its place, which nobody uses.
                 let other = pair(Terms::DEFAULT);
                 drop(std::mem::replace(sender, other.sender));
-                self.drain(Severed { reason: Reason::Gone, data: [0; 16] });
+                self.drain(Severed { reason: Reason::Gone, data: NO_DATA });
             }
             End::ReceiverSevers(data) => {
                 // What goes into a pack that is open goes without a load of the peer's words.
@@ -813,7 +813,7 @@ impl World {
                 while self.sender.ended().is_none() {
                     self.sender.hear(Listen::Forever);
                 }
-                let severed = Severed { reason: Reason::Gone, data: [0; 16] };
+                let severed = Severed { reason: Reason::Gone, data: NO_DATA };
                 assert_eq!(self.sender.send(&[], b"x"), Err(SendError::Severed(severed)));
                 assert!(self.sender.is_ready(), "nobody sleeps on a path that has ended");
             }

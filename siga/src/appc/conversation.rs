@@ -83,7 +83,7 @@ impl Conversation {
     }
 
     /// Waits at most for `time` until a guest allocates a conversation with this one, and accepts it. None if
-    /// the time is over.
+    /// the time is over. Accepting waits for the host besides.
     ///
     /// # Errors
     /// [`ConnectError`]; another conversation can be accepted after that.

@@ -97,8 +97,8 @@ impl Running {
     }
 }
 
-/// Receives from `at` on, until the record is whole or `target` is full. `requested` keeps what was reported
-/// with a part.
+/// Receives from `at` on, once: `Pending` until the record is whole or `target` is full. `requested` keeps what was
+/// reported with a part. The caller reads the clock after each part, however small the partner makes them.
 #[inline]
 pub(super) fn receive_on(
     conversation: &mut Conversation,
@@ -106,12 +106,11 @@ pub(super) fn receive_on(
     at: &mut usize,
     requested: &mut bool,
 ) -> Result<Received, TryError> {
-    loop {
-        let received = conversation.receive(&mut target[*at..])?;
-        *at += received.bytes;
-        *requested |= received.requested;
-        if received.data == Data::Complete || received.data == Data::None || *at == target.len() {
-            return Ok(Received { bytes: *at, requested: *requested, ..received });
-        }
+    let received = conversation.receive(&mut target[*at..])?;
+    *at += received.bytes;
+    *requested |= received.requested;
+    if matches!(received.data, Data::Incomplete { .. }) && *at < target.len() {
+        return Err(TryError::Pending);
     }
+    Ok(Received { bytes: *at, requested: *requested, ..received })
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use fabric::control::{Kind, Pending, Problem, Target, UserData};
 use fabric::name::Name;
@@ -14,10 +15,9 @@ use super::conversation::Conversation;
 use super::function::{Completed, Function, Running};
 use super::options::{Options, level};
 use crate::guest::ConnectError;
-use crate::members::count;
 use crate::switchboard::{Call, News, Switchboard};
 use crate::waiter::Member;
-use crate::waiting::Wait;
+use crate::waiting::{Wait, after, count_polls};
 
 /// A conversation, as its guest knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -215,7 +215,7 @@ impl AppcGuest {
     pub fn state(&self, id: ConversationId) -> State {
         match self.board.get(id.0) {
             Some(seat) => seat.conversation.state(),
-            None if self.board.is_taken(id.0) => State::Connect,
+            None if self.board.is_known(id.0) => State::Connect,
             None => State::Reset,
         }
     }
@@ -248,11 +248,25 @@ impl AppcGuest {
     /// `NotConnected` if there is nothing to wait for: the host was one of this process and is gone, and nothing is
     /// left that was made with its help. Otherwise the kernel refuses to let us wait.
     pub fn event(&mut self) -> io::Result<GuestEvent> {
+        Ok(self.event_before(u64::MAX)?.expect("no time was set"))
+    }
+
+    /// Waits for the next event, at most for `time`. None if the time is over.
+    ///
+    /// # Errors
+    /// The same as of waiting without a limit.
+    pub fn event_within(&mut self, time: Duration) -> io::Result<Option<GuestEvent>> {
+        self.event_before(after(time))
+    }
+
+    fn event_before(&mut self, deadline_ns: u64) -> io::Result<Option<GuestEvent>> {
+        let mut is_over = false;
         loop {
-            if let Some(event) = self.try_event()? {
+            let event = self.try_event()?;
+            if event.is_some() || is_over {
                 return Ok(event);
             }
-            self.board.wait()?;
+            is_over = !self.board.wait_until(deadline_ns)?;
         }
     }
 
@@ -397,6 +411,6 @@ impl Member for Seat {
     }
 
     fn count(&mut self, polls: u64, spinning_ns: u64) {
-        count(self.conversation.inner.counters(), polls, spinning_ns);
+        count_polls(self.conversation.inner.counters(), polls, false, spinning_ns);
     }
 }

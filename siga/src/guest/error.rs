@@ -34,7 +34,7 @@ pub enum AttachError {
         /// Why.
         problem: Problem,
     },
-    /// The host did not answer within 10 seconds, or closed the connection.
+    /// The host accepts no connections, did not answer within 10 seconds, or closed the connection.
     #[error("the host does not answer")]
     NoAnswer,
     /// This process lacks descriptors or memory.

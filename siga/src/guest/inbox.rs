@@ -18,7 +18,7 @@ pub(super) struct Inbox {
     pub(super) pending: VecDeque<(Pending, bool)>,
     /// There will be no host again, which was not reported yet.
     pub(super) is_newly_forsaken: bool,
-    /// Something has arrived since the descriptor's waiter polled last.
+    /// Something has arrived, or was left, since the descriptor's waiter polled last.
     pub(super) has_come: bool,
     /// A waiter waits for the descriptor, and polls when it is readable.
     pub(super) is_asleep: bool,
@@ -98,7 +98,9 @@ impl Inbox {
 
     /// A connection is handed out, to be accepted or refused.
     pub(super) fn hand_out(&mut self, pending: &Pending) {
-        for (_, is_handed_out) in self.pending.iter_mut().filter(|(known, _)| known == pending) {
+        let is_meant =
+            |(known, is_handed_out): &&mut (Pending, bool)| known == pending && !*is_handed_out;
+        if let Some((_, is_handed_out)) = self.pending.iter_mut().find(is_meant) {
             *is_handed_out = true;
         }
     }

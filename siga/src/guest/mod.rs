@@ -9,6 +9,8 @@ pub use error::{AttachError, ConnectError, ResourceError};
 use std::borrow::BorrowMut;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+#[cfg(feature = "embedded")]
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -97,7 +99,11 @@ impl Guest {
     #[cfg(feature = "embedded")]
     pub fn attach_embedded(host: &Embedded, name: &str) -> Result<Guest, AttachError> {
         let name = name.parse()?;
-        Guest::attach_over(host.connect()?, None, name)
+        let packets = host.connect().map_err(|error| match error.kind() {
+            io::ErrorKind::NotConnected => AttachError::NoAnswer,
+            _ => AttachError::Resources(error),
+        })?;
+        Guest::attach_over(packets, None, name)
     }
 
     fn attach_over(
@@ -301,7 +307,7 @@ impl Guest {
     }
 
     /// Waits at most for `time` for a connection of the options' kind from another guest and accepts it. None if
-    /// the time is over.
+    /// the time is over. Accepting waits for the host besides, usually some microseconds.
     ///
     /// # Errors
     /// [`ConnectError`]; another connection can be accepted after that.
@@ -343,6 +349,10 @@ impl Guest {
                 Err(ConnectError::Shape) => {}
                 accepted => return accepted.map(Some),
             }
+            // Each costs time. The next one is found by the next call.
+            if now_ns() >= deadline_ns {
+                return Ok(None);
+            }
         }
     }
 
@@ -375,9 +385,14 @@ impl Guest {
         self.wait_for(u64::MAX, next).ok_or(ConnectError::HostGone)
     }
 
-    /// Whether a connection is pending, an answer has come for one that this guest has asked for, or the host is gone
-    /// for good, as far as this guest has polled. The descriptor becomes readable for all of it, whichever verb has
-    /// taken it in.
+    /// Whether a connection is pending that was not handed out, an answer has come for one that this guest has asked
+    /// for, or the host is gone for good and [`Guest::pending`] has not been called since.
+    ///
+    /// The descriptor becomes readable when one of these comes, whichever verb takes it in, and stays readable until
+    /// [`Guest::poll`]. So a program with an epoll of its own polls when the descriptor is readable, and then asks
+    /// for all that it wants: [`Guest::pending`] until there is none, [`Guest::try_complete`] for each that it has
+    /// asked for. What it leaves is news until it is taken, but the descriptor says so only once, except that it
+    /// becomes readable again when a connection is handed out and another is left.
     pub fn has_news(&self) -> bool {
         let inbox = self.inbox.borrow();
         let is_news = |awaited: &Awaited| {
@@ -505,7 +520,11 @@ impl Guest {
     fn next_pending(&self, wanted: impl Fn(&Pending) -> bool) -> Option<Pending> {
         let waiting: Vec<Pending> = self.inbox.borrow().not_handed_out().collect();
         let pending = waiting.into_iter().find(wanted)?;
-        self.inbox.borrow_mut().hand_out(&pending);
+        let mut inbox = self.inbox.borrow_mut();
+        inbox.hand_out(&pending);
+        // Whoever takes one at a time polls once for all that came.
+        let has_left = inbox.not_handed_out().next().is_some();
+        inbox.has_come |= has_left;
         Some(pending)
     }
 
@@ -547,7 +566,7 @@ impl Guest {
     }
 }
 
-/// The descriptor that becomes readable when the host has sent something. See [`Guest::has_news`].
+/// The descriptor that becomes readable when [`Guest::poll`] has something to do. See [`Guest::has_news`].
 impl AsFd for Guest {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()

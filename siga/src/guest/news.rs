@@ -5,6 +5,7 @@ use std::io;
 use fabric::control::{Malformed, PACKET_BYTES_MAX, Problem, Reply, Request};
 use os::foreign::Foreign;
 use os::packets::Packets;
+use os::processor::now_ns;
 
 use super::inbox::{Answer, Awaited, Standing};
 use super::{ANSWER_TIME, Guest, NO_DATA};
@@ -20,9 +21,17 @@ const PACKETS_PER_POLL: usize = 64;
 const PENDING_MAX: usize = 2 * fabric::control::PENDING_MAX;
 
 impl Guest {
-    /// Takes in what the host has sent, without waiting; polls for a new host if it is gone. Returns when
-    /// to come back though nothing was heard, in the machine's time: the descriptor becomes readable then.
-    pub fn poll(&self, now_ns: u64) -> Option<u64> {
+    /// Takes in what the host has sent, without waiting, and looks for a new host if it is gone. To be called when
+    /// the guest's descriptor is readable: the descriptor is not, until something comes again, or a connection is
+    /// left behind by a verb that has handed out another. What has come by now has to be asked for after that: see
+    /// [`Guest::has_news`].
+    pub fn poll(&self) {
+        self.poll_at(now_ns());
+    }
+
+    /// Polls at a time of the machine's clock, for models in virtual time. Returns when to come back though nothing
+    /// was heard: the descriptor becomes readable then.
+    pub fn poll_at(&self, now_ns: u64) -> Option<u64> {
         let due_ns = self.poll_inside(now_ns);
         if self.inbox.borrow().is_asleep {
             // A waiter sleeps on the descriptor, and this is not its poll.

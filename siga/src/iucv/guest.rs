@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use fabric::control::{Kind, Pending, Problem, Target, UserData};
 use fabric::name::Name;
@@ -15,7 +16,7 @@ use super::options::Options;
 use super::path::IucvPath;
 use crate::guest::ConnectError;
 use crate::switchboard::{Call, News, Switchboard};
-use crate::waiting::Wait;
+use crate::waiting::{Wait, after};
 
 /// (IPPATHID) A path, as its guest knows it: 0 to 65535, unique in the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -206,11 +207,25 @@ impl IucvGuest {
     /// `NotConnected` if there is nothing to wait for: the host was one of this process and is gone, and nothing is
     /// left that was made with its help. Otherwise the kernel refuses to let us wait.
     pub fn event(&mut self) -> io::Result<GuestEvent> {
+        Ok(self.event_before(u64::MAX)?.expect("no time was set"))
+    }
+
+    /// Waits for the next event, at most for `time`. None if the time is over.
+    ///
+    /// # Errors
+    /// The same as of waiting without a limit.
+    pub fn event_within(&mut self, time: Duration) -> io::Result<Option<GuestEvent>> {
+        self.event_before(after(time))
+    }
+
+    fn event_before(&mut self, deadline_ns: u64) -> io::Result<Option<GuestEvent>> {
+        let mut is_over = false;
         loop {
-            if let Some(event) = self.try_event()? {
+            let event = self.try_event()?;
+            if event.is_some() || is_over {
                 return Ok(event);
             }
-            self.board.wait()?;
+            is_over = !self.board.wait_until(deadline_ns)?;
         }
     }
 

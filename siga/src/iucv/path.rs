@@ -20,9 +20,8 @@ use super::options::Options;
 use super::waits::{Waiting, Wanted};
 use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
-use crate::members::count;
 use crate::waiter::Member;
-use crate::waiting::{Half, SpinPolicy, Wait, Waited, after};
+use crate::waiting::{Half, SpinPolicy, Wait, Waited, after, count_polls};
 use crate::whole;
 
 /// A path of IUCV to another guest.
@@ -107,7 +106,7 @@ impl IucvPath {
         Ok(IucvPath::accept_before(guest, options, u64::MAX)?.expect("no time was set"))
     }
 
-    /// Waits at most for `time` for a connection for IUCV and accepts it. None if the time is over.
+    /// Waits at most for `time` for a connection for IUCV and accepts it. None if the time is over. Accepting waits for the host besides.
     ///
     /// # Errors
     /// [`ConnectError`]; another connection can be accepted after that.
@@ -184,6 +183,20 @@ impl IucvPath {
     /// would not help.
     pub fn send(&mut self, outgoing: &Outgoing, data: &[u8]) -> Result<MessageId, SendError> {
         self.until_sent(outgoing, |inner| inner.send(outgoing, data))
+    }
+
+    /// Sends a message as [`IucvPath::send`] does, and waits at most for `time`. None if the time is over: nothing was
+    /// sent then.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent then.
+    pub fn send_within(
+        &mut self,
+        outgoing: &Outgoing,
+        data: &[u8],
+        time: Duration,
+    ) -> Result<Option<MessageId>, SendError> {
+        self.sent_before(Some(after(time)), outgoing, |inner| inner.send(outgoing, data))
     }
 
     /// Pushes a message: for streams of small ones. It may be held back while the target is behind, to go
@@ -747,6 +760,6 @@ impl Member for IucvPath {
     }
 
     fn count(&mut self, polls: u64, spinning_ns: u64) {
-        count(self.inner.counters(), polls, spinning_ns);
+        count_polls(self.inner.counters(), polls, false, spinning_ns);
     }
 }

@@ -273,7 +273,7 @@ impl Stream {
     /// Connects to a program of a guest, as the program `own`.
     ///
     /// # Errors
-    /// The kind of error says why there is no connection; a [`ConnectError`] is inside.
+    /// The kind of error says why there is no connection. A [`ConnectError`] is inside, unless `own` is no name.
     pub fn connect(guest: &Guest, to: Address, own: &str, options: &Options) -> io::Result<Stream> {
         SeqPacket::connect(guest, to, own, options).map(Stream)
     }
@@ -281,7 +281,7 @@ impl Stream {
     /// Tells the other side that no more comes, and goes on reading.
     ///
     /// # Errors
-    /// `Unsupported` if the other side takes no data in the parameter list; `BrokenPipe` if the path has ended.
+    /// The kinds of [`SeqPacket::send`]; `Unsupported` if the other side takes no data in the parameter list.
     pub fn shutdown(&mut self) -> io::Result<()> {
         self.0.shutdown()
     }

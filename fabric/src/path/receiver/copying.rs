@@ -1,4 +1,4 @@
-//! Large messages, pulled out of the sender's storage; and what is received whole, copied bit by bit.
+//! Large messages, pulled out of the sender's storage; and messages received whole, copied piece by piece.
 
 use os::storage::Scratch;
 
@@ -9,6 +9,9 @@ use crate::path::severed::{Reason, Severed};
 
 /// Bytes that one call copies at most, so that a thread that serves many paths is not kept by one.
 const COPIED_PER_CALL_MAX: usize = 1 << 20;
+
+/// Pulls of one call at most: a sender could fill in a byte for each. An honest one fills in 64 KiB at a time.
+const PULLS_PER_CALL_MAX: usize = COPIED_PER_CALL_MAX / (64 << 10);
 
 /// A large message that is received whole.
 #[derive(Debug)]
@@ -31,13 +34,11 @@ impl Receiver {
         let Some(Copying { mut message, mut target }) = self.copying.take() else {
             return Ok(None);
         };
-        let mut room = COPIED_PER_CALL_MAX;
-        while message.left_bytes() > 0 && room > 0 {
+        let end = message.body_bytes().min(message.pulled + COPIED_PER_CALL_MAX);
+        for _ in 0..PULLS_PER_CALL_MAX {
             let at = message.pulled;
-            let end = message.body_bytes().min(at + room);
-            match self.pull(&mut message, &mut target.bytes_mut()[at..end])? {
-                0 => break,
-                bytes => room -= bytes,
+            if at == end || self.pull(&mut message, &mut target.bytes_mut()[at..end])? == 0 {
+                break;
             }
         }
         if message.left_bytes() > 0 {

@@ -1,4 +1,4 @@
-//! What a receiver gives out.
+//! What a receiver returns to its user.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use os::sync::Ordering;
 
 use super::Receiver;
 use crate::path::board;
-use crate::path::severed::{END_DATA_BYTES, Reason, Severed};
+use crate::path::severed::{Reason, Severed, UserData};
 use crate::queue::Violation;
 
 impl Receiver {
@@ -100,7 +100,7 @@ impl Receiver {
 
     /// Ends this half in good order, with `data` for the peer's user. What has not been received yet is
     /// lost, and the sender knows.
-    pub fn sever(&mut self, data: [u8; END_DATA_BYTES]) {
+    pub fn sever(&mut self, data: UserData) {
         if !self.half.is_forked() && self.half.ended.is_none() {
             self.halt(Severed { reason: Reason::Ours, data });
         }

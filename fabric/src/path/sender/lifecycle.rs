@@ -7,7 +7,7 @@ use super::Sender;
 use crate::path::board;
 use crate::path::lending::Unused;
 use crate::path::record::Control;
-use crate::path::severed::{END_DATA_BYTES, Reason, Severed};
+use crate::path::severed::{Reason, Severed, UserData};
 use crate::queue::Violation;
 
 impl Sender {
@@ -103,7 +103,7 @@ impl Sender {
 
     /// Ends this half in good order: what was sent is handed over, and behind it the end, with `data`
     /// for the peer's user.
-    pub fn sever(&mut self, data: [u8; END_DATA_BYTES]) {
+    pub fn sever(&mut self, data: UserData) {
         if !self.half.is_forked() && self.half.ended.is_none() {
             self.publish();
             self.halt(Severed { reason: Reason::Ours, data });

@@ -34,6 +34,7 @@ use crate::queue::{
 
 /// When the peer is rung for what was handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ringing {
     /// With each buffer, if the reader sleeps.
     #[default]

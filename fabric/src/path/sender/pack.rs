@@ -1,4 +1,4 @@
-//! Packs: small messages that go together while the receiver is behind.
+//! Packs: small messages sent together while the receiver is behind.
 
 use os::copy::{EXPECTED_BYTES, expect_writes, put};
 

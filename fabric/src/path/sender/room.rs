@@ -1,4 +1,4 @@
-//! Room for data: what came back, and storage that is lent when that does not suffice.
+//! Room for data: returned storage, and more storage that is lent if that does not suffice.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

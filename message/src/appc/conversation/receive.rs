@@ -148,8 +148,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// (RECEIVE) Copies a record, or what is left of it, into `target`: as much as fits and is in place. A
-    /// record of more than a page may still be on its way: then some is left though there was room.
+    /// (RECEIVE) Copies a record, or what is left of it, into `target`: as much as fits and is in place, 1 MiB at
+    /// most. A record of more than a page may still be on its way: then some is left though there was room.
     ///
     /// # Errors
     /// [`TryError`]; `Pending` if nothing is there.

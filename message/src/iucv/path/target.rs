@@ -94,8 +94,8 @@ impl From<path::SendError> for TryReplyError {
 }
 
 impl Path {
-    /// (RECEIVE) Copies a message, or what is left of it, into `target`. When nothing is left, a one-way
-    /// message is complete and a two-way message waits for its reply.
+    /// (RECEIVE) Copies a message, or what is left of it, into `target`: as much as fits and is in place, 1 MiB at
+    /// most. When nothing is left, a one-way message is complete and a two-way message waits for its reply.
     ///
     /// # Errors
     /// [`ReceiveError`].

@@ -73,7 +73,7 @@ fn writer(part: &Part) -> Outcome {
     for (sender, receiver) in senders.iter_mut().zip(&mut receivers) {
         sender.send(b"end")?;
         // It has given everything back by then.
-        ensure(receiver.receive()?.body == b"end", || "a reader says something else".into())?;
+        ensure(receiver.receive()?.body == b"end", || "a reader sends something else".into())?;
         let half = sender.raw();
         let mut back: Vec<u64> = std::iter::from_fn(|| half.completed()).collect();
         back.sort_unstable();
@@ -120,7 +120,7 @@ fn reader(part: &Part) -> Outcome {
             }
             Some(Incoming::Message(message)) => {
                 let said = receiver.raw().message(message).body;
-                ensure(said == b"end", || format!("the writer says {said:?}"))?;
+                ensure(said == b"end", || format!("the writer sends {said:?}"))?;
                 break;
             }
             Some(other) => return Err(format!("came {other:?}").into()),
@@ -152,7 +152,7 @@ struct Expectations<'a> {
 }
 
 impl Expectations<'_> {
-    /// Verifies a list, and says whether its storage has been retired meanwhile.
+    /// Verifies a list, and returns whether its storage has been retired meanwhile.
     fn verify(&mut self, path: &mut siga::Path, list: &List) -> Result<bool, Wrong> {
         let number = list.entries().next().expect("no list is empty").metadata;
         let expected = self.storages.entry(number).or_insert_with(|| {

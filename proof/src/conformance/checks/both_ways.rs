@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use fabric::path::NO_DATA;
 use siga::TrySendError;
 use siga::{Path, PathOptions, Reason, Wait, Waiter};
 
@@ -108,7 +109,7 @@ impl Talk {
                     sent_bytes += outgoing.bytes(sent) as u64;
                     sent += 1;
                 }
-                sender.raw().sever([0; 16]);
+                sender.raw().sever(NO_DATA);
                 Ok(sent)
             });
             let (mut receiver, mut received) = (receivers.remove(0), Received::default());

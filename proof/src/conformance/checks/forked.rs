@@ -24,14 +24,14 @@ pub const CHECK: Check = Check {
 
 const MESSAGE_BYTES_MAX: usize = 300_000;
 
-/// How long an orphan waits to be told to end.
+/// How long an orphan waits for the order to end.
 const ORPHAN_TIME: Duration = Duration::from_secs(30);
 
 fn messages(part: &Part) -> u64 {
     part.size(1000, 50_000)
 }
 
-/// Sends back what comes, until the other side is gone; then looks after its orphan.
+/// Sends back what comes, until the other side is gone; then takes care of its orphan.
 fn peer(part: &Part) -> Outcome {
     let guest = part.attach("PEER")?;
     let mut path = guest.accept()?;
@@ -118,7 +118,7 @@ fn parent(part: &Part) -> Outcome {
     })?;
     let path = party.path.as_mut().expect("ours");
     path.sender().send_with_head(b"orphan", &orphan.process().to_le_bytes())?;
-    // No destructor says that this was the end: only the kernel does.
+    // No destructor reports the end: only the kernel does.
     std::mem::forget((party, orphan));
     Ok(format!("{} messages came back whole; 2 children could do nothing", talk.next))
 }
@@ -160,7 +160,7 @@ fn conversations_in_a_child() -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A child waits for nobody with the waiter of its parent, and puts nobody to sleep.
+/// A child cannot wait with the waiter of its parent, and puts no member to sleep.
 fn waiter_in_a_child(path: Path) -> Result<Path, Wrong> {
     let mut waiter = Waiter::new(Wait::Block)?;
     let member = waiter.add(path)?;

@@ -17,8 +17,8 @@ const MESSAGE_BYTES_MAX: usize = 300_000;
 /// Messages between two quiet times, at most.
 const MESSAGES_MAX: usize = 400;
 
-/// Sends over the first queue as fast as it can, and says over the second how many it had sent when it was
-/// told to be quiet.
+/// Sends over the first queue as fast as it can, and reports over the second how many it had sent when it was
+/// quiesced.
 fn writer(part: &Part) -> Outcome {
     let guest = part.attach("WRITER")?;
     let options = PathOptions { outputs: 2, ..PathOptions::default() };
@@ -42,7 +42,7 @@ fn writer(part: &Part) -> Outcome {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(format!("{number} messages, told to be quiet {stops} times"))
+    Ok(format!("{number} messages, quiesced {stops} times"))
 }
 
 fn reader(part: &Part) -> Outcome {
@@ -59,7 +59,8 @@ fn reader(part: &Part) -> Outcome {
     let mut behind = 0;
     let rounds = part.size(1000, 20_000);
     for _ in 0..rounds {
-        // At least one: the writer must have seen the end of the last quiet time to say when the next begins.
+        // At least one: the writer must have seen the end of the last quiet time to report when the next
+        // begins.
         for _ in 0..=dice.below(MESSAGES_MAX) {
             verify(path.receive()?.body, &mut number)?;
         }
@@ -78,7 +79,7 @@ fn reader(part: &Part) -> Outcome {
         let (_, receivers) = path.halves();
         let told = u64::from_le_bytes(receivers[1].receive()?.body.try_into()?);
         ensure((point, told) == (number, number), || {
-            format!("known point {point}, the writer says {told}, {number} messages came")
+            format!("known point {point}, the writer reports {told}, {number} messages came")
         })?;
         let silent = path.try_receive()?.is_none();
         ensure(silent, || "a message came after the known point".into())?;

@@ -101,7 +101,7 @@ fn reader(part: &Part) -> Outcome {
     loop {
         match bodies.take(&mut path)? {
             Came::Message(message) => held.push(message),
-            // Whoever holds what the writer waits for must give it back some day.
+            // A reader that holds buffers the writer waits for must give them back at some time.
             Came::Nothing if !held.is_empty() => {}
             Came::Nothing => path.receiver().wait(),
             Came::End if held.is_empty() => break,

@@ -132,23 +132,23 @@ fn reader(part: &Part) -> Outcome {
     Ok(format!("{all} messages, all there at the ring"))
 }
 
-/// Says something to the reader, over the other queue.
+/// Sends something to the reader, over the other queue.
 fn talk(path: &mut Path, what: &[u8]) -> Result<(), Wrong> {
     let (senders, _) = path.halves();
     Ok(senders[1].send(what)?)
 }
 
-/// What the reader says. The path's own verb would ring for all that was sent before it waits.
+/// What the reader sends. The path's own verb would ring for all that was sent before it waits.
 fn hear(path: &mut Path, what: &[u8]) -> Result<(), Wrong> {
     let said = path.receiver().receive()?.body;
-    ensure(said == what, || format!("the reader says {said:?}"))
+    ensure(said == what, || format!("the reader sends {said:?}"))
 }
 
-/// What the writer says over the other queue.
+/// What the writer sends over the other queue.
 fn listen_for(path: &mut Path, what: &[u8]) -> Result<(), Wrong> {
     let (_, receivers) = path.halves();
     let said = receivers[1].receive()?.body;
-    ensure(said == what, || format!("the writer says {said:?}"))
+    ensure(said == what, || format!("the writer sends {said:?}"))
 }
 
 /// Rings at a time, by a waiter that could serve others meanwhile.
@@ -156,7 +156,7 @@ fn hold_off(path: Path, due_ns: u64) -> Result<Path, Wrong> {
     let mut waiter = Waiter::new(Wait::Block)?;
     let key = waiter.add(HoldOff(path))?;
     let found = waiter.wait_within(Duration::from_nanos(due_ns.saturating_sub(now_ns())))?;
-    ensure(found.is_none(), || "somebody is ready".into())?;
+    ensure(found.is_none(), || "a member is ready".into())?;
     let HoldOff(mut path) = waiter.remove(key).expect("added above");
     path.sender().raw().ring();
     Ok(path)

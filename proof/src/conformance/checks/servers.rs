@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use fabric::path::NO_DATA;
 use proof::dice::{Dice, mix};
-use siga::connect::END_DATA_BYTES;
 use siga::raw::Lease;
 use siga::raw::SendError;
 use siga::{Path, PathOptions, Reason, Receiver, Sender};
@@ -156,7 +156,7 @@ impl Work {
                 if !by_all {
                     return Ok(Step::Nothing);
                 }
-                sender.raw().sever([0; END_DATA_BYTES]);
+                sender.raw().sever(NO_DATA);
                 *half = Half::Done;
                 Ok(Step::Done)
             }

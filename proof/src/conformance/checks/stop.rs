@@ -49,8 +49,8 @@ struct Stops {
     done: AtomicU64,
 }
 
-// Two queues from writer to reader: one is stopped, over the other urgent messages go, and are answered.
-// With them the sides tell each other of stops.
+// Two queues from writer to reader: one is stopped, over the other urgent messages go, and are answered. By
+// them the sides notify each other of stops.
 
 fn writer(part: &Part) -> Outcome {
     let guest = part.attach("WRITER")?;
@@ -100,8 +100,8 @@ fn parse(bytes: &[u8]) -> Result<(u64, u64), Wrong> {
     Ok((u64::from_le_bytes(*one), u64::from_le_bytes(*other)))
 }
 
-/// What the writer sends through the queue that is stopped. The head of each message says its number and
-/// its length.
+/// What the writer sends through the queue that is stopped. The head of each message has its number and its
+/// length.
 struct Stream {
     sender: Sender,
     bodies: Messages,
@@ -129,7 +129,7 @@ impl Stream {
             let refused = !self.send_any()?;
             ensure(refused, || "there is room though nothing was read".into())?;
             stops.done.store(stop + 1, Ordering::Relaxed);
-            // A list behind all that was held back tells the reader where this stop ends.
+            // A list behind all that was held back marks the end of this stop for the reader.
             let entry = Entry { segment, length: SHARED_BYTES as u32, ..Entry::default() };
             when_listed(&mut self.sender, |half| half.send_list(0, &[entry], None))?;
             when_listed(&mut self.sender, |half| half.retire_shared(segment))?;

@@ -45,7 +45,7 @@ impl Content {
     }
 
     fn is_filled(self, page: usize) -> bool {
-        // The first and the last, whatever the seed says.
+        // The first and the last, with any seed.
         page == 0 || page == PAGES - 1 || mix(self.seed ^ page as u64).is_multiple_of(self.one_in)
     }
 
@@ -144,10 +144,10 @@ fn writer(part: &Part) -> Outcome {
         when_listed(path.sender(), |half| half.send_list(0, &entries, cookie))?;
         out.extend(cookie);
     }
-    ensure(path.receive()?.body == b"half", || "the reader says something else".into())?;
+    ensure(path.receive()?.body == b"half", || "the reader sends something else".into())?;
     path.sender().raw().retire_shared(segment)?;
     drop(shared);
-    ensure(path.receive()?.body == b"all", || "the reader says something else".into())?;
+    ensure(path.receive()?.body == b"all", || "the reader sends something else".into())?;
     let half = path.sender().raw();
     while let Some(number) = half.completed() {
         ensure(out.remove(&number), || format!("list {number} came back twice"))?;

@@ -25,7 +25,7 @@ const MESSAGE_BYTES_MAX: usize = 100_000;
 /// Messages that a server echoes before it stalls, at most.
 const ECHOES_MAX: usize = 40;
 
-/// A path whose messages are sent back, by whoever serves it.
+/// A path whose messages are sent back by the thread that serves it.
 struct Echo {
     path: Path,
     owed: Option<Vec<u8>>,

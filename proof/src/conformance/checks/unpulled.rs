@@ -68,7 +68,7 @@ fn writer(part: &Part) -> Outcome {
     // A second one is read before it, and then the first is given up unread.
     announce(&mut path, 1)?;
     for (released, waiting) in [(&b"the second"[..], 1), (b"the first", 0)] {
-        ensure(path.receive()?.body == released, || "the reader says something else".into())?;
+        ensure(path.receive()?.body == released, || "the reader sends something else".into())?;
         // Idle storage is given back: what was used since the last time stays the first time.
         for _ in 0..2 {
             path.trim();
@@ -110,12 +110,12 @@ fn reader(part: &Part) -> Outcome {
     Messages::new(part.seed ^ 1, FILLED_BYTES).verify_content(1, &filled)?;
     half.release(second)?;
     path.send(b"the second")?;
-    ensure(path.receive()?.body == b"seen", || "the writer says something else".into())?;
+    ensure(path.receive()?.body == b"seen", || "the writer sends something else".into())?;
     let pulled = (first.pulled_bytes(), first.left_bytes());
     ensure(pulled == (0, BYTES), || format!("pulled and left: {pulled:?}"))?;
     path.receiver().raw().release(first)?;
     path.send(b"the first")?;
-    ensure(path.receive()?.body == b"seen", || "the writer says something else".into())?;
+    ensure(path.receive()?.body == b"seen", || "the writer sends something else".into())?;
     while path.receive().is_ok() {}
     let resident = os::memory::own_resident()?;
     ensure(resident.bytes < BYTES as u64 / 4, || format!("{} bytes resident", resident.bytes))?;

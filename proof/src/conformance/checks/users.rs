@@ -22,7 +22,7 @@ pub const CHECK: Check = Check {
 
 pub const STRANGER: Check = Check {
     name: "stranger",
-    about: "who is not the right user is no guest, and who is not authorised gets no path",
+    about: "a process of the wrong user cannot attach, and an unauthorised guest gets no path",
     cast: &[
         Cast { name: "server", copies: 1, user: server_user, play: stranger_server },
         Cast { name: "stranger", copies: 1, user: client_user, play: stranger },

@@ -1,10 +1,8 @@
 //! A path to a peer, served by the thread that serves all others too.
 
-use std::os::fd::BorrowedFd;
-
 use fabric::path;
 use siga::raw::SendError;
-use siga::waiter::Member;
+use siga::waiter::{Member, OneOf};
 use siga::{Path, Severed};
 
 use super::reading::{End, Reading};
@@ -139,36 +137,21 @@ impl Talk {
     }
 }
 
-impl Member for Conversation {
-    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.path.doorbells(add);
+/// The path, which is also ready while there is more to do.
+impl OneOf for Conversation {
+    fn member(&self) -> &dyn Member {
+        &self.path
     }
 
-    fn hear(&mut self, index: usize) -> bool {
-        self.path.hear(index)
+    fn member_mut(&mut self) -> &mut dyn Member {
+        &mut self.path
     }
 
-    fn is_ready(&mut self) -> bool {
+    fn is_one_ready(&mut self) -> bool {
         let Conversation { path, lanes, more, .. } = self;
         let (_, receivers) = path.halves();
         *more
             || lanes.iter().zip(receivers).any(|(talk, half)| talk.reading.is_ready(half.raw()))
             || path.is_ready()
-    }
-
-    fn sleep(&mut self) {
-        self.path.sleep();
-    }
-
-    fn wake(&mut self) {
-        self.path.wake();
-    }
-
-    fn trim(&mut self) -> bool {
-        Member::trim(&mut self.path)
-    }
-
-    fn count(&mut self, polls: u64, spinning_ns: u64) {
-        self.path.count(polls, spinning_ns);
     }
 }

@@ -1,9 +1,7 @@
-//! A path to a guest that exhausts: each of its messages is answered, whatever else becomes of it.
-
-use std::os::fd::BorrowedFd;
+//! A path to a guest that exhausts: each message that arrives is answered.
 
 use proof::dice::mix;
-use siga::waiter::Member;
+use siga::waiter::{Member, OneOf};
 use siga::{Path, Reason};
 
 use super::reading::End;
@@ -63,7 +61,7 @@ impl Echo {
                     });
                 }
             };
-            // The peer asks one question at a time; if it is gone, receiving tells.
+            // The peer asks one question at a time; if it is gone, receiving reports it.
             match self.path.try_send(reply.bytes()) {
                 Ok(()) | Err(siga::TrySendError::Send(siga::SendError::Severed(_))) => {}
                 Err(error) => {
@@ -76,32 +74,17 @@ impl Echo {
     }
 }
 
-impl Member for Echo {
-    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.path.doorbells(add);
+/// The path, which is also ready while there is more to do.
+impl OneOf for Echo {
+    fn member(&self) -> &dyn Member {
+        &self.path
     }
 
-    fn hear(&mut self, index: usize) -> bool {
-        self.path.hear(index)
+    fn member_mut(&mut self) -> &mut dyn Member {
+        &mut self.path
     }
 
-    fn is_ready(&mut self) -> bool {
+    fn is_one_ready(&mut self) -> bool {
         self.more || self.path.is_ready()
-    }
-
-    fn sleep(&mut self) {
-        self.path.sleep();
-    }
-
-    fn wake(&mut self) {
-        self.path.wake();
-    }
-
-    fn trim(&mut self) -> bool {
-        Member::trim(&mut self.path)
-    }
-
-    fn count(&mut self, polls: u64, spinning_ns: u64) {
-        self.path.count(polls, spinning_ns);
     }
 }

@@ -1,11 +1,9 @@
-//! A path of IUCV to a peer: who has asked for it sends two-way messages, with and without priority, and takes
-//! some back; the other replies in any order, and rejects some.
+//! A path of IUCV to a peer: the side that asked for it sends two-way messages, with and without priority,
+//! and purges some; the other replies in any order, and rejects some.
 //!
 //! The guest notes in the same slot as a stream does. Of the source, messages are what it has sent and what
 //! it has received are replies; of the target it is the other way round. What is rejected is a message that
 //! was received, and its rejection a reply.
-
-use std::os::fd::BorrowedFd;
 
 use proof::dice::{Dice, mix};
 use proof::pattern;
@@ -14,7 +12,7 @@ use siga::iucv::{
     SendError, Which,
 };
 use siga::raw::iucv::{TryReplyError, TrySendError};
-use siga::waiter::Member;
+use siga::waiter::{Member, OneOf};
 
 use super::Mode;
 use super::reading::End;
@@ -82,7 +80,7 @@ enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answered {
     Yes,
-    /// The source has taken the message back.
+    /// The source has purged the message.
     TakenBack,
     /// There is no room, or the path has ended.
     NotYet,
@@ -113,7 +111,7 @@ impl Inquiry {
     /// Does what there is to do.
     ///
     /// # Errors
-    /// [`End`]: `Severed` once nothing more comes and nothing more is told.
+    /// [`End`]: `Severed` once nothing more comes and all completions were reported.
     pub fn serve(&mut self) -> Result<(), End> {
         self.more = false;
         match self.part {
@@ -137,14 +135,14 @@ impl Inquiry {
             let taken = half.complete(Which::Any, &mut self.body);
             let taken = taken.map_err(|error| End::Wrong(error.to_string()))?;
             let Some((completion, bytes, residual)) = taken else {
-                // What is outstanding is told one by one first.
+                // Outstanding messages are reported one by one first.
                 return match half.severed().filter(|_| half.counts().sent == 0) {
                     Some(severed) => Err(severed.into()),
                     None => Ok(()),
                 };
             };
             let Some(at) = unanswered.iter().position(|(id, _)| *id == completion.id) else {
-                let told = format!("told twice, taken back, or never sent: {completion:?}");
+                let told = format!("reported twice, purged, or never sent: {completion:?}");
                 return Err(End::Wrong(told));
             };
             let (_, number) = unanswered.swap_remove(at);
@@ -180,7 +178,7 @@ impl Inquiry {
             pattern::fill(mix(self.seed ^ number), &mut self.body);
             self.slot.attempted(number + 1);
             let outgoing = Outgoing {
-                // Those with priority overtake the others: each says its number.
+                // Those with priority overtake the others: each carries its number.
                 target_class: number as u32,
                 source_class: CLASS,
                 tag: number as u32,
@@ -190,7 +188,7 @@ impl Inquiry {
             };
             match self.path.raw().send(&outgoing, &self.body) {
                 Ok(id) => unanswered.push((id, number)),
-                // The waiter knows of what arrives, not of room; the end is told after all that is
+                // The waiter knows of what arrives, not of room; the end is reported after all that is
                 // outstanding.
                 Err(TrySendError::Full | TrySendError::Send(SendError::Severed(_))) => {
                     self.more = true;
@@ -284,7 +282,7 @@ impl Inquiry {
         }
     }
 
-    /// Notes that a message has come, and says its number.
+    /// Notes that a message has come, and returns its number.
     fn note_received(&mut self, pending: &PendingMessage, bytes: usize) -> Result<u64, End> {
         let Part::Target { next, .. } = &mut self.part else { unreachable!("of a target") };
         let number = u64::from(pending.class);
@@ -362,7 +360,7 @@ impl Inquiry {
     pub fn is_quiet(&mut self) -> bool {
         match &self.part {
             Part::Source { unanswered, .. } => {
-                // That a message was taken back may be all that is left to say.
+                // The notice that a message was purged may be all that is left to report.
                 self.path.raw().flush();
                 unanswered.is_empty() && !self.path.raw().will_free()
             }
@@ -404,32 +402,17 @@ fn verify(what: &str, seed: u64, number: u64, bytes: &[u8]) -> Result<(), End> {
     pattern::verify(mix(seed ^ number), format_args!("{what} {number}"), bytes).map_err(End::Wrong)
 }
 
-impl Member for Inquiry {
-    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.path.doorbells(add);
+/// The path, which is also ready while there is more to do.
+impl OneOf for Inquiry {
+    fn member(&self) -> &dyn Member {
+        &self.path
     }
 
-    fn hear(&mut self, index: usize) -> bool {
-        self.path.hear(index)
+    fn member_mut(&mut self) -> &mut dyn Member {
+        &mut self.path
     }
 
-    fn is_ready(&mut self) -> bool {
+    fn is_one_ready(&mut self) -> bool {
         self.more || self.path.is_ready()
-    }
-
-    fn sleep(&mut self) {
-        self.path.sleep();
-    }
-
-    fn wake(&mut self) {
-        self.path.wake();
-    }
-
-    fn trim(&mut self) -> bool {
-        Member::trim(&mut self.path)
-    }
-
-    fn count(&mut self, polls: u64, spinning_ns: u64) {
-        self.path.count(polls, spinning_ns);
     }
 }

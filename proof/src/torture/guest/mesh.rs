@@ -1,9 +1,10 @@
-//! A guest's part in the mesh: whom it connects to and when, whom it accepts.
+//! A guest's part in the mesh: which guests it connects to and when, and which it accepts.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use fabric::path::NO_DATA;
 use message::iucv::QUEUES;
 use siga::connect::Kind;
 use siga::error::Problem;
@@ -61,7 +62,7 @@ struct Peer {
     life: Option<u32>,
     /// Whether that life is worth a try to connect.
     is_up: bool,
-    /// How often we were told that it is attached.
+    /// How often the supervisor has reported it attached.
     ups: u32,
     connecting: Option<Attempt>,
     /// Lives we have a path to.
@@ -70,7 +71,7 @@ struct Peer {
 
 /// A connection that was asked for.
 struct Attempt {
-    /// How often we had been told of the peer when it was asked for.
+    /// How often the peer had been reported attached when it was asked for.
     ups: u32,
     key: u64,
     connecting: Connecting,
@@ -91,7 +92,7 @@ impl fmt::Debug for Mesh {
 }
 
 impl Mesh {
-    /// Nobody is there yet.
+    /// No other guest is attached yet.
     pub fn new(own: Life, guests: usize, wait: Wait) -> Mesh {
         let peers = (0..guests).map(|_| Peer::default()).collect();
         Mesh { own, wait, peers, connections: 0 }
@@ -106,7 +107,7 @@ impl Mesh {
     /// Takes note that a peer is attached.
     pub fn note_up(&mut self, life: Life) {
         let peer = &mut self.peers[life.guest];
-        // A path may have told us of a later life before.
+        // A path may have shown a later life before.
         if peer.life <= Some(life.number) {
             peer.life = Some(life.number);
             peer.is_up = true;
@@ -125,7 +126,7 @@ impl Mesh {
         let iucv = super::iucv::is_between(self.own.guest, peer);
         let (kind, lanes) =
             if iucv { (Kind::IUCV, QUEUES) } else { (PathOptions::DEFAULT.kind, lanes) };
-        let mut data: UserData = [0; 16];
+        let mut data = NO_DATA;
         data[..8].copy_from_slice(&key.to_le_bytes());
         data[8..12].copy_from_slice(&self.own.number.to_le_bytes());
         PathOptions {
@@ -147,14 +148,14 @@ impl Mesh {
             let is_attached = attachment.guest.is_attached();
             if is_attached && !attachment.was_attached {
                 done.attached_again = true;
-                // What failed for want of a host is worth another try.
+                // A connect that failed for lack of a host is tried again.
                 self.peers.iter_mut().for_each(|peer| peer.is_up = peer.life.is_some());
             }
             attachment.was_attached = is_attached;
             self.start(&attachment.guest, &mut done);
             let completed = self.complete(&attachment.guest, &mut done);
             let accepted = self.accept(&attachment.guest, &mut done);
-            // Looking for one of them may have brought news of the other, or of the host.
+            // Polling for one of them may have brought news of the other, or of the host.
             let changed = attachment.guest.is_attached() != attachment.was_attached;
             if !completed && !accepted && !changed {
                 return done;
@@ -215,7 +216,7 @@ impl Mesh {
         any
     }
 
-    /// Accepts whoever waits; whether anybody did.
+    /// Accepts all guests that wait; whether any did.
     fn accept(&mut self, guest: &Guest, done: &mut Done) -> bool {
         let mut any = false;
         while let Some(pending) = guest.pending() {
@@ -248,7 +249,7 @@ impl Mesh {
     fn note_joined(&mut self, life: Life, key: u64, path: Path, done: &mut Done) {
         let peer = &mut self.peers[life.guest];
         peer.paths.push(life.number);
-        // The supervisor may tell us of it later.
+        // The supervisor may report it later.
         peer.life = peer.life.max(Some(life.number));
         done.joined.push((life, key, path));
     }
@@ -263,7 +264,7 @@ impl Mesh {
     ) {
         match error {
             ConnectError::Refused { problem: Problem::NotAttached, .. } => {
-                // The supervisor tells when it is there again, and may have done so already.
+                // The supervisor reports when it is attached again, and may have done so already.
                 let peer = &mut self.peers[index];
                 peer.is_up = peer.ups != ups;
             }

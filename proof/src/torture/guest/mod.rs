@@ -33,7 +33,7 @@ use super::blackbox::{BlackBox, Slot};
 use super::wire::{FromChild, LANES_MAX, LaneCounts, Life, Role, ToChild};
 use crate::crew::{self, Heard, Line};
 
-/// What a guest is told when it is started.
+/// The arguments with which a guest is started.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The words of the command line that say this.
+    /// These arguments as words of a command line.
     pub fn words(directory: &std::path::Path, life: Life, guests: usize) -> Vec<String> {
         let mut words = Birth::words("torture-guest", directory, life.number);
         words.extend([format!("--guest={}", life.guest), format!("--guests={guests}")]);
@@ -215,7 +215,7 @@ impl Program {
                     let served = echo.serve();
                     self.note_answered(key, served);
                 }
-                None => unreachable!("nobody else removes members"),
+                None => unreachable!("no other code removes members"),
             }
             self.answer();
         }
@@ -282,7 +282,7 @@ impl Program {
         }
     }
 
-    /// Says what the supervisor waits for, once it is so.
+    /// Reports what the supervisor waits for, once it is true.
     fn answer(&mut self) {
         if self.quiet_owed {
             let quiet = self.talks.iter().all(|talk| match &talk.server {
@@ -420,7 +420,7 @@ impl Program {
             _ => unreachable!("served"),
         };
         self.send(&FromChild::Trouble(format!("{what}; {state}")));
-        // It would say the same again and again.
+        // It would repeat the same report.
         self.waiter.remove(key);
         self.talks.retain(|talk| !talk.server.is_at(key));
     }
@@ -517,7 +517,7 @@ pub fn attach(
     }
 }
 
-/// Says something to the supervisor, who listens as long as it lives.
+/// Sends a message to the supervisor, which reads as long as it lives.
 pub fn send(line: &Line, message: &FromChild) {
     if let Err(error) = line.send(message, &[]) {
         eprintln!("guest {}: the supervisor does not listen: {error}", std::process::id());

@@ -89,7 +89,7 @@ impl Reading {
                 self.pulling = Some(message);
                 self.pull_on(half, incoming)
             }
-            Some(path::Incoming::List(_)) => Err(End::Wrong("a list, which nobody sends".into())),
+            Some(path::Incoming::List(_)) => Err(End::Wrong("a list, which no guest sends".into())),
             None => {
                 self.give_all_back(half)?;
                 Ok(None)

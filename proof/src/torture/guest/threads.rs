@@ -17,7 +17,7 @@ use crate::torture::wire::LaneCounts;
 /// Messages that are pushed before they are flushed, if the window is so wide.
 const MESSAGES_PER_FLUSH: u64 = 16;
 
-/// What a thread has to tell the one that started it.
+/// What a thread reports to the one that started it.
 #[derive(Debug)]
 pub struct Note {
     /// Which path it is about.
@@ -33,7 +33,7 @@ pub enum News {
     Ended { at_ns: u64, severed: Severed },
     /// Something is wrong.
     Wrong(String),
-    /// A queue fell quiet, or was trimmed: look.
+    /// A queue fell quiet, or was trimmed: check.
     Changed,
 }
 

@@ -11,14 +11,19 @@ use message::appc::{
 /// The side whose error counts when both find one at once.
 const ALLOCATOR: usize = 0;
 
+/// What one side says to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// A record, by its number and length; none if only what comes next is said.
     Says(Option<(usize, usize)>, Then),
+    /// What was to be confirmed is.
     Confirmed,
+    /// An error was found.
     Error {
+        /// Whether it purges what was not received.
         purges: bool,
     },
+    /// The turn is asked for.
     Request,
     /// The end, with data or without a word.
     End(Option<[u8; 16]>),
@@ -41,7 +46,7 @@ struct Current {
     then: Then,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Side {
     state: State,
     current: Option<Current>,
@@ -56,14 +61,16 @@ struct Side {
     lane: VecDeque<Item>,
 }
 
-/// Both sides.
-#[derive(Debug)]
+/// Both sides: 0 has allocated the conversation, 1 has accepted it. Each verb answers as the verb of a
+/// [`message::appc::Conversation`] does, with its errors.
+#[derive(Clone, Debug)]
 pub struct Model {
     sides: [Side; 2],
     level: Level,
 }
 
 impl Model {
+    /// A conversation that was just accepted.
     pub fn new(level: Level) -> Model {
         let side = |state| Side {
             state,
@@ -79,6 +86,7 @@ impl Model {
         Model { sides: [side(State::Send), side(State::Receive)], level }
     }
 
+    /// The state that a side's program knows.
     pub fn state(&self, side: usize) -> State {
         self.sides[side].state
     }
@@ -89,6 +97,11 @@ impl Model {
     }
 
     /// What is under way to a side and arrives next.
+    pub fn under_way(&self, side: usize) -> Option<Word> {
+        self.sides[side].lane.iter().find(|item| !item.has_arrived).map(|item| item.word)
+    }
+
+    /// The next that is under way to a side arrives.
     pub fn carry(&mut self, side: usize) -> Option<Word> {
         let next = self.sides[side].lane.iter_mut().find(|item| !item.has_arrived)?;
         next.has_arrived = true;
@@ -97,6 +110,16 @@ impl Model {
             self.sides[side].lane.pop_front();
         }
         Some(word)
+    }
+
+    /// Whether there is nothing for a side, be it under way.
+    pub fn is_idle(&self, side: usize) -> bool {
+        let side = &self.sides[side];
+        let has_found = side.current.is_some()
+            || side.trouble.is_some()
+            || side.ended.is_some()
+            || side.is_confirmed;
+        side.lane.is_empty() && !has_found
     }
 
     /// Whether an error that counts is under way to a side: what it says until it hears of it is void.
@@ -167,6 +190,10 @@ impl Model {
         self.report(side)
     }
 
+    /// Sends a record, by its number and length, or only what comes next.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn send(
         &mut self,
         side: usize,
@@ -192,6 +219,9 @@ impl Model {
     }
 
     /// What is received, and which bytes of which record.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn receive(
         &mut self,
         side: usize,
@@ -225,6 +255,10 @@ impl Model {
         Ok((Received { bytes, data, status, requested }, number, at))
     }
 
+    /// Whether the partner has confirmed.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn confirmation(&mut self, side: usize) -> Result<(), TryError> {
         if self.sides[side].state != State::Confirming {
             return Ok(());
@@ -242,6 +276,10 @@ impl Model {
         Ok(())
     }
 
+    /// Confirms.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn confirmed(&mut self, side: usize) -> Result<(), TryError> {
         self.begin(side, Verb::Confirmed)?;
         self.send_word(side, Word::Confirmed);
@@ -253,6 +291,10 @@ impl Model {
         Ok(())
     }
 
+    /// Tells the partner of an error.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn error(&mut self, side: usize) -> Result<(), TryError> {
         self.begin(side, Verb::Error)?;
         if self.sides[side].current.is_some_and(|current| current.then == Then::Sever) {
@@ -296,6 +338,10 @@ impl Model {
         Ok(())
     }
 
+    /// Asks for the turn.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn request(&mut self, side: usize) -> Result<(), TryError> {
         self.begin(side, Verb::Request)?;
         if !self.has_end_arrived(side) {
@@ -309,20 +355,30 @@ impl Model {
         lane.iter().any(|item| item.has_arrived && matches!(item.word, Word::End(_)))
     }
 
+    /// Whether the partner has asked for the turn since this was last asked.
     pub fn take_requested(&mut self, side: usize) -> bool {
         self.poll(side);
         self.sides[side].requested.take().is_some()
     }
 
-    pub fn event(&mut self, side: usize) -> Option<Event> {
+    /// Whether the next event is a request for the turn; then it counts as given.
+    pub fn next_request(&mut self, side: usize) -> bool {
         self.poll(side);
+        let side = &mut self.sides[side];
+        let is_over = matches!(side.state, State::Reset | State::Sever);
+        let is_new = !is_over && side.requested == Some(false);
+        side.requested = if is_new { Some(true) } else { side.requested };
+        is_new
+    }
+
+    /// The next event.
+    pub fn event(&mut self, side: usize) -> Option<Event> {
+        if self.next_request(side) {
+            return Some(Event::Request);
+        }
         let side = &mut self.sides[side];
         if matches!(side.state, State::Reset | State::Sever) {
             return None;
-        }
-        if side.requested == Some(false) {
-            side.requested = Some(true);
-            return Some(Event::Request);
         }
         if side.is_notified {
             return None;
@@ -336,6 +392,10 @@ impl Model {
         Some(event)
     }
 
+    /// Ends the conversation where it stands.
+    ///
+    /// # Errors
+    /// What the verb of a conversation answers then.
     pub fn sever(&mut self, side: usize, data: [u8; 16]) -> Result<(), StateError> {
         let (verb, state) = (Verb::Sever, self.sides[side].state);
         if !state.allows(verb) {

@@ -1,0 +1,270 @@
+//! `--json`: every line of standard output is an object, and everything else goes to standard error.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use siga::{Guest, PathOptions};
+
+/// A process that goes when we go.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A host in this process, with a directory of its own.
+struct System {
+    directory: PathBuf,
+    host: siga::host::Embedded,
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl System {
+    fn start(name: &str) -> System {
+        let directory = std::env::temp_dir().join(format!("siga-{name}-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let mut system = siga::host::System::open();
+        system.socket = Some(directory.join("siga.sock"));
+        System { directory, host: siga::host::Embedded::start(system).unwrap() }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.directory.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+        command.args(arguments).env("SIGA_SOCKET", self.file("siga.sock"));
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Waits until a guest is there.
+    fn wait_for(&self, guest: &str) {
+        while !text(&self.run(&["query", "guest"]).stdout).contains(guest) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// What a command prints, which ends well and says nothing else.
+    fn objects(&self, arguments: &[&str]) -> Vec<Value> {
+        let output = self.run(arguments);
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+        lines(&output.stdout)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Each line as an object.
+fn lines(bytes: &[u8]) -> Vec<Value> {
+    text(bytes).lines().map(object).collect()
+}
+
+fn object(line: &str) -> Value {
+    let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    assert!(value.is_object(), "{line}");
+    value
+}
+
+fn names(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn every_command_has_it() {
+    let siga = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+        text(&command.args(arguments).arg("--help").output().unwrap().stdout)
+    };
+    let commands = |help: &str| -> Vec<String> {
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let listed = listed.take_while(|line| !line.is_empty());
+        let listed = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        let listed = listed.filter_map(|line| line.split_whitespace().next());
+        listed.filter(|name| *name != "help").map(str::to_owned).collect()
+    };
+    let mut found = Vec::new();
+    for name in commands(&siga(&[])) {
+        let help = siga(&[&name]);
+        let below = commands(&help);
+        if below.is_empty() {
+            assert!(help.contains("--json"), "siga {name}");
+            found.push(name);
+        } else {
+            for inner in below {
+                assert!(siga(&[&name, &inner]).contains("--json"), "siga {name} {inner}");
+                found.push(format!("{name} {inner}"));
+            }
+        }
+    }
+    let all = "up send receive identify query audit top lab list lab run lab report";
+    assert_eq!(found.join(" "), all);
+}
+
+#[test]
+fn guests_paths_and_buffers_are_objects() {
+    let system = System::start("json-watch");
+    let server = Guest::attach_embedded(&system.host, "SERVER").unwrap();
+    let client = Guest::attach_embedded(&system.host, "CLIENT").unwrap();
+    let accepting = std::thread::spawn(move || (server.accept().unwrap(), server));
+    let mut path = client.connect("SERVER", &PathOptions::default()).unwrap();
+    let _server = accepting.join().unwrap();
+    path.send(b"message").unwrap();
+
+    let report = system.objects(&["query", "--json"]);
+    assert_eq!(report.len(), 1);
+    assert_eq!(names(&report[0]), ["guests", "now_ns", "paths", "resources"]);
+    assert_eq!(report[0]["guests"][0]["name"], "CLIENT");
+    let number = report[0]["paths"][0]["path"].to_string();
+    for (subject, member) in [("guest", "guests"), ("path", "paths"), ("resource", "resources")] {
+        let part = system.objects(&["query", subject, "--json"]);
+        assert_eq!(names(&part[0]), {
+            let mut both = [member, "now_ns"];
+            both.sort();
+            both
+        });
+    }
+    let conversations = system.objects(&["query", "iucv", "--json"]);
+    assert_eq!(conversations[0]["paths"].as_array().unwrap().len(), 0);
+
+    let audit = system.objects(&["audit", &number, "--json"]);
+    assert_eq!(audit.len(), 1);
+    assert_eq!(audit[0]["queues"][0]["writer"], "CLIENT");
+    let figures = system.objects(&["top", "--json", "--seconds", "0.05", "--count", "2"]);
+    assert_eq!(figures.len(), 2);
+    assert_eq!((&figures[0]["from"], &figures[0]["to"]), (&"CLIENT".into(), &"SERVER".into()));
+    assert!(figures[0]["now_ns"].as_u64() < figures[1]["now_ns"].as_u64());
+}
+
+#[test]
+fn error_is_a_sentence_and_is_said_once() {
+    let system = System::start("json-error");
+    let output = system.run(&["audit", "77", "--json"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    assert_eq!(text(&output.stderr).lines().count(), 1);
+    let output = system.run(&["receive", "SERVER", "--json"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let why = "siga: --json prints to standard output, where the data goes: name a file for the \
+               data with --output FILE\n";
+    assert_eq!(text(&output.stderr), why);
+}
+
+#[test]
+fn both_ends_of_a_transfer_say_what_was_delivered() {
+    let system = System::start("json-transfer");
+    let copy = system.file("copy");
+    let mut receive = system.command(&["receive", "SERVER", "--output", &copy, "--json"]);
+    let receiver = receive.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    system.wait_for("SERVER");
+    let mut send = system.command(&["send", "CLIENT", "SERVER", "--json"]);
+    send.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut sender = send.spawn().unwrap();
+    sender.stdin.take().unwrap().write_all(b"what was sent").unwrap();
+    for (end, peer) in [(sender, "SERVER"), (receiver, "CLIENT")] {
+        let output = end.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+        let line = format!("{{\"peer\":\"{peer}\",\"delivered_bytes\":13,\"complete\":true}}\n");
+        assert_eq!(text(&output.stdout), line);
+    }
+    assert_eq!(std::fs::read(&copy).unwrap(), b"what was sent");
+}
+
+#[test]
+fn transfer_that_breaks_off_says_how_far_it_came() {
+    let system = System::start("json-broken");
+    let copy = system.file("copy");
+    let mut receive = system.command(&["receive", "SERVER", "--output", &copy, "--json"]);
+    let receiver = receive.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    system.wait_for("SERVER");
+    let mut send = system.command(&["send", "CLIENT", "SERVER"]);
+    let mut sender = Process(send.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    // One message: the sender waits for more.
+    let mut stdin = sender.0.stdin.take().unwrap();
+    stdin.write_all(&[7; 256 << 10]).unwrap();
+    while std::fs::metadata(&copy).map_or(0, |file| file.len()) < 256 << 10 {
+        std::thread::yield_now();
+    }
+    drop(sender);
+    let output = receiver.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let line = "{\"peer\":\"CLIENT\",\"delivered_bytes\":262144,\"complete\":false}\n";
+    assert_eq!(text(&output.stdout), line);
+    let why = "siga: CLIENT is gone before the end; 262144 bytes were delivered\n";
+    assert_eq!(text(&output.stderr), why);
+}
+
+#[test]
+fn commands_that_stay_print_an_object_first() {
+    let system = System::start("json-stay");
+    let first = |mut command: Command| {
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = Process(command.spawn().unwrap());
+        let mut line = String::new();
+        let stdout = process.0.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        line
+    };
+    let manages = first(system.command(&["identify", "CLERK", "UPPER", "--json"]));
+    assert_eq!(manages, "{\"name\":\"UPPER\",\"scope\":\"local\",\"manager\":\"CLERK\"}\n");
+    let socket = system.file("other.sock");
+    let listening = first(system.command(&["up", "--socket", &socket, "--json"]));
+    assert_eq!(listening, format!("{{\"listening\":\"{socket}\"}}\n"));
+}
+
+#[test]
+fn lab_prints_cases_trials_and_figures() {
+    let system = System::start("json-lab");
+    let cases = system.objects(&["lab", "list", "--json", "border-64", "message-stream"]);
+    assert_eq!((&cases[0]["name"], cases.len()), (&"border-64".into(), 2));
+
+    let levels = ["--set", "transport=pipe", "--set", "bytes=4000"];
+    let times = ["--trials", "2", "--seconds", "0.05", "--warm-up", "0"];
+    let run = ["lab", "run", "message-stream"];
+    let output = system.run(&[&run[..], &levels, &times, &["--json"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let trials = lines(&output.stdout);
+    assert_eq!((trials.len(), &trials[0]["trial"]), (2, &1.into()));
+    assert!(trials[0]["metrics"]["rate_messages_per_s"].as_f64() > Some(0.0));
+
+    let results = system.file("results.jsonl");
+    std::fs::write(&results, &output.stdout).unwrap();
+    let figures = system.objects(&["lab", "report", &results, "--json"]);
+    let of = |figure: &&Value| figure["metric"] == "rate_messages_per_s";
+    let figure = figures.iter().find(of).unwrap();
+    let members = [
+        "case",
+        "factors",
+        "max",
+        "median",
+        "metric",
+        "min",
+        "representative",
+        "run",
+        "system",
+        "trials",
+    ];
+    assert_eq!(names(figure), members);
+    assert_eq!((&figure["trials"], &figure["factors"]["bytes"]), (&2.into(), &4000.into()));
+
+    let output = system.run(&["lab", "run", "--json", "border-64"]);
+    assert_eq!(output.status.code(), Some(2));
+    let why = "siga: --json border-64: this is a case: put --json behind it\n";
+    assert_eq!(text(&output.stderr), why);
+}
