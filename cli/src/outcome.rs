@@ -15,6 +15,8 @@ pub enum Outcome {
     File(Box<FileError>),
     /// It was used wrongly.
     Usage(String),
+    /// A check could not be made, which is not the same as a check that fails.
+    Broken(String),
 }
 
 impl Outcome {
@@ -38,6 +40,10 @@ impl Outcome {
             Err(Outcome::Usage(what)) => {
                 eprintln!("siga: {what}");
                 ExitCode::from(2)
+            }
+            Err(Outcome::Broken(why)) => {
+                eprintln!("siga: {why}");
+                ExitCode::from(3)
             }
         }
     }

@@ -42,34 +42,55 @@ pub struct Record {
     /// The text of the case, with the first of its trials in a run: a report needs nothing but the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
-    /// The published table that the case names, beside it.
+    /// The published tables that the case names, beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published: Option<String>,
+    pub published: Option<Tables>,
 }
 
-/// Where results are kept.
-#[derive(Debug)]
+/// The texts of published tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Tables {
+    /// The only one, as older labs wrote it.
+    One(String),
+    /// By the name of the file that the case gives.
+    Named(BTreeMap<String, String>),
+}
+
+impl Tables {
+    /// The text of a table.
+    pub fn text(&self, file: &Path) -> Option<&str> {
+        match self {
+            Tables::One(text) => Some(text),
+            Tables::Named(tables) => tables.get(file.to_str()?).map(String::as_str),
+        }
+    }
+}
+
+/// Where results are kept: in each of some files.
+#[derive(Debug, Default)]
 pub struct Results {
-    file: File,
+    files: Vec<File>,
 }
 
 impl Results {
-    /// Opens a file to append to.
+    /// Opens one more file to append to.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn append_to(file: &Path) -> io::Result<Results> {
-        Ok(Results { file: OpenOptions::new().create(true).append(true).open(file)? })
+    pub fn append_to(&mut self, file: &Path) -> io::Result<()> {
+        self.files.push(OpenOptions::new().create(true).append(true).open(file)?);
+        Ok(())
     }
 
-    /// Adds a trial: it is in the file when this returns.
+    /// Adds a trial: it is in the files when this returns.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn add(&mut self, record: &Record) -> io::Result<()> {
         let mut line = serde_json::to_vec(record).map_err(io::Error::other)?;
         line.push(b'\n');
-        self.file.write_all(&line)
+        self.files.iter_mut().try_for_each(|file| file.write_all(&line))
     }
 }
 
@@ -103,7 +124,7 @@ pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
                 return Err(source.error(
                     span,
                     what,
-                    "must be a line that `siga lab run --json` wrote",
+                    "must be a line that `siga lab run --results` wrote",
                 ));
             }
         }
@@ -153,7 +174,7 @@ mod tests {
         let refused = |text: &str| parse(&Source::of("r.jsonl", text)).unwrap_err().to_string();
         let error = refused(&format!("{LINE}\nrubbish\n"));
         assert!(error.starts_with("r.jsonl:2: this is no result: "), "{error}");
-        assert!(error.ends_with("must be a line that `siga lab run --json` wrote"), "{error}");
+        assert!(error.ends_with("must be a line that `siga lab run --results` wrote"), "{error}");
     }
 
     #[test]
@@ -163,12 +184,26 @@ mod tests {
     }
 
     #[test]
+    fn published_tables_are_kept_by_name_and_an_only_one_without() {
+        let read = |tables: &str| {
+            let text = LINE.replace("\"run\"", &format!("\"published\":{tables},\"run\""));
+            parse(&Source::of("r.jsonl", &text)).unwrap().pop().unwrap().published.unwrap()
+        };
+        let file = Path::new("../a.csv");
+        assert_eq!(read("\"size\\n1\\n\"").text(file), Some("size\n1\n"));
+        let named = read(r#"{"../a.csv":"a","../b.csv":"b"}"#);
+        assert_eq!((named.text(file), named.text(Path::new("c.csv"))), (Some("a"), None));
+    }
+
+    #[test]
     fn results_are_appended() {
         let file = std::env::temp_dir().join(format!("siga-lab-record-{}", std::process::id()));
         let record = parse(&Source::of("r", LINE)).unwrap().pop().unwrap();
         for trial in 1..3 {
             let record = Record { trial, ..record.clone() };
-            Results::append_to(&file).unwrap().add(&record).unwrap();
+            let mut results = Results::default();
+            results.append_to(&file).unwrap();
+            results.add(&record).unwrap();
         }
         let trials: Vec<u32> = read(&file).unwrap().iter().map(|record| record.trial).collect();
         std::fs::remove_file(&file).unwrap();

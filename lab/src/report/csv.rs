@@ -18,7 +18,9 @@ pub fn csv(records: &[Record]) -> String {
     let mut head = vec!["case", "system", "run"];
     head.extend(&factors);
     head.extend(["metric", "median", "min", "max", "trials", "representative"]);
-    let mut out = line(&head);
+    let mut out = csv::Writer::from_writer(Vec::new());
+    let mut write = |fields: &[&str]| out.write_record(fields).expect("memory takes every line");
+    write(&head);
     for series in &all {
         let first = series.records[0];
         for cell in series.cells() {
@@ -31,22 +33,10 @@ pub fn csv(records: &[Record]) -> String {
                 fields.push(metric.to_owned());
                 fields.extend([summary.median, summary.min, summary.max].map(|n| n.to_string()));
                 fields.extend([summary.trials.to_string(), summary.representative.to_string()]);
-                out += &line(&fields);
+                write(&fields.iter().map(String::as_str).collect::<Vec<&str>>());
             }
         }
     }
-    out
-}
-
-fn line(fields: &[impl AsRef<str>]) -> String {
-    let fields: Vec<String> = fields.iter().map(|field| quote(field.as_ref())).collect();
-    fields.join(",") + "\n"
-}
-
-fn quote(field: &str) -> String {
-    if field.contains([',', '"', '\n']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
+    let bytes = out.into_inner().expect("memory takes every line");
+    String::from_utf8(bytes).expect("it was written from strings")
 }
