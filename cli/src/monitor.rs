@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use lab::interval;
 
-use crate::outcome::{Outcome, print};
+use crate::outcome::Outcome;
+use crate::output::{Output, print};
 
 /// Print records that were kept while something ran
 #[derive(Debug, clap::Args)]
@@ -28,14 +29,16 @@ struct Dump {
     /// A file that a case with `interval_ms` has left
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// For spreadsheets: a line for each number
-    #[arg(long)]
+    /// For spreadsheets: a line for each number, and no JSON
+    #[arg(long, conflicts_with = "json")]
     csv: bool,
+    #[command(flatten)]
+    _output: Output,
 }
 
 /// Prints records.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
-    let MonitorCommand::Dump(Dump { file, csv }) = &arguments.command;
+    let MonitorCommand::Dump(Dump { file, csv, .. }) = &arguments.command;
     let refused = |error: std::io::Error| {
         Outcome::Usage(format!("{}: {error}: must be a file of interval records", file.display()))
     };

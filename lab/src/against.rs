@@ -131,6 +131,8 @@ impl Against {
         }
         let mut command = Command::new(&self.other.path);
         command.args(["lab", "run"]).arg(case).arg("--json").arg(&result);
+        // The other binary keeps its runs as well: beside the files of the trial, which are removed.
+        command.env("XDG_STATE_HOME", place.file("state"));
         let mut running = Running::start(command, Stream::Error, held, Some(place))?;
         let status = running.wait(self.time_max.unwrap_or(trial.time_max() + GRACE))?;
         // The name of a temporary directory means nothing to the reader of a report.

@@ -52,6 +52,11 @@ impl Machine {
         }
     }
 
+    /// Whether other programs kept the processors busy before the run.
+    pub fn is_busy(&self) -> bool {
+        self.load / self.processors.max(1) as f64 > BUSY_LOAD_MIN
+    }
+
     /// What spoils the results, in sentences; nothing if nothing does.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -66,8 +71,7 @@ impl Machine {
                     .into(),
             );
         }
-        let busy = self.load / self.processors.max(1) as f64;
-        if busy > BUSY_LOAD_MIN {
+        if self.is_busy() {
             warnings.push(format!(
                 "the machine was busy before the run, {:.1} of {} processors: the figures are too low, \
                  and their spread is too wide",

@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::definition::values;
-use crate::record::Record;
+use crate::record::{Record, Tables};
 
 /// Lets the results of a case be shown by another definition of the case: its tables and claims count, and
 /// its metrics are computed from what the parties have reported. Results of older labs, which have no
@@ -11,7 +11,7 @@ pub fn redefine(records: &mut [Record], case: &Case) {
     for record in records.iter_mut().filter(|record| record.case == case.name) {
         if record.definition.is_some() {
             record.definition = Some(case.text.to_string());
-            record.published = case.published.as_ref().map(|published| published.text.to_string());
+            record.published = Tables::of(case);
         }
         if !record.parties.is_empty() {
             record.metrics.extend(values(case, &record.parties));

@@ -14,23 +14,23 @@ use crate::interval::{Head, Intervals};
 use crate::machine::Machine;
 use crate::plan::{Job, Plan, Step};
 use crate::quantity::{Party, unexplained_ns};
-use crate::record::{Record, Results};
+use crate::record::{Record, Results, Tables};
 use crate::trial::{Crew, Measured, Trial, TrialError};
 
-/// Whoever watches a run. Called between trials only: nothing moves while one counts.
+/// Watches a run. Its methods are called between trials only, so that they cannot disturb a measurement.
 pub trait Watcher {
     /// A trial is about to begin.
     fn begins(&mut self, step: usize, job: &Job, cell: &Factors, trial: u32);
-    /// A trial has no result: something went wrong, or it could not have one here.
+    /// A trial has no result: it failed, or this machine does not allow it.
     fn failed(&mut self, job: &Job, cell: &Factors, trial: u32, error: &TrialError);
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The trials that have results, and those that could not have one here.
+    /// The trials that have results, and those that this machine does not allow.
     pub records: Vec<Record>,
-    /// Trials in which something went wrong.
+    /// How many trials failed.
     pub failed: usize,
     /// Why the results can no longer be kept, as on a full disk: the run has ended with the first trial that
     /// is not in the file.
@@ -48,7 +48,7 @@ pub enum RunError {
     Results(#[source] io::Error),
 }
 
-/// Does all steps of a plan, and keeps each result as soon as it is there. A trial that fails does not end
+/// Runs all steps of a plan, and writes each result at once. A trial that fails does not end
 /// the run. `against` measures the cells of the other binary.
 ///
 /// # Errors
@@ -121,7 +121,7 @@ pub fn run(
             seconds: job.case.window.as_secs_f64(),
             unable,
             definition: is_first.then(|| job.case.text.to_string()),
-            published: job.case.published.as_ref().filter(|_| is_first).map(|p| p.text.to_string()),
+            published: Tables::of(&job.case).filter(|_| is_first),
         };
         let kept = results.as_mut().map_or(Ok(()), |results| results.add(&record));
         outcome.records.push(record);

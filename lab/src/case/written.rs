@@ -1,5 +1,8 @@
 //! Case files as they are written, and checked.
 
+mod layout;
+mod tables;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -9,15 +12,14 @@ use host::config::{FileError, Source};
 use serde::Deserialize;
 use toml::Spanned;
 
+use self::layout::{WrittenBreakdown, WrittenKnee, WrittenScreen, WrittenTable};
+use self::tables::WrittenTables;
 use super::metric::WrittenMetric;
-use super::{
-    Bound, Breakdown, Case, Claim, Comparison, Knee, Part, Quick, ReadTable, SECONDS_MAX, Show,
-    TRIALS_MAX, Table, Test,
-};
+use super::{Bound, Case, Claim, Comparison, Quick, ReadTable, SECONDS_MAX, TRIALS_MAX, Test};
 use crate::definition::MetricDef;
-use crate::factor::{BINARY, Domain, Factor, Factors, Level, matches};
+use crate::factor::{BINARY, Factor, Factors, Level, matches};
 use crate::placement::{Placement, Placements};
-use crate::published::{Columns, Published};
+use crate::published::Published;
 use crate::workload::{self, WORKLOADS, Workload};
 
 #[derive(Deserialize)]
@@ -39,7 +41,8 @@ pub(super) struct Written {
     factors: WrittenFactors,
     #[serde(default)]
     quick: WrittenQuick,
-    published: Option<Spanned<WrittenPublished>>,
+    #[serde(default)]
+    published: WrittenTables,
     #[serde(default)]
     metric: Vec<WrittenMetric>,
     #[serde(default)]
@@ -50,6 +53,7 @@ pub(super) struct Written {
     breakdown: Vec<WrittenBreakdown>,
     #[serde(default)]
     claim: Vec<WrittenClaim>,
+    screen: Option<WrittenScreen>,
 }
 
 type WrittenFactors = BTreeMap<Spanned<String>, Spanned<Vec<Spanned<Level>>>>;
@@ -64,61 +68,6 @@ struct WrittenQuick {
     warm_up_seconds: Option<Spanned<f64>>,
     #[serde(default)]
     factors: WrittenFactors,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenPublished {
-    name: String,
-    document: String,
-    file: PathBuf,
-    factors: BTreeMap<Spanned<String>, String>,
-    metrics: BTreeMap<Spanned<String>, String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenTable {
-    metric: Spanned<OneOrMany>,
-    each: Option<Spanned<OneOrMany>>,
-    down: Spanned<OneOrMany>,
-    across: Option<Spanned<OneOrMany>>,
-    #[serde(default)]
-    only: WrittenLevels,
-    base: Option<Spanned<WrittenLevels>>,
-    show: Option<Spanned<Vec<Show>>>,
-    #[serde(default)]
-    published: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenKnee {
-    metric: Spanned<String>,
-    along: Spanned<String>,
-    each: Option<Spanned<OneOrMany>>,
-    #[serde(default)]
-    only: WrittenLevels,
-    part: Option<Spanned<f64>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenBreakdown {
-    name: String,
-    metric: Spanned<String>,
-    down: Spanned<OneOrMany>,
-    of: WrittenLevels,
-    part: Vec<WrittenPart>,
-    rest: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenPart {
-    name: String,
-    from: WrittenLevels,
-    less: Option<WrittenLevels>,
 }
 
 #[derive(Deserialize)]
@@ -258,9 +207,11 @@ impl Written {
         let quick = checker.quick(&self.quick)?;
         let place = checker.places(&self.place)?;
         let interval = self.interval_ms.map(|written| checker.interval(&written)).transpose()?;
-        let published = self.published.map(|written| checker.published(written, read_table));
-        let published = published.transpose()?;
-        let tables = self.table.into_iter().map(|table| checker.table(table));
+        let published =
+            self.published.0.into_iter().map(|table| checker.published(table, read_table));
+        let published = published.collect::<Result<Vec<Published>, _>>()?;
+        let names: Vec<&str> = published.iter().map(|table| table.name.as_str()).collect();
+        let tables = self.table.into_iter().map(|table| checker.table(table, &names));
         let tables = tables.collect::<Result<_, _>>()?;
         let knees = self.knee.into_iter().map(|knee| checker.knee(knee));
         let knees = knees.collect::<Result<_, _>>()?;
@@ -268,6 +219,7 @@ impl Written {
         let breakdowns = breakdowns.collect::<Result<_, _>>()?;
         let claims = self.claim.into_iter().map(|claim| checker.claim(claim));
         let claims = claims.collect::<Result<Vec<_>, _>>()?;
+        let screen = self.screen.map(|screen| checker.screen(screen)).transpose()?;
         let case = Case {
             name: self.name.into_inner(),
             group: self.group,
@@ -286,6 +238,7 @@ impl Written {
             knees,
             breakdowns,
             published,
+            screen: screen.unwrap_or_default(),
             quick,
             claims: claims.iter().map(|(claim, _)| claim.clone()).collect(),
             text: source.text().into(),
@@ -326,9 +279,6 @@ pub(super) fn unknown(
 
 /// How often parties may keep records. Keeping one takes some hundredths of a millisecond.
 const INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
-
-/// The part of the best figure at which a curve is said to be flat.
-const KNEE_PART: f64 = 0.95;
 
 /// Checks what is said of a workload.
 struct Checker<'a> {
@@ -456,69 +406,6 @@ impl Checker<'_> {
         })
     }
 
-    fn published(
-        &self,
-        written: Spanned<WrittenPublished>,
-        read_table: ReadTable<'_>,
-    ) -> Result<Published, FileError> {
-        let span = written.span();
-        let WrittenPublished { name, document, file, factors, metrics } = written.into_inner();
-        let columns = Columns {
-            factors: factors
-                .iter()
-                .map(|(factor, column)| Ok((self.factor(factor)?, column.clone())))
-                .collect::<Result<_, FileError>>()?,
-            metrics: metrics
-                .into_iter()
-                .map(|(metric, column)| Ok((self.metric(metric)?, column)))
-                .collect::<Result<_, FileError>>()?,
-        };
-        let text = read_table(&file).map_err(|error| error.to_string());
-        let table = text.and_then(|text| Published::parse((name, document), &text, &columns));
-        table.map_err(|why| {
-            let what = format!("{}: {why}", file.display());
-            self.source.error(span, what, "must be a table with these columns")
-        })
-    }
-
-    fn knee(&self, written: WrittenKnee) -> Result<Knee, FileError> {
-        let along = self.factor(&written.along)?;
-        if matches!(along.domain, Domain::Words(_)) {
-            let what = format!("the levels of {} are no numbers", along.name);
-            return Err(self.source.error(written.along.span(), what, "must be numbers"));
-        }
-        let part = written.part.as_ref().map_or(KNEE_PART, |part| *part.get_ref());
-        if let Some(written) = written.part.filter(|_| !(0.0..=1.0).contains(&part)) {
-            let what = format!("part = {part}");
-            return Err(self.source.error(written.span(), what, "must be 0 to 1"));
-        }
-        Ok(Knee {
-            metric: self.metric(written.metric)?,
-            along: along.name.to_owned(),
-            each: self.factor_names(written.each)?,
-            only: self.levels(&written.only)?,
-            part,
-        })
-    }
-
-    fn breakdown(&self, written: WrittenBreakdown) -> Result<Breakdown, FileError> {
-        let part = |part: WrittenPart| -> Result<Part, FileError> {
-            Ok(Part {
-                name: part.name,
-                from: self.levels(&part.from)?,
-                less: part.less.as_ref().map(|less| self.levels(less)).transpose()?,
-            })
-        };
-        Ok(Breakdown {
-            name: written.name,
-            metric: self.metric(written.metric)?,
-            down: self.factor_names(Some(written.down))?,
-            of: self.levels(&written.of)?,
-            parts: written.part.into_iter().map(part).collect::<Result<_, _>>()?,
-            rest: written.rest,
-        })
-    }
-
     fn levels(&self, written: &WrittenLevels) -> Result<Factors, FileError> {
         let level = |(name, level): (&Spanned<String>, &Spanned<Level>)| {
             let factor = self.factor_or_binary(name)?;
@@ -539,37 +426,6 @@ impl Checker<'_> {
     fn factor_names(&self, written: Option<Spanned<OneOrMany>>) -> Result<Vec<String>, FileError> {
         let names = written.map(OneOrMany::names).unwrap_or_default();
         names.iter().map(|name| Ok(self.factor_or_binary(name)?.name.to_owned())).collect()
-    }
-
-    fn table(&self, written: WrittenTable) -> Result<Table, FileError> {
-        let show = match &written.show {
-            Some(show) => show.get_ref().clone(),
-            None => vec![Show::Absolute],
-        };
-        let base = match &written.base {
-            Some(base) => Some(self.levels(base.get_ref())?),
-            None => None,
-        };
-        if let (Some(written), None) = (&written.show, &base)
-            && show.iter().any(|show| *show != Show::Absolute)
-        {
-            let right = "must have a base, for example base = { transport = \"unix-stream\" }";
-            let what = "a ratio or delta against nothing";
-            return Err(self.source.error(written.span(), what, right));
-        }
-        Ok(Table {
-            metrics: OneOrMany::names(written.metric)
-                .into_iter()
-                .map(|metric| self.metric(metric))
-                .collect::<Result<_, _>>()?,
-            each: self.factor_names(written.each)?,
-            down: self.factor_names(Some(written.down))?,
-            across: self.factor_names(written.across)?,
-            only: self.levels(&written.only)?,
-            base,
-            show,
-            published: written.published,
-        })
     }
 
     fn claim(&self, written: WrittenClaim) -> Result<(Claim, Range<usize>), FileError> {
