@@ -6,12 +6,14 @@
 mod built_in;
 mod compute;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::case::Case;
 use crate::metric::Better;
 use crate::quantity::Party;
+use crate::unit;
 
 pub use built_in::built_in;
 pub use compute::{Scope, compute};
@@ -40,6 +42,38 @@ pub struct MetricDef {
     pub better: Better,
     /// What it is.
     pub meaning: String,
+}
+
+impl MetricDef {
+    /// The units in which its numbers can be shown, the smallest first. A definition that names one has that.
+    pub fn units(&self) -> Cow<'static, [unit::Unit]> {
+        let per = match self.per {
+            Per::Second => "/s",
+            Per::Mib => "/MiB",
+            Per::CpuSecond => "/CPU-s",
+            Per::Trial | Per::Work(_) | Per::Share => "",
+        };
+        let usual = match (self.quantity, self.per) {
+            (_, Per::Share) => unit::plain(),
+            (Quantity::Time | Quantity::Cpu | Quantity::Processor | Quantity::Unexplained, _) => {
+                unit::of_time()
+            }
+            (Quantity::Work, _) if self.kind.as_deref() == Some("bytes") => unit::of_bytes(),
+            (Quantity::Work | Quantity::Counter | Quantity::Level, _) => unit::plain(),
+        };
+        let named = unit::Unit {
+            label: Cow::Borrowed(self.unit.label),
+            short: Cow::Borrowed(self.unit.label),
+            scale: 1.0,
+        };
+        let units = if self.unit.label.is_empty() { usual } else { &[named] };
+        let divided = |unit: &unit::Unit| unit::Unit {
+            label: format!("{}{per}", unit.label).into(),
+            short: format!("{}{per}", unit.short).into(),
+            scale: unit.scale,
+        };
+        units.iter().map(divided).collect()
+    }
 }
 
 /// The metrics of a trial of a case: those that come with its workload, and its own.

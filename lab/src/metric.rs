@@ -1,5 +1,8 @@
 //! Metrics: what is measured, in which unit, and which way is better.
 
+use std::borrow::Cow;
+
+use crate::definition::MetricDef;
 use crate::unit::{self, Unit, three_digits};
 
 /// A metric. Its name ends in the unit of the numbers in results.
@@ -84,31 +87,57 @@ pub fn find(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// What a metric is called above its column or beside its row: `median delay`.
-pub fn label(name: &str) -> &str {
-    find(name).map_or(name, |metric| metric.label)
+/// A metric as people see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// What it is called in results.
+    pub name: String,
+    /// What it is called above its column or beside its row: `median delay`.
+    pub label: String,
+    /// Which way is better.
+    pub better: Better,
+    /// In which units, the smallest first. At least one.
+    pub units: Cow<'static, [Unit]>,
 }
 
-/// Which way of a metric is better. Of a metric that is not known, more is.
-pub fn better(name: &str) -> Better {
-    find(name).map_or(Better::More, |metric| metric.better)
-}
-
-/// What a metric is called, with its unit: `median delay, µs`. Without a unit each number shows its own.
-pub fn heading(name: &str, unit: Option<Unit>) -> String {
-    let label = label(name);
-    match unit {
-        // The unit says it all: million messages/s.
-        Some(unit) if unit.label.contains(label) => unit.label.to_owned(),
-        Some(unit) if !unit.label.is_empty() => format!("{label}, {}", unit.label),
-        _ => label.to_owned(),
+impl Shown {
+    /// The metric of this name, which one of these may define. `interactive.latency_p50_ns` is that of one of
+    /// several workloads. Of a metric that is not known, more is better.
+    pub fn of(name: &str, defined: &[MetricDef]) -> Shown {
+        if let Some(metric) = defined.iter().find(|metric| metric.name == name) {
+            let (label, better) = (metric.label.clone(), metric.better);
+            return Shown { name: name.to_owned(), label, better, units: metric.units() };
+        }
+        let (part, own) = match name.split_once('.') {
+            Some((part, own)) => (Some(part), own),
+            None => (None, name),
+        };
+        let known = find(own);
+        let label = known.map_or(own, |metric| metric.label);
+        Shown {
+            name: name.to_owned(),
+            label: part.map_or_else(|| label.to_owned(), |part| format!("{part}: {label}")),
+            better: known.map_or(Better::More, |metric| metric.better),
+            units: Cow::Borrowed(unit::units(own)),
+        }
     }
-}
 
-/// A number with the unit that suits it: `9.43 thousand/s`.
-pub fn show(name: &str, number: f64) -> String {
-    let unit = unit::for_one(name, number);
-    format!("{} {}", three_digits(number / unit.scale), unit.short).trim_end().to_owned()
+    /// What it is called, with its unit: `median delay, µs`. Without a unit each number shows its own.
+    pub fn heading(&self, unit: Option<&Unit>) -> String {
+        let Shown { label, .. } = self;
+        match unit {
+            // The unit says it all: million messages/s.
+            Some(unit) if unit.label.contains(label.as_str()) => unit.label.to_string(),
+            Some(unit) if !unit.label.is_empty() => format!("{label}, {}", unit.label),
+            _ => label.clone(),
+        }
+    }
+
+    /// A number with the unit that suits it: `9.43 thousand/s`.
+    pub fn show(&self, number: f64) -> String {
+        let unit = unit::for_one(&self.units, number);
+        format!("{} {}", three_digits(number / unit.scale), unit.short).trim_end().to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -124,15 +153,20 @@ mod tests {
 
     #[test]
     fn heading_has_the_unit_unless_each_number_has_its_own() {
-        let heading = |name| heading(name, unit::for_all(name, &[5e6]));
+        let heading = |name| {
+            let shown = Shown::of(name, &[]);
+            shown.heading(unit::for_all(&shown.units, &[5e6]))
+        };
         assert_eq!(heading("cpu_ns_per_message"), "CPU per message, ms");
         assert_eq!(heading("rate_messages_per_s"), "million messages/s");
-        assert_eq!(super::heading("rate_messages_per_s", None), "messages");
-        assert_eq!(super::heading("of_a_newer_siga", Some(unit::units("x")[0])), "of_a_newer_siga");
+        assert_eq!(heading("bulk.rate_messages_per_s"), "bulk: messages, million messages/s");
+        assert_eq!(Shown::of("rate_messages_per_s", &[]).heading(None), "messages");
+        assert_eq!(heading("of_a_newer_siga"), "of_a_newer_siga");
     }
 
     #[test]
     fn number_is_shown_with_the_unit_that_suits_it() {
+        let show = |name, number| Shown::of(name, &[]).show(number);
         assert_eq!(show("rate_messages_per_s", 9430.0), "9.43 thousand/s");
         assert_eq!(show("rate_bytes_per_s", 12_345_678_901.0), "12.3 GB/s");
         assert_eq!(show("latency_p50_ns", 212_053.0), "212 µs");

@@ -1,24 +1,30 @@
 //! Units: how the numbers of results are shown to people.
 
+use std::borrow::Cow;
+
 /// A unit for people.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
     /// In a heading: `million messages/s`.
-    pub label: &'static str,
+    pub label: Cow<'static, str>,
     /// Behind a number, where the heading already says what is counted: `million/s`.
-    pub short: &'static str,
+    pub short: Cow<'static, str>,
     /// One of this unit, in the unit of the results.
     pub scale: f64,
 }
 
 const fn unit(label: &'static str, scale: f64) -> Unit {
-    Unit { label, short: label, scale }
+    with_short(label, label, scale)
+}
+
+const fn with_short(label: &'static str, short: &'static str, scale: f64) -> Unit {
+    Unit { label: Cow::Borrowed(label), short: Cow::Borrowed(short), scale }
 }
 
 const MESSAGES: &[Unit] = &[
-    Unit { label: "messages/s", short: "/s", scale: 1.0 },
-    Unit { label: "thousand messages/s", short: "thousand/s", scale: 1e3 },
-    Unit { label: "million messages/s", short: "million/s", scale: 1e6 },
+    with_short("messages/s", "/s", 1.0),
+    with_short("thousand messages/s", "thousand/s", 1e3),
+    with_short("million messages/s", "million/s", 1e6),
 ];
 const BYTES_PER_S: &[Unit] =
     &[unit("B/s", 1.0), unit("kB/s", 1e3), unit("MB/s", 1e6), unit("GB/s", 1e9)];
@@ -45,22 +51,39 @@ const FAMILIES: &[(&str, &[Unit])] = &[
     ("_ns", TIME),
 ];
 
-/// The units in which a metric can be shown, the smallest first. At least one.
+/// The units in which a metric of siga's can be shown, by its name, the smallest first. At least one.
 pub fn units(metric: &str) -> &'static [Unit] {
     let family = FAMILIES.iter().find(|(end, _)| metric.ends_with(end));
     family.map_or(PLAIN, |(_, units)| units)
 }
 
-/// The unit of this label in which a metric can be shown.
-pub fn named(metric: &str, label: &str) -> Option<Unit> {
-    units(metric).iter().copied().find(|unit| unit.label == label || unit.short == label)
+/// Units of a quantity of time, of bytes, or of neither.
+pub fn of_time() -> &'static [Unit] {
+    TIME
+}
+
+/// As [`of_time`].
+pub fn of_bytes() -> &'static [Unit] {
+    BYTES
+}
+
+/// As [`of_time`].
+pub fn plain() -> &'static [Unit] {
+    PLAIN
+}
+
+/// The unit of this label.
+pub fn named<'a>(units: &'a [Unit], label: &str) -> Option<&'a Unit> {
+    units.iter().find(|unit| unit.label == label || unit.short == label)
 }
 
 /// The unit for one number: the greatest of which it is at least one.
-pub fn for_one(metric: &str, number: f64) -> Unit {
-    let units = units(metric);
+///
+/// # Panics
+/// If there are no units.
+pub fn for_one(units: &[Unit], number: f64) -> &Unit {
     let is_whole = |unit: &&Unit| number.abs() >= 0.9995 * unit.scale;
-    *units.iter().rev().find(is_whole).unwrap_or(&units[0])
+    units.iter().rev().find(is_whole).unwrap_or(&units[0])
 }
 
 /// The numbers that a unit shows well: from the first bound, or else from the second, to [`SHOWN_MAX`].
@@ -68,18 +91,20 @@ const SHOWN_MIN: [f64; 2] = [0.5, 0.1];
 const SHOWN_MAX: f64 = 9999.5;
 
 /// The greatest unit that shows all of these numbers well; none if each needs its own.
-pub fn for_all(metric: &str, numbers: &[f64]) -> Option<Unit> {
-    let units = units(metric);
+///
+/// # Panics
+/// If there are no units.
+pub fn for_all<'a>(units: &'a [Unit], numbers: &[f64]) -> Option<&'a Unit> {
     let numbers = || numbers.iter().map(|number| number.abs()).filter(|number| *number > 0.0);
     if let [only] = units {
-        return Some(*only);
+        return Some(only);
     }
     let suits = |unit: &&Unit, least: f64| {
         numbers().all(|number| (least..SHOWN_MAX).contains(&(number / unit.scale)))
     };
-    let found = |least| units.iter().rev().find(|unit| suits(unit, least)).copied();
+    let found = |least| units.iter().rev().find(|unit| suits(unit, least));
     match numbers().next() {
-        None => Some(units[0]),
+        None => Some(&units[0]),
         Some(_) => SHOWN_MIN.into_iter().find_map(found),
     }
 }
@@ -105,7 +130,7 @@ mod tests {
 
     #[test]
     fn unit_of_one_number_is_the_greatest_that_is_whole() {
-        let label = |metric, number| for_one(metric, number).label;
+        let label = |metric, number| &*for_one(units(metric), number).label;
         assert_eq!(label("rate_messages_per_s", 9430.0), "thousand messages/s");
         assert_eq!(label("rate_messages_per_s", 999_600.0), "million messages/s");
         assert_eq!(label("latency_p50_ns", 212_053.0), "µs");
@@ -117,7 +142,7 @@ mod tests {
 
     #[test]
     fn numbers_share_a_unit_if_one_shows_all_of_them() {
-        let label = |numbers: &[f64]| for_all("latency_p50_ns", numbers).map(|unit| unit.label);
+        let label = |numbers: &[f64]| for_all(TIME, numbers).map(|unit| &*unit.label);
         assert_eq!(label(&[770.0, 1800.0]), Some("µs"));
         assert_eq!(label(&[120.0, 130.0]), Some("ns"));
         assert_eq!(label(&[31.0, 0.0, 1057.0]), Some("ns"));
@@ -125,14 +150,14 @@ mod tests {
         assert_eq!(label(&[31.0, 1_000_000.0]), None);
         assert_eq!(label(&[0.0]), Some("ns"));
         assert_eq!(label(&[]), Some("ns"));
-        assert_eq!(for_all("cpu_cp_percent", &[0.001]).unwrap().label, "%");
+        assert_eq!(for_all(units("cpu_cp_percent"), &[0.001]).unwrap().label, "%");
     }
 
     #[test]
     fn unit_is_found_by_its_label_or_its_short_form() {
-        assert_eq!(named("rate_messages_per_s", "million/s").unwrap().scale, 1e6);
-        assert_eq!(named("rate_messages_per_s", "million messages/s").unwrap().scale, 1e6);
-        assert_eq!(named("rate_messages_per_s", "GB/s"), None);
+        assert_eq!(named(MESSAGES, "million/s").unwrap().scale, 1e6);
+        assert_eq!(named(MESSAGES, "million messages/s").unwrap().scale, 1e6);
+        assert_eq!(named(MESSAGES, "GB/s"), None);
     }
 
     #[test]

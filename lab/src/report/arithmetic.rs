@@ -3,7 +3,7 @@
 use host::config::Source;
 
 use super::{markdown, report, text};
-use crate::case::Knee;
+use crate::metric::Better;
 use crate::record::{Record, parse};
 use crate::unit::three_digits;
 
@@ -110,15 +110,8 @@ fn ratios_and_differences_are_those_of_plain_arithmetic() {
 #[test]
 fn knee_is_that_of_plain_arithmetic() {
     let mut random = Random::new();
-    for metric in ["rate_mib_per_s", "exchange_p50_ns"] {
-        let is_more = metric == "rate_mib_per_s";
-        let knee = Knee {
-            metric: metric.into(),
-            along: "bytes".into(),
-            each: Vec::new(),
-            only: crate::factor::Factors::new(),
-            part: 0.9,
-        };
+    for better in [Better::More, Better::Less] {
+        let is_more = better == Better::More;
         for _ in 0..100 {
             let curve: Vec<(u64, f64)> = (0..9).map(|level| (level, random.figure())).collect();
             let figures = || curve.iter().map(|(_, figure)| *figure);
@@ -132,7 +125,7 @@ fn knee_is_that_of_plain_arithmetic() {
             let first = curve.iter().find(|(_, figure)| is_flat(*figure)).unwrap();
             let mut shuffled = curve.clone();
             shuffled.reverse();
-            let found = super::knee::bend(&knee, shuffled).unwrap();
+            let found = super::knee::bend(0.9, better, shuffled).unwrap();
             assert_eq!(
                 (found.level, found.figure, found.best),
                 (first.0, first.1, best),

@@ -4,7 +4,6 @@ use super::series::Series;
 use super::table::{NOTHING, measured, with_range};
 use super::{Block, Grid};
 use crate::factor::{AGAINST, BINARY, Factors, Level, THIS, is_against};
-use crate::metric::label;
 use crate::statistics::{Summary, ratio};
 
 /// A row for each metric of each cell with two binaries: both figures and their ratio. None if there was one
@@ -22,7 +21,7 @@ pub(super) fn binaries(series: &Series<'_>) -> Option<Block> {
     for metric in metrics(series) {
         for cell in &cells {
             let Some(figures) = figures(series, cell, metric) else { continue };
-            let mut row = vec![label(metric).to_owned()];
+            let mut row = vec![series.metric(metric).label];
             row.extend(factors.iter().map(|factor| series.level(factor, cell.get(*factor))));
             row.extend(figures);
             rows.push(row);
@@ -66,8 +65,9 @@ fn figures(series: &Series<'_>, cell: &Factors, metric: &str) -> Option<[String;
         return None;
     }
     let nothing = || NOTHING.to_owned();
-    let [this_shown, against_shown] =
-        summaries.map(|summary| summary.map_or_else(nothing, |summary| measured(metric, summary)));
+    let [this_shown, against_shown] = summaries.map(|summary| {
+        summary.map_or_else(nothing, |summary| measured(&series.metric(metric), summary))
+    });
     let times = Summary::of(&ratio(&this, &against));
     let times = times.map_or_else(nothing, |times| with_range(times, 1.0));
     Some([this_shown, against_shown, times])

@@ -5,7 +5,6 @@ use super::table::NOTHING;
 use super::{Block, Grid};
 use crate::case::Breakdown;
 use crate::factor::{Factors, describe, matches};
-use crate::metric::heading;
 use crate::statistics::{Sample, Summary, difference};
 use crate::unit::{self, three_digits};
 
@@ -28,12 +27,13 @@ fn blocks(series: &Series<'_>, breakdown: &Breakdown) -> [Block; 2] {
         }
     }
     let numbers: Vec<f64> = rows.iter().flatten().copied().flatten().collect();
-    let one = unit::for_all(metric, &numbers);
+    let metric = series.metric(metric);
+    let one = unit::for_all(&metric.units, &numbers);
     let shown = |number: &Option<f64>| {
         let Some(number) = number else { return NOTHING.to_owned() };
         match one {
             Some(unit) => three_digits(number / unit.scale),
-            None => crate::metric::show(metric, *number),
+            None => metric.show(*number),
         }
     };
     let row = |(levels, figures): (&Levels, &Vec<Option<f64>>)| {
@@ -56,7 +56,7 @@ fn blocks(series: &Series<'_>, breakdown: &Breakdown) -> [Block; 2] {
         derived.join("; "),
         down.join(" and ")
     );
-    let title = format!("{name}: {}", heading(metric, one));
+    let title = format!("{name}: {}", metric.heading(one));
     let rows = seen.iter().zip(&rows).map(row).collect();
     let grid = Grid { title, head, words: down.len(), rows, notes: Vec::new() };
     [Block::Text(what), Block::Table(grid)]

@@ -5,7 +5,6 @@ use super::table::{measured, with_range};
 use super::{Block, Grid};
 use crate::case::{Bound, Claim, Comparison, Test};
 use crate::factor::{Factors, describe, matches};
-use crate::metric::show;
 use crate::statistics::{Summary, difference, ratio};
 use crate::unit::three_digits;
 
@@ -228,9 +227,9 @@ fn against(
     [of, best]: [&Found<'_>; 2],
     compared: Summary,
 ) -> String {
-    let order = series.order();
+    let (order, metric) = (series.order(), series.metric(&test.metric));
     let side = |found: &Found<'_>| {
-        let number = show(&test.metric, found.summary.median);
+        let number = metric.show(found.summary.median);
         format!("{number} ({})", describe(found.cell, &order))
     };
     let compared = match test.comparison {
@@ -238,16 +237,17 @@ fn against(
             format!("ratio {}, {}", with_range(compared, 1.0), wanted(test.bound, three_digits))
         }
         Comparison::Difference => {
-            let wanted = wanted(test.bound, |number| show(&test.metric, number));
-            format!("{} more, {wanted}", measured(&test.metric, compared))
+            let wanted = wanted(test.bound, |number| metric.show(number));
+            format!("{} more, {wanted}", measured(&metric, compared))
         }
     };
     format!("{compared}\n{} against {}", side(of), side(best))
 }
 
 fn alone(series: &Series<'_>, test: &Test, of: &Found<'_>) -> String {
-    let wanted = wanted(test.bound, |number| show(&test.metric, number));
-    let number = measured(&test.metric, of.summary);
+    let metric = series.metric(&test.metric);
+    let wanted = wanted(test.bound, |number| metric.show(number));
+    let number = measured(&metric, of.summary);
     format!("{number}, {wanted}\n{}", describe(of.cell, &series.order()))
 }
 

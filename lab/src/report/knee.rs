@@ -4,7 +4,7 @@ use super::series::{Levels, Series, levels};
 use super::{Block, Grid};
 use crate::case::Knee;
 use crate::factor::{Factors, Level, matches};
-use crate::metric::{self, Better, show};
+use crate::metric::Better;
 use crate::unit::{self, Unit, three_digits};
 
 /// A curve: levels and figures, by level.
@@ -18,11 +18,12 @@ pub(super) fn knees(series: &Series<'_>) -> Vec<Block> {
 
 fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
     let Knee { metric, along, each, only, part } = knee;
+    let better = series.metric(metric).better;
     let mut rows: Vec<(Vec<String>, Option<Bend>)> = Vec::new();
     for (which, curve) in curves(series, knee) {
         let named = each.iter().zip(&which);
         let words = named.map(|(factor, level)| series.level(factor, level.as_ref())).collect();
-        rows.push((words, bend(knee, curve)));
+        rows.push((words, bend(*part, better, curve)));
     }
     let published = series.case.as_ref().map_or(&[][..], |case| &case.published);
     for table in published.iter().filter(|table| table.knows(metric)) {
@@ -34,17 +35,18 @@ fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
         if let Some(first) = words.first_mut() {
             first.clone_from(&table.name);
         }
-        rows.push((words, bend(knee, numbers.collect())));
+        rows.push((words, bend(*part, better, numbers.collect())));
     }
     let figures =
         rows.iter().filter_map(|(_, bend)| *bend).flat_map(|bend| [bend.figure, bend.best]);
-    let one = unit::for_all(metric, &figures.collect::<Vec<f64>>());
+    let metric = series.metric(metric);
+    let one = unit::for_all(&metric.units, &figures.collect::<Vec<f64>>());
     let row = |(words, bend): &(Vec<String>, Option<Bend>)| {
         let figures =
             bend.map_or([const { String::new() }; 4], |bend| shown(series, knee, one, bend));
         words.iter().cloned().chain(figures).collect()
     };
-    let label = metric::label(metric);
+    let label = &metric.label;
     let unit = one.map_or(String::new(), |unit| format!(", {}", unit.label));
     let mut head = each.clone();
     head.extend([
@@ -99,23 +101,23 @@ pub(super) struct Bend {
 }
 
 /// The bend of a curve; none of an empty one.
-pub(super) fn bend(knee: &Knee, mut curve: Curve) -> Option<Bend> {
+pub(super) fn bend(part: f64, better: Better, mut curve: Curve) -> Option<Bend> {
     curve.sort_by_key(|(level, _)| *level);
-    let is_more = metric::better(&knee.metric) == Better::More;
+    let is_more = better == Better::More;
     let goodness = |figure: f64| if is_more { figure } else { 1.0 / figure };
     let best =
         curve.iter().max_by(|(_, one), (_, other)| goodness(*one).total_cmp(&goodness(*other)));
     let &(best_at, best) = best?;
-    let is_flat = |(_, figure): &&(u64, f64)| goodness(*figure) >= knee.part * goodness(best);
+    let is_flat = |(_, figure): &&(u64, f64)| goodness(*figure) >= part * goodness(best);
     let (level, figure) = *curve.iter().find(is_flat).expect("the best is");
     Some(Bend { level, figure, best_at, best })
 }
 
-fn shown(series: &Series<'_>, knee: &Knee, one: Option<Unit>, bend: Bend) -> [String; 4] {
+fn shown(series: &Series<'_>, knee: &Knee, one: Option<&Unit>, bend: Bend) -> [String; 4] {
     let level = |number| series.level(&knee.along, Some(&Level::Number(number)));
     let figure = |number: f64| match one {
         Some(unit) => three_digits(number / unit.scale),
-        None => show(&knee.metric, number),
+        None => series.metric(&knee.metric).show(number),
     };
     [level(bend.level), figure(bend.figure), figure(bend.best), level(bend.best_at)]
 }

@@ -8,7 +8,7 @@ use super::table::NOTHING;
 use super::{Block, Grid, Report};
 use crate::case::{Case, Screen, ScreenColumn, ScreenRow};
 use crate::factor::Factors;
-use crate::metric::{self, Better};
+use crate::metric::Better;
 use crate::record::Record;
 use crate::unit::{self, three_digits};
 
@@ -133,10 +133,10 @@ fn grid(all: &[Series<'_>]) -> Option<Grid> {
     for (series, screen) in screens() {
         for column in &screen.columns {
             let rows = names.iter().map(|name| screen.rows.iter().find(|row| row.name == *name));
-            let figures: Vec<Option<Shown<'_>>> =
+            let figures: Vec<Option<Figure<'_>>> =
                 rows.map(|row| figure((series, column), row?)).collect();
             if columns.len() < FIGURES_MAX && figures.iter().any(Option::is_some) {
-                columns.push(shown(column, &figures));
+                columns.push(shown((series, column), &figures));
             }
         }
     }
@@ -154,10 +154,10 @@ fn grid(all: &[Series<'_>]) -> Option<Grid> {
 }
 
 /// A figure, and what is said of the cell that it is of.
-type Shown<'a> = (f64, &'a str);
+type Figure<'a> = (f64, &'a str);
 
 /// The best of the cells of a row; none if none was measured.
-fn figure<'a>((series, column): Column<'_>, row: &'a ScreenRow) -> Option<Shown<'a>> {
+fn figure<'a>((series, column): Column<'_>, row: &'a ScreenRow) -> Option<Figure<'a>> {
     let found = |(name, levels): &'a (String, Factors)| -> Option<(Found<'_>, &'a str)> {
         let wanted = column.only.clone().into_iter().chain(levels.clone()).collect();
         let wanted = series.meant(&wanted, &[]);
@@ -165,7 +165,7 @@ fn figure<'a>((series, column): Column<'_>, row: &'a ScreenRow) -> Option<Shown<
     };
     let by_median = |(one, _): &(Found<'_>, &str), (other, _): &(Found<'_>, &str)| {
         let order = one.summary.median.total_cmp(&other.summary.median);
-        if metric::better(&column.metric) == Better::More { order.reverse() } else { order }
+        if series.metric(&column.metric).better == Better::More { order.reverse() } else { order }
     };
     let (found, name) = row.of.iter().filter_map(found).min_by(by_median)?;
     Some((found.summary.median, name))
@@ -177,16 +177,17 @@ fn applies(cell: &Factors, wanted: &Factors) -> bool {
 }
 
 /// The heading and the cells of a column, in one unit.
-fn shown(column: &ScreenColumn, figures: &[Option<Shown<'_>>]) -> (String, Vec<String>) {
+fn shown((series, column): Column<'_>, figures: &[Option<Figure<'_>>]) -> (String, Vec<String>) {
     let ScreenColumn { heading: above, metric, unit, .. } = column;
     let numbers: Vec<f64> = figures.iter().flatten().map(|(number, _)| *number).collect();
-    let fixed = unit.as_ref().and_then(|label| unit::named(metric, label));
-    let unit = fixed.or_else(|| unit::for_all(metric, &numbers));
-    let cell = |figure: &Option<Shown<'_>>| {
+    let metric = series.metric(metric);
+    let fixed = unit.as_ref().and_then(|label| unit::named(&metric.units, label));
+    let unit = fixed.or_else(|| unit::for_all(&metric.units, &numbers));
+    let cell = |figure: &Option<Figure<'_>>| {
         let Some((number, name)) = figure else { return NOTHING.to_owned() };
         let number = match unit {
             Some(unit) => three_digits(number / unit.scale),
-            None => metric::show(metric, *number),
+            None => metric.show(*number),
         };
         if name.is_empty() { number } else { format!("{number} ({name})") }
     };

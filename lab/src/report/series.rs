@@ -7,7 +7,7 @@ use host::config::{Bytes, Source};
 
 use crate::case::Case;
 use crate::factor::{BINARY, Domain, Factors, Level, THIS, matches};
-use crate::metric::{self, Better};
+use crate::metric::{Better, METRICS, Shown};
 use crate::record::Record;
 use crate::statistics::{Sample, Summary};
 
@@ -128,8 +128,26 @@ impl<'a> Series<'a> {
 
     /// The metrics that were measured, in the order in which they are shown.
     pub(super) fn metrics(&self) -> Vec<&'a str> {
-        let known = metric::METRICS.iter().map(|metric| metric.name);
-        known.filter(|name| self.records.iter().any(|r| r.metrics.contains_key(*name))).collect()
+        let measured = self.records.iter().flat_map(|record| record.metrics.keys());
+        let mut names: Vec<&str> = measured.map(String::as_str).collect();
+        names.sort_unstable();
+        names.dedup();
+        let own = self.case.as_ref().map_or(&[][..], |case| &case.metrics);
+        let place = |name: &str| {
+            let (part, known) = name.split_once('.').unwrap_or(("", name));
+            let known = METRICS.iter().position(|metric| metric.name == known);
+            let own = own.iter().position(|metric| metric.name == name);
+            let place = known.or(own.map(|place| METRICS.len() + place))?;
+            Some((part.to_owned(), place))
+        };
+        names.retain(|name| place(name).is_some());
+        names.sort_by_key(|name| place(name));
+        names
+    }
+
+    /// A metric as people see it.
+    pub(super) fn metric(&self, name: &str) -> Shown {
+        Shown::of(name, self.case.as_ref().map_or(&[], |case| &case.metrics))
     }
 
     /// What the trials of a cell say; none if they do not say it.
@@ -154,7 +172,7 @@ impl<'a> Series<'a> {
             Some(Found { cell, samples, summary })
         };
         let meant = self.cells().into_iter().filter(|cell| is_meant(cell));
-        let better = metric::better(metric);
+        let better = self.metric(metric).better;
         let by_median = |one: &Found, other: &Found| {
             let order = one.summary.median.total_cmp(&other.summary.median);
             if better == Better::More { order.reverse() } else { order }

@@ -34,10 +34,29 @@ pub(super) fn tables(series: &Series<'_>) -> Vec<Block> {
     layouts.iter().flat_map(blocks).collect()
 }
 
-/// One row for each cell, one column for each metric.
+/// The most columns of figures that a table has which no case lays out.
+const USUAL_COLUMNS_MAX: usize = 6;
+
+/// One row for each cell and one column for each metric; or the other way round where there are many metrics.
+/// Factors of which all cells have one level stand above the table.
 fn usual_layout(series: &Series<'_>) -> Table {
-    let metrics = series.metrics().into_iter().map(str::to_owned).collect();
-    Table::of(metrics, series.order().into_iter().map(str::to_owned).collect())
+    let metrics: Vec<String> = series.metrics().into_iter().map(str::to_owned).collect();
+    let cells = series.cells();
+    let differs = |factor: &&str| {
+        let level = |cell: &Factors| cell.get(*factor).cloned();
+        cells.iter().any(|cell| level(cell) != level(cells[0]))
+    };
+    let (differing, common): (Vec<&str>, Vec<&str>) = series.order().into_iter().partition(differs);
+    let factors = differing.into_iter().map(str::to_owned).collect();
+    let common = common.into_iter().filter_map(|factor| {
+        let level = cells[0].get(factor)?;
+        Some(format!("{factor} {}", series.level(factor, Some(level))))
+    });
+    let title = Some(common.collect::<Vec<_>>().join(", ")).filter(|title| !title.is_empty());
+    if metrics.len() <= USUAL_COLUMNS_MAX || cells.len() > USUAL_COLUMNS_MAX {
+        return Table { title, ..Table::of(metrics, factors) };
+    }
+    Table { title, across: factors, ..Table::of(metrics, vec![METRIC.to_owned()]) }
 }
 
 /// A metric of a cell.
@@ -175,7 +194,7 @@ impl Layout<'_> {
                 }
             }
         }
-        let units = Units::of(rows.iter().flat_map(|row| &row.figures), units);
+        let units = Units::of(self.series, rows.iter().flat_map(|row| &row.figures), units);
         let mut notes = Vec::new();
         if rows.iter().flat_map(|row| &row.figures).any(Figure::is_noise) {
             notes.push(NOISE_NOTE.to_owned());
@@ -214,7 +233,7 @@ impl Layout<'_> {
                     cells[place] = if absolute || row.figures.iter().any(is_delta) {
                         units.heading(&name)
                     } else {
-                        crate::metric::label(&name).to_owned()
+                        units.label(&name)
                     };
                 }
             }
@@ -288,7 +307,7 @@ impl Layout<'_> {
         levels[place].as_ref().map(Level::to_string)
     }
 
-    fn column_heading(&self, column: &Column, units: &Units, show: Show) -> String {
+    fn column_heading(&self, column: &Column, units: &Units<'_>, show: Show) -> String {
         let Table { metrics, across, .. } = self.layout;
         match column.kind {
             Kind::Published(at) => return self.published[at].name.clone(),
@@ -308,7 +327,7 @@ impl Layout<'_> {
         }
     }
 
-    fn title(&self, each: &Levels, shows: &[Show], is_down: bool, units: &Units) -> String {
+    fn title(&self, each: &Levels, shows: &[Show], is_down: bool, units: &Units<'_>) -> String {
         let Table { each: factors, metrics, across, title, .. } = self.layout;
         let show = shows[0];
         let named = factors.iter().zip(each).map(|(factor, level)| match level {
@@ -447,10 +466,10 @@ fn is_delta(figure: &Figure) -> bool {
 }
 
 /// What stands above the figures of a metric. A ratio has no unit.
-fn heading(metric: &str, units: &Units, show: Show) -> String {
+fn heading(metric: &str, units: &Units<'_>, show: Show) -> String {
     match show {
         Show::Absolute | Show::Delta => units.heading(metric),
-        Show::Ratio | Show::Percent => crate::metric::label(metric).to_owned(),
+        Show::Ratio | Show::Percent => units.label(metric),
     }
 }
 

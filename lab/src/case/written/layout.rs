@@ -11,6 +11,7 @@ use crate::case::{
     Beside, Breakdown, Knee, METRIC, Part, Screen, ScreenColumn, ScreenRow, Show, Table,
 };
 use crate::factor::{Domain, Factors};
+use crate::metric::Shown;
 use crate::unit;
 
 #[derive(Deserialize)]
@@ -163,11 +164,13 @@ impl Checker<'_> {
     /// The label of a unit of one of the metrics.
     fn unit(&self, written: &Spanned<String>, metrics: &[String]) -> Result<(), FileError> {
         let label = written.get_ref();
-        if metrics.iter().any(|metric| unit::named(metric, label).is_some()) {
+        let shown: Vec<Shown> =
+            metrics.iter().map(|metric| Shown::of(metric, self.metrics)).collect();
+        if shown.iter().any(|metric| unit::named(&metric.units, label).is_some()) {
             return Ok(());
         }
-        let units = metrics.iter().flat_map(|metric| unit::units(metric));
-        let mut labels: Vec<&str> = units.map(|unit| unit.label).collect();
+        let units = shown.iter().flat_map(|metric| metric.units.iter());
+        let mut labels: Vec<&str> = units.map(|unit| &*unit.label).collect();
         labels.dedup();
         let what = format!("there is no unit {label:?} of these metrics");
         let right = format!("must be one of {}", labels.join(", "));

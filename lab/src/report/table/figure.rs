@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::metric;
+use crate::metric::Shown;
+use crate::report::series::Series;
 use crate::statistics::Summary;
 use crate::unit::{self, Unit, three_digits};
 
@@ -81,7 +82,7 @@ impl Figure {
         }
     }
 
-    pub(super) fn show(&self, units: &Units) -> String {
+    pub(super) fn show(&self, units: &Units<'_>) -> String {
         match self {
             Figure::Nothing => NOTHING.to_owned(),
             Figure::Base => "base".to_owned(),
@@ -119,33 +120,48 @@ impl Figure {
 /// The unit of each metric of a table: one that shows all of its figures well. A metric without one shows each
 /// figure in a unit of its own.
 #[derive(Debug)]
-pub(super) struct Units(BTreeMap<String, Unit>);
+pub(super) struct Units<'a> {
+    series: &'a Series<'a>,
+    chosen: BTreeMap<String, Unit>,
+}
 
-impl Units {
+impl<'a> Units<'a> {
     /// Chooses the units. `fixed` has the labels of those that the case fixes.
-    pub(super) fn of<'a>(figures: impl Iterator<Item = &'a Figure>, fixed: &[String]) -> Units {
+    pub(super) fn of<'f>(
+        series: &'a Series<'a>,
+        figures: impl Iterator<Item = &'f Figure>,
+        fixed: &[String],
+    ) -> Units<'a> {
         let mut numbers: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for (metric, number) in figures.filter_map(Figure::number) {
             numbers.entry(metric).or_default().push(number);
         }
         let unit = |(metric, numbers): (&str, Vec<f64>)| {
-            let named = fixed.iter().find_map(|label| unit::named(metric, label));
-            Some((metric.to_owned(), named.or_else(|| unit::for_all(metric, &numbers))?))
+            let Shown { units, .. } = series.metric(metric);
+            let named = fixed.iter().find_map(|label| unit::named(&units, label));
+            let unit = named.or_else(|| unit::for_all(&units, &numbers))?;
+            Some((metric.to_owned(), unit.clone()))
         };
-        Units(numbers.into_iter().filter_map(unit).collect())
+        Units { series, chosen: numbers.into_iter().filter_map(unit).collect() }
     }
 
     /// What stands above the figures of a metric.
     pub(super) fn heading(&self, metric: &str) -> String {
-        metric::heading(metric, self.0.get(metric).copied())
+        self.series.metric(metric).heading(self.chosen.get(metric))
+    }
+
+    /// The same of ratios, which have no unit.
+    pub(super) fn label(&self, metric: &str) -> String {
+        self.series.metric(metric).label
     }
 
     /// A number by `shown`, in the unit that the table has or else in the one that suits `number`.
     fn show(&self, metric: &str, number: f64, shown: impl Fn(f64) -> String) -> String {
-        match self.0.get(metric) {
+        match self.chosen.get(metric) {
             Some(unit) => shown(unit.scale),
             None => {
-                let unit = unit::for_one(metric, number);
+                let Shown { units, .. } = self.series.metric(metric);
+                let unit = unit::for_one(&units, number);
                 format!("{} {}", shown(unit.scale), unit.short).trim_end().to_owned()
             }
         }
@@ -160,7 +176,7 @@ pub(in crate::report) fn with_range(summary: Summary, scale: f64) -> String {
 }
 
 /// The same of a metric, in the unit that suits the median: `90.0 (80.0..100) million/s`.
-pub(in crate::report) fn measured(metric: &str, summary: Summary) -> String {
-    let unit = unit::for_one(metric, summary.median);
+pub(in crate::report) fn measured(metric: &Shown, summary: Summary) -> String {
+    let unit = unit::for_one(&metric.units, summary.median);
     format!("{} {}", with_range(summary, unit.scale), unit.short).trim_end().to_owned()
 }
