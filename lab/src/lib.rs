@@ -1,4 +1,5 @@
-//! The lab: measures this machine, and judges what is claimed of it. `docs/lab.md` tells how to use it.
+//! The lab: measures this machine, and judges what is claimed of it. `docs/lab.md` tells how to use it, and
+//! `docs/cases.md` what its files are.
 //!
 //! A [`case`] becomes a [`plan`] of trials; a [`trial`] is done by processes that each play a part of a
 //! [`workload`] as [`worker`]s; what comes of it is a [`record`], and a [`report`] is made of records alone.

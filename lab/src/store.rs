@@ -1,7 +1,8 @@
 //! Runs that are kept, so that `siga lab report last` finds the latest one.
 //!
 //! Each run is a file of results, `run-<when it began, in milliseconds since 1970>.jsonl`, in a directory of the
-//! user. The oldest ones are removed. Nothing else in that directory is touched.
+//! user; interval records of its parties are in a directory beside it. The oldest runs are removed. Nothing else in
+//! the user's directory is touched.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -60,6 +61,10 @@ impl Store {
                 // Another run that begins has removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => removed?,
+            }
+            match fs::remove_dir_all(old.with_extension("intervals")) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
             }
         }
         Ok(file)
@@ -143,7 +148,10 @@ mod tests {
     fn oldest_runs_are_removed_and_nothing_else() {
         let place = Place::make().unwrap();
         let store = Store::at(&place.file("lab"));
-        store.begin(1).unwrap();
+        let first = store.begin(1).unwrap();
+        let intervals = first.with_extension("intervals");
+        fs::create_dir(&intervals).unwrap();
+        fs::write(intervals.join("a"), "records").unwrap();
         for other in ["run-.jsonl", "run-01.jsonl", "run-1.json", "notes.txt", "run-x.jsonl"] {
             fs::write(store.directory.join(other), "mine").unwrap();
         }
