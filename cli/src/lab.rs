@@ -5,19 +5,21 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::against::{Against, AgainstError};
 use lab::case::Case;
 use lab::factor::{Factors, describe, is_against};
 use lab::library::{self, SelectError};
-use lab::machine::Machine;
+use lab::machine::{Machine, processors};
 use lab::peers::{self, Peers};
 use lab::plan::{Job, Plan, Wishes};
-use lab::record::{self, Results};
+use lab::record::{self, Record, Results};
+use lab::redefine::redefine;
 use lab::report;
 use lab::run::{RunError, Watcher};
+use lab::store::Store;
 use lab::trial::{Crew, TrialError};
 use serde_json::json;
 
@@ -26,8 +28,8 @@ use crate::output::{Output, print, print_json};
 
 /// Measure this machine: run cases, print their tables
 ///
-/// A case says what is measured under which levels of which factors. Those that come with siga compare
-/// messages over paths with every other way between two processes, and with what memory allows.
+/// A case file defines what is measured, under which levels of which factors. The cases that come with siga
+/// compare messages over paths with every other way between two processes, and with what memory allows.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true, subcommand_required = true)]
 pub struct Arguments {
@@ -42,7 +44,7 @@ enum LabCommand {
     Report(Report),
 }
 
-/// Say which cases there are, what they ask, and what can be varied
+/// List cases, their questions and their factors
 #[derive(Debug, clap::Args)]
 struct List {
     /// Names of cases or of groups of cases, or case files [default: all that come with siga]
@@ -53,27 +55,33 @@ struct List {
 }
 
 /// Run cases and print their tables
+///
+/// Without CASE, runs the groups `messages` and `studies` in their quick forms, which takes under two minutes, and
+/// prints one screen. The run is kept: `siga lab report last` prints its tables.
+///
+/// Exit code: 0 if every trial has a result or cannot have one on this machine, 1 if a trial failed, 2 for wrong
+/// use. With --check: 1 if a claim does not hold, 3 if a trial failed.
 #[derive(Debug, clap::Args)]
 struct Run {
     /// Names of cases or of groups of cases, or case files [default: messages studies, and --quick]
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
-    /// Run the quick forms of cases that have one: fewer levels, fewer or shorter trials
+    /// Run the quick form of each case that has one: fewer levels, fewer or shorter trials
     #[arg(long)]
     quick: bool,
-    /// Measure each cell so often, instead of what the case says
+    /// Trials per cell (overrides the case)
     #[arg(long, value_name = "N")]
     trials: Option<u32>,
-    /// Let each trial count for so long, instead of what the case says
+    /// Seconds per trial (overrides the case)
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// Let each trial go on for so long before it counts, instead of what the case says
+    /// Seconds of warm-up before each trial (overrides the case)
     #[arg(long, value_name = "S")]
     warm_up: Option<f64>,
-    /// Measure these levels of a factor, instead of what the case says. May be repeated
+    /// Levels of a factor (overrides the case). May be repeated
     #[arg(long, value_name = "FACTOR=LEVEL,..", value_parser = setting)]
     set: Vec<(String, Vec<String>)>,
-    /// Let another siga binary, for example an older build, measure the same cells, in turn with this one
+    /// Measure the same cells with another siga binary, for example an older build, in turn with this one
     #[arg(long, value_name = "PATH")]
     against: Option<PathBuf>,
     /// Measure Aeron and iceoryx2 with this siga-peers [default: beside siga, or in the repository's peers]
@@ -82,30 +90,42 @@ struct Run {
     /// Print each trial as a line of JSON, and no tables; or append the lines to FILE, for `siga lab report`
     #[arg(long, value_name = "FILE")]
     json: Option<Option<PathBuf>>,
+    /// Exit with 1 if a claim does not hold, and with 3 if a trial failed
+    #[arg(long)]
+    check: bool,
 }
 
-/// Print the tables of results that are kept
+/// Print the tables of kept results
 ///
 /// Of a case that was run several times, the latest run counts.
 #[derive(Debug, clap::Args)]
 struct Report {
-    /// What `siga lab run --json` wrote
-    #[arg(value_name = "FILE", required = true)]
+    /// Files that `siga lab run --json` wrote; `last` is the latest run of this user
+    #[arg(value_name = "FILE", required_unless_present = "published")]
     files: Vec<PathBuf>,
-    /// For whom
+    /// Instead of results: the published tables of this case, and which printed ratios and differences do not
+    /// follow from the printed figures
+    #[arg(long, value_name = "CASE", conflicts_with = "files")]
+    published: Option<String>,
+    /// Output format
     #[arg(long, value_enum, default_value = "text", conflicts_with = "json")]
     format: Format,
+    /// Show the results of these cases as their files say now, with metrics that were defined after the run
+    #[arg(long, value_name = "CASE")]
+    case: Vec<String>,
     #[command(flatten)]
     output: Output,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Format {
-    /// People at a terminal
+    /// Text, as wide as the terminal
     Text,
-    /// Documents
+    /// Markdown
     Markdown,
-    /// Spreadsheets: raw numbers
+    /// A page in one file
+    Html,
+    /// Raw numbers for spreadsheets
     Csv,
 }
 
@@ -141,7 +161,7 @@ fn list(arguments: &List) -> Result<(), Outcome> {
         let cases: Vec<String> = plan.jobs.iter().map(as_text).collect();
         print(cases.join("\n"))?;
         print(
-            "siga lab run CASE.. --set FACTOR=LEVEL,..  runs them; without CASE: messages and studies, quickly",
+            "Run them: siga lab run CASE.. --set FACTOR=LEVEL,..   Without CASE: messages and studies, quick forms",
         )
     }
 }
@@ -182,19 +202,73 @@ fn as_json(job: &Job) -> serde_json::Value {
 }
 
 fn print_report(arguments: &Report) -> Result<(), Outcome> {
+    if let Some(name) = &arguments.published {
+        let cases = select(std::slice::from_ref(name))?;
+        let shown = cases.iter().map(|case| shown(&report::published(case), arguments.format));
+        let shown = shown.collect::<Option<String>>();
+        let right = "published tables are printed as text, markdown or html";
+        return print(shown.ok_or_else(|| Outcome::Usage(right.to_owned()))?.trim_end());
+    }
     let mut records = Vec::new();
     for file in &arguments.files {
-        records.extend(record::read(file)?);
+        let file = if file == Path::new("last") { last_run()? } else { file.clone() };
+        records.extend(record::read(&file)?);
+    }
+    if !arguments.case.is_empty() {
+        select(&arguments.case)?.iter().for_each(|case| redefine(&mut records, case));
     }
     if arguments.output.json {
         return report::figures(&records).iter().try_for_each(print_json);
     }
-    let report = match arguments.format {
-        Format::Text => report::text(&report::report(&records)),
-        Format::Markdown => report::markdown(&report::report(&records)),
-        Format::Csv => report::csv(&records),
+    let report = shown(&report::report(&records), arguments.format);
+    print(report.unwrap_or_else(|| report::csv(&records)).trim_end())
+}
+
+/// A report in a format; none in the one that has raw numbers.
+fn shown(report: &report::Report, format: Format) -> Option<String> {
+    match format {
+        Format::Text => Some(report::text(report, width())),
+        Format::Markdown => Some(report::markdown(report)),
+        Format::Html => Some(report::html(report)),
+        Format::Csv => None,
+    }
+}
+
+/// The file of the latest run of this user.
+fn last_run() -> Result<PathBuf, Outcome> {
+    let found = Store::of_user().map(|store| store.last()).transpose();
+    let none = "no run is kept yet: siga lab run";
+    found.map_err(Outcome::no)?.flatten().ok_or_else(|| Outcome::No(none.to_owned()))
+}
+
+/// Columns of the terminal, or of text that goes elsewhere.
+fn width() -> u16 {
+    comfy_table::Table::new().width().unwrap_or(report::WIDTH)
+}
+
+/// Where the results of a run go: to what the user names, and into the user's store. A store that cannot be
+/// written is no reason not to measure.
+fn results(arguments: &Run) -> Result<Results, Outcome> {
+    let mut results = Results::default();
+    match &arguments.json {
+        None => {}
+        Some(Some(file)) => results.append_to(file).map_err(|error| {
+            Outcome::No(format!("cannot append to {}: {error}", file.display()))
+        })?,
+        Some(None) => {
+            let output = io::stdout().as_fd().try_clone_to_owned().map_err(Outcome::no)?;
+            results.write_to(File::from(output));
+        }
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let keep = |store: Store| {
+        let file = store.begin(now.as_millis() as u64)?;
+        results.append_spare_to(&file)
     };
-    print(report.trim_end())
+    if let Some(Err(error)) = Store::of_user().map(keep) {
+        eprintln!("warning: the run is not kept: {error}");
+    }
+    Ok(results)
 }
 
 fn run_cases(arguments: &Run) -> Result<(), Outcome> {
@@ -225,7 +299,7 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         AgainstError::NotSiga { .. } => Outcome::Usage(error.to_string()),
         AgainstError::This(_) => Outcome::no(error),
     })?;
-    let mut results = arguments.json.as_ref().map(|file| results(file.as_deref())).transpose()?;
+    let mut results = results(arguments)?;
     let machine = Machine::here();
     for warning in machine.warnings() {
         eprintln!("warning: {warning}");
@@ -236,35 +310,59 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         command.arg("lab-worker");
         command
     };
-    let crew = Crew::new(worker, machine.pinned).with_peers(peers);
+    let crew = Crew::new(worker, Some(processors())).with_peers(peers);
     let mut progress = Progress::of(&plan);
     let outcome =
-        lab::run::run(&plan, &crew, against.as_ref(), &machine, results.as_mut(), &mut progress);
+        lab::run::run(&plan, &crew, against.as_ref(), &machine, Some(&mut results), &mut progress);
     progress.bar.finish_and_clear();
     let outcome = outcome.map_err(|error| match error {
         RunError::System(error) => error.into(),
-        RunError::Results(error) if error.kind() == ErrorKind::BrokenPipe => Outcome::Unread,
         RunError::Results(_) => Outcome::no(error),
     })?;
+    if let Some(error) = results.lost() {
+        eprintln!("warning: the run is not kept: {error}");
+    }
+    let records = &outcome.records;
+    let report = match arguments.cases.as_slice() {
+        [] => report::first_screen(records),
+        _ => report::report(records),
+    };
     let printed = match arguments.json {
         // The trials were the result.
         Some(None) => Ok(()),
-        _ => print(report::text(&report::report(&outcome.records)).trim_end()),
+        _ => print(report::text(&report, width()).trim_end()),
     };
+    if let Some(error) = outcome.unkept {
+        if error.kind() == ErrorKind::BrokenPipe {
+            return Err(Outcome::Unread);
+        }
+        let error = format!(
+            "cannot keep the results: {error}; the run ended with the first trial not kept"
+        );
+        return Err(Outcome::No(error));
+    }
     match outcome.failed {
+        0 if arguments.check => check(records),
         0 => printed,
-        failed => Err(Outcome::No(format!("{failed} trials went wrong, see above"))),
+        failed if arguments.check => Err(Outcome::Broken(failures(failed))),
+        failed => Err(Outcome::No(failures(failed))),
     }
 }
 
-/// Where results go: to a file, or to standard output.
-fn results(file: Option<&Path>) -> Result<Results, Outcome> {
-    let Some(file) = file else {
-        let output = io::stdout().as_fd().try_clone_to_owned().map_err(Outcome::no)?;
-        return Ok(Results::new(File::from(output)));
-    };
-    Results::append_to(file)
-        .map_err(|error| Outcome::No(format!("cannot append to {}: {error}", file.display())))
+fn failures(failed: usize) -> String {
+    format!("{failed} trials failed, see above")
+}
+
+/// Whether each claim that could be judged holds.
+fn check(records: &[Record]) -> Result<(), Outcome> {
+    let failing = report::failing_claims(records);
+    match failing.len() {
+        0 => Ok(()),
+        1 => Err(Outcome::No(format!("1 claim does not hold: {}", failing[0]))),
+        count => {
+            Err(Outcome::No(format!("{count} claims do not hold:\n  {}", failing.join("\n  "))))
+        }
+    }
 }
 
 /// The program that measures peers, if the plan needs it. A program that the user names must be the right

@@ -3,6 +3,7 @@
 mod audit;
 mod identify;
 mod lab;
+mod monitor;
 mod outcome;
 mod output;
 mod query;
@@ -38,6 +39,7 @@ enum Command {
     Audit(audit::Arguments),
     Top(top::Arguments),
     Lab(lab::Arguments),
+    Monitor(monitor::Arguments),
     /// Play one part of a trial: what `siga lab run` starts
     #[command(hide = true)]
     LabWorker,
@@ -53,6 +55,7 @@ fn main() -> std::process::ExitCode {
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
+        Command::Monitor(arguments) => monitor::run(&arguments),
         Command::LabWorker => ::lab::worker::run().map_err(Outcome::no),
     };
     Outcome::exit(outcome)

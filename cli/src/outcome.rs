@@ -17,6 +17,8 @@ pub enum Outcome {
     Usage(String),
     /// The reader of its results has read enough. That is well.
     Unread,
+    /// A check could not be made, which is not the same as a check that fails.
+    Broken(String),
 }
 
 impl Outcome {
@@ -40,6 +42,10 @@ impl Outcome {
             Err(Outcome::Usage(what)) => {
                 eprintln!("siga: {what}");
                 ExitCode::from(2)
+            }
+            Err(Outcome::Broken(why)) => {
+                eprintln!("siga: {why}");
+                ExitCode::from(3)
             }
         }
     }

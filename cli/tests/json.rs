@@ -114,7 +114,7 @@ fn every_command_has_it() {
             }
         }
     }
-    let all = "up send receive identify query audit top lab list lab run lab report";
+    let all = "up send receive identify query audit top lab list lab run lab report monitor dump";
     assert_eq!(found.join(" "), all);
 }
 

@@ -5,8 +5,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+/// siga, with a store of runs that is not the user's.
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+    command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+    command
+}
+
 fn siga(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_siga")).args(arguments).output().unwrap()
+    command().args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -33,7 +40,7 @@ fn cases_are_listed_with_what_can_be_varied() {
 
 #[test]
 fn reader_who_has_read_enough_is_no_error() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+    let mut command = command();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = command.args(["lab", "list"]).stdout(writer).output().unwrap();
@@ -94,9 +101,117 @@ fn run_prints_tables_and_keeps_results_for_a_report() {
     assert_eq!(report("text"), printed);
     assert!(printed.contains("\n pipe "), "{printed}");
     assert!(report("markdown").contains("\n| pipe | "));
+    assert!(report("html").contains("<tr><td>pipe</td><td class=\"figure\">"));
     let csv = report("csv");
     std::fs::remove_file(&file).unwrap();
     assert_eq!(csv.lines().filter(|line| line.contains(",rate_messages_per_s,")).count(), 2);
+}
+
+#[test]
+fn interval_records_and_metrics_that_are_defined_later() {
+    let directory = Directory::new("intervals");
+    let (case, results) = (directory.file("mine.toml"), directory.file("results.jsonl"));
+    let definition = "name = \"mine\"\nasks = \"?\"\nworkload = \"message-stream\"\ntrials = 1\nseconds = 0.3\n\
+        warm_up_seconds = 0\ninterval_ms = 10\n[factors]\ntransport = [\"pipe\"]\nbytes = [64]\n";
+    std::fs::write(&case, definition).unwrap();
+    let output = siga(&["lab", "run", &case, "--json", &results]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let files = std::fs::read_dir(directory.file("results.intervals")).unwrap();
+    let files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    let names = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap());
+    let ends: Vec<&str> = names.filter_map(|name| name.split("-0-1-").nth(1)).collect();
+    assert!(
+        ends.contains(&"source-0.intervals") && ends.contains(&"target-0.intervals"),
+        "{ends:?}"
+    );
+    let file = files[0].to_str().unwrap();
+    let dumped = text(&siga(&["monitor", "dump", file]).stdout);
+    let lines: Vec<serde_json::Value> =
+        dumped.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["case"], &lines[0]["interval_ms"]), (&"mine".into(), &10.into()));
+    assert_eq!(lines[lines.len() - 1]["is_last"], true);
+    let csv = text(&siga(&["monitor", "dump", file, "--csv"]).stdout);
+    assert!(csv.starts_with("role,number,ns,quantity,kind,value\n"), "{csv}");
+    assert_eq!(siga(&["monitor", "dump", &results]).status.code(), Some(2));
+    // The case is edited after the run.
+    let metric =
+        "[[metric]]\nname = \"moved\"\nquantity = \"work\"\nkind = \"bytes\"\nunit = \"MB\"\n";
+    std::fs::write(
+        &case,
+        format!("{definition}{metric}[[table]]\nmetric = \"moved\"\ndown = \"transport\"\n"),
+    )
+    .unwrap();
+    let report = text(&siga(&["lab", "report", &results, "--case", &case]).stdout);
+    assert!(report.contains("moved") && report.contains("pipe"), "{report}");
+}
+
+#[test]
+fn run_is_kept_and_reported_as_the_last() {
+    let directory = Directory::new("kept");
+    let state = directory.file("state");
+    let siga = |arguments: &[&str]| {
+        let mut command = command();
+        command.env("XDG_STATE_HOME", &state).args(["lab"]).args(arguments).output().unwrap()
+    };
+    let none = siga(&["report", "last"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(text(&none.stderr).contains("no run is kept yet: siga lab run"));
+    // A run without a case prints the first screen; its tables are in the report.
+    let levels = ["--set", "transport=pipe", "--set", "bytes=64", "--set", "wait=block"];
+    let short = ["--trials", "1", "--seconds", "0.05", "--warm-up", "0"];
+    let run = siga(&[&["run"][..], &levels, &short].concat());
+    let printed = text(&run.stdout);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    assert!(printed.lines().count() <= 24, "{printed}");
+    for part in ["64 B one way", " best way through the kernel ", "siga lab report last"] {
+        assert!(printed.contains(part), "{part}\nis not in\n{printed}");
+    }
+    let report = text(&siga(&["report", "last"]).stdout);
+    let screen = printed.split("\nAll tables").next().unwrap();
+    assert!(report.starts_with(screen), "{report}");
+    assert!(report.contains("\nmessage-stream\n====") && report.contains("\n pipe "), "{report}");
+    assert!(text(&siga(&["report", "last", "--format", "html"]).stdout).contains("<td>pipe</td>"));
+    let kept = std::fs::read_dir(Path::new(&state).join("siga/lab")).unwrap().count();
+    assert_eq!(kept, 1);
+}
+
+/// A case whose claim holds if `at_least` is small.
+fn claim(directory: &Directory, at_least: &str) -> String {
+    let case = directory.file("case.toml");
+    let text = format!(
+        "name = \"mine\"\nasks = \"?\"\nworkload = \"message-stream\"\ntrials = 1\nseconds = 0.05\n\
+         warm_up_seconds = 0\n[factors]\ntransport = [\"pipe\"]\nbytes = [64]\n[[claim]]\n\
+         name = \"fast\"\nmetric = \"rate_messages_per_s\"\nof = {{ transport = \"pipe\" }}\n\
+         at_least = {at_least}\n"
+    );
+    std::fs::write(&case, text).unwrap();
+    case
+}
+
+#[test]
+fn check_ends_with_one_if_a_claim_does_not_hold() {
+    let directory = Directory::new("check");
+    for (at_least, without, with) in [("1", 0, 0), ("1e12", 0, 1)] {
+        let case = claim(&directory, at_least);
+        assert_eq!(siga(&["lab", "run", &case]).status.code(), Some(without));
+        let output = siga(&["lab", "run", &case, "--check"]);
+        assert_eq!(output.status.code(), Some(with), "{}", text(&output.stderr));
+        let said = text(&output.stderr).contains("1 claim does not hold: mine: fast\n");
+        assert_eq!(said, with == 1);
+    }
+    assert_eq!(siga(&["lab", "run", "nonsense", "--check"]).status.code(), Some(2));
+}
+
+#[test]
+fn check_ends_with_three_if_a_trial_failed() {
+    let directory = Directory::new("broken");
+    let other = directory.other("echo rubbish > \"$5\"");
+    for (check, code) in [(&[][..], 1), (&["--check"], 3)] {
+        let mut command = run_against(&other, "1", &directory.file("results.jsonl"));
+        let output = command.args(check).output().unwrap();
+        assert_eq!(output.status.code(), Some(code));
+        assert!(text(&output.stderr).contains("siga: 1 trials failed, see above\n"));
+    }
 }
 
 /// A directory that goes with the test.
@@ -143,6 +258,7 @@ fn run_goes_on_without_peers_and_says_how_to_build_them() {
     let copy = Command::new("cp").args([env!("CARGO_BIN_EXE_siga"), &alone]).status().unwrap();
     assert!(copy.success());
     let mut command = Command::new(alone);
+    command.env("XDG_STATE_HOME", directory.file("state"));
     command.args(["lab", "run", "message-exchange", "--set", "transport=pipe,aeron,iceoryx2"]);
     command.args(["--set", "bytes=64", "--set", "wait=block"]);
     command.args(["--trials", "2", "--seconds", "0.1", "--warm-up", "0"]);
@@ -157,7 +273,7 @@ fn run_goes_on_without_peers_and_says_how_to_build_them() {
 
 /// `siga lab run` of one short cell of a pipe against another binary.
 fn run_against(other: &str, trials: &str, results: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+    let mut command = command();
     command.args(["lab", "run", "message-stream", "--set", "transport=pipe", "--set", "bytes=64"]);
     command.args(["--trials", trials, "--seconds", "0.1", "--warm-up", "0"]);
     command.args(["--json", results, "--against", other]);
@@ -178,7 +294,7 @@ fn two_binaries_are_measured_in_turn_and_shown_beside_each_other() {
     for part in [
         "This binary and the other\n",
         " this / against \n",
-        " messages, M/s   pipe        64 B    block ",
+        "\n messages          pipe        64 B    block ",
         "\n- this: siga ",
         "\n- against: siga ",
     ] {

@@ -34,6 +34,7 @@ use crate::machine::Machine;
 use crate::place::Place;
 use crate::record::{self, Record};
 use crate::trial::{Measured, Trial, TrialError};
+use crate::workload::Part;
 
 /// How long `--version` may take.
 const VERSION_TIME_MAX: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ const GRACE: Duration = Duration::from_secs(10);
 const OUTPUT_BYTES_MAX: usize = 4 << 10;
 
 /// The most that is read of a result file.
-const RESULT_BYTES_MAX: u64 = 1 << 20;
+const RESULT_BYTES_MAX: u64 = 64 << 20;
 
 /// The name of the case that the other binary gets. What it prints about a trial begins with this name.
 const CELL: &str = "cell";
@@ -113,9 +114,10 @@ impl Against {
                 TrialError::Failed(format!("{}: {why}", self.other.path.display()))
             }
         })?;
-        let Record { metrics, counters, machine, .. } = record;
+        let Record { metrics, counters, parties, machine, .. } = record;
         let Machine { siga, is_debug, pinned, .. } = machine;
-        Ok((Measured { metrics, counters }, Machine { siga, is_debug, pinned, ..here.clone() }))
+        let measured = Measured { metrics, counters, parties };
+        Ok((measured, Machine { siga, is_debug, pinned, ..here.clone() }))
     }
 
     fn measure(&self, trial: &Trial) -> Result<Record, TrialError> {
@@ -129,6 +131,8 @@ impl Against {
         }
         let mut command = Command::new(&self.other.path);
         command.args(["lab", "run"]).arg(case).arg("--json").arg(&result);
+        // The other binary keeps its runs as well: beside the files of the trial, which are removed.
+        command.env("XDG_STATE_HOME", place.file("state"));
         let mut running = Running::start(command, Stream::Error, held, Some(place))?;
         let status = running.wait(self.time_max.unwrap_or(trial.time_max() + GRACE))?;
         // The name of a temporary directory means nothing to the reader of a report.
@@ -204,19 +208,32 @@ pub(crate) fn first_line(file: &Path) -> Result<(String, ExitStatus), String> {
 
 /// The case file of one trial.
 fn case_of(trial: &Trial) -> String {
-    let Trial { workload, factors, warm_up, window, system } = trial;
+    let Trial { workload, factors, warm_up, window, system, place, .. } = trial;
+    let parts = workload.parts();
+    let is_one = parts.iter().all(|part| part.name.is_empty());
     let mut text = format!(
-        "name = \"{CELL}\"\nasks = \"?\"\nworkload = \"{}\"\ntrials = 1\nseconds = {:?}\n\
-         warm_up_seconds = {:?}\n",
-        workload.name,
+        "name = \"{CELL}\"\nasks = \"?\"\n{}trials = 1\nseconds = {:?}\nwarm_up_seconds = {:?}\n",
+        if is_one { format!("workload = \"{}\"\n", workload.name) } else { String::new() },
         window.as_secs_f64(),
         warm_up.as_secs_f64(),
     );
     if system.is_some() {
         text += "system = \"system.toml\"\n";
     }
+    for Part { name, workload } in parts.iter().filter(|_| !is_one) {
+        let kind = workload.name;
+        writeln!(text, "[[workload]]\nname = \"{name}\"\nworkload = \"{kind}\"")
+            .expect("a string takes everything");
+    }
+    if !place.is_empty() {
+        text += "[place]\n";
+        for (role, rule) in place {
+            writeln!(text, "{role:?} = {rule}").expect("a string takes everything");
+        }
+    }
     text += "[factors]\n";
     for (factor, level) in factors {
+        let factor = if is_one { factor.clone() } else { format!("{factor:?}") };
         let written = match level {
             Level::Number(number) => writeln!(text, "{factor} = [{number}]"),
             Level::Word(word) => writeln!(text, "{factor} = [\"{word}\"]"),
@@ -368,7 +385,7 @@ mod tests {
             .into(),
             warm_up: Duration::from_millis(100),
             window: Duration::from_secs(2),
-            system: None,
+            ..Trial::new(workload::find("message-stream").unwrap(), Factors::new())
         }
     }
 

@@ -8,8 +8,12 @@
 //! trials = 3
 //! seconds = 0.25                      # how long each counts
 //! warm_up_seconds = 0.1               # how long it is done before
+//! interval_ms = 100                   # how often parties keep records; left out: never
 //! system = "../systems/two.toml"      # guests SOURCE and TARGET; left out: a host that allows everything
 //! skip = [{ transport = "pipe", bytes = 64 }] # cells that are not measured; left out: all are
+//!
+//! [place]                             # where roles run; left out: as the workload has it
+//! source = 0                          # a processor; or "own", "shared", "any"
 //!
 //! [factors]                           # what is varied; those left out have their usual levels
 //! transport = ["path", "unix-stream", "pipe"]
@@ -18,7 +22,18 @@
 //! [quick]                             # what is different when it is one of several, run without being named
 //! trials = 1                          # or seconds, warm_up_seconds, factors; left out: as above
 //!
-//! [published]                         # a table that others have published
+//! [[metric]]                          # a metric of its own, see `definition`
+//! name = "kernel_ms_per_mib"
+//! quantity = "cpu"                    # work, time, cpu, processor, unexplained, counter, level
+//! # kind = "bytes"                    # of work, time, counter, level: which
+//! part = "system"                     # left out: all of it; of time: the mean
+//! role = ["source", "target"]         # left out: all, of work the measured one
+//! per = "mib"                         # message, transaction, packet, io, byte, second, cpu_second, share; left out: the trial
+//! unit = "ms"                         # of its numbers; left out: ns, B or a count
+//! label = "kernel"
+//! better = "less"                     # or "more"
+//!
+//! [[published]]                       # a table that others have published; or several
 //! name = "there"                      # what its figures are called
 //! document = "A Book, table 1"        # where it stands
 //! file = "../published/book.csv"      # as seen from here; the first line names the columns
@@ -26,14 +41,29 @@
 //! metrics = { rate_messages_per_s = "messages" }
 //!
 //! [[table]]
-//! metric = "rate_messages_per_s"      # one, or several beside each other
+//! title = "How fast"                  # left out: what its figures are
+//! metric = "rate_messages_per_s"      # one, or several
 //! each = "bytes"                      # a table for each of its levels; left out: one table
 //! down = "transport"                  # one factor, or several: ["transport", "wait"]
 //! across = "wait"                     # columns for each of its levels; left out: one column
+//! #                                   # one of these three may name "metric"; left out: across does
 //! only = { wait = "adaptive" }        # which cells; left out: all
-//! base = { transport = "pipe" }       # what ratios and deltas are against
-//! show = ["absolute", "ratio"]        # or "delta"; left out: absolute
-//! published = true                    # beside each metric what was published of it; left out: false
+//! base = { transport = "pipe" }       # what ratios and differences are against
+//! show = ["absolute", "ratio"]        # or "delta", "percent"; left out: absolute
+//! unit = "million messages/s"         # or several; left out: chosen by the figures
+//! published = true                    # beside each metric what was published of it, and how many times that
+//! #                                   # it is here; or the names of published tables; left out: false
+//!
+//! [[screen.column]]                   # a column of the first screen
+//! heading = "64 B one way"
+//! metric = "rate_messages_per_s"
+//! only = { bytes = 64 }               # which cells; left out: all. What does not apply to a cell does not count
+//! unit = "million/s"                  # left out: chosen by the figures
+//!
+//! [[screen.row]]                      # a row of it; cases that name the same row share it
+//! name = "best kernel way"
+//! of = [{ transport = "path" }]       # the best of these; or with a name for each, which is shown:
+//! # best = { pipe = { transport = "pipe" }, packets = { transport = "unix-seqpacket" } }
 //!
 //! [[knee]]                            # where curves flatten
 //! metric = "rate_messages_per_s"
@@ -69,6 +99,8 @@
 //! factor `binary`, with the levels `this` and `against`, which tells two binaries apart. Where they leave
 //! `binary` open, it is `this`.
 
+mod layout;
+mod metric;
 mod written;
 
 use std::fs;
@@ -77,13 +109,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use host::config::{FileError, Source};
-use serde::Deserialize;
-
+pub use self::layout::{
+    Beside, Breakdown, Knee, METRIC, Part, Screen, ScreenColumn, ScreenRow, Show, Table,
+};
 use self::written::Written;
+use crate::definition::MetricDef;
 use crate::factor::{AGAINST, BINARY, Factor, Factors, Level, THIS, is_against, matches};
+use crate::placement::Placements;
 use crate::published::Published;
 use crate::workload::Workload;
+use host::config::{FileError, Source};
 
 /// Trials of each cell that a case may ask for.
 pub const TRIALS_MAX: u32 = 1000;
@@ -112,6 +147,12 @@ pub struct Case {
     pub warm_up: Duration,
     /// How long it counts.
     pub window: Duration,
+    /// Metrics of its own.
+    pub metrics: Vec<MetricDef>,
+    /// How often each party keeps a record of what it did; none if it keeps none.
+    pub interval: Option<Duration>,
+    /// Where roles run that are not to run where they usually do.
+    pub place: Placements,
     /// The system file. In a case file it stands as seen from there.
     pub system: Option<PathBuf>,
     /// How the results are shown.
@@ -123,7 +164,9 @@ pub struct Case {
     /// What is claimed of the results.
     pub claims: Vec<Claim>,
     /// What others have measured.
-    pub published: Option<Published>,
+    pub published: Vec<Published>,
+    /// What the case contributes to the first screen of a run.
+    pub screen: Screen,
     /// What is different when it is run quickly.
     pub quick: Quick,
     /// The case, as it was written.
@@ -141,82 +184,6 @@ pub struct Quick {
     pub window: Option<Duration>,
     /// Factors, and their levels.
     pub factors: Vec<(String, Vec<Level>)>,
-}
-
-/// How results are shown.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Table {
-    /// Which metrics, beside each other.
-    pub metrics: Vec<String>,
-    /// Whose levels have a table each.
-    pub each: Vec<String>,
-    /// Whose levels go down.
-    pub down: Vec<String>,
-    /// Whose levels go across.
-    pub across: Vec<String>,
-    /// Which cells.
-    pub only: Factors,
-    /// What ratios and deltas are against.
-    pub base: Option<Factors>,
-    /// What is printed.
-    pub show: Vec<Show>,
-    /// Whether what was published stands beside it.
-    pub published: bool,
-}
-
-/// Where curves flatten: beyond which level of a factor no better figure is reached.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Knee {
-    /// Of which metric.
-    pub metric: String,
-    /// The factor that the curves go along.
-    pub along: String,
-    /// Whose levels have a curve each.
-    pub each: Vec<String>,
-    /// Which cells.
-    pub only: Factors,
-    /// The knee is the least level that has this part of the best figure.
-    pub part: f64,
-}
-
-/// What something consists of.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Breakdown {
-    /// What it is about.
-    pub name: String,
-    /// Of which metric.
-    pub metric: String,
-    /// Whose levels go down.
-    pub down: Vec<String>,
-    /// Of which cells.
-    pub of: Factors,
-    /// Its parts.
-    pub parts: Vec<Part>,
-    /// What the rest is called.
-    pub rest: String,
-}
-
-/// A part: what one cell has more than another. Levels that are not named are those of the whole.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Part {
-    /// What it is called.
-    pub name: String,
-    /// The one.
-    pub from: Factors,
-    /// The other; none if all of the one counts.
-    pub less: Option<Factors>,
-}
-
-/// What a table shows of its cells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Show {
-    /// The metric.
-    Absolute,
-    /// How many times the base's it is.
-    Ratio,
-    /// How much more or less it is than the base's.
-    Delta,
 }
 
 /// What is claimed of results.
@@ -404,7 +371,7 @@ impl Case {
         }
         let mut cells: Vec<Factors> = Vec::new();
         for mut cell in combinations {
-            (self.workload.fit)(&mut cell);
+            self.workload.fit(&mut cell);
             if !cells.contains(&cell) {
                 cells.push(cell);
             }
@@ -433,7 +400,7 @@ wait = ["spin", "adaptive"]
 trials = 1
 [quick.factors]
 bytes = [64]
-[published]
+[[published]]
 name = "there"
 document = "A Book, table 1"
 file = "../book.csv"
@@ -500,11 +467,12 @@ note = "Who knows?"
         assert_eq!((case.name.as_str(), case.trials, case.group), ("mine", 2, None));
         assert_eq!((case.window.as_millis(), case.warm_up.as_millis()), (1000, 500));
         let table = &case.tables[0];
-        assert_eq!((table.down.len(), table.across.as_slice()), (2, &["bytes".to_owned()][..]));
+        assert_eq!(table.across, ["bytes", "metric"]);
+        assert_eq!(table.down.len(), 2);
         assert_eq!(table.only, levels(&[("wait", word("spin"))]));
         assert_eq!(table.base, Some(levels(&[("transport", word("pipe"))])));
         assert_eq!(table.show, [Show::Absolute, Show::Delta]);
-        assert!(table.published);
+        assert!(table.published.has("there"));
         let test = case.claims[0].test.as_ref().unwrap();
         assert_eq!(test.bound, Bound { at_least: Some(2.0), at_most: None });
         assert_eq!((test.against.len(), test.every.len()), (1, 0));
@@ -514,7 +482,7 @@ note = "Who knows?"
         assert_eq!((more.margin(40.0), more.margin(50.0)), (5.0, -5.0));
         assert_eq!(case.claims[2].test, None);
         assert_eq!(case.claims[2].note.as_deref(), Some("Who knows?"));
-        let published = case.published.as_ref().unwrap();
+        let published = &case.published[0];
         let cell = levels(&[("bytes", Level::Number(64))]);
         assert_eq!(published.figure("rate_bytes_per_s", &cell), Some(1e6));
         let Knee { along, each, part, .. } = &case.knees[0];
@@ -664,7 +632,7 @@ note = "Who knows?"
             (
                 "workload = \"message-stream\"",
                 "workload = \"message-river\"",
-                "c.toml:4: there is no workload \"message-river\": must be one of message-stream, message-exchange, message-request, path-idle, path-connect, path-crowd, iucv-outstanding",
+                "c.toml:4: there is no workload \"message-river\": must be one of message-stream, message-exchange, message-request, path-idle, path-connect, path-crowd, iucv-outstanding, pairs",
             ),
             ("trials = 2", "trials = 0", "c.toml:5: trials = 0: must be 1 to 1000"),
             ("seconds = 1", "seconds = 0", "c.toml:6: seconds = 0: must be 0.001 to 3600"),
@@ -732,12 +700,12 @@ note = "Who knows?"
             (
                 "../book.csv",
                 "../film.csv",
-                "c.toml:17: ../film.csv: there is none: must be a table with these columns",
+                "c.toml:18: ../film.csv: there is none: must be a table with these columns",
             ),
             (
                 "\"rate\" }",
                 "\"speed\" }",
-                "c.toml:17: ../book.csv: there is no column \"speed\" among size, rate: must be a table with these columns",
+                "c.toml:18: ../book.csv: there is no column \"speed\" among size, rate: must be a table with these columns",
             ),
             (
                 "note = \"Who knows?\"",

@@ -1,13 +1,14 @@
 //! What the lab and its workers say to each other.
 //!
 //! A worker's standard input is its end of a connection to the lab. Over it come the order and the word to
-//! go; over it go what was measured, and descriptors for the other worker: whoever makes a socket or lends
-//! storage passes the other end to the lab, which passes it on.
+//! go; over it go what was measured, and notes and descriptors for other workers, by role and number: whoever
+//! makes a socket or lends storage passes the other end to the lab, which passes it on. Where the copies of a
+//! role are threads of one process, the connections of all but the first copy come over that of the first.
 //!
 //! ```text
-//! lab       Order ->            Go ->                      (hang up: end)
-//! worker            <- Ready           <- Done, Unable, Failed
-//! either            Parcel: a note and descriptors, for the other worker
+//! lab       Thread* -> Order ->            Go ->                      (hang up: end)
+//! worker                       <- Ready           <- Done, Unable, Failed
+//! either                       Parcel: a note and descriptors, for another worker
 //! ```
 
 use std::collections::VecDeque;
@@ -24,39 +25,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::factor::{Factors, Level};
 use crate::fault::{Doing, Fault};
-use crate::measure::{Report, Window};
+use crate::interval::Intervals;
+use crate::measure::Window;
+use crate::quantity::Report;
+use crate::role::{Address, SOURCE};
 
-/// The longest thing that is said: an order with a system file in it.
-const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// The longest thing that the lab says: an order with a system file in it.
+const TO_WORKER_BYTES_MAX: usize = 64 << 10;
 
-/// Which part of a trial a worker plays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Brokers the paths of the other two.
-    Host,
-    /// Sends, or asks.
-    Source,
-    /// Receives, or answers.
-    Target,
+/// The longest thing that a worker says: a report with its distributions of times. A packet is never longer
+/// than what a socket may hold by default, 208 KiB.
+const FROM_WORKER_BYTES_MAX: usize = 192 << 10;
+
+/// What goes over a connection between the lab and a worker.
+pub(crate) trait Said: Serialize + DeserializeOwned {
+    /// How long it may be.
+    const BYTES_MAX: usize;
 }
 
-impl Role {
-    /// As it stands in the names of counters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Host => "host",
-            Role::Source => "source",
-            Role::Target => "target",
-        }
-    }
+impl Said for ToWorker {
+    const BYTES_MAX: usize = TO_WORKER_BYTES_MAX;
+}
+
+impl Said for FromWorker {
+    const BYTES_MAX: usize = FROM_WORKER_BYTES_MAX;
 }
 
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// Its part.
-    pub role: Role,
+    /// Of which workload of the trial it is a party; nothing if there is one.
+    pub part: String,
+    /// Its role.
+    pub role: String,
+    /// Which copy of the role it is, from 0.
+    pub number: usize,
+    /// How many copies of the role there are.
+    pub copies: usize,
+    /// Whether it is one of several threads that each are a copy of the role.
+    pub is_thread: bool,
+    /// Who gets the notes that it addresses to nobody.
+    pub peer: Option<Address>,
     /// In which workload.
     pub workload: String,
     /// Under which factors.
@@ -65,10 +74,14 @@ pub struct Order {
     pub warm_up: Duration,
     /// How long it counts.
     pub window: Duration,
-    /// Where to run; anywhere if there is no choice.
-    pub processor: Option<usize>,
-    /// Where the other guest runs.
-    pub peer_processor: Option<usize>,
+    /// Where to run; anywhere if there are none.
+    pub place: Vec<usize>,
+    /// Where its peer runs.
+    pub peer_place: Vec<usize>,
+    /// The processors whose times it notes.
+    pub watched: Vec<usize>,
+    /// Where it keeps its interval records; none if it keeps none.
+    pub intervals: Option<Intervals>,
     /// Where the host listens, or keeps its files; none if there is no host.
     pub socket: Option<PathBuf>,
     /// What exists, for the host: a system file's name and text.
@@ -76,6 +89,11 @@ pub struct Order {
 }
 
 impl Order {
+    /// Whether its role is that of the source.
+    pub fn is_source(&self) -> bool {
+        self.role == SOURCE
+    }
+
     /// The level of a factor that is a word.
     ///
     /// # Panics
@@ -102,17 +120,23 @@ impl Order {
 /// What the lab says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToWorker {
-    Order(Order),
+    /// Comes with the connection of another copy, which is to be a thread of the same process.
+    Thread,
+    Order(Box<Order>),
     Go(Window),
-    Parcel(String),
+    /// From another worker; from the lab itself if `from` is none.
+    Parcel {
+        from: Option<Address>,
+        note: String,
+    },
 }
 
 /// What a worker sends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromWorker {
     Ready,
-    Parcel(String),
-    Done(Report),
+    Parcel { to: Address, note: String },
+    Done(Box<Report>),
     Unable(String),
     Failed(String),
 }
@@ -124,9 +148,9 @@ const TAKING: &str = "take what the other worker passed";
 pub(crate) type Heard<T> = (T, Vec<Foreign>);
 
 /// Sends a message. It is short and the other end listens, so there is always room.
-pub(crate) fn send(
+pub(crate) fn send<T: Said>(
     packets: &Packets,
-    what: &impl Serialize,
+    what: &T,
     descriptors: &[BorrowedFd<'_>],
 ) -> std::io::Result<()> {
     let text = serde_json::to_vec(what).map_err(std::io::Error::other)?;
@@ -134,8 +158,8 @@ pub(crate) fn send(
 }
 
 /// What was said, if something was; an error if the other end is gone, or does not speak this language.
-pub(crate) fn hear<T: DeserializeOwned>(packets: &Packets) -> std::io::Result<Option<Heard<T>>> {
-    let mut text = vec![0; MESSAGE_BYTES_MAX];
+pub(crate) fn hear<T: Said>(packets: &Packets) -> std::io::Result<Option<Heard<T>>> {
+    let mut text = vec![0; T::BYTES_MAX];
     let packet = match packets.receive(&mut text) {
         Ok(packet) => packet,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
@@ -144,7 +168,12 @@ pub(crate) fn hear<T: DeserializeOwned>(packets: &Packets) -> std::io::Result<Op
     if packet.bytes == 0 {
         return Err(std::io::ErrorKind::UnexpectedEof.into());
     }
-    let said = serde_json::from_slice(&text[..packet.bytes]).map_err(std::io::Error::other)?;
+    let invalid = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
+    if packet.bytes == text.len() {
+        return Err(invalid(format!("{} bytes or more at once", T::BYTES_MAX)));
+    }
+    let said = serde_json::from_slice(&text[..packet.bytes]);
+    let said = said.map_err(|error| invalid(error.to_string()))?;
     Ok(Some((said, packet.passed()?)))
 }
 
@@ -152,28 +181,54 @@ pub(crate) fn hear<T: DeserializeOwned>(packets: &Packets) -> std::io::Result<Op
 #[derive(Debug)]
 pub struct Control {
     packets: Packets,
-    parcels: VecDeque<Heard<String>>,
+    order: Option<Order>,
+    parcels: VecDeque<(Option<Address>, Heard<String>)>,
     window: Option<Window>,
 }
 
 impl Control {
-    /// Takes over the end that the lab has passed as standard input, and the order that comes over it.
+    /// Takes over the end that the lab has passed as standard input.
     ///
     /// # Errors
     /// If this process was not started by a lab.
-    pub(crate) fn receive_order() -> Result<(Control, Order), Fault> {
+    pub(crate) fn of_input() -> Result<Control, Fault> {
         let input = std::io::stdin().as_fd().try_clone_to_owned();
         let packets = input.and_then(Packets::adopt).map_err(|_| {
             Fault::Unable("this is what `siga lab run` starts; it does nothing by itself".into())
         })?;
-        let control = Control { packets, parcels: VecDeque::new(), window: None };
+        Ok(Control::over(packets))
+    }
+
+    fn over(packets: Packets) -> Control {
+        Control { packets, order: None, parcels: VecDeque::new(), window: None }
+    }
+
+    /// Waits for the order. `thread` gets the ends of other copies that are to be threads of this process.
+    pub(crate) fn receive_order(
+        &mut self,
+        mut thread: impl FnMut(Control),
+    ) -> Result<Order, Fault> {
         loop {
-            match control.hear()? {
-                Some((ToWorker::Order(order), _)) => return Ok((control, order)),
+            match self.hear()? {
+                Some((ToWorker::Order(order), _)) => {
+                    self.order = Some((*order).clone());
+                    return Ok(*order);
+                }
+                Some((ToWorker::Thread, ends)) => {
+                    for end in ends {
+                        let end = end.trust().and_then(Packets::adopt).doing(TAKING)?;
+                        thread(Control::over(end));
+                    }
+                }
                 Some((other, _)) => unreachable!("an order comes first, not {other:?}"),
-                None => control.wait(None)?,
+                None => self.wait(None)?,
             }
         }
+    }
+
+    /// What the lab ordered.
+    pub(crate) fn order(&self) -> &Order {
+        self.order.as_ref().expect("the order comes first")
     }
 
     /// Says that all is set up, and waits until it is for everybody. The window in which things count lies
@@ -188,15 +243,34 @@ impl Control {
         }
     }
 
-    /// Passes a note to the other guest.
+    /// Passes a note to the peer.
     ///
     /// # Errors
     /// [`Fault::Orphaned`].
+    ///
+    /// # Panics
+    /// If the order names no peer: a broken promise inside this program.
     pub fn tell(&self, note: &str) -> Result<(), Fault> {
         self.pass(note, &[])
     }
 
-    /// Waits for a note that the other guest passes.
+    /// Passes a note to another worker.
+    ///
+    /// # Errors
+    /// [`Fault::Orphaned`].
+    pub fn tell_to(&self, to: &Address, note: &str) -> Result<(), Fault> {
+        self.pass_to(to.clone(), note, &[])
+    }
+
+    /// Waits for the next note of another worker. What others pass meanwhile is kept.
+    ///
+    /// # Errors
+    /// [`Fault::Orphaned`].
+    pub fn note_from(&mut self, from: &Address) -> Result<String, Fault> {
+        self.parcel_from(from).map(|(note, _)| note)
+    }
+
+    /// Waits for the next note that another worker, or the lab, passes.
     ///
     /// # Errors
     /// [`Fault::Orphaned`].
@@ -204,16 +278,38 @@ impl Control {
         self.parcel().map(|(note, _)| note)
     }
 
-    /// Passes descriptors to the other worker, with a note.
+    /// Passes descriptors to the peer, with a note.
     pub(crate) fn pass(&self, note: &str, descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
-        self.send(&FromWorker::Parcel(note.to_owned()), descriptors)
+        let peer = self.order().peer.clone().expect("only workers with a peer pass notes");
+        self.pass_to(peer, note, descriptors)
     }
 
-    /// Waits for what the other worker passes.
+    /// Passes descriptors to another worker, with a note.
+    fn pass_to(
+        &self,
+        to: Address,
+        note: &str,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), Fault> {
+        self.send(&FromWorker::Parcel { to, note: note.to_owned() }, descriptors)
+    }
+
+    /// Waits for what another worker, or the lab, passes.
     pub(crate) fn parcel(&mut self) -> Result<Heard<String>, Fault> {
         loop {
-            if let Some(parcel) = self.parcels.pop_front() {
+            if let Some((_, parcel)) = self.parcels.pop_front() {
                 return Ok(parcel);
+            }
+            self.listen()?;
+        }
+    }
+
+    /// Waits for what this worker passes. What others pass meanwhile is kept.
+    fn parcel_from(&mut self, from: &Address) -> Result<Heard<String>, Fault> {
+        loop {
+            let is_from = |(sender, _): &(Option<Address>, _)| sender.as_ref() == Some(from);
+            if let Some(at) = self.parcels.iter().position(is_from) {
+                return Ok(self.parcels.remove(at).expect("it is there").1);
             }
             self.listen()?;
         }
@@ -253,7 +349,7 @@ impl Control {
     /// Says how it went, which is the last thing a worker does.
     pub(crate) fn conclude(&self, outcome: Result<Report, Fault>) -> Result<(), Fault> {
         let last = match outcome {
-            Ok(report) => FromWorker::Done(report),
+            Ok(report) => FromWorker::Done(Box::new(short_enough(report))),
             Err(Fault::Unable(why)) => FromWorker::Unable(why),
             Err(fault) => FromWorker::Failed(fault.to_string()),
         };
@@ -282,10 +378,41 @@ impl Control {
         while let Some((said, descriptors)) = self.hear()? {
             match said {
                 ToWorker::Go(window) => self.window = Some(window),
-                ToWorker::Parcel(note) => self.parcels.push_back((note, descriptors)),
-                ToWorker::Order(_) => unreachable!("there is one order"),
+                ToWorker::Parcel { from, note } => {
+                    self.parcels.push_back((from, (note, descriptors)));
+                }
+                ToWorker::Order(_) | ToWorker::Thread => unreachable!("there is one order"),
             }
         }
         Ok(())
+    }
+}
+
+/// A report that goes into one packet. Distributions that are too wide for that lose a digit: times are known
+/// to a hundredth then.
+fn short_enough(mut report: Report) -> Report {
+    let bytes = serde_json::to_vec(&report).map_or(0, |text| text.len());
+    // The rest is what stands around the report.
+    if bytes > FROM_WORKER_BYTES_MAX - 1024 {
+        report.times.values_mut().for_each(|times| *times = times.coarser());
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::times::Times;
+
+    #[test]
+    fn report_with_wide_distributions_goes_into_one_packet() {
+        let wide = Times::new(1, (0..30_000).map(|at| at * at + 1_000_000_000));
+        let mut report = Report::default();
+        report.times.insert("latency".into(), wide.clone());
+        let (ours, theirs) = Packets::pair().unwrap();
+        send(&ours, &FromWorker::Done(Box::new(short_enough(report))), &[]).unwrap();
+        let Some((FromWorker::Done(found), _)) = hear(&theirs).unwrap() else { panic!("a report") };
+        assert_eq!(found.times["latency"].count(), wide.count());
+        assert!(found.times["latency"].counts.len() < 200);
     }
 }

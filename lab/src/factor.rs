@@ -41,7 +41,7 @@ pub fn describe(factors: &Factors, order: &[&str]) -> String {
 }
 
 /// A factor of a workload.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Factor {
     /// What it is called.
     pub name: &'static str,
@@ -74,7 +74,7 @@ pub fn is_against(cell: &Factors) -> bool {
 }
 
 /// What the levels of a factor may be.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Domain {
     /// One of these words.
     Words(&'static [&'static str]),

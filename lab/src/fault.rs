@@ -2,35 +2,35 @@
 
 use std::fmt::Display;
 
-/// Why a worker could not do its part.
+/// Why a worker could not finish its part of a trial.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// This machine does not allow it: nothing is wrong, but nothing can be measured.
+    /// This machine does not allow the trial. Nothing is wrong, but nothing can be measured.
     #[error("{0}")]
     Unable(String),
-    /// A message was not what was sent, or not the one whose turn it was.
+    /// A message differs from what was sent, or arrived out of order.
     #[error("message {0} is not what was sent")]
     Corrupt(u64),
-    /// The other side ended before it was its turn to.
+    /// The other side ended too early.
     #[error("the other side ended early")]
     Ended,
-    /// The process that started this one is gone.
+    /// The lab's process has ended.
     #[error("the lab is gone")]
     Orphaned,
-    /// The window was over before there was something to count.
+    /// Nothing was counted before the end of the window.
     #[error("nothing came within the window: give it more --seconds")]
     Nothing,
-    /// Something was refused.
+    /// An operation failed.
     #[error("{what}: {why}")]
     Refused {
         /// What was being done.
         what: &'static str,
-        /// What came of it.
+        /// The error.
         why: String,
     },
 }
 
-/// Says what was being done when an error came.
+/// Adds what was being done to an error.
 pub trait Doing<T> {
     /// The same result, its error a [`Fault`] that says `what` was being done.
     ///

@@ -64,7 +64,7 @@ const TABLES: &[(&str, &str)] = &[
     ("../published/shared_adapters.csv", include_str!("../../published/shared_adapters.csv")),
 ];
 
-/// The groups that are run if nobody says what.
+/// The groups that run by default.
 pub const DEFAULT_GROUPS: [&str; 2] = ["messages", "studies"];
 
 /// All cases that come with siga, in the order in which they are run.
@@ -84,10 +84,10 @@ fn read_table(name: &Path) -> io::Result<String> {
     table.map(|(_, text)| (*text).to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Why there are no such cases.
+/// Why a selection of cases fails.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
-    /// Nothing that comes with siga is called that.
+    /// No case or group has this name.
     #[error("there is no case {name:?}: must be one of {known}, or a file")]
     Unknown {
         /// What was asked for.
@@ -95,12 +95,12 @@ pub enum SelectError {
         /// What there is.
         known: String,
     },
-    /// It is a file, and wrong.
+    /// The name is that of a case file, which is wrong.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// The cases that are called so: by their name, by that of their group, or by that of a file.
+/// The cases of these names: names of cases, of groups, or of case files. Without names, those of the default groups.
 ///
 /// # Errors
 /// [`SelectError`].

@@ -12,8 +12,8 @@ pub struct Machine {
     pub processor: String,
     /// Processors that may be used.
     pub processors: usize,
-    /// The two that the guests run on; none if they share what there is.
-    pub pinned: Option<[usize; 2]>,
+    /// Those that the parties of the trial run on, in the order of their roles; none if the kernel chose.
+    pub pinned: Option<Vec<usize>>,
     /// Version of the kernel.
     pub kernel: String,
     /// Memory, in bytes.
@@ -40,7 +40,7 @@ impl Machine {
         Machine {
             processor: field(&information, "model name").unwrap_or("unknown").to_owned(),
             processors: allowed.len(),
-            pinned: pair(&allowed, siblings),
+            pinned: None,
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             memory_bytes: memory_bytes(&read("/proc/meminfo")).unwrap_or_default(),
             is_virtual: field(&information, "flags")
@@ -52,6 +52,11 @@ impl Machine {
         }
     }
 
+    /// Whether other programs kept the processors busy before the run.
+    pub fn is_busy(&self) -> bool {
+        self.load / self.processors.max(1) as f64 > BUSY_LOAD_MIN
+    }
+
     /// What spoils the results, in sentences; nothing if nothing does.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -60,14 +65,13 @@ impl Machine {
                 "this is a debug build, its figures mean nothing: cargo build --release".into(),
             );
         }
-        if self.pinned.is_none() {
+        if self.processors == 1 {
             warnings.push(
                 "there is only one processor: both sides share it, and nothing runs at the same time"
                     .into(),
             );
         }
-        let busy = self.load / self.processors.max(1) as f64;
-        if busy > BUSY_LOAD_MIN {
+        if self.is_busy() {
             warnings.push(format!(
                 "the machine was busy before the run, {:.1} of {} processors: the figures are too low, \
                  and their spread is too wide",
@@ -89,8 +93,9 @@ impl Machine {
         let below = if self.is_virtual { ", virtual" } else { "" };
         let gigabytes = self.memory_bytes >> 30;
         let build = if self.is_debug { "debug" } else { "release" };
-        let pinned = match self.pinned {
+        let pinned = match self.pinned.as_deref() {
             Some([one, other]) => format!("guests on {one} and {other}"),
+            Some(all) => format!("parties on {all:?}"),
             None => "guests not pinned".into(),
         };
         format!(
@@ -102,6 +107,18 @@ impl Machine {
 
 /// Part of the processors that may be at work before a run without a warning.
 const BUSY_LOAD_MIN: f64 = 0.3;
+
+/// The processors of this process, in the order in which they are given to parties: the first two for the two
+/// guests of most trials, then the others, the last first.
+pub fn processors() -> Vec<usize> {
+    given_away(&os::processor::allowed(), siblings)
+}
+
+fn given_away(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
+    let Some(pair) = pair(allowed, siblings) else { return allowed.to_vec() };
+    let others = allowed.iter().rev().filter(|processor| !pair.contains(processor));
+    pair.into_iter().chain(others.copied()).collect()
+}
 
 /// Two processors for two guests: on different cores, of the same kind of distance each time. The first of
 /// many serve most interrupts, so the last are taken.
@@ -154,6 +171,8 @@ mod tests {
         assert_eq!(pair(&[6, 7], in_pairs), Some([6, 7]), "one core is better than one thread");
         assert_eq!(pair(&[5], alone), None);
         assert_eq!(pair(&[], alone), None);
+        assert_eq!(given_away(&[0, 1, 2, 3], in_pairs), [1, 3, 2, 0]);
+        assert_eq!(given_away(&[5], alone), [5]);
         assert_eq!(list("0-2,8"), [0, 1, 2, 8]);
         assert_eq!(list(""), Vec::<usize>::new());
     }
@@ -173,16 +192,18 @@ mod tests {
     fn what_spoils_results_is_said() {
         let good = Machine {
             processors: 2,
-            pinned: Some([0, 1]),
+            pinned: Some(vec![0, 1]),
             governor: Some("performance".into()),
             ..Machine::default()
         };
         assert!(good.warnings().is_empty());
         let governor = Some("powersave".into());
-        let bad = Machine { is_debug: true, pinned: None, load: 1.5, governor, ..good };
+        let bad = Machine { is_debug: true, processors: 2, load: 1.5, governor, ..good };
         let warnings = bad.warnings().join("\n");
-        for word in ["debug build", "one processor", "1.5 of 2 processors", "powersave"] {
+        for word in ["debug build", "1.5 of 2 processors", "powersave"] {
             assert!(warnings.contains(word), "{warnings}");
         }
+        let small = Machine { processors: 1, ..Machine::default() };
+        assert!(small.warnings().join("").contains("one processor"));
     }
 }

@@ -1,13 +1,22 @@
 //! Measuring from within: what a worker did in the window, and what it cost.
 
+mod cost;
+
 use std::collections::BTreeMap;
 
-use hdrhistogram::Histogram;
 use host::report::Counts;
-use os::processor::{ProcessorTicks, Split, TICK_NS, now_ns, process_ns, thread_split};
+use os::processor::now_ns;
 use serde::{Deserialize, Serialize};
 
+use self::cost::{Costs, Sampler};
+use crate::control::Order;
 use crate::fault::Fault;
+use crate::interval::{Interval, Recorder};
+use crate::quantity::Report;
+use crate::times::Taken;
+use crate::workload::named;
+
+pub use self::cost::work_for;
 
 /// The time in which things count, on the clock that all processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,51 +27,20 @@ pub struct Window {
     pub end_ns: u64,
 }
 
-/// What a worker has to say at the end.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// Messages that it sent, or received and found right, from first to last.
-    pub messages: u64,
-    /// What it did in the window, and what that cost.
-    pub spent: Spent,
-    /// What else it measured: metrics by name.
-    pub figures: BTreeMap<String, f64>,
-    /// What it counted in the window.
-    pub counters: Counts,
-}
+/// A kind of work, and how much of it a message is.
+pub(crate) type Unit = (&'static str, f64);
 
-impl Report {
-    /// Time spent polling an empty queue, as paths count it.
-    pub(crate) fn spinning_ns(&self) -> f64 {
-        let spinning = self.counters.iter().filter(|(name, _)| name.ends_with("spinning_ns"));
-        spinning.map(|(_, ns)| ns).sum::<u64>() as f64
-    }
-}
-
-/// What was done between the first and the last sample of a window, and what it cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spent {
-    /// How long it was.
-    pub ns: u64,
-    /// Messages sent or received.
-    pub messages: u64,
-    /// Processor time of all threads.
-    pub cpu_ns: u64,
-    /// Of it, in the program, as the kernel samples it.
-    pub user_ns: u64,
-    /// Of it, in the kernel.
-    pub system_ns: u64,
-    /// All that this worker's processor did, for whomever; none if it is not this worker's own.
-    pub processor_ns: Option<u64>,
-    /// What the machine below took of this processor.
-    pub stolen_ns: Option<u64>,
-}
-
-/// Samples the clock and the costs when the window opens and when it closes.
+/// Samples the clock and the costs when the window opens and when it closes, and takes times meanwhile.
 #[derive(Debug)]
 pub struct Meter {
     window: Window,
-    processor: Option<usize>,
+    sampler: Sampler,
+    /// What was done with each message.
+    units: Vec<Unit>,
+    times: Taken,
+    /// Which times are taken, and of how many events each; nothing if none are.
+    kind: Option<(&'static str, u64)>,
+    recorder: Option<Recorder>,
     /// The next time at which something is to be noted; `u64::MAX` if nothing is.
     edge_ns: u64,
     start: Option<Mark>,
@@ -74,16 +52,48 @@ pub struct Meter {
 struct Mark {
     ns: u64,
     messages: u64,
-    cpu_ns: u64,
-    split: Split,
-    ticks: Option<ProcessorTicks>,
+    costs: Costs,
     counts: Counts,
 }
 
 impl Meter {
-    /// For a worker whose own processor is `processor`, if it has one.
-    pub(crate) fn new(window: Window, processor: Option<usize>) -> Meter {
-        Meter { window, processor, edge_ns: window.start_ns, start: None, end: None }
+    /// For a worker, who does so much of each kind of work with a message.
+    pub(crate) fn new(window: Window, order: &Order, units: &[Unit]) -> Meter {
+        let mut meter = Meter::with(window, Sampler::of(order), units);
+        // A trial goes on without records that cannot be kept.
+        meter.recorder = order.intervals.as_ref().and_then(|intervals| {
+            Recorder::new(intervals, &named(&order.part, &order.role), order.number).ok()
+        });
+        meter
+    }
+
+    /// The same, which takes times of a kind, each of `of` events.
+    pub(crate) fn timing(self, kind: &'static str, of: u64) -> Meter {
+        Meter { kind: Some((kind, of)), ..self }
+    }
+
+    /// For the calling thread alone, which works for `role` and notes the times of these processors.
+    pub(crate) fn of_thread(
+        window: Window,
+        role: &str,
+        watched: &[usize],
+        units: &[Unit],
+    ) -> Meter {
+        Meter::with(window, Sampler::of_thread(role, watched), units)
+    }
+
+    fn with(window: Window, sampler: Sampler, units: &[Unit]) -> Meter {
+        Meter {
+            window,
+            sampler,
+            units: units.to_vec(),
+            times: Taken::new(),
+            kind: None,
+            recorder: None,
+            edge_ns: window.start_ns,
+            start: None,
+            end: None,
+        }
     }
 
     /// Checks whether an edge of the window has been reached. Returns the time, which has gone on if it has.
@@ -94,31 +104,56 @@ impl Meter {
         messages: u64,
         counts: impl FnOnce() -> Counts,
     ) -> u64 {
-        if now_ns < self.edge_ns { now_ns } else { self.cross(now_ns, messages, counts()) }
+        if now_ns < self.edge_ns { now_ns } else { self.cross(now_ns, messages, counts(), false) }
     }
 
     #[cold]
     #[inline(never)]
-    fn cross(&mut self, now: u64, messages: u64, counts: Counts) -> u64 {
-        let is_start = self.start.is_none();
-        let ticks =
-            || self.processor.and_then(|number| os::processor::processor_ticks(number).ok());
+    fn cross(&mut self, now: u64, messages: u64, counts: Counts, is_closing: bool) -> u64 {
         // What sampling costs stays outside: the clocks come last when the window opens, and first when it
         // closes.
-        let early = is_start.then(ticks);
-        let split = thread_split();
-        let (ns, cpu_ns) = if is_start { (now_ns(), process_ns()) } else { (now, process_ns()) };
-        let ticks = early.unwrap_or_else(ticks);
-        let mark = Mark { ns, messages, cpu_ns, split, ticks, counts };
-        if is_start {
-            self.start = Some(mark);
-            self.edge_ns = self.window.end_ns;
+        if self.start.is_none() {
+            let (ns, costs) = self.sampler.sample_clocks_last();
+            self.start = Some(Mark { ns, messages, costs, counts });
+            if let Some(recorder) = &mut self.recorder {
+                recorder.next_ns = ns + recorder.interval_ns;
+            }
+            self.edge_ns = self.next_edge_ns();
             ns
         } else {
-            self.end = Some(mark);
-            self.edge_ns = u64::MAX;
+            let costs = self.sampler.sample_clocks_first();
+            let mark = Mark { ns: now, messages, costs, counts };
+            if now < self.window.end_ns && !is_closing {
+                self.record(&mark, false);
+                self.edge_ns = self.next_edge_ns();
+            } else {
+                self.end = Some(mark);
+                self.edge_ns = u64::MAX;
+            }
             now_ns()
         }
+    }
+
+    fn next_edge_ns(&self) -> u64 {
+        let next_ns = self.recorder.as_ref().map_or(u64::MAX, |recorder| recorder.next_ns);
+        self.window.end_ns.min(next_ns)
+    }
+
+    /// Appends a record of what was done until `mark`, and sets when the next is due.
+    fn record(&mut self, mark: &Mark, is_last: bool) {
+        let Some(start) = &self.start else { return };
+        let report = self.between(start, mark);
+        let ns = report.window_ns;
+        let Some(recorder) = &mut self.recorder else { return };
+        recorder.append(&Interval { ns, is_last, report });
+        while recorder.next_ns <= mark.ns {
+            recorder.next_ns += recorder.interval_ns;
+        }
+    }
+
+    /// The next time at which something is to be noted.
+    pub(crate) fn edge_ns(&self) -> u64 {
+        self.edge_ns
     }
 
     /// Whether the window is open.
@@ -127,116 +162,120 @@ impl Meter {
         self.start.is_some() && self.end.is_none()
     }
 
-    /// What was spent, and what was counted meanwhile. A window that is still open closes now.
+    /// Takes a time, if the window is open.
+    #[inline(always)]
+    pub(crate) fn time(&mut self, time_ns: u64) {
+        if self.is_open() {
+            self.times.add(time_ns);
+        }
+    }
+
+    /// What was done and spent, and what was counted meanwhile. A window that is still open closes now.
     ///
     /// # Errors
-    /// [`Fault::Nothing`] if it never opened, or nothing was done in it.
+    /// [`Fault::Nothing`] if it never opened.
     pub(crate) fn close(
         mut self,
         messages: u64,
         counts: impl FnOnce() -> Counts,
-    ) -> Result<(Spent, Counts), Fault> {
+    ) -> Result<Report, Fault> {
         if self.is_open() {
-            self.cross(now_ns(), messages, counts());
+            self.cross(now_ns(), messages, counts(), true);
         }
-        let (Some(start), Some(end)) = (self.start, self.end) else { return Err(Fault::Nothing) };
-        let ticks = start.ticks.zip(end.ticks);
-        let busy = |ticks: ProcessorTicks| ticks.user + ticks.system + ticks.interrupts;
-        let between = |one: u64, other: u64| other.saturating_sub(one);
-        let spent = Spent {
-            ns: between(start.ns, end.ns),
-            messages: end.messages - start.messages,
-            cpu_ns: between(start.cpu_ns, end.cpu_ns),
-            user_ns: (end.split.user.saturating_sub(start.split.user)).as_nanos() as u64,
-            system_ns: (end.split.system.saturating_sub(start.split.system)).as_nanos() as u64,
-            processor_ns: ticks.map(|(one, other)| between(busy(one), busy(other)) * TICK_NS),
-            stolen_ns: ticks.map(|(one, other)| between(one.stolen, other.stolen) * TICK_NS),
+        let (Some(start), Some(end)) = (self.start.take(), self.end.take()) else {
+            return Err(Fault::Nothing);
         };
-        let grown = |(name, count): (String, u64)| {
-            let before = start.counts.get(&name).copied().unwrap_or(0);
-            (count > before).then(|| (name, count - before))
+        let report = Report { messages, ..self.between(&start, &end) };
+        if let Some(recorder) = &mut self.recorder {
+            let ns = report.window_ns;
+            recorder.append(&Interval { ns, is_last: true, report: report.clone() });
+        }
+        Ok(report)
+    }
+
+    /// What was done and spent between two marks, and the times that were taken until now.
+    fn between(&self, start: &Mark, end: &Mark) -> Report {
+        let done = end.messages - start.messages;
+        let work = self.units.iter().map(|(kind, each)| {
+            let count = (done as f64 * each).round() as u64;
+            ((*kind).to_owned(), count)
+        });
+        let is_spinning = |(name, _): &(&String, &u64)| name.ends_with("spinning_ns");
+        let counts_spinning = end.counts.iter().any(|count| is_spinning(&count));
+        let grown = |(name, count): (&String, &u64)| {
+            let before = start.counts.get(name).copied().unwrap_or(0);
+            (*count > before).then(|| (name.clone(), count - before))
         };
-        Ok((spent, end.counts.into_iter().filter_map(grown).collect()))
+        let counters: Counts = end.counts.iter().filter_map(grown).collect();
+        let spinning_ns = counters.iter().filter(is_spinning).map(|(_, ns)| ns).sum();
+        Report {
+            messages: end.messages,
+            window_ns: end.ns.saturating_sub(start.ns),
+            work: work.collect(),
+            times: self.kind.map(|(kind, of)| times(kind, of, &self.times)).unwrap_or_default(),
+            cpu: self.sampler.cpu_between(&start.costs, &end.costs),
+            spinning_ns: counts_spinning.then_some(spinning_ns),
+            processors: start.costs.processors_until(&end.costs),
+            counters,
+            ..Report::default()
+        }
     }
 }
 
-/// The longest delay that is told from longer ones.
-const DELAY_NS_MAX: u64 = 100_000_000_000;
-
-/// Delays, to a thousandth.
-#[derive(Debug)]
-pub(crate) struct Delays(Histogram<u64>);
-
-impl Delays {
-    pub(crate) fn new() -> Delays {
-        let histogram = Histogram::new_with_bounds(1, DELAY_NS_MAX, 3);
-        Delays(histogram.expect("these bounds are valid"))
-    }
-
-    #[inline]
-    pub(crate) fn add(&mut self, delay_ns: u64) {
-        self.0.saturating_record(delay_ns);
-    }
-
-    /// The percentiles, by the names of their metrics; nothing if there was nothing to record.
-    pub(crate) fn figures(&self) -> BTreeMap<String, f64> {
-        let percentile = |(name, percentile): (&str, f64)| {
-            (name.to_owned(), self.0.value_at_percentile(percentile) as f64)
-        };
-        let wanted =
-            [("latency_p50_ns", 50.0), ("latency_p99_ns", 99.0), ("latency_p999_ns", 99.9)];
-        if self.0.is_empty() { BTreeMap::new() } else { wanted.map(percentile).into() }
-    }
+/// Times of one kind, for a report.
+pub(crate) fn times(kind: &str, of: u64, taken: &Taken) -> BTreeMap<String, crate::times::Times> {
+    taken.times(of).map(|times| (kind.to_owned(), times)).into_iter().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const UNITS: &[Unit] = &[("messages", 1.0), ("bytes", 64.0), ("transactions", 0.5)];
+
     fn counts(rings: u64) -> Counts {
         [("rings".to_owned(), rings), ("still".to_owned(), 7)].into()
+    }
+
+    fn meter(window: Window) -> Meter {
+        Meter::of_thread(window, "source", &[], UNITS).timing("latency", 1)
     }
 
     #[test]
     fn only_what_happens_in_the_window_counts() {
         let now = now_ns();
-        let window = Window { start_ns: now, end_ns: now + 50 };
-        let mut meter = Meter::new(window, None);
+        let mut meter = meter(Window { start_ns: now, end_ns: now + 50 });
         let early = meter.poll(now - 1, 100, || unreachable!("nothing to note yet"));
         assert_eq!(early, now - 1);
         assert!(!meter.is_open());
+        meter.time(1);
         meter.poll(now, 200, || counts(5));
         assert!(meter.is_open());
+        meter.time(3);
         meter.poll(now + 49, 250, || unreachable!("nothing to note in between"));
         let late = now_ns() + 50;
         meter.poll(late, 260, || counts(6));
         assert!(!meter.is_open());
+        meter.time(5);
         assert_eq!(meter.poll(late + 1, 300, || unreachable!("all is noted")), late + 1);
-        let (spent, counts) = meter.close(300, || unreachable!("it is closed")).unwrap();
-        assert_eq!(spent.messages, 60);
-        assert!(spent.ns > 0);
-        assert_eq!(counts, Counts::from([("rings".to_owned(), 1)]));
+        let report = meter.close(300, || unreachable!("it is closed"));
+        let report = report.unwrap();
+        let work = |kind| report.work(kind);
+        assert_eq!((work("messages"), work("bytes"), work("transactions")), (60, 3840, 30));
+        assert_eq!((report.messages, report.spinning_ns), (300, None));
+        assert_eq!(report.times["latency"].counts, [(3, 1)]);
+        assert!(report.window_ns > 0);
+        assert_eq!(report.counters, Counts::from([("rings".to_owned(), 1)]));
     }
 
     #[test]
     fn stream_that_ends_early_closes_the_window() {
         let window = Window { start_ns: 1, end_ns: u64::MAX };
-        let mut meter = Meter::new(window, None);
-        assert!(matches!(Meter::new(window, None).close(9, || counts(0)), Err(Fault::Nothing)));
-        meter.poll(now_ns(), 3, || counts(0));
-        let (spent, _) = meter.close(9, || counts(0)).unwrap();
-        assert_eq!(spent.messages, 6);
-    }
-
-    #[test]
-    fn percentiles_go_by_the_names_of_their_metrics() {
-        let mut delays = Delays::new();
-        assert!(delays.figures().is_empty());
-        (1..=1000).for_each(|delay| delays.add(delay));
-        delays.add(u64::MAX);
-        let figures = delays.figures();
-        assert_eq!(figures["latency_p50_ns"], 501.0);
-        assert_eq!(figures["latency_p99_ns"], 991.0);
-        assert_eq!(figures["latency_p999_ns"], 1000.0);
+        assert!(matches!(meter(window).close(9, || counts(0)), Err(Fault::Nothing)));
+        let mut meter = meter(window);
+        let spinning = |ns| Counts::from([("input_spinning_ns".to_owned(), ns)]);
+        meter.poll(now_ns(), 3, || spinning(5));
+        let report = meter.close(9, || spinning(5)).unwrap();
+        assert_eq!((report.work("messages"), report.spinning_ns), (6, Some(0)));
     }
 }

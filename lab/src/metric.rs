@@ -1,5 +1,10 @@
 //! Metrics: what is measured, in which unit, and which way is better.
 
+use std::borrow::Cow;
+
+use crate::definition::MetricDef;
+use crate::unit::{self, Unit, three_digits};
+
 /// A metric. Its name ends in the unit of the numbers in results.
 #[derive(Debug)]
 pub struct Metric {
@@ -24,56 +29,48 @@ pub enum Better {
 
 /// All metrics there are, in the order in which they are shown.
 pub const METRICS: &[Metric] = &[
-    more("rate_mib_per_s", "rate", "bytes that the requester has verified"),
-    more(
-        "rate_mib_per_cpu_s",
-        "for CPU",
-        "the same, for each second of processor time of both sides",
-    ),
-    less("cpu_s_per_s", "CPU", "processor time of both sides in a second"),
+    more("rate_mib_per_s", "rate", "bytes that the requester has verified, per second"),
+    more("rate_mib_per_cpu_s", "per CPU second", "the same, per second of CPU time of both sides"),
+    less("cpu_s_per_s", "CPU", "CPU time of both sides per second"),
     less("cpu_spinning_s_per_s", "spinning", "of it, spent polling an empty queue"),
-    less("cpu_cp_s_per_mib", "CP", "processor time of the kernel on their behalf"),
-    less("cpu_cp_percent", "CP", "the kernel's part of the processor time"),
-    less("cpu_cp_error_percent", "CP error", "how far the kernel's part may be off, in points"),
+    less("cpu_cp_s_per_mib", "CP per MiB", "CPU time of the kernel on behalf of both sides"),
+    less("cpu_cp_percent", "CP part", "the kernel's part of the CPU time"),
+    less("cpu_cp_error_percent", "CP error", "how many points the kernel's part may be off"),
     less(
         "exchange_p50_ns",
         "exchange",
-        "time of an exchange, mean of a sample, of half of the samples",
+        "time per exchange: mean of each sample, median over the samples",
     ),
-    more("rate_messages_per_s", "messages", "messages that the receiver has verified"),
-    more("rate_bytes_per_s", "bytes", "bytes of those messages"),
-    less("latency_p50_ns", "p50", "delay that half of the messages, or of the exchanges, keep to"),
-    less("latency_p99_ns", "p99", "delay that 99 of 100 keep to"),
-    less("latency_p999_ns", "p99.9", "delay that 999 of 1000 keep to"),
+    more("rate_messages_per_s", "messages", "messages that the receiver has verified, per second"),
+    more("rate_bytes_per_s", "data rate", "bytes of those messages"),
+    less("latency_p50_ns", "median delay", "median delay of a message, or of an exchange"),
+    less("latency_p99_ns", "p99 delay", "delay that 99 of 100 do not exceed"),
+    less("latency_p999_ns", "p99.9 delay", "delay that 999 of 1000 do not exceed"),
     less(
         "receive_p50_ns",
         "receive",
-        "time of receiving one, mean of eight, of half of the eights",
+        "time to receive one message: mean of each batch of eight, median over the batches",
     ),
-    less("cpu_ns_per_message", "CPU", "processor time of both sides for a message, all of it"),
-    less(
-        "cpu_spinning_ns_per_message",
-        "spinning",
-        "of it, spent polling an empty queue: it ends where there is something else to do",
-    ),
+    less("cpu_ns_per_message", "CPU per message", "CPU time of all processes per message"),
+    less("cpu_spinning_ns_per_message", "spinning", "of it, spent polling an empty queue"),
     less("cpu_virtual_ns_per_message", "virtual", "of it, in the programs"),
-    less("cpu_cp_ns_per_message", "CP", "of it, in the kernel on their behalf"),
+    less("cpu_cp_ns_per_message", "CP", "of it, in the kernel on behalf of the programs"),
     less("cpu_split_error_ns_per_message", "split error", "how far the last two may be off"),
     less(
         "cpu_processors_ns_per_message",
         "processors",
-        "all that both processors did meanwhile, with interrupts and kernel threads",
+        "busy time of both processors per message, interrupts and kernel threads included",
     ),
-    less("cpu_percent_of_core", "CPU", "processor time of host and guests, of one processor's"),
+    less("cpu_percent_of_core", "CPU", "CPU time of host and guests, as part of one processor"),
     less(
         "resident_bytes_per_path_side",
         "resident",
-        "memory that an idle path takes in a guest, of both the one that takes more",
+        "memory that an idle path takes in a guest: the larger of the two guests",
     ),
     less(
         "resident_after_burst_bytes_per_path_side",
         "resident after a burst",
-        "memory that it takes after a burst and some seconds of quiet",
+        "memory that the path takes after a burst and one quiet window",
     ),
 ];
 
@@ -90,60 +87,57 @@ pub fn find(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// How a unit is shown to people.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Unit {
-    /// What stands behind the number.
-    pub label: &'static str,
-    /// How many of the result's units that is.
-    pub scale: f64,
+/// A metric as people see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// What it is called in results.
+    pub name: String,
+    /// What it is called above its column or beside its row: `median delay`.
+    pub label: String,
+    /// Which way is better.
+    pub better: Better,
+    /// In which units, the smallest first. At least one.
+    pub units: Cow<'static, [Unit]>,
 }
 
-/// By the end of a metric's name, longest first.
-const UNITS: [(&str, Unit); 11] = [
-    ("_bytes_per_path_side", Unit { label: "KiB", scale: 1024.0 }),
-    ("_percent_of_core", Unit { label: "%", scale: 1.0 }),
-    ("_mib_per_cpu_s", Unit { label: "MiB/CPU-s", scale: 1.0 }),
-    ("_s_per_mib", Unit { label: "CPU-s/MiB", scale: 1.0 }),
-    ("_mib_per_s", Unit { label: "MiB/s", scale: 1.0 }),
-    ("_s_per_s", Unit { label: "CPU-s/s", scale: 1.0 }),
-    ("_percent", Unit { label: "%", scale: 1.0 }),
-    ("_ns_per_message", Unit { label: "ns", scale: 1.0 }),
-    ("_messages_per_s", Unit { label: "M/s", scale: 1e6 }),
-    ("_bytes_per_s", Unit { label: "GB/s", scale: 1e9 }),
-    ("_ns", Unit { label: "µs", scale: 1e3 }),
-];
+impl Shown {
+    /// The metric of this name, which one of these may define. `interactive.latency_p50_ns` is that of one of
+    /// several workloads. Of a metric that is not known, more is better.
+    pub fn of(name: &str, defined: &[MetricDef]) -> Shown {
+        if let Some(metric) = defined.iter().find(|metric| metric.name == name) {
+            let (label, better) = (metric.label.clone(), metric.better);
+            return Shown { name: name.to_owned(), label, better, units: metric.units() };
+        }
+        let (part, own) = match name.split_once('.') {
+            Some((part, own)) => (Some(part), own),
+            None => (None, name),
+        };
+        let known = find(own);
+        let label = known.map_or(own, |metric| metric.label);
+        Shown {
+            name: name.to_owned(),
+            label: part.map_or_else(|| label.to_owned(), |part| format!("{part}: {label}")),
+            better: known.map_or(Better::More, |metric| metric.better),
+            units: Cow::Borrowed(unit::units(own)),
+        }
+    }
 
-/// What stands above a metric's column: `p50, µs`.
-pub fn heading(name: &str) -> String {
-    let label = find(name).map_or(name, |metric| metric.label);
-    format!("{label}, {}", unit(name).label)
-}
+    /// What it is called, with its unit: `median delay, µs`. Without a unit each number shows its own.
+    pub fn heading(&self, unit: Option<&Unit>) -> String {
+        let Shown { label, .. } = self;
+        match unit {
+            // The unit says it all: million messages/s.
+            Some(unit) if unit.label.contains(label.as_str()) => unit.label.to_string(),
+            Some(unit) if !unit.label.is_empty() => format!("{label}, {}", unit.label),
+            _ => label.clone(),
+        }
+    }
 
-/// A metric's number as people read it, without its unit.
-pub fn show(name: &str, number: f64) -> String {
-    three_digits(number / unit(name).scale)
-}
-
-/// The unit in which a metric is shown to people.
-pub fn unit(name: &str) -> Unit {
-    let unit = UNITS.iter().find(|(end, _)| name.ends_with(end));
-    unit.map_or(Unit { label: "", scale: 1.0 }, |(_, unit)| *unit)
-}
-
-/// A number with three digits that matter.
-pub fn three_digits(number: f64) -> String {
-    let magnitude = number.abs();
-    let places = match magnitude {
-        // What is left of a difference of equals.
-        m if m < 5e-7 => return "0".to_owned(),
-        m if m >= 99.95 => 0,
-        m if m >= 9.995 => 1,
-        m if m >= 0.9995 => 2,
-        // 0.01234 is 0.0123.
-        m => (2 - m.log10().floor() as i32).clamp(0, 6) as usize,
-    };
-    format!("{number:.places$}")
+    /// A number with the unit that suits it: `9.43 thousand/s`.
+    pub fn show(&self, number: f64) -> String {
+        let unit = unit::for_one(&self.units, number);
+        format!("{} {}", three_digits(number / unit.scale), unit.short).trim_end().to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -153,27 +147,29 @@ mod tests {
     #[test]
     fn every_metric_ends_in_a_unit() {
         for metric in METRICS {
-            assert!(!unit(metric.name).label.is_empty(), "{}", metric.name);
+            assert!(!unit::units(metric.name)[0].label.is_empty(), "{}", metric.name);
         }
-        assert_eq!(unit("latency_p50_ns").label, "µs");
-        assert_eq!(heading("cpu_ns_per_message"), "CPU, ns");
-        assert_eq!(show("rate_bytes_per_s", 12_345_678_901.0), "12.3");
     }
 
     #[test]
-    fn three_digits_matter() {
-        for (number, text) in [
-            (0.0, "0"),
-            (123_456.0, "123456"),
-            (99.96, "100"),
-            (12.34, "12.3"),
-            (1.234, "1.23"),
-            (0.9996, "1.00"),
-            (0.1234, "0.123"),
-            (0.01234, "0.0123"),
-            (-5.678, "-5.68"),
-        ] {
-            assert_eq!(three_digits(number), text);
-        }
+    fn heading_has_the_unit_unless_each_number_has_its_own() {
+        let heading = |name| {
+            let shown = Shown::of(name, &[]);
+            shown.heading(unit::for_all(&shown.units, &[5e6]))
+        };
+        assert_eq!(heading("cpu_ns_per_message"), "CPU per message, ms");
+        assert_eq!(heading("rate_messages_per_s"), "million messages/s");
+        assert_eq!(heading("bulk.rate_messages_per_s"), "bulk: messages, million messages/s");
+        assert_eq!(Shown::of("rate_messages_per_s", &[]).heading(None), "messages");
+        assert_eq!(heading("of_a_newer_siga"), "of_a_newer_siga");
+    }
+
+    #[test]
+    fn number_is_shown_with_the_unit_that_suits_it() {
+        let show = |name, number| Shown::of(name, &[]).show(number);
+        assert_eq!(show("rate_messages_per_s", 9430.0), "9.43 thousand/s");
+        assert_eq!(show("rate_bytes_per_s", 12_345_678_901.0), "12.3 GB/s");
+        assert_eq!(show("latency_p50_ns", 212_053.0), "212 µs");
+        assert_eq!(show("of_a_newer_siga", 5.0), "5.00");
     }
 }

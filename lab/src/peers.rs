@@ -37,12 +37,18 @@ const SOURCES: &[&str] = &[
     include_str!("control.rs"),
     include_str!("factor.rs"),
     include_str!("fault.rs"),
+    include_str!("interval.rs"),
     include_str!("measure.rs"),
+    include_str!("measure/cost.rs"),
     include_str!("pattern.rs"),
     include_str!("transport/mod.rs"),
+    include_str!("quantity.rs"),
+    include_str!("role.rs"),
+    include_str!("times.rs"),
     include_str!("worker.rs"),
     include_str!("workload/exchange.rs"),
     include_str!("workload/mod.rs"),
+    include_str!("workload/pace.rs"),
     include_str!("workload/stream.rs"),
 ];
 

@@ -49,7 +49,7 @@ pub struct Step {
     pub trial: u32,
 }
 
-/// What a trial takes beside its warm-up and its window: starting three processes, and ending them.
+/// What a trial takes beside its warm-up and its window: starting processes, and ending them.
 const OVERHEAD: Duration = Duration::from_millis(30);
 
 impl Plan {

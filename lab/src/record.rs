@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
 use host::config::{FileError, Source};
 use serde::{Deserialize, Serialize};
 
 use crate::binary::Binary;
+use crate::case::Case;
 use crate::factor::Factors;
 use crate::machine::Machine;
+use crate::published::Published;
+use crate::quantity::Party;
 
 /// One trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +30,13 @@ pub struct Record {
     pub metrics: BTreeMap<String, f64>,
     /// What was counted meanwhile.
     pub counters: BTreeMap<String, u64>,
+    /// What each party did in its window, and what that cost. Results of older labs have none, and keep the
+    /// metrics that they have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parties: Vec<Party>,
+    /// Busy time of the trial's processors that no party explains, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unexplained_ns: Option<i64>,
     /// Where.
     pub machine: Machine,
     /// Which file measured it, in a run of two binaries. The factor `binary` says which of the two it is.
@@ -42,40 +52,130 @@ pub struct Record {
     /// The text of the case, with the first of its trials in a run: a report needs nothing but the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
-    /// The published table that the case names, beside it.
+    /// The published tables that the case names, beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published: Option<String>,
+    pub published: Option<Tables>,
 }
 
-/// Where results are kept.
-#[derive(Debug)]
+/// The texts of published tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Tables {
+    /// The only one, as older labs wrote it.
+    One(String),
+    /// By the name of the file that the case gives.
+    Named(BTreeMap<String, String>),
+}
+
+impl Tables {
+    /// The tables that a case names, if it names any.
+    pub fn of(case: &Case) -> Option<Tables> {
+        let named = |table: &Published| (table.file.display().to_string(), table.text.to_string());
+        let tables: BTreeMap<String, String> = case.published.iter().map(named).collect();
+        (!tables.is_empty()).then_some(Tables::Named(tables))
+    }
+
+    /// The text of a table.
+    pub fn text(&self, file: &Path) -> Option<&str> {
+        match self {
+            Tables::One(text) => Some(text),
+            Tables::Named(tables) => tables.get(file.to_str()?).map(String::as_str),
+        }
+    }
+}
+
+/// Where results are kept: in each of some files.
+#[derive(Debug, Default)]
 pub struct Results {
+    files: Vec<Kept>,
+    lost: Option<io::Error>,
+}
+
+/// A file of results.
+#[derive(Debug)]
+struct Kept {
+    path: Option<PathBuf>,
     file: File,
+    /// Whether a run goes on if it cannot be written.
+    is_spare: bool,
 }
 
 impl Results {
-    /// Results that are written to an open file.
-    pub fn new(file: File) -> Results {
-        Results { file }
+    /// Adds a file that is open, as standard output.
+    pub fn write_to(&mut self, file: File) {
+        self.files.push(Kept { path: None, file, is_spare: false });
     }
 
-    /// Opens a file to append to.
+    /// Opens one more file to append to.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn append_to(file: &Path) -> io::Result<Results> {
-        Ok(Results::new(OpenOptions::new().create(true).append(true).open(file)?))
+    pub fn append_to(&mut self, path: &Path) -> io::Result<()> {
+        self.open(path, false)
     }
 
-    /// Adds a trial: it is in the file when this returns.
+    /// The same with a file that nobody asked for: if it cannot be written, the others are, and
+    /// [`lost`](Results::lost) says why.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// What the kernel says of opening it.
+    pub fn append_spare_to(&mut self, path: &Path) -> io::Result<()> {
+        self.open(path, true)
+    }
+
+    fn open(&mut self, path: &Path, is_spare: bool) -> io::Result<()> {
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        // A run that was ended while it wrote has left a line without an end: that is not ours to go on with.
+        if has_open_line(path)? {
+            file.write_all(b"\n")?;
+        }
+        self.files.push(Kept { path: Some(path.to_owned()), file, is_spare });
+        Ok(())
+    }
+
+    /// The first file that has a name here.
+    pub fn path(&self) -> Option<&Path> {
+        self.files.iter().find_map(|kept| kept.path.as_deref())
+    }
+
+    /// Why a spare file has not all results.
+    pub fn lost(&self) -> Option<&io::Error> {
+        self.lost.as_ref()
+    }
+
+    /// Adds a trial: it is in the files when this returns.
+    ///
+    /// # Errors
+    /// What the kernel says, for example that the disk is full. Earlier trials are in the file; a part of this
+    /// one may be, and readers leave it out.
     pub fn add(&mut self, record: &Record) -> io::Result<()> {
         let mut line = serde_json::to_vec(record).map_err(io::Error::other)?;
         line.push(b'\n');
-        self.file.write_all(&line)
+        let mut failed = None;
+        self.files.retain_mut(|kept| match kept.file.write_all(&line) {
+            Err(error) if kept.is_spare => {
+                self.lost = Some(error);
+                false
+            }
+            Err(error) => {
+                failed = Some(error);
+                true
+            }
+            Ok(()) => true,
+        });
+        failed.map_or(Ok(()), Err)
     }
+}
+
+/// Whether the last line of a file has no end.
+fn has_open_line(file: &Path) -> io::Result<bool> {
+    let mut file = File::open(file)?;
+    let mut last = [b'\n'];
+    if file.metadata()?.is_file() && file.seek(SeekFrom::End(0))? > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+    }
+    Ok(last != *b"\n")
 }
 
 /// Reads results.
@@ -101,8 +201,8 @@ pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
         }
         match serde_json::from_str(line) {
             Ok(record) => records.push(record),
-            // The run was ended in the middle of it.
-            Err(_) if !line.ends_with('\n') => {}
+            // The run was ended in the middle of it; another may have added its own after it.
+            Err(_) if !line.ends_with('\n') || is_cut_off(line) => {}
             Err(error) => {
                 let what = format!("this is no result: {error}");
                 return Err(source.error(
@@ -114,6 +214,12 @@ pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
         }
     }
     Ok(records)
+}
+
+/// Whether a line begins as results do, and does not end as they do.
+fn is_cut_off(line: &str) -> bool {
+    const START: &str = "{\"case\":";
+    line.starts_with(START) && !line.trim_end().ends_with('}')
 }
 
 #[cfg(test)]
@@ -165,6 +271,32 @@ mod tests {
     fn line_that_was_cut_off_is_left_out() {
         let text = format!("{LINE}\n{}", &LINE[..50]);
         assert_eq!(parse(&Source::of("r.jsonl", &text)).unwrap().len(), 1);
+        let text = format!("{LINE}\n{}\n{LINE}\n", &LINE[..50]);
+        assert_eq!(parse(&Source::of("r.jsonl", &text)).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn full_disk_is_an_error_and_no_half_line() {
+        let record = parse(&Source::of("r", LINE)).unwrap().pop().unwrap();
+        let mut results = Results::default();
+        results.append_to(Path::new("/dev/full")).unwrap();
+        assert_eq!(results.add(&record).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        let mut results = Results::default();
+        results.append_spare_to(Path::new("/dev/full")).unwrap();
+        results.add(&record).unwrap();
+        assert_eq!(results.lost().unwrap().kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn published_tables_are_kept_by_name_and_an_only_one_without() {
+        let read = |tables: &str| {
+            let text = LINE.replace("\"run\"", &format!("\"published\":{tables},\"run\""));
+            parse(&Source::of("r.jsonl", &text)).unwrap().pop().unwrap().published.unwrap()
+        };
+        let file = Path::new("../a.csv");
+        assert_eq!(read("\"size\\n1\\n\"").text(file), Some("size\n1\n"));
+        let named = read(r#"{"../a.csv":"a","../b.csv":"b"}"#);
+        assert_eq!((named.text(file), named.text(Path::new("c.csv"))), (Some("a"), None));
     }
 
     #[test]
@@ -173,10 +305,22 @@ mod tests {
         let record = parse(&Source::of("r", LINE)).unwrap().pop().unwrap();
         for trial in 1..3 {
             let record = Record { trial, ..record.clone() };
-            Results::append_to(&file).unwrap().add(&record).unwrap();
+            let mut results = Results::default();
+            results.append_to(&file).unwrap();
+            results.add(&record).unwrap();
         }
+        // A run that is ended while it writes costs no trial but its last.
+        File::options()
+            .append(true)
+            .open(&file)
+            .unwrap()
+            .write_all(&LINE.as_bytes()[..40])
+            .unwrap();
+        let mut results = Results::default();
+        results.append_to(&file).unwrap();
+        results.add(&Record { trial: 3, ..record }).unwrap();
         let trials: Vec<u32> = read(&file).unwrap().iter().map(|record| record.trial).collect();
         std::fs::remove_file(&file).unwrap();
-        assert_eq!(trials, [1, 2]);
+        assert_eq!(trials, [1, 2, 3]);
     }
 }

@@ -1,5 +1,6 @@
 //! Running a plan.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,27 +8,33 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use host::config::{FileError, Source};
 
 use crate::against::Against;
+use crate::definition::values;
 use crate::factor::{BINARY, Factors, is_against};
+use crate::interval::{Head, Intervals};
 use crate::machine::Machine;
 use crate::plan::{Job, Plan, Step};
-use crate::record::{Record, Results};
+use crate::quantity::{Party, unexplained_ns};
+use crate::record::{Record, Results, Tables};
 use crate::trial::{Crew, Measured, Trial, TrialError};
 
-/// Whoever watches a run. Called between trials only: nothing moves while one counts.
+/// Watches a run. Its methods are called between trials only, so that they cannot disturb a measurement.
 pub trait Watcher {
     /// A trial is about to begin.
     fn begins(&mut self, step: usize, job: &Job, cell: &Factors, trial: u32);
-    /// A trial has no result: something went wrong, or it could not have one here.
+    /// A trial has no result: it failed, or this machine does not allow it.
     fn failed(&mut self, job: &Job, cell: &Factors, trial: u32, error: &TrialError);
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The trials that have results, and those that could not have one here.
+    /// The trials that have results, and those that this machine does not allow.
     pub records: Vec<Record>,
-    /// Trials in which something went wrong.
+    /// How many trials failed.
     pub failed: usize,
+    /// Why the results can no longer be kept, as on a full disk: the run has ended with the first trial that
+    /// is not in the file.
+    pub unkept: Option<io::Error>,
 }
 
 /// Why a run could not go on.
@@ -41,7 +48,7 @@ pub enum RunError {
     Results(#[source] io::Error),
 }
 
-/// Does all steps of a plan, and keeps each result as soon as it is there. A trial that fails does not end
+/// Runs all steps of a plan, and writes each result at once. A trial that fails does not end
 /// the run. `against` measures the cells of the other binary.
 ///
 /// # Errors
@@ -74,6 +81,8 @@ pub fn run(
             warm_up: job.case.warm_up,
             window: job.case.window,
             system: systems[index].clone(),
+            place: job.case.place.clone(),
+            intervals: intervals(job, results.as_deref(), began.as_millis() as u64, &step)?,
         };
         let measured = if is_against(factors) {
             let against = against.expect("a plan of two binaries has another");
@@ -84,7 +93,7 @@ pub fn run(
         if let Err(error) = &measured {
             watcher.failed(job, factors, trial, error);
         }
-        let ((measured, machine), unable) = match measured {
+        let ((mut measured, machine), unable) = match measured {
             Ok(measured) => (measured, None),
             // The report says why there is no figure.
             Err(TrialError::Unable(why)) => ((Measured::default(), machine.clone()), Some(why)),
@@ -93,6 +102,9 @@ pub fn run(
                 continue;
             }
         };
+        if !measured.parties.is_empty() {
+            measured.metrics.extend(values(&job.case, &measured.parties));
+        }
         let is_first = !std::mem::replace(&mut defined[index], true);
         let record = Record {
             case: job.case.name.clone(),
@@ -101,20 +113,61 @@ pub fn run(
             factors: factors.clone(),
             metrics: measured.metrics,
             counters: measured.counters,
-            machine,
+            unexplained_ns: unexplained_ns(&measured.parties),
+            machine: Machine { pinned: pinned(&measured.parties).or(machine.pinned), ..machine },
+            parties: measured.parties,
             binary: against.map(|against| against.binary(factors).clone()),
             run: began.as_millis() as u64,
             seconds: job.case.window.as_secs_f64(),
             unable,
             definition: is_first.then(|| job.case.text.to_string()),
-            published: job.case.published.as_ref().filter(|_| is_first).map(|p| p.text.to_string()),
+            published: Tables::of(&job.case).filter(|_| is_first),
         };
-        if let Some(results) = &mut results {
-            results.add(&record).map_err(RunError::Results)?;
-        }
+        let kept = results.as_mut().map_or(Ok(()), |results| results.add(&record));
         outcome.records.push(record);
+        if let Err(error) = kept {
+            // What was kept and what was measured are whole: only what would follow is left out.
+            outcome.unkept = Some(error);
+            break;
+        }
     }
     Ok(outcome)
+}
+
+/// Where the parties of a trial keep interval records: in a directory beside the results.
+fn intervals(
+    job: &Job,
+    results: Option<&Results>,
+    run: u64,
+    step: &Step,
+) -> Result<Option<Intervals>, RunError> {
+    let file = results.and_then(Results::path);
+    let (Some(interval), Some(file)) = (job.case.interval, file) else { return Ok(None) };
+    let directory = file.with_extension("intervals");
+    fs::create_dir_all(&directory).map_err(RunError::Results)?;
+    let Step { cell, trial, .. } = *step;
+    let head = Head {
+        case: job.case.name.clone(),
+        run,
+        trial,
+        factors: job.cells[cell].clone(),
+        role: String::new(),
+        number: 0,
+        interval_ms: interval.as_millis() as u64,
+    };
+    let name = format!("{}-{run}-{cell}-{trial}", job.case.name);
+    Ok(Some(Intervals { interval, directory, name, head }))
+}
+
+/// The processors that parties were placed on, in the order of their roles.
+fn pinned(parties: &[Party]) -> Option<Vec<usize>> {
+    let mut pinned: Vec<usize> = Vec::new();
+    for processor in parties.iter().flat_map(|party| &party.place) {
+        if !pinned.contains(processor) {
+            pinned.push(*processor);
+        }
+    }
+    (!pinned.is_empty()).then_some(pinned)
 }
 
 /// The name and the text of a job's system file, if it has one. It is read, and checked, before anything is

@@ -1,28 +1,28 @@
-//! What several trials say together, and how sure it is.
+//! Medians, spreads and ratios of several trials.
 
 /// A figure of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// Which trial.
     pub trial: u32,
-    /// What it says.
+    /// Its figure.
     pub value: f64,
 }
 
 /// The figures of several trials.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// The middle one; of an even number, between the two in the middle.
+    /// The median; of an even number of trials, the mean of the two in the middle.
     pub median: f64,
     /// The least.
     pub min: f64,
     /// The greatest.
     pub max: f64,
-    /// The range of the noise: from least to greatest, the two extremes left out from five trials on.
+    /// The range of the noise: from the least to the greatest, without these two from five trials on.
     pub noise: (f64, f64),
-    /// How many there were.
+    /// How many trials there were.
     pub trials: usize,
-    /// The trial that is nearest to the median: its counters stand for all.
+    /// The trial nearest to the median. Reports show its counters.
     pub representative: u32,
 }
 
@@ -46,7 +46,7 @@ impl Summary {
         Some(Summary { median, min, max, noise, trials, representative: nearest.trial })
     }
 
-    /// How far the trials lie apart, as part of the median.
+    /// The distance from the least to the greatest, as a part of the median.
     pub fn spread(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.max - self.min) / self.median.abs() }
     }
@@ -66,14 +66,14 @@ fn median(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// How many times each of one side's samples is that of the other side's same trial. Those of the same
-/// trial ran in the same round, under the same conditions: what comes over the machine for longer than a
-/// round falls out of their ratio. A trial that only one side has does not count, nor one whose base is zero.
+/// The ratio of each sample to the base's sample of the same trial. Samples of the same trial ran in the same
+/// round, so a disturbance that lasts longer than a round cancels out. A trial that only one side has does not
+/// count, nor one whose base is zero.
 pub fn ratio(samples: &[Sample], base: &[Sample]) -> Vec<Sample> {
     pairwise(samples, base, |one, other| (other != 0.0).then(|| one / other))
 }
 
-/// How much more each of one side's samples says than that of the other side's same trial.
+/// The difference of each sample from the base's sample of the same trial.
 pub fn difference(samples: &[Sample], base: &[Sample]) -> Vec<Sample> {
     pairwise(samples, base, |one, other| Some(one - other))
 }

@@ -1,22 +1,26 @@
 //! A trial: one measurement under one combination of levels.
 
+mod stage;
+
 use std::collections::BTreeMap;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+use std::io;
+use std::process::Command;
 use std::time::Duration;
 
-use os::foreign::Foreign;
-use os::packets::Packets;
-use os::poller::Poller;
 use os::processor::now_ns;
 
-use crate::control::{FromWorker, Heard, Order, Role, ToWorker, hear, send};
+use self::stage::Stage;
+use crate::control::Order;
+use crate::definition::{self, MetricDef, Scope, compute};
 use crate::factor::Factors;
+use crate::interval::Intervals;
 use crate::measure::Window;
 use crate::peers::{self, Peers, PeersError};
 use crate::place::Place;
-use crate::workload::{Figures, Reports, Workload};
+use crate::placement::{self, NoSuchProcessor, Placement, Placements};
+use crate::quantity::Party;
+use crate::role::{Address, PARTIES_MAX, RoleSpec};
+use crate::workload::{self, Figures, Part, Workload, named};
 
 /// How long a trial may take beyond three times its window and its warm-up, before it is given up: setting
 /// up, and draining what was sent.
@@ -26,7 +30,8 @@ const GRACE: Duration = Duration::from_secs(60);
 pub struct Crew {
     command: Box<dyn Fn() -> Command>,
     peers: Option<Peers>,
-    processors: Option<[usize; 2]>,
+    processors: Option<Vec<usize>>,
+    grace: Duration,
 }
 
 /// What to measure.
@@ -42,12 +47,110 @@ pub struct Trial {
     pub window: Duration,
     /// What exists: a system file's name and text.
     pub system: Option<(String, String)>,
+    /// Where roles run that are not to run where they usually do.
+    pub place: Placements,
+    /// Where parties keep their interval records; none if they keep none.
+    pub intervals: Option<Intervals>,
+}
+
+/// A party, before it is started.
+struct PartySpec {
+    /// Of which of the workloads, and under which levels of its factors.
+    part: Part,
+    factors: Factors,
+    role: &'static RoleSpec,
+    number: usize,
+    copies: usize,
 }
 
 impl Trial {
+    /// A trial of a workload with the usual placement, on a host that allows everything.
+    pub fn new(workload: &'static Workload, factors: Factors) -> Trial {
+        Trial {
+            workload,
+            factors,
+            warm_up: Duration::ZERO,
+            window: Duration::from_millis(100),
+            system: None,
+            place: Placements::new(),
+            intervals: None,
+        }
+    }
+
+    /// Who takes part, in the order in which they start.
+    fn parties(&self) -> Result<Vec<PartySpec>, TrialError> {
+        let mut parties = Vec::new();
+        for part in self.workload.parts() {
+            let factors = part.factors(&self.factors);
+            for role in part.workload.roles {
+                let copies = (role.count)(&factors);
+                let factors = || factors.clone();
+                let copy = |number| PartySpec { part, factors: factors(), role, number, copies };
+                parties.extend((0..copies).map(copy));
+            }
+        }
+        if parties.len() > PARTIES_MAX {
+            let (found, most) = (parties.len(), PARTIES_MAX);
+            return Err(TrialError::Unable(format!("{found} parties: must be at most {most}")));
+        }
+        Ok(parties)
+    }
+
+    fn placement(&self, party: &PartySpec) -> Placement {
+        let role = named(party.part.name, party.role.name);
+        self.place.get(&role).copied().unwrap_or(party.role.place)
+    }
+
+    /// What each party is to do.
+    fn orders<'a>(
+        &self,
+        parties: &'a [PartySpec],
+        places: &[Vec<usize>],
+        files: &[(&str, Place)],
+    ) -> Vec<(&'a PartySpec, Order)> {
+        let watched = placement::watched(places);
+        let place_of = |part: &Part, peer: &Address| {
+            let is_peer = |party: &PartySpec| {
+                party.part.name == part.name
+                    && party.role.name == peer.role
+                    && party.number == peer.number
+            };
+            parties.iter().position(is_peer).map(|at| places[at].clone())
+        };
+        let order = |(at, party): (usize, &'a PartySpec)| {
+            let peer = party.role.peer.map(|peer| Address::of(peer, party.number));
+            let peer_place = peer.as_ref().and_then(|peer| place_of(&party.part, peer));
+            let files = files.iter().find(|(part, _)| *part == party.part.name);
+            let order = Order {
+                part: party.part.name.to_owned(),
+                intervals: self.intervals.clone(),
+                role: party.role.name.to_owned(),
+                number: party.number,
+                copies: party.copies,
+                is_thread: (party.role.is_of_threads)(&party.factors),
+                workload: party.part.workload.name.to_owned(),
+                factors: party.factors.clone(),
+                warm_up: self.warm_up,
+                window: self.window,
+                place: places[at].clone(),
+                peer_place: peer_place.unwrap_or_default(),
+                watched: watched[at].clone(),
+                peer,
+                socket: files.map(|(_, files)| files.file("host")),
+                system: self.system.clone(),
+            };
+            (party, order)
+        };
+        parties.iter().enumerate().map(order).collect()
+    }
+
     /// How long it may take before it is given up.
     pub(crate) fn time_max(&self) -> Duration {
-        self.warm_up + 3 * self.window + GRACE
+        self.time_max_with(GRACE)
+    }
+
+    fn time_max_with(&self, grace: Duration) -> Duration {
+        self.warm_up + 3 * self.window + grace
     }
 }
 
@@ -58,6 +161,19 @@ pub struct Measured {
     pub metrics: Figures,
     /// What was counted in the window.
     pub counters: BTreeMap<String, u64>,
+    /// What each party did, and what that cost.
+    pub parties: Vec<Party>,
+}
+
+impl Measured {
+    /// What these parties of a workload say.
+    pub(crate) fn of(workload: &'static Workload, parties: Vec<Party>) -> Measured {
+        let scope = Scope::new(workload, &parties);
+        let definitions = definition::built_in(workload);
+        let value = |metric: MetricDef| Some((metric.name.clone(), compute(&metric, &scope)?));
+        let metrics = definitions.into_iter().filter_map(value).collect();
+        Measured { metrics, counters: workload::counters(&parties), parties }
+    }
 }
 
 /// Why a trial has no result.
@@ -78,10 +194,22 @@ impl From<io::Error> for TrialError {
 }
 
 impl Crew {
-    /// A crew whose workers are processes that `command` starts and that call [`crate::worker::run`]. The
-    /// two guests of a trial each have one of the `processors` to themselves, or share what there is.
-    pub fn new(command: impl Fn() -> Command + 'static, processors: Option<[usize; 2]>) -> Crew {
-        Crew { command: Box::new(command), peers: None, processors }
+    /// A crew whose workers are processes that `command` starts and that call [`crate::worker::run`]. They are
+    /// placed on `processors`, which are given away in this order, or anywhere.
+    pub fn new(command: impl Fn() -> Command + 'static, processors: Option<Vec<usize>>) -> Crew {
+        Crew { command: Box::new(command), peers: None, processors, grace: GRACE }
+    }
+
+    /// The same, which gives up a trial that takes so much longer than three times its window and its warm-up.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Crew {
+        Crew { grace, ..self }
+    }
+
+    /// The same with these processors.
+    #[must_use]
+    pub fn with_processors(self, processors: Option<Vec<usize>>) -> Crew {
+        Crew { processors, ..self }
     }
 
     /// The same with workers for trials over transports of other programs.
@@ -95,224 +223,71 @@ impl Crew {
     /// # Errors
     /// [`TrialError`]; no worker is left behind.
     pub fn run(&self, trial: &Trial) -> Result<Measured, TrialError> {
-        let is_peer = peers::of(&trial.factors).is_some();
-        let make = if is_peer { Place::make_in_memory } else { Place::make };
-        let place = (trial.workload.needs_host)(&trial.factors).then(make).transpose()?;
-        let mut stage = Stage { poller: Poller::new()?, workers: Vec::new() };
-        let give_up_ns = now_ns() + trial.time_max().as_nanos() as u64;
-        let mut reports = Reports::default();
-        if let Some(place) = &place {
-            self.start(&mut stage, Role::Host, trial, Some(place))?;
-            while !stage.are_all_ready() {
-                stage.turn(give_up_ns, &mut reports)?;
+        let time_max_ns = trial.time_max_with(self.grace).as_nanos() as u64;
+        let give_up_ns = now_ns() + time_max_ns;
+        let parties = trial.parties()?;
+        let mut processors = self.processors.clone().unwrap_or_default();
+        let rules: Vec<Placement> = parties.iter().map(|party| trial.placement(party)).collect();
+        let places =
+            placement::assign(&processors, &rules).map_err(|NoSuchProcessor(missing)| {
+                processors.sort_unstable();
+                TrialError::Unable(format!(
+                    "there is no processor {missing}: must be one of {processors:?}"
+                ))
+            })?;
+        let attended = parties.iter().filter(|party| party.role.attends && party.number == 0);
+        let files = attended.map(|party| {
+            let is_peer = peers::of(&party.factors).is_some();
+            let make = if is_peer { Place::make_in_memory } else { Place::make };
+            Ok((party.part.name, make()?))
+        });
+        let files: Vec<(&str, Place)> = files.collect::<io::Result<_>>()?;
+        let mut stage = Stage::new(give_up_ns, time_max_ns)?;
+        // Those that attend are ready before the others come.
+        for attends in [true, false] {
+            let come = |party: &&(&PartySpec, Order)| party.0.role.attends == attends;
+            let orders = trial.orders(&parties, &places, &files);
+            for (party, order) in orders.iter().filter(come) {
+                self.start(&mut stage, party, order)?;
             }
-        }
-        self.start(&mut stage, Role::Source, trial, place.as_ref())?;
-        self.start(&mut stage, Role::Target, trial, place.as_ref())?;
-        while !stage.are_all_ready() {
-            stage.turn(give_up_ns, &mut reports)?;
+            stage.send_orders()?;
+            stage.wait_until_ready()?;
         }
         // Everybody is attached: nothing is left behind even if the lab is killed from here on.
-        drop(place);
+        drop(files);
         let start_ns = now_ns() + trial.warm_up.as_nanos() as u64;
         let window = Window { start_ns, end_ns: start_ns + trial.window.as_nanos() as u64 };
-        for worker in &mut stage.workers {
-            worker.send(&ToWorker::Go(window))?;
-        }
-        while !stage.are_done(&[Role::Source, Role::Target]) {
-            stage.turn(give_up_ns, &mut reports)?;
-        }
-        if let Some(host) = stage.workers.iter_mut().find(|worker| worker.role == Role::Host) {
-            host.send(&ToWorker::Parcel("end".into()))?;
-            while !stage.are_done(&[Role::Host]) {
-                stage.turn(give_up_ns, &mut reports)?;
-            }
-        }
-        let metrics = (trial.workload.conclude)(&trial.factors, &reports);
-        let metrics = metrics.map_err(|fault| TrialError::Failed(fault.to_string()))?;
-        Ok(Measured { metrics, counters: reports.counters() })
+        stage.go(window)?;
+        stage.wait_until_done()?;
+        let reports = stage.into_reports();
+        let checked = trial.workload.check(&reports);
+        checked.map_err(|fault| TrialError::Failed(fault.to_string()))?;
+        Ok(Measured::of(trial.workload, reports))
     }
 
-    fn start(
-        &self,
-        stage: &mut Stage,
-        role: Role,
-        trial: &Trial,
-        place: Option<&Place>,
-    ) -> Result<(), TrialError> {
-        let processor = |at: usize| self.processors.map(|processors| processors[at]);
-        let (processor, peer_processor) = match role {
-            Role::Host => (None, None),
-            Role::Source => (processor(0), processor(1)),
-            Role::Target => (processor(1), processor(0)),
-        };
-        let order = Order {
-            role,
-            workload: trial.workload.name.to_owned(),
-            factors: trial.factors.clone(),
-            warm_up: trial.warm_up,
-            window: trial.window,
-            processor,
-            peer_processor,
-            socket: place.map(|place| place.file("host")),
-            system: trial.system.clone(),
-        };
-        let mut command = match (peers::of(&trial.factors), &self.peers) {
-            (None, _) => (self.command)(),
-            (Some(_), Some(peers)) => peers.command(),
-            (Some(_), None) => return Err(TrialError::Unable(PeersError::NotBuilt.to_string())),
-        };
-        let (ours, theirs) = Packets::ends()?;
-        let packets = Packets::adopt(ours)?;
-        stage.poller.add(&packets, stage.workers.len() as u64)?;
-        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|error| {
-            let program = command.get_program().display().to_string();
-            TrialError::Failed(format!("cannot start a worker, {program}: {error}"))
-        })?;
-        // The command holds the worker's end too, and would keep a dead worker's connection open.
-        drop(command);
-        stage.workers.push(Worker { role, child, packets, is_ready: false, is_done: false });
-        let worker = stage.workers.last_mut().expect("pushed just now");
-        worker.send(&ToWorker::Order(order))
+    /// Starts a copy of a role.
+    fn start(&self, stage: &mut Stage, party: &PartySpec, order: &Order) -> Result<(), TrialError> {
+        if order.is_thread && party.number > 0 {
+            stage.add_thread(party.part.name, party.role, party.copies)?;
+        } else {
+            let command = self.command(&party.factors)?;
+            stage.add_process(party.part.name, party.role, party.copies, command)?;
+        }
+        stage.keep_order(order.clone());
+        Ok(())
+    }
+
+    fn command(&self, factors: &Factors) -> Result<Command, TrialError> {
+        match (peers::of(factors), &self.peers) {
+            (None, _) => Ok((self.command)()),
+            (Some(_), Some(peers)) => Ok(peers.command()),
+            (Some(_), None) => Err(TrialError::Unable(PeersError::NotBuilt.to_string())),
+        }
     }
 }
 
 impl std::fmt::Debug for Crew {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Crew").field("processors", &self.processors).finish_non_exhaustive()
-    }
-}
-
-/// The workers of one trial. They end with it, however it ends.
-struct Stage {
-    poller: Poller,
-    workers: Vec<Worker>,
-}
-
-struct Worker {
-    role: Role,
-    child: Child,
-    packets: Packets,
-    is_ready: bool,
-    is_done: bool,
-}
-
-impl Stage {
-    fn are_all_ready(&self) -> bool {
-        self.workers.iter().all(|worker| worker.is_ready)
-    }
-
-    fn are_done(&self, roles: &[Role]) -> bool {
-        self.workers.iter().filter(|worker| roles.contains(&worker.role)).all(|w| w.is_done)
-    }
-
-    /// Waits until a worker says something, and sees to it.
-    fn turn(&mut self, give_up_ns: u64, reports: &mut Reports) -> Result<(), TrialError> {
-        let left = give_up_ns.saturating_sub(now_ns());
-        if left == 0 {
-            return Err(TrialError::Failed("it did not end in time".into()));
-        }
-        let speaking = self.poller.wait(Some(Duration::from_nanos(left)))?.to_vec();
-        for index in speaking {
-            let worker = &mut self.workers[index as usize];
-            match hear(&worker.packets) {
-                Ok(Some(said)) => self.handle(index as usize, said, reports)?,
-                Ok(None) => {}
-                Err(_) if worker.is_done => self.poller.remove(&worker.packets)?,
-                Err(_) => return Err(TrialError::Failed(worker.last_words())),
-            }
-        }
-        Ok(())
-    }
-
-    fn handle(
-        &mut self,
-        index: usize,
-        (said, descriptors): Heard<FromWorker>,
-        reports: &mut Reports,
-    ) -> Result<(), TrialError> {
-        let worker = &mut self.workers[index];
-        let role = worker.role;
-        match said {
-            FromWorker::Ready => worker.is_ready = true,
-            FromWorker::Parcel(note) => self.forward(role, note, descriptors)?,
-            FromWorker::Done(report) => {
-                worker.is_done = true;
-                reports.put(role, report);
-            }
-            FromWorker::Unable(why) => return Err(TrialError::Unable(why)),
-            FromWorker::Failed(why) => {
-                return Err(TrialError::Failed(format!("{}: {why}", role.name())));
-            }
-        }
-        Ok(())
-    }
-
-    /// Hands on what one guest passes to the other. Workers of one lab trust each other: an end of a socket
-    /// that is dropped as a stranger's is shut down, for whoever else has it too.
-    fn forward(&self, from: Role, note: String, passed: Vec<Foreign>) -> io::Result<()> {
-        let to = if from == Role::Source { Role::Target } else { Role::Source };
-        let Some(worker) = self.workers.iter().find(|worker| worker.role == to) else {
-            return Err(io::Error::other("a guest spoke before the other was there"));
-        };
-        let trusted: Vec<OwnedFd> =
-            passed.into_iter().map(Foreign::trust).collect::<io::Result<_>>()?;
-        let descriptors: Vec<BorrowedFd<'_>> = trusted.iter().map(AsFd::as_fd).collect();
-        match send(&worker.packets, &ToWorker::Parcel(note), &descriptors) {
-            // Whoever is done needs no parcels.
-            Err(_) if worker.is_done => Ok(()),
-            said => said,
-        }
-    }
-}
-
-impl Worker {
-    /// Tells a worker something, or says what became of it.
-    fn send(&mut self, what: &ToWorker) -> Result<(), TrialError> {
-        send(&self.packets, what, &[]).map_err(|_| TrialError::Failed(self.last_words()))
-    }
-
-    /// What a worker that has died had to say about it.
-    fn last_words(&mut self) -> String {
-        let status = self.child.wait();
-        let mut words = String::new();
-        if let Some(stderr) = &mut self.child.stderr {
-            // What cannot be read was not said.
-            let _ = stderr.read_to_string(&mut words);
-        }
-        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-        let words = words.trim();
-        let colon = if words.is_empty() { "" } else { ": " };
-        format!("{} died, {status}{colon}{words}", self.role.name())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // One that has ended already cannot be killed, and needs not.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cell_that_a_machine_does_not_allow_is_no_failure() {
-        let (ours, _theirs) = Packets::ends().unwrap();
-        let child = Command::new("true").stderr(Stdio::piped()).spawn().unwrap();
-        let packets = Packets::adopt(ours).unwrap();
-        let worker = Worker { role: Role::Source, child, packets, is_ready: false, is_done: false };
-        let mut stage = Stage { poller: Poller::new().unwrap(), workers: vec![worker] };
-        let mut heard = |said| stage.handle(0, (said, Vec::new()), &mut Reports::default());
-        let unable = heard(FromWorker::Unable("no such packets here".into())).unwrap_err();
-        assert!(matches!(&unable, TrialError::Unable(why) if why == "no such packets here"));
-        let failed = heard(FromWorker::Failed("out of luck".into())).unwrap_err();
-        assert!(matches!(&failed, TrialError::Failed(why) if why == "source: out of luck"));
-        heard(FromWorker::Ready).unwrap();
-        assert!(stage.are_all_ready());
     }
 }

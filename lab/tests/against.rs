@@ -84,6 +84,8 @@ fn trial() -> Trial {
         warm_up: Duration::ZERO,
         window: Duration::from_millis(20),
         system: Some(("two.toml".into(), "[[guest]]\nname = \"SOURCE\"\n".into())),
+        place: Default::default(),
+        intervals: None,
     }
 }
 

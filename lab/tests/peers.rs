@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use lab::factor::Level;
 use lab::peers::{self, Peers};
+use lab::role::HOST;
 use lab::trial::{Measured, Trial, TrialError};
-use lab::worker::{Control, Doing, End, Fault, Order, Report, Role, attend, carry, run_with};
+use lab::worker::{Control, Doing, End, Fault, Order, Report, attend, carry, run_with};
 use lab::workload;
 
 use crew::crew;
@@ -32,11 +33,11 @@ fn peers_worker() {
 
 /// Plays all parts of a trial over `aeron`, and knows no other transport.
 fn play(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    match (order.word("transport"), order.role) {
-        ("aeron", Role::Host) => {
+    match (order.word("transport"), &*order.role) {
+        ("aeron", HOST) => {
             fs::create_dir(place(order)).unwrap();
             let mut report = attend(control)?;
-            report.counters.insert("media_driver_cpu_ns".into(), report.spent.cpu_ns);
+            report.counters.insert("media_driver_cpu_ns".into(), report.cpu_ns());
             Ok(report)
         }
         ("aeron", _) => carry(Stream::open(order, control)?, order, control),
@@ -54,7 +55,7 @@ struct Stream(UnixStream);
 
 impl Stream {
     fn open(order: &Order, control: &mut Control) -> Result<Stream, Fault> {
-        let stream = if order.role == Role::Source {
+        let stream = if order.is_source() {
             let path = place(order).join("stream");
             let listener = UnixListener::bind(&path).doing("listen")?;
             control.tell(path.to_str().unwrap())?;
@@ -148,6 +149,8 @@ fn measure(
         warm_up: Duration::from_millis(2),
         window: Duration::from_millis(50),
         system: None,
+        place: Default::default(),
+        intervals: None,
     };
     let crew = crew().with_peers(peers.map(|program| Peers::at(&program.0).unwrap()));
     loop {
@@ -177,7 +180,8 @@ fn peers_that_are_not_built_are_said_to_be_with_the_cure() {
 fn messages_go_over_transports_of_another_program() {
     let program = Program::honest();
     for workload in ["message-stream", "message-exchange"] {
-        let Measured { metrics, counters } = measure(workload, "aeron", Some(&program)).unwrap();
+        let Measured { metrics, counters, .. } =
+            measure(workload, "aeron", Some(&program)).unwrap();
         assert!(metrics["rate_messages_per_s"] > 0.0);
         assert!(counters.contains_key("host_media_driver_cpu_ns"), "{counters:?}");
     }
@@ -229,6 +233,8 @@ fn program_that_is_gone_by_now_ends_the_trial_with_the_reason() {
         warm_up: Duration::ZERO,
         window: Duration::from_millis(20),
         system: None,
+        place: Default::default(),
+        intervals: None,
     };
     let error = crew.run(&trial).unwrap_err().to_string();
     let start = format!("cannot start a worker, {}: No such file", program.0.display());

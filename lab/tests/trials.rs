@@ -6,7 +6,11 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use host::config::Source;
+use lab::case::Case;
+use lab::definition::values;
 use lab::factor::{Factors, Level};
+use lab::quantity::{Report, unexplained_ns};
 use lab::trial::{Crew, Measured, Trial, TrialError};
 use lab::workload::{self, Workload};
 
@@ -28,22 +32,27 @@ fn trial(workload: &str, pairs: &[(&str, &str)]) -> Trial {
         warm_up: Duration::from_millis(2),
         window: Duration::from_millis(20),
         system: None,
+        place: Default::default(),
+        intervals: None,
     }
 }
 
 /// Does a trial, and again with a longer window if the machine was too busy for the first. One at a time:
 /// sides that spin leave no room for others.
 fn run(workload: &str, pairs: &[(&str, &str)]) -> Measured {
+    run_trial(trial(workload, pairs))
+}
+
+fn run_trial(mut trial: Trial) -> Measured {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut trial = trial(workload, pairs);
     loop {
         match crew().run(&trial) {
             Ok(measured) => return measured,
             Err(TrialError::Failed(why)) if why.contains(TOO_SHORT) && trial.window < LONG => {
                 trial.window *= 10;
             }
-            Err(error) => panic!("{pairs:?}: {error}"),
+            Err(error) => panic!("{:?}: {error}", trial.factors),
         }
     }
 }
@@ -78,7 +87,7 @@ fn streams_arrive_whole_over_every_transport() {
                 ("wait", "adaptive"),
                 ("ring", "1 MiB"),
             ];
-            let Measured { metrics, counters } = run("message-stream", &levels);
+            let Measured { metrics, counters, .. } = run("message-stream", &levels);
             assert!(metrics["rate_messages_per_s"] > 0.0, "{levels:?}");
             assert!(metrics["cpu_ns_per_message"] > 0.0, "{levels:?}");
             let is_stamped = bytes.len() > 1;
@@ -133,7 +142,7 @@ fn requests_bring_as_many_bytes_as_they_ask_for() {
         for bytes in ["1", "1000", "9000", "200000"] {
             let levels =
                 [("transport", transport), ("bytes", bytes), ("wait", "block"), ("ring", "1 MiB")];
-            let Measured { metrics, counters } = run("message-request", &levels);
+            let Measured { metrics, counters, .. } = run("message-request", &levels);
             let is_counted = metrics["rate_mib_per_s"] > 0.0 && metrics["exchange_p50_ns"] > 0.0;
             assert!(is_counted, "{levels:?}");
             // What one says of rate and cost, the other two say too.
@@ -203,6 +212,112 @@ fn one_path_of_many_carries_a_stream() {
         let Measured { metrics, .. } = run("path-crowd", &levels);
         assert!(metrics["rate_messages_per_s"] > 0.0);
     }
+}
+
+#[test]
+fn requests_go_by_a_schedule_or_after_a_time_to_think() {
+    for workload in ["message-exchange", "message-request"] {
+        let open =
+            [("transport", "unix-stream"), ("bytes", "64"), ("wait", "block"), ("rate", "500")];
+        let window = Duration::from_millis(400);
+        let trial = Trial { window, ..trial(workload, &open) };
+        let Measured { metrics, parties, .. } = run_trial(trial.clone());
+        assert!(metrics["latency_p50_ns"] > 0.0, "{workload}");
+        // What was offered until the window closed, and not more: the first was due at the beginning.
+        let source = parties.iter().find(|party| party.role == "source").unwrap();
+        let ways = if workload == "message-exchange" { 2 } else { 1 };
+        let offered = (trial.warm_up + window).as_millis() as u64 / 2 + 1;
+        let is_late = source.report.messages / ways > offered;
+        assert!(!is_late, "{workload}: {} of {offered}", source.report.messages);
+        let closed = [
+            ("transport", "path"),
+            ("bytes", "64"),
+            ("wait", "spin"),
+            ("think", "300"),
+            ("think_times", "exponential"),
+        ];
+        let Measured { metrics, .. } = run(workload, &closed);
+        assert!(metrics["latency_p99_ns"] >= metrics["latency_p50_ns"], "{workload}");
+    }
+}
+
+#[test]
+fn workloads_side_by_side_have_metrics_each() {
+    let text = "name = \"both\"\nasks = \"?\"\ntrials = 1\nseconds = 0.2\nwarm_up_seconds = 0\n\
+        [[workload]]\nname = \"interactive\"\nworkload = \"message-exchange\"\n\
+        [[workload]]\nname = \"bulk\"\nworkload = \"message-stream\"\n\
+        [factors]\n\"interactive.transport\" = [\"path\"]\n\"interactive.rate\" = [200]\n\
+        \"bulk.transport\" = [\"path\"]\n\"bulk.bytes\" = [\"1 MB\"]\n\
+        [place]\n\"interactive.source\" = \"shared\"\n\
+        [[metric]]\nname = \"bulk_cpu\"\nquantity = \"cpu\"\nrole = [\"bulk.source\", \"bulk.target\"]\n\
+        per = \"mib\"\n";
+    let case = Case::parse(&Source::of("both.toml", text), &|_| unreachable!("it names none"));
+    let case = case.unwrap();
+    let cells = case.cells();
+    assert_eq!(cells.len(), 1);
+    let trial = Trial {
+        window: case.window,
+        place: case.place.clone(),
+        ..Trial::new(case.workload, cells[0].clone())
+    };
+    let Measured { metrics, counters, parties } = run_trial(trial);
+    assert!(metrics["interactive.latency_p99_ns"] >= metrics["interactive.latency_p50_ns"]);
+    assert!(metrics["bulk.rate_bytes_per_s"] > 0.0);
+    assert!(metrics["interactive.cpu_ns_per_message"] > 0.0);
+    let roles: Vec<&str> = parties.iter().map(|party| party.role.as_str()).collect();
+    let wanted = ["host", "source", "target"];
+    let of = |part: &str| wanted.map(|role| format!("{part}.{role}"));
+    let mut wanted = [of("interactive"), of("bulk")].concat();
+    wanted.sort_by_key(|role| !role.ends_with("host"));
+    assert_eq!(roles, wanted);
+    assert!(counters.keys().any(|name| name.starts_with("bulk.target_input_")), "{counters:?}");
+    assert!(values(&case, &parties)["bulk_cpu"] > 0.0);
+}
+
+#[test]
+fn many_pairs_share_the_processors_and_add_up_to_the_whole() {
+    for (transport, copies, pairs) in
+        [("unix-stream", "processes", "50"), ("path", "threads", "50"), ("path", "processes", "3")]
+    {
+        let levels = [
+            ("transport", transport),
+            ("pairs", pairs),
+            ("does", "exchange"),
+            ("copies", copies),
+            ("bytes", "64"),
+            ("wait", "block"),
+        ];
+        let trial = Trial { window: Duration::from_secs(2), ..trial("pairs", &levels) };
+        let crew = crew().with_processors(Some(lab::machine::processors()));
+        let Measured { metrics, parties, .. } = crew.run(&trial).unwrap();
+        assert!(metrics["rate_messages_per_s"] > 0.0);
+        let count = |role: &str| parties.iter().filter(|party| party.role == role).count();
+        assert_eq!((count("source"), count("target")), (pairs.parse().unwrap(), count("source")));
+        // Time by role and what no party explains is the busy time of the processors.
+        let per_s = |ns: u64, report: &Report| ns as f64 / report.window_ns as f64;
+        let reports = || parties.iter().map(|party| &party.report);
+        let cpu: f64 = reports().map(|report| per_s(report.cpu_ns(), report)).sum();
+        let busy = |report: &Report| report.processors.iter().map(|one| one.busy_ns).sum();
+        let busy: f64 = reports().map(|report| per_s(busy(report), report)).sum();
+        let windows: f64 = reports().map(|report| report.window_ns as f64).sum();
+        let left = unexplained_ns(&parties).unwrap() as f64 / (windows / parties.len() as f64);
+        assert!(((cpu + left) / busy - 1.0).abs() < 0.03, "{cpu} and {left} of {busy}");
+        assert!(cpu > 0.0 && busy > 0.0);
+    }
+}
+
+#[test]
+fn pairs_stream_one_way_too() {
+    let levels = [
+        ("transport", "unix-stream"),
+        ("pairs", "4"),
+        ("does", "stream"),
+        ("copies", "threads"),
+        ("bytes", "64"),
+        ("wait", "block"),
+    ];
+    let Measured { metrics, .. } = run("pairs", &levels);
+    assert!(metrics["rate_messages_per_s"] > 0.0 && metrics["cpu_ns_per_message"] > 0.0);
 }
 
 #[test]

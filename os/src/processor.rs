@@ -18,11 +18,21 @@ pub fn allowed() -> Vec<usize> {
 /// # Errors
 /// As from the kernel: there is no such processor, or this process may not use it.
 pub fn pin(processor: usize) -> io::Result<()> {
-    if processor >= CpuSet::MAX_CPU {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
+    keep_on(&[processor])
+}
+
+/// Keeps the calling thread on some processors.
+///
+/// # Errors
+/// As [`pin`].
+pub fn keep_on(processors: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
-    set.set(processor);
+    for processor in processors {
+        if *processor >= CpuSet::MAX_CPU {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        set.set(*processor);
+    }
     Ok(thread::sched_setaffinity(None::<Pid>, &set)?)
 }
 
@@ -68,6 +78,55 @@ pub fn thread_split() -> Split {
     let duration =
         |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     Split { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
+}
+
+/// The number by which the kernel knows the calling thread.
+pub fn thread_number() -> u32 {
+    thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// What a thread of this process has used so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadTime {
+    /// Its number.
+    pub number: u32,
+    /// What it is called.
+    pub name: String,
+    /// All of its processor time. Of a thread that is running, what it had at the last timer tick.
+    pub ns: u64,
+    /// How that divides, in units of [`TICK_NS`].
+    pub split: Split,
+}
+
+/// The threads of this process, at most `threads_max`.
+///
+/// # Errors
+/// If `/proc` cannot be read. A thread that ends meanwhile is left out.
+pub fn threads(threads_max: usize) -> io::Result<Vec<ThreadTime>> {
+    let mut threads = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/task")?.take(threads_max) {
+        let directory = entry?.path();
+        let read = |file: &str| std::fs::read_to_string(directory.join(file));
+        if let (Ok(stat), Ok(times)) = (read("stat"), read("schedstat")) {
+            threads.extend(parse_thread(&stat, &times));
+        }
+    }
+    Ok(threads)
+}
+
+/// The fields are those of proc_pid_stat(5): the name may have blanks and parentheses in it.
+fn parse_thread(stat: &str, times: &str) -> Option<ThreadTime> {
+    let (number, rest) = stat.split_once(" (")?;
+    let (name, rest) = rest.rsplit_once(") ")?;
+    let ticks = |field: usize| rest.split(' ').nth(field)?.parse::<u64>().ok();
+    let (user, system) = (ticks(11)?, ticks(12)?);
+    let time = |ticks: u64| Duration::from_nanos(ticks * TICK_NS);
+    Some(ThreadTime {
+        number: number.parse().ok()?,
+        name: name.to_owned(),
+        ns: times.split_ascii_whitespace().next()?.parse().ok()?,
+        split: Split { user: time(user), system: time(system) },
+    })
 }
 
 /// Time that a whole processor has spent since the machine started, in units of [`TICK_NS`].
@@ -141,6 +200,30 @@ mod tests {
         assert!(process_ns() >= after, "this thread is one of the process's");
         let Split { user, system } = thread_split();
         assert!(user + system > Duration::ZERO);
+    }
+
+    #[test]
+    fn every_thread_is_listed_with_its_time() {
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        let (number, numbers) = std::sync::mpsc::channel();
+        let other = std::thread::Builder::new().name("a (strange) 1".into());
+        let other = other.spawn(move || {
+            number.send(thread_number()).unwrap();
+            is_done.recv().unwrap_err();
+        });
+        let number = numbers.recv().unwrap();
+        let threads = threads(1000).unwrap();
+        let found = threads.iter().find(|thread| thread.number == number).unwrap();
+        assert_eq!(found.name, "a (strange) 1");
+        assert!(threads.iter().any(|thread| thread.number == thread_number()));
+        drop(done);
+        other.unwrap().join().unwrap();
+        let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 11 12 13";
+        let time = parse_thread(stat, "5000 1 2\n").unwrap();
+        assert_eq!((time.number, time.name.as_str(), time.ns), (7, "a b) c", 5000));
+        assert_eq!(time.split.user, Duration::from_millis(110));
+        assert_eq!(time.split.system, Duration::from_millis(120));
+        assert_eq!(parse_thread("7 (a) S 1", "5000"), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
-use lab::worker::{Doing, End, Fault, Order, Role};
+use lab::worker::{Doing, End, Fault, Order};
 use rusteron_client::{
     Aeron, AeronBufferClaim, AeronContext, AeronExclusivePublication, AeronImage, AeronOfferError,
     AeronSubscription, Handlers,
@@ -109,7 +109,7 @@ impl<W: Way> AeronEnd<W> {
         aeron.start().doing("start an Aeron client")?;
         let [forth, back] = STREAMS;
         let (output, input) =
-            if order.role == Role::Source { (forth, back) } else { (back, forth) };
+            if order.is_source() { (forth, back) } else { (back, forth) };
         let subscription = aeron
             .add_subscription(&channel, input, Handlers::NONE, Handlers::NONE, CONNECT_TIME_MAX)
             .doing("subscribe")?;

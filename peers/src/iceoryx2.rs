@@ -20,7 +20,7 @@ use iceoryx2::prelude::{FileName, Path, SemanticString};
 use iceoryx2::service::ipc::Service;
 use iceoryx2::service::service_name::ServiceName;
 use iceoryx2::signal_handling_mode::SignalHandlingMode;
-use lab::worker::{Control, Doing, End, Fault, Order, Role};
+use lab::worker::{Control, Doing, End, Fault, Order};
 
 /// What a queue may hold, of messages that are large: it stays in the caches of one processor.
 const QUEUE_BYTES: usize = 1 << 20;
@@ -52,7 +52,7 @@ impl Iceoryx2End {
             .signal_handling_mode(SignalHandlingMode::Disabled)
             .create::<Service>()
             .doing("make a node of iceoryx2")?;
-        if order.role == Role::Source {
+        if order.is_source() {
             let name = format!("siga-peers-{}", std::process::id());
             let end = Iceoryx2End::of(node, [&name, "forth"], [&name, "back"], order)?;
             control.tell(&name)?;

@@ -7,7 +7,8 @@ mod iceoryx2;
 
 use std::process::ExitCode;
 
-use lab::worker::{Control, Fault, Order, Report, Role, carry, run_with};
+use lab::role::HOST;
+use lab::worker::{Control, Fault, Order, Report, carry, run_with};
 
 use crate::aeron::{AeronEnd, Claimed, Offered};
 use crate::iceoryx2::Iceoryx2End;
@@ -35,8 +36,8 @@ fn main() -> ExitCode {
 }
 
 fn play(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    match (order.word("transport"), order.role) {
-        ("aeron" | "aeron-claim", Role::Host) => driver::attend(order, control),
+    match (order.word("transport"), &*order.role) {
+        ("aeron" | "aeron-claim", HOST) => driver::attend(order, control),
         ("aeron", _) => carry(AeronEnd::<Offered>::open(order)?, order, control),
         ("aeron-claim", _) => carry(AeronEnd::<Claimed>::open(order)?, order, control),
         ("iceoryx2", _) => carry(Iceoryx2End::open(order, control)?, order, control),

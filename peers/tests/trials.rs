@@ -31,6 +31,8 @@ fn run(workload: &str, transport: &str, bytes: u64, wait: &str) -> Result<Measur
         warm_up: Duration::from_millis(2),
         window: Duration::from_millis(20),
         system: None,
+        place: Default::default(),
+        intervals: None,
     };
     loop {
         match crew.run(&trial) {
@@ -51,7 +53,7 @@ fn messages_arrive_whole_over_every_peer() {
             for workload in ["message-stream", "message-exchange"] {
                 let cell = format!("{workload}, {transport}, {bytes}");
                 let measured = run(workload, transport, bytes, "spin");
-                let Measured { metrics, counters } =
+                let Measured { metrics, counters, .. } =
                     measured.unwrap_or_else(|error| panic!("{cell}: {error}"));
                 assert!(metrics["rate_messages_per_s"] > 0.0, "{cell}");
                 assert!(metrics["cpu_ns_per_message"] > 0.0, "{cell}");

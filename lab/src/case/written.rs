@@ -1,5 +1,8 @@
 //! Case files as they are written, and checked.
 
+mod layout;
+mod tables;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -9,12 +12,14 @@ use host::config::{FileError, Source};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{
-    Bound, Breakdown, Case, Claim, Comparison, Knee, Part, Quick, ReadTable, SECONDS_MAX, Show,
-    TRIALS_MAX, Table, Test,
-};
-use crate::factor::{BINARY, Domain, Factor, Factors, Level, matches};
-use crate::published::{Columns, Published};
+use self::layout::{WrittenBreakdown, WrittenKnee, WrittenScreen, WrittenTable};
+use self::tables::WrittenTables;
+use super::metric::WrittenMetric;
+use super::{Bound, Case, Claim, Comparison, Quick, ReadTable, SECONDS_MAX, TRIALS_MAX, Test};
+use crate::definition::MetricDef;
+use crate::factor::{BINARY, Factor, Factors, Level, matches};
+use crate::placement::{Placement, Placements};
+use crate::published::Published;
 use crate::workload::{self, WORKLOADS, Workload};
 
 #[derive(Deserialize)]
@@ -23,17 +28,23 @@ pub(super) struct Written {
     name: Spanned<String>,
     group: Option<String>,
     asks: String,
-    workload: Spanned<String>,
+    workload: Spanned<WrittenWorkload>,
     trials: Spanned<u32>,
     seconds: Spanned<f64>,
     warm_up_seconds: Spanned<f64>,
+    interval_ms: Option<Spanned<u64>>,
     system: Option<PathBuf>,
     skip: Option<Spanned<Vec<WrittenLevels>>>,
+    #[serde(default)]
+    place: WrittenPlaces,
     #[serde(default)]
     factors: WrittenFactors,
     #[serde(default)]
     quick: WrittenQuick,
-    published: Option<Spanned<WrittenPublished>>,
+    #[serde(default)]
+    published: WrittenTables,
+    #[serde(default)]
+    metric: Vec<WrittenMetric>,
     #[serde(default)]
     table: Vec<WrittenTable>,
     #[serde(default)]
@@ -42,9 +53,11 @@ pub(super) struct Written {
     breakdown: Vec<WrittenBreakdown>,
     #[serde(default)]
     claim: Vec<WrittenClaim>,
+    screen: Option<WrittenScreen>,
 }
 
 type WrittenFactors = BTreeMap<Spanned<String>, Spanned<Vec<Spanned<Level>>>>;
+type WrittenPlaces = BTreeMap<Spanned<String>, Placement>;
 type WrittenLevels = BTreeMap<Spanned<String>, Spanned<Level>>;
 
 #[derive(Default, Deserialize)]
@@ -58,70 +71,15 @@ struct WrittenQuick {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenPublished {
-    name: String,
-    document: String,
-    file: PathBuf,
-    factors: BTreeMap<Spanned<String>, String>,
-    metrics: BTreeMap<Spanned<String>, String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenTable {
-    metric: Spanned<OneOrMany>,
-    each: Option<Spanned<OneOrMany>>,
-    down: Spanned<OneOrMany>,
-    across: Option<Spanned<OneOrMany>>,
-    #[serde(default)]
-    only: WrittenLevels,
-    base: Option<Spanned<WrittenLevels>>,
-    show: Option<Spanned<Vec<Show>>>,
-    #[serde(default)]
-    published: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenKnee {
-    metric: Spanned<String>,
-    along: Spanned<String>,
-    each: Option<Spanned<OneOrMany>>,
-    #[serde(default)]
-    only: WrittenLevels,
-    part: Option<Spanned<f64>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenBreakdown {
-    name: String,
-    metric: Spanned<String>,
-    down: Spanned<OneOrMany>,
-    of: WrittenLevels,
-    part: Vec<WrittenPart>,
-    rest: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenPart {
-    name: String,
-    from: WrittenLevels,
-    less: Option<WrittenLevels>,
-}
-
-#[derive(Deserialize)]
 #[serde(untagged, expecting = "a name, or a list of names")]
-enum OneOrMany {
+pub(super) enum OneOrMany {
     One(String),
     Many(Vec<String>),
 }
 
 impl OneOrMany {
     /// Each name, all of them at the place of the list.
-    fn names(written: Spanned<OneOrMany>) -> Vec<Spanned<String>> {
+    pub(super) fn names(written: Spanned<OneOrMany>) -> Vec<Spanned<String>> {
         let span = written.span();
         let names = match written.into_inner() {
             OneOrMany::One(name) => vec![name],
@@ -169,6 +127,59 @@ impl WrittenClaim {
     }
 }
 
+/// What is done: a workload, or several side by side.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "the name of a workload, or [[workload]] with a name and a workload each"
+)]
+enum WrittenWorkload {
+    One(String),
+    Several(Vec<WrittenOne>),
+}
+
+/// One of several workloads.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenOne {
+    name: String,
+    workload: String,
+}
+
+/// Workloads of one case.
+const WORKLOADS_MAX: usize = 8;
+
+impl WrittenWorkload {
+    fn find(&self, source: &Source, span: Range<usize>) -> Result<&'static Workload, FileError> {
+        let find = |name: &String| {
+            workload::find(name).ok_or_else(|| {
+                let known: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+                unknown(source, "workload", &Spanned::new(span.clone(), name.clone()), &known)
+            })
+        };
+        let parts = match self {
+            WrittenWorkload::One(name) => return find(name),
+            WrittenWorkload::Several(parts) => parts,
+        };
+        let is_name = |name: &str| {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+        };
+        for (at, part) in parts.iter().enumerate() {
+            let is_new = parts[..at].iter().all(|other| other.name != part.name);
+            if !is_name(&part.name) || !is_new {
+                let what = format!("{:?} is no name of a workload here", part.name);
+                return Err(source.error(span, what, "must be small letters and -, each once"));
+            }
+        }
+        if parts.len() > WORKLOADS_MAX {
+            let right = format!("must be at most {WORKLOADS_MAX}");
+            return Err(source.error(span, format!("{} workloads", parts.len()), right));
+        }
+        let parts = parts.iter().map(|part| Ok((part.name.clone(), find(&part.workload)?)));
+        Ok(workload::compose(&parts.collect::<Result<Vec<_>, FileError>>()?))
+    }
+}
+
 impl Written {
     pub(super) fn case(
         self,
@@ -182,11 +193,10 @@ impl Written {
             let what = format!("{name:?} is no name of a case");
             return Err(source.error(self.name.span(), what, "must be letters, digits, - _ ."));
         }
-        let workload = workload::find(self.workload.get_ref()).ok_or_else(|| {
-            let known: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
-            unknown(source, "workload", &self.workload, &known)
-        })?;
-        let checker = Checker { source, workload };
+        let workload = self.workload.get_ref().find(source, self.workload.span())?;
+        let metrics = self.metric.into_iter().map(|metric| metric.check(source, workload));
+        let metrics = metrics.collect::<Result<Vec<_>, _>>()?;
+        let checker = Checker { source, workload, metrics: &metrics };
         let trials = checker.trials(&self.trials)?;
         let window = checker.window(&self.seconds)?;
         let warm_up = checker.warm_up(&self.warm_up_seconds)?;
@@ -195,9 +205,13 @@ impl Written {
             self.skip.iter().flat_map(|skip| skip.get_ref()).map(|cells| checker.levels(cells));
         let skip = skip.collect::<Result<_, _>>()?;
         let quick = checker.quick(&self.quick)?;
-        let published = self.published.map(|written| checker.published(written, read_table));
-        let published = published.transpose()?;
-        let tables = self.table.into_iter().map(|table| checker.table(table));
+        let place = checker.places(&self.place)?;
+        let interval = self.interval_ms.map(|written| checker.interval(&written)).transpose()?;
+        let published =
+            self.published.0.into_iter().map(|table| checker.published(table, read_table));
+        let published = published.collect::<Result<Vec<Published>, _>>()?;
+        let names: Vec<&str> = published.iter().map(|table| table.name.as_str()).collect();
+        let tables = self.table.into_iter().map(|table| checker.table(table, &names));
         let tables = tables.collect::<Result<_, _>>()?;
         let knees = self.knee.into_iter().map(|knee| checker.knee(knee));
         let knees = knees.collect::<Result<_, _>>()?;
@@ -205,6 +219,7 @@ impl Written {
         let breakdowns = breakdowns.collect::<Result<_, _>>()?;
         let claims = self.claim.into_iter().map(|claim| checker.claim(claim));
         let claims = claims.collect::<Result<Vec<_>, _>>()?;
+        let screen = self.screen.map(|screen| checker.screen(screen)).transpose()?;
         let case = Case {
             name: self.name.into_inner(),
             group: self.group,
@@ -215,11 +230,15 @@ impl Written {
             trials,
             warm_up,
             window,
+            metrics: metrics.clone(),
+            interval,
+            place,
             system: self.system.map(|file| source.file().with_file_name(file)),
             tables,
             knees,
             breakdowns,
             published,
+            screen: screen.unwrap_or_default(),
             quick,
             claims: claims.iter().map(|(claim, _)| claim.clone()).collect(),
             text: source.text().into(),
@@ -248,18 +267,25 @@ impl Written {
     }
 }
 
-fn unknown(source: &Source, kind: &str, written: &Spanned<String>, known: &[&str]) -> FileError {
+pub(super) fn unknown(
+    source: &Source,
+    kind: &str,
+    written: &Spanned<String>,
+    known: &[&str],
+) -> FileError {
     let what = format!("there is no {kind} {:?}", written.get_ref());
     source.error(written.span(), what, format!("must be one of {}", known.join(", ")))
 }
 
-/// The part of the best figure at which a curve is said to be flat.
-const KNEE_PART: f64 = 0.95;
+/// How often parties may keep records. Keeping one takes some hundredths of a millisecond.
+const INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
 
 /// Checks what is said of a workload.
 struct Checker<'a> {
     source: &'a Source,
     workload: &'static Workload,
+    /// Those of the case itself.
+    metrics: &'a [MetricDef],
 }
 
 impl Checker<'_> {
@@ -350,6 +376,26 @@ impl Checker<'_> {
         written.iter().map(levels).collect()
     }
 
+    fn interval(&self, written: &Spanned<u64>) -> Result<Duration, FileError> {
+        let found = *written.get_ref();
+        if INTERVAL_MS.contains(&found) {
+            return Ok(Duration::from_millis(found));
+        }
+        let right = format!("must be {} to {}", INTERVAL_MS.start(), INTERVAL_MS.end());
+        Err(self.source.error(written.span(), format!("interval_ms = {found}"), right))
+    }
+
+    fn places(&self, written: &WrittenPlaces) -> Result<Placements, FileError> {
+        let known: Vec<&str> = self.workload.roles.iter().map(|role| role.name).collect();
+        let place = |(role, place): (&Spanned<String>, &Placement)| {
+            if known.contains(&role.get_ref().as_str()) {
+                return Ok((role.get_ref().clone(), *place));
+            }
+            Err(unknown(self.source, "role", role, &known))
+        };
+        written.iter().map(place).collect()
+    }
+
     fn quick(&self, written: &WrittenQuick) -> Result<Quick, FileError> {
         let WrittenQuick { trials, seconds, warm_up_seconds, factors } = written;
         Ok(Quick {
@@ -357,69 +403,6 @@ impl Checker<'_> {
             window: seconds.as_ref().map(|seconds| self.window(seconds)).transpose()?,
             warm_up: warm_up_seconds.as_ref().map(|seconds| self.warm_up(seconds)).transpose()?,
             factors: self.named_factors(factors)?,
-        })
-    }
-
-    fn published(
-        &self,
-        written: Spanned<WrittenPublished>,
-        read_table: ReadTable<'_>,
-    ) -> Result<Published, FileError> {
-        let span = written.span();
-        let WrittenPublished { name, document, file, factors, metrics } = written.into_inner();
-        let columns = Columns {
-            factors: factors
-                .iter()
-                .map(|(factor, column)| Ok((self.factor(factor)?, column.clone())))
-                .collect::<Result<_, FileError>>()?,
-            metrics: metrics
-                .into_iter()
-                .map(|(metric, column)| Ok((self.metric(metric)?, column)))
-                .collect::<Result<_, FileError>>()?,
-        };
-        let text = read_table(&file).map_err(|error| error.to_string());
-        let table = text.and_then(|text| Published::parse((name, document), &text, &columns));
-        table.map_err(|why| {
-            let what = format!("{}: {why}", file.display());
-            self.source.error(span, what, "must be a table with these columns")
-        })
-    }
-
-    fn knee(&self, written: WrittenKnee) -> Result<Knee, FileError> {
-        let along = self.factor(&written.along)?;
-        if matches!(along.domain, Domain::Words(_)) {
-            let what = format!("the levels of {} are no numbers", along.name);
-            return Err(self.source.error(written.along.span(), what, "must be numbers"));
-        }
-        let part = written.part.as_ref().map_or(KNEE_PART, |part| *part.get_ref());
-        if let Some(written) = written.part.filter(|_| !(0.0..=1.0).contains(&part)) {
-            let what = format!("part = {part}");
-            return Err(self.source.error(written.span(), what, "must be 0 to 1"));
-        }
-        Ok(Knee {
-            metric: self.metric(written.metric)?,
-            along: along.name.to_owned(),
-            each: self.factor_names(written.each)?,
-            only: self.levels(&written.only)?,
-            part,
-        })
-    }
-
-    fn breakdown(&self, written: WrittenBreakdown) -> Result<Breakdown, FileError> {
-        let part = |part: WrittenPart| -> Result<Part, FileError> {
-            Ok(Part {
-                name: part.name,
-                from: self.levels(&part.from)?,
-                less: part.less.as_ref().map(|less| self.levels(less)).transpose()?,
-            })
-        };
-        Ok(Breakdown {
-            name: written.name,
-            metric: self.metric(written.metric)?,
-            down: self.factor_names(Some(written.down))?,
-            of: self.levels(&written.of)?,
-            parts: written.part.into_iter().map(part).collect::<Result<_, _>>()?,
-            rest: written.rest,
         })
     }
 
@@ -432,47 +415,17 @@ impl Checker<'_> {
     }
 
     fn metric(&self, written: Spanned<String>) -> Result<String, FileError> {
-        let known = self.workload.metrics;
+        let own = self.metrics.iter().map(|metric| metric.name.as_str());
+        let known: Vec<&str> = self.workload.metrics.iter().copied().chain(own).collect();
         if known.contains(&written.get_ref().as_str()) {
             return Ok(written.into_inner());
         }
-        Err(unknown(self.source, "metric", &written, known))
+        Err(unknown(self.source, "metric", &written, &known))
     }
 
     fn factor_names(&self, written: Option<Spanned<OneOrMany>>) -> Result<Vec<String>, FileError> {
         let names = written.map(OneOrMany::names).unwrap_or_default();
         names.iter().map(|name| Ok(self.factor_or_binary(name)?.name.to_owned())).collect()
-    }
-
-    fn table(&self, written: WrittenTable) -> Result<Table, FileError> {
-        let show = match &written.show {
-            Some(show) => show.get_ref().clone(),
-            None => vec![Show::Absolute],
-        };
-        let base = match &written.base {
-            Some(base) => Some(self.levels(base.get_ref())?),
-            None => None,
-        };
-        if let (Some(written), None) = (&written.show, &base)
-            && show.iter().any(|show| *show != Show::Absolute)
-        {
-            let right = "must have a base, for example base = { transport = \"unix-stream\" }";
-            let what = "a ratio or delta against nothing";
-            return Err(self.source.error(written.span(), what, right));
-        }
-        Ok(Table {
-            metrics: OneOrMany::names(written.metric)
-                .into_iter()
-                .map(|metric| self.metric(metric))
-                .collect::<Result<_, _>>()?,
-            each: self.factor_names(written.each)?,
-            down: self.factor_names(Some(written.down))?,
-            across: self.factor_names(written.across)?,
-            only: self.levels(&written.only)?,
-            base,
-            show,
-            published: written.published,
-        })
     }
 
     fn claim(&self, written: WrittenClaim) -> Result<(Claim, Range<usize>), FileError> {

@@ -1,10 +1,9 @@
 //! The table that compares two binaries, if the case has none.
 
 use super::series::Series;
-use super::table::{NOTHING, with_range};
+use super::table::{NOTHING, measured, with_range};
 use super::{Block, Grid};
 use crate::factor::{AGAINST, BINARY, Factors, Level, THIS, is_against};
-use crate::metric::{heading, unit};
 use crate::statistics::{Summary, ratio};
 
 /// A row for each metric of each cell with two binaries: both figures and their ratio. None if there was one
@@ -22,7 +21,7 @@ pub(super) fn binaries(series: &Series<'_>) -> Option<Block> {
     for metric in metrics(series) {
         for cell in &cells {
             let Some(figures) = figures(series, cell, metric) else { continue };
-            let mut row = vec![heading(metric)];
+            let mut row = vec![series.metric(metric).label];
             row.extend(factors.iter().map(|factor| series.level(factor, cell.get(*factor))));
             row.extend(figures);
             rows.push(row);
@@ -36,6 +35,7 @@ pub(super) fn binaries(series: &Series<'_>) -> Option<Block> {
         head: head.into_iter().map(str::to_owned).collect(),
         words: 1 + factors.len(),
         rows,
+        notes: Vec::new(),
     };
     (!grid.rows.is_empty()).then_some(Block::Table(grid))
 }
@@ -64,9 +64,11 @@ fn figures(series: &Series<'_>, cell: &Factors, metric: &str) -> Option<[String;
     if summaries.iter().all(Option::is_none) {
         return None;
     }
-    let shown = |summary: Option<Summary>, scale| {
-        summary.map_or_else(|| NOTHING.to_owned(), |summary| with_range(summary, scale))
-    };
-    let [this_shown, against_shown] = summaries.map(|summary| shown(summary, unit(metric).scale));
-    Some([this_shown, against_shown, shown(Summary::of(&ratio(&this, &against)), 1.0)])
+    let nothing = || NOTHING.to_owned();
+    let [this_shown, against_shown] = summaries.map(|summary| {
+        summary.map_or_else(nothing, |summary| measured(&series.metric(metric), summary))
+    });
+    let times = Summary::of(&ratio(&this, &against));
+    let times = times.map_or_else(nothing, |times| with_range(times, 1.0));
+    Some([this_shown, against_shown, times])
 }

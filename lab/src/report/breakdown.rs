@@ -1,12 +1,12 @@
 //! What something consists of: its parts are differences between cells.
 
-use super::series::{Series, levels};
+use super::series::{Levels, Series, levels};
 use super::table::NOTHING;
 use super::{Block, Grid};
 use crate::case::Breakdown;
 use crate::factor::{Factors, describe, matches};
-use crate::metric::{show, unit};
 use crate::statistics::{Sample, Summary, difference};
+use crate::unit::{self, three_digits};
 
 /// The breakdowns that the case of a series asks for.
 pub(super) fn breakdowns(series: &Series<'_>) -> Vec<Block> {
@@ -21,35 +21,49 @@ fn blocks(series: &Series<'_>, breakdown: &Breakdown) -> [Block; 2] {
     let whole = series.meant(of, down);
     for cell in series.cells().into_iter().filter(|cell| matches(cell, &whole)) {
         let row = levels(cell, down);
-        if seen.contains(&row) {
-            continue;
+        if !seen.contains(&row) {
+            rows.push(row_of(series, breakdown, cell));
+            seen.push(row);
         }
-        let named = down.iter().zip(&row);
-        let mut figures: Vec<String> =
-            named.map(|(factor, level)| series.level(factor, level.as_ref())).collect();
-        figures.extend(row_of(series, breakdown, cell));
-        rows.push(figures);
-        seen.push(row);
     }
+    let numbers: Vec<f64> = rows.iter().flatten().copied().flatten().collect();
+    let metric = series.metric(metric);
+    let one = unit::for_all(&metric.units, &numbers);
+    let shown = |number: &Option<f64>| {
+        let Some(number) = number else { return NOTHING.to_owned() };
+        match one {
+            Some(unit) => three_digits(number / unit.scale),
+            None => metric.show(*number),
+        }
+    };
+    let row = |(levels, figures): (&Levels, &Vec<Option<f64>>)| {
+        let named = down.iter().zip(levels);
+        let words = named.map(|(factor, level)| series.level(factor, level.as_ref()));
+        words.chain(figures.iter().map(shown)).collect()
+    };
     let order = series.order();
     let mut head = down.clone();
     head.push(describe(of, &order));
     head.extend(parts.iter().map(|part| part.name.clone()));
     head.push(rest.clone());
-    let title = format!("{name}, {}", unit(metric).label);
-    let mut derived: Vec<String> = Vec::new();
-    for part in parts {
-        let less = part.less.as_ref().map(|less| format!(" less {}", describe(less, &order)));
-        let (name, from) = (&part.name, describe(&part.from, &order));
-        derived.push(format!("{name} is {from}{}", less.unwrap_or_default()));
-    }
-    derived.push(format!("{rest} is what is left"));
-    let what = derived.join("; ") + ". What is not named is as in the row.";
-    [Block::Table(Grid { title, head, words: down.len(), rows }), Block::Text(what)]
+    let derived = parts.iter().map(|part| {
+        let less = part.less.as_ref().map(|less| format!(" - ({})", describe(less, &order)));
+        format!("{} = ({}){}", part.name, describe(&part.from, &order), less.unwrap_or_default())
+    });
+    let derived: Vec<String> = derived.collect();
+    let what = format!(
+        "{}; {rest} = the remainder, at the row's {}.",
+        derived.join("; "),
+        down.join(" and ")
+    );
+    let title = format!("{name}: {}", metric.heading(one));
+    let rows = seen.iter().zip(&rows).map(row).collect();
+    let grid = Grid { title, head, words: down.len(), rows, notes: Vec::new() };
+    [Block::Text(what), Block::Table(grid)]
 }
 
 /// The whole, its parts, and the rest.
-fn row_of(series: &Series<'_>, breakdown: &Breakdown, cell: &Factors) -> Vec<String> {
+fn row_of(series: &Series<'_>, breakdown: &Breakdown, cell: &Factors) -> Vec<Option<f64>> {
     let Breakdown { metric, down, of, parts, .. } = breakdown;
     let down = down.iter().filter_map(|factor| Some((factor.clone(), cell.get(factor)?.clone())));
     let whole_levels: Factors = of.clone().into_iter().chain(down).collect();
@@ -63,20 +77,19 @@ fn row_of(series: &Series<'_>, breakdown: &Breakdown, cell: &Factors) -> Vec<Str
     };
     let whole = samples(&Factors::new());
     let mut rest = whole.clone();
-    let mut figures = vec![median(metric, whole.as_deref())];
+    let mut figures = vec![median(whole.as_deref())];
     for part in parts {
         let taken = samples(&part.from).and_then(|from| match &part.less {
             None => Some(from),
             Some(less) => Some(difference(&from, &samples(less)?)),
         });
-        figures.push(median(metric, taken.as_deref()));
+        figures.push(median(taken.as_deref()));
         rest = rest.zip(taken).map(|(rest, taken)| difference(&rest, &taken));
     }
-    figures.push(median(metric, rest.as_deref()));
+    figures.push(median(rest.as_deref()));
     figures
 }
 
-fn median(metric: &str, samples: Option<&[Sample]>) -> String {
-    let summary = samples.and_then(Summary::of);
-    summary.map_or_else(|| NOTHING.to_owned(), |summary| show(metric, summary.median))
+fn median(samples: Option<&[Sample]>) -> Option<f64> {
+    samples.and_then(Summary::of).map(|summary| summary.median)
 }

@@ -1,12 +1,12 @@
 //! Claims: what was promised of the figures, and whether it is so here.
 
 use super::series::{Found, Series, levels};
-use super::table::with_range;
+use super::table::{measured, with_range};
 use super::{Block, Grid};
 use crate::case::{Bound, Claim, Comparison, Test};
 use crate::factor::{Factors, describe, matches};
-use crate::metric::{show, three_digits, unit};
 use crate::statistics::{Summary, difference, ratio};
+use crate::unit::three_digits;
 
 /// What has become of a claim: the worse, the later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,46 +32,112 @@ impl Verdict {
     fn words(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
-            Verdict::HoldsInNoise => "holds, in the noise",
-            Verdict::FailsInNoise => "does not hold here, in the noise",
-            Verdict::Fails => "does not hold here",
+            Verdict::HoldsInNoise => "holds (noise)",
+            Verdict::FailsInNoise => "does not hold (noise)",
+            Verdict::Fails => "does not hold",
             Verdict::NotMeasured => "not measured",
         }
     }
+
+    fn holds(self) -> bool {
+        matches!(self, Verdict::Holds | Verdict::HoldsInNoise)
+    }
+}
+
+/// How many claims there are, and what has become of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) all: usize,
+    pub(super) hold: usize,
+    pub(super) fail: usize,
+    /// Of those that hold or fail, the ones whose bound lies among the trials.
+    pub(super) noisy: usize,
+}
+
+impl Tally {
+    fn of(verdicts: impl Iterator<Item = Verdict>) -> Tally {
+        verdicts.fold(Tally::default(), |tally, verdict| {
+            let is_noisy = matches!(verdict, Verdict::HoldsInNoise | Verdict::FailsInNoise);
+            let is_measured = verdict != Verdict::NotMeasured;
+            Tally {
+                all: tally.all + 1,
+                hold: tally.hold + usize::from(verdict.holds()),
+                fail: tally.fail + usize::from(is_measured && !verdict.holds()),
+                noisy: tally.noisy + usize::from(is_noisy),
+            }
+        })
+    }
+
+    /// Both together.
+    pub(super) fn with(self, other: Tally) -> Tally {
+        Tally {
+            all: self.all + other.all,
+            hold: self.hold + other.hold,
+            fail: self.fail + other.fail,
+            noisy: self.noisy + other.noisy,
+        }
+    }
+
+    /// A sentence: `2 of 4 claims hold here, 1 does not, 1 is not measured.`
+    pub(super) fn sentence(self) -> String {
+        let Tally { all, hold, fail, noisy } = self;
+        let part = |count: usize, one: &str, many: &str| match count {
+            0 => String::new(),
+            1 => format!(", 1 {one}"),
+            count => format!(", {count} {many}"),
+        };
+        let fails = part(fail, "does not", "do not");
+        let missing = part(all - hold - fail, "is not measured", "are not measured");
+        let noise = match noisy {
+            0 => String::new(),
+            1 => " 1 is within the noise: trials lie on both sides of the bound.".to_owned(),
+            _ => format!(" {noisy} are within the noise: trials lie on both sides of the bound."),
+        };
+        let plural = if all == 1 { "claim" } else { "claims" };
+        let verb = if hold == 1 { "holds" } else { "hold" };
+        format!("{hold} of {all} {plural} {verb} here{fails}{missing}.{noise}")
+    }
+}
+
+/// What has become of the claims of a series.
+pub(super) fn tally(series: &Series<'_>) -> Tally {
+    Tally::of(claims_of(series).iter().map(|claim| judge(series, claim).0))
+}
+
+/// The names of the claims of a series that do not hold.
+pub(super) fn failing<'a>(series: &'a Series<'_>) -> impl Iterator<Item = &'a str> {
+    let fails =
+        |claim: &&Claim| matches!(judge(series, claim).0, Verdict::FailsInNoise | Verdict::Fails);
+    claims_of(series).iter().filter(fails).map(|claim| claim.name.as_str())
+}
+
+fn claims_of<'a>(series: &'a Series<'_>) -> &'a [Claim] {
+    series.case.as_ref().map_or(&[][..], |case| &case.claims)
 }
 
 /// What becomes of the claims of a series: a sentence, and a table.
 pub(super) fn claims(series: &Series<'_>) -> Vec<Block> {
-    let claims = series.case.as_ref().map_or(&[][..], |case| &case.claims);
+    let claims = claims_of(series);
     if claims.is_empty() {
         return Vec::new();
     }
     let judged: Vec<(Verdict, String)> = claims.iter().map(|claim| judge(series, claim)).collect();
     let row = |(claim, (verdict, figures)): (&Claim, &(Verdict, String))| {
-        vec![verdict.words().to_owned(), claim.name.clone(), figures.clone()]
+        let lines = [claim.name.as_str(), figures].into_iter().filter(|line| !line.is_empty());
+        vec![verdict.words().to_owned(), lines.collect::<Vec<_>>().join("\n")]
     };
-    let verdicts: Vec<Verdict> = judged.iter().map(|(verdict, _)| *verdict).collect();
+    let tally = Tally::of(judged.iter().map(|(verdict, _)| *verdict));
     let grid = Grid {
         title: String::new(),
-        head: ["here", "claim", "figures"].map(str::to_owned).into(),
-        words: 3,
+        head: ["here", "claim, and the figures that judge it"].map(str::to_owned).into(),
+        words: 2,
         rows: claims.iter().zip(&judged).map(row).collect(),
+        notes: Vec::new(),
     };
-    match verdicts.len() {
+    match tally.all {
         1 => vec![Block::Table(grid)],
-        _ => vec![Block::Text(summary(&verdicts)), Block::Table(grid)],
+        _ => vec![Block::Text(tally.sentence()), Block::Table(grid)],
     }
-}
-
-fn summary(verdicts: &[Verdict]) -> String {
-    let count = |some: &[Verdict]| verdicts.iter().filter(|one| some.contains(one)).count();
-    let held = count(&[Verdict::Holds, Verdict::HoldsInNoise]);
-    let noisy = count(&[Verdict::HoldsInNoise, Verdict::FailsInNoise]);
-    let noise = match noisy {
-        0 => String::new(),
-        _ => format!(" {noisy} cannot be told from the noise: the bound lies among the trials."),
-    };
-    format!("{held} of {} claims hold here.{noise}", verdicts.len())
 }
 
 /// Said of a claim that needs two binaries, in a run of one.
@@ -161,35 +227,33 @@ fn against(
     [of, best]: [&Found<'_>; 2],
     compared: Summary,
 ) -> String {
-    let order = series.order();
-    let unit = unit(&test.metric);
+    let (order, metric) = (series.order(), series.metric(&test.metric));
     let side = |found: &Found<'_>| {
-        let number = show(&test.metric, found.summary.median);
-        format!("{number} {} ({})", unit.label, describe(found.cell, &order))
+        let number = metric.show(found.summary.median);
+        format!("{number} ({})", describe(found.cell, &order))
     };
     let compared = match test.comparison {
         Comparison::Ratio => {
-            let wanted = wanted(test.bound, three_digits, "");
-            format!("{} times, {wanted}", with_range(compared, 1.0))
+            format!("ratio {}, {}", with_range(compared, 1.0), wanted(test.bound, three_digits))
         }
         Comparison::Difference => {
-            let wanted = wanted(test.bound, |number| show(&test.metric, number), unit.label);
-            format!("{} {} more, {wanted}", with_range(compared, unit.scale), unit.label)
+            let wanted = wanted(test.bound, |number| metric.show(number));
+            format!("{} more, {wanted}", measured(&metric, compared))
         }
     };
     format!("{compared}\n{} against {}", side(of), side(best))
 }
 
 fn alone(series: &Series<'_>, test: &Test, of: &Found<'_>) -> String {
-    let unit = unit(&test.metric);
-    let number = with_range(of.summary, unit.scale);
-    let wanted = wanted(test.bound, |number| show(&test.metric, number), unit.label);
-    format!("{number} {}, {wanted}\n{}", unit.label, describe(of.cell, &series.order()))
+    let metric = series.metric(&test.metric);
+    let wanted = wanted(test.bound, |number| metric.show(number));
+    let number = measured(&metric, of.summary);
+    format!("{number}, {wanted}\n{}", describe(of.cell, &series.order()))
 }
 
-fn wanted(bound: Bound, shown: impl Fn(f64) -> String, unit: &str) -> String {
+fn wanted(bound: Bound, shown: impl Fn(f64) -> String) -> String {
     let least = bound.at_least.map(|least| format!("at least {}", shown(least)));
     let most = bound.at_most.map(|most| format!("at most {}", shown(most)));
     let both: Vec<String> = [least, most].into_iter().flatten().collect();
-    format!("wanted {} {unit}", both.join(" and ")).trim_end().to_owned()
+    format!("wanted {}", both.join(" and "))
 }

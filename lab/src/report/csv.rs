@@ -18,7 +18,9 @@ pub fn csv(records: &[Record]) -> String {
     let mut head = vec!["case", "system", "run"];
     head.extend(&factors);
     head.extend(["metric", "median", "min", "max", "trials", "representative"]);
-    let mut out = line(&head);
+    let mut out = csv::Writer::from_writer(Vec::new());
+    let mut write = |fields: &[String]| out.write_record(fields).expect("memory takes every line");
+    write(&head.iter().map(ToString::to_string).collect::<Vec<String>>());
     for figure in figures(records) {
         let Figure { case, system, run, metric, median, min, max, .. } = figure;
         let mut fields = vec![case, system, run.to_string()];
@@ -27,20 +29,8 @@ pub fn csv(records: &[Record]) -> String {
         fields.push(metric);
         fields.extend([median, min, max].map(|number| number.to_string()));
         fields.extend([figure.trials.to_string(), figure.representative.to_string()]);
-        out += &line(&fields);
+        write(&fields);
     }
-    out
-}
-
-fn line(fields: &[impl AsRef<str>]) -> String {
-    let fields: Vec<String> = fields.iter().map(|field| quote(field.as_ref())).collect();
-    fields.join(",") + "\n"
-}
-
-fn quote(field: &str) -> String {
-    if field.contains([',', '"', '\n']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
+    let bytes = out.into_inner().expect("memory takes every line");
+    String::from_utf8(bytes).expect("it was written from strings")
 }

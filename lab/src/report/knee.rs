@@ -4,7 +4,8 @@ use super::series::{Levels, Series, levels};
 use super::{Block, Grid};
 use crate::case::Knee;
 use crate::factor::{Factors, Level, matches};
-use crate::metric::{self, Better, heading, show};
+use crate::metric::Better;
+use crate::unit::{self, Unit, three_digits};
 
 /// A curve: levels and figures, by level.
 type Curve = Vec<(u64, f64)>;
@@ -17,39 +18,53 @@ pub(super) fn knees(series: &Series<'_>) -> Vec<Block> {
 
 fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
     let Knee { metric, along, each, only, part } = knee;
-    let mut head = each.clone();
-    head.extend(["knee".to_owned(), heading(metric), "best".to_owned(), "at".to_owned()]);
-    let mut rows = Vec::new();
+    let better = series.metric(metric).better;
+    let mut rows: Vec<(Vec<String>, Option<Bend>)> = Vec::new();
     for (which, curve) in curves(series, knee) {
         let named = each.iter().zip(&which);
-        let mut row: Vec<String> =
-            named.map(|(factor, level)| series.level(factor, level.as_ref())).collect();
-        row.extend(figures(series, knee, curve));
-        rows.push(row);
+        let words = named.map(|(factor, level)| series.level(factor, level.as_ref())).collect();
+        rows.push((words, bend(*part, better, curve)));
     }
-    let published = series.case.as_ref().and_then(|case| case.published.as_ref());
-    if let Some(published) = published.filter(|published| published.knows(metric)) {
-        let numbers = published.curve(metric, along).filter_map(|(level, figure)| match level {
+    let published = series.case.as_ref().map_or(&[][..], |case| &case.published);
+    for table in published.iter().filter(|table| table.knows(metric)) {
+        let numbers = table.curve(metric, along).filter_map(|(level, figure)| match level {
             Level::Number(number) => Some((*number, figure)),
             Level::Word(_) => None,
         });
-        let mut row = vec![String::new(); each.len()];
-        if let Some(first) = row.first_mut() {
-            first.clone_from(&published.name);
+        let mut words = vec![String::new(); each.len()];
+        if let Some(first) = words.first_mut() {
+            first.clone_from(&table.name);
         }
-        row.extend(figures(series, knee, numbers.collect()));
-        rows.push(row);
+        rows.push((words, bend(*part, better, numbers.collect())));
     }
-    let order = series.order();
-    let which = crate::factor::describe(only, &order);
+    let figures =
+        rows.iter().filter_map(|(_, bend)| *bend).flat_map(|bend| [bend.figure, bend.best]);
+    let metric = series.metric(metric);
+    let one = unit::for_all(&metric.units, &figures.collect::<Vec<f64>>());
+    let row = |(words, bend): &(Vec<String>, Option<Bend>)| {
+        let figures =
+            bend.map_or([const { String::new() }; 4], |bend| shown(series, knee, one, bend));
+        words.iter().cloned().chain(figures).collect()
+    };
+    let label = &metric.label;
+    let unit = one.map_or(String::new(), |unit| format!(", {}", unit.label));
+    let mut head = each.clone();
+    head.extend([
+        format!("knee, {along}"),
+        format!("there{unit}"),
+        format!("best{unit}"),
+        format!("best at, {along}"),
+    ]);
+    let which = crate::factor::describe(only, &series.order());
     let comma = if which.is_empty() { "" } else { ": " };
-    let title = format!("{which}{comma}knees");
+    let title = format!("{which}{comma}knees of {label}");
     let what = format!(
-        "The knee of a curve is the least {along} with {:.0} % of its best {}.",
+        "The knee of a curve is the least {along} with {:.0} % of its best {label}.",
         part * 100.0,
-        metric::find(metric).map_or(metric.as_str(), |metric| metric.label),
     );
-    [Block::Table(Grid { title, head, words: each.len(), rows }), Block::Text(what)]
+    let rows = rows.iter().map(row).collect();
+    let grid = Grid { title, head, words: each.len(), rows, notes: Vec::new() };
+    [Block::Text(what), Block::Table(grid)]
 }
 
 /// The curves, by the levels that tell them apart.
@@ -75,16 +90,34 @@ fn curves(series: &Series<'_>, knee: &Knee) -> Vec<(Levels, Curve)> {
     curves
 }
 
-/// The knee, the figure there, the best figure and where it is.
-fn figures(series: &Series<'_>, knee: &Knee, mut curve: Curve) -> [String; 4] {
+/// Where a curve bends, and its best point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Bend {
+    /// The knee: the least level with nearly the best figure.
+    pub(super) level: u64,
+    pub(super) figure: f64,
+    pub(super) best_at: u64,
+    pub(super) best: f64,
+}
+
+/// The bend of a curve; none of an empty one.
+pub(super) fn bend(part: f64, better: Better, mut curve: Curve) -> Option<Bend> {
     curve.sort_by_key(|(level, _)| *level);
-    let is_more = metric::find(&knee.metric).is_none_or(|found| found.better == Better::More);
+    let is_more = better == Better::More;
     let goodness = |figure: f64| if is_more { figure } else { 1.0 / figure };
     let best =
         curve.iter().max_by(|(_, one), (_, other)| goodness(*one).total_cmp(&goodness(*other)));
-    let Some(&(at, best)) = best else { return [const { String::new() }; 4] };
-    let is_flat = |(_, figure): &&(u64, f64)| goodness(*figure) >= knee.part * goodness(best);
+    let &(best_at, best) = best?;
+    let is_flat = |(_, figure): &&(u64, f64)| goodness(*figure) >= part * goodness(best);
     let (level, figure) = *curve.iter().find(is_flat).expect("the best is");
-    let shown = |number| series.level(&knee.along, Some(&Level::Number(number)));
-    [shown(level), show(&knee.metric, figure), show(&knee.metric, best), shown(at)]
+    Some(Bend { level, figure, best_at, best })
+}
+
+fn shown(series: &Series<'_>, knee: &Knee, one: Option<&Unit>, bend: Bend) -> [String; 4] {
+    let level = |number| series.level(&knee.along, Some(&Level::Number(number)));
+    let figure = |number: f64| match one {
+        Some(unit) => three_digits(number / unit.scale),
+        None => series.metric(&knee.metric).show(number),
+    };
+    [level(bend.level), figure(bend.figure), figure(bend.best), level(bend.best_at)]
 }

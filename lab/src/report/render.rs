@@ -4,39 +4,60 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, TableStyle};
 
 use super::{Block, Grid, Report};
 
-/// For terminals.
-pub fn text(report: &Report) -> String {
+/// Columns of text that goes to a file or to another program.
+pub const WIDTH: u16 = 100;
+
+/// For terminals of this width.
+pub fn text(report: &Report, width: u16) -> String {
     let mut out = String::new();
     for block in &report.blocks {
         match block {
             Block::Heading(heading) => {
                 out += &format!("{heading}\n{}\n", "=".repeat(heading.chars().count()));
             }
-            Block::Text(text) => out += &format!("{text}\n\n"),
-            Block::List(items) => {
-                items.iter().for_each(|item| out += &format!("- {item}\n"));
+            Block::Text(text) => out += &format!("{}\n\n", wrapped(text, "", width)),
+            Block::Lines(lines) => {
+                lines.iter().for_each(|line| out += &format!("{}\n", wrapped(line, "", width)));
                 out += "\n";
             }
-            Block::Table(grid) => out += &format!("{}\n", table(grid)),
+            Block::List(items) => {
+                items.iter().for_each(|item| out += &format!("{}\n", wrapped(item, "- ", width)));
+                out += "\n";
+            }
+            Block::Table(grid) => out += &format!("{}\n", table(grid, width)),
         }
     }
     out
+}
+
+/// Lines of at most `width` columns, the first behind `first`, the others as far to the right.
+fn wrapped(text: &str, first: &str, width: u16) -> String {
+    let rest = " ".repeat(first.len());
+    let options = textwrap::Options::new(usize::from(width))
+        .initial_indent(first)
+        .subsequent_indent(&rest)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .break_words(false);
+    textwrap::fill(text, options)
 }
 
 /// A line under the head, and nothing else that is not a figure.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-fn table(grid: &Grid) -> String {
+fn table(grid: &Grid, width: u16) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width);
     table.set_header(&grid.head);
     table.add_rows(&grid.rows);
     for column in table.column_iter_mut().skip(grid.words) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let title = if grid.title.is_empty() { String::new() } else { format!("{}\n", grid.title) };
-    format!("{title}{table}\n")
+    let title = if grid.title.is_empty() { "" } else { &format!("{}\n", grid.title) };
+    let notes: String =
+        grid.notes.iter().map(|note| format!("{}\n", wrapped(note, "", width))).collect();
+    format!("{title}{table}\n{notes}")
 }
 
 /// For documents.
@@ -46,6 +67,7 @@ pub fn markdown(report: &Report) -> String {
         match block {
             Block::Heading(heading) => out += &format!("## {heading}\n\n"),
             Block::Text(text) => out += &format!("{text}\n\n"),
+            Block::Lines(lines) => out += &format!("{}\n\n", lines.join("  \n")),
             Block::List(items) => {
                 items.iter().for_each(|item| out += &format!("- {item}\n"));
                 out += "\n";
@@ -58,6 +80,7 @@ pub fn markdown(report: &Report) -> String {
                 out += &line(&vec!["---".to_owned(); grid.head.len()]);
                 grid.rows.iter().for_each(|row| out += &line(row));
                 out += "\n";
+                grid.notes.iter().for_each(|note| out += &format!("{note}\n\n"));
             }
         }
     }

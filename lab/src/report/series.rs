@@ -7,7 +7,7 @@ use host::config::{Bytes, Source};
 
 use crate::case::Case;
 use crate::factor::{BINARY, Domain, Factors, Level, THIS, matches};
-use crate::metric::{self, Better};
+use crate::metric::{Better, METRICS, Shown};
 use crate::record::Record;
 use crate::statistics::{Sample, Summary};
 
@@ -18,6 +18,8 @@ pub(super) struct Series<'a> {
     /// None if the results come from a siga that knows other cases.
     pub(super) case: Option<Case>,
     pub(super) records: Vec<&'a Record>,
+    /// All cells that were measured, in the order in which they were.
+    cells: Vec<&'a Factors>,
     /// Whether it is a run of two binaries.
     pub(super) is_of_two: bool,
     /// Earlier runs of the same case in the same results, which are not looked at.
@@ -56,24 +58,27 @@ impl<'a> Series<'a> {
             let records: Vec<&Record> = own().filter(|record| record.run == last).collect();
             let first = records.iter().find(|record| record.definition.is_some());
             let case = first.and_then(|record| {
-                let table = |_: &Path| record.published.clone().ok_or(ErrorKind::NotFound.into());
+                let table = |file: &Path| {
+                    let text = record.published.as_ref().and_then(|tables| tables.text(file));
+                    text.map(str::to_owned).ok_or_else(|| ErrorKind::NotFound.into())
+                };
                 Case::parse(&Source::of(name, record.definition.as_ref()?), &table).ok()
             });
             let is_of_two = records.iter().any(|record| record.factors.contains_key(BINARY.name));
-            Series { name, case, records, is_of_two, earlier_runs: runs.len() - 1 }
+            let mut cells: Vec<&Factors> = Vec::new();
+            for record in &records {
+                if !cells.contains(&&record.factors) {
+                    cells.push(&record.factors);
+                }
+            }
+            Series { name, case, records, cells, is_of_two, earlier_runs: runs.len() - 1 }
         };
         names.into_iter().map(latest).collect()
     }
 
     /// All cells that were measured, in the order in which they were.
     pub(super) fn cells(&self) -> Vec<&'a Factors> {
-        let mut cells: Vec<&Factors> = Vec::new();
-        for record in &self.records {
-            if !cells.contains(&&record.factors) {
-                cells.push(&record.factors);
-            }
-        }
-        cells
+        self.cells.clone()
     }
 
     /// The factors in the order of the workload, or else of the alphabet; then `binary`, if there are two.
@@ -123,8 +128,26 @@ impl<'a> Series<'a> {
 
     /// The metrics that were measured, in the order in which they are shown.
     pub(super) fn metrics(&self) -> Vec<&'a str> {
-        let known = metric::METRICS.iter().map(|metric| metric.name);
-        known.filter(|name| self.records.iter().any(|r| r.metrics.contains_key(*name))).collect()
+        let measured = self.records.iter().flat_map(|record| record.metrics.keys());
+        let mut names: Vec<&str> = measured.map(String::as_str).collect();
+        names.sort_unstable();
+        names.dedup();
+        let own = self.case.as_ref().map_or(&[][..], |case| &case.metrics);
+        let place = |name: &str| {
+            let (part, known) = name.split_once('.').unwrap_or(("", name));
+            let known = METRICS.iter().position(|metric| metric.name == known);
+            let own = own.iter().position(|metric| metric.name == name);
+            let place = known.or(own.map(|place| METRICS.len() + place))?;
+            Some((part.to_owned(), place))
+        };
+        names.retain(|name| place(name).is_some());
+        names.sort_by_key(|name| place(name));
+        names
+    }
+
+    /// A metric as people see it.
+    pub(super) fn metric(&self, name: &str) -> Shown {
+        Shown::of(name, self.case.as_ref().map_or(&[], |case| &case.metrics))
     }
 
     /// What the trials of a cell say; none if they do not say it.
@@ -149,7 +172,7 @@ impl<'a> Series<'a> {
             Some(Found { cell, samples, summary })
         };
         let meant = self.cells().into_iter().filter(|cell| is_meant(cell));
-        let better = metric::find(metric).map_or(Better::More, |metric| metric.better);
+        let better = self.metric(metric).better;
         let by_median = |one: &Found, other: &Found| {
             let order = one.summary.median.total_cmp(&other.summary.median);
             if better == Better::More { order.reverse() } else { order }

@@ -1,47 +1,66 @@
 //! Tables of figures: absolute, as ratios to a base, as differences from it.
 
+mod figure;
+
+pub(super) use figure::{NOTHING, measured, with_range};
+
+use self::figure::{Figure, NOISE_NOTE, Units};
 use super::series::{ANY, Found, Levels, Series, levels};
 use super::{Block, Grid};
-use crate::case::{Show, Table};
+use crate::case::{METRIC, Show, Table};
 use crate::factor::{BINARY, Factors, Level, matches};
-use crate::metric::{heading, show, three_digits, unit};
 use crate::published::Published;
-use crate::statistics::{Summary, ratio};
+use crate::statistics::{Summary, difference, ratio};
 use crate::workload::Workload;
-
-/// What stands where there is no figure.
-pub(super) const NOTHING: &str = "-";
 
 /// The tables of a series, as its case lays them out.
 pub(super) fn tables(series: &Series<'_>) -> Vec<Block> {
-    let workload = series.case.as_ref().map(|case| case.workload);
-    let published = series.case.as_ref().and_then(|case| case.published.as_ref());
-    let laid_out = series.case.as_ref().map_or(&[][..], |case| &case.tables);
+    let case = series.case.as_ref();
+    let laid_out = case.map_or(&[][..], |case| &case.tables);
     let usual = [usual_layout(series)];
     let layouts = if laid_out.is_empty() { &usual } else { laid_out };
     let blocks = |layout: &Table| {
-        let published = published.filter(|_| layout.published);
         let Table { each, down, across, only, .. } = layout;
-        let only = series.meant(only, &[&each[..], down, across].concat());
-        Layout { series, layout, only, workload, published }.blocks()
+        let published = case.map_or(&[][..], |case| &case.published).iter();
+        Layout {
+            series,
+            layout,
+            only: series.meant(only, &[&each[..], down, across].concat()),
+            workload: case.map(|case| case.workload),
+            published: published.filter(|table| layout.published.has(&table.name)).collect(),
+        }
+        .blocks()
     };
     layouts.iter().flat_map(blocks).collect()
 }
 
-/// One row for each cell, one column for each metric.
+/// The most columns of figures that a table has which no case lays out.
+const USUAL_COLUMNS_MAX: usize = 6;
+
+/// One row for each cell and one column for each metric; or the other way round where there are many metrics.
+/// Factors of which all cells have one level stand above the table.
 fn usual_layout(series: &Series<'_>) -> Table {
-    let down = series.order().into_iter().map(str::to_owned);
-    Table {
-        metrics: series.metrics().into_iter().map(str::to_owned).collect(),
-        each: Vec::new(),
-        down: down.collect(),
-        across: Vec::new(),
-        only: Factors::new(),
-        base: None,
-        show: vec![Show::Absolute],
-        published: false,
+    let metrics: Vec<String> = series.metrics().into_iter().map(str::to_owned).collect();
+    let cells = series.cells();
+    let differs = |factor: &&str| {
+        let level = |cell: &Factors| cell.get(*factor).cloned();
+        cells.iter().any(|cell| level(cell) != level(cells[0]))
+    };
+    let (differing, common): (Vec<&str>, Vec<&str>) = series.order().into_iter().partition(differs);
+    let factors = differing.into_iter().map(str::to_owned).collect();
+    let common = common.into_iter().filter_map(|factor| {
+        let level = cells[0].get(factor)?;
+        Some(format!("{factor} {}", series.level(factor, Some(level))))
+    });
+    let title = Some(common.collect::<Vec<_>>().join(", ")).filter(|title| !title.is_empty());
+    if metrics.len() <= USUAL_COLUMNS_MAX || cells.len() > USUAL_COLUMNS_MAX {
+        return Table { title, ..Table::of(metrics, factors) };
     }
+    Table { title, across: factors, ..Table::of(metrics, vec![METRIC.to_owned()]) }
 }
+
+/// A metric of a cell.
+type Point<'a> = (&'a Factors, &'a str);
 
 struct Layout<'a> {
     series: &'a Series<'a>,
@@ -50,166 +69,355 @@ struct Layout<'a> {
     only: Factors,
     workload: Option<&'static Workload>,
     /// What stands beside the figures.
-    published: Option<&'a Published>,
+    published: Vec<&'a Published>,
+}
+
+/// A row of a table: its levels, what it shows, and its figures.
+struct Row {
+    words: Vec<String>,
+    figures: Vec<Figure>,
+}
+
+/// A column of a table.
+struct Column {
+    levels: Levels,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Own,
+    /// What one of the published tables has, by its number.
+    Published(usize),
+    /// How many times that the own figure is.
+    Quotient(usize),
 }
 
 impl Layout<'_> {
     fn blocks(&self) -> Vec<Block> {
-        let mut blocks = Vec::new();
+        let show = &self.layout.show;
+        let is_down = self.layout.down.iter().any(|factor| factor == METRIC);
+        let has = |wanted| show.contains(&wanted);
+        let beneath = [Show::Delta, Show::Percent].map(has).contains(&true) && has(Show::Absolute);
+        // With metrics in rows, ratios and differences are rows of the same table. Elsewhere differences stand
+        // under the row that they are of, and ratios in a table of their own.
+        let groups: Vec<Vec<Show>> = match (is_down, beneath) {
+            (true, _) => vec![show.clone()],
+            (false, true) => {
+                let (ratios, others) = show.iter().partition(|show| **show == Show::Ratio);
+                [others, ratios].into_iter().filter(|group: &Vec<Show>| !group.is_empty()).collect()
+            }
+            (false, false) => show.iter().map(|show| vec![*show]).collect(),
+        };
+        let mut grids = Vec::new();
         for each in self.tuples(&self.layout.each, &[]) {
-            for show in &self.layout.show {
-                blocks.extend(self.grid(&each, *show).with_figures().map(Block::Table));
+            for group in &groups {
+                grids.extend(self.grid(&each, group, is_down));
             }
         }
         let reduced = self.reduced();
-        if !reduced.is_empty() {
+        if let (Some(last), false) = (grids.last_mut(), reduced.is_empty()) {
             let which = reduced.join(" and ");
-            blocks.push(Block::Text(format!("Of several levels of {which}, the best counts.")));
+            last.notes.push(format!("Of several levels of {which}, the best is shown."));
         }
-        blocks
+        grids.into_iter().map(Block::Table).collect()
     }
 
-    /// The cells that are shown at all.
-    fn cells(&self) -> Vec<&Factors> {
-        let mut cells = self.series.cells();
-        cells.retain(|cell| matches(cell, &self.only));
-        cells
+    /// Each metric of the cells that are shown.
+    fn points(&self) -> impl Iterator<Item = Point<'_>> {
+        let cells = self.series.cells().into_iter().filter(|cell| matches(cell, &self.only));
+        cells.flat_map(|cell| self.layout.metrics.iter().map(move |metric| (cell, &**metric)))
     }
 
-    /// All combinations of levels of `factors`, of the cells that have the levels `each` of the factors
-    /// that have a table each.
+    /// All combinations of levels of `factors`, of the points that have the levels `each` of the factors that
+    /// have a table each. Sorted by the first factor, then by the second, each in the order of measurement.
     fn tuples(&self, factors: &[String], each: &[Option<Level>]) -> Vec<Levels> {
         let mut tuples: Vec<Levels> = Vec::new();
-        for cell in self.cells() {
-            let tuple = levels(cell, factors);
-            let is_here = each.is_empty() || levels(cell, &self.layout.each) == each;
+        for point in self.points() {
+            let tuple = point_levels(point, factors);
+            let is_here = each.is_empty() || point_levels(point, &self.layout.each) == each;
             if is_here && !tuples.contains(&tuple) {
                 tuples.push(tuple);
             }
         }
-        // A row for what does not depend on the factor stands behind those that do.
-        tuples.sort_by_key(|tuple| tuple.iter().any(Option::is_none));
-        tuples
+        let place = |index: usize, level: &Option<Level>| {
+            // A row for what does not depend on the factor stands behind those that do.
+            let first = tuples.iter().position(|tuple| tuple[index] == *level);
+            (level.is_none(), first)
+        };
+        let key = |tuple: &Levels| -> Vec<_> {
+            tuple.iter().enumerate().map(|(index, level)| place(index, level)).collect()
+        };
+        let mut sorted = tuples.clone();
+        sorted.sort_by_cached_key(key);
+        sorted
     }
 
-    fn grid(&self, each: &Levels, shown: Show) -> Grid {
-        let Table { metrics, down, across, .. } = self.layout;
-        let (rows, columns) = (self.tuples(down, each), self.tuples(across, each));
-        let mut head: Vec<String> = down.clone();
-        for column in &columns {
-            let level = self.describe(across, column);
-            for metric in metrics {
-                head.push(match (level.is_empty(), metrics.len()) {
-                    (true, _) => self.heading(metric, shown),
-                    (false, 1) => level.clone(),
-                    (false, _) => format!("{level}: {}", self.heading(metric, shown)),
-                });
-                if let Some(published) = self.beside(metric) {
-                    head.extend([published.name.clone(), "times".to_owned()]);
+    fn grid(&self, each: &Levels, shows: &[Show], is_down: bool) -> Option<Grid> {
+        let Table { metrics, down, across, units, .. } = self.layout;
+        let mut columns = Vec::new();
+        for levels in self.tuples(across, each) {
+            columns.push(Column { levels: levels.clone(), kind: Kind::Own });
+            if shows.contains(&Show::Absolute) {
+                for kind in self.beside(&levels) {
+                    columns.push(Column { levels: levels.clone(), kind });
                 }
             }
         }
-        let row = |row: &Levels| {
-            let mut cells: Vec<String> = down
-                .iter()
-                .zip(row)
-                .map(|(factor, level)| self.series.level(factor, level.as_ref()))
-                .collect();
-            for column in &columns {
-                let is_meant = |cell: &Factors| {
-                    levels(cell, &self.layout.each) == *each
-                        && levels(cell, down) == *row
-                        && levels(cell, across) == *column
-                };
-                for metric in metrics {
-                    cells.push(self.cell(metric, &is_meant, shown));
-                    if let Some(published) = self.beside(metric) {
-                        cells.extend(self.compared(metric, &is_meant, published));
+        let mut rows = Vec::new();
+        let tuples = self.tuples(down, each);
+        if is_down {
+            for show in shows {
+                let section: Vec<Row> = tuples
+                    .iter()
+                    .map(|levels| self.row(each, levels, &columns, *show, is_down))
+                    .filter(|row| row.figures.iter().any(|figure| !figure.is_empty()))
+                    .filter(|row| row.figures.iter().any(|figure| *figure != Figure::Base))
+                    .collect();
+                if let (Some(title), false) = (self.section(*show), section.is_empty()) {
+                    let mut words = vec![String::new(); down.len()];
+                    words[0] = title;
+                    rows.push(Row { words, figures: Vec::new() });
+                }
+                rows.extend(section);
+            }
+        } else {
+            for levels in &tuples {
+                for show in shows {
+                    let row = self.row(each, levels, &columns, *show, is_down);
+                    let is_of_base =
+                        |figure: &Figure| matches!(figure, Figure::Base | Figure::Nothing);
+                    let is_beneath = shows.len() > 1 && *show != Show::Absolute;
+                    if !(is_beneath && row.figures.iter().all(is_of_base)) {
+                        rows.push(row);
                     }
                 }
             }
+        }
+        let units = Units::of(self.series, rows.iter().flat_map(|row| &row.figures), units);
+        let mut notes = Vec::new();
+        if rows.iter().flat_map(|row| &row.figures).any(Figure::is_noise) {
+            notes.push(NOISE_NOTE.to_owned());
+        }
+        let figure = |row: &Row, index: usize| row.figures.get(index).cloned();
+        let is_kept = |index: usize| {
+            rows.iter().filter_map(|row| figure(row, index)).any(|figure| !figure.is_empty())
+        };
+        let kept: Vec<usize> = (0..columns.len()).filter(|index| is_kept(*index)).collect();
+        let is_zero = |index: &usize| {
+            let mut figures = rows.iter().filter_map(|row| figure(row, *index));
+            !is_kept(*index) && figures.any(|figure| figure.is_zero())
+        };
+        let left_out: Vec<usize> = (0..columns.len()).filter(is_zero).collect();
+        if !left_out.is_empty() {
+            let names: Vec<String> = left_out
+                .iter()
+                .map(|index| self.column_heading(&columns[*index], &units, Show::Absolute))
+                .collect();
+            notes.push(format!("Left out, because zero everywhere: {}.", names.join("; ")));
+        }
+        if kept.is_empty() {
+            return None;
+        }
+        let mut head: Vec<String> = down.clone();
+        let first = shows[0];
+        head.extend(kept.iter().map(|index| self.column_heading(&columns[*index], &units, first)));
+        let row = |row: &Row| {
+            let mut cells: Vec<String> = row.words.clone();
+            if is_down {
+                let place = down.iter().position(|factor| factor == METRIC).expect("it is down");
+                if metrics.contains(&cells[place]) {
+                    let absolute =
+                        row.figures.iter().any(|figure| matches!(figure, Figure::Absolute { .. }));
+                    let name = cells[place].clone();
+                    cells[place] = if absolute || row.figures.iter().any(is_delta) {
+                        units.heading(&name)
+                    } else {
+                        units.label(&name)
+                    };
+                }
+            }
+            cells.extend(kept.iter().map(|index| {
+                row.figures.get(*index).map_or_else(String::new, |figure| figure.show(&units))
+            }));
             cells
         };
-        let (title, words) = (self.title(each, shown), down.len());
-        Grid { title, rows: rows.iter().map(row).collect(), head, words }
+        let rows = rows.iter().map(row).collect();
+        let title = self.title(each, shows, is_down, &units);
+        Some(Grid { title, head, words: down.len(), rows, notes })
     }
 
-    /// What was published of a metric, if something was and is to be shown.
-    fn beside(&self, metric: &str) -> Option<&Published> {
-        self.published.filter(|published| published.knows(metric))
-    }
-
-    /// What was published, and how many times that it is here.
-    fn compared(
+    /// The rows of one kind under each other, or one of them under the row that it is of.
+    fn row(
         &self,
-        metric: &str,
-        is_meant: &dyn Fn(&Factors) -> bool,
-        published: &Published,
-    ) -> [String; 2] {
-        let is_shown = |cell: &Factors| matches(cell, &self.only) && is_meant(cell);
-        let found = self.series.best(metric, is_shown);
-        let figure = found.as_ref().and_then(|found| published.figure(metric, found.cell));
-        match (found, figure) {
-            (Some(found), Some(figure)) => {
-                [show(metric, figure), three_digits(found.summary.median / figure)]
+        each: &Levels,
+        row: &Levels,
+        columns: &[Column],
+        show: Show,
+        is_down: bool,
+    ) -> Row {
+        let Table { down, across, show: shows, .. } = self.layout;
+        let figure = |column: &Column| {
+            let is_meant = |point: Point<'_>| {
+                point_levels(point, &self.layout.each) == *each
+                    && point_levels(point, down) == *row
+                    && point_levels(point, across) == column.levels
+            };
+            let metric = self.points().find(|point| is_meant(*point)).map(|(_, metric)| metric);
+            let Some(metric) = metric else { return Figure::Nothing };
+            self.figure(metric, &|cell| is_meant((cell, metric)), show, column.kind)
+        };
+        let mut words: Vec<String> = down
+            .iter()
+            .zip(row)
+            .map(|(factor, level)| match level {
+                // The heading is known when the units are.
+                Some(Level::Word(metric)) if factor == METRIC => metric.clone(),
+                level => self.series.level(factor, level.as_ref()),
+            })
+            .collect();
+        if !is_down && shows.contains(&Show::Absolute) {
+            let name = match show {
+                Show::Delta => Some("Delta"),
+                Show::Percent => Some("%Delta"),
+                Show::Absolute | Show::Ratio => None,
+            };
+            if let Some(name) = name {
+                words.iter_mut().for_each(String::clear);
+                *words.last_mut().expect("a table has rows") = name.to_owned();
             }
-            _ => [NOTHING.to_owned(), NOTHING.to_owned()],
+        }
+        Row { words, figures: columns.iter().map(figure).collect() }
+    }
+
+    /// The columns beside one of these levels: what was published, and the quotient.
+    fn beside(&self, levels: &Levels) -> Vec<Kind> {
+        let metric = self.column_metric(levels);
+        let knows = |published: &Published| match &metric {
+            Some(metric) => published.knows(metric),
+            None => self.layout.metrics.iter().any(|metric| published.knows(metric)),
+        };
+        let tables = self.published.iter().enumerate().filter(|(_, published)| knows(published));
+        tables.flat_map(|(at, _)| [Kind::Published(at), Kind::Quotient(at)]).collect()
+    }
+
+    /// The metric of a column, if metrics go across.
+    fn column_metric(&self, levels: &Levels) -> Option<String> {
+        let place = self.layout.across.iter().position(|factor| factor == METRIC)?;
+        levels[place].as_ref().map(Level::to_string)
+    }
+
+    fn column_heading(&self, column: &Column, units: &Units<'_>, show: Show) -> String {
+        let Table { metrics, across, .. } = self.layout;
+        match column.kind {
+            Kind::Published(at) => return self.published[at].name.clone(),
+            Kind::Quotient(at) => return format!("÷ {}", self.published[at].name),
+            Kind::Own => {}
+        }
+        let named = across.iter().zip(&column.levels).filter(|(factor, _)| *factor != METRIC);
+        let parts: Vec<String> =
+            named.map(|(factor, level)| self.describe_level(factor, level.as_ref())).collect();
+        let level = parts.join(", ");
+        match (self.column_metric(&column.levels), level.is_empty()) {
+            (Some(metric), true) => heading(&metric, units, show),
+            (Some(metric), false) if metrics.len() > 1 => {
+                format!("{level}: {}", heading(&metric, units, show))
+            }
+            _ => level,
         }
     }
 
-    fn title(&self, each: &Levels, shown: Show) -> String {
-        let Table { metrics, across, base, .. } = self.layout;
-        let mut title = self.describe(&self.layout.each, each);
-        if let ([metric], false) = (metrics.as_slice(), across.is_empty()) {
-            let colon = if title.is_empty() { "" } else { ": " };
-            title = format!("{title}{colon}{}", self.heading(metric, shown));
+    fn title(&self, each: &Levels, shows: &[Show], is_down: bool, units: &Units<'_>) -> String {
+        let Table { each: factors, metrics, across, title, .. } = self.layout;
+        let show = shows[0];
+        let named = factors.iter().zip(each).map(|(factor, level)| match level {
+            Some(Level::Word(metric)) if factor == METRIC => heading(metric, units, show),
+            level => self.describe_level(factor, level.as_ref()),
+        });
+        let mut parts: Vec<String> = title.iter().cloned().chain(named).collect();
+        // The heading of the only metric stands above its columns, unless these are named by levels.
+        if let ([metric], true) = (metrics.as_slice(), across.len() > 1 && !is_down) {
+            parts.push(heading(metric, units, show));
         }
-        let base =
-            base.iter().flatten().map(|(factor, level)| self.series.level(factor, Some(level)));
-        let base = base.collect::<Vec<_>>().join(", ");
-        match shown {
-            Show::Absolute => title,
-            Show::Ratio => format!("{title}: how many times {base}"),
-            Show::Delta => format!("{title}: difference from {base}"),
+        let what = match show {
+            _ if is_down => None,
+            Show::Absolute => None,
+            Show::Ratio => Some(format!("÷ {}", self.base_name())),
+            Show::Delta => Some(format!("difference from {}", self.base_name())),
+            Show::Percent => Some(format!("difference from {} in percent", self.base_name())),
+        };
+        let title = parts.join(": ");
+        match (title.is_empty(), what) {
+            (_, None) => title,
+            (true, Some(what)) => what,
+            (false, Some(what)) => format!("{title} {what}"),
         }
     }
 
-    fn heading(&self, metric: &str, shown: Show) -> String {
-        match shown {
-            Show::Absolute | Show::Delta => heading(metric),
-            Show::Ratio => crate::metric::find(metric).map_or(metric, |metric| metric.label).into(),
+    /// What stands above the rows of one kind where metrics go down.
+    fn section(&self, show: Show) -> Option<String> {
+        match show {
+            Show::Absolute => None,
+            Show::Ratio => Some(format!("÷ {}", self.base_name())),
+            Show::Delta => Some(format!("Delta from {}", self.base_name())),
+            Show::Percent => Some(format!("%Delta from {}", self.base_name())),
         }
+    }
+
+    fn base_name(&self) -> String {
+        let base = self.layout.base.iter().flatten();
+        let base = base.map(|(factor, level)| match level {
+            Level::Number(_) => format!("{factor} {}", self.series.level(factor, Some(level))),
+            Level::Word(word) => word.clone(),
+        });
+        base.collect::<Vec<_>>().join(", ")
     }
 
     /// What stands in one place of a table.
-    fn cell(&self, metric: &str, is_meant: &dyn Fn(&Factors) -> bool, shown: Show) -> String {
+    fn figure(
+        &self,
+        metric: &str,
+        is_meant: &dyn Fn(&Factors) -> bool,
+        show: Show,
+        kind: Kind,
+    ) -> Figure {
         let is_shown = |cell: &Factors| matches(cell, &self.only) && is_meant(cell);
-        let Some(found) = self.series.best(metric, is_shown) else { return NOTHING.into() };
-        if shown == Show::Absolute {
-            return self.absolute(metric, &found.summary);
-        }
-        let Some(base) = self.base(metric, &found) else { return NOTHING.into() };
-        let times = Summary::of(&ratio(&found.samples, &base.samples));
-        let Some(times) = times else { return NOTHING.into() };
-        match shown {
-            Show::Absolute => unreachable!("returned above"),
-            Show::Ratio => with_range(times, 1.0),
-            Show::Delta => delta(metric, &found, &base, times),
+        let Some(found) = self.series.best(metric, is_shown) else { return Figure::Nothing };
+        match kind {
+            Kind::Own => self.own(metric, &found, show),
+            _ if show != Show::Absolute => Figure::Nothing,
+            Kind::Published(at) | Kind::Quotient(at) => {
+                let figure = self.published[at].figure(metric, found.cell);
+                figure.map_or(Figure::Nothing, |number| match kind {
+                    Kind::Quotient(_) => Figure::Quotient(found.summary.median / number),
+                    _ => Figure::Published { metric: metric.to_owned(), number },
+                })
+            }
         }
     }
 
-    /// With its range where there is room for it, with half of it in percent where there is not.
-    fn absolute(&self, metric: &str, summary: &Summary) -> String {
-        if self.layout.metrics.len() == 1 {
-            return with_range(*summary, unit(metric).scale);
+    fn own(&self, metric: &str, found: &Found<'_>, show: Show) -> Figure {
+        if show == Show::Absolute {
+            let has_range = self.layout.metrics.len() == 1;
+            let (metric, summary) = (metric.to_owned(), found.summary);
+            return Figure::Absolute { metric, summary, has_range };
         }
-        let half = (summary.spread() * 50.0).round();
-        let half = match summary.trials {
-            ..2 => String::new(),
-            _ if half > 100.0 => " ±>100%".to_owned(),
-            _ => format!(" ±{half:.0}%"),
+        let Some(base) = self.base(metric, found) else { return Figure::Nothing };
+        let Some(times) = Summary::of(&ratio(&found.samples, &base.samples)) else {
+            return Figure::Nothing;
         };
-        show(metric, summary.median) + &half
+        let is_noise = times.is_in_noise(1.0);
+        match show {
+            Show::Absolute => unreachable!("returned above"),
+            Show::Ratio => Figure::Ratio(times),
+            _ if found.cell == base.cell => Figure::Base,
+            Show::Percent => Figure::Percent { median: (times.median - 1.0) * 100.0, is_noise },
+            Show::Delta => {
+                let delta = Summary::of(&difference(&found.samples, &base.samples));
+                let median = delta.map_or(0.0, |delta| delta.median);
+                Figure::Delta { metric: metric.to_owned(), median, is_noise }
+            }
+        }
     }
 
     /// What a cell is compared with: the same levels in the table, but for those of the base, and but for
@@ -220,7 +428,8 @@ impl Layout<'_> {
         let level = |factor: &str| Some((factor.to_owned(), found.cell.get(factor)?.clone()));
         // The base is of the same binary unless it names another.
         let names = laid_out.map(String::as_str).chain([BINARY.name]);
-        let mut wanted: Factors = names.filter_map(level).collect();
+        let mut wanted = self.only.clone();
+        wanted.extend(names.filter_map(level));
         wanted.extend(base.clone()?);
         if let Some(workload) = self.workload {
             (workload.fit)(&mut wanted);
@@ -232,7 +441,8 @@ impl Layout<'_> {
     fn reduced(&self) -> Vec<&str> {
         let Table { each, down, across, .. } = self.layout;
         let place = |cell: &Factors| [each, down, across].map(|factors| levels(cell, factors));
-        let cells = self.cells();
+        let mut cells = self.series.cells();
+        cells.retain(|cell| matches(cell, &self.only));
         let is_reduced = |factor: &&str| {
             cells.iter().enumerate().any(|(index, one)| {
                 cells[index + 1..].iter().any(|other| {
@@ -243,30 +453,33 @@ impl Layout<'_> {
         self.series.order().into_iter().filter(is_reduced).collect()
     }
 
-    fn describe(&self, factors: &[String], tuple: &Levels) -> String {
-        let named = factors.iter().zip(tuple).map(|(factor, level)| match level {
+    fn describe_level(&self, factor: &str, level: Option<&Level>) -> String {
+        match level {
             None => format!("{ANY} {factor}"),
-            level => self.series.level(factor, level.as_ref()),
-        });
-        named.collect::<Vec<_>>().join(", ")
+            level => self.series.level(factor, level),
+        }
     }
 }
 
-/// The middle of trials and their range, in units of `scale`.
-pub(super) fn with_range(summary: Summary, scale: f64) -> String {
-    let [middle, min, max] =
-        [summary.median, summary.min, summary.max].map(|number| three_digits(number / scale));
-    if summary.trials < 2 { middle } else { format!("{middle} ({min}..{max})") }
+fn is_delta(figure: &Figure) -> bool {
+    matches!(figure, Figure::Delta { .. })
 }
 
-/// A difference and its part of the base, or that there is none that could be told from the noise.
-fn delta(metric: &str, found: &Found<'_>, base: &Found<'_>, times: Summary) -> String {
-    let percent = (times.median - 1.0) * 100.0;
-    let difference = (found.summary.median - base.summary.median) / unit(metric).scale;
-    let sign = if difference < 0.0 { "" } else { "+" };
-    let figure = format!("{sign}{} ({percent:+.1} %)", three_digits(difference));
-    if found.cell == base.cell {
-        return "base".into();
+/// What stands above the figures of a metric. A ratio has no unit.
+fn heading(metric: &str, units: &Units<'_>, show: Show) -> String {
+    match show {
+        Show::Absolute | Show::Delta => units.heading(metric),
+        Show::Ratio | Show::Percent => units.label(metric),
     }
-    if times.is_in_noise(1.0) { format!("{figure}, in the noise") } else { figure }
+}
+
+/// The levels that a point has of some factors; of the factor `metric`, the metric.
+fn point_levels((cell, metric): Point<'_>, factors: &[String]) -> Levels {
+    let mut found = levels(cell, factors);
+    for (factor, level) in factors.iter().zip(&mut found) {
+        if factor == METRIC {
+            *level = Some(Level::Word(metric.to_owned()));
+        }
+    }
+    found
 }

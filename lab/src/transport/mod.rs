@@ -75,7 +75,7 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// How the two ends come to each other: the source makes both, and passes one to the target.
 fn is_source(order: &Order) -> bool {
-    order.role == crate::control::Role::Source
+    order.is_source()
 }
 
 /// Whether a peer polls again and again instead of sleeping in the kernel.

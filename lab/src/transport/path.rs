@@ -11,16 +11,30 @@ use siga::{Guest, Path, PathOptions, Reason, SendError, Sender, Severed, Wait};
 use super::{End, Opened, Opening, PIECE_BYTES, is_source};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
+use crate::role::Address;
 
 /// The names of the two guests of a trial.
 const SOURCE: &str = "SOURCE";
 pub(super) const TARGET: &str = "TARGET";
 
-/// Attaches to the host. The target is there when the source has done so.
+/// The name of a guest: with a number if there are several of its role.
+fn guest_name(role: &str, order: &Order) -> String {
+    if order.copies > 1 { format!("{role}{}", order.number) } else { role.to_owned() }
+}
+
+/// Attaches to the host, copy by copy: a host refuses a user who has more than 64 connections that have not
+/// said who they are. The target is there when the source has done so.
 pub(crate) fn attach(order: &Order, control: &mut Control) -> Result<Guest, Fault> {
     let socket = order.socket.as_ref().expect("trials with paths have a host");
-    let name = if is_source(order) { SOURCE } else { TARGET };
-    let guest = Guest::attach(socket, name).doing("attach to the host")?;
+    let name = guest_name(if is_source(order) { SOURCE } else { TARGET }, order);
+    let copy = |number| Address::of(&order.role, number);
+    if order.number > 0 {
+        control.note_from(&copy(order.number - 1))?;
+    }
+    let guest = Guest::attach(socket, &name).doing("attach to the host")?;
+    if order.number + 1 < order.copies {
+        control.tell_to(&copy(order.number + 1), "attached")?;
+    }
     if is_source(order) {
         control.parcel()?;
     } else {
@@ -40,7 +54,7 @@ pub(crate) fn connect(
     let mut made = Vec::with_capacity(paths);
     for _ in 0..paths {
         made.push(if is_source(order) {
-            guest.connect(TARGET, &options).doing("connect")?
+            guest.connect(&guest_name(TARGET, order), &options).doing("connect")?
         } else {
             guest.accept_with(&options).doing("accept")?
         });

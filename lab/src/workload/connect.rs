@@ -1,16 +1,21 @@
 //! Making paths: how long it takes until the first message is there, and what memory they take.
 
+use std::collections::BTreeMap;
+
 use os::memory::resident;
 use os::processor::now_ns;
 use siga::{Guest, Path, PathOptions, Served};
 
 use super::idle::{serve_nothing, served};
-use super::{Figures, Reports, WAIT, Workload};
-use crate::control::{Control, Order, Role};
-use crate::factor::{Domain, Factor, Factors};
+use super::{WAIT, Workload};
+use crate::control::{Control, Order};
+use crate::factor::{Domain, Factor};
 use crate::fault::{Doing, Fault};
-use crate::measure::{Delays, Report};
+use crate::measure::times;
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
+use crate::quantity::Report;
+use crate::role::{self, A_SOURCE, A_TARGET};
+use crate::times::Taken;
 use crate::transport::{connect, ended, wait};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -31,6 +36,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         WAIT,
     ],
+    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
     metrics: &[
         "latency_p50_ns",
         "latency_p99_ns",
@@ -39,9 +45,10 @@ pub(super) const WORKLOAD: Workload = Workload {
         "resident_after_burst_bytes_per_path_side",
     ],
     fit: |_| {},
-    needs_host: |_| true,
     work,
-    conclude,
+    parts: &[],
+    unit: "messages",
+    check: |_| Ok(()),
 };
 
 /// The first message of each path.
@@ -57,17 +64,17 @@ const BURST_PATHS: usize = 10;
 /// pages into memory.
 const REHEARSAL_BYTES: u64 = 8 << 20;
 
-const IDLE: &str = "resident_bytes_per_path_side";
-const AFTER: &str = "resident_after_burst_bytes_per_path_side";
+const IDLE: &str = "resident";
+const AFTER: &str = "resident_after_burst";
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     os::memory::allow_descriptors(1 << 20);
     let (guest, rehearsal) = connect(order, control, 1)?;
     control.ready()?;
-    match order.role {
-        Role::Source => source(order, control, guest, rehearsal),
-        Role::Target => target(order, control, guest, rehearsal),
-        Role::Host => unreachable!("a host does not connect"),
+    if order.is_source() {
+        source(order, control, guest, rehearsal)
+    } else {
+        target(order, control, guest, rehearsal)
     }
 }
 
@@ -108,11 +115,8 @@ fn source(
     control.pass("rested", &[])?;
     control.parcel()?;
     let messages = paths.len() as u64;
-    Ok(Report {
-        messages,
-        figures: memory_figures(before, idle, after, messages, bursts),
-        ..Report::default()
-    })
+    let levels = memory_levels(before, idle, after, messages, bursts);
+    Ok(Report { messages, levels, ..Report::default() })
 }
 
 fn target(
@@ -126,7 +130,7 @@ fn target(
     drop(rehearsal);
     let before = memory()?;
     let options = PathOptions { wait: wait(order), ..PathOptions::default() };
-    let mut delays = Delays::new();
+    let mut delays = Taken::new();
     let mut paths = Vec::new();
     for number in 0..order.number("paths") {
         let mut path = guest.accept_with(&options).doing("accept")?;
@@ -154,9 +158,8 @@ fn target(
     control.pass("rested", &[])?;
     control.parcel()?;
     let messages = paths.len() as u64;
-    let mut figures = memory_figures(before, idle, after, messages, bursts);
-    figures.extend(delays.figures());
-    Ok(Report { messages, figures, ..Report::default() })
+    let levels = memory_levels(before, idle, after, messages, bursts);
+    Ok(Report { messages, levels, times: times("latency", 1, &delays), ..Report::default() })
 }
 
 /// All memory of this process.
@@ -164,7 +167,14 @@ fn memory() -> Result<u64, Fault> {
     Ok(resident(std::process::id()).doing("look at our memory")?.bytes)
 }
 
-fn memory_figures(before: u64, idle: u64, after: u64, paths: u64, bursts: usize) -> Figures {
+/// Memory of a path in this guest. Of both sides the one counts that needs more.
+fn memory_levels(
+    before: u64,
+    idle: u64,
+    after: u64,
+    paths: u64,
+    bursts: usize,
+) -> BTreeMap<String, f64> {
     let each = idle.saturating_sub(before) as f64 / paths as f64;
     let left = after.saturating_sub(idle) as f64 / bursts as f64;
     [(IDLE.to_owned(), each), (AFTER.to_owned(), each + left)].into()
@@ -221,17 +231,6 @@ fn receive_burst(path: &mut Path, bytes: u64) -> Result<(), Fault> {
         }
     }
     Ok(())
-}
-
-fn conclude(_factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
-    let mut figures = reports.target.figures.clone();
-    // Of the two sides, the one that needs more.
-    for name in [IDLE, AFTER] {
-        let most = reports.guests().map(|report| report.figures.get(name).copied());
-        let most = most.into_iter().flatten().fold(0.0, f64::max);
-        figures.insert(name.to_owned(), most);
-    }
-    Ok(figures)
 }
 
 const _: () = assert!(FIRST_BYTES >= STAMPED_BYTES_MIN);

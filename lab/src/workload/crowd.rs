@@ -1,18 +1,18 @@
 //! One busy path among many that are idle, all served by one waiter.
 
-use std::collections::BTreeMap;
-
 use host::report::Counts;
 use os::processor::now_ns;
 use siga::Waiter;
 
-use super::stream::{BYTES, check_count, stride};
-use super::{Figures, Reports, WAIT, Workload, rates_and_costs};
-use crate::control::{Control, Order, Role};
-use crate::factor::{Domain, Factor, Factors, Level};
+use super::stream::{BYTES, check, stride};
+use super::{WAIT, Workload, units};
+use crate::control::{Control, Order};
+use crate::factor::{Domain, Factor};
 use crate::fault::{Doing, Fault};
-use crate::measure::{Meter, Report};
+use crate::measure::Meter;
 use crate::pattern::{Reading, fill};
+use crate::quantity::Report;
+use crate::role::{self, A_SOURCE, A_TARGET};
 use crate::transport::{connect, counts_of, ended, wait};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -28,6 +28,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         BYTES,
         WAIT,
     ],
+    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
     metrics: &[
         "rate_messages_per_s",
         "rate_bytes_per_s",
@@ -39,18 +40,15 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit: |_| {},
-    needs_host: |_| true,
     work,
-    conclude,
+    parts: &[],
+    unit: "messages",
+    check,
 };
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     os::memory::allow_descriptors(1 << 20);
-    match order.role {
-        Role::Source => source(order, control),
-        Role::Target => target(order, control),
-        Role::Host => unreachable!("a host does not stream"),
-    }
+    if order.is_source() { source(order, control) } else { target(order, control) }
 }
 
 fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
@@ -59,7 +57,7 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let path = &mut paths[0];
     let mut body = vec![0; bytes];
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order.processor);
+    let mut meter = Meter::new(window, order, &units(bytes));
     let mut number = 0;
     while meter.poll(now_ns(), number, || counts_of(path)) < window.end_ns {
         for number in number..number + stride(bytes) {
@@ -70,10 +68,10 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     }
     path.flush();
     path.end_sending();
-    let (spent, counters) = meter.close(number, Counts::new)?;
+    let report = meter.close(number, Counts::new)?;
     // The idle paths end only after the busy one has.
     control.parcel()?;
-    Ok(Report { messages: number, spent, counters, figures: BTreeMap::new() })
+    Ok(report)
 }
 
 fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
@@ -87,7 +85,7 @@ fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     }
     let stride = stride(bytes);
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order.processor);
+    let mut meter = Meter::new(window, order, &units(bytes));
     let mut number = 0;
     let mut next_poll = 0;
     loop {
@@ -111,15 +109,9 @@ fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
             }
         };
         if is_over {
-            let (spent, counters) = meter.close(number, || counts_of(path))?;
+            let report = meter.close(number, || counts_of(path))?;
             control.pass("received", &[])?;
-            return Ok(Report { messages: number, spent, counters, ..Report::default() });
+            return Ok(report);
         }
     }
-}
-
-fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
-    check_count(reports)?;
-    let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a stream has") };
-    rates_and_costs(reports, Some(*bytes), true)
 }

@@ -5,13 +5,16 @@ use std::thread;
 use host::report::Counts;
 use os::processor::{now_ns, pin};
 
-use super::stream::{BYTES, check_count, is_path, needs_host};
-use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set_wait_of_others};
-use crate::control::{Control, Order, Role};
+use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
+use super::stream::{BYTES, check, is_path, needs_host};
+use super::{WAIT, Workload, set_wait_of_others};
+use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::{Doing, Fault};
-use crate::measure::{Delays, Meter, Report, Window};
+use crate::measure::{Meter, Unit, Window};
 use crate::pattern::{self, Reading, fill};
+use crate::quantity::Report;
+use crate::role::{self, A_SOURCE, A_TARGET, SOURCE, TARGET};
 use crate::transport::{
     AppcEnd, Copied, End, InPlace, OneLineEnd, Opening, PacketEnd, PathEnd, RingEnd, Sent,
     TwoLinesEnd, TwoWayEnd, WakeEnd, pipe, tcp, unix,
@@ -44,8 +47,12 @@ pub(super) const WORKLOAD: Workload = Workload {
             usual: &["path", "unix-stream"],
         },
         BYTES,
+        RATE,
+        THINK,
+        THINK_TIMES,
         WAIT,
     ],
+    roles: &[role::host(needs_host), A_SOURCE, A_TARGET],
     metrics: &[
         "rate_messages_per_s",
         "rate_bytes_per_s",
@@ -60,9 +67,10 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit,
-    needs_host,
     work,
-    conclude,
+    parts: &[],
+    unit: "messages",
+    check,
 };
 
 fn fit(factors: &mut Factors) {
@@ -73,6 +81,7 @@ fn fit(factors: &mut Factors) {
     if !is_path(factors) {
         set_wait_of_others(factors, &transport);
     }
+    pace::fit(factors);
 }
 
 /// The bytes of a message: a word in a line, none in a doorbell.
@@ -107,33 +116,48 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 pub(super) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = bytes_of(order);
     let window = control.ready()?;
-    match order.role {
-        Role::Source => ask(end, bytes, window, order.processor),
-        Role::Target => answer(end, bytes, window, order.processor),
-        Role::Host => unreachable!("a host does not exchange"),
+    let meter = Meter::new(window, order, &units_of(bytes)).timing("latency", 1);
+    if !order.is_source() {
+        return answer(end, bytes, meter);
+    }
+    match Pace::of(order, now_ns()) {
+        None => ask(end, bytes, window, meter),
+        Some(pace) => ask_paced(end, bytes, window, meter, pace),
     }
 }
 
-/// Both sides as threads of the source, for what no two processes can share. The target has nothing to do
-/// but to say so.
+/// What half an exchange is of each kind of work: messages go both ways.
+fn units_of(bytes: usize) -> [Unit; 3] {
+    [("messages", 1.0), ("transactions", 0.5), ("bytes", bytes as f64)]
+}
+
+/// Both sides as threads of the source, for what no two processes can share. The target only hands on what
+/// its thread has measured.
 fn in_one_process(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = bytes_of(order);
     let window = control.ready()?;
-    if order.role == Role::Target {
-        return Ok(Report::default());
+    if !order.is_source() {
+        return serde_json::from_str(&control.note()?).doing("read the report of a thread");
     }
     let (ours, theirs) = OneLineEnd::pair();
     let (asked, answered) = thread::scope(|scope| {
         let answering = scope.spawn(|| {
-            if let Some(processor) = order.peer_processor {
-                pin(processor).doing("pin a thread")?;
+            if let [processor, ..] = &*order.peer_place {
+                pin(*processor).doing("pin a thread")?;
             }
-            answer(theirs, bytes, window, None)
+            answer(
+                theirs,
+                bytes,
+                Meter::of_thread(window, TARGET, &order.peer_place, &units_of(bytes)),
+            )
         });
-        let asked = ask(ours, bytes, window, order.processor);
+        let meter = Meter::of_thread(window, SOURCE, &order.place, &units_of(bytes));
+        let meter = meter.timing("latency", 1);
+        let asked = ask(ours, bytes, window, meter);
         (asked, answering.join().expect("answering does not panic"))
     });
-    answered?;
+    let answered = serde_json::to_string(&answered?).doing("write the report of a thread")?;
+    control.tell(&answered)?;
     asked
 }
 
@@ -142,10 +166,8 @@ fn ask<E: End>(
     mut end: E,
     bytes: usize,
     window: Window,
-    processor: Option<usize>,
+    mut meter: Meter,
 ) -> Result<Report, Fault> {
-    let mut meter = Meter::new(window, processor);
-    let mut delays = Delays::new();
     let mut number = 0;
     let mut before = now_ns();
     while before < window.end_ns {
@@ -160,25 +182,61 @@ fn ask<E: End>(
         }
         number += 1;
         let now = now_ns();
-        if meter.is_open() {
-            delays.add(now - before);
-        }
+        meter.time(now - before);
         before = meter.poll(now, 2 * number, || end.counts());
     }
     end.finish()?;
-    let (spent, mut counters) = meter.close(2 * number, Counts::new)?;
-    counters.extend(end.settings());
-    Ok(Report { messages: number, spent, counters, figures: delays.figures() })
+    let mut report = meter.close(2 * number, Counts::new)?;
+    report.counters.extend(end.settings());
+    Ok(report)
 }
 
-/// Answers until nothing more is asked.
-fn answer<E: End>(
+/// The same, each when it is due. A loop of its own: the other is measured in nanoseconds.
+fn ask_paced<E: End>(
     mut end: E,
     bytes: usize,
     window: Window,
-    processor: Option<usize>,
+    mut meter: Meter,
+    mut pace: Pace,
 ) -> Result<Report, Fault> {
-    let mut meter = Meter::new(window, processor);
+    let mut number = 0;
+    loop {
+        let due = pace.due_ns();
+        // Edges of the window that come before it are noted when they come.
+        loop {
+            let edge = meter.edge_ns().min(window.end_ns);
+            let now = pace.wait(due.min(edge));
+            meter.poll(now, 2 * number, || end.counts());
+            if edge > due || now >= window.end_ns {
+                break;
+            }
+        }
+        if due >= window.end_ns || now_ns() >= window.end_ns {
+            break;
+        }
+        end.send(bytes, |message| fill(message, number))?;
+        end.flush()?;
+        let mut reading = Reading::new(pattern::answer(number), false);
+        if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
+            return Err(Fault::Ended);
+        }
+        if !reading.is_whole(bytes) {
+            return Err(Fault::Corrupt(number));
+        }
+        number += 1;
+        let now = now_ns();
+        meter.time(now - due);
+        meter.poll(now, 2 * number, || end.counts());
+        pace.answered(now);
+    }
+    end.finish()?;
+    let mut report = meter.close(2 * number, Counts::new)?;
+    report.counters.extend(end.settings());
+    Ok(report)
+}
+
+/// Answers until nothing more is asked.
+fn answer<E: End>(mut end: E, bytes: usize, mut meter: Meter) -> Result<Report, Fault> {
     let mut number = 0;
     loop {
         let mut reading = Reading::new(number, false);
@@ -194,25 +252,5 @@ fn answer<E: End>(
         // The clock is read while the answer is on its way.
         meter.poll(now_ns(), 2 * number, || end.counts());
     }
-    let (spent, counters) = meter.close(2 * number, || end.counts())?;
-    Ok(Report { messages: number, spent, counters, ..Report::default() })
-}
-
-fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
-    let Reports { host, source, target } = reports;
-    let mut reports =
-        Reports { host: host.clone(), source: source.clone(), target: target.clone() };
-    if factors.get("transport") == Some(&Level::Word("cache-line-1".into())) {
-        // The source has counted the time of both its threads.
-        reports.target = reports.source.clone();
-        reports.target.spent.cpu_ns = 0;
-    }
-    check_count(&reports)?;
-    let bytes = match factors.get("bytes") {
-        Some(Level::Number(bytes)) => Some(*bytes),
-        _ => None,
-    };
-    let mut figures = rates_and_costs(&reports, bytes, is_path(factors))?;
-    figures.extend(reports.source.figures);
-    Ok(figures)
+    meter.close(2 * number, || end.counts())
 }

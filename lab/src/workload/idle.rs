@@ -4,11 +4,13 @@ use host::report::Counts;
 use os::processor::now_ns;
 use siga::{Guest, Key, Path, Served, Waiter};
 
-use super::{Figures, Reports, WAIT, Workload};
+use super::{WAIT, Workload};
 use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor, Factors};
+use crate::factor::{Domain, Factor};
 use crate::fault::{Doing, Fault};
-use crate::measure::{Meter, Report};
+use crate::measure::Meter;
+use crate::quantity::Report;
+use crate::role::{self, A_SOURCE, A_TARGET};
 use crate::transport::{connect, wait};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -23,11 +25,13 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         WAIT,
     ],
+    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
     metrics: &["cpu_percent_of_core"],
     fit: |_| {},
-    needs_host: |_| true,
     work,
-    conclude,
+    parts: &[],
+    unit: "messages",
+    check: |_| Ok(()),
 };
 
 /// A waiter, and what it serves: a guest, and its ends of all paths.
@@ -69,20 +73,13 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let (guest, paths) = connect(order, control, order.number("paths") as usize)?;
     let (mut waiter, ..) = served(order, guest, paths)?;
     let window = control.ready()?;
-    let mut meter = Meter::new(window, None);
+    let mut meter = Meter::new(window, order, &[]);
     serve_nothing(&mut waiter, window.start_ns)?;
     meter.poll(now_ns(), 0, Counts::new);
     serve_nothing(&mut waiter, window.end_ns)?;
-    let (spent, counters) = meter.close(0, Counts::new)?;
+    let report = meter.close(0, Counts::new)?;
     // Neither side may leave before the other has looked.
     control.pass("done", &[])?;
     control.parcel()?;
-    Ok(Report { spent, counters, ..Report::default() })
-}
-
-fn conclude(_factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
-    let all = reports.guests().into_iter().chain(&reports.host);
-    let share = |report: &Report| report.spent.cpu_ns as f64 / report.spent.ns as f64;
-    let percent = 100.0 * all.map(share).sum::<f64>();
-    Ok([("cpu_percent_of_core".to_owned(), percent)].into())
+    Ok(report)
 }

@@ -1,23 +1,30 @@
 //! Workloads: what can be measured. Each is a file here; cases say under which factors.
 
+mod composed;
 mod connect;
 mod crowd;
 mod exchange;
 mod idle;
 mod outstanding;
+mod pace;
+mod pairs;
 mod request;
 mod stream;
 
 use std::collections::BTreeMap;
 
-use crate::control::{Control, Order, Role};
+use crate::control::{Control, Order};
 use crate::factor::{Factor, Factors, Level};
 use crate::fault::Fault;
-use crate::measure::{Meter, Report, Spent};
+use crate::measure::{Meter, Unit};
 use crate::peers;
+use crate::quantity::{Party, Report};
+use crate::role::{HOST, RoleSpec};
 use crate::transport::End;
 use host::report::Counts;
-use os::processor::{TICK_NS, now_ns};
+use os::processor::now_ns;
+
+pub use composed::{Part, compose, named, split};
 
 /// Metrics by name.
 pub type Figures = BTreeMap<String, f64>;
@@ -32,16 +39,20 @@ pub struct Workload {
     /// What can be varied, in the order in which it is shown. Cells that differ in the first are run one
     /// after the other.
     pub factors: &'static [Factor],
+    /// Who takes part. Those that attend come first.
+    pub roles: &'static [RoleSpec],
     /// What is measured.
     pub metrics: &'static [&'static str],
+    /// Of what it is composed; nothing if it is one workload.
+    pub(crate) parts: &'static [Part],
     /// Takes out the factors that do not apply beside the others, and sets those that have no choice.
     pub(crate) fit: fn(&mut Factors),
-    /// Whether a host has to be there.
-    pub(crate) needs_host: fn(&Factors) -> bool,
     /// What its workers do.
     pub(crate) work: fn(&Order, &mut Control) -> Result<Report, Fault>,
-    /// What comes of their reports.
-    pub(crate) conclude: fn(&Factors, &Reports) -> Result<Figures, Fault>,
+    /// The kind of work that costs are divided by.
+    pub unit: &'static str,
+    /// What is wrong with their reports, if something is.
+    pub(crate) check: fn(&Reports) -> Result<(), Fault>,
 }
 
 /// All there are.
@@ -53,6 +64,7 @@ pub const WORKLOADS: &[Workload] = &[
     connect::WORKLOAD,
     crowd::WORKLOAD,
     outstanding::WORKLOAD,
+    pairs::WORKLOAD,
 ];
 
 /// The workload of this name.
@@ -72,46 +84,42 @@ impl Workload {
     }
 }
 
-/// What the workers of a trial have reported.
-#[derive(Debug, Default)]
-pub(crate) struct Reports {
-    pub(crate) host: Option<Report>,
-    pub(crate) source: Report,
-    pub(crate) target: Report,
-}
+/// What the parties of a trial have reported, in the order in which they started.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reports(pub(crate) Vec<Party>);
 
 impl Reports {
-    pub(crate) fn put(&mut self, role: Role, report: Report) {
-        match role {
-            Role::Host => self.host = Some(report),
-            Role::Source => self.source = report,
-            Role::Target => self.target = report,
+    /// The reports of a role, one of each copy.
+    pub(crate) fn of(&self, role: &str) -> impl Iterator<Item = &Report> {
+        let role = role.to_owned();
+        self.0.iter().filter(move |party| party.role == role).map(|party| &party.report)
+    }
+
+    /// The reports of all but the host.
+    fn guests(&self) -> impl Iterator<Item = &Report> {
+        self.0.iter().filter(|party| party.role != HOST).map(|party| &party.report)
+    }
+
+    /// Messages of a role, from first to last.
+    fn messages(&self, role: &str) -> u64 {
+        self.of(role).map(|report| report.messages).sum()
+    }
+}
+
+/// All counters of the parties of a trial, by role and name; those of several copies together.
+pub(crate) fn counters(parties: &[Party]) -> BTreeMap<String, u64> {
+    let mut counters = BTreeMap::new();
+    for Party { role, report, .. } in parties {
+        let mut count = |name: &str, count: u64| {
+            *counters.entry(format!("{role}_{name}")).or_default() += count;
+        };
+        report.counters.iter().for_each(|(name, found)| count(name, *found));
+        let stolen_ns = report.processors.iter().map(|processor| processor.stolen_ns).sum();
+        if stolen_ns > 0 {
+            count("stolen_ns", stolen_ns);
         }
     }
-
-    /// All counters, by role and name.
-    pub(crate) fn counters(&self) -> BTreeMap<String, u64> {
-        let host = self.host.iter().map(|report| (Role::Host, report));
-        let guests = [(Role::Source, &self.source), (Role::Target, &self.target)];
-        let mut counters = BTreeMap::new();
-        for (role, report) in host.chain(guests) {
-            let named =
-                |(name, count): (&String, &u64)| (format!("{}_{name}", role.name()), *count);
-            counters.extend(report.counters.iter().map(named));
-            let stolen = report.spent.stolen_ns.filter(|stolen| *stolen > 0);
-            counters.extend(stolen.map(|ns| (format!("{}_stolen_ns", role.name()), ns)));
-        }
-        counters
-    }
-
-    fn guests(&self) -> [&Report; 2] {
-        [&self.source, &self.target]
-    }
-
-    /// What a message has cost both sides: each its share of those that it has seen in its own window.
-    fn each(&self, cost: impl Fn(&Report) -> f64) -> f64 {
-        self.guests().map(|report| cost(report) / report.spent.messages as f64).iter().sum()
-    }
+    counters
 }
 
 /// Where a trial waits for messages, of the transports that have a choice.
@@ -141,50 +149,15 @@ fn set_wait_of_others(factors: &mut Factors, transport: &str) {
     }
 }
 
-/// Processor time too short to be split: the kernel has sampled it less than 25 times.
-const SPLIT_NS_MIN: u64 = 25 * TICK_NS;
+/// All that was done in the window is nothing if a side has done none of it.
+fn check_work(reports: &Reports, kind: &str) -> Result<(), Fault> {
+    let is_idle = |report: &Report| report.work(kind) == 0;
+    if reports.guests().any(is_idle) { Err(Fault::Nothing) } else { Ok(()) }
+}
 
-/// A window too short for a count of whole ticks to say something.
-const TICKS_NS_MIN: u64 = 100 * TICK_NS;
-
-/// Rates of what the target has verified, and what a message of `bytes` cost both sides; of it, spinning if
-/// it `is_path`, where that is counted.
-fn rates_and_costs(reports: &Reports, bytes: Option<u64>, is_path: bool) -> Result<Figures, Fault> {
-    let Spent { ns, messages, .. } = reports.target.spent;
-    if messages == 0 || reports.guests().iter().any(|report| report.spent.messages == 0) {
-        return Err(Fault::Nothing);
-    }
-    let mut figures = Figures::new();
-    let mut put = |name: &str, figure: f64| {
-        figures.insert(name.to_owned(), figure);
-    };
-    let rate = messages as f64 * 1e9 / ns as f64;
-    put("rate_messages_per_s", rate);
-    if let Some(bytes) = bytes {
-        put("rate_bytes_per_s", rate * bytes as f64);
-    }
-    let each = |cost: fn(&Spent) -> f64| reports.each(|report| cost(&report.spent));
-    // A host sees no messages: it takes part in those that the target has verified meanwhile.
-    let host_ns = reports.host.as_ref().map_or(0, |host| host.spent.cpu_ns);
-    let of_host = host_ns as f64 / messages as f64;
-    put("cpu_ns_per_message", each(|spent| spent.cpu_ns as f64) + of_host);
-    if reports.guests().iter().all(|report| report.spent.cpu_ns >= SPLIT_NS_MIN) {
-        put("cpu_virtual_ns_per_message", each(|spent| spent.user_ns as f64));
-        put("cpu_cp_ns_per_message", each(|spent| spent.system_ns as f64));
-        // A share that was sampled n times is known to 1 / (2 sqrt n) at worst.
-        let error = |spent: &Spent| (spent.cpu_ns as f64 * TICK_NS as f64).sqrt() / 2.0;
-        put("cpu_split_error_ns_per_message", each(error));
-    }
-    if reports.guests().iter().all(|report| report.spent.ns >= TICKS_NS_MIN)
-        && reports.guests().iter().all(|report| report.spent.processor_ns.is_some())
-    {
-        let all = each(|spent| spent.processor_ns.unwrap_or_default() as f64);
-        put("cpu_processors_ns_per_message", all);
-    }
-    if is_path {
-        put("cpu_spinning_ns_per_message", reports.each(Report::spinning_ns));
-    }
-    Ok(figures)
+/// What a message of `bytes` is of each kind of work.
+fn units(bytes: usize) -> [Unit; 2] {
+    [("messages", 1.0), ("bytes", bytes as f64)]
 }
 
 /// Plays a guest's part of a workload over a transport of another program.
@@ -199,7 +172,7 @@ pub fn carry<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Rep
     }
 }
 
-/// A host, as the third worker of a trial with paths: so it can be measured, and dies with the lab.
+/// A host, as a worker that attends of a trial with paths: so it can be measured, and dies with the lab.
 pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     use crate::fault::Doing;
     use host::config::Source;
@@ -214,36 +187,42 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
     attend(control)
 }
 
-/// Attends a trial as its third party, whose work other threads of this process do: it measures their
-/// processor time, and returns when the guests are done.
+/// Attends a trial: the work of this party is what other threads of this process do. Measures their
+/// processor time, and returns when the lab says that the others are done.
 ///
 /// # Errors
 /// [`Fault`]: the lab is gone, or the window was too short.
 pub fn attend(control: &mut Control) -> Result<Report, Fault> {
     let window = control.ready()?;
-    let mut meter = Meter::new(window, None);
+    let mut meter = Meter::new(window, control.order(), &[]);
     control.wait_until(window.start_ns)?;
     meter.poll(now_ns(), 0, Counts::new);
     control.wait_until(window.end_ns)?;
-    let (spent, counters) = meter.close(0, Counts::new)?;
+    let report = meter.close(0, Counts::new)?;
     // The guests may need a host for longer than their window: they are done when the lab says so.
     control.parcel()?;
-    Ok(Report { spent, counters, ..Report::default() })
+    Ok(report)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantity::ProcessorTime;
 
     #[test]
-    fn host_takes_part_in_what_a_message_costs() {
-        let report = |cpu_ns, messages| {
-            let spent = Spent { ns: 1000, messages, cpu_ns, ..Spent::default() };
-            Report { spent, ..Report::default() }
+    fn counters_of_copies_are_added() {
+        let party = |role: &str, number, rings| {
+            let counters = [("output_rings".to_owned(), rings)].into();
+            let processors = vec![ProcessorTime { processor: 0, busy_ns: 1, stolen_ns: rings }];
+            let report = Report { counters, processors, ..Report::default() };
+            Party { role: role.into(), number, place: vec![], report }
         };
-        let host = Some(report(500, 0));
-        let reports = Reports { host, source: report(1000, 10), target: report(2000, 10) };
-        let figures = rates_and_costs(&reports, None, false).unwrap();
-        assert_eq!(figures["cpu_ns_per_message"], 350.0);
+        let counters =
+            counters(&[party("source", 0, 3), party("source", 1, 4), party("host", 0, 0)]);
+        let found: Vec<(&str, u64)> =
+            counters.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        let wanted =
+            [("host_output_rings", 0), ("source_output_rings", 7), ("source_stolen_ns", 7)];
+        assert_eq!(found, wanted);
     }
 }

@@ -6,12 +6,14 @@ use siga::connect::END_DATA_BYTES;
 use siga::iucv::{Event, IucvPath, MessageId, Outgoing, Which};
 
 use super::stream::BYTES;
-use super::{Figures, Reports, WAIT, Workload, rates_and_costs};
-use crate::control::{Control, Order, Role};
-use crate::factor::{Domain, Factor, Factors, Level};
+use super::{WAIT, Workload, check_work, units};
+use crate::control::{Control, Order};
+use crate::factor::{Domain, Factor};
 use crate::fault::{Doing, Fault};
-use crate::measure::{Delays, Meter, Report};
+use crate::measure::Meter;
 use crate::pattern::{Reading, fill};
+use crate::quantity::Report;
+use crate::role::{self, A_SOURCE, A_TARGET};
 use crate::transport::{connect_iucv, counts_of_iucv, ended};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -33,6 +35,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor { domain: Domain::Bytes { least: 1, most: 4000 }, ..BYTES },
         WAIT,
     ],
+    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
     metrics: &[
         "receive_p50_ns",
         "rate_messages_per_s",
@@ -45,9 +48,10 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit: |_| {},
-    needs_host: |_| true,
     work,
-    conclude,
+    parts: &[],
+    unit: "messages",
+    check: |reports| check_work(reports, "messages"),
 };
 
 /// Messages received between two reads of the clock, which costs as much as receiving one.
@@ -56,10 +60,10 @@ const BATCH: usize = 8;
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let outstanding = order.number("outstanding") as usize;
     let (_guest, path) = connect_iucv(order, control, outstanding as u32)?;
-    match order.role {
-        Role::Source => source(path, outstanding, order, control),
-        Role::Target => target(path, outstanding, order, control),
-        Role::Host => unreachable!("a host sends nothing"),
+    if order.is_source() {
+        source(path, outstanding, order, control)
+    } else {
+        target(path, outstanding, order, control)
     }
 }
 
@@ -74,7 +78,7 @@ fn source(
     let mut body = vec![0; order.number("bytes") as usize];
     let mut sent = vec![0; outstanding];
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order.processor);
+    let mut meter = Meter::new(window, order, &units(order.number("bytes") as usize));
     let mut send = |path: &mut IucvPath, class: u32| {
         let count = &mut sent[class as usize];
         fill(&mut body, number(class, *count));
@@ -93,9 +97,9 @@ fn source(
         }
         received += BATCH as u64;
     }
-    let (spent, counters) = meter.close(received, Counts::new)?;
+    let report = meter.close(received, Counts::new)?;
     path.sever([0; END_DATA_BYTES]);
-    Ok(Report { messages: received, spent, counters, ..Report::default() })
+    Ok(report)
 }
 
 /// The number of the message of a class before which there were so many.
@@ -121,8 +125,8 @@ fn target(
     let mut waiting: Vec<Waiting> = Vec::with_capacity(outstanding);
     let mut random = 1;
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order.processor);
-    let mut times = Delays::new();
+    let mut meter = Meter::new(window, order, &units(order.number("bytes") as usize))
+        .timing("receive", BATCH as u64);
     let mut received = 0;
     while wait_for_all(&mut path, &mut waiting, outstanding)? {
         let before = meter.poll(now_ns(), received, || counts_of_iucv(&mut path));
@@ -140,14 +144,10 @@ fn target(
             received += 1;
         }
         if meter.is_open() {
-            times.add(now_ns() - before);
+            meter.time(now_ns() - before);
         }
     }
-    let (spent, counters) = meter.close(received, || counts_of_iucv(&mut path))?;
-    let batch_ns = times.figures().get("latency_p50_ns").copied();
-    let receive_ns = batch_ns.map(|ns| ("receive_p50_ns".to_owned(), ns / BATCH as f64));
-    let figures = receive_ns.into_iter().collect();
-    Ok(Report { messages: received, spent, counters, figures })
+    meter.close(received, || counts_of_iucv(&mut path))
 }
 
 /// A message that waits: its identity and its class.
@@ -180,11 +180,4 @@ fn next_random(state: &mut u64) -> u64 {
     *state ^= *state >> 7;
     *state ^= *state << 17;
     *state
-}
-
-fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
-    let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a message has") };
-    let mut figures = rates_and_costs(reports, Some(*bytes), true)?;
-    figures.extend(reports.target.figures.clone());
-    Ok(figures)
 }

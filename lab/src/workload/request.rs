@@ -13,15 +13,19 @@
 //!   read the clock
 //! ```
 
-use os::processor::{TICK_NS, now_ns};
+use os::processor::now_ns;
 
+use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
 use super::stream::{BYTES, RING, check_count, is_path};
-use super::{Figures, Reports, SPLIT_NS_MIN, WAIT, Workload, set_wait_of_others};
-use crate::control::{Control, Order, Role};
+use super::{Reports, WAIT, Workload, check_work, set_wait_of_others};
+use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::Fault;
-use crate::measure::{Meter, Report, Spent, Window};
+use crate::measure::{Meter, Window};
 use crate::pattern::{self, Reading, fill};
+use crate::quantity::Report;
+use crate::role::{self, A_SOURCE, A_TARGET, RoleSpec};
+use crate::times::Times;
 use crate::transport::{
     AppcEnd, Copied, End, Opening, PacketEnd, PathEnd, RingEnd, Sent, TwoWayEnd, pipe, tcp, unix,
 };
@@ -47,7 +51,15 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         Factor { usual: &["1 MiB"], ..RING },
         Factor { meaning: "the value: bytes that come back", ..BYTES },
+        RATE,
+        THINK,
+        THINK_TIMES,
         WAIT,
+    ],
+    roles: &[
+        role::host(|factors| usize::from(is_path(factors))),
+        RoleSpec { is_measured: true, ..A_SOURCE },
+        RoleSpec { is_measured: false, ..A_TARGET },
     ],
     metrics: &[
         "rate_mib_per_s",
@@ -58,11 +70,15 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_cp_percent",
         "cpu_cp_error_percent",
         "exchange_p50_ns",
+        "latency_p50_ns",
+        "latency_p99_ns",
+        "latency_p999_ns",
     ],
     fit,
-    needs_host: |factors| is_path(factors),
     work,
-    conclude,
+    parts: &[],
+    unit: "transactions",
+    check,
 };
 
 fn fit(factors: &mut Factors) {
@@ -73,6 +89,7 @@ fn fit(factors: &mut Factors) {
     if !is_path(factors) {
         set_wait_of_others(factors, &transport);
     }
+    pace::fit(factors);
 }
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
@@ -94,10 +111,14 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = order.number("bytes") as u32;
     let window = control.ready()?;
-    match order.role {
-        Role::Source => request(end, bytes, window, order.processor),
-        Role::Target => serve(end, bytes, window, order.processor),
-        Role::Host => unreachable!("a host does not exchange"),
+    let units = [("transactions", 1.0), ("messages", 2.0), ("bytes", f64::from(bytes))];
+    let meter = Meter::new(window, order, &units);
+    if !order.is_source() {
+        return serve(end, bytes, meter);
+    }
+    match Pace::of(order, now_ns()) {
+        None => request(end, bytes, window, meter),
+        Some(pace) => request_paced(end, bytes, window, meter, pace),
     }
 }
 
@@ -116,9 +137,8 @@ fn request<E: End>(
     mut end: E,
     bytes: u32,
     window: Window,
-    processor: Option<usize>,
+    mut meter: Meter,
 ) -> Result<Report, Fault> {
-    let mut meter = Meter::new(window, processor);
     let mut number = 0;
     let began = now_ns();
     let mut now = began;
@@ -128,22 +148,57 @@ fn request<E: End>(
     }
     let sample_ns = (window.end_ns - window.start_ns) / SAMPLES;
     let exchanges = (sample_ns * number / (now - began).max(1)).max(1);
-    let mut means = Vec::new();
+    let mut samples = Vec::new();
     now = meter.poll(now, number, || end.counts());
     for _ in 0..SAMPLES {
         for _ in 0..exchanges {
             exchange(&mut end, bytes, &mut number)?;
         }
         let before = std::mem::replace(&mut now, now_ns());
-        means.push((now - before) as f64 / exchanges as f64);
+        samples.push(now - before);
     }
-    let (spent, mut counters) = meter.close(number, || end.counts())?;
+    let mut report = meter.close(number, || end.counts())?;
     end.finish()?;
-    counters.insert("exchanges_per_sample".into(), exchanges);
-    counters.extend(end.settings());
-    means.sort_by(f64::total_cmp);
-    let figures = [("exchange_p50_ns".into(), means[means.len() / 2])].into();
-    Ok(Report { messages: number, spent, counters, figures })
+    report.times.insert("exchange".into(), Times::new(exchanges, samples));
+    report.counters.insert("exchanges_per_sample".into(), exchanges);
+    report.counters.extend(end.settings());
+    Ok(report)
+}
+
+/// Makes each exchange when it is due, and takes the time of each.
+fn request_paced<E: End>(
+    mut end: E,
+    bytes: u32,
+    window: Window,
+    meter: Meter,
+    mut pace: Pace,
+) -> Result<Report, Fault> {
+    let mut meter = meter.timing("latency", 1);
+    let mut number = 0;
+    loop {
+        let due = pace.due_ns();
+        // Edges of the window that come before it are noted when they come.
+        loop {
+            let edge = meter.edge_ns().min(window.end_ns);
+            let now = pace.wait(due.min(edge));
+            meter.poll(now, number, || end.counts());
+            if edge > due || now >= window.end_ns {
+                break;
+            }
+        }
+        if due >= window.end_ns || now_ns() >= window.end_ns {
+            break;
+        }
+        exchange(&mut end, bytes, &mut number)?;
+        let now = now_ns();
+        meter.time(now - due);
+        meter.poll(now, number, || end.counts());
+        pace.answered(now);
+    }
+    end.finish()?;
+    let mut report = meter.close(number, || end.counts())?;
+    report.counters.extend(end.settings());
+    Ok(report)
 }
 
 #[inline(always)]
@@ -163,13 +218,7 @@ fn exchange<E: End>(end: &mut E, bytes: u32, number: &mut u64) -> Result<(), Fau
 }
 
 /// Serves until nothing more is requested.
-fn serve<E: End>(
-    mut end: E,
-    bytes: u32,
-    window: Window,
-    processor: Option<usize>,
-) -> Result<Report, Fault> {
-    let mut meter = Meter::new(window, processor);
+fn serve<E: End>(mut end: E, bytes: u32, mut meter: Meter) -> Result<Report, Fault> {
     let mut number = 0;
     loop {
         let mut asked = None;
@@ -188,40 +237,10 @@ fn serve<E: End>(
         // The clock is read while the reply is on its way.
         meter.poll(now_ns(), number, || end.counts());
     }
-    let (spent, counters) = meter.close(number, || end.counts())?;
-    Ok(Report { messages: number, spent, counters, ..Report::default() })
+    meter.close(number, || end.counts())
 }
 
-fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
+fn check(reports: &Reports) -> Result<(), Fault> {
     check_count(reports)?;
-    let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a request has") };
-    let Spent { ns, messages, .. } = reports.source.spent;
-    if reports.guests().iter().any(|report| report.spent.messages == 0) {
-        return Err(Fault::Nothing);
-    }
-    let mut figures = reports.source.figures.clone();
-    let mut put = |name: &str, figure: f64| {
-        figures.insert(name.to_owned(), figure);
-    };
-    let per_s = messages as f64 * 1e9 / ns as f64;
-    let mib = *bytes as f64 / f64::from(1 << 20);
-    let cpu_s = reports.each(|report| report.spent.cpu_ns as f64) / 1e9;
-    put("rate_mib_per_s", mib * per_s);
-    put("rate_mib_per_cpu_s", mib / cpu_s);
-    put("cpu_s_per_s", cpu_s * per_s);
-    if is_path(factors) {
-        put("cpu_spinning_s_per_s", reports.each(Report::spinning_ns) / 1e9 * per_s);
-    }
-    let sampled = |part: fn(&Spent) -> u64| -> u64 {
-        reports.guests().iter().map(|report| part(&report.spent)).sum()
-    };
-    let split_ns = sampled(|spent| spent.user_ns + spent.system_ns);
-    if split_ns >= SPLIT_NS_MIN {
-        let cp = sampled(|spent| spent.system_ns) as f64 / split_ns as f64;
-        put("cpu_cp_percent", 100.0 * cp);
-        put("cpu_cp_s_per_mib", cp * cpu_s / mib);
-        // A share that was sampled n times is known to 1 / (2 sqrt n) at worst.
-        put("cpu_cp_error_percent", 50.0 / (split_ns as f64 / TICK_NS as f64).sqrt());
-    }
-    Ok(figures)
+    check_work(reports, "transactions")
 }

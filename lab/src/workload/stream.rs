@@ -1,17 +1,17 @@
 //! Messages one way: as many as go, one behind the other.
 
-use std::collections::BTreeMap;
-
 use host::report::Counts;
 use os::processor::now_ns;
 
-use super::{Figures, Reports, WAIT, Workload, rates_and_costs, set_wait_of_others};
-use crate::control::{Control, Order, Role};
+use super::{Reports, WAIT, Workload, check_work, set_wait_of_others, units};
+use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::Fault;
-use crate::measure::{Delays, Meter, Report};
+use crate::measure::Meter;
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
 use crate::peers;
+use crate::quantity::Report;
+use crate::role::{self, A_SOURCE, A_TARGET, SOURCE, TARGET};
 use crate::transport::{
     AppcEnd, BatchEnd, Copied, End, InPlace, OneWayEnd, Opening, PacketEnd, PathEnd, Pushed,
     RingEnd, Sent, pipe, tcp, unix,
@@ -47,6 +47,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         BYTES,
         WAIT,
     ],
+    roles: &[role::host(needs_host), A_SOURCE, A_TARGET],
     metrics: &[
         "rate_messages_per_s",
         "rate_bytes_per_s",
@@ -61,9 +62,10 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit,
-    needs_host,
     work,
-    conclude,
+    parts: &[],
+    unit: "messages",
+    check,
 };
 
 /// The ring of the copy limit.
@@ -90,8 +92,8 @@ pub(super) fn is_path(factors: &Factors) -> bool {
 }
 
 /// Paths need a host, and Aeron needs its media driver.
-pub(super) fn needs_host(factors: &Factors) -> bool {
-    is_path(factors) || peers::of(factors).is_some_and(peers::is_aeron)
+pub(super) fn needs_host(factors: &Factors) -> usize {
+    usize::from(is_path(factors) || peers::of(factors).is_some_and(peers::is_aeron))
 }
 
 fn fit(factors: &mut Factors) {
@@ -125,11 +127,7 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 }
 
 pub(super) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    match order.role {
-        Role::Source => source(end, order, control),
-        Role::Target => target(end, order, control),
-        Role::Host => unreachable!("a host does not stream"),
-    }
+    if order.is_source() { source(end, order, control) } else { target(end, order, control) }
 }
 
 /// Bytes that go between two reads of the clock, which costs as much as a small message.
@@ -148,7 +146,7 @@ fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     let bytes = order.number("bytes") as usize;
     let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order.processor);
+    let mut meter = Meter::new(window, order, &units(bytes));
     let mut number = 0;
     loop {
         let now = meter.poll(now_ns(), number, || end.counts());
@@ -168,9 +166,9 @@ fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     }
     end.flush()?;
     end.finish()?;
-    let (spent, mut counters) = meter.close(number, Counts::new)?;
-    counters.extend(end.settings());
-    Ok(Report { messages: number, spent, counters, figures: BTreeMap::new() })
+    let mut report = meter.close(number, Counts::new)?;
+    report.counters.extend(end.settings());
+    Ok(report)
 }
 
 /// Receives messages until the source has finished.
@@ -178,8 +176,7 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     let bytes = order.number("bytes") as usize;
     let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order.processor);
-    let mut delays = Delays::new();
+    let mut meter = Meter::new(window, order, &units(bytes)).timing("latency", 1);
     let mut number = 0;
     'stream: loop {
         let mut reading = Reading::new(number, is_stamped);
@@ -190,8 +187,8 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
         if !reading.is_whole(bytes) {
             return Err(Fault::Corrupt(number));
         }
-        if is_stamped && meter.is_open() {
-            delays.add(now.saturating_sub(reading.stamp_ns()));
+        if is_stamped {
+            meter.time(now.saturating_sub(reading.stamp_ns()));
         }
         number += 1;
         meter.poll(now, number, || end.counts());
@@ -206,13 +203,12 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
             number += 1;
         }
     }
-    let (spent, counters) = meter.close(number, || end.counts())?;
-    Ok(Report { messages: number, spent, counters, figures: delays.figures() })
+    meter.close(number, || end.counts())
 }
 
 /// All that was sent has come.
 pub(super) fn check_count(reports: &Reports) -> Result<(), Fault> {
-    let (sent, came) = (reports.source.messages, reports.target.messages);
+    let (sent, came) = (reports.messages(SOURCE), reports.messages(TARGET));
     if sent == came {
         return Ok(());
     }
@@ -220,12 +216,9 @@ pub(super) fn check_count(reports: &Reports) -> Result<(), Fault> {
     Err(Fault::Refused { what: "count the messages", why })
 }
 
-fn conclude(factors: &Factors, reports: &Reports) -> Result<Figures, Fault> {
+pub(super) fn check(reports: &Reports) -> Result<(), Fault> {
     check_count(reports)?;
-    let Some(Level::Number(bytes)) = factors.get("bytes") else { unreachable!("a stream has") };
-    let mut figures = rates_and_costs(reports, Some(*bytes), is_path(factors))?;
-    figures.extend(reports.target.figures.clone());
-    Ok(figures)
+    check_work(reports, "messages")
 }
 
 #[cfg(test)]

@@ -1,0 +1,291 @@
+//! Computing a metric from the quantities of the parties.
+
+use super::{MetricDef, Per, Quantity};
+use crate::quantity::{Party, Report, SPLIT_NS_MIN, TICKS_NS_MIN, split_error_ns, unexplained_ns};
+use crate::times::{TimePart, Times};
+use crate::workload::{Part, Workload};
+
+/// 2^20 bytes.
+const MIB: f64 = 1_048_576.0;
+
+const S: f64 = 1e9;
+
+/// The parties of a trial, and what the workload says of their work.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    workload: &'static Workload,
+    parties: &'a [Party],
+}
+
+/// The value of a metric, in its unit; none if the parties do not say enough.
+pub fn compute(definition: &MetricDef, scope: &Scope<'_>) -> Option<f64> {
+    let value = match definition.quantity {
+        Quantity::Time => scope.time(definition),
+        Quantity::Level => scope.level(definition),
+        Quantity::Unexplained => scope.unexplained(definition.per),
+        Quantity::Work | Quantity::Cpu | Quantity::Processor | Quantity::Counter => {
+            scope.sum(definition)
+        }
+    };
+    let value = value? / definition.unit.scale;
+    value.is_finite().then_some(value)
+}
+
+impl<'a> Scope<'a> {
+    /// The parties of a trial of a workload.
+    pub fn new(workload: &'static Workload, parties: &'a [Party]) -> Scope<'a> {
+        Scope { workload, parties }
+    }
+
+    /// The roles that a definition sums over: those it names, or else all; of work only the measured one, or
+    /// the same bytes would count at each party that they come by.
+    fn roles(&self, definition: &MetricDef) -> Vec<&'a str> {
+        let mut roles: Vec<&str> = Vec::new();
+        let threads = self.reports().flat_map(|report| &report.cpu);
+        let threads = threads.map(|thread| thread.role.as_str());
+        for role in self.parties.iter().map(|party| party.role.as_str()).chain(threads) {
+            if !roles.contains(&role) {
+                roles.push(role);
+            }
+        }
+        let is_of_work = definition.quantity == Quantity::Work && definition.per != Per::CpuSecond;
+        roles.retain(|role| match &*definition.roles {
+            [] if is_of_work => self.measured(role) == *role,
+            [] => true,
+            named => named.iter().any(|name| name == role),
+        });
+        roles
+    }
+
+    fn reports(&self) -> impl Iterator<Item = &'a Report> {
+        self.parties.iter().map(|party| &party.report)
+    }
+
+    fn of<'b>(&self, role: &'b str) -> impl Iterator<Item = &'a Report> + use<'a, 'b> {
+        let parties = self.parties.iter().filter(move |party| party.role == role);
+        parties.map(|party| &party.report)
+    }
+
+    /// The role by whose work a role is divided that does none.
+    fn measured(&self, role: &str) -> &'static str {
+        let part = self.part(role);
+        // The roles of a composed workload have the names of their parts before them.
+        let own = self.workload.roles.iter().filter(|role| part.has(role.name));
+        own.into_iter().find(|role| role.is_measured).map_or("", |role| role.name)
+    }
+
+    /// The workload of a role.
+    fn part(&self, role: &str) -> Part {
+        let parts = self.workload.parts();
+        let found = parts.iter().find(|part| part.has(role)).or(parts.first());
+        *found.expect("every workload has a part")
+    }
+
+    /// The kind of work that the costs of a role are divided by.
+    fn unit(&self, role: &str) -> &'static str {
+        self.part(role).workload.unit
+    }
+
+    /// The work that a role's costs are divided by; none if nobody has done any.
+    fn work(&self, role: &str, kind: &str) -> Option<f64> {
+        let done = |role: &str| self.of(role).map(|report| report.work(kind)).sum::<u64>();
+        let found = [role, self.measured(role)].into_iter().map(done).find(|work| *work > 0);
+        found.map(|work| work as f64)
+    }
+
+    /// Work of the measured role in a second.
+    fn rate(&self, role: &str, kind: &str) -> Option<f64> {
+        let each = |report: &Report| per_window(report.work(kind) as f64, report.window_ns);
+        let rate = self.of(self.measured(role)).map(each).sum::<f64>() * S;
+        (rate > 0.0).then_some(rate)
+    }
+
+    /// The work of a role, and how much of it the measured role does in a second.
+    fn unit_and_rate(&self, role: &str) -> Option<(f64, f64)> {
+        let unit = self.unit(role);
+        Some((self.work(role, unit)?, self.rate(role, unit)?))
+    }
+
+    /// What a role has of an additive quantity; none if it does not say.
+    fn amount(&self, role: &str, definition: &MetricDef) -> Option<f64> {
+        let kind = definition.kind.as_deref().unwrap_or_default();
+        let part = definition.part.as_deref();
+        match definition.quantity {
+            Quantity::Work => {
+                Some(self.of(role).map(|report| report.work(kind)).sum::<u64>() as f64)
+            }
+            Quantity::Counter => {
+                let count = |report: &Report| report.counters.get(kind).copied().unwrap_or(0);
+                Some(self.of(role).map(count).sum::<u64>() as f64)
+            }
+            Quantity::Cpu => self.cpu(role, part),
+            Quantity::Processor => {
+                let mut noted = self.of(role).flat_map(|report| &report.processors).peekable();
+                noted.peek()?;
+                let ns = noted.map(|processor| match part {
+                    Some("stolen") => processor.stolen_ns,
+                    _ => processor.busy_ns,
+                });
+                Some(ns.sum::<u64>() as f64)
+            }
+            Quantity::Time | Quantity::Level | Quantity::Unexplained => None,
+        }
+    }
+
+    fn cpu(&self, role: &str, part: Option<&str>) -> Option<f64> {
+        if part == Some("spinning") {
+            let mut counted = self.of(role).filter_map(|report| report.spinning_ns).peekable();
+            counted.peek()?;
+            return Some(counted.sum::<u64>() as f64);
+        }
+        let threads = self.reports().flat_map(|report| &report.cpu);
+        let threads = threads.filter(|thread| thread.role == role);
+        let ns = threads.map(|thread| match part {
+            Some("user") => thread.user_ns,
+            Some("system") => thread.system_ns,
+            _ => thread.ns,
+        });
+        let ns: u64 = ns.sum();
+        Some(if part == Some("error") { split_error_ns(ns) } else { ns as f64 })
+    }
+
+    /// Whether there is enough of what the kernel samples, or counts in ticks.
+    fn says_enough(&self, roles: &[&str], definition: &MetricDef) -> bool {
+        match (definition.quantity, definition.part.as_deref()) {
+            (Quantity::Cpu, Some("user" | "system" | "error")) => {
+                let cpu = roles.iter().filter_map(|role| self.cpu(role, None));
+                cpu.sum::<f64>() >= SPLIT_NS_MIN as f64
+            }
+            (Quantity::Processor, _) => {
+                let mut windows = roles.iter().flat_map(|role| self.of(role));
+                windows.all(|report| report.window_ns >= TICKS_NS_MIN)
+            }
+            _ => true,
+        }
+    }
+
+    fn sum(&self, definition: &MetricDef) -> Option<f64> {
+        let roles = self.roles(definition);
+        if roles.is_empty() || !self.says_enough(&roles, definition) {
+            return None;
+        }
+        let divided = |by: &dyn Fn(&str) -> Option<f64>| {
+            let each = roles.iter().map(|role| Some(self.amount(role, definition)? / by(role)?));
+            // A role that does not say it, as a host that counts no spinning, adds nothing.
+            let each: Vec<f64> = each.flatten().collect();
+            (!each.is_empty()).then(|| each.iter().sum::<f64>())
+        };
+        match definition.per {
+            Per::Trial => divided(&|_| Some(1.0)),
+            Per::Work(kind) => divided(&|role| self.work(role, kind)),
+            Per::Mib => divided(&|role| Some(self.work(role, "bytes")? / MIB)),
+            Per::Second if definition.quantity == Quantity::Work => {
+                let rate = |role: &&str| {
+                    let kind = definition.kind.as_deref().unwrap_or_default();
+                    let each =
+                        |report: &Report| per_window(report.work(kind) as f64, report.window_ns);
+                    self.of(role).map(each).sum::<f64>() * S
+                };
+                Some(roles.iter().map(rate).sum()).filter(|rate: &f64| *rate > 0.0)
+            }
+            // What a unit of work costs, times the units in a second: so both agree, though windows differ.
+            Per::Second => divided(&|role| match self.unit_and_rate(role) {
+                Some((work, rate)) => Some(work / rate),
+                _ => {
+                    // Threads of other parties may work for a role that is no party.
+                    let own = mean_window_ns(self.of(role));
+                    Some(own.or_else(|| mean_window_ns(self.reports()))? / S)
+                }
+            }),
+            Per::CpuSecond => {
+                let cpu = |role: &&str| {
+                    Some(self.cpu(role, None)? / S / self.work(role, self.unit(role))?)
+                };
+                let cpu: f64 = roles.iter().filter_map(cpu).sum();
+                let done = match definition.quantity {
+                    Quantity::Work => {
+                        let measured = self.measured(roles[0]);
+                        self.amount(measured, definition)?
+                            / self.work(measured, self.unit(measured))?
+                    }
+                    _ => divided(&|role| self.work(role, self.unit(role)))?,
+                };
+                (cpu > 0.0).then_some(done / cpu)
+            }
+            Per::Share => self.share(&roles, definition),
+        }
+    }
+
+    /// A part of a quantity, of all of it.
+    fn share(&self, roles: &[&str], definition: &MetricDef) -> Option<f64> {
+        let part = definition.part.as_deref();
+        let cpu = |part| roles.iter().filter_map(|role| self.cpu(role, part)).sum::<f64>();
+        let (part, whole) = match (definition.quantity, part) {
+            (Quantity::Cpu, Some(part @ ("user" | "system" | "error"))) => {
+                // What the kernel has sampled.
+                let whole = cpu(Some("user")) + cpu(Some("system"));
+                let is_error = part == "error";
+                (if is_error { split_error_ns(whole as u64) } else { cpu(Some(part)) }, whole)
+            }
+            (Quantity::Cpu, Some(part)) => (cpu(Some(part)), cpu(None)),
+            (Quantity::Processor, Some("stolen")) => {
+                let noted = || roles.iter().flat_map(|role| self.of(role));
+                let noted = || noted().flat_map(|report| &report.processors);
+                let stolen = noted().map(|processor| processor.stolen_ns).sum::<u64>() as f64;
+                (stolen, stolen + noted().map(|processor| processor.busy_ns).sum::<u64>() as f64)
+            }
+            _ => return None,
+        };
+        (whole > 0.0).then_some(part / whole)
+    }
+
+    fn time(&self, definition: &MetricDef) -> Option<f64> {
+        let kind = definition.kind.as_deref();
+        let is_meant = |(name, _): &(&String, &Times)| kind.is_none_or(|kind| kind == *name);
+        let roles = self.roles(definition);
+        let all = roles.iter().flat_map(|role| self.of(role)).flat_map(|report| &report.times);
+        let all: Vec<&Times> = all.filter(is_meant).map(|(_, times)| times).collect();
+        Times::part(&all, definition.part.as_deref().map_or(Some(TimePart::Mean), TimePart::of)?)
+    }
+
+    fn level(&self, definition: &MetricDef) -> Option<f64> {
+        let kind = definition.kind.as_deref().unwrap_or_default();
+        let roles = self.roles(definition);
+        let levels = roles.iter().flat_map(|role| self.of(role)).filter_map(|r| r.levels.get(kind));
+        levels.copied().reduce(f64::max)
+    }
+
+    fn unexplained(&self, per: Per) -> Option<f64> {
+        let left = unexplained_ns(self.parties)? as f64;
+        let busy = || self.reports().filter(|report| !report.processors.is_empty());
+        let busy_ns = |report: &Report| {
+            let busy = report.processors.iter().map(|processor| processor.busy_ns).sum::<u64>();
+            per_window(busy as f64, report.window_ns)
+        };
+        let window_ns = mean_window_ns(self.reports())?;
+        let measured = self.parties.first().map(|party| self.measured(&party.role))?;
+        match per {
+            Per::Trial => Some(left),
+            Per::Second => Some(left / window_ns * S),
+            Per::Work(kind) => Some(left / self.work(measured, kind)?),
+            Per::Mib => Some(left / self.work(measured, "bytes")? * MIB),
+            Per::Share => Some(left / (busy().map(busy_ns).sum::<f64>() * window_ns)),
+            Per::CpuSecond => None,
+        }
+    }
+}
+
+/// The mean of the windows of those that had one.
+fn mean_window_ns<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<f64> {
+    let windows = reports.map(|report| report.window_ns).filter(|ns| *ns > 0);
+    let windows: Vec<f64> = windows.map(|ns| ns as f64).collect();
+    (!windows.is_empty()).then(|| windows.iter().sum::<f64>() / windows.len() as f64)
+}
+
+/// An amount for each nanosecond of a window.
+fn per_window(amount: f64, window_ns: u64) -> f64 {
+    if window_ns == 0 { 0.0 } else { amount / window_ns as f64 }
+}
+
+#[cfg(test)]
+mod tests;

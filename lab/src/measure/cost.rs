@@ -1,0 +1,215 @@
+//! What a party costs: processor time by thread, and what whole processors did.
+
+use std::sync::{Mutex, PoisonError};
+
+use os::processor::{
+    ProcessorTicks, Split, TICK_NS, ThreadTime, now_ns, process_ns, processor_ticks, thread_ns,
+    thread_number, thread_split, threads,
+};
+
+use crate::control::Order;
+use crate::quantity::{ProcessorTime, SPLIT_NS_MIN, ThreadCpu, split_error_ns};
+
+/// Threads of a process that are told apart. What others use is one figure.
+const THREADS_MAX: usize = 64;
+
+/// What the figure is called of threads that cannot be told apart: they ended, or there are too many.
+const OTHERS: &str = "others";
+
+/// The threads of this process that work for another role than its own.
+static ROLES: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
+
+/// Says for which role the calling thread works, if that is not the role of its process: its processor time
+/// is that role's.
+pub fn work_for(role: &str) {
+    let mut roles = ROLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = thread_number();
+    roles.retain(|(other, _)| *other != number);
+    roles.push((number, role.to_owned()));
+}
+
+/// Samples what a party costs.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    role: String,
+    /// Whether only the calling thread counts.
+    is_of_thread: bool,
+    watched: Vec<usize>,
+}
+
+/// What was spent so far.
+#[derive(Debug)]
+pub(super) struct Costs {
+    /// Of the process, or of the thread.
+    ns: u64,
+    /// How the time of the calling thread divides.
+    split: Split,
+    thread_ns: u64,
+    /// The other threads.
+    others: Vec<ThreadTime>,
+    ticks: Vec<(usize, ProcessorTicks)>,
+}
+
+impl Sampler {
+    pub(super) fn of(order: &Order) -> Sampler {
+        Sampler {
+            role: order.role.clone(),
+            is_of_thread: order.is_thread,
+            watched: order.watched.clone(),
+        }
+    }
+
+    pub(super) fn of_thread(role: &str, watched: &[usize]) -> Sampler {
+        Sampler { role: role.to_owned(), is_of_thread: true, watched: watched.to_vec() }
+    }
+
+    /// When the window opens: the time, and what was spent until then.
+    pub(super) fn sample_clocks_last(&self) -> (u64, Costs) {
+        let (ticks, others, split) = (self.ticks(), self.others(), thread_split());
+        let ns = now_ns();
+        let (thread_ns, all_ns) = self.clocks();
+        (ns, Costs { ns: all_ns, split, thread_ns, others, ticks })
+    }
+
+    /// When it closes.
+    pub(super) fn sample_clocks_first(&self) -> Costs {
+        let (thread_ns, ns) = self.clocks();
+        let split = thread_split();
+        Costs { ns, split, thread_ns, others: self.others(), ticks: self.ticks() }
+    }
+
+    fn clocks(&self) -> (u64, u64) {
+        let thread_ns = thread_ns();
+        (thread_ns, if self.is_of_thread { thread_ns } else { process_ns() })
+    }
+
+    fn ticks(&self) -> Vec<(usize, ProcessorTicks)> {
+        let ticks = |processor: &usize| Some((*processor, processor_ticks(*processor).ok()?));
+        self.watched.iter().filter_map(ticks).collect()
+    }
+
+    fn others(&self) -> Vec<ThreadTime> {
+        if self.is_of_thread {
+            return Vec::new();
+        }
+        // What cannot be told apart is one figure.
+        let mut threads = threads(THREADS_MAX).unwrap_or_default();
+        let own = thread_number();
+        threads.retain(|thread| thread.number != own);
+        threads
+    }
+
+    /// What each thread spent between two samples: the calling one first.
+    pub(super) fn cpu_between(&self, start: &Costs, end: &Costs) -> Vec<ThreadCpu> {
+        let roles = ROLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let role = |number: u32| {
+            let role = roles.iter().find(|(thread, _)| *thread == number);
+            role.map_or(&self.role, |(_, role)| role)
+        };
+        let mut cpu = Vec::new();
+        for thread in &end.others {
+            let before = start.others.iter().find(|other| other.number == thread.number);
+            let (before_ns, before_split) =
+                before.map_or((0, Split::default()), |before| (before.ns, before.split));
+            let ns = thread.ns.saturating_sub(before_ns);
+            if ns > 0 {
+                let name = &thread.name;
+                cpu.push(spent(name, role(thread.number), ns, before_split, thread.split));
+            }
+        }
+        let all_ns = end.ns.saturating_sub(start.ns);
+        let thread_ns = end.thread_ns.saturating_sub(start.thread_ns);
+        // The clocks of others are read a little later, and while they run they lag: the sum is what the
+        // process has spent.
+        let mut left_ns = all_ns.saturating_sub(thread_ns);
+        for thread in &mut cpu {
+            thread.ns = thread.ns.min(left_ns);
+            left_ns -= thread.ns;
+        }
+        let is_alone = start.others.is_empty() && end.others.is_empty();
+        let (own_ns, left_ns) =
+            if is_alone { (all_ns, 0) } else { (thread_ns.min(all_ns), left_ns) };
+        let name = std::thread::current().name().unwrap_or("main").to_owned();
+        cpu.insert(0, spent(&name, role(thread_number()), own_ns, start.split, end.split));
+        if left_ns > 0 {
+            let split = Split::default();
+            cpu.push(spent(OTHERS, &self.role, left_ns, split, split));
+        }
+        cpu
+    }
+}
+
+fn spent(thread: &str, role: &str, ns: u64, before: Split, after: Split) -> ThreadCpu {
+    let between = |before: std::time::Duration, after: std::time::Duration| {
+        after.saturating_sub(before).as_nanos() as u64
+    };
+    ThreadCpu {
+        thread: thread.to_owned(),
+        role: role.to_owned(),
+        ns,
+        user_ns: between(before.user, after.user),
+        system_ns: between(before.system, after.system),
+        error_ns: (ns >= SPLIT_NS_MIN).then(|| split_error_ns(ns) as u64),
+    }
+}
+
+impl Costs {
+    /// What whole processors did until `end`.
+    pub(super) fn processors_until(&self, end: &Costs) -> Vec<ProcessorTime> {
+        let busy = |ticks: ProcessorTicks| ticks.user + ticks.system + ticks.interrupts;
+        let between = |one: u64, other: u64| other.saturating_sub(one) * TICK_NS;
+        let both = self.ticks.iter().filter_map(|(processor, before)| {
+            let (_, after) = end.ticks.iter().find(|(other, _)| other == processor)?;
+            Some(ProcessorTime {
+                processor: *processor,
+                busy_ns: between(busy(*before), busy(*after)),
+                stolen_ns: between(before.stolen, after.stolen),
+            })
+        });
+        both.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_a_process_are_told_apart_by_role_and_add_up() {
+        let sampler = Sampler { role: "client".into(), is_of_thread: false, watched: vec![] };
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let (end, has_ended) = std::sync::mpsc::channel::<()>();
+        let worker = std::thread::Builder::new().name("adapter".into()).spawn(move || {
+            work_for("adapter");
+            told.recv().unwrap();
+            let until = thread_ns() + 20_000_000;
+            while thread_ns() < until {}
+            end.send(()).unwrap();
+            told.recv().unwrap_err();
+        });
+        let (_, start) = sampler.sample_clocks_last();
+        tell.send(()).unwrap();
+        has_ended.recv().unwrap();
+        let after = sampler.sample_clocks_first();
+        let cpu = sampler.cpu_between(&start, &after);
+        assert_eq!(cpu.iter().map(|thread| thread.ns).sum::<u64>(), after.ns - start.ns);
+        assert_eq!(cpu[0].role, "client");
+        let adapter = cpu.iter().find(|thread| thread.role == "adapter").unwrap();
+        assert_eq!(adapter.thread, "adapter");
+        assert!(adapter.ns > 10_000_000, "{cpu:?}");
+        drop(tell);
+        worker.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn thread_that_stands_alone_counts_for_itself() {
+        let sampler = Sampler::of_thread("target", &[0]);
+        let (_, start) = sampler.sample_clocks_last();
+        let end = sampler.sample_clocks_first();
+        let cpu = sampler.cpu_between(&start, &end);
+        assert_eq!((cpu.len(), cpu[0].role.as_str()), (1, "target"));
+        assert_eq!(cpu[0].ns, end.ns - start.ns);
+        assert_eq!(cpu[0].error_ns, None, "too short for a split");
+        assert_eq!(start.processors_until(&end).len(), end.ticks.len());
+    }
+}

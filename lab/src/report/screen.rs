@@ -1,0 +1,387 @@
+//! The first screen of a run: what siga does here beside what else there is, how many claims hold, how busy the
+//! machine was. Its columns and rows are data of the cases.
+
+use super::claim::{Tally, tally};
+use super::series::{Found, Series};
+use super::sure::{STOLEN_MAX, spreads, stolen, stolen_line};
+use super::table::NOTHING;
+use super::{Block, Grid, Report};
+use crate::case::{Case, Screen, ScreenColumn, ScreenRow};
+use crate::factor::Factors;
+use crate::metric::Better;
+use crate::record::Record;
+use crate::unit::{self, three_digits};
+
+/// The most lines of the first screen, and columns of each.
+pub const LINES_MAX: usize = 24;
+/// As [`LINES_MAX`].
+pub const COLUMNS_MAX: usize = 100;
+
+/// The most cases whose claims have a line each.
+const TALLIES_MAX: usize = 4;
+
+/// The most columns of figures, and rows: those of the first cases. The others are in the report.
+const FIGURES_MAX: usize = 5;
+const ROWS_MAX: usize = 7;
+
+/// The first screen of a run, and where its tables are.
+pub fn first_screen(records: &[Record]) -> Report {
+    let all = Series::all(records);
+    let mut blocks = blocks(&all);
+    if blocks.is_empty() {
+        blocks.push(Block::Text("There are no results for the first screen.".into()));
+    }
+    blocks.push(Block::Text(
+        "All tables: siga lab report last     As a page: siga lab report last --format html".into(),
+    ));
+    Report { blocks }
+}
+
+/// What stands at the top and at the left of the first screen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// The headings of its columns.
+    pub headings: Vec<String>,
+    /// The names of its rows.
+    pub rows: Vec<String>,
+}
+
+/// The shape of the first screen of these cases, if everything can be measured.
+pub fn shape(cases: &[Case]) -> Shape {
+    let mut shape = Shape::default();
+    for screen in cases.iter().map(|case| &case.screen) {
+        shape.headings.extend(screen.columns.iter().map(heading));
+        add_rows(&mut shape.rows, screen);
+    }
+    shape
+}
+
+fn add_rows(names: &mut Vec<String>, screen: &Screen) {
+    for row in &screen.rows {
+        if !names.contains(&row.name) {
+            names.push(row.name.clone());
+        }
+    }
+}
+
+/// What a case fixes of a heading: without a unit, the figures choose it.
+fn heading(column: &ScreenColumn) -> String {
+    let unit = column.unit.as_ref().map(|unit| format!(", {unit}"));
+    format!("{}{}", column.heading, unit.unwrap_or_default())
+}
+
+/// The blocks of the first screen. Empty if no case has a part of it.
+pub(super) fn blocks(all: &[Series<'_>]) -> Vec<Block> {
+    let Some(grid) = grid(all) else { return Vec::new() };
+    vec![Block::Lines(machine(all)), Block::Table(grid), Block::Lines(sure(all))]
+}
+
+/// What was measured on, and what spoils it.
+fn machine(all: &[Series<'_>]) -> Vec<String> {
+    let Some(record) = all.iter().find_map(|series| series.records.first()) else {
+        return Vec::new();
+    };
+    let machine = &record.machine;
+    let processor = machine.processor.chars().take(60).collect::<String>();
+    let mut lines = vec![format!("{processor}, {} processors", machine.processors)];
+    if machine.is_debug {
+        lines.push("DEBUG BUILD: the figures mean nothing. cargo build --release".to_owned());
+    }
+    let load = machine.load;
+    let (stolen, of) = (stolen(all), machine.processors);
+    let busy = format!("load {load:.1} of {of} processors before the run");
+    let line = match machine.is_busy() || stolen > STOLEN_MAX {
+        true => format!("BUSY: {busy}; {}: figures are low", stolen_line(stolen)),
+        false => format!("Quiet: {busy}; {}", stolen_line(stolen)),
+    };
+    lines.push(line);
+    lines
+}
+
+/// How often it was measured, how far trials lie apart, and what has become of the claims.
+fn sure(all: &[Series<'_>]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let trials = all.iter().flat_map(|series| &series.records).map(|record| record.trial).max();
+    let mut spreads: Vec<f64> =
+        all.iter().flat_map(spreads).map(|(spread, _)| spread * 100.0).collect();
+    spreads.sort_by(f64::total_cmp);
+    if let (Some(trials), Some(worst)) = (trials, spreads.last()) {
+        let half = spreads[spreads.len() / 2];
+        lines.push(format!(
+            "Medians of {trials} trials. Spread (max - min)/median: {half:.0} % typical, {worst:.0} % worst."
+        ));
+    }
+    let tallies: Vec<(&str, Tally)> =
+        all.iter().map(|series| (series.name, tally(series))).filter(|(_, t)| t.all > 0).collect();
+    if tallies.len() > TALLIES_MAX {
+        let sum = tallies.iter().fold(Tally::default(), |sum, (_, one)| sum.with(*one));
+        lines.push(format!("{} cases: {}", tallies.len(), sum.sentence()));
+    } else {
+        lines.extend(tallies.iter().map(|(name, tally)| format!("{name}: {}", tally.sentence())));
+    }
+    lines
+}
+
+/// A column and the case that has it.
+type Column<'a> = (&'a Series<'a>, &'a ScreenColumn);
+
+fn grid(all: &[Series<'_>]) -> Option<Grid> {
+    let mut names = Vec::new();
+    let mut columns: Vec<(String, Vec<String>)> = Vec::new();
+    let screens = || all.iter().filter_map(|series| Some((series, &series.case.as_ref()?.screen)));
+    screens().for_each(|(_, screen)| add_rows(&mut names, screen));
+    for (series, screen) in screens() {
+        for column in &screen.columns {
+            let rows = names.iter().map(|name| screen.rows.iter().find(|row| row.name == *name));
+            let figures: Vec<Option<Figure<'_>>> =
+                rows.map(|row| figure((series, column), row?)).collect();
+            if columns.len() < FIGURES_MAX && figures.iter().any(Option::is_some) {
+                columns.push(shown((series, column), &figures));
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    for (index, name) in names.into_iter().enumerate() {
+        let figures: Vec<String> = columns.iter().map(|(_, cells)| cells[index].clone()).collect();
+        if rows.len() < ROWS_MAX && figures.iter().any(|figure| figure != NOTHING) {
+            rows.push([vec![name], figures].concat());
+        }
+    }
+    let head = std::iter::once(String::new()).chain(columns.into_iter().map(|(head, _)| head));
+    let head: Vec<String> = head.collect();
+    let grid = Grid { title: String::new(), head, words: 1, rows, notes: Vec::new() };
+    (!grid.rows.is_empty()).then_some(grid)
+}
+
+/// A figure, and what is said of the cell that it is of.
+type Figure<'a> = (f64, &'a str);
+
+/// The best of the cells of a row; none if none was measured.
+fn figure<'a>((series, column): Column<'_>, row: &'a ScreenRow) -> Option<Figure<'a>> {
+    let found = |(name, levels): &'a (String, Factors)| -> Option<(Found<'_>, &'a str)> {
+        let wanted = column.only.clone().into_iter().chain(levels.clone()).collect();
+        let wanted = series.meant(&wanted, &[]);
+        Some((series.best(&column.metric, |cell| applies(cell, &wanted))?, name))
+    };
+    let by_median = |(one, _): &(Found<'_>, &str), (other, _): &(Found<'_>, &str)| {
+        let order = one.summary.median.total_cmp(&other.summary.median);
+        if series.metric(&column.metric).better == Better::More { order.reverse() } else { order }
+    };
+    let (found, name) = row.of.iter().filter_map(found).min_by(by_median)?;
+    Some((found.summary.median, name))
+}
+
+/// Whether a cell has all wanted levels, of those factors that apply to the cell.
+fn applies(cell: &Factors, wanted: &Factors) -> bool {
+    wanted.iter().all(|(factor, level)| cell.get(factor).is_none_or(|own| own == level))
+}
+
+/// The heading and the cells of a column, in one unit.
+fn shown((series, column): Column<'_>, figures: &[Option<Figure<'_>>]) -> (String, Vec<String>) {
+    let ScreenColumn { heading: above, metric, unit, .. } = column;
+    let numbers: Vec<f64> = figures.iter().flatten().map(|(number, _)| *number).collect();
+    let metric = series.metric(metric);
+    let fixed = unit.as_ref().and_then(|label| unit::named(&metric.units, label));
+    let unit = fixed.or_else(|| unit::for_all(&metric.units, &numbers));
+    let cell = |figure: &Option<Figure<'_>>| {
+        let Some((number, name)) = figure else { return NOTHING.to_owned() };
+        let number = match unit {
+            Some(unit) => three_digits(number / unit.scale),
+            None => metric.show(*number),
+        };
+        if name.is_empty() { number } else { format!("{number} ({name})") }
+    };
+    let head = match unit {
+        Some(unit) => format!("{above}\n{}", unit.short),
+        None => above.clone(),
+    };
+    (head, figures.iter().map(cell).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use host::config::Source;
+
+    use super::*;
+    use crate::library;
+    use crate::record::parse;
+    use crate::report::{render, report};
+
+    const STREAM: &str = r#"name = "stream"
+asks = "How fast?"
+workload = "message-stream"
+trials = 3
+seconds = 0.5
+warm_up_seconds = 0
+[factors]
+transport = ["path", "pipe", "unix-seqpacket", "copy-limit"]
+bytes = [64]
+[[screen.column]]
+heading = "64 B one way"
+metric = "rate_messages_per_s"
+only = { bytes = 64 }
+unit = "million/s"
+[[screen.column]]
+heading = "CPU"
+metric = "cpu_ns_per_message"
+[[screen.row]]
+name = "siga"
+of = [{ transport = "path" }]
+[[screen.row]]
+name = "not built"
+of = [{ transport = "aeron" }]
+[[screen.row]]
+name = "best kernel way"
+best = { pipe = { transport = "pipe" }, packets = { transport = "unix-seqpacket" } }
+[[screen.row]]
+name = "limit"
+of = [{ transport = "copy-limit" }]
+[[claim]]
+name = "twice a pipe"
+metric = "rate_messages_per_s"
+of = { transport = "path" }
+against = [{ transport = "pipe" }]
+at_least = 2
+[[claim]]
+name = "forty times a pipe"
+metric = "rate_messages_per_s"
+of = { transport = "path" }
+against = [{ transport = "pipe" }]
+at_least = 40
+"#;
+
+    const EXCHANGE: &str = r#"name = "exchange"
+asks = "How long?"
+workload = "message-exchange"
+trials = 3
+seconds = 0.5
+warm_up_seconds = 0
+[factors]
+transport = ["path", "cache-line-2", "wake"]
+bytes = [64]
+wait = ["spin", "block"]
+[[screen.column]]
+heading = "answer, spinning"
+metric = "latency_p50_ns"
+only = { bytes = 64, wait = "spin" }
+unit = "µs"
+[[screen.column]]
+heading = "answer, asleep"
+metric = "latency_p50_ns"
+only = { bytes = 64, wait = "block" }
+[[screen.row]]
+name = "siga"
+of = [{ transport = "path" }]
+[[screen.row]]
+name = "limit"
+of = [{ transport = "cache-line-2" }, { transport = "wake" }]
+"#;
+
+    const MACHINE: &str =
+        r#"{"processor":"Some CPU @ 2 GHz","processors":2,"pinned":[0,1],"load":LOAD}"#;
+
+    fn records(load: f64) -> Vec<Record> {
+        let mut lines = String::new();
+        let mut add = |case: (&str, &str), factors: &str, metrics: &str| {
+            for trial in 1..=3 {
+                let (name, text) = case;
+                let machine = MACHINE.replace("LOAD", &load.to_string());
+                let text = serde_json::to_string(text).unwrap();
+                lines += &format!(
+                    r#"{{"case":"{name}","system":"open","trial":{trial},"factors":{{{factors}}},"metrics":{{{metrics}}},"counters":{{"source_stolen_ns":50000000}},"machine":{machine},"run":7,"seconds":0.5,"definition":{text}}}"#
+                );
+                lines += "\n";
+            }
+        };
+        for (transport, rate, cpu) in [
+            ("path", 63.5, 31.0),
+            ("pipe", 1.8, 1057.0),
+            ("unix-seqpacket", 1.5, 900.0),
+            ("copy-limit", 72.8, 27.0),
+        ] {
+            add(
+                ("stream", STREAM),
+                &format!(r#""transport":"{transport}","bytes":64"#),
+                &format!(r#""rate_messages_per_s":{rate}e6,"cpu_ns_per_message":{cpu}"#),
+            );
+        }
+        for (factors, ns) in [
+            (r#""transport":"path","bytes":64,"wait":"spin""#, 770),
+            (r#""transport":"path","bytes":64,"wait":"block""#, 71_000),
+            (r#""transport":"cache-line-2","wait":"spin""#, 270),
+            (r#""transport":"wake","wait":"block""#, 70_000),
+        ] {
+            add(("exchange", EXCHANGE), factors, &format!(r#""latency_p50_ns":{ns}"#));
+        }
+        parse(&Source::of("r.jsonl", &lines)).unwrap()
+    }
+
+    const SCREEN: &str = "\
+Some CPU @ 2 GHz, 2 processors
+BUSY: load 0.8 of 2 processors before the run; the hypervisor took 5 % of the processor time during
+the measurement: figures are low
+
+                   64 B one way             CPU   answer, spinning   answer, asleep 
+                      million/s              ns                 µs               µs 
+────────────────────────────────────────────────────────────────────────────────────
+ siga                      63.5            31.0              0.770             71.0 
+ best kernel way    1.80 (pipe)   900 (packets)                  -                - 
+ limit                     72.8            27.0              0.270             70.0 
+
+Medians of 3 trials. Spread (max - min)/median: 0 % typical, 0 % worst.
+stream: 1 of 2 claims holds here, 1 does not.
+
+All tables: siga lab report last     As a page: siga lab report last --format html
+
+";
+
+    #[test]
+    fn screen_answers_and_says_where_the_tables_are() {
+        assert_eq!(render::text(&first_screen(&records(0.8)), 100), SCREEN);
+        let quiet = render::text(&first_screen(&records(0.1)), 100);
+        assert!(quiet.contains("\nBUSY: load 0.1 "), "stolen time alone: {quiet}");
+    }
+
+    #[test]
+    fn report_begins_with_the_screen() {
+        let found = render::text(&report(&records(0.8)), 100);
+        let end = SCREEN.find("\nAll tables").unwrap();
+        assert!(found.starts_with(&SCREEN[..end]), "{found}");
+    }
+
+    #[test]
+    fn screen_fits_a_terminal_whatever_was_measured() {
+        let mut records = records(0.8);
+        for record in &mut records {
+            record.machine.processor = "A Very Long Name of a Processor ".repeat(9);
+            record.machine.is_debug = true;
+        }
+        let mut many = records.clone();
+        for number in 0..9 {
+            let named =
+                |record: &Record| Record { case: format!("case-{number}"), ..record.clone() };
+            // Their rows are the same, and their claims have one line together.
+            many.extend(records.iter().filter(|record| record.case == "stream").take(6).map(named));
+        }
+        for records in [records, many] {
+            let found = render::text(&first_screen(&records), COLUMNS_MAX as u16);
+            assert!(found.lines().count() <= LINES_MAX, "{found}");
+            assert!(found.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{found}");
+        }
+    }
+
+    #[test]
+    fn readme_has_the_screen_of_the_cases_that_run_by_default() {
+        let readme = include_str!("../../../README.md");
+        let Shape { headings, rows } = shape(&library::select(&[]).unwrap());
+        let head = format!("| | {} |\n", headings.join(" | "));
+        let table = &readme[readme.find(&head).unwrap_or_else(|| panic!("{head}is not there"))..];
+        let table = &table[..table.find("\n\n").expect("the table ends")];
+        let names: Vec<&str> = table
+            .lines()
+            .skip(2)
+            .map(|line| line.split('|').nth(1).expect("a row has cells").trim())
+            .collect();
+        assert_eq!(names, rows);
+    }
+}

@@ -1,0 +1,120 @@
+//! How sure the figures are: spread, machine, and what took its time away.
+
+use super::series::Series;
+use crate::factor::{AGAINST, THIS, describe, is_against};
+use crate::record::Record;
+use crate::statistics::Summary;
+
+/// The part of the processor time that the hypervisor may take without a warning.
+pub(super) const STOLEN_MAX: f64 = 0.01;
+
+/// The metric that a series is judged by: the first that its case shows.
+fn main_metric(series: &Series<'_>) -> Option<String> {
+    let shown = series.case.as_ref().and_then(|case| Some(case.tables.first()?.metrics[0].clone()));
+    shown.or_else(|| series.metrics().first().map(|name| (*name).to_owned()))
+}
+
+/// The spreads of all cells, the narrowest first, with the name of the cell.
+pub(super) fn spreads(series: &Series<'_>) -> Vec<(f64, String)> {
+    let Some(metric) = main_metric(series) else { return Vec::new() };
+    let spread = |cell| {
+        let summary = Summary::of(&series.samples(cell, &metric))?;
+        (summary.trials > 1).then(|| (summary.spread(), describe(cell, &series.order())))
+    };
+    let mut spreads: Vec<(f64, String)> = series.cells().into_iter().filter_map(spread).collect();
+    spreads.sort_by(|one, other| one.0.total_cmp(&other.0));
+    spreads
+}
+
+pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
+    let mut lines: Vec<String> = all.iter().map(trials_and_spread).collect();
+    lines.extend(all.iter().flat_map(not_measured));
+    let mut machines = Vec::new();
+    for record in all.iter().flat_map(|series| &series.records) {
+        if !machines.contains(&&record.machine) {
+            machines.push(&record.machine);
+        }
+    }
+    for machine in machines {
+        lines.push(machine.line());
+        lines.extend(machine.warnings().iter().map(|warning| format!("Warning: {warning}")));
+    }
+    lines.extend(both_binaries(all));
+    let part = stolen(all);
+    if part > STOLEN_MAX {
+        lines.push(format!("Warning: {}", stolen_line(part)));
+    }
+    let earlier: usize = all.iter().map(|series| series.earlier_runs).sum();
+    if earlier > 0 {
+        lines.push(format!("{earlier} earlier runs of the same cases are left out"));
+    }
+    lines
+}
+
+/// The part of the processor time that the hypervisor took during the measurement.
+pub(super) fn stolen(all: &[Series<'_>]) -> f64 {
+    let records = || all.iter().flat_map(|series| &series.records);
+    let stolen = |record: &&Record| -> u64 {
+        let counters = record.counters.iter();
+        counters.filter(|(name, _)| name.ends_with("_stolen_ns")).map(|(_, ns)| *ns).sum()
+    };
+    let stolen_s = records().map(stolen).sum::<u64>() as f64 / 1e9;
+    // Stolen time is counted on the processors of source and target.
+    let measured = records().filter(|record| record.unable.is_none());
+    let measured_s: f64 = measured.map(|record| 2.0 * record.seconds).sum();
+    if measured_s > 0.0 { stolen_s / measured_s } else { 0.0 }
+}
+
+pub(super) fn stolen_line(part: f64) -> String {
+    let percent = part * 100.0;
+    format!("the hypervisor took {percent:.0} % of the processor time during the measurement")
+}
+
+/// Which files the two binaries were, if there were two.
+fn both_binaries(all: &[Series<'_>]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for record in all.iter().flat_map(|series| &series.records) {
+        let Some(binary) = &record.binary else { continue };
+        let line = format!(
+            "{}: {}",
+            if is_against(&record.factors) { AGAINST } else { THIS },
+            binary.line()
+        );
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// The cells that could not be measured, and why.
+fn not_measured(series: &Series<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for record in &series.records {
+        let Some(why) = &record.unable else { continue };
+        let cell = describe(&record.factors, &series.order());
+        let line = format!("{} ({cell}) was not measured: {why}", series.name);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+fn trials_and_spread(series: &Series<'_>) -> String {
+    let trials = series.records.iter().map(|record| record.trial).max().unwrap_or_default();
+    let seconds = series.records.first().map_or(0.0, |record| record.seconds);
+    let plural = if trials == 1 { "" } else { "s" };
+    let first = format!("{}: {trials} trial{plural} of {seconds} s per cell", series.name);
+    let spreads = spreads(series);
+    match spreads.last() {
+        None => format!("{first}; one trial says nothing of the spread"),
+        Some((widest, cell)) => {
+            let half = spreads[spreads.len() / 2].0 * 100.0;
+            let widest = widest * 100.0;
+            format!(
+                "{first}, spread (max - min)/median: {half:.0} % typical, {widest:.0} % worst ({cell})"
+            )
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Roles: the parties of a workload, by name.
+//!
+//! A workload names its roles. The levels of a trial say how many copies of a role there are. Each copy is a
+//! process of its own or a thread of one, and is addressed by its role and its number, from 0.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::factor::Factors;
+use crate::placement::Placement;
+
+/// The role that brokers the paths of the others, or runs what else they need.
+pub const HOST: &str = "host";
+
+/// The role that sends, or asks.
+pub const SOURCE: &str = "source";
+
+/// The role that receives, or answers.
+pub const TARGET: &str = "target";
+
+/// Copies of all roles of a trial.
+pub const PARTIES_MAX: usize = 512;
+
+/// A role of a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct RoleSpec {
+    /// What it is called.
+    pub name: &'static str,
+    /// How many copies there are under these levels; 0 if there is no need for the role.
+    pub(crate) count: fn(&Factors) -> usize,
+    /// Whether all copies are threads of one process.
+    pub(crate) is_of_threads: fn(&Factors) -> bool,
+    /// Whether the role attends the trial: it is ready before the others start, and ends when the lab says
+    /// that the others are done.
+    pub(crate) attends: bool,
+    /// Where its copies run, if the case does not say.
+    pub place: Placement,
+    /// Whether this is the measured role: parties that do no work are divided by the work of this role.
+    pub is_measured: bool,
+    /// The role whose copy of the same number gets the notes that are addressed to nobody.
+    pub(crate) peer: Option<&'static str>,
+}
+
+/// A role of which there is one copy, in a process of its own.
+const ONE: RoleSpec = RoleSpec {
+    name: "",
+    count: |_| 1,
+    is_of_threads: |_| false,
+    attends: false,
+    place: Placement::Own,
+    is_measured: false,
+    peer: None,
+};
+
+/// A host, where `count` says that one is needed.
+pub(crate) const fn host(count: fn(&Factors) -> usize) -> RoleSpec {
+    RoleSpec { name: HOST, count, attends: true, place: Placement::Any, ..ONE }
+}
+
+/// The one source of a workload of two parties.
+pub(crate) const A_SOURCE: RoleSpec = RoleSpec { name: SOURCE, peer: Some(TARGET), ..ONE };
+
+/// The one target of a workload of two parties. The target verifies what comes, so it is the measured role.
+pub(crate) const A_TARGET: RoleSpec =
+    RoleSpec { name: TARGET, peer: Some(SOURCE), is_measured: true, ..ONE };
+
+/// A copy of a role.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Address {
+    /// The role.
+    pub role: String,
+    /// Which of its copies, from 0.
+    pub number: usize,
+}
+
+impl Address {
+    /// The copy of this number.
+    pub fn of(role: &str, number: usize) -> Address {
+        Address { role: role.to_owned(), number }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.role, self.number)
+    }
+}

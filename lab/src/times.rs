@@ -1,0 +1,222 @@
+//! Times: how long things took, as a distribution.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// The longest time that is told from longer ones.
+pub const TIME_NS_MAX: u64 = 100_000_000_000;
+
+/// A distribution of times: how often each was found. Times are known to a thousandth.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Times {
+    /// How many events each time is of, together: a time of one event is this part of it.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub of: u64,
+    /// Times in nanoseconds, ascending, and how often each was found.
+    pub counts: Vec<(u64, u64)>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_one(of: &u64) -> bool {
+    *of == 1
+}
+
+/// A part of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TimePart {
+    /// The least time that this part of all keeps to, from 0 to 1.
+    Quantile(f64),
+    /// The one in the middle; of an even number the later of the two.
+    Median,
+    /// The mean.
+    Mean,
+    /// The longest.
+    Max,
+}
+
+impl TimePart {
+    /// By the name that metrics have for it.
+    pub fn of(name: &str) -> Option<TimePart> {
+        Some(match name {
+            "median" => TimePart::Median,
+            "mean" => TimePart::Mean,
+            "max" => TimePart::Max,
+            _ => {
+                let digits = name.strip_prefix('p').filter(|digits| digits.len() >= 2)?;
+                let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+                let part: f64 = is_number.then(|| format!("0.{digits}").parse().ok())??;
+                TimePart::Quantile(part)
+            }
+        })
+    }
+}
+
+impl Times {
+    /// These times, each of `of` events.
+    pub fn new(of: u64, times: impl IntoIterator<Item = u64>) -> Times {
+        let mut counts = BTreeMap::<u64, u64>::new();
+        for time in times {
+            *counts.entry(time).or_default() += 1;
+        }
+        Times { of, counts: counts.into_iter().collect() }
+    }
+
+    /// How many times there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The same with times to a hundredth.
+    #[must_use]
+    pub(crate) fn coarser(&self) -> Times {
+        let mut counts = BTreeMap::<u64, u64>::new();
+        for (time, count) in &self.counts {
+            let digits = 64 - time.leading_zeros();
+            let step = 1u64 << digits.saturating_sub(7);
+            *counts.entry(time / step * step + (step - 1)).or_default() += count;
+        }
+        Times { of: self.of, counts: counts.into_iter().collect() }
+    }
+
+    /// A part of the distribution of all these together, in nanoseconds of one event; none if there are no
+    /// times.
+    pub fn part(all: &[&Times], part: TimePart) -> Option<f64> {
+        let each = all.iter().flat_map(|times| {
+            let of = times.of.max(1) as f64;
+            times.counts.iter().map(move |(time, count)| (*time as f64 / of, *count))
+        });
+        let mut each: Vec<(f64, u64)> = each.collect();
+        each.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let count: u64 = each.iter().map(|(_, count)| count).sum();
+        let at_rank = |rank: u64| {
+            let mut seen = 0;
+            let found = each.iter().find(|(_, count)| {
+                seen += count;
+                seen >= rank
+            });
+            found.map(|(time, _)| *time)
+        };
+        match part {
+            _ if count == 0 => None,
+            TimePart::Quantile(part) => at_rank(((part * count as f64).ceil() as u64).max(1)),
+            TimePart::Median => at_rank(count / 2 + 1),
+            TimePart::Mean => {
+                let sum: f64 = each.iter().map(|(time, count)| time * *count as f64).sum();
+                Some(sum / count as f64)
+            }
+            TimePart::Max => each.last().map(|(time, _)| *time),
+        }
+    }
+}
+
+/// Times that are being taken.
+#[derive(Debug)]
+pub(crate) struct Taken(Histogram<u64>);
+
+impl Taken {
+    pub(crate) fn new() -> Taken {
+        let histogram = Histogram::new_with_bounds(1, TIME_NS_MAX, 3);
+        Taken(histogram.expect("these bounds are valid"))
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, time_ns: u64) {
+        self.0.saturating_record(time_ns);
+    }
+
+    /// What was taken, each of `of` events; none if there is nothing.
+    pub(crate) fn times(&self, of: u64) -> Option<Times> {
+        let counts = self.0.iter_recorded();
+        let counts = counts.map(|found| (found.value_iterated_to(), found.count_at_value()));
+        (!self.0.is_empty()).then(|| Times { of, counts: counts.collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_distribution_are_those_of_the_histogram() {
+        let mut taken = Taken::new();
+        assert_eq!(taken.times(1), None);
+        (1..=1000).for_each(|delay| taken.add(delay));
+        taken.add(u64::MAX);
+        let times = taken.times(1).unwrap();
+        let part = |name| Times::part(&[&times], TimePart::of(name).unwrap()).unwrap();
+        assert_eq!((part("p50"), part("p99"), part("p999")), (501.0, 991.0, 1000.0));
+        assert_eq!(part("median"), 501.0);
+        assert!(part("max") >= TIME_NS_MAX as f64 && part("max") < 1.001 * TIME_NS_MAX as f64);
+        assert_eq!(times.count(), 1001);
+        for wrong in ["p", "p5", "half", "p5x", ""] {
+            assert_eq!(TimePart::of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_of_several_events_are_divided() {
+        let eights = Times::new(8, [80, 160, 80]);
+        let ones = Times::new(1, [30, 40]);
+        assert_eq!(eights.counts, [(80, 2), (160, 1)]);
+        assert_eq!(Times::part(&[&eights], TimePart::Median), Some(10.0));
+        assert_eq!(Times::part(&[&eights, &ones], TimePart::Median), Some(20.0));
+        assert_eq!(Times::part(&[&eights, &ones], TimePart::Mean), Some(22.0));
+        assert_eq!(Times::part(&[], TimePart::Max), None);
+        assert_eq!(Times::new(1, [30, 40]).coarser(), ones, "small ones are exact");
+        let coarse = Times::new(1, [1_000_000, 1_000_001]).coarser();
+        assert_eq!(coarse.counts.len(), 1);
+        assert!(coarse.counts[0].0.abs_diff(1_000_000) < 10_000);
+    }
+
+    /// Numbers that follow from a seed (xorshift).
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state
+    }
+
+    #[test]
+    fn merged_histograms_agree_with_plain_arithmetic() {
+        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or_else(|| os::processor::now_ns() | 1);
+        println!("SEED={seed}");
+        let mut state = seed;
+        for _ in 0..50 {
+            let mut all = Vec::new();
+            let mut parts = Vec::new();
+            for _ in 0..1 + random(&mut state) % 4 {
+                let mut taken = Taken::new();
+                for _ in 0..1 + random(&mut state) % 300 {
+                    // Of all magnitudes up to ten seconds.
+                    let time =
+                        1 + random(&mut state) % 10u64.pow(1 + (random(&mut state) % 10) as u32);
+                    taken.add(time);
+                    all.push(time);
+                }
+                parts.push(taken.times(1).unwrap());
+            }
+            all.sort_unstable();
+            let parts: Vec<&Times> = parts.iter().collect();
+            let mean = all.iter().map(|time| *time as f64).sum::<f64>() / all.len() as f64;
+            let at = |part: f64| all[((part * all.len() as f64).ceil() as usize).max(1) - 1] as f64;
+            for (part, plain) in [
+                (TimePart::Mean, mean),
+                (TimePart::Median, all[all.len() / 2] as f64),
+                (TimePart::Max, all[all.len() - 1] as f64),
+                (TimePart::Quantile(0.5), at(0.5)),
+                (TimePart::Quantile(0.99), at(0.99)),
+            ] {
+                let found = Times::part(&parts, part).unwrap();
+                assert!((found / plain - 1.0).abs() < 0.0011, "{part:?}: {found}, not {plain}");
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Units: how the numbers of results are shown to people.
+
+use std::borrow::Cow;
+
+/// A unit for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unit {
+    /// In a heading: `million messages/s`.
+    pub label: Cow<'static, str>,
+    /// Behind a number, where the heading already says what is counted: `million/s`.
+    pub short: Cow<'static, str>,
+    /// One of this unit, in the unit of the results.
+    pub scale: f64,
+}
+
+const fn unit(label: &'static str, scale: f64) -> Unit {
+    with_short(label, label, scale)
+}
+
+const fn with_short(label: &'static str, short: &'static str, scale: f64) -> Unit {
+    Unit { label: Cow::Borrowed(label), short: Cow::Borrowed(short), scale }
+}
+
+const MESSAGES: &[Unit] = &[
+    with_short("messages/s", "/s", 1.0),
+    with_short("thousand messages/s", "thousand/s", 1e3),
+    with_short("million messages/s", "million/s", 1e6),
+];
+const BYTES_PER_S: &[Unit] =
+    &[unit("B/s", 1.0), unit("kB/s", 1e3), unit("MB/s", 1e6), unit("GB/s", 1e9)];
+const TIME: &[Unit] = &[unit("ns", 1.0), unit("µs", 1e3), unit("ms", 1e6), unit("s", 1e9)];
+const BYTES: &[Unit] = &[unit("B", 1.0), unit("KiB", 1024.0), unit("MiB", 1_048_576.0)];
+const CPU_PER_MIB: &[Unit] =
+    &[unit("CPU-µs/MiB", 1e-6), unit("CPU-ms/MiB", 1e-3), unit("CPU-s/MiB", 1.0)];
+
+/// Of a metric whose name ends in none of the ends below.
+const PLAIN: &[Unit] = &[unit("", 1.0)];
+
+/// The units of a metric, by the end of its name: the longest end first, the smallest unit first.
+const FAMILIES: &[(&str, &[Unit])] = &[
+    ("_bytes_per_path_side", BYTES),
+    ("_percent_of_core", &[unit("%", 1.0)]),
+    ("_mib_per_cpu_s", &[unit("MiB/CPU-s", 1.0)]),
+    ("_s_per_mib", CPU_PER_MIB),
+    ("_mib_per_s", &[unit("MiB/s", 1.0)]),
+    ("_s_per_s", &[unit("CPU-s/s", 1.0)]),
+    ("_percent", &[unit("%", 1.0)]),
+    ("_ns_per_message", TIME),
+    ("_messages_per_s", MESSAGES),
+    ("_bytes_per_s", BYTES_PER_S),
+    ("_ns", TIME),
+];
+
+/// The units in which a metric of siga's can be shown, by its name, the smallest first. At least one.
+pub fn units(metric: &str) -> &'static [Unit] {
+    let family = FAMILIES.iter().find(|(end, _)| metric.ends_with(end));
+    family.map_or(PLAIN, |(_, units)| units)
+}
+
+/// Units of a quantity of time, of bytes, or of neither.
+pub fn of_time() -> &'static [Unit] {
+    TIME
+}
+
+/// As [`of_time`].
+pub fn of_bytes() -> &'static [Unit] {
+    BYTES
+}
+
+/// As [`of_time`].
+pub fn plain() -> &'static [Unit] {
+    PLAIN
+}
+
+/// The unit of this label.
+pub fn named<'a>(units: &'a [Unit], label: &str) -> Option<&'a Unit> {
+    units.iter().find(|unit| unit.label == label || unit.short == label)
+}
+
+/// The unit for one number: the greatest of which it is at least one.
+///
+/// # Panics
+/// If there are no units.
+pub fn for_one(units: &[Unit], number: f64) -> &Unit {
+    let is_whole = |unit: &&Unit| number.abs() >= 0.9995 * unit.scale;
+    units.iter().rev().find(is_whole).unwrap_or(&units[0])
+}
+
+/// The numbers that a unit shows well: from the first bound, or else from the second, to [`SHOWN_MAX`].
+const SHOWN_MIN: [f64; 2] = [0.5, 0.1];
+const SHOWN_MAX: f64 = 9999.5;
+
+/// The greatest unit that shows all of these numbers well; none if each needs its own.
+///
+/// # Panics
+/// If there are no units.
+pub fn for_all<'a>(units: &'a [Unit], numbers: &[f64]) -> Option<&'a Unit> {
+    let numbers = || numbers.iter().map(|number| number.abs()).filter(|number| *number > 0.0);
+    if let [only] = units {
+        return Some(only);
+    }
+    let suits = |unit: &&Unit, least: f64| {
+        numbers().all(|number| (least..SHOWN_MAX).contains(&(number / unit.scale)))
+    };
+    let found = |least| units.iter().rev().find(|unit| suits(unit, least));
+    match numbers().next() {
+        None => Some(&units[0]),
+        Some(_) => SHOWN_MIN.into_iter().find_map(found),
+    }
+}
+
+/// A number with three significant digits.
+pub fn three_digits(number: f64) -> String {
+    let magnitude = number.abs();
+    let places = match magnitude {
+        // What is left of a difference of equals.
+        m if m < 5e-7 => return "0".to_owned(),
+        m if m >= 99.95 => 0,
+        m if m >= 9.995 => 1,
+        m if m >= 0.9995 => 2,
+        // 0.01234 is 0.0123.
+        m => (2 - m.log10().floor() as i32).clamp(0, 6) as usize,
+    };
+    format!("{number:.places$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unit_of_one_number_is_the_greatest_that_is_whole() {
+        let label = |metric, number| &*for_one(units(metric), number).label;
+        assert_eq!(label("rate_messages_per_s", 9430.0), "thousand messages/s");
+        assert_eq!(label("rate_messages_per_s", 999_600.0), "million messages/s");
+        assert_eq!(label("latency_p50_ns", 212_053.0), "µs");
+        assert_eq!(label("latency_p50_ns", -2e9), "s");
+        assert_eq!(label("cpu_cp_s_per_mib", 0.002), "CPU-ms/MiB");
+        assert_eq!(label("cpu_ns_per_message", 0.0), "ns");
+        assert_eq!(label("something_else", 5.0), "");
+    }
+
+    #[test]
+    fn numbers_share_a_unit_if_one_shows_all_of_them() {
+        let label = |numbers: &[f64]| for_all(TIME, numbers).map(|unit| &*unit.label);
+        assert_eq!(label(&[770.0, 1800.0]), Some("µs"));
+        assert_eq!(label(&[120.0, 130.0]), Some("ns"));
+        assert_eq!(label(&[31.0, 0.0, 1057.0]), Some("ns"));
+        assert_eq!(label(&[100.0, 900_000.0]), Some("µs"));
+        assert_eq!(label(&[31.0, 1_000_000.0]), None);
+        assert_eq!(label(&[0.0]), Some("ns"));
+        assert_eq!(label(&[]), Some("ns"));
+        assert_eq!(for_all(units("cpu_cp_percent"), &[0.001]).unwrap().label, "%");
+    }
+
+    #[test]
+    fn unit_is_found_by_its_label_or_its_short_form() {
+        assert_eq!(named(MESSAGES, "million/s").unwrap().scale, 1e6);
+        assert_eq!(named(MESSAGES, "million messages/s").unwrap().scale, 1e6);
+        assert_eq!(named(MESSAGES, "GB/s"), None);
+    }
+
+    #[test]
+    fn three_digits_are_significant() {
+        for (number, text) in [
+            (0.0, "0"),
+            (123_456.0, "123456"),
+            (99.96, "100"),
+            (12.34, "12.3"),
+            (1.234, "1.23"),
+            (0.9996, "1.00"),
+            (0.1234, "0.123"),
+            (0.01234, "0.0123"),
+            (-5.678, "-5.68"),
+        ] {
+            assert_eq!(three_digits(number), text);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! When the next request is due: as fast as they go, after a time to think, or by a schedule.
+//!
+//! A time is taken from when a request was due, so that a party that cannot keep up is seen to be late.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use os::processor::now_ns;
+use os::sync::pause;
+
+use crate::control::Order;
+use crate::factor::{Domain, Factor, Factors, Level};
+
+/// Requests that are offered in a second, whether answers come or not.
+pub(super) const RATE: Factor = Factor {
+    name: "rate",
+    meaning: "requests offered in a second, whether answers keep up or not; 0: the next follows the answer",
+    domain: Domain::Number { least: 0, most: 10_000_000 },
+    usual: &["0"],
+};
+
+/// Time to think.
+pub(super) const THINK: Factor = Factor {
+    name: "think",
+    meaning: "time from an answer to the next request, in microseconds, on average; 0: none",
+    domain: Domain::Number { least: 0, most: 60_000_000 },
+    usual: &["0"],
+};
+
+/// How times to think are distributed.
+pub(super) const THINK_TIMES: Factor = Factor {
+    name: "think_times",
+    meaning: "how times to think are distributed",
+    domain: Domain::Words(&["constant", "exponential"]),
+    usual: &["constant"],
+};
+
+/// Takes out what does not apply: an open loop does not think.
+pub(super) fn fit(factors: &mut Factors) {
+    let is_zero = |level: Option<&Level>| level == Some(&Level::Number(0));
+    if is_zero(factors.get("rate")) {
+        factors.remove("rate");
+    }
+    if is_zero(factors.get("think")) || factors.contains_key("rate") {
+        factors.remove("think");
+    }
+    if !factors.contains_key("think") {
+        factors.remove("think_times");
+    }
+}
+
+/// When requests are due.
+#[derive(Debug)]
+pub(super) struct Pace {
+    kind: Kind,
+    /// Whether waiting is polling the clock.
+    spins: bool,
+    due_ns: f64,
+    random: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// A schedule, with so much time between two.
+    Open { interval_ns: f64 },
+    /// So much time after each answer.
+    Closed { think_ns: f64, is_exponential: bool },
+}
+
+/// How much earlier than asked a sleeper gets up, to poll the clock for the rest: the kernel's timers and the
+/// way out of sleep are this late.
+const EARLY: Duration = Duration::from_micros(100);
+
+impl Pace {
+    /// The pace that is ordered; none if requests go as fast as they can. The first is due at `now_ns`.
+    pub(super) fn of(order: &Order, now_ns: u64) -> Option<Pace> {
+        let number = |factor: &str| match order.factors.get(factor) {
+            Some(Level::Number(number)) if *number > 0 => Some(*number as f64),
+            _ => None,
+        };
+        let kind = match (number("rate"), number("think")) {
+            (Some(rate), _) => Kind::Open { interval_ns: 1e9 / rate },
+            (None, Some(think)) => Kind::Closed {
+                think_ns: think * 1e3,
+                is_exponential: order.word("think_times") == "exponential",
+            },
+            (None, None) => return None,
+        };
+        let spins = order.word("wait") == "spin";
+        // Copies of a role do not think in step.
+        let random = 0x9e37_79b9_7f4a_7c15 ^ (order.number as u64) << 32 | 1;
+        Some(Pace { kind, spins, due_ns: now_ns as f64, random })
+    }
+
+    /// When the next request is due.
+    pub(super) fn due_ns(&self) -> u64 {
+        self.due_ns as u64
+    }
+
+    /// The answer came at `now_ns`: sets when the next request is due.
+    pub(super) fn answered(&mut self, now_ns: u64) {
+        self.due_ns = match self.kind {
+            Kind::Open { interval_ns } => self.due_ns + interval_ns,
+            Kind::Closed { think_ns, is_exponential } => {
+                let part = if is_exponential { -self.next_part().ln() } else { 1.0 };
+                now_ns as f64 + think_ns * part
+            }
+        };
+    }
+
+    /// Waits until `until_ns`, and returns the time.
+    pub(super) fn wait(&self, until_ns: u64) -> u64 {
+        let left = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
+        if !self.spins && left > EARLY {
+            sleep(left - EARLY);
+        }
+        loop {
+            let now = now_ns();
+            if now >= until_ns {
+                return now;
+            }
+            pause();
+        }
+    }
+
+    /// A number above 0 and up to 1, anything but in order (xorshift).
+    fn next_part(&mut self) -> f64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        ((self.random >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(kind: Kind) -> Pace {
+        Pace { kind, spins: true, due_ns: 1000.0, random: 1 }
+    }
+
+    #[test]
+    fn schedule_goes_on_whether_the_party_keeps_up_or_not() {
+        let mut open = pace(Kind::Open { interval_ns: 100.0 });
+        assert_eq!(open.due_ns(), 1000);
+        open.answered(1050);
+        assert_eq!(open.due_ns(), 1100);
+        // Late by far: the next was due long ago.
+        open.answered(5000);
+        assert_eq!(open.due_ns(), 1200);
+    }
+
+    #[test]
+    fn time_to_think_begins_with_the_answer() {
+        let mut closed = pace(Kind::Closed { think_ns: 100.0, is_exponential: false });
+        closed.answered(5000);
+        assert_eq!(closed.due_ns(), 5100);
+        let mut closed = pace(Kind::Closed { think_ns: 1e6, is_exponential: true });
+        let mut sum = 0.0;
+        for _ in 0..10_000 {
+            closed.answered(0);
+            sum += closed.due_ns;
+        }
+        let mean = sum / 10_000.0;
+        assert!((0.95e6..1.05e6).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn factors_of_a_pace_that_is_none_are_left_out() {
+        let fitted = |rate: u64, think: u64| {
+            let mut factors: Factors = [("rate", rate), ("think", think)]
+                .map(|(n, l)| (n.into(), Level::Number(l)))
+                .into();
+            factors.insert("think_times".into(), Level::Word("constant".into()));
+            fit(&mut factors);
+            factors.into_keys().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(fitted(0, 0), "");
+        assert_eq!(fitted(100, 0), "rate");
+        assert_eq!(fitted(100, 5), "rate", "an open loop does not think");
+        assert_eq!(fitted(0, 5), "think think_times");
+    }
+}
