@@ -1,15 +1,20 @@
 //! The system file: which guests exist, and what each may do.
 //!
 //! ```toml
-//! [host]                      # all of it may be left out socket = "/run/siga.sock"   # where guests attach
-//! mode = "0600"               # which users the file system lets attach guests_max = 1024
+//! [host]                      # all of it may be left out
+//! socket = "/run/siga.sock"   # where guests attach
+//! mode = "0600"               # which users the file system lets attach
+//! guests_max = 1024
 //!
-//! [[guest]] name = "SERVER"             # or a pattern: "WEB*" users = ["www", 1001]       # which users may
-//! attach as this guest; left out: the host's own user groups = ["web"]            # or any member of these
-//! groups connect = ["DATABASE"]      # which guests it may connect to; left out: none manage = ["PAY*"]
-//! # which resources it may manage; left out: none paths_max = 64 messages_max = 1024         # messages that
-//! may wait: large ones in each queue of a path, all of a path of IUCV storage_max = "1 GiB"       # data
-//! storage that all its paths together may lend
+//! [[guest]]
+//! name = "SERVER"             # or a pattern: "WEB*"
+//! users = ["www", 1001]       # which users may attach as this guest; left out: the host's own user
+//! groups = ["web"]            # or any member of these groups
+//! connect = ["DATABASE"]      # which guests it may connect to; left out: none
+//! manage = ["PAY*"]           # which resources it may manage; left out: none
+//! paths_max = 64
+//! messages_max = 1024         # messages that may wait: large ones in each queue of a path, all of a path of IUCV
+//! storage_max = "1 GiB"       # data storage that all its paths together may lend
 //! ```
 
 use std::path::{Path, PathBuf};
