@@ -9,6 +9,7 @@ pub mod binary;
 pub mod case;
 mod control;
 pub mod definition;
+pub mod draft;
 pub mod factor;
 pub mod fault;
 pub mod interval;
@@ -23,6 +24,8 @@ pub mod placement;
 pub mod plan;
 pub mod published;
 pub mod quantity;
+#[cfg(test)]
+mod random;
 pub mod record;
 pub mod redefine;
 pub mod report;

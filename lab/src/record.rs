@@ -12,7 +12,7 @@ use crate::binary::Binary;
 use crate::case::Case;
 use crate::factor::Factors;
 use crate::machine::Machine;
-use crate::published::Published;
+use crate::published::{Published, Sheet};
 use crate::quantity::Party;
 
 /// One trial.
@@ -70,8 +70,9 @@ pub enum Tables {
 impl Tables {
     /// The tables that a case names, if it names any.
     pub fn of(case: &Case) -> Option<Tables> {
-        let named = |table: &Published| (table.file.display().to_string(), table.text.to_string());
-        let tables: BTreeMap<String, String> = case.published.iter().map(named).collect();
+        let named = |sheet: &Sheet| (sheet.file().display().to_string(), sheet.text().to_owned());
+        let sheets = case.published.iter().flat_map(Published::sheets);
+        let tables: BTreeMap<String, String> = sheets.map(named).collect();
         (!tables.is_empty()).then_some(Tables::Named(tables))
     }
 

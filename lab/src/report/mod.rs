@@ -24,7 +24,7 @@ mod tests;
 pub use csv::csv;
 pub use figure::{Figure, figures};
 pub use html::html;
-pub use published::published;
+pub use published::{PublishedCell, published, published_cells, published_csv};
 pub use render::{WIDTH, markdown, text};
 pub use screen::{COLUMNS_MAX, LINES_MAX, Shape, first_screen, shape};
 

@@ -284,7 +284,7 @@ impl Layout<'_> {
             };
             if let Some(name) = name {
                 words.iter_mut().for_each(String::clear);
-                *words.last_mut().expect("a table has rows") = name.to_owned();
+                *words.last_mut().expect("a table of one row shows one kind") = name.to_owned();
             }
         }
         Row { words, figures: columns.iter().map(figure).collect() }
