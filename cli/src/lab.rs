@@ -103,10 +103,10 @@ struct Report {
     /// Files that `siga lab run --json` wrote; `last` is the latest run of this user
     #[arg(value_name = "FILE", required_unless_present = "published")]
     files: Vec<PathBuf>,
-    /// Instead of results: the published tables of this case, and which printed ratios and differences do not
-    /// follow from the printed figures
-    #[arg(long, value_name = "CASE", conflicts_with = "files")]
-    published: Option<String>,
+    /// Instead of results: the published tables of these cases and drafts, or of all, and which printed ratios and
+    /// differences do not follow from the printed figures
+    #[arg(long, value_name = "CASE", num_args = 0.., conflicts_with = "files")]
+    published: Option<Vec<String>>,
     /// Output format
     #[arg(long, value_enum, default_value = "text", conflicts_with = "json")]
     format: Format,
@@ -145,10 +145,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
 }
 
 fn select(names: &[String]) -> Result<Vec<Case>, Outcome> {
-    library::select(names).map_err(|error| match error {
+    library::select(names).map_err(refused)
+}
+
+fn refused(error: SelectError) -> Outcome {
+    match error {
         SelectError::File(error) => error.into(),
         unknown => Outcome::Usage(unknown.to_string()),
-    })
+    }
 }
 
 fn list(arguments: &List) -> Result<(), Outcome> {
@@ -160,10 +164,21 @@ fn list(arguments: &List) -> Result<(), Outcome> {
     } else {
         let cases: Vec<String> = plan.jobs.iter().map(as_text).collect();
         print(cases.join("\n"))?;
+        if arguments.cases.is_empty() {
+            print(not_built_yet())?;
+        }
         print(
             "Run them: siga lab run CASE.. --set FACTOR=LEVEL,..   Without CASE: messages and studies, quick forms",
         )
     }
+}
+
+/// The drafts, with the workloads that they wait for.
+fn not_built_yet() -> String {
+    let drafts = library::drafts().into_iter();
+    let drafts = drafts.map(|draft| format!("    {} ({})\n", draft.name, draft.missing.join(", ")));
+    let drafts: String = drafts.collect();
+    format!("\nNot built yet; what was published: siga lab report --published CASE\n{drafts}")
 }
 
 fn as_text(job: &Job) -> String {
@@ -202,12 +217,13 @@ fn as_json(job: &Job) -> serde_json::Value {
 }
 
 fn print_report(arguments: &Report) -> Result<(), Outcome> {
-    if let Some(name) = &arguments.published {
-        let cases = select(std::slice::from_ref(name))?;
-        let shown = cases.iter().map(|case| shown(&report::published(case), arguments.format));
-        let shown = shown.collect::<Option<String>>();
-        let right = "published tables are printed as text, markdown or html";
-        return print(shown.ok_or_else(|| Outcome::Usage(right.to_owned()))?.trim_end());
+    if let Some(names) = &arguments.published {
+        let studies = library::published(names).map_err(refused)?;
+        if arguments.output.json {
+            return report::published_cells(&studies).iter().try_for_each(print_json);
+        }
+        let report = shown(&report::published(&studies), arguments.format);
+        return print(report.unwrap_or_else(|| report::published_csv(&studies)).trim_end());
     }
     let mut records = Vec::new();
     for file in &arguments.files {
