@@ -34,7 +34,7 @@ pub mod run;
 pub mod statistics;
 pub mod store;
 pub mod times;
-mod transport;
+pub mod transport;
 pub mod trial;
 pub mod unit;
 pub mod worker;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use host::config::Source;
 use lab::case::Case;
 use lab::definition::values;
-use lab::factor::{Factors, Level};
+use lab::factor::{Domain, Factors};
 use lab::quantity::{Report, unexplained_ns};
 use lab::trial::{Crew, Measured, Trial, TrialError};
 use lab::workload::{self, Workload};
@@ -63,23 +63,16 @@ const TOO_SHORT: &str = "nothing came within the window";
 /// A window in which something comes on any machine.
 const LONG: Duration = Duration::from_secs(2);
 
+/// The transports of a workload, without those of other programs.
+fn transports(workload: &str) -> impl Iterator<Item = &'static str> {
+    let factor = workload::find(workload).unwrap().factor("transport").unwrap();
+    let Domain::Words(words) = factor.domain else { unreachable!("transports are words") };
+    words.iter().copied().filter(|word| !lab::peers::TRANSPORTS.contains(word))
+}
+
 #[test]
 fn streams_arrive_whole_over_every_transport() {
-    let transports = [
-        "path",
-        "path-send",
-        "path-in-place",
-        "iucv",
-        "iucv-send",
-        "appc",
-        "unix-stream",
-        "unix-stream-batched",
-        "unix-seqpacket",
-        "pipe",
-        "tcp-loopback",
-        "copy-limit",
-    ];
-    for transport in transports {
+    for transport in transports("message-stream") {
         for bytes in ["1", "8", "64", "4000", "32764", "200000"] {
             let levels = [
                 ("transport", transport),
@@ -104,20 +97,7 @@ fn streams_arrive_whole_over_every_transport() {
 
 #[test]
 fn exchanges_are_answered_over_every_transport() {
-    for transport in [
-        "path",
-        "path-in-place",
-        "iucv",
-        "appc",
-        "unix-stream",
-        "unix-seqpacket",
-        "pipe",
-        "tcp-loopback",
-        "copy-limit",
-        "cache-line-1",
-        "cache-line-2",
-        "wake",
-    ] {
+    for transport in transports("message-exchange") {
         for bytes in ["1", "64", "200000"] {
             let levels = [("transport", transport), ("bytes", bytes), ("wait", "block")];
             let Measured { metrics, .. } = run("message-exchange", &levels);
@@ -129,16 +109,7 @@ fn exchanges_are_answered_over_every_transport() {
 
 #[test]
 fn requests_bring_as_many_bytes_as_they_ask_for() {
-    for transport in [
-        "path",
-        "iucv",
-        "appc",
-        "unix-stream",
-        "unix-seqpacket",
-        "pipe",
-        "tcp-loopback",
-        "copy-limit",
-    ] {
+    for transport in transports("message-request") {
         for bytes in ["1", "1000", "9000", "200000"] {
             let levels =
                 [("transport", transport), ("bytes", bytes), ("wait", "block"), ("ring", "1 MiB")];
@@ -349,19 +320,4 @@ fn worker_that_dies_is_named_with_its_last_words() {
     let error = crew.run(&trial("path-idle", &[("paths", "1"), ("wait", "block")])).unwrap_err();
     let start = "cannot start a worker, /nonexistent/siga: ";
     assert!(error.to_string().starts_with(start), "{error}");
-}
-
-#[test]
-fn every_transport_is_in_these_tests() {
-    // Whoever adds one adds it above too, or to the tests of peers.
-    let words =
-        |name: &str| match &workload::find(name).unwrap().factor("transport").unwrap().domain {
-            lab::factor::Domain::Words(words) => {
-                words.iter().filter(|word| !lab::peers::TRANSPORTS.contains(word)).count()
-            }
-            _ => unreachable!("transports are words"),
-        };
-    assert_eq!((words("message-stream"), words("message-exchange")), (12, 12));
-    assert_eq!(words("message-request"), 8);
-    assert_eq!(Level::Number(1).to_string(), "1");
 }

@@ -16,19 +16,17 @@
 use os::processor::now_ns;
 
 use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
-use super::stream::{BYTES, RING, check_count, is_path};
-use super::{Reports, WAIT, Workload, check_work, set_wait_of_others};
+use super::stream::{BYTES, RING, check_count};
+use super::{Reports, WAIT, Workload, check_work};
 use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor, Factors, Level};
+use crate::factor::{Domain, Factor, Factors};
 use crate::fault::Fault;
 use crate::measure::{Meter, Window};
 use crate::pattern::{self, Reading, fill};
 use crate::quantity::Report;
 use crate::role::{self, A_SOURCE, A_TARGET, RoleSpec};
 use crate::times::Times;
-use crate::transport::{
-    AppcEnd, Copied, End, Opening, PacketEnd, PathEnd, RingEnd, Sent, TwoWayEnd, pipe, tcp, unix,
-};
+use crate::transport::{self, Can, End, count, names};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "message-request",
@@ -37,16 +35,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor {
             name: "transport",
             meaning: "how they go",
-            domain: Domain::Words(&[
-                "path",
-                "iucv",
-                "appc",
-                "unix-stream",
-                "unix-seqpacket",
-                "pipe",
-                "tcp-loopback",
-                "copy-limit",
-            ]),
+            domain: Domain::Words(&names::<{ count(Can::Request) }>(Can::Request)),
             usual: &["iucv", "unix-stream"],
         },
         Factor { usual: &["1 MiB"], ..RING },
@@ -57,7 +46,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         WAIT,
     ],
     roles: &[
-        role::host(|factors| usize::from(is_path(factors))),
+        role::host(transport::hosts),
         RoleSpec { is_measured: true, ..A_SOURCE },
         RoleSpec { is_measured: false, ..A_TARGET },
     ],
@@ -82,33 +71,16 @@ pub(super) const WORKLOAD: Workload = Workload {
 };
 
 fn fit(factors: &mut Factors) {
-    let Some(Level::Word(transport)) = factors.get("transport").cloned() else { return };
-    if transport != "copy-limit" {
-        factors.remove("ring");
-    }
-    if !is_path(factors) {
-        set_wait_of_others(factors, &transport);
-    }
+    transport::fit(factors);
     pace::fit(factors);
 }
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = REQUEST_BYTES.max(order.number("bytes") as usize);
-    let opening = Opening { order, control: &mut *control, bytes };
-    match order.word("transport") {
-        "path" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
-        "iucv" => run(TwoWayEnd::open(opening)?, order, control),
-        "appc" => run(AppcEnd::open(opening, true)?, order, control),
-        "unix-stream" => run(unix(opening)?, order, control),
-        "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),
-        "pipe" => run(pipe(opening)?, order, control),
-        "tcp-loopback" => run(tcp(opening)?, order, control),
-        "copy-limit" => run(RingEnd::open(opening)?, order, control),
-        other => unreachable!("{other} is no transport of a request"),
-    }
+    transport::carry(Can::Request, order, control, bytes)
 }
 
-fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+pub(crate) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = order.number("bytes") as u32;
     let window = control.ready()?;
     let units = [("transactions", 1.0), ("messages", 2.0), ("bytes", f64::from(bytes))];
