@@ -20,6 +20,7 @@ use lab::redefine::redefine;
 use lab::report;
 use lab::run::{RunError, Watcher};
 use lab::store::Store;
+use lab::transport::{TRANSPORTS, Transport};
 use lab::trial::{Crew, TrialError};
 use serde_json::json;
 
@@ -164,6 +165,7 @@ fn list(arguments: &List) -> Result<(), Outcome> {
     } else {
         let cases: Vec<String> = plan.jobs.iter().map(as_text).collect();
         print(cases.join("\n"))?;
+        print(transports())?;
         if arguments.cases.is_empty() {
             print(not_built_yet())?;
         }
@@ -179,6 +181,12 @@ fn not_built_yet() -> String {
     let drafts = drafts.map(|draft| format!("    {} ({})\n", draft.name, draft.missing.join(", ")));
     let drafts: String = drafts.collect();
     format!("\nNot built yet; what was published: siga lab report --published CASE\n{drafts}")
+}
+
+/// What each transport is.
+fn transports() -> String {
+    let line = |transport: &Transport| format!("    {:20} {}\n", transport.name, transport.meaning);
+    format!("transports\n{}", TRANSPORTS.iter().map(line).collect::<String>())
 }
 
 fn as_text(job: &Job) -> String {
