@@ -7,27 +7,8 @@ use super::*;
 use crate::definition::{Unit, built_in};
 use crate::metric::Better;
 use crate::quantity::{ProcessorTime, ThreadCpu};
+use crate::random::Random;
 use crate::workload;
-
-/// Numbers that follow from a seed (xorshift).
-struct Random(u64);
-
-impl Random {
-    /// From the variable SEED, or else from the clock. Printed, for when the test fails.
-    fn new() -> Random {
-        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = seed.unwrap_or_else(|| os::processor::now_ns() | 1);
-        println!("SEED={seed}");
-        Random(seed)
-    }
-
-    fn within(&mut self, least: u64, most: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        least + self.0 % (most - least + 1)
-    }
-}
 
 /// A report of a party that did so many of the workload's units of work, which are `bytes` long.
 fn report(random: &mut Random, role: &str, units: u64, bytes: u64, is_path: bool) -> Report {
