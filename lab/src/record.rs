@@ -85,6 +85,16 @@ impl Tables {
     }
 }
 
+/// The case of these results of one run, as it was then; none if they come from a siga that knows other cases.
+pub fn case_of<'a>(name: &str, mut records: impl Iterator<Item = &'a Record>) -> Option<Case> {
+    let record = records.find(|record| record.definition.is_some())?;
+    let table = |file: &Path| {
+        let text = record.published.as_ref().and_then(|tables| tables.text(file));
+        text.map(str::to_owned).ok_or_else(|| io::ErrorKind::NotFound.into())
+    };
+    Case::parse(&Source::of(name, record.definition.as_ref()?), &table).ok()
+}
+
 /// Where results are kept: in each of some files.
 #[derive(Debug, Default)]
 pub struct Results {
