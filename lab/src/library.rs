@@ -14,6 +14,9 @@ use crate::published::Study;
 const FILES: &[(&str, &str)] = &[
     ("cases/message-stream.toml", include_str!("../../cases/message-stream.toml")),
     ("cases/message-exchange.toml", include_str!("../../cases/message-exchange.toml")),
+    ("cases/message-pairs.toml", include_str!("../../cases/message-pairs.toml")),
+    ("cases/message-mixed.toml", include_str!("../../cases/message-mixed.toml")),
+    ("cases/message-load.toml", include_str!("../../cases/message-load.toml")),
     ("cases/iucv-pipe.toml", include_str!("../../cases/iucv-pipe.toml")),
     ("cases/border-64.toml", include_str!("../../cases/border-64.toml")),
     ("cases/border-1000.toml", include_str!("../../cases/border-1000.toml")),

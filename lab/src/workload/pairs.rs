@@ -27,8 +27,8 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         Factor {
             name: "pairs",
-            meaning: "how many pairs",
-            domain: Domain::Number { least: 1, most: PAIRS_MAX },
+            meaning: "how many pairs; 0: none, beside other workloads",
+            domain: Domain::Number { least: 0, most: PAIRS_MAX },
             usual: &["10"],
         },
         Factor {
@@ -50,7 +50,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         WAIT,
     ],
     roles: &[
-        role::host(transport::hosts),
+        role::host(|factors| if pairs(factors) == 0 { 0 } else { transport::hosts(factors) }),
         RoleSpec { count: pairs, is_of_threads, place: Placement::Shared, ..A_SOURCE },
         RoleSpec { count: pairs, is_of_threads, place: Placement::Shared, ..A_TARGET },
     ],
@@ -89,6 +89,9 @@ fn is_of_threads(factors: &Factors) -> bool {
 }
 
 fn fit(factors: &mut Factors) {
+    if factors.get("pairs") == Some(&Level::Number(0)) {
+        factors.retain(|name, _| name == "pairs");
+    }
     transport::fit(factors);
     if is_word(factors, "does", "stream") {
         factors.remove("rate");
@@ -105,6 +108,9 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 /// All that was sent has come. One of many pairs may have had no turn in a short window.
 fn check(reports: &Reports) -> Result<(), Fault> {
     stream::check_count(reports)?;
+    if reports.of(SOURCE).next().is_none() {
+        return Ok(());
+    }
     let work = |role| reports.of(role).map(|report| report.work("messages")).sum::<u64>();
     if work(SOURCE) == 0 || work(TARGET) == 0 { Err(Fault::Nothing) } else { Ok(()) }
 }
