@@ -17,6 +17,7 @@ use lab::peers::{self, Peers};
 use lab::plan::{Job, Plan, Wishes};
 use lab::record::{self, Record, Results};
 use lab::redefine::redefine;
+use lab::reduce::reduce;
 use lab::report;
 use lab::run::{RunError, Watcher};
 use lab::store::Store;
@@ -114,6 +115,9 @@ struct Report {
     /// Show the results of these cases as their files say now, with metrics that were defined after the run
     #[arg(long, value_name = "CASE")]
     case: Vec<String>,
+    /// Compute the figures from the interval records beside FILE, not from what the parties reported at the end
+    #[arg(long, conflicts_with = "published")]
+    intervals: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -233,18 +237,28 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
         let report = shown(&report::published(&studies), arguments.format);
         return print(report.unwrap_or_else(|| report::published_csv(&studies)).trim_end());
     }
-    let mut records = Vec::new();
+    let cases = if arguments.case.is_empty() { Vec::new() } else { select(&arguments.case)? };
+    let (mut records, mut notes) = (Vec::new(), Vec::new());
     for file in &arguments.files {
         let file = if file == Path::new("last") { last_run()? } else { file.clone() };
-        records.extend(record::read(&file)?);
+        let mut of_file = record::read(&file)?;
+        cases.iter().for_each(|case| redefine(&mut of_file, case));
+        if arguments.intervals {
+            notes.extend(reduce(&mut of_file, &file).lines());
+        }
+        records.extend(of_file);
     }
-    if !arguments.case.is_empty() {
-        select(&arguments.case)?.iter().for_each(|case| redefine(&mut records, case));
+    if arguments.output.json || matches!(arguments.format, Format::Csv) {
+        notes.iter().for_each(|note| eprintln!("{note}"));
     }
     if arguments.output.json {
         return report::figures(&records).iter().try_for_each(print_json);
     }
-    let report = shown(&report::report(&records), arguments.format);
+    let mut report = report::report(&records);
+    if arguments.intervals {
+        report = report.noting(notes);
+    }
+    let report = shown(&report, arguments.format);
     print(report.unwrap_or_else(|| report::csv(&records)).trim_end())
 }
 

@@ -193,6 +193,13 @@ fn interval_records_and_metrics_that_are_defined_later() {
     .unwrap();
     let report = text(&siga(&["lab", "report", &results, "--case", &case]).stdout);
     assert!(report.contains("moved") && report.contains("pipe"), "{report}");
+    let report = siga(&["lab", "report", &results, "--case", &case, "--intervals"]);
+    let report = text(&report.stdout);
+    let first = "- The figures of 1 trial come from the interval records in ";
+    assert!(report.starts_with(first) && report.contains("moved"), "{report}");
+    let csv = siga(&["lab", "report", &results, "--intervals", "--format", "csv"]);
+    assert!(text(&csv.stdout).starts_with("case,system,run,"), "{}", text(&csv.stdout));
+    assert!(text(&csv.stderr).starts_with(&first[2..]), "{}", text(&csv.stderr));
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub mod quantity;
 mod random;
 pub mod record;
 pub mod redefine;
+pub mod reduce;
 pub mod report;
 pub mod role;
 pub mod run;

@@ -3,6 +3,7 @@
 //! Metrics are computed from quantities ([`crate::definition`]), also from those of results that were kept.
 
 mod check;
+mod difference;
 
 use std::collections::BTreeMap;
 

@@ -10,7 +10,7 @@ use host::config::{FileError, Source};
 use crate::against::Against;
 use crate::definition::values;
 use crate::factor::{BINARY, Factors, is_against};
-use crate::interval::{Head, Intervals};
+use crate::interval::{self, Head, Intervals};
 use crate::machine::Machine;
 use crate::plan::{Job, Plan, Step};
 use crate::quantity::{Party, unexplained_ns};
@@ -143,7 +143,7 @@ fn intervals(
 ) -> Result<Option<Intervals>, RunError> {
     let file = results.and_then(Results::path);
     let (Some(interval), Some(file)) = (job.case.interval, file) else { return Ok(None) };
-    let directory = file.with_extension("intervals");
+    let directory = interval::directory(file);
     fs::create_dir_all(&directory).map_err(RunError::Results)?;
     let Step { cell, trial, .. } = *step;
     let head = Head {

@@ -39,6 +39,15 @@ pub struct Report {
     blocks: Vec<Block>,
 }
 
+impl Report {
+    /// The same, with sentences at the top that say what its figures are.
+    #[must_use]
+    pub fn noting(mut self, lines: Vec<String>) -> Report {
+        self.blocks.insert(0, Block::List(lines));
+        self
+    }
+}
+
 /// A part of a report.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Block {

@@ -136,9 +136,8 @@ fn ask<E: End>(
         before = meter.poll(now, 2 * number, || end.counts());
     }
     end.finish()?;
-    let mut report = meter.close(2 * number, Counts::new)?;
-    report.counters.extend(end.settings());
-    Ok(report)
+    meter.add_settings(end.settings());
+    meter.close(2 * number, Counts::new)
 }
 
 /// The same, each when it is due. A loop of its own: the other is measured in nanoseconds.
@@ -180,9 +179,8 @@ fn ask_paced<E: End>(
         pace.answered(now);
     }
     end.finish()?;
-    let mut report = meter.close(2 * number, Counts::new)?;
-    report.counters.extend(end.settings());
-    Ok(report)
+    meter.add_settings(end.settings());
+    meter.close(2 * number, Counts::new)
 }
 
 /// Answers until nothing more is asked.

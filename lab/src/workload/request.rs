@@ -129,11 +129,11 @@ fn request<E: End>(
         let before = std::mem::replace(&mut now, now_ns());
         samples.push(now - before);
     }
-    let mut report = meter.close(number, || end.counts())?;
+    meter.add_times("exchange", Times::new(exchanges, samples));
+    meter.add_settings([("exchanges_per_sample".to_owned(), exchanges)].into());
+    meter.add_settings(end.settings());
+    let report = meter.close(number, || end.counts())?;
     end.finish()?;
-    report.times.insert("exchange".into(), Times::new(exchanges, samples));
-    report.counters.insert("exchanges_per_sample".into(), exchanges);
-    report.counters.extend(end.settings());
     Ok(report)
 }
 
@@ -168,9 +168,8 @@ fn request_paced<E: End>(
         pace.answered(now);
     }
     end.finish()?;
-    let mut report = meter.close(number, || end.counts())?;
-    report.counters.extend(end.settings());
-    Ok(report)
+    meter.add_settings(end.settings());
+    meter.close(number, || end.counts())
 }
 
 #[inline(always)]

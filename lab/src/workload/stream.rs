@@ -108,9 +108,8 @@ fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     }
     end.flush()?;
     end.finish()?;
-    let mut report = meter.close(number, Counts::new)?;
-    report.counters.extend(end.settings());
-    Ok(report)
+    meter.add_settings(end.settings());
+    meter.close(number, Counts::new)
 }
 
 /// Receives messages until the source has finished.
