@@ -278,6 +278,25 @@ fn many_pairs_share_the_processors_and_add_up_to_the_whole() {
 }
 
 #[test]
+fn of_no_pairs_the_other_workload_is_left_alone() {
+    let text = "name = \"alone\"\nasks = \"?\"\ntrials = 1\nseconds = 0.1\nwarm_up_seconds = 0\n\
+        [[workload]]\nname = \"interactive\"\nworkload = \"message-exchange\"\n\
+        [[workload]]\nname = \"bulk\"\nworkload = \"pairs\"\n\
+        [factors]\n\"interactive.transport\" = [\"unix-stream\"]\n\"bulk.pairs\" = [0]\n\
+        \"bulk.bytes\" = [64, 1000]\n";
+    let case = Case::parse(&Source::of("alone.toml", text), &|_| unreachable!("it names none"));
+    let case = case.unwrap();
+    let cells = case.cells();
+    assert_eq!(cells.len(), 1, "what does not apply is not varied");
+    let window = case.window;
+    let Measured { metrics, parties, .. } =
+        run_trial(Trial { window, ..Trial::new(case.workload, cells[0].clone()) });
+    assert!(metrics["interactive.rate_messages_per_s"] > 0.0);
+    assert!(metrics.keys().all(|name| !name.starts_with("bulk.")), "{metrics:?}");
+    assert_eq!(parties.len(), 2);
+}
+
+#[test]
 fn pairs_stream_one_way_too() {
     let levels = [
         ("transport", "unix-stream"),

@@ -26,46 +26,46 @@ pub(crate) use iucv::{connect_iucv, counts_of_iucv};
 pub(crate) use line::OneLineEnd;
 pub(crate) use path::{attach, connect, counts_of, ended, wait};
 
-/// A transport, and what it can.
+/// A transport: an entry of the table.
 #[derive(Debug)]
 pub struct Transport {
     /// What it is called.
     pub name: &'static str,
     /// What it is.
     pub meaning: &'static str,
-    /// Carry a stream, an exchange or a request over it; none if it cannot.
+    /// Carries a stream over this transport. None if the transport has no streams; the same for the next two.
     stream: Option<Carry>,
     exchange: Option<Carry>,
     request: Option<Carry>,
     /// Whether a trial can have many pairs, each with a connection of its own.
     has_pairs: bool,
-    /// Whether it is another program's, and is measured by `siga-peers`.
+    /// Whether another program provides it. `siga-peers` measures such transports.
     is_peer: bool,
-    /// Whether a trial needs a host, or what takes its place, as a media driver.
+    /// Whether a trial needs a host, or a party in its place, as Aeron's media driver.
     needs_host: bool,
-    /// Whether its ring has a size to choose.
+    /// Whether the factor `ring` applies.
     has_ring: bool,
-    /// How a side can wait. The first is what it does if it cannot wait as asked.
+    /// How a side can wait. A side that cannot wait as asked waits in the first of these ways.
     waits: &'static [&'static str],
     /// How long messages can be.
     bytes: MessageBytes,
 }
 
-/// Opens an end, and carries a workload over it until the trial is over.
+/// Opens an end and runs a workload over it. Called once in a trial, compiled for each end.
 type Carry = fn(Opening<'_>) -> Result<Report, Fault>;
 
 /// How long the messages of a transport can be.
 #[derive(Clone, Copy, Debug)]
 enum MessageBytes {
-    /// As long as any.
+    /// As long as the factor `bytes` allows.
     Any,
-    /// At most so long.
+    /// At most this many bytes.
     Most(u64),
-    /// Always so long: the factor does not apply.
+    /// Always this many bytes: the factor `bytes` does not apply.
     Fixed(usize),
 }
 
-/// All there are, in the order in which they are listed.
+/// All transports, in the order in which they are listed.
 pub const TRANSPORTS: &[Transport] = &[
     path::PATH,
     path::PATH_SEND,
@@ -87,7 +87,7 @@ pub const TRANSPORTS: &[Transport] = &[
     peer::ICEORYX2,
 ];
 
-/// What a table entry leaves out: one of the kernel's own ways, that cannot do anything yet.
+/// The fields that an entry leaves out: those of a transport of the kernel without workloads.
 const KERNEL: Transport = Transport {
     name: "",
     meaning: "",
@@ -102,7 +102,7 @@ const KERNEL: Transport = Transport {
     bytes: MessageBytes::Any,
 };
 
-/// What a transport is asked for.
+/// What a transport may be able to do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Can {
     Stream,
@@ -169,10 +169,10 @@ pub(crate) fn fit(factors: &mut Factors) {
     }
 }
 
-/// Says why no trial is possible under these levels: messages are too long for the transport.
+/// Checks that messages are not too long for the transport.
 ///
 /// # Errors
-/// How long they can be.
+/// The most bytes that a message can have.
 pub(crate) fn check(factors: &Factors) -> Result<(), String> {
     match (of(factors), factors.get("bytes")) {
         (
@@ -196,7 +196,7 @@ pub(crate) fn message_bytes(order: &Order) -> usize {
     }
 }
 
-/// Carries a workload over the transport that is ordered, with room for messages of `bytes`.
+/// Runs a workload over the ordered transport, with room for messages of `bytes`.
 ///
 /// # Errors
 /// [`Fault`]: what the lab is to hear.
@@ -282,7 +282,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) bytes: usize,
 }
 
-/// Each is made anew for each transport, as the loops behind them are.
+/// Compiled for each end, as the loops of the workloads are.
 impl Opening<'_> {
     fn stream<E: End>(self, open: impl FnOnce(Opening<'_>) -> Opened<E>) -> Result<Report, Fault> {
         self.carry(open, stream::run)
