@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::case::Case;
 use crate::definition::values;
 use crate::factor::{Factors, describe};
-use crate::interval::{self, Interval, Recorded};
+use crate::interval::{self, Head, Interval, Recorded};
 use crate::quantity::{Party, Report, unexplained_ns};
 use crate::record::{Record, case_of};
-use crate::workload::counters;
+use crate::workload::{counters, named, split};
 
 /// What became of a reduction.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +31,9 @@ const FAULTS_MAX: usize = 20;
 /// Whose records: case, run, trial, levels, role and number.
 type Owner = (String, u64, u32, Factors, String, usize);
 
+/// All records, by owner.
+type Kept = BTreeMap<Owner, Recorded>;
+
 /// Reduces the results of a file, of the latest run of each case, from the interval records beside the file.
 pub fn reduce(records: &mut [Record], file: &Path) -> Reduced {
     let directory = interval::directory(file);
@@ -41,56 +45,16 @@ pub fn reduce(records: &mut [Record], file: &Path) -> Reduced {
         *run = record.run.max(*run);
     }
     for (name, run) in latest {
-        let is_meant = |record: &Record| record.case == name && record.run == run;
-        let Some(case) = case_of(&name, records.iter().filter(|record| is_meant(record))) else {
-            reduced
-                .faults
-                .push(format!("{name}: the results do not say how its metrics are computed"));
-            continue;
-        };
-        let order = case.order();
-        for record in records.iter_mut().filter(|record| is_meant(record)) {
-            if record.unable.is_some() {
-                continue;
+        let own = || records.iter().filter(|record| record.case == name && record.run == run);
+        let case = case_of(&name, own());
+        if case.is_none() {
+            let why = format!("{name}: the results do not say how its metrics are computed");
+            reduced.faults.push(why);
+        }
+        for record in records.iter_mut().filter(|r| r.case == name && r.run == run) {
+            if record.unable.is_none() {
+                reduce_trial(record, case.as_ref(), kept.as_ref(), &mut reduced);
             }
-            let levels = describe(&record.factors, &order);
-            let trial = format!("{name} ({levels}), trial {}", record.trial);
-            let whole = |party: &Party| -> Result<(Party, Option<String>), String> {
-                let Party { role, number, .. } = party;
-                let who = format!("{trial}: {role} {number}");
-                let (factors, role) = (record.factors.clone(), role.clone());
-                let owner = (name.clone(), run, record.trial, factors, role, *number);
-                let recorded = kept.get(&owner).ok_or_else(|| format!("{who} has no records"))?;
-                let report = sum(recorded)
-                    .ok_or_else(|| format!("{who} has records in which a number shrinks"))?;
-                let is_whole = recorded.intervals.last().is_some_and(|last| last.is_last);
-                let cut = (!is_whole).then(|| {
-                    let counted_s = report.window_ns as f64 / 1e9;
-                    format!("{who} has records of {counted_s:.3} s only, and counts until then")
-                });
-                Ok((Party { report, ..party.clone() }, cut))
-            };
-            if record.parties.is_empty() {
-                reduced
-                    .faults
-                    .push(format!("{trial} has no parties: the results come from an older lab"));
-            }
-            let found: Vec<_> = record.parties.iter().map(whole).collect();
-            let faults = found.iter().filter_map(|found| match found {
-                Ok((_, cut)) => cut.clone(),
-                Err(fault) => Some(fault.clone()),
-            });
-            reduced.faults.extend(faults);
-            let parties: Result<Vec<Party>, String> =
-                found.into_iter().map(|found| found.map(|(party, _)| party)).collect();
-            record.parties = parties.unwrap_or_default();
-            record.metrics.clear();
-            if !record.parties.is_empty() {
-                record.metrics = values(&case, &record.parties);
-                reduced.trials += 1;
-            }
-            record.counters = counters(&record.parties);
-            record.unexplained_ns = unexplained_ns(&record.parties);
         }
     }
     if reduced.faults.len() > FAULTS_MAX {
@@ -101,32 +65,80 @@ pub fn reduce(records: &mut [Record], file: &Path) -> Reduced {
     reduced
 }
 
-/// All records of a directory.
-fn read_all(reduced: &mut Reduced) -> BTreeMap<Owner, Recorded> {
+/// Computes the figures of a trial from the records of its parties. Without those of all, it has none.
+fn reduce_trial(
+    record: &mut Record,
+    case: Option<&Case>,
+    kept: Option<&Kept>,
+    reduced: &mut Reduced,
+) {
+    let parties = std::mem::take(&mut record.parties);
+    record.metrics.clear();
+    record.counters.clear();
+    record.unexplained_ns = None;
+    let (Some(case), Some(kept)) = (case, kept) else { return };
+    let levels = describe(&record.factors, &case.order());
+    let trial = format!("{} ({levels}), trial {}", record.case, record.trial);
+    if parties.is_empty() {
+        reduced.faults.push(format!("{trial} names no parties: an older lab measured it"));
+    }
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for party in &parties {
+        let who = format!("{} {}", party.role, party.number);
+        let (case, factors, role) = (&record.case, &record.factors, &party.role);
+        let (case, factors, role) = (case.clone(), factors.clone(), role.clone());
+        let owner = (case, record.run, record.trial, factors, role, party.number);
+        let Some(recorded) = kept.get(&owner) else {
+            missing.push(who);
+            continue;
+        };
+        let Some(report) = sum(recorded) else {
+            reduced.faults.push(format!("{trial}: in the records of {who} a number shrinks"));
+            continue;
+        };
+        if !recorded.intervals.last().is_some_and(|last| last.is_last) {
+            let seconds = report.window_ns as f64 / 1e9;
+            let cut = format!("{trial}: the records of {who} end after {seconds:.3} s");
+            reduced.faults.push(cut);
+        }
+        found.push(Party { report, ..party.clone() });
+    }
+    if !missing.is_empty() {
+        reduced.faults.push(format!("{trial}: there are no records of {}", missing.join(", ")));
+    }
+    if !found.is_empty() && found.len() == parties.len() {
+        record.metrics = values(case, &found);
+        record.counters = counters(&found);
+        record.unexplained_ns = unexplained_ns(&found);
+        record.parties = found;
+        reduced.trials += 1;
+    }
+}
+
+/// All records of a directory; none if there is no directory.
+fn read_all(reduced: &mut Reduced) -> Option<Kept> {
     let Reduced { directory, faults, .. } = reduced;
-    let mut all = BTreeMap::new();
-    let entries = match fs::read_dir(&directory) {
+    let entries = match fs::read_dir(&*directory) {
         Ok(entries) => entries,
         Err(error) => {
             let right = "must be there: a case with interval_ms makes it beside its results";
             faults.push(format!("{}: {error}: {right}", directory.display()));
-            return all;
+            return None;
         }
     };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort_unstable();
+    let mut kept = Kept::new();
     for file in files {
         match interval::read(&file) {
             Ok(recorded) => {
-                let head = recorded.head.clone();
-                let party = (head.role, head.number);
-                let owner = (head.case, head.run, head.trial, head.factors, party.0, party.1);
-                all.insert(owner, recorded);
+                let Head { case, run, trial, factors, role, number, .. } = recorded.head.clone();
+                kept.insert((case, run, trial, factors, role, number), recorded);
             }
             Err(error) => faults.push(format!("{}: {error}", file.display())),
         }
     }
-    all
+    Some(kept)
 }
 
 /// What a party did from one record to the next, from the beginning of its window to the last record, added up.
@@ -137,6 +149,9 @@ fn sum(recorded: &Recorded) -> Option<Report> {
         whole = whole.and(&report.since(earlier)?);
         earlier = report;
     }
+    // Beside other workloads a role has the name of its workload before it, which a worker does not know.
+    let (part, _) = split(&recorded.head.role);
+    whole.cpu.iter_mut().for_each(|thread| thread.role = named(part, &thread.role));
     (!recorded.intervals.is_empty()).then_some(whole)
 }
 

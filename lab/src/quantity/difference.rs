@@ -47,14 +47,19 @@ impl Report {
     pub fn and(&self, later: &Report) -> Report {
         let mut numbers = self.numbers();
         for (number, more) in later.numbers() {
-            *numbers.entry(number).or_default() += more;
+            let sum = numbers.entry(number).or_default();
+            *sum = sum.saturating_add(more);
         }
         Report { levels: later.levels.clone(), ..of(numbers) }
     }
 
     fn numbers(&self) -> Numbers {
         let mut numbers = Numbers::new();
-        let mut add = |number, amount: u64| *numbers.entry(number).or_default() += amount;
+        // Files can say anything.
+        let mut add = |number, amount: u64| {
+            let sum: &mut u64 = numbers.entry(number).or_default();
+            *sum = sum.saturating_add(amount);
+        };
         add(Number::Messages, self.messages);
         add(Number::Window, self.window_ns);
         self.work.iter().for_each(|(kind, count)| add(Number::Work(kind.clone()), *count));
