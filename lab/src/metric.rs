@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use crate::definition::MetricDef;
 use crate::unit::{self, Unit, three_digits};
-use crate::workload::split;
 
 /// A metric. Its name ends in the unit of the numbers in results.
 #[derive(Debug)]

@@ -56,7 +56,7 @@ fn ratios_and_differences_are_those_of_plain_arithmetic() {
     );
     let mut random = Random::new();
     for _ in 0..20 {
-        let figures = [(); 2].map(|()| [(); 3].map(|()| [(); 3].map(|()| figure(&mut random))));
+        let figures = [(); 2].map(|()| [(); 3].map(|()| [(); 3].map(|()| random.figure())));
         let found = markdown(&report(&records(&case, &figures)));
         let [iucv, stream] = &figures;
         let mut ratios = String::from("| iucv |");
@@ -89,7 +89,7 @@ fn knee_is_that_of_plain_arithmetic() {
     for better in [Better::More, Better::Less] {
         let is_more = better == Better::More;
         for _ in 0..100 {
-            let curve: Vec<(u64, f64)> = (0..9).map(|level| (level, figure(&mut random))).collect();
+            let curve: Vec<(u64, f64)> = (0..9).map(|level| (level, random.figure())).collect();
             let figures = || curve.iter().map(|(_, figure)| *figure);
             let best = if is_more {
                 figures().fold(0.0, f64::max)

@@ -1,14 +1,11 @@
 //! The trials of one case in one run, and questions to them.
 
-use std::collections::BTreeSet;
-
 use host::config::Bytes;
 
 use crate::case::Case;
-use crate::definition::MetricDef;
 use crate::factor::{BINARY, Domain, Factors, Level, THIS, matches};
 use crate::metric::{Better, METRICS, Shown};
-use crate::record::Record;
+use crate::record::{Record, case_of};
 use crate::statistics::{Sample, Summary};
 
 /// The trials of one case in one run.

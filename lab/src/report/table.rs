@@ -231,7 +231,7 @@ impl Layout<'_> {
                         row.figures.iter().any(|figure| matches!(figure, Figure::Absolute { .. }));
                     let name = cells[place].clone();
                     cells[place] = if absolute || row.figures.iter().any(is_delta) {
-                        units.heading(&name, &self.series.label(&name))
+                        units.heading(&name)
                     } else {
                         units.label(&name)
                     };
@@ -356,10 +356,9 @@ impl Layout<'_> {
 
     /// What stands above the figures of a metric. A ratio has no unit.
     fn heading(&self, metric: &str, units: &Units, show: Show) -> String {
-        let label = self.series.label(metric);
         match show {
-            Show::Absolute | Show::Delta => units.heading(metric, &label),
-            Show::Ratio | Show::Percent => label,
+            Show::Absolute | Show::Delta => units.heading(metric),
+            Show::Ratio | Show::Percent => units.label(metric),
         }
     }
 
@@ -472,14 +471,6 @@ impl Layout<'_> {
 
 fn is_delta(figure: &Figure) -> bool {
     matches!(figure, Figure::Delta { .. })
-}
-
-/// What stands above the figures of a metric. A ratio has no unit.
-fn heading(metric: &str, units: &Units<'_>, show: Show) -> String {
-    match show {
-        Show::Absolute | Show::Delta => units.heading(metric),
-        Show::Ratio | Show::Percent => units.label(metric),
-    }
 }
 
 /// The levels that a point has of some factors; of the factor `metric`, the metric.
