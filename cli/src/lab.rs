@@ -357,6 +357,9 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         RunError::System(error) => error.into(),
         RunError::Results(_) => Outcome::no(error),
     })?;
+    if let Some(error) = &outcome.unrecorded {
+        eprintln!("warning: no interval records are kept: {error}");
+    }
     if let Some(error) = results.lost() {
         eprintln!("warning: the run is not kept: {error}");
     }

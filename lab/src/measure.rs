@@ -173,6 +173,11 @@ impl Meter {
         }
     }
 
+    /// Takes a time of what was due in the window and ends behind it.
+    pub(crate) fn time_late(&mut self, time_ns: u64) {
+        self.times.add(time_ns);
+    }
+
     /// Adds times to the report, which this meter did not take.
     pub(crate) fn add_times(&mut self, kind: &str, times: Times) {
         self.added.times.insert(kind.to_owned(), times);

@@ -51,6 +51,8 @@ impl TimePart {
             _ => {
                 let digits = name.strip_prefix('p').filter(|digits| digits.len() >= 2)?;
                 let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+                // p100 would be the tenth of a hundred, and not the last.
+                let is_number = is_number && (digits.len() == 2 || !digits.ends_with('0'));
                 let part: f64 = is_number.then(|| format!("0.{digits}").parse().ok())??;
                 TimePart::Quantile(part)
             }
@@ -73,14 +75,14 @@ impl Times {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// The same with times to a hundredth.
+    /// The same with times to a hundredth: the middle of steps of less than a 64th.
     #[must_use]
     pub(crate) fn coarser(&self) -> Times {
         let mut counts = BTreeMap::<u64, u64>::new();
         for (time, count) in &self.counts {
             let digits = 64 - time.leading_zeros();
             let step = 1u64 << digits.saturating_sub(7);
-            *counts.entry(time / step * step + (step - 1)).or_default() += count;
+            *counts.entry(time / step * step + step / 2).or_default() += count;
         }
         Times { of: self.of, counts: counts.into_iter().collect() }
     }

@@ -124,6 +124,13 @@ impl OneLineEnd {
     }
 }
 
+/// Whoever gives up for an error must not leave the other thread spinning.
+impl Drop for OneLineEnd {
+    fn drop(&mut self) {
+        self.line.0.store(FINISHED, Ordering::Release);
+    }
+}
+
 impl End for OneLineEnd {
     #[inline(always)]
     fn send(&mut self, _bytes: usize, mut build: impl FnMut(&mut [u8])) -> Result<(), Fault> {

@@ -89,6 +89,10 @@ pub(crate) fn in_one_process(opening: Opening<'_>) -> Result<Report, Fault> {
     if !order.is_source() {
         return serde_json::from_str(&control.note()?).doing("read the report of a thread");
     }
+    // Both threads are of this process, which notes each processor once.
+    let mut watched = [&order.place[..], &order.peer_place].concat();
+    watched.sort_unstable();
+    watched.dedup();
     let (ours, theirs) = OneLineEnd::pair();
     let (asked, answered) = thread::scope(|scope| {
         let answering = scope.spawn(|| {
@@ -98,10 +102,10 @@ pub(crate) fn in_one_process(opening: Opening<'_>) -> Result<Report, Fault> {
             answer(
                 theirs,
                 bytes,
-                Meter::of_thread(window, TARGET, &order.peer_place, &units_of(bytes)),
+                Meter::of_thread(window, TARGET, &[], &units_of(bytes)),
             )
         });
-        let meter = Meter::of_thread(window, SOURCE, &order.place, &units_of(bytes));
+        let meter = Meter::of_thread(window, SOURCE, &watched, &units_of(bytes));
         let meter = meter.timing("latency", 1);
         let asked = ask(ours, bytes, window, meter);
         (asked, answering.join().expect("answering does not panic"))
@@ -178,6 +182,8 @@ fn ask_paced<E: End>(
         meter.poll(now, 2 * number, || end.counts());
         pace.answered(now);
     }
+    let unsent = pace.leave_unsent(window.end_ns, |waited_ns| meter.time_late(waited_ns));
+    meter.add_settings(unsent);
     end.finish()?;
     meter.add_settings(end.settings());
     meter.close(2 * number, Counts::new)

@@ -104,6 +104,29 @@ fn value(bytes: u32, number: u64) -> u64 {
     u64::from(bytes) | number << 32
 }
 
+/// Times of samples, each of so many exchanges.
+#[derive(Debug)]
+struct Samples {
+    exchanges: u64,
+    times_ns: Vec<u64>,
+}
+
+impl Samples {
+    fn of(exchanges: u64) -> Samples {
+        Samples { exchanges: exchanges.max(1), times_ns: Vec::new() }
+    }
+
+    /// Adds a sample. Twice as many as wanted become samples of twice as many exchanges, by pairs.
+    fn add(&mut self, time_ns: u64) {
+        self.times_ns.push(time_ns);
+        if self.times_ns.len() as u64 == 2 * SAMPLES {
+            let pairs = self.times_ns.chunks_exact(2).map(|pair| pair.iter().sum());
+            self.times_ns = pairs.collect();
+            self.exchanges = self.exchanges.saturating_mul(2);
+        }
+    }
+}
+
 /// Makes an exchange after the other until the window opens, then as many as fill it, in samples.
 fn request<E: End>(
     mut end: E,
@@ -119,22 +142,23 @@ fn request<E: End>(
         now = now_ns();
     }
     let sample_ns = (window.end_ns - window.start_ns) / SAMPLES;
-    let exchanges = (sample_ns * number / (now - began).max(1)).max(1);
-    let mut samples = Vec::new();
+    let exchanges = u128::from(sample_ns) * u128::from(number) / u128::from((now - began).max(1));
+    let mut samples = Samples::of(u64::try_from(exchanges).unwrap_or(u64::MAX));
     now = meter.poll(now, number, || end.counts());
-    for _ in 0..SAMPLES {
-        for _ in 0..exchanges {
+    // A warm-up in which the processor was taken away says little of how many fit: the window ends by the clock.
+    while now < window.end_ns {
+        for _ in 0..samples.exchanges {
             exchange(&mut end, bytes, &mut number)?;
         }
         let before = std::mem::replace(&mut now, now_ns());
-        samples.push(now - before);
+        samples.add(now - before);
     }
-    meter.add_times("exchange", Times::new(exchanges, samples));
-    meter.add_settings([("exchanges_per_sample".to_owned(), exchanges)].into());
-    meter.add_settings(end.settings());
-    let report = meter.close(number, || end.counts())?;
+    // The other side spins until it knows, and what the meter does takes time.
     end.finish()?;
-    Ok(report)
+    meter.add_settings([("exchanges_per_sample".to_owned(), samples.exchanges)].into());
+    meter.add_times("exchange", Times::new(samples.exchanges, samples.times_ns));
+    meter.add_settings(end.settings());
+    meter.close(number, || end.counts())
 }
 
 /// Makes each exchange when it is due, and takes the time of each.
@@ -167,6 +191,8 @@ fn request_paced<E: End>(
         meter.poll(now, number, || end.counts());
         pace.answered(now);
     }
+    let unsent = pace.leave_unsent(window.end_ns, |waited_ns| meter.time_late(waited_ns));
+    meter.add_settings(unsent);
     end.finish()?;
     meter.add_settings(end.settings());
     meter.close(number, || end.counts())
