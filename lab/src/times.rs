@@ -51,8 +51,9 @@ impl TimePart {
             _ => {
                 let digits = name.strip_prefix('p').filter(|digits| digits.len() >= 2)?;
                 let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-                // p100 would be the tenth of a hundred, and not the last.
-                let is_number = is_number && (digits.len() == 2 || !digits.ends_with('0'));
+                // p100 is no quantile: it would be read as p10.
+                let is_whole = digits.len() > 2 && digits.trim_end_matches('0') == "1";
+                let is_number = is_number && !is_whole;
                 let part: f64 = is_number.then(|| format!("0.{digits}").parse().ok())??;
                 TimePart::Quantile(part)
             }

@@ -116,9 +116,8 @@ fn requests_bring_as_many_bytes_as_they_ask_for() {
             let Measured { metrics, counters, .. } = run("message-request", &levels);
             let is_counted = metrics["rate_mib_per_s"] > 0.0 && metrics["exchange_p50_ns"] > 0.0;
             assert!(is_counted, "{levels:?}");
-            // What one says of rate and cost, the other two say too.
-            let rate = metrics["rate_mib_per_cpu_s"] * metrics["cpu_s_per_s"];
-            assert!((rate / metrics["rate_mib_per_s"] - 1.0).abs() < 1e-9, "{levels:?}");
+            // Two threads: a window that is too short for what it cost would give far more.
+            assert!(metrics["cpu_s_per_s"] < 5.0, "{levels:?}: {metrics:?}");
             assert!(counters["source_exchanges_per_sample"] > 0, "{levels:?}");
         }
     }
