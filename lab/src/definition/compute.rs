@@ -146,10 +146,9 @@ impl<'a> Scope<'a> {
                     });
                     Some(noted.fold(0, u64::saturating_add))
                 }
-                Quantity::Processor
-                | Quantity::Time
-                | Quantity::Level
-                | Quantity::Unexplained => None,
+                Quantity::Processor | Quantity::Time | Quantity::Level | Quantity::Unexplained => {
+                    None
+                }
             };
             Some((amount? as f64, report))
         })

@@ -99,11 +99,7 @@ pub(crate) fn in_one_process(opening: Opening<'_>) -> Result<Report, Fault> {
             if let [processor, ..] = &*order.peer_place {
                 pin(*processor).doing("pin a thread")?;
             }
-            answer(
-                theirs,
-                bytes,
-                Meter::of_thread(window, TARGET, &[], &units_of(bytes)),
-            )
+            answer(theirs, bytes, Meter::of_thread(window, TARGET, &[], &units_of(bytes)))
         });
         let meter = Meter::of_thread(window, SOURCE, &watched, &units_of(bytes));
         let meter = meter.timing("latency", 1);
