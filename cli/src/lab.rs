@@ -17,9 +17,11 @@ use lab::peers::{self, Peers};
 use lab::plan::{Job, Plan, Wishes};
 use lab::record::{self, Record, Results};
 use lab::redefine::redefine;
+use lab::reduce::reduce;
 use lab::report;
 use lab::run::{RunError, Watcher};
 use lab::store::Store;
+use lab::transport::{TRANSPORTS, Transport};
 use lab::trial::{Crew, TrialError};
 use serde_json::json;
 
@@ -103,16 +105,19 @@ struct Report {
     /// Files that `siga lab run --json` wrote; `last` is the latest run of this user
     #[arg(value_name = "FILE", required_unless_present = "published")]
     files: Vec<PathBuf>,
-    /// Instead of results: the published tables of this case, and which printed ratios and differences do not
-    /// follow from the printed figures
-    #[arg(long, value_name = "CASE", conflicts_with = "files")]
-    published: Option<String>,
+    /// Instead of results: the published tables of these cases and drafts, or of all, and which printed ratios and
+    /// differences do not follow from the printed figures
+    #[arg(long, value_name = "CASE", num_args = 0.., conflicts_with = "files")]
+    published: Option<Vec<String>>,
     /// Output format
     #[arg(long, value_enum, default_value = "text", conflicts_with = "json")]
     format: Format,
     /// Show the results of these cases as their files say now, with metrics that were defined after the run
     #[arg(long, value_name = "CASE")]
     case: Vec<String>,
+    /// Compute the figures from the interval records beside FILE, not from what the parties reported at the end
+    #[arg(long, conflicts_with = "published")]
+    intervals: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -145,10 +150,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
 }
 
 fn select(names: &[String]) -> Result<Vec<Case>, Outcome> {
-    library::select(names).map_err(|error| match error {
+    library::select(names).map_err(refused)
+}
+
+fn refused(error: SelectError) -> Outcome {
+    match error {
         SelectError::File(error) => error.into(),
         unknown => Outcome::Usage(unknown.to_string()),
-    })
+    }
 }
 
 fn list(arguments: &List) -> Result<(), Outcome> {
@@ -160,10 +169,28 @@ fn list(arguments: &List) -> Result<(), Outcome> {
     } else {
         let cases: Vec<String> = plan.jobs.iter().map(as_text).collect();
         print(cases.join("\n"))?;
+        print(transports())?;
+        if arguments.cases.is_empty() {
+            print(not_built_yet())?;
+        }
         print(
             "Run them: siga lab run CASE.. --set FACTOR=LEVEL,..   Without CASE: messages and studies, quick forms",
         )
     }
+}
+
+/// The drafts, with the workloads that they wait for.
+fn not_built_yet() -> String {
+    let drafts = library::drafts().into_iter();
+    let drafts = drafts.map(|draft| format!("    {} ({})\n", draft.name, draft.missing.join(", ")));
+    let drafts: String = drafts.collect();
+    format!("\nNot built yet; what was published: siga lab report --published CASE\n{drafts}")
+}
+
+/// What each transport is.
+fn transports() -> String {
+    let line = |transport: &Transport| format!("    {:20} {}\n", transport.name, transport.meaning);
+    format!("transports\n{}", TRANSPORTS.iter().map(line).collect::<String>())
 }
 
 fn as_text(job: &Job) -> String {
@@ -202,25 +229,36 @@ fn as_json(job: &Job) -> serde_json::Value {
 }
 
 fn print_report(arguments: &Report) -> Result<(), Outcome> {
-    if let Some(name) = &arguments.published {
-        let cases = select(std::slice::from_ref(name))?;
-        let shown = cases.iter().map(|case| shown(&report::published(case), arguments.format));
-        let shown = shown.collect::<Option<String>>();
-        let right = "published tables are printed as text, markdown or html";
-        return print(shown.ok_or_else(|| Outcome::Usage(right.to_owned()))?.trim_end());
+    if let Some(names) = &arguments.published {
+        let studies = library::published(names).map_err(refused)?;
+        if arguments.output.json {
+            return report::published_cells(&studies).iter().try_for_each(print_json);
+        }
+        let report = shown(&report::published(&studies), arguments.format);
+        return print(report.unwrap_or_else(|| report::published_csv(&studies)).trim_end());
     }
-    let mut records = Vec::new();
+    let cases = if arguments.case.is_empty() { Vec::new() } else { select(&arguments.case)? };
+    let (mut records, mut notes) = (Vec::new(), Vec::new());
     for file in &arguments.files {
         let file = if file == Path::new("last") { last_run()? } else { file.clone() };
-        records.extend(record::read(&file)?);
+        let mut of_file = record::read(&file)?;
+        cases.iter().for_each(|case| redefine(&mut of_file, case));
+        if arguments.intervals {
+            notes.extend(reduce(&mut of_file, &file).lines());
+        }
+        records.extend(of_file);
     }
-    if !arguments.case.is_empty() {
-        select(&arguments.case)?.iter().for_each(|case| redefine(&mut records, case));
+    if arguments.output.json || matches!(arguments.format, Format::Csv) {
+        notes.iter().for_each(|note| eprintln!("{note}"));
     }
     if arguments.output.json {
         return report::figures(&records).iter().try_for_each(print_json);
     }
-    let report = shown(&report::report(&records), arguments.format);
+    let mut report = report::report(&records);
+    if arguments.intervals {
+        report = report.noting(notes);
+    }
+    let report = shown(&report, arguments.format);
     print(report.unwrap_or_else(|| report::csv(&records)).trim_end())
 }
 
@@ -319,6 +357,9 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         RunError::System(error) => error.into(),
         RunError::Results(_) => Outcome::no(error),
     })?;
+    if let Some(error) = &outcome.unrecorded {
+        eprintln!("warning: no interval records are kept: {error}");
+    }
     if let Some(error) = results.lost() {
         eprintln!("warning: the run is not kept: {error}");
     }

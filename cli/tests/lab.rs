@@ -30,12 +30,55 @@ fn cases_are_listed_with_what_can_be_varied() {
     ] {
         assert!(listed.contains(part), "{part}\nis not in\n{listed}");
     }
+    let listed = text(&siga(&["lab", "list"]).stdout);
+    assert!(listed.contains("    inbound-tcpip (network-stream, network-request)\n"), "{listed}");
     let listed = text(&siga(&["lab", "list", "--json"]).stdout);
     let listed: Vec<serde_json::Value> =
         listed.lines().map(|case| serde_json::from_str(case).unwrap()).collect();
     assert_eq!(listed[0]["name"], "message-stream");
     assert_eq!(listed[0]["factors"]["bytes"]["levels"][0], 64);
     assert!(listed.iter().all(|case| case["time_s"].as_f64() > Some(0.0)));
+}
+
+#[test]
+fn published_tables_are_printed_with_every_cell_and_the_differences() {
+    let published = |more: &[&str]| {
+        let output = siga(&[&["lab", "report", "--published"], more].concat());
+        assert_eq!((text(&output.stderr).as_str(), output.status.code()), ("", Some(0)));
+        text(&output.stdout)
+    };
+    let all = published(&[]);
+    for part in [
+        "iucv-pipe\n=========\n",
+        "A draft. Workload not built yet: network-connect.",
+        "direction outbound, mtu 1500\n pairs ",
+        "Differences in device_mp_crr_percent.csv\n",
+    ] {
+        assert!(all.contains(part), "{part}\nis not in\n{all}");
+    }
+    let summary = all.lines().rev().nth(1).unwrap();
+    assert!(summary.contains(" tables with ") && summary.contains(" cells. "), "{summary}");
+    let one = published(&["line-driver-costs", "--format", "markdown"]);
+    assert!(
+        one.contains("| iucv, 9000 | cp cpu s per mib | differs | 3 | 1.770 | 1.7690 |"),
+        "{one}"
+    );
+    assert!(
+        published(&["iucv-pipe", "--format", "html"]).contains("<td class=\"figure\">502.066</td>")
+    );
+    let cells = published(&["line-driver-costs", "--format", "csv"]);
+    assert!(
+        cells
+            .lines()
+            .any(|line| line.contains(",driver=iucv mtu=9000,cp_cpu_s_per_mib,1.770,ratio,1.7689"))
+    );
+    let cells = published(&["line-driver-costs", "--json"]);
+    let cells: Vec<serde_json::Value> =
+        cells.lines().map(|cell| serde_json::from_str(cell).unwrap()).collect();
+    assert_eq!(cells.len(), 3 * 9 + 18 + 9);
+    let differs = cells.iter().filter(|cell| cell["agrees"] == "differs");
+    assert_eq!(differs.map(|cell| cell["printed"].as_str()).collect::<Vec<_>>(), [Some("1.770")]);
+    assert!(cells.iter().any(|cell| cell["printed"] == "294.8" && cell["computed"].is_null()));
 }
 
 #[test]
@@ -64,6 +107,13 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
         ),
         (&["run", "--peers", "none"], "none does not belong to this siga: No such file"),
         (&["run", "--peers", "/bin/echo"], "--version should print \"siga-peers "),
+        (
+            &["run", "channel-io"],
+            "channel-io is a draft, whose workload channel-io is not built yet: must be a case; siga lab report ",
+        ),
+        (&["list", "line-drivers"], "line-drivers is a draft, whose workload network-stream is "),
+        (&["report", "--published", "nonsense"], "no case \"nonsense\": must be one of messages, "),
+        (&["report", "--published", "none.toml"], "none.toml:1: cannot be read"),
         (&["report", "none.jsonl"], "none.jsonl:1: cannot be read"),
     ] {
         let output = siga(&[&["lab"], arguments].concat());
@@ -143,6 +193,13 @@ fn interval_records_and_metrics_that_are_defined_later() {
     .unwrap();
     let report = text(&siga(&["lab", "report", &results, "--case", &case]).stdout);
     assert!(report.contains("moved") && report.contains("pipe"), "{report}");
+    let report = siga(&["lab", "report", &results, "--case", &case, "--intervals"]);
+    let report = text(&report.stdout);
+    let first = "- The figures of 1 trial come from the interval records in ";
+    assert!(report.starts_with(first) && report.contains("moved"), "{report}");
+    let csv = siga(&["lab", "report", &results, "--intervals", "--format", "csv"]);
+    assert!(text(&csv.stdout).starts_with("case,system,run,"), "{}", text(&csv.stdout));
+    assert!(text(&csv.stderr).starts_with(&first[2..]), "{}", text(&csv.stderr));
 }
 
 #[test]

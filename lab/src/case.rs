@@ -30,6 +30,7 @@
 //! role = ["source", "target"]         # left out: all, of work the measured one
 //! per = "mib"                         # message, transaction, packet, io, byte, second, cpu_second, share; left out: the trial
 //! unit = "ms"                         # of its numbers; left out: ns, B or a count
+//! # times = 10                        # what a number in this unit is multiplied with: seconds per 10 s
 //! label = "kernel"
 //! better = "less"                     # or "more"
 //!
@@ -39,12 +40,16 @@
 //! file = "../published/book.csv"      # as seen from here; the first line names the columns
 //! factors = { bytes = "size" }        # which columns are which factors, and which metrics
 //! metrics = { rate_messages_per_s = "messages" }
+//! # where = { day = "first" }         # the rows with these texts; left out: all
+//! # rows = "trials"                   # several rows of a cell are its trials; left out: a row is a cell
+//! # each = ["size"]                   # columns whose levels have a table each in the document, or "metric"
+//! # derived = [{ file = "../published/book_ratio.csv", kind = "ratio", base = { mode = "old" }, same = ["size"] }]
 //!
 //! [[table]]
 //! title = "How fast"                  # left out: what its figures are
 //! metric = "rate_messages_per_s"      # one, or several
 //! each = "bytes"                      # a table for each of its levels; left out: one table
-//! down = "transport"                  # one factor, or several: ["transport", "wait"]
+//! down = "transport"                  # one factor, or several: ["transport", "wait"]; left out: one row
 //! across = "wait"                     # columns for each of its levels; left out: one column
 //! #                                   # one of these three may name "metric"; left out: across does
 //! only = { wait = "adaptive" }        # which cells; left out: all
@@ -113,6 +118,7 @@ pub use self::layout::{
     Beside, Breakdown, Knee, METRIC, Part, Screen, ScreenColumn, ScreenRow, Show, Table,
 };
 use self::written::Written;
+pub(crate) use self::written::{OneOrMany, WrittenLevels, WrittenTables, unknown};
 use crate::definition::MetricDef;
 use crate::factor::{AGAINST, BINARY, Factor, Factors, Level, THIS, is_against, matches};
 use crate::placement::Placements;
@@ -665,6 +671,11 @@ note = "Who knows?"
                 "across = \"bytes\"",
                 "across = \"size\"",
                 "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, wait, binary",
+            ),
+            (
+                "down = [\"transport\", \"wait\"]\n",
+                "",
+                "c.toml:28: a table of one row with several kinds of figures: must have down, or show one of them",
             ),
             (
                 "base = { transport = \"pipe\" }",

@@ -177,6 +177,15 @@ pub(crate) fn hear<T: Said>(packets: &Packets) -> std::io::Result<Option<Heard<T
     Ok(Some((said, packet.passed()?)))
 }
 
+/// What an error of a worker's connection means: that the lab is gone, or that this process lacks something.
+fn lost(error: std::io::Error) -> Fault {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    match error.kind() {
+        BrokenPipe | ConnectionReset | UnexpectedEof => Fault::Orphaned,
+        _ => Fault::Refused { what: "cannot speak with the lab", why: error.to_string() },
+    }
+}
+
 /// A worker's end.
 #[derive(Debug)]
 pub struct Control {
@@ -357,11 +366,11 @@ impl Control {
     }
 
     fn send(&self, what: &FromWorker, descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
-        send(&self.packets, what, descriptors).map_err(|_| Fault::Orphaned)
+        send(&self.packets, what, descriptors).map_err(lost)
     }
 
     fn hear(&self) -> Result<Option<Heard<ToWorker>>, Fault> {
-        hear(&self.packets).map_err(|_| Fault::Orphaned)
+        hear(&self.packets).map_err(lost)
     }
 
     fn wait(&self, time: Option<Duration>) -> Result<(), Fault> {

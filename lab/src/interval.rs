@@ -61,6 +61,11 @@ pub struct Interval {
     pub report: Report,
 }
 
+/// The directory of the records of these results: beside the file.
+pub fn directory(results: &Path) -> PathBuf {
+    results.with_extension("intervals")
+}
+
 /// Where the parties of a trial keep their records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Intervals {

@@ -1,16 +1,22 @@
-//! The cases that come with siga.
+//! The cases that come with siga, and the drafts of cases.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
 use host::config::{FileError, Source};
 
 use crate::case::Case;
+use crate::draft::Draft;
+use crate::published::Study;
 
 /// The case files, as they lie in the repository.
 const FILES: &[(&str, &str)] = &[
     ("cases/message-stream.toml", include_str!("../../cases/message-stream.toml")),
     ("cases/message-exchange.toml", include_str!("../../cases/message-exchange.toml")),
+    ("cases/message-pairs.toml", include_str!("../../cases/message-pairs.toml")),
+    ("cases/message-mixed.toml", include_str!("../../cases/message-mixed.toml")),
+    ("cases/message-load.toml", include_str!("../../cases/message-load.toml")),
     ("cases/iucv-pipe.toml", include_str!("../../cases/iucv-pipe.toml")),
     ("cases/border-64.toml", include_str!("../../cases/border-64.toml")),
     ("cases/border-1000.toml", include_str!("../../cases/border-1000.toml")),
@@ -33,35 +39,71 @@ const FILES: &[(&str, &str)] = &[
     ("cases/iucv-outstanding.toml", include_str!("../../cases/iucv-outstanding.toml")),
 ];
 
-/// All published tables, by the names that cases have for them.
+/// The drafts of cases, in the order of their documents.
+const DRAFTS: &[(&str, &str)] = &[
+    ("cases/drafts/line-drivers.toml", include_str!("../../cases/drafts/line-drivers.toml")),
+    (
+        "cases/drafts/line-driver-costs.toml",
+        include_str!("../../cases/drafts/line-driver-costs.toml"),
+    ),
+    ("cases/drafts/qdio-gigabit.toml", include_str!("../../cases/drafts/qdio-gigabit.toml")),
+    (
+        "cases/drafts/qdio-gigabit-five.toml",
+        include_str!("../../cases/drafts/qdio-gigabit-five.toml"),
+    ),
+    (
+        "cases/drafts/device-mp-stream.toml",
+        include_str!("../../cases/drafts/device-mp-stream.toml"),
+    ),
+    (
+        "cases/drafts/device-mp-connect.toml",
+        include_str!("../../cases/drafts/device-mp-connect.toml"),
+    ),
+    ("cases/drafts/channel-io.toml", include_str!("../../cases/drafts/channel-io.toml")),
+    (
+        "cases/drafts/channel-io-sweep.toml",
+        include_str!("../../cases/drafts/channel-io-sweep.toml"),
+    ),
+    ("cases/drafts/inbound-tcpip.toml", include_str!("../../cases/drafts/inbound-tcpip.toml")),
+    ("cases/drafts/inbound-vtam.toml", include_str!("../../cases/drafts/inbound-vtam.toml")),
+    ("cases/drafts/inbound-shared.toml", include_str!("../../cases/drafts/inbound-shared.toml")),
+    ("cases/drafts/inbound-queues.toml", include_str!("../../cases/drafts/inbound-queues.toml")),
+    ("cases/drafts/inbound-mixed.toml", include_str!("../../cases/drafts/inbound-mixed.toml")),
+];
+
+/// All published tables, by the names of their files.
 const TABLES: &[(&str, &str)] = &[
-    ("../published/channel_io.csv", include_str!("../../published/channel_io.csv")),
-    ("../published/device_mp_crr.csv", include_str!("../../published/device_mp_crr.csv")),
+    ("channel_io.csv", include_str!("../../published/channel_io.csv")),
+    ("channel_io_delta.csv", include_str!("../../published/channel_io_delta.csv")),
+    ("channel_io_percent.csv", include_str!("../../published/channel_io_percent.csv")),
+    ("device_mp_crr.csv", include_str!("../../published/device_mp_crr.csv")),
+    ("device_mp_crr_percent.csv", include_str!("../../published/device_mp_crr_percent.csv")),
+    ("device_mp_streaming.csv", include_str!("../../published/device_mp_streaming.csv")),
     (
-        "../published/device_mp_streaming.csv",
-        include_str!("../../published/device_mp_streaming.csv"),
+        "device_mp_streaming_percent.csv",
+        include_str!("../../published/device_mp_streaming_percent.csv"),
     ),
-    ("../published/inbound_queues.csv", include_str!("../../published/inbound_queues.csv")),
-    ("../published/inbound_tcpip.csv", include_str!("../../published/inbound_tcpip.csv")),
+    ("inbound_queues.csv", include_str!("../../published/inbound_queues.csv")),
+    ("inbound_tcpip.csv", include_str!("../../published/inbound_tcpip.csv")),
+    ("inbound_tcpip_averages.csv", include_str!("../../published/inbound_tcpip_averages.csv")),
+    ("inbound_terminals.csv", include_str!("../../published/inbound_terminals.csv")),
+    ("inbound_vtam.csv", include_str!("../../published/inbound_vtam.csv")),
+    ("inbound_vtam_averages.csv", include_str!("../../published/inbound_vtam_averages.csv")),
+    ("iucv_pipe.csv", include_str!("../../published/iucv_pipe.csv")),
+    ("linux_line_driver_costs.csv", include_str!("../../published/linux_line_driver_costs.csv")),
     (
-        "../published/inbound_tcpip_averages.csv",
-        include_str!("../../published/inbound_tcpip_averages.csv"),
+        "linux_line_driver_costs_to_cms.csv",
+        include_str!("../../published/linux_line_driver_costs_to_cms.csv"),
     ),
-    ("../published/inbound_terminals.csv", include_str!("../../published/inbound_terminals.csv")),
-    ("../published/inbound_vtam.csv", include_str!("../../published/inbound_vtam.csv")),
     (
-        "../published/inbound_vtam_averages.csv",
-        include_str!("../../published/inbound_vtam_averages.csv"),
+        "linux_line_driver_costs_to_iucv.csv",
+        include_str!("../../published/linux_line_driver_costs_to_iucv.csv"),
     ),
-    ("../published/iucv_pipe.csv", include_str!("../../published/iucv_pipe.csv")),
-    (
-        "../published/linux_line_driver_costs.csv",
-        include_str!("../../published/linux_line_driver_costs.csv"),
-    ),
-    ("../published/linux_line_drivers.csv", include_str!("../../published/linux_line_drivers.csv")),
-    ("../published/qdio_gigabit.csv", include_str!("../../published/qdio_gigabit.csv")),
-    ("../published/qdio_packets.csv", include_str!("../../published/qdio_packets.csv")),
-    ("../published/shared_adapters.csv", include_str!("../../published/shared_adapters.csv")),
+    ("linux_line_drivers.csv", include_str!("../../published/linux_line_drivers.csv")),
+    ("qdio_gigabit.csv", include_str!("../../published/qdio_gigabit.csv")),
+    ("qdio_gigabit_ratio.csv", include_str!("../../published/qdio_gigabit_ratio.csv")),
+    ("qdio_packets.csv", include_str!("../../published/qdio_packets.csv")),
+    ("shared_adapters.csv", include_str!("../../published/shared_adapters.csv")),
 ];
 
 /// The groups that run by default.
@@ -78,9 +120,22 @@ pub fn cases() -> Vec<Case> {
     FILES.iter().map(case).collect()
 }
 
-/// A published table that comes with siga.
-fn read_table(name: &Path) -> io::Result<String> {
-    let table = TABLES.iter().find(|(own, _)| Path::new(own) == name);
+/// All drafts that come with siga, in the order of their documents.
+///
+/// # Panics
+/// If one of them is wrong: a broken promise inside this program.
+pub fn drafts() -> Vec<Draft> {
+    let draft = |(file, text): &(&str, &str)| {
+        Draft::parse(&Source::of(file, text), &read_table).unwrap_or_else(|error| panic!("{error}"))
+    };
+    DRAFTS.iter().map(draft).collect()
+}
+
+/// A published table that comes with siga, as cases and drafts name it: `../published/NAME`, `../../published/NAME`.
+fn read_table(file: &Path) -> io::Result<String> {
+    let is_published = file.parent().is_some_and(|folder| folder.ends_with("published"));
+    let mut tables = TABLES.iter().filter(|_| is_published);
+    let table = tables.find(|(name, _)| file.file_name() == Some(OsStr::new(name)));
     table.map(|(_, text)| (*text).to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
@@ -94,6 +149,16 @@ pub enum SelectError {
         name: String,
         /// What there is.
         known: String,
+    },
+    /// The name is that of a draft.
+    #[error(
+        "{name} is a draft, whose workload {missing} is not built yet: must be a case; siga lab report --published {name} prints its published tables"
+    )]
+    NotBuilt {
+        /// What was asked for.
+        name: String,
+        /// The workloads that are not built yet.
+        missing: String,
     },
     /// The name is that of a case file, which is wrong.
     #[error(transparent)]
@@ -112,9 +177,13 @@ pub fn select(names: &[String]) -> Result<Vec<Case>, SelectError> {
         let is_meant = |case: &Case| case.name == *name || case.group.as_ref() == Some(name);
         let mut found: Vec<Case> = cases().into_iter().filter(is_meant).collect();
         if found.is_empty() {
-            let file = Path::new(name);
-            if file.extension().is_none_or(|extension| extension != "toml") {
-                return Err(SelectError::Unknown { name: name.clone(), known: known() });
+            if let Some(draft) = drafts().into_iter().find(|draft| draft.name == *name) {
+                return Err(not_built(name, &draft));
+            }
+            let known = || cases().into_iter().map(|case| (case.group, case.name)).collect();
+            let file = file(name, known)?;
+            if Draft::is_draft(&Source::read(file)?) {
+                return Err(not_built(name, &Draft::read(file)?));
             }
             found.push(Case::read(file)?);
         }
@@ -124,17 +193,65 @@ pub fn select(names: &[String]) -> Result<Vec<Case>, SelectError> {
     Ok(selected)
 }
 
-/// The names of all cases and groups.
-fn known() -> String {
+fn not_built(name: &str, draft: &Draft) -> SelectError {
+    SelectError::NotBuilt { name: name.to_owned(), missing: draft.missing.join(", ") }
+}
+
+/// Groups, if any, and names of cases.
+type Names = Vec<(Option<String>, String)>;
+
+/// The case file of this name. `known` are the groups and names that it could have been instead.
+fn file(name: &str, known: impl FnOnce() -> Names) -> Result<&Path, SelectError> {
+    let file = Path::new(name);
+    if file.extension().is_some_and(|extension| extension == "toml") {
+        return Ok(file);
+    }
     let mut names = Vec::new();
-    for case in cases() {
-        for name in case.group.into_iter().chain([case.name]) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
+    for name in known().into_iter().flat_map(|(group, name)| group.into_iter().chain([name])) {
+        if !names.contains(&name) {
+            names.push(name);
         }
     }
-    names.join(", ")
+    Err(SelectError::Unknown { name: name.to_owned(), known: names.join(", ") })
+}
+
+/// The published tables of cases and drafts of these names: names of cases and drafts, of groups, or files. Without
+/// names, of all cases and drafts that name a published table.
+///
+/// # Errors
+/// [`SelectError`]. A draft is no error here.
+pub fn published(names: &[String]) -> Result<Vec<Study>, SelectError> {
+    let of_case =
+        |case: Case| Study { name: case.name, missing: Vec::new(), tables: case.published };
+    let cases = cases().into_iter().map(|case| (case.group.clone(), of_case(case)));
+    let drafts = drafts().into_iter().map(|draft| (draft.group.clone(), draft.study()));
+    let all: Vec<(Option<String>, Study)> = cases.chain(drafts).collect();
+    if names.is_empty() {
+        let studies = all.into_iter().map(|(_, study)| study);
+        return Ok(studies.filter(|study| !study.tables.is_empty()).collect());
+    }
+    let mut selected: Vec<Study> = Vec::new();
+    for name in names {
+        let is_meant = |(group, study): &&(Option<String>, Study)| {
+            study.name == *name || group.as_ref() == Some(name)
+        };
+        let mut found: Vec<Study> =
+            all.iter().filter(is_meant).map(|(_, study)| study.clone()).collect();
+        if found.is_empty() {
+            let known =
+                || all.iter().map(|(group, study)| (group.clone(), study.name.clone())).collect();
+            let file = file(name, known)?;
+            let is_draft = Draft::is_draft(&Source::read(file)?);
+            found.push(if is_draft {
+                Draft::read(file)?.study()
+            } else {
+                of_case(Case::read(file)?)
+            });
+        }
+        found.retain(|study| selected.iter().all(|other| other.name != study.name));
+        selected.append(&mut found);
+    }
+    Ok(selected)
 }
 
 #[cfg(test)]
@@ -161,9 +278,7 @@ mod tests {
         let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let tables = entries.filter(|file| file.extension().is_some_and(|is| is == "csv"));
         let (mut there, mut ours): (Vec<String>, Vec<String>) = (
-            tables
-                .map(|file| format!("../published/{}", file.file_name().unwrap().display()))
-                .collect(),
+            tables.map(|file| file.file_name().unwrap().display().to_string()).collect(),
             TABLES.iter().map(|(name, _)| (*name).to_owned()).collect(),
         );
         there.sort_unstable();
@@ -221,5 +336,55 @@ mod tests {
         assert!(error.starts_with(start), "{error}");
         let error = select(&["nonsense.toml".to_owned()]).unwrap_err().to_string();
         assert!(error.starts_with("nonsense.toml:1: cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn every_draft_of_the_repository_comes_with_siga_and_is_named_as_its_file() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases/drafts");
+        let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let files = entries.filter(|file| file.extension().is_some_and(|is| is == "toml"));
+        let mut there: Vec<String> = files
+            .map(|file| format!("cases/drafts/{}", file.file_name().unwrap().display()))
+            .collect();
+        there.sort_unstable();
+        let mut ours: Vec<String> = DRAFTS.iter().map(|(file, _)| (*file).to_owned()).collect();
+        for (file, draft) in ours.iter().zip(drafts()) {
+            assert_eq!(*file, format!("cases/drafts/{}.toml", draft.name));
+        }
+        ours.sort_unstable();
+        assert_eq!(there, ours);
+    }
+
+    #[test]
+    fn drafts_have_published_tables_and_are_not_run() {
+        let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/drafts/channel-io.toml");
+        for name in ["channel-io", draft] {
+            let error = select(&[name.to_owned()]).unwrap_err().to_string();
+            let start = format!("{name} is a draft, whose workload channel-io is not built yet: ");
+            assert!(error.starts_with(&start), "{error}");
+            let studies = published(&[name.to_owned()]).unwrap();
+            assert_eq!((studies[0].name.as_str(), studies[0].tables.len()), ("channel-io", 1));
+        }
+        let named = |names: &[&str]| -> Vec<String> {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            published(&names).unwrap().into_iter().map(|study| study.name).collect()
+        };
+        assert_eq!(named(&["iucv-pipe", "line-drivers"]), ["iucv-pipe", "line-drivers"]);
+        assert!(named(&["studies"]).contains(&"inbound-queues".to_owned()));
+        let used: Vec<String> = published(&[])
+            .unwrap()
+            .iter()
+            .flat_map(|study| &study.tables)
+            .flat_map(|table| table.sheets())
+            .map(|sheet| sheet.file().file_name().unwrap().display().to_string())
+            .collect();
+        for (name, _) in TABLES {
+            assert!(used.iter().any(|own| own == name), "{name} is in no report");
+        }
+        let error = published(&["nonsense".to_owned()]).unwrap_err().to_string();
+        assert!(
+            error.contains("must be one of messages, ") && error.contains("channel-io"),
+            "{error}"
+        );
     }
 }

@@ -13,7 +13,7 @@ use crate::control::Order;
 use crate::fault::Fault;
 use crate::interval::{Interval, Recorder};
 use crate::quantity::Report;
-use crate::times::Taken;
+use crate::times::{Taken, Times};
 use crate::workload::named;
 
 pub use self::cost::work_for;
@@ -38,6 +38,8 @@ pub struct Meter {
     /// What was done with each message.
     units: Vec<Unit>,
     times: Taken,
+    /// What is known only when the window closes, and what the party was set to.
+    added: Report,
     /// Which times are taken, and of how many events each; nothing if none are.
     kind: Option<(&'static str, u64)>,
     recorder: Option<Recorder>,
@@ -88,6 +90,7 @@ impl Meter {
             sampler,
             units: units.to_vec(),
             times: Taken::new(),
+            added: Report::default(),
             kind: None,
             recorder: None,
             edge_ns: window.start_ns,
@@ -170,6 +173,21 @@ impl Meter {
         }
     }
 
+    /// Takes a time of what was due in the window and ends behind it.
+    pub(crate) fn time_late(&mut self, time_ns: u64) {
+        self.times.add(time_ns);
+    }
+
+    /// Adds times to the report, which this meter did not take.
+    pub(crate) fn add_times(&mut self, kind: &str, times: Times) {
+        self.added.times.insert(kind.to_owned(), times);
+    }
+
+    /// Adds counters to the report that say how the party was set.
+    pub(crate) fn add_settings(&mut self, settings: Counts) {
+        self.added.counters.extend(settings);
+    }
+
     /// What was done and spent, and what was counted meanwhile. A window that is still open closes now.
     ///
     /// # Errors
@@ -185,7 +203,9 @@ impl Meter {
         let (Some(start), Some(end)) = (self.start.take(), self.end.take()) else {
             return Err(Fault::Nothing);
         };
-        let report = Report { messages, ..self.between(&start, &end) };
+        let mut report = Report { messages, ..self.between(&start, &end) };
+        report.times.append(&mut self.added.times);
+        report.counters.append(&mut self.added.counters);
         if let Some(recorder) = &mut self.recorder {
             let ns = report.window_ns;
             recorder.append(&Interval { ns, is_last: true, report: report.clone() });
@@ -223,7 +243,7 @@ impl Meter {
 }
 
 /// Times of one kind, for a report.
-pub(crate) fn times(kind: &str, of: u64, taken: &Taken) -> BTreeMap<String, crate::times::Times> {
+pub(crate) fn times(kind: &str, of: u64, taken: &Taken) -> BTreeMap<String, Times> {
     taken.times(of).map(|times| (kind.to_owned(), times)).into_iter().collect()
 }
 

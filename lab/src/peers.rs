@@ -15,9 +15,10 @@ use std::process::Command;
 use crate::against::first_line;
 use crate::binary::Checksum;
 use crate::factor::{Factors, Level};
+use crate::transport::{self, Can};
 
 /// Their transports.
-pub const TRANSPORTS: [&str; 3] = ["aeron", "aeron-claim", "iceoryx2"];
+pub const TRANSPORTS: [&str; transport::count(Can::Peer)] = transport::names(Can::Peer);
 
 /// What the program is called.
 const PROGRAM: &str = "siga-peers";
@@ -42,6 +43,7 @@ const SOURCES: &[&str] = &[
     include_str!("measure/cost.rs"),
     include_str!("pattern.rs"),
     include_str!("transport/mod.rs"),
+    include_str!("transport/peer.rs"),
     include_str!("quantity.rs"),
     include_str!("role.rs"),
     include_str!("times.rs"),
@@ -128,9 +130,4 @@ pub fn of(factors: &Factors) -> Option<&str> {
         Some(Level::Word(word)) if TRANSPORTS.contains(&&**word) => Some(word),
         _ => None,
     }
-}
-
-/// Whether the transport is Aeron's.
-pub(crate) fn is_aeron(transport: &str) -> bool {
-    transport.starts_with("aeron")
 }

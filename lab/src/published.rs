@@ -1,12 +1,32 @@
 //! Published tables: what others have measured, to stand beside what is measured here.
 
+mod derived;
+mod sheet;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::io;
+use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::factor::{Factor, Factors, Level, matches};
+use crate::case::METRIC;
+use crate::factor::{Factors, Level, matches};
+use crate::statistics::median;
+
+pub use self::derived::{Agreement, Derivation, Derived, Recomputed};
+pub(crate) use self::derived::{WrittenDerived, places};
+pub use self::sheet::Sheet;
+
+/// The published tables of a case or of a draft.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Study {
+    /// What the case or the draft is called.
+    pub name: String,
+    /// The workloads that are not built yet; none if it is a case.
+    pub missing: Vec<String>,
+    /// Its tables.
+    pub tables: Vec<Published>,
+}
 
 /// A table that was published.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,169 +35,121 @@ pub struct Published {
     pub name: String,
     /// Where it stands.
     pub document: String,
-    /// The file that it lies in, as the case names it.
-    pub file: PathBuf,
-    /// The table, as it lies in its file.
-    pub text: Arc<str>,
-    /// The columns that the document derives from others.
+    /// What its file holds.
+    pub sheet: Sheet,
+    /// The rows of the sheet that are the table.
+    pub rows: Vec<usize>,
+    /// The columns that tell its rows apart.
+    pub keys: Vec<String>,
+    /// The columns whose levels have a table each in the document. `metric` stands for one table for each column
+    /// of figures.
+    pub each: Vec<String>,
+    /// The figures that the document derives from others.
     pub derived: Vec<Derived>,
-    head: Vec<String>,
-    cells: Vec<Vec<String>>,
-    rows: Vec<Row>,
+    levels: Vec<Levels>,
+    are_trials: bool,
 }
 
-/// A column that the document derives from another one, by comparing rows.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Derived {
-    /// The column with the printed result.
-    pub column: String,
-    /// The column that it is computed from.
-    pub of: String,
-    /// How.
-    pub kind: Derivation,
-    /// The row that it is against: these columns have these texts, those in `same` the texts of the own row.
-    pub base: BTreeMap<String, String>,
-    /// The columns in which the base has what the own row has.
-    #[serde(default)]
-    pub same: Vec<String>,
-}
-
-/// How a document compares two figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Derivation {
-    /// Own figure divided by the base's.
-    Ratio,
-    /// Own figure minus the base's.
-    Delta,
-    /// The difference in percent of the base's figure.
-    Percent,
-}
-
+/// What a row says of factors and metrics.
 #[derive(Clone, Debug, PartialEq)]
-struct Row {
+struct Levels {
     factors: Factors,
     figures: BTreeMap<String, f64>,
 }
 
-/// Which columns of a table are what.
-#[derive(Debug, Default)]
-pub(crate) struct Columns {
+/// What a row is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Rows {
+    /// A cell.
+    #[default]
+    Cells,
+    /// A trial of a cell.
+    Trials,
+}
+
+/// What a published table is, and which of its columns are what.
+pub(crate) struct About<'a> {
+    pub(crate) name: String,
+    pub(crate) document: String,
+    pub(crate) file: &'a Path,
     /// Factors, with the columns that hold their levels.
-    pub(crate) factors: Vec<(&'static Factor, String)>,
+    pub(crate) factors: Vec<(String, String)>,
     /// Metrics, with the columns that hold them, in the units that the metrics' names end in.
     pub(crate) metrics: Vec<(String, String)>,
-    /// The columns that the document derives from others.
-    pub(crate) derived: Vec<Derived>,
+    /// The rows that count: those with these texts in these columns.
+    pub(crate) only: BTreeMap<String, String>,
+    pub(crate) rows: Rows,
+    pub(crate) each: Vec<String>,
+    pub(crate) derived: Vec<WrittenDerived>,
+    /// The level of a factor, as it is written; or what would be right.
+    pub(crate) level: &'a dyn Fn(&str, &str) -> Result<Level, String>,
 }
 
 impl Published {
-    /// Takes the text of a table apart: lines of comma-separated values, the first with the names of the
-    /// columns. An empty cell is one that the document leaves empty.
+    /// Reads the files of a published table.
     ///
     /// # Errors
-    /// What is wrong with the table, and in which line.
-    pub(crate) fn parse(
-        (name, document, file): (String, String, PathBuf),
-        text: &str,
-        columns: &Columns,
+    /// What is wrong, in which file, and in which line.
+    pub(crate) fn read(
+        about: About<'_>,
+        read: &dyn Fn(&Path) -> io::Result<String>,
     ) -> Result<Published, String> {
-        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
-        let head = reader.headers().map_err(|error| error.to_string())?.clone();
-        let place = |column: &String| {
-            let place = head.iter().position(|name| name == column);
-            let names = || head.iter().collect::<Vec<_>>().join(", ");
-            place.ok_or_else(|| format!("there is no column {column:?} among {}", names()))
+        let file = about.file;
+        let here = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+        let text = read(file).map_err(|why| here(&why))?;
+        let sheet = Sheet::parse(file, &text).map_err(|why| here(&why))?;
+        let rows = about.rows(&sheet).map_err(|why| here(&why))?;
+        let levels = rows.iter().map(|row| about.levels(&sheet, *row));
+        let levels = levels.collect::<Result<Vec<Levels>, _>>().map_err(|why| here(&why))?;
+        let are_trials = about.rows == Rows::Trials;
+        let twice = |at: &usize| {
+            levels[..*at].iter().position(|other| other.factors == levels[*at].factors)
         };
-        let factors = columns.factors.iter().map(|(factor, column)| Ok((*factor, place(column)?)));
-        let factors = factors.collect::<Result<Vec<(&Factor, usize)>, String>>()?;
-        let metrics = columns.metrics.iter().map(|(metric, column)| Ok((metric, place(column)?)));
-        let metrics = metrics.collect::<Result<Vec<(&String, usize)>, String>>()?;
-        for derived in &columns.derived {
-            let names = [&derived.column, &derived.of].into_iter();
-            names
-                .chain(derived.base.keys())
-                .chain(&derived.same)
-                .try_for_each(|name| place(name).map(drop))?;
+        if let Some(at) = (0..levels.len()).find(|at| !are_trials && twice(at).is_some()) {
+            let (line, first) = (sheet.line(rows[at]), sheet.line(rows[twice(&at).unwrap_or(0)]));
+            let right = "must be another cell, or the table has rows = \"trials\" or where";
+            return Err(here(&format!("line {line} is of the same cell as line {first}: {right}")));
         }
-        let mut rows = Vec::new();
-        let mut cells = Vec::new();
-        for record in reader.records() {
-            let record = record.map_err(|error| error.to_string())?;
-            let line = record.position().map_or(0, csv::Position::line);
-            if record.len() != head.len() {
-                let (found, wanted) = (record.len(), head.len());
-                return Err(format!("line {line} has {found} cells, the first line {wanted}"));
-            }
-            cells.push(record.iter().map(str::to_owned).collect());
-            let level = |(factor, place): &(&'static Factor, usize)| {
-                let text = &record[*place];
-                let level = factor.level(text);
-                let level = level.map_err(|right| format!("line {line}: {text:?} {right}"))?;
-                Ok((factor.name.to_owned(), level))
-            };
-            let figure = |(metric, place): &(&String, usize)| {
-                let text = &record[*place];
-                let figure = text.parse();
-                let figure = figure.map_err(|_| format!("line {line}: {text:?} is no number"))?;
-                Ok(((*metric).clone(), figure))
-            };
-            let has_figure = |(_, place): &&(&String, usize)| !record[*place].is_empty();
-            rows.push(Row {
-                factors: factors.iter().map(level).collect::<Result<_, String>>()?,
-                figures: metrics
-                    .iter()
-                    .filter(has_figure)
-                    .map(figure)
-                    .collect::<Result<_, String>>()?,
-            });
-        }
-        let head = head.iter().map(str::to_owned).collect();
-        let derived = columns.derived.clone();
-        Ok(Published { name, document, file, text: text.into(), derived, head, cells, rows })
+        let mut keys = about.each.clone();
+        keys.extend(about.factors.iter().map(|(_, column)| column.clone()));
+        keys.extend(about.only.keys().cloned());
+        keys.extend(about.derived.iter().flat_map(WrittenDerived::keys));
+        let is_key = |column: &&String| keys.contains(column);
+        let keys = sheet.head().iter().filter(is_key).cloned().collect();
+        let derived = about.derived.into_iter().map(|derived| derived.check(&sheet, read));
+        let derived = derived.collect::<Result<_, String>>()?;
+        let About { name, document, each, .. } = about;
+        Ok(Published { name, document, sheet, rows, keys, each, derived, levels, are_trials })
     }
 
-    /// The names of all columns.
-    pub fn head(&self) -> &[String] {
-        &self.head
+    /// Its files: what they are called, and what they hold.
+    pub fn sheets(&self) -> impl Iterator<Item = &Sheet> {
+        std::iter::once(&self.sheet).chain(self.derived.iter().flat_map(|derived| &derived.sheet))
     }
 
-    /// All cells as they were printed, by row.
-    pub fn cells(&self) -> &[Vec<String>] {
-        &self.cells
+    /// The levels of each row.
+    pub fn cells(&self) -> impl Iterator<Item = &Factors> {
+        self.levels.iter().map(|levels| &levels.factors)
     }
 
-    /// What is printed in a row under `column`; none if the cell is empty.
-    pub fn text_at(&self, row: usize, column: &str) -> Option<&str> {
-        let place = self.head.iter().position(|name| name == column)?;
-        Some(self.cells.get(row)?.get(place)?.as_str()).filter(|text| !text.is_empty())
-    }
-
-    /// The row that a derived cell of `row` is against.
-    pub fn base_of(&self, derived: &Derived, row: usize) -> Option<usize> {
-        let is_base = |other: &usize| {
-            derived
-                .base
-                .iter()
-                .all(|(column, text)| self.text_at(*other, column) == Some(text.as_str()))
-                && derived
-                    .same
-                    .iter()
-                    .all(|column| self.text_at(*other, column) == self.text_at(row, column))
-        };
-        (0..self.cells.len()).find(is_base)
+    /// Whether the rows of a cell are its trials.
+    pub fn are_trials(&self) -> bool {
+        self.are_trials
     }
 
     /// Whether something was published of a metric.
     pub fn knows(&self, metric: &str) -> bool {
-        self.rows.iter().any(|row| row.figures.contains_key(metric))
+        self.levels.iter().any(|row| row.figures.contains_key(metric))
     }
 
-    /// What was published of a metric for a cell, if something was.
+    /// What was published of a metric for a cell, if something was. Of several trials, the median.
     pub fn figure(&self, metric: &str, cell: &Factors) -> Option<f64> {
-        let row = self.rows.iter().find(|row| matches(cell, &row.factors))?;
-        row.figures.get(metric).copied()
+        let rows = self.levels.iter().filter(|row| matches(cell, &row.factors));
+        let mut figures: Vec<f64> =
+            rows.filter_map(|row| row.figures.get(metric)).copied().collect();
+        figures.sort_by(f64::total_cmp);
+        median(&figures)
     }
 
     /// What was published of a metric, along a factor: level and figure of each line.
@@ -186,8 +158,49 @@ impl Published {
         metric: &'a str,
         factor: &'a str,
     ) -> impl Iterator<Item = (&'a Level, f64)> {
-        self.rows.iter().filter_map(move |row| {
+        self.levels.iter().filter_map(move |row| {
             Some((row.factors.get(factor)?, row.figures.get(metric).copied()?))
+        })
+    }
+}
+
+impl About<'_> {
+    /// The rows that count, of a sheet that has all columns which are named.
+    fn rows(&self, sheet: &Sheet) -> Result<Vec<usize>, String> {
+        let columns = self.factors.iter().chain(&self.metrics).map(|(_, column)| column);
+        let each = self.each.iter().filter(|column| *column != METRIC);
+        columns
+            .chain(self.only.keys())
+            .chain(each)
+            .try_for_each(|column| sheet.check_column(column))?;
+        let is_meant = |row: &usize| {
+            self.only.iter().all(|(column, text)| sheet.at(*row, column).unwrap_or("") == text)
+        };
+        let rows: Vec<usize> = (0..sheet.len()).filter(is_meant).collect();
+        if rows.is_empty() && !self.only.is_empty() {
+            let texts = self.only.iter().map(|(column, text)| format!("{column} = {text:?}"));
+            let texts = texts.collect::<Vec<_>>().join(" and ");
+            return Err(format!("there is no row with {texts}"));
+        }
+        Ok(rows)
+    }
+
+    fn levels(&self, sheet: &Sheet, row: usize) -> Result<Levels, String> {
+        let line = sheet.line(row);
+        let level = |(factor, column): &(String, String)| {
+            let text = sheet.at(row, column).unwrap_or_default();
+            let level = (self.level)(factor, text);
+            let level = level.map_err(|right| format!("line {line}: {text:?} {right}"))?;
+            Ok((factor.clone(), level))
+        };
+        let figure = |(metric, column): &(String, String)| {
+            let text = sheet.at(row, column)?;
+            let figure = text.parse().map_err(|_| format!("line {line}: {text:?} is no number"));
+            Some(figure.map(|figure| (metric.clone(), figure)))
+        };
+        Ok(Levels {
+            factors: self.factors.iter().map(level).collect::<Result<_, String>>()?,
+            figures: self.metrics.iter().filter_map(figure).collect::<Result<_, String>>()?,
         })
     }
 }
@@ -197,22 +210,32 @@ mod tests {
     use super::*;
     use crate::workload;
 
-    fn columns(factor: &str, metric: &str) -> Columns {
-        let bytes = workload::find("message-stream").unwrap().factor("bytes").unwrap();
-        Columns {
-            factors: vec![(bytes, factor.into())],
+    fn bytes(_: &str, text: &str) -> Result<Level, String> {
+        workload::find("message-stream").unwrap().factor("bytes").unwrap().level(text)
+    }
+
+    fn about(factor: &str, metric: &str) -> About<'static> {
+        About {
+            name: "there".into(),
+            document: "a document".into(),
+            file: Path::new("book.csv"),
+            factors: vec![("bytes".into(), factor.into())],
             metrics: vec![("rate_bytes_per_s".into(), metric.into())],
+            only: BTreeMap::new(),
+            rows: Rows::Cells,
+            each: Vec::new(),
             derived: Vec::new(),
+            level: &bytes,
         }
     }
 
-    fn parse(text: &str, columns: &Columns) -> Result<Published, String> {
-        Published::parse(("there".into(), "a document".into(), "book.csv".into()), text, columns)
+    fn parse(text: &str, about: About<'_>) -> Result<Published, String> {
+        Published::read(about, &|_| Ok(text.to_owned()))
     }
 
     #[test]
     fn figures_are_found_by_the_levels_of_a_cell() {
-        let table = parse("size,rate,other\n64,1.5,9\n1000,20,9\n", &columns("size", "rate"));
+        let table = parse("size,rate,other\n64,1.5,9\n1000,20,9\n", about("size", "rate"));
         let table = table.unwrap();
         let cell = |bytes| {
             let wait = ("wait".to_owned(), Level::Word("spin".into()));
@@ -228,19 +251,46 @@ mod tests {
     #[test]
     fn cell_is_quoted_or_empty() {
         let table = "run,size,rate\n\"one, the \"\"first\"\"\",64,1.5\ntwo,1000,\n";
-        let table = parse(table, &columns("size", "rate")).unwrap();
+        let table = parse(table, about("size", "rate")).unwrap();
         let curve: Vec<_> = table.curve("rate_bytes_per_s", "bytes").collect();
         assert_eq!(curve, [(&Level::Number(64), 1.5)]);
     }
 
     #[test]
     fn table_that_is_none_is_refused() {
-        let refused = |text: &str| parse(text, &columns("size", "rate")).unwrap_err();
-        assert_eq!(refused("bytes,rate\n"), "there is no column \"size\" among bytes, rate");
-        let shape = "line 3 has 1 cells, the first line 2";
+        let refused = |text: &str| parse(text, about("size", "rate")).unwrap_err();
+        assert_eq!(
+            refused("bytes,rate\n"),
+            "book.csv: there is no column \"size\" among bytes, rate"
+        );
+        let shape = "book.csv: line 3 has 1 cells, the first line 2";
         assert_eq!(refused("size,rate\n64,1\n64\n"), shape);
-        assert_eq!(refused("size,rate\n64,1,2\n"), "line 2 has 3 cells, the first line 2");
-        assert_eq!(refused("size,rate\n64,fast\n"), "line 2: \"fast\" is no number");
-        assert_eq!(refused("size,rate\n0,1\n"), "line 2: \"0\" must be 1 B to 16 MiB");
+        assert_eq!(
+            refused("size,rate\n64,1,2\n"),
+            "book.csv: line 2 has 3 cells, the first line 2"
+        );
+        assert_eq!(refused("size,rate\n64,fast\n"), "book.csv: line 2: \"fast\" is no number");
+        assert_eq!(refused("size,rate\n0,1\n"), "book.csv: line 2: \"0\" must be 1 B to 16 MiB");
+    }
+
+    #[test]
+    fn rows_are_cells_or_trials_and_where_chooses_among_them() {
+        let text = "size,rate,day\n64,1,one\n64,5,one\n64,2,one\n64,9,two\n";
+        let twice = parse(text, about("size", "rate")).unwrap_err();
+        assert!(twice.starts_with("book.csv: line 3 is of the same cell as line 2: "), "{twice}");
+        let only = BTreeMap::from([("day".to_owned(), "two".to_owned())]);
+        let cell = Factors::from([("bytes".to_owned(), Level::Number(64))]);
+        let second = parse(text, About { only: only.clone(), ..about("size", "rate") }).unwrap();
+        assert_eq!(
+            (second.figure("rate_bytes_per_s", &cell), &*second.rows),
+            (Some(9.0), &[3][..])
+        );
+        let only = BTreeMap::from([("day".to_owned(), "one".to_owned())]);
+        let trials = About { only, rows: Rows::Trials, ..about("size", "rate") };
+        let trials = parse(text, trials).unwrap();
+        assert_eq!(trials.figure("rate_bytes_per_s", &cell), Some(2.0));
+        let only = BTreeMap::from([("day".to_owned(), "three".to_owned())]);
+        let none = parse(text, About { only, ..about("size", "rate") }).unwrap_err();
+        assert_eq!(none, "book.csv: there is no row with day = \"three\"");
     }
 }

@@ -3,6 +3,7 @@
 //! Metrics are computed from quantities ([`crate::definition`]), also from those of results that were kept.
 
 mod check;
+mod difference;
 
 use std::collections::BTreeMap;
 
@@ -125,15 +126,27 @@ impl Party {
     }
 }
 
+/// Processor time of parties that the kernel placed, as part of the busy time, above which nothing can be said of the
+/// rest.
+const UNPLACED_PART_MAX: f64 = 0.02;
+
 /// Busy time of the trial's processors that no party explains: other programs, interrupts and kernel threads.
-/// Below zero if the kernel's ticks say less than the parties' own clocks. None if no processor was noted, or
-/// windows were too short for ticks.
+/// Below zero if the kernel's ticks say less than the parties' own clocks. None if no processor was noted, if
+/// windows were too short for ticks, or if parties that the kernel placed did more than a little.
 ///
 /// Windows of two parties do not begin in the same nanosecond, so each part counts for a second of its own
 /// window. What is returned is for the mean window, in nanoseconds.
 pub fn unexplained_ns(parties: &[Party]) -> Option<i64> {
     let reports = || parties.iter().map(|party| &party.report);
     let measured = || reports().filter(|report| report.window_ns > 0);
+    // What a party did on a processor that nobody noted explains nothing of those that were.
+    let noted_at: Vec<usize> =
+        reports().flat_map(|report| &report.processors).map(|noted| noted.processor).collect();
+    let is_elsewhere = |party: &&Party| party.place.iter().any(|at| !noted_at.contains(at));
+    let rate = |party: &Party| match party.report.window_ns {
+        0 => 0.0,
+        ns => party.report.cpu_ns() as f64 / ns as f64,
+    };
     let mut noted = measured().filter(|report| !report.processors.is_empty()).peekable();
     noted.peek()?;
     if measured().any(|report| report.window_ns < TICKS_NS_MIN) {
@@ -143,10 +156,16 @@ pub fn unexplained_ns(parties: &[Party]) -> Option<i64> {
         let busy = report.processors.iter().map(|processor| processor.busy_ns).sum::<u64>();
         busy as f64 / report.window_ns as f64
     });
-    let cpu = measured().map(|report| report.cpu_ns() as f64 / report.window_ns as f64);
+    let busy: f64 = busy.sum();
+    // Nobody knows where a party ran that the kernel placed: little of it is taken as if it ran here.
+    let unplaced: f64 = parties.iter().filter(|party| party.place.is_empty()).map(rate).sum();
+    if unplaced > UNPLACED_PART_MAX * busy {
+        return None;
+    }
+    let cpu: f64 = parties.iter().filter(|party| !is_elsewhere(party)).map(rate).sum();
     let window_ns = measured().map(|report| report.window_ns as f64).sum::<f64>();
     let window_ns = window_ns / measured().count() as f64;
-    Some(((busy.sum::<f64>() - cpu.sum::<f64>()) * window_ns) as i64)
+    Some(((busy - cpu) * window_ns) as i64)
 }
 
 #[cfg(test)]
@@ -162,7 +181,7 @@ mod tests {
             processors: busy_ns.map(processor).into_iter().collect(),
             ..Report::default()
         };
-        Party { role: role.into(), report, ..Party::default() }
+        Party { role: role.into(), report, place: vec![0], ..Party::default() }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::binary::Binary;
 use crate::case::Case;
 use crate::factor::Factors;
 use crate::machine::Machine;
-use crate::published::Published;
+use crate::published::{Published, Sheet};
 use crate::quantity::Party;
 
 /// One trial.
@@ -70,8 +70,9 @@ pub enum Tables {
 impl Tables {
     /// The tables that a case names, if it names any.
     pub fn of(case: &Case) -> Option<Tables> {
-        let named = |table: &Published| (table.file.display().to_string(), table.text.to_string());
-        let tables: BTreeMap<String, String> = case.published.iter().map(named).collect();
+        let named = |sheet: &Sheet| (sheet.file().display().to_string(), sheet.text().to_owned());
+        let sheets = case.published.iter().flat_map(Published::sheets);
+        let tables: BTreeMap<String, String> = sheets.map(named).collect();
         (!tables.is_empty()).then_some(Tables::Named(tables))
     }
 
@@ -82,6 +83,16 @@ impl Tables {
             Tables::Named(tables) => tables.get(file.to_str()?).map(String::as_str),
         }
     }
+}
+
+/// The case of these results of one run, as it was then; none if they come from a siga that knows other cases.
+pub fn case_of<'a>(name: &str, mut records: impl Iterator<Item = &'a Record>) -> Option<Case> {
+    let record = records.find(|record| record.definition.is_some())?;
+    let table = |file: &Path| {
+        let text = record.published.as_ref().and_then(|tables| tables.text(file));
+        text.map(str::to_owned).ok_or_else(|| io::ErrorKind::NotFound.into())
+    };
+    Case::parse(&Source::of(name, record.definition.as_ref()?), &table).ok()
 }
 
 /// Where results are kept: in each of some files.

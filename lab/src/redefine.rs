@@ -14,6 +14,10 @@ pub fn redefine(records: &mut [Record], case: &Case) {
             record.published = Tables::of(case);
         }
         if !record.parties.is_empty() {
+            // A definition that gives nothing now must not leave what an older one gave.
+            for metric in &case.metrics {
+                record.metrics.remove(&metric.name);
+            }
             record.metrics.extend(values(case, &record.parties));
         }
     }

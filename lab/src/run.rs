@@ -10,7 +10,7 @@ use host::config::{FileError, Source};
 use crate::against::Against;
 use crate::definition::values;
 use crate::factor::{BINARY, Factors, is_against};
-use crate::interval::{Head, Intervals};
+use crate::interval::{self, Head, Intervals};
 use crate::machine::Machine;
 use crate::plan::{Job, Plan, Step};
 use crate::quantity::{Party, unexplained_ns};
@@ -35,6 +35,8 @@ pub struct Outcome {
     /// Why the results can no longer be kept, as on a full disk: the run has ended with the first trial that
     /// is not in the file.
     pub unkept: Option<io::Error>,
+    /// Why parties kept no interval records, though the case asks for them.
+    pub unrecorded: Option<io::Error>,
 }
 
 /// Why a run could not go on.
@@ -75,6 +77,12 @@ pub fn run(
         watcher.begins(number, job, factors, trial);
         let mut trial_factors = factors.clone();
         trial_factors.remove(BINARY.name);
+        let intervals = intervals(job, results.as_deref(), began.as_millis() as u64, &step);
+        let intervals = intervals.unwrap_or_else(|error| {
+            // Parties measure without records too.
+            outcome.unrecorded = Some(error);
+            None
+        });
         let to_measure = Trial {
             workload: job.case.workload,
             factors: trial_factors,
@@ -82,7 +90,7 @@ pub fn run(
             window: job.case.window,
             system: systems[index].clone(),
             place: job.case.place.clone(),
-            intervals: intervals(job, results.as_deref(), began.as_millis() as u64, &step)?,
+            intervals,
         };
         let measured = if is_against(factors) {
             let against = against.expect("a plan of two binaries has another");
@@ -140,11 +148,11 @@ fn intervals(
     results: Option<&Results>,
     run: u64,
     step: &Step,
-) -> Result<Option<Intervals>, RunError> {
+) -> io::Result<Option<Intervals>> {
     let file = results.and_then(Results::path);
     let (Some(interval), Some(file)) = (job.case.interval, file) else { return Ok(None) };
-    let directory = file.with_extension("intervals");
-    fs::create_dir_all(&directory).map_err(RunError::Results)?;
+    let directory = interval::directory(file);
+    fs::create_dir_all(&directory)?;
     let Step { cell, trial, .. } = *step;
     let head = Head {
         case: job.case.name.clone(),

@@ -57,7 +57,8 @@ impl Summary {
     }
 }
 
-fn median(sorted: &[f64]) -> Option<f64> {
+/// The middle of sorted numbers; of an even number of them, the mean of the two in the middle.
+pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
     let upper = *sorted.get(sorted.len() / 2)?;
     if sorted.len() % 2 == 1 {
         Some(upper)

@@ -55,8 +55,10 @@ impl Store {
                 Err(error) => return Err(error),
             }
         };
-        let runs = self.runs()?;
-        for (_, old) in runs.iter().rev().skip(RUNS_KEPT_MAX) {
+        // A clock that was set back makes the new run the oldest by its name.
+        let mut others = self.runs()?;
+        others.retain(|(_, other)| *other != file);
+        for (_, old) in others.iter().rev().skip(RUNS_KEPT_MAX - 1) {
             match fs::remove_file(old) {
                 // Another run that begins has removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

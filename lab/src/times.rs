@@ -51,6 +51,9 @@ impl TimePart {
             _ => {
                 let digits = name.strip_prefix('p').filter(|digits| digits.len() >= 2)?;
                 let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+                // p100 is no quantile: it would be read as p10.
+                let is_whole = digits.len() > 2 && digits.trim_end_matches('0') == "1";
+                let is_number = is_number && !is_whole;
                 let part: f64 = is_number.then(|| format!("0.{digits}").parse().ok())??;
                 TimePart::Quantile(part)
             }
@@ -73,14 +76,14 @@ impl Times {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// The same with times to a hundredth.
+    /// The same with times to a hundredth: the middle of steps of less than a 64th.
     #[must_use]
     pub(crate) fn coarser(&self) -> Times {
         let mut counts = BTreeMap::<u64, u64>::new();
         for (time, count) in &self.counts {
             let digits = 64 - time.leading_zeros();
             let step = 1u64 << digits.saturating_sub(7);
-            *counts.entry(time / step * step + (step - 1)).or_default() += count;
+            *counts.entry(time / step * step + step / 2).or_default() += count;
         }
         Times { of: self.of, counts: counts.into_iter().collect() }
     }
@@ -142,6 +145,7 @@ impl Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn parts_of_a_distribution_are_those_of_the_histogram() {
@@ -175,29 +179,50 @@ mod tests {
         assert!(coarse.counts[0].0.abs_diff(1_000_000) < 10_000);
     }
 
-    /// Numbers that follow from a seed (xorshift).
-    fn random(state: &mut u64) -> u64 {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        *state
+    #[test]
+    fn parts_of_a_distribution_are_those_of_the_sorted_list() {
+        let mut random = Random::new();
+        for _ in 0..200 {
+            // Few values, so that many are found several times.
+            let most = random.within(1, 50);
+            let mut all: Vec<u64> =
+                (0..random.within(1, 300)).map(|_| random.within(1, most)).collect();
+            let (half, rest) = all.split_at(all.len() / 2);
+            let parts = [half, rest].map(|part| Times::new(1, part.iter().copied()));
+            let parts: Vec<&Times> = parts.iter().collect();
+            all.sort_unstable();
+            for digits in 2..=5 {
+                // 0.99, 0.999 and so on, and any other quantile of as many digits, in whole numbers.
+                let scale = 10u64.pow(digits);
+                for numerator in [scale - 1, random.within(1, scale - 1)] {
+                    let name = format!("p{numerator:0width$}", width = digits as usize);
+                    let rank = (numerator * all.len() as u64).div_ceil(scale).max(1);
+                    let found = Times::part(&parts, TimePart::of(&name).unwrap());
+                    // A rank that is whole may come out of the floating point one too high.
+                    let plain = [rank, (rank + 1).min(all.len() as u64)];
+                    let plain = plain.map(|rank| Some(all[rank as usize - 1] as f64));
+                    let is_whole = (numerator * all.len() as u64).is_multiple_of(scale);
+                    assert!(
+                        found == plain[0] || is_whole && found == plain[1],
+                        "{name} of {all:?}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]
     fn merged_histograms_agree_with_plain_arithmetic() {
-        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = seed.unwrap_or_else(|| os::processor::now_ns() | 1);
-        println!("SEED={seed}");
-        let mut state = seed;
+        let mut random = Random::new();
         for _ in 0..50 {
             let mut all = Vec::new();
             let mut parts = Vec::new();
-            for _ in 0..1 + random(&mut state) % 4 {
+            for _ in 0..random.within(1, 4) {
                 let mut taken = Taken::new();
-                for _ in 0..1 + random(&mut state) % 300 {
+                for _ in 0..random.within(1, 300) {
                     // Of all magnitudes up to ten seconds.
-                    let time =
-                        1 + random(&mut state) % 10u64.pow(1 + (random(&mut state) % 10) as u32);
+                    let digits = random.within(1, 10) as u32;
+                    let time = random.within(1, 10u64.pow(digits));
                     taken.add(time);
                     all.push(time);
                 }
@@ -213,6 +238,7 @@ mod tests {
                 (TimePart::Max, all[all.len() - 1] as f64),
                 (TimePart::Quantile(0.5), at(0.5)),
                 (TimePart::Quantile(0.99), at(0.99)),
+                (TimePart::Quantile(0.999), at(0.999)),
             ] {
                 let found = Times::part(&parts, part).unwrap();
                 assert!((found / plain - 1.0).abs() < 0.0011, "{part:?}: {found}, not {plain}");

@@ -20,6 +20,7 @@ use crate::place::Place;
 use crate::placement::{self, NoSuchProcessor, Placement, Placements};
 use crate::quantity::Party;
 use crate::role::{Address, PARTIES_MAX, RoleSpec};
+use crate::transport;
 use crate::workload::{self, Figures, Part, Workload, named};
 
 /// How long a trial may take beyond three times its window and its warm-up, before it is given up: setting
@@ -82,6 +83,7 @@ impl Trial {
         let mut parties = Vec::new();
         for part in self.workload.parts() {
             let factors = part.factors(&self.factors);
+            transport::check(&factors).map_err(TrialError::Unable)?;
             for role in part.workload.roles {
                 let copies = (role.count)(&factors);
                 let factors = || factors.clone();

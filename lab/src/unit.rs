@@ -26,6 +26,8 @@ const MESSAGES: &[Unit] = &[
     with_short("thousand messages/s", "thousand/s", 1e3),
     with_short("million messages/s", "million/s", 1e6),
 ];
+const PER_S: &[Unit] =
+    &[with_short("1/s", "/s", 1.0), unit("thousand/s", 1e3), unit("million/s", 1e6)];
 const BYTES_PER_S: &[Unit] =
     &[unit("B/s", 1.0), unit("kB/s", 1e3), unit("MB/s", 1e6), unit("GB/s", 1e9)];
 const TIME: &[Unit] = &[unit("ns", 1.0), unit("µs", 1e3), unit("ms", 1e6), unit("s", 1e9)];
@@ -46,9 +48,11 @@ const FAMILIES: &[(&str, &[Unit])] = &[
     ("_s_per_s", &[unit("CPU-s/s", 1.0)]),
     ("_percent", &[unit("%", 1.0)]),
     ("_ns_per_message", TIME),
+    ("_ns_per_exchange", TIME),
     ("_messages_per_s", MESSAGES),
     ("_bytes_per_s", BYTES_PER_S),
     ("_ns", TIME),
+    ("_per_s", PER_S),
 ];
 
 /// The units in which a metric of siga's can be shown, by its name, the smallest first. At least one.
@@ -137,6 +141,7 @@ mod tests {
         assert_eq!(label("latency_p50_ns", -2e9), "s");
         assert_eq!(label("cpu_cp_s_per_mib", 0.002), "CPU-ms/MiB");
         assert_eq!(label("cpu_ns_per_message", 0.0), "ns");
+        assert_eq!(label("exchanges_per_s", 5.0), "1/s");
         assert_eq!(label("something_else", 5.0), "");
     }
 

@@ -6,10 +6,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use host::config::Source;
+use lab::case::Case;
 use lab::factor::{Factors, Level};
 use lab::interval::{self, Head, Intervals};
+use lab::machine::Machine;
+use lab::plan::{Job, Plan, Wishes};
 use lab::quantity::Report;
-use lab::trial::{Measured, Trial};
+use lab::record::{self, Record, Results};
+use lab::reduce::reduce;
+use lab::run::{Watcher, run};
+use lab::trial::{Measured, Trial, TrialError};
 use lab::workload;
 
 use crew::crew;
@@ -90,4 +97,115 @@ fn differences_of_records_add_up_to_the_quantities_of_the_trial() {
             assert_eq!(last.report.times, party.report.times);
         }
     }
+}
+
+/// Watches nothing.
+struct Nobody;
+
+impl Watcher for Nobody {
+    fn begins(&mut self, _: usize, _: &Job, _: &Factors, _: u32) {}
+    fn failed(&mut self, _: &Job, cell: &Factors, _: u32, error: &TrialError) {
+        panic!("{cell:?}: {error}");
+    }
+}
+
+/// The results of a run of a case whose parties keep records.
+fn results(directory: &Directory, workload: &str, factors: &str) -> (PathBuf, Vec<Record>) {
+    let text = format!(
+        "name = \"c\"\nasks = \"?\"\ntrials = 2\nseconds = 0.5\nwarm_up_seconds = 0.01\n\
+         interval_ms = 10\n{workload}\n[factors]\n{factors}"
+    );
+    let case = Case::parse(&Source::of("c.toml", &text), &|_| unreachable!("it names none"));
+    let plan = Plan::new(vec![case.unwrap()], &Wishes::default()).unwrap();
+    let file = directory.0.join("results.jsonl");
+    let mut kept = Results::default();
+    kept.append_to(&file).unwrap();
+    let machine = Machine::default();
+    run(&plan, &crew(), None, &machine, Some(&mut kept), &mut Nobody).unwrap();
+    let records = record::read(&file).unwrap();
+    (file, records)
+}
+
+#[test]
+fn figures_reduced_from_records_are_those_of_the_reports() {
+    for (name, workload, factors) in [
+        (
+            "stream",
+            "workload = \"message-stream\"",
+            "transport = [\"path\", \"pipe\"]\nbytes = [64, 100000]\n",
+        ),
+        (
+            "exchange",
+            "workload = \"message-exchange\"",
+            "transport = [\"path\", \"unix-stream\"]\nwait = [\"block\"]\n",
+        ),
+        (
+            "request",
+            "workload = \"message-request\"",
+            "transport = [\"iucv\", \"pipe\"]\nbytes = [1000]\n",
+        ),
+        (
+            "both",
+            "[[workload]]\nname = \"one\"\nworkload = \"message-exchange\"\n\
+             [[workload]]\nname = \"other\"\nworkload = \"message-exchange\"",
+            "\"one.transport\" = [\"path\"]\n\"other.transport\" = [\"pipe\"]\n\
+             \"one.wait\" = [\"block\"]\n",
+        ),
+    ] {
+        let directory = Directory::new(&format!("reduced-{name}"));
+        let (file, records) = results(&directory, workload, factors);
+        let mut again = records.clone();
+        let found = reduce(&mut again, &file);
+        assert_eq!((found.trials, found.faults), (records.len(), vec![]), "{name}");
+        for (before, after) in records.iter().zip(&again) {
+            assert_eq!(before.counters, after.counters);
+            assert_eq!(before.unexplained_ns, after.unexplained_ns);
+            for (one, other) in before.parties.iter().zip(&after.parties) {
+                assert_eq!(quantities(&one.report), quantities(&other.report));
+            }
+            let names = |record: &Record| record.metrics.keys().cloned().collect::<Vec<_>>();
+            assert_eq!(names(before), names(after));
+            for (metric, value) in &before.metrics {
+                // A histogram knows times to a thousandth, or to a hundredth where it has many.
+                let resolution = if metric.ends_with("_ns") { 0.011 } else { 1e-9 };
+                let found = after.metrics[metric];
+                let is_same = (found - value).abs() <= resolution * value.abs();
+                assert!(is_same, "{workload}: {metric}: {found}, not {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn records_that_are_missing_or_cut_short_are_named() {
+    let directory = Directory::new("faults");
+    let (file, records) =
+        results(&directory, "workload = \"message-stream\"", "transport = [\"pipe\"]\n");
+    let place = interval::directory(&file);
+    let of = |trial: u32, role: &str| {
+        let name = format!("c-{}-0-{trial}-{role}-0.intervals", records[0].run);
+        place.join(name)
+    };
+    let bytes = std::fs::read(of(1, "target")).unwrap();
+    // Within the last record, so that the one before it is the last that is whole.
+    std::fs::write(of(1, "target"), &bytes[..bytes.len() - 1]).unwrap();
+    std::fs::remove_file(of(2, "source")).unwrap();
+    std::fs::write(place.join("notes.intervals"), "anything").unwrap();
+    let mut again = records.clone();
+    let found = reduce(&mut again, &file);
+    assert_eq!(found.trials, 1);
+    let [notes, cut, missing] = &found.faults[..] else { panic!("{:?}", found.faults) };
+    assert!(notes.ends_with("notes.intervals: there are no interval records in it"), "{notes}");
+    let first = "c (pipe, 64, block), trial 1: the records of target 0 end after 0.";
+    assert!(cut.starts_with(first), "{cut}");
+    assert_eq!(missing, "c (pipe, 64, block), trial 2: there are no records of source 0");
+    assert!(again[0].metrics["rate_messages_per_s"] > 0.0);
+    assert!(again[1].metrics.is_empty() && again[1].parties.is_empty());
+    std::fs::remove_dir_all(&place).unwrap();
+    let mut again = records.clone();
+    let found = reduce(&mut again, &file);
+    assert_eq!(found.trials, 0);
+    let [gone] = &found.faults[..] else { panic!("{:?}", found.faults) };
+    let right = "must be there: a case with interval_ms makes it beside its results";
+    assert!(gone.ends_with(right), "{gone}");
 }

@@ -85,7 +85,7 @@ fn party_that_lies_dies_hangs_or_floods_is_named_with_what_it_did() {
         ("divides by zero", "source said what no worker says: "),
         ("says too much", "source said what no worker says: 196608 bytes or more at once"),
         ("dies", "source died, signal: 6 (SIGABRT)"),
-        ("hangs", "source"),
+        ("hangs", "source did not end in time"),
         ("floods", "source passed "),
     ] {
         match crew_of(deed).run(&trial()) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use host::config::Source;
 use lab::case::Case;
 use lab::definition::values;
-use lab::factor::{Factors, Level};
+use lab::factor::{Domain, Factors};
 use lab::quantity::{Report, unexplained_ns};
 use lab::trial::{Crew, Measured, Trial, TrialError};
 use lab::workload::{self, Workload};
@@ -63,23 +63,16 @@ const TOO_SHORT: &str = "nothing came within the window";
 /// A window in which something comes on any machine.
 const LONG: Duration = Duration::from_secs(2);
 
+/// The transports of a workload, without those of other programs.
+fn transports(workload: &str) -> impl Iterator<Item = &'static str> {
+    let factor = workload::find(workload).unwrap().factor("transport").unwrap();
+    let Domain::Words(words) = factor.domain else { unreachable!("transports are words") };
+    words.iter().copied().filter(|word| !lab::peers::TRANSPORTS.contains(word))
+}
+
 #[test]
 fn streams_arrive_whole_over_every_transport() {
-    let transports = [
-        "path",
-        "path-send",
-        "path-in-place",
-        "iucv",
-        "iucv-send",
-        "appc",
-        "unix-stream",
-        "unix-stream-batched",
-        "unix-seqpacket",
-        "pipe",
-        "tcp-loopback",
-        "copy-limit",
-    ];
-    for transport in transports {
+    for transport in transports("message-stream") {
         for bytes in ["1", "8", "64", "4000", "32764", "200000"] {
             let levels = [
                 ("transport", transport),
@@ -104,20 +97,7 @@ fn streams_arrive_whole_over_every_transport() {
 
 #[test]
 fn exchanges_are_answered_over_every_transport() {
-    for transport in [
-        "path",
-        "path-in-place",
-        "iucv",
-        "appc",
-        "unix-stream",
-        "unix-seqpacket",
-        "pipe",
-        "tcp-loopback",
-        "copy-limit",
-        "cache-line-1",
-        "cache-line-2",
-        "wake",
-    ] {
+    for transport in transports("message-exchange") {
         for bytes in ["1", "64", "200000"] {
             let levels = [("transport", transport), ("bytes", bytes), ("wait", "block")];
             let Measured { metrics, .. } = run("message-exchange", &levels);
@@ -129,25 +109,15 @@ fn exchanges_are_answered_over_every_transport() {
 
 #[test]
 fn requests_bring_as_many_bytes_as_they_ask_for() {
-    for transport in [
-        "path",
-        "iucv",
-        "appc",
-        "unix-stream",
-        "unix-seqpacket",
-        "pipe",
-        "tcp-loopback",
-        "copy-limit",
-    ] {
+    for transport in transports("message-request") {
         for bytes in ["1", "1000", "9000", "200000"] {
             let levels =
                 [("transport", transport), ("bytes", bytes), ("wait", "block"), ("ring", "1 MiB")];
             let Measured { metrics, counters, .. } = run("message-request", &levels);
             let is_counted = metrics["rate_mib_per_s"] > 0.0 && metrics["exchange_p50_ns"] > 0.0;
             assert!(is_counted, "{levels:?}");
-            // What one says of rate and cost, the other two say too.
-            let rate = metrics["rate_mib_per_cpu_s"] * metrics["cpu_s_per_s"];
-            assert!((rate / metrics["rate_mib_per_s"] - 1.0).abs() < 1e-9, "{levels:?}");
+            // Two threads: a window that is too short for what it cost would give far more.
+            assert!(metrics["cpu_s_per_s"] < 5.0, "{levels:?}: {metrics:?}");
             assert!(counters["source_exchanges_per_sample"] > 0, "{levels:?}");
         }
     }
@@ -307,6 +277,25 @@ fn many_pairs_share_the_processors_and_add_up_to_the_whole() {
 }
 
 #[test]
+fn of_no_pairs_the_other_workload_is_left_alone() {
+    let text = "name = \"alone\"\nasks = \"?\"\ntrials = 1\nseconds = 0.1\nwarm_up_seconds = 0\n\
+        [[workload]]\nname = \"interactive\"\nworkload = \"message-exchange\"\n\
+        [[workload]]\nname = \"bulk\"\nworkload = \"pairs\"\n\
+        [factors]\n\"interactive.transport\" = [\"unix-stream\"]\n\"bulk.pairs\" = [0]\n\
+        \"bulk.bytes\" = [64, 1000]\n";
+    let case = Case::parse(&Source::of("alone.toml", text), &|_| unreachable!("it names none"));
+    let case = case.unwrap();
+    let cells = case.cells();
+    assert_eq!(cells.len(), 1, "what does not apply is not varied");
+    let window = case.window;
+    let Measured { metrics, parties, .. } =
+        run_trial(Trial { window, ..Trial::new(case.workload, cells[0].clone()) });
+    assert!(metrics["interactive.rate_messages_per_s"] > 0.0);
+    assert!(metrics.keys().all(|name| !name.starts_with("bulk.")), "{metrics:?}");
+    assert_eq!(parties.len(), 2);
+}
+
+#[test]
 fn pairs_stream_one_way_too() {
     let levels = [
         ("transport", "unix-stream"),
@@ -349,19 +338,4 @@ fn worker_that_dies_is_named_with_its_last_words() {
     let error = crew.run(&trial("path-idle", &[("paths", "1"), ("wait", "block")])).unwrap_err();
     let start = "cannot start a worker, /nonexistent/siga: ";
     assert!(error.to_string().starts_with(start), "{error}");
-}
-
-#[test]
-fn every_transport_is_in_these_tests() {
-    // Whoever adds one adds it above too, or to the tests of peers.
-    let words =
-        |name: &str| match &workload::find(name).unwrap().factor("transport").unwrap().domain {
-            lab::factor::Domain::Words(words) => {
-                words.iter().filter(|word| !lab::peers::TRANSPORTS.contains(word)).count()
-            }
-            _ => unreachable!("transports are words"),
-        };
-    assert_eq!((words("message-stream"), words("message-exchange")), (12, 12));
-    assert_eq!(words("message-request"), 8);
-    assert_eq!(Level::Number(1).to_string(), "1");
 }

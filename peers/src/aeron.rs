@@ -53,9 +53,6 @@ pub trait Way {
         bytes: usize,
         build: impl FnMut(&mut [u8]),
     ) -> Result<(), Fault>;
-
-    /// Whether messages of `bytes` can go this way.
-    fn allow(bytes: usize) -> Result<(), Fault>;
 }
 
 /// Built by the program, and copied into the log.
@@ -95,7 +92,6 @@ struct Input {
 impl<W: Way> AeronEnd<W> {
     pub fn open(order: &Order) -> Result<AeronEnd<W>, Fault> {
         let bytes = order.number("bytes") as usize;
-        W::allow(bytes)?;
         let term_bytes = (bytes * TERM_MESSAGES_MIN).next_power_of_two().max(TERM_BYTES);
         if term_bytes > TERM_BYTES_MAX {
             return Err(Fault::Unable(format!("no message of {bytes} B goes over Aeron")));
@@ -172,10 +168,6 @@ impl Way for Offered {
         build(&mut output.buffer[..bytes]);
         output.offer(&output.buffer[..bytes])
     }
-
-    fn allow(_bytes: usize) -> Result<(), Fault> {
-        Ok(())
-    }
 }
 
 impl Way for Claimed {
@@ -188,14 +180,6 @@ impl Way for Claimed {
         while !was_taken(output.publication.try_claim(bytes, &output.claim))? {}
         build(output.claim.data_mut());
         output.claim.commit().map(|_| ()).doing("commit a claim")
-    }
-
-    fn allow(bytes: usize) -> Result<(), Fault> {
-        let most = FRAME_BYTES_MAX - HEADER_BYTES;
-        if bytes <= most {
-            return Ok(());
-        }
-        Err(Fault::Unable(format!("a claim of Aeron is one frame, of {most} B at most")))
     }
 }
 

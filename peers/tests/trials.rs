@@ -75,7 +75,8 @@ fn messages_longer_than_a_frame_arrive_whole() {
         }
         let error = run("message-stream", "aeron-claim", bytes, "spin").unwrap_err();
         assert!(matches!(error, TrialError::Unable(_)));
-        assert_eq!(error.to_string(), "a claim of Aeron is one frame, of 65472 B at most");
+        let why = format!("{bytes} B: a message of aeron-claim has at most 65472 B");
+        assert_eq!(error.to_string(), why);
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) struct WrittenMetric {
     role: Option<Spanned<OneOrMany>>,
     per: Option<Spanned<String>>,
     unit: Option<Spanned<String>>,
+    times: Option<Spanned<f64>>,
     label: Option<String>,
     better: Option<Spanned<String>>,
     #[serde(default)]
@@ -110,6 +111,16 @@ impl WrittenMetric {
                 }
             },
         };
+        let unit = match &self.times {
+            None => unit,
+            Some(times) if times.get_ref().is_finite() && *times.get_ref() > 0.0 => {
+                Unit { scale: unit.scale / times.get_ref(), ..unit }
+            }
+            Some(times) => {
+                let what = format!("times = {}", times.get_ref());
+                return Err(source.error(times.span(), what, "must be more than 0"));
+            }
+        };
         let betters = [("more", Better::More), ("less", Better::Less)];
         let better = one_of(source, "way", self.better.as_ref(), &betters)?;
         let usual = if quantity == Quantity::Work { Better::More } else { Better::Less };
@@ -175,6 +186,7 @@ per = "mib"
 unit = "ms"
 label = "kernel"
 better = "less"
+times = 10
 [[metric]]
 name = "worst"
 quantity = "time"
@@ -198,7 +210,7 @@ down = "transport"
         let case = parse(CASE).unwrap();
         let [kernel, worst] = &case.metrics[..] else { panic!("two metrics") };
         assert_eq!((kernel.quantity, kernel.per), (Quantity::Cpu, Per::Mib));
-        assert_eq!((kernel.unit.label, kernel.unit.scale), ("ms", 1e6));
+        assert_eq!((kernel.unit.label, kernel.unit.scale), ("ms", 1e5));
         assert_eq!(kernel.roles, ["source", "target"]);
         assert_eq!((kernel.label.as_str(), worst.label.as_str()), ("kernel", "worst"));
         assert_eq!((worst.per, worst.unit.label), (Per::Trial, ""));
@@ -212,12 +224,12 @@ down = "transport"
             (
                 "\"worst\"\n",
                 "\"Worst\"\n",
-                "c.toml:17: no name of a metric: \"Worst\": must be small letters, digits, _",
+                "c.toml:18: no name of a metric: \"Worst\": must be small letters, digits, _",
             ),
             (
                 "\"worst\"\nq",
                 "\"rate_bytes_per_s\"\nq",
-                "c.toml:17: there is already a metric \"rate_bytes_per_s\": must be another than ",
+                "c.toml:18: there is already a metric \"rate_bytes_per_s\": must be another than ",
             ),
             (
                 "\"cpu\"",
@@ -227,12 +239,12 @@ down = "transport"
             (
                 "\"time\"\nkind = \"latency\"",
                 "\"work\"",
-                "c.toml:18: of no kind: quantity \"work\": must have a kind, for example kind = \"messages\"",
+                "c.toml:19: of no kind: quantity \"work\": must have a kind, for example kind = \"messages\"",
             ),
             (
                 "\"latency\"",
                 "\"weight\"",
-                "c.toml:19: there is no kind of time \"weight\": must be one of latency, ",
+                "c.toml:20: there is no kind of time \"weight\": must be one of latency, ",
             ),
             (
                 "\"system\"",
@@ -242,7 +254,7 @@ down = "transport"
             (
                 "\"p9999\"",
                 "\"least\"",
-                "c.toml:20: there is no part of time \"least\": must be one of p50, ",
+                "c.toml:21: there is no part of time \"least\": must be one of p50, ",
             ),
             (
                 "\"target\"]",
@@ -257,13 +269,14 @@ down = "transport"
             (
                 "part = \"p9999\"",
                 "per = \"message\"",
-                "c.toml:20: time, of that part, is not divided by \"message\": must be another one, or left out",
+                "c.toml:21: time, of that part, is not divided by \"message\": must be another one, or left out",
             ),
             (
                 "\"ms\"",
                 "\"hours\"",
                 "c.toml:13: there is no unit \"hours\": must be one of ns, us, ",
             ),
+            ("times = 10", "times = 0", "c.toml:16: times = 0: must be more than 0"),
             (
                 "\"less\"",
                 "\"fewer\"",
@@ -272,17 +285,17 @@ down = "transport"
             (
                 "source = 0",
                 "stack = 0",
-                "c.toml:22: there is no role \"stack\": must be one of host, source, target",
+                "c.toml:23: there is no role \"stack\": must be one of host, source, target",
             ),
             (
                 "\"own\"",
                 "\"mine\"",
-                "c.toml:23: \"mine\": must be a processor, or one of own, shared, any",
+                "c.toml:24: \"mine\": must be a processor, or one of own, shared, any",
             ),
             (
                 "\"worst\", \"rate",
                 "\"best\", \"rate",
-                "c.toml:25: there is no metric \"best\": must be one of rate_messages_per_s, ",
+                "c.toml:26: there is no metric \"best\": must be one of rate_messages_per_s, ",
             ),
         ] {
             assert!(CASE.contains(from), "{from}");

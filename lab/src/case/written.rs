@@ -13,7 +13,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use self::layout::{WrittenBreakdown, WrittenKnee, WrittenScreen, WrittenTable};
-use self::tables::WrittenTables;
+pub(crate) use self::tables::WrittenTables;
 use super::metric::WrittenMetric;
 use super::{Bound, Case, Claim, Comparison, Quick, ReadTable, SECONDS_MAX, TRIALS_MAX, Test};
 use crate::definition::MetricDef;
@@ -58,7 +58,7 @@ pub(super) struct Written {
 
 type WrittenFactors = BTreeMap<Spanned<String>, Spanned<Vec<Spanned<Level>>>>;
 type WrittenPlaces = BTreeMap<Spanned<String>, Placement>;
-type WrittenLevels = BTreeMap<Spanned<String>, Spanned<Level>>;
+pub(crate) type WrittenLevels = BTreeMap<Spanned<String>, Spanned<Level>>;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,14 +72,23 @@ struct WrittenQuick {
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a name, or a list of names")]
-pub(super) enum OneOrMany {
+pub(crate) enum OneOrMany {
     One(String),
     Many(Vec<String>),
 }
 
 impl OneOrMany {
+    /// Each name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        let names = match self {
+            OneOrMany::One(name) => std::slice::from_ref(name),
+            OneOrMany::Many(names) => names,
+        };
+        names.iter().map(String::as_str)
+    }
+
     /// Each name, all of them at the place of the list.
-    pub(super) fn names(written: Spanned<OneOrMany>) -> Vec<Spanned<String>> {
+    pub(crate) fn names(written: Spanned<OneOrMany>) -> Vec<Spanned<String>> {
         let span = written.span();
         let names = match written.into_inner() {
             OneOrMany::One(name) => vec![name],
@@ -267,7 +276,7 @@ impl Written {
     }
 }
 
-pub(super) fn unknown(
+pub(crate) fn unknown(
     source: &Source,
     kind: &str,
     written: &Spanned<String>,
@@ -414,13 +423,13 @@ impl Checker<'_> {
         written.iter().map(level).collect()
     }
 
-    fn metric(&self, written: Spanned<String>) -> Result<String, FileError> {
+    fn metric(&self, written: &Spanned<String>) -> Result<String, FileError> {
         let own = self.metrics.iter().map(|metric| metric.name.as_str());
         let known: Vec<&str> = self.workload.metrics.iter().copied().chain(own).collect();
         if known.contains(&written.get_ref().as_str()) {
-            return Ok(written.into_inner());
+            return Ok(written.get_ref().clone());
         }
-        Err(unknown(self.source, "metric", &written, &known))
+        Err(unknown(self.source, "metric", written, &known))
     }
 
     fn factor_names(&self, written: Option<Spanned<OneOrMany>>) -> Result<Vec<String>, FileError> {
@@ -437,7 +446,7 @@ impl Checker<'_> {
                 let (comparison, bound) = bound.map_err(refused)?;
                 let against = written.against.iter().map(|side| self.levels(side));
                 Some(Test {
-                    metric: self.metric(metric)?,
+                    metric: self.metric(&metric)?,
                     of: self.levels(&written.of)?,
                     against: against.collect::<Result<_, _>>()?,
                     comparison,

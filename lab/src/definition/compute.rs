@@ -100,53 +100,79 @@ impl<'a> Scope<'a> {
         (rate > 0.0).then_some(rate)
     }
 
-    /// The work of a role, and how much of it the measured role does in a second.
-    fn unit_and_rate(&self, role: &str) -> Option<(f64, f64)> {
-        let unit = self.unit(role);
-        Some((self.work(role, unit)?, self.rate(role, unit)?))
-    }
-
     /// What a role has of an additive quantity; none if it does not say.
     fn amount(&self, role: &str, definition: &MetricDef) -> Option<f64> {
-        let kind = definition.kind.as_deref().unwrap_or_default();
-        let part = definition.part.as_deref();
-        match definition.quantity {
-            Quantity::Work => {
-                Some(self.of(role).map(|report| report.work(kind)).sum::<u64>() as f64)
-            }
-            Quantity::Counter => {
-                let count = |report: &Report| report.counters.get(kind).copied().unwrap_or(0);
-                Some(self.of(role).map(count).sum::<u64>() as f64)
-            }
-            Quantity::Cpu => self.cpu(role, part),
-            Quantity::Processor => {
-                let mut noted = self.of(role).flat_map(|report| &report.processors).peekable();
-                noted.peek()?;
-                let ns = noted.map(|processor| match part {
-                    Some("stolen") => processor.stolen_ns,
-                    _ => processor.busy_ns,
-                });
-                Some(ns.sum::<u64>() as f64)
-            }
-            Quantity::Time | Quantity::Level | Quantity::Unexplained => None,
+        if is_error(definition) {
+            return self.cpu(role, definition.part.as_deref());
         }
+        let amounts = self.amounts(role, definition).map(|(amount, _)| amount);
+        amounts.reduce(|one, other| one + other)
     }
 
-    fn cpu(&self, role: &str, part: Option<&str>) -> Option<f64> {
-        if part == Some("spinning") {
-            let mut counted = self.of(role).filter_map(|report| report.spinning_ns).peekable();
-            counted.peek()?;
-            return Some(counted.sum::<u64>() as f64);
+    /// The same for each nanosecond: each party's amount in its own window. Windows of two parties differ, most of all
+    /// on a machine that is taken away.
+    fn amount_per_ns(&self, role: &str, definition: &MetricDef) -> Option<f64> {
+        if is_error(definition) {
+            let own = mean_window_ns(self.of(role)).or_else(|| mean_window_ns(self.reports()));
+            return Some(self.amount(role, definition)? / own?);
         }
-        let threads = self.reports().flat_map(|report| &report.cpu);
-        let threads = threads.filter(|thread| thread.role == role);
-        let ns = threads.map(|thread| match part {
-            Some("user") => thread.user_ns,
-            Some("system") => thread.system_ns,
-            _ => thread.ns,
+        let amounts = self.amounts(role, definition).filter(|(_, report)| report.window_ns > 0);
+        let each = amounts.map(|(amount, report)| per_window(amount, report.window_ns));
+        each.reduce(|one, other| one + other)
+    }
+
+    /// What a role has of an additive quantity in each report that says it. Threads of a party may work for another
+    /// role.
+    fn amounts<'b>(
+        &'b self,
+        role: &'b str,
+        definition: &'b MetricDef,
+    ) -> impl Iterator<Item = (f64, &'a Report)> + use<'a, 'b> {
+        let kind = definition.kind.as_deref().unwrap_or_default();
+        let part = definition.part.as_deref();
+        self.parties.iter().filter_map(move |party| {
+            let report = &party.report;
+            let is_own = party.role == role;
+            let amount = match definition.quantity {
+                Quantity::Work => is_own.then(|| report.work(kind)),
+                Quantity::Counter => {
+                    is_own.then(|| report.counters.get(kind).copied().unwrap_or(0))
+                }
+                Quantity::Cpu => cpu_in(report, role, is_own, part),
+                Quantity::Processor if is_own && !report.processors.is_empty() => {
+                    let noted = report.processors.iter().map(|processor| match part {
+                        Some("stolen") => processor.stolen_ns,
+                        _ => processor.busy_ns,
+                    });
+                    Some(noted.fold(0, u64::saturating_add))
+                }
+                Quantity::Processor | Quantity::Time | Quantity::Level | Quantity::Unexplained => {
+                    None
+                }
+            };
+            Some((amount? as f64, report))
+        })
+    }
+
+    /// Processor time of a role.
+    fn cpu(&self, role: &str, part: Option<&str>) -> Option<f64> {
+        let is_error = part == Some("error");
+        let part = part.filter(|_| !is_error);
+        let each = self.parties.iter().filter_map(|party| {
+            cpu_in(&party.report, role, party.role == role, part).map(|ns| ns as f64)
         });
-        let ns: u64 = ns.sum();
-        Some(if part == Some("error") { split_error_ns(ns) } else { ns as f64 })
+        let ns = each.reduce(|one, other| one + other)?;
+        Some(if is_error { split_error_ns(ns as u64) } else { ns })
+    }
+
+    /// What a role costs for each unit of a kind of work: of its own, or else, for a role that does none, of that of the
+    /// measured role in the same time.
+    fn for_each(&self, role: &str, definition: &MetricDef, kind: &str) -> Option<f64> {
+        let own = self.of(role).map(|report| report.work(kind)).sum::<u64>();
+        if own > 0 {
+            return Some(self.amount(role, definition)? / own as f64);
+        }
+        Some(self.amount_per_ns(role, definition)? / (self.rate(role, kind)? / S))
     }
 
     /// Whether there is enough of what the kernel samples, or counts in ticks.
@@ -169,16 +195,14 @@ impl<'a> Scope<'a> {
         if roles.is_empty() || !self.says_enough(&roles, definition) {
             return None;
         }
-        let divided = |by: &dyn Fn(&str) -> Option<f64>| {
-            let each = roles.iter().map(|role| Some(self.amount(role, definition)? / by(role)?));
-            // A role that does not say it, as a host that counts no spinning, adds nothing.
-            let each: Vec<f64> = each.flatten().collect();
-            (!each.is_empty()).then(|| each.iter().sum::<f64>())
+        // A role that does not say it, as a host that counts no spinning, adds nothing.
+        let summed = |of: &dyn Fn(&str) -> Option<f64>| {
+            roles.iter().filter_map(|role| of(role)).reduce(|one, other| one + other)
         };
         match definition.per {
-            Per::Trial => divided(&|_| Some(1.0)),
-            Per::Work(kind) => divided(&|role| self.work(role, kind)),
-            Per::Mib => divided(&|role| Some(self.work(role, "bytes")? / MIB)),
+            Per::Trial => summed(&|role| self.amount(role, definition)),
+            Per::Work(kind) => summed(&|role| self.for_each(role, definition, kind)),
+            Per::Mib => summed(&|role| Some(self.for_each(role, definition, "bytes")? * MIB)),
             Per::Second if definition.quantity == Quantity::Work => {
                 let rate = |role: &&str| {
                     let kind = definition.kind.as_deref().unwrap_or_default();
@@ -188,15 +212,7 @@ impl<'a> Scope<'a> {
                 };
                 Some(roles.iter().map(rate).sum()).filter(|rate: &f64| *rate > 0.0)
             }
-            // What a unit of work costs, times the units in a second: so both agree, though windows differ.
-            Per::Second => divided(&|role| match self.unit_and_rate(role) {
-                Some((work, rate)) => Some(work / rate),
-                _ => {
-                    // Threads of other parties may work for a role that is no party.
-                    let own = mean_window_ns(self.of(role));
-                    Some(own.or_else(|| mean_window_ns(self.reports()))? / S)
-                }
-            }),
+            Per::Second => summed(&|role| Some(self.amount_per_ns(role, definition)? * S)),
             Per::CpuSecond => {
                 let cpu = |role: &&str| {
                     Some(self.cpu(role, None)? / S / self.work(role, self.unit(role))?)
@@ -208,7 +224,7 @@ impl<'a> Scope<'a> {
                         self.amount(measured, definition)?
                             / self.work(measured, self.unit(measured))?
                     }
-                    _ => divided(&|role| self.work(role, self.unit(role)))?,
+                    _ => summed(&|role| self.for_each(role, definition, self.unit(role)))?,
                 };
                 (cpu > 0.0).then_some(done / cpu)
             }
@@ -273,6 +289,26 @@ impl<'a> Scope<'a> {
             Per::CpuSecond => None,
         }
     }
+}
+
+/// Whether it is the error of a split, which does not add up.
+fn is_error(definition: &MetricDef) -> bool {
+    definition.quantity == Quantity::Cpu && definition.part.as_deref() == Some("error")
+}
+
+/// Processor time in a report that is of a role; none if the report says nothing of it.
+fn cpu_in(report: &Report, role: &str, is_own: bool, part: Option<&str>) -> Option<u64> {
+    if part == Some("spinning") {
+        return report.spinning_ns.filter(|_| is_own);
+    }
+    let threads = report.cpu.iter().filter(|thread| thread.role == role);
+    let ns = threads.map(|thread| match part {
+        Some("user") => thread.user_ns,
+        Some("system") => thread.system_ns,
+        _ => thread.ns,
+    });
+    // A party without threads of its own has spent nothing; one that is asked for another's knows nothing.
+    ns.reduce(u64::saturating_add).or(is_own.then_some(0))
 }
 
 /// The mean of the windows of those that had one.

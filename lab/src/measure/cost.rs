@@ -173,6 +173,7 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn threads_of_a_process_are_told_apart_by_role_and_add_up() {
@@ -199,6 +200,54 @@ mod tests {
         assert!(adapter.ns > 10_000_000, "{cpu:?}");
         drop(tell);
         worker.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn split_is_the_difference_of_what_the_kernel_sampled() {
+        use std::time::Duration;
+        let mut random = Random::new();
+        for _ in 0..1000 {
+            let ticks = |random: &mut Random| random.within(0, 1000);
+            let (user, system) = (ticks(&mut random), ticks(&mut random));
+            let (more_user, more_system) = (ticks(&mut random), ticks(&mut random));
+            let split = |user: u64, system: u64| Split {
+                user: Duration::from_nanos(user * TICK_NS),
+                system: Duration::from_nanos(system * TICK_NS),
+            };
+            // The clock knows fractions of a tick.
+            let ns = (more_user + more_system) * TICK_NS + random.within(0, TICK_NS - 1);
+            let after = split(user + more_user, system + more_system);
+            let thread = spent("main", "source", ns, split(user, system), after);
+            assert_eq!(thread.user_ns, more_user * TICK_NS);
+            assert_eq!(thread.system_ns, more_system * TICK_NS);
+            let samples = ns as f64 / TICK_NS as f64;
+            let plain = (samples >= 25.0).then(|| ns as f64 / (2.0 * samples.sqrt()));
+            match (thread.error_ns, plain) {
+                (Some(found), Some(plain)) => assert!((found as f64 - plain).abs() <= 1.0),
+                (found, plain) => assert_eq!(found.is_some(), plain.is_some(), "{ns}"),
+            }
+        }
+    }
+
+    #[test]
+    fn split_that_is_sampled_is_off_by_the_error_or_less_in_most_cases() {
+        const SPLITS: u64 = 2000;
+        let mut random = Random::new();
+        for _ in 0..50 {
+            let samples = random.within(25, 400);
+            let percent_user = random.within(0, 100);
+            let ns = samples * TICK_NS;
+            let error_ns = split_error_ns(ns);
+            let plain_ns = ns as f64 * percent_user as f64 / 100.0;
+            let mut within = 0;
+            for _ in 0..SPLITS {
+                let is_user = |_: &u64| random.within(1, 100) <= percent_user;
+                let found_ns = (0..samples).filter(is_user).count() as u64 * TICK_NS;
+                within += u64::from((found_ns as f64 - plain_ns).abs() <= error_ns);
+            }
+            // One standard deviation at worst, which is two of three.
+            assert!(2 * within > SPLITS, "{within} of {SPLITS}: {percent_user} % of {samples}");
+        }
     }
 
     #[test]

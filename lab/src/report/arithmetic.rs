@@ -4,33 +4,9 @@ use host::config::Source;
 
 use super::{markdown, report, text};
 use crate::metric::Better;
+use crate::random::Random;
 use crate::record::{Record, parse};
 use crate::unit::three_digits;
-
-/// Random numbers. `SIGA_SEED` repeats a run.
-struct Random(u64);
-
-impl Random {
-    fn new() -> Random {
-        let given = std::env::var("SIGA_SEED").ok().and_then(|seed| seed.parse().ok());
-        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos() as u64;
-        let seed = given.unwrap_or(now);
-        println!("SIGA_SEED={seed}");
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        // Knuth's constants; the upper bits are good enough for figures.
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-
-    /// From 1 to 10000.
-    fn figure(&mut self) -> f64 {
-        (self.next() % 10_000 + 1) as f64
-    }
-}
 
 const SIZES: [u64; 3] = [1, 4096, 65536];
 

@@ -71,7 +71,7 @@ fn row_of(series: &Series<'_>, breakdown: &Breakdown, cell: &Factors) -> Vec<Opt
         let mut wanted = whole_levels.clone();
         wanted.extend(own.clone());
         if let Some(case) = &series.case {
-            (case.workload.fit)(&mut wanted);
+            case.workload.fit(&mut wanted);
         }
         Some(series.best_of(metric, &series.meant(&wanted, &[]))?.samples)
     };

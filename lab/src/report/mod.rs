@@ -24,7 +24,7 @@ mod tests;
 pub use csv::csv;
 pub use figure::{Figure, figures};
 pub use html::html;
-pub use published::published;
+pub use published::{PublishedCell, published, published_cells, published_csv};
 pub use render::{WIDTH, markdown, text};
 pub use screen::{COLUMNS_MAX, LINES_MAX, Shape, first_screen, shape};
 
@@ -37,6 +37,15 @@ use self::series::Series;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     blocks: Vec<Block>,
+}
+
+impl Report {
+    /// The same, with sentences at the top that say what its figures are.
+    #[must_use]
+    pub fn noting(mut self, lines: Vec<String>) -> Report {
+        self.blocks.insert(0, Block::List(lines));
+        self
+    }
 }
 
 /// A part of a report.

@@ -1,118 +1,159 @@
 //! Published tables as they were printed, and what they derive from their own figures, computed again.
 
-use super::{Block, Grid, Report};
-use crate::case::Case;
-use crate::published::{Derivation, Derived, Published};
+mod cells;
+mod layout;
 
-/// Every cell of the published tables of a case, and where printed ratios and differences are not what the
-/// printed figures give.
-pub fn published(case: &Case) -> Report {
-    let mut blocks = vec![Block::Heading(case.name.clone())];
-    if case.published.is_empty() {
-        blocks.push(Block::Text("The case names no published table.".into()));
+pub use cells::{PublishedCell, published_cells, published_csv};
+
+use super::{Block, Grid, Report};
+use crate::case::METRIC;
+use crate::published::{Agreement, Derivation, Derived, Published, Recomputed, Study, places};
+
+/// How many tables, cells and derived figures there are, and how these agree with the figures that they are
+/// computed from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    tables: usize,
+    cells: usize,
+    equal: usize,
+    rounding: usize,
+    differs: usize,
+}
+
+/// Every cell of the published tables of studies, and where printed ratios and differences are not what the printed
+/// figures give.
+pub fn published(studies: &[Study]) -> Report {
+    let mut blocks = Vec::new();
+    let mut tally = Tally::default();
+    for study in studies {
+        blocks.push(Block::Heading(study.name.clone()));
+        if !study.missing.is_empty() {
+            let missing = study.missing.join(", ");
+            blocks.push(Block::Text(format!("A draft. Workload not built yet: {missing}.")));
+        }
+        if study.tables.is_empty() {
+            let text = format!("{} names no published table.", study.name);
+            blocks.push(Block::Text(text));
+        }
+        for table in &study.tables {
+            table_blocks(table, &mut blocks, &mut tally);
+        }
     }
-    for table in &case.published {
-        blocks.push(Block::Text(format!("{}: {}.", table.name, table.document)));
-        let (head, rows) = (table.head().to_vec(), table.cells().to_vec());
-        let notes = table.derived.iter().map(|derived| compared(table, derived)).collect();
-        // Level columns are words, all others figures.
-        let is_word = |column: usize| rows.iter().any(|row| row[column].parse::<f64>().is_err());
-        let words = (0..head.len()).take_while(|column| is_word(*column)).count();
-        blocks.push(Block::Table(Grid { title: String::new(), head, words, rows, notes }));
-    }
+    blocks.push(Block::Text(tally.summary()));
     Report { blocks }
 }
 
-/// A sentence about one derived column: how many of its cells differ from what its figures give, and which.
-fn compared(table: &Published, derived: &Derived) -> String {
-    let mut cells = 0;
-    let mut differences = Vec::new();
-    for row in 0..table.cells().len() {
-        let (Some(printed), Some(computed)) =
-            (table.text_at(row, &derived.column), computed(table, derived, row))
-        else {
-            continue;
-        };
-        cells += 1;
-        let places = printed.split_once('.').map_or(0, |(_, fraction)| fraction.len());
-        let again = format!("{computed:.places$}");
-        if again.parse::<f64>() != printed.parse::<f64>() {
-            differences.push(format!("line {}: printed {printed}, computed {again}", row + 2));
+fn table_blocks(table: &Published, blocks: &mut Vec<Block>, tally: &mut Tally) {
+    blocks.push(Block::Text(format!("{}: {}.", table.name, table.document)));
+    let grids = layout::grids(&table.sheet, &table.rows, &table.keys, &table.each);
+    tally.tables += grids.len();
+    tally.cells += layout::cells(&table.sheet, &table.rows, &table.keys);
+    blocks.extend(grids.into_iter().flatten().map(Block::Table));
+    for derived in &table.derived {
+        if let Some(sheet) = &derived.sheet {
+            blocks.push(Block::Text(format!("{}:", heading(derived))));
+            let rows: Vec<usize> = (0..sheet.len()).collect();
+            let each: Vec<String> =
+                table.each.iter().filter(|column| has(sheet.head(), column)).cloned().collect();
+            tally.cells += layout::cells(sheet, &rows, &table.keys);
+            let grids = layout::grids(sheet, &rows, &table.keys, &each);
+            blocks.extend(grids.into_iter().flatten().map(Block::Table));
+        }
+        let found = derived.recompute(&table.sheet, &table.rows);
+        let own = Tally::of(&found);
+        blocks.push(Block::Text(format!("{}: {}.", heading(derived), own.compared())));
+        blocks.extend(differences(table, &found));
+        tally.add(own);
+    }
+}
+
+fn has(names: &[String], name: &str) -> bool {
+    name == METRIC || names.iter().any(|own| own == name)
+}
+
+/// What derived figures are: `ratio to pairs 1`.
+fn heading(derived: &Derived) -> String {
+    let base: Vec<String> = derived
+        .base
+        .iter()
+        .map(|(column, text)| format!("{} {text}", layout::words(column)))
+        .collect();
+    let base = base.join(", ");
+    let what = match derived.kind {
+        Derivation::Ratio => format!("Ratio to {base}"),
+        Derivation::Delta => format!("Difference from {base}"),
+        Derivation::Relative => format!("Difference as a part of {base}"),
+        Derivation::Percent => format!("Difference in percent of {base}"),
+    };
+    match (&derived.sheet, derived.columns.as_slice()) {
+        (None, [(column, _)]) => format!("{what}, {}", layout::words(column)),
+        _ => what,
+    }
+}
+
+/// The derived figures that are not what the printed figures give, those first that no rounding explains.
+fn differences(table: &Published, found: &[Recomputed<'_>]) -> Option<Block> {
+    let of = |agrees: Agreement| found.iter().filter(move |figure| figure.agrees == agrees);
+    let row = |figure: &Recomputed<'_>| {
+        let digits = places(figure.printed) as usize + 1;
+        let (least, most) = figure.possible;
+        let levels = table.keys.iter().filter_map(|key| figure.sheet.at(figure.row, key));
+        vec![
+            levels.collect::<Vec<_>>().join(", "),
+            layout::words(figure.column),
+            if figure.agrees == Agreement::Differs { "differs" } else { "rounding" }.to_owned(),
+            figure.sheet.line(figure.row).to_string(),
+            figure.printed.to_owned(),
+            format!("{:.digits$}", figure.computed),
+            format!("{least:.digits$} to {most:.digits$}"),
+        ]
+    };
+    let rows: Vec<Vec<String>> =
+        of(Agreement::Differs).chain(of(Agreement::Rounding)).map(row).collect();
+    let file = found.first()?.sheet.file().file_name().unwrap_or_default().display();
+    let head = ["levels", "figure", "why", "line", "printed", "computed", "possible"];
+    (!rows.is_empty()).then(|| {
+        Block::Table(Grid {
+            title: format!("Differences in {file}"),
+            head: head.map(str::to_owned).to_vec(),
+            words: 3,
+            rows,
+            notes: Vec::new(),
+        })
+    })
+}
+
+impl Tally {
+    fn of(found: &[Recomputed<'_>]) -> Tally {
+        let count = |agrees| found.iter().filter(|figure| figure.agrees == agrees).count();
+        Tally {
+            equal: count(Agreement::Equal),
+            rounding: count(Agreement::Rounding),
+            differs: count(Agreement::Differs),
+            ..Tally::default()
         }
     }
-    let Derived { column, of, .. } = derived;
-    match differences.len() {
-        0 => format!("{column}: all {cells} printed figures are what {of} gives."),
-        count => format!(
-            "{column}: {count} of {cells} printed figures differ from what {of} gives: {}.",
-            differences.join("; ")
-        ),
+
+    fn add(&mut self, other: Tally) {
+        self.equal += other.equal;
+        self.rounding += other.rounding;
+        self.differs += other.differs;
     }
-}
 
-/// What the printed figures give for a cell; none if one of them is missing, or if the row is the base itself
-/// and a base has no such cell.
-fn computed(table: &Published, derived: &Derived, row: usize) -> Option<f64> {
-    let number = |row: usize| table.text_at(row, &derived.of)?.parse::<f64>().ok();
-    let base = number(table.base_of(derived, row)?)?;
-    let own = number(row)?;
-    Some(derive(derived.kind, own, base))
-}
+    fn compared(self) -> String {
+        let Tally { equal, rounding, differs, .. } = self;
+        let all = equal + rounding + differs;
+        format!(
+            "{all} printed figures computed again: {equal} are equal, {rounding} differ within the rounding of the \
+             figures that they are computed from, {differs} differ by more"
+        )
+    }
 
-/// A figure derived from two others.
-pub(super) fn derive(kind: Derivation, own: f64, base: f64) -> f64 {
-    match kind {
-        Derivation::Ratio => own / base,
-        Derivation::Delta => own - base,
-        Derivation::Percent => (own - base) / base * 100.0,
+    fn summary(self) -> String {
+        let Tally { tables, cells, .. } = self;
+        format!("{tables} tables with {cells} cells. {}.", self.compared())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use host::config::Source;
-
-    use super::*;
-    use crate::report::markdown;
-
-    const CASE: &str = r#"name = "there"
-asks = "?"
-workload = "message-request"
-trials = 1
-seconds = 1
-warm_up_seconds = 0
-[[published]]
-name = "z"
-document = "A Book"
-file = "a.csv"
-factors = { bytes = "size" }
-metrics = { rate_mib_per_s = "rate" }
-derived = [
-    { column = "gain", of = "rate", kind = "percent", base = { mode = "old" }, same = ["size"] },
-]
-"#;
-
-    const TABLE: &str =
-        "mode,size,rate,gain\nold,1,10.0,\nnew,1,15.0,50.00\n\"old\",64,40.0,\nnew,64,44.0,10.50\n";
-
-    #[test]
-    fn every_printed_cell_is_shown_and_derived_ones_are_computed_again() {
-        let case = Case::parse(&Source::of("c.toml", CASE), &|_| Ok(TABLE.into())).unwrap();
-        assert_eq!(
-            markdown(&published(&case)),
-            "## there\n\nz: A Book.\n\n\
-             | mode | size | rate | gain |\n| --- | --- | --- | --- |\n\
-             | old | 1 | 10.0 |  |\n| new | 1 | 15.0 | 50.00 |\n\
-             | old | 64 | 40.0 |  |\n| new | 64 | 44.0 | 10.50 |\n\n\
-             gain: 1 of 2 printed figures differ from what rate gives: line 5: printed 10.50, computed 10.00.\n\n"
-        );
-    }
-
-    #[test]
-    fn derived_column_must_be_there() {
-        let text = CASE.replace("\"gain\"", "\"loss\"");
-        let error = Case::parse(&Source::of("c.toml", &text), &|_| Ok(TABLE.into())).unwrap_err();
-        let start = "c.toml:8: a.csv: there is no column \"loss\" among mode, size, rate, gain: ";
-        assert!(error.to_string().starts_with(start), "{error}");
-    }
-}
+mod tests;

@@ -1,6 +1,8 @@
 //! Reports as text for terminals and as Markdown.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, TableStyle};
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width,
+};
 
 use super::{Block, Grid, Report};
 
@@ -54,10 +56,27 @@ fn table(grid: &Grid, width: u16) -> String {
     for column in table.column_iter_mut().skip(grid.words) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    // No word is broken where all words fit.
+    let least: Vec<u16> = (0..grid.head.len()).map(|column| longest_word(grid, column)).collect();
+    if least.iter().map(|word| word + GAP).sum::<u16>() <= width {
+        for (column, word) in table.column_iter_mut().zip(least) {
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word + 2)));
+        }
+    }
     let title = if grid.title.is_empty() { "" } else { &format!("{}\n", grid.title) };
     let notes: String =
         grid.notes.iter().map(|note| format!("{}\n", wrapped(note, "", width))).collect();
     format!("{title}{table}\n{notes}")
+}
+
+/// What a table has between the words of two columns.
+const GAP: u16 = 3;
+
+/// The length of the longest word of a column.
+fn longest_word(grid: &Grid, column: usize) -> u16 {
+    let cells = grid.rows.iter().filter_map(|row| row.get(column)).chain(grid.head.get(column));
+    let words = cells.flat_map(|cell| cell.split_whitespace()).map(|word| word.chars().count());
+    u16::try_from(words.max().unwrap_or(0)).unwrap_or(u16::MAX / 64)
 }
 
 /// For documents.

@@ -1,14 +1,11 @@
 //! The trials of one case in one run, and questions to them.
 
-use std::io::ErrorKind;
-use std::path::Path;
-
-use host::config::{Bytes, Source};
+use host::config::Bytes;
 
 use crate::case::Case;
 use crate::factor::{BINARY, Domain, Factors, Level, THIS, matches};
 use crate::metric::{Better, METRICS, Shown};
-use crate::record::Record;
+use crate::record::{Record, case_of};
 use crate::statistics::{Sample, Summary};
 
 /// The trials of one case in one run.
@@ -56,14 +53,7 @@ impl<'a> Series<'a> {
             runs.dedup();
             let last = *runs.last().expect("a name comes from a record");
             let records: Vec<&Record> = own().filter(|record| record.run == last).collect();
-            let first = records.iter().find(|record| record.definition.is_some());
-            let case = first.and_then(|record| {
-                let table = |file: &Path| {
-                    let text = record.published.as_ref().and_then(|tables| tables.text(file));
-                    text.map(str::to_owned).ok_or_else(|| ErrorKind::NotFound.into())
-                };
-                Case::parse(&Source::of(name, record.definition.as_ref()?), &table).ok()
-            });
+            let case = case_of(name, records.iter().copied());
             let is_of_two = records.iter().any(|record| record.factors.contains_key(BINARY.name));
             let mut cells: Vec<&Factors> = Vec::new();
             for record in &records {
@@ -126,7 +116,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// The metrics that were measured, in the order in which they are shown.
+    /// The metrics that were measured, in the order in which they are shown: those of siga, then others.
     pub(super) fn metrics(&self) -> Vec<&'a str> {
         let measured = self.records.iter().flat_map(|record| record.metrics.keys());
         let mut names: Vec<&str> = measured.map(String::as_str).collect();

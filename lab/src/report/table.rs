@@ -284,7 +284,7 @@ impl Layout<'_> {
             };
             if let Some(name) = name {
                 words.iter_mut().for_each(String::clear);
-                *words.last_mut().expect("a table has rows") = name.to_owned();
+                *words.last_mut().expect("a table of one row shows one kind") = name.to_owned();
             }
         }
         Row { words, figures: columns.iter().map(figure).collect() }
@@ -319,9 +319,9 @@ impl Layout<'_> {
             named.map(|(factor, level)| self.describe_level(factor, level.as_ref())).collect();
         let level = parts.join(", ");
         match (self.column_metric(&column.levels), level.is_empty()) {
-            (Some(metric), true) => heading(&metric, units, show),
+            (Some(metric), true) => self.heading(&metric, units, show),
             (Some(metric), false) if metrics.len() > 1 => {
-                format!("{level}: {}", heading(&metric, units, show))
+                format!("{level}: {}", self.heading(&metric, units, show))
             }
             _ => level,
         }
@@ -331,13 +331,13 @@ impl Layout<'_> {
         let Table { each: factors, metrics, across, title, .. } = self.layout;
         let show = shows[0];
         let named = factors.iter().zip(each).map(|(factor, level)| match level {
-            Some(Level::Word(metric)) if factor == METRIC => heading(metric, units, show),
+            Some(Level::Word(metric)) if factor == METRIC => self.heading(metric, units, show),
             level => self.describe_level(factor, level.as_ref()),
         });
         let mut parts: Vec<String> = title.iter().cloned().chain(named).collect();
         // The heading of the only metric stands above its columns, unless these are named by levels.
         if let ([metric], true) = (metrics.as_slice(), across.len() > 1 && !is_down) {
-            parts.push(heading(metric, units, show));
+            parts.push(self.heading(metric, units, show));
         }
         let what = match show {
             _ if is_down => None,
@@ -351,6 +351,14 @@ impl Layout<'_> {
             (_, None) => title,
             (true, Some(what)) => what,
             (false, Some(what)) => format!("{title} {what}"),
+        }
+    }
+
+    /// What stands above the figures of a metric. A ratio has no unit.
+    fn heading(&self, metric: &str, units: &Units, show: Show) -> String {
+        match show {
+            Show::Absolute | Show::Delta => units.heading(metric),
+            Show::Ratio | Show::Percent => units.label(metric),
         }
     }
 
@@ -432,7 +440,7 @@ impl Layout<'_> {
         wanted.extend(names.filter_map(level));
         wanted.extend(base.clone()?);
         if let Some(workload) = self.workload {
-            (workload.fit)(&mut wanted);
+            workload.fit(&mut wanted);
         }
         self.series.best_of(metric, &self.series.meant(&wanted, &[]))
     }
@@ -463,14 +471,6 @@ impl Layout<'_> {
 
 fn is_delta(figure: &Figure) -> bool {
     matches!(figure, Figure::Delta { .. })
-}
-
-/// What stands above the figures of a metric. A ratio has no unit.
-fn heading(metric: &str, units: &Units<'_>, show: Show) -> String {
-    match show {
-        Show::Absolute | Show::Delta => units.heading(metric),
-        Show::Ratio | Show::Percent => units.label(metric),
-    }
 }
 
 /// The levels that a point has of some factors; of the factor `metric`, the metric.

@@ -250,6 +250,18 @@ fn results_without_their_case_are_laid_out_plainly() {
 }
 
 #[test]
+fn table_without_down_has_one_row() {
+    let mut records = records();
+    let table = "[[table]]\nmetric = \"rate_messages_per_s\"\nacross = \"transport\"\nonly = { bytes = 64 }\n";
+    let case = format!("{}{table}", &CASE[..CASE.find("[[table]]").unwrap()]);
+    for record in &mut records {
+        record.definition = record.definition.is_some().then(|| case.clone());
+    }
+    let found = markdown(&report(&records));
+    assert!(found.contains("| path | unix-stream | copy-limit |"), "{found}");
+}
+
+#[test]
 fn cell_that_could_not_be_measured_has_no_figure_and_a_reason() {
     let mut records = records();
     let unable =

@@ -4,9 +4,18 @@ use host::report::Counts;
 use siga::appc::{Conversation, Data, Options, State, Then};
 use siga::{Guest, Target};
 
-use super::path::{TARGET, add_counters};
-use super::{End, Opened, Opening, PIECE_BYTES, attach, is_source, wait};
+use super::path::{OVER_PATHS, TARGET, add_counters};
+use super::{End, Opened, Opening, PIECE_BYTES, Transport, attach, is_source, wait};
 use crate::fault::{Doing, Fault};
+
+pub(super) const APPC: Transport = Transport {
+    name: "appc",
+    meaning: "a conversation of APPC/VM; records are pushed in a stream, and hand over the turn elsewhere",
+    stream: Some(|opening| opening.stream(|opening| AppcEnd::open(opening, false))),
+    exchange: Some(|opening| opening.exchange(|opening| AppcEnd::open(opening, true))),
+    request: Some(|opening| opening.request(|opening| AppcEnd::open(opening, true))),
+    ..OVER_PATHS
+};
 
 /// One end of a conversation.
 #[derive(Debug)]

@@ -5,8 +5,16 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use super::{End, Opened, Opening, is_source};
+use super::{End, KERNEL, Opened, Opening, Transport, is_source};
 use crate::fault::{Doing, Fault};
+
+pub(super) const UNIX_STREAM_BATCHED: Transport = Transport {
+    name: "unix-stream-batched",
+    meaning: "a Unix stream, framed by the program and written 64 KiB at a time",
+    stream: Some(|opening| opening.stream(BatchEnd::open)),
+    waits: &["block"],
+    ..KERNEL
+};
 
 /// Written at once. (64 B: 16 KiB writes cost a tenth more, 256 KiB ones leave the cache.)
 const BATCH_BYTES: usize = 64 << 10;

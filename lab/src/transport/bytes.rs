@@ -12,9 +12,39 @@ use rustix::io::ioctl_fionbio;
 use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::fcntl_setpipe_size;
 
-use super::{End, Opened, Opening, is_source, spins};
+use super::{End, KERNEL, Opened, Opening, Transport, is_source, spins};
 use crate::control::Order;
 use crate::fault::{Doing, Fault};
+
+pub(super) const UNIX_STREAM: Transport = Transport {
+    name: "unix-stream",
+    meaning: "a Unix stream, one system call for each message on each side",
+    stream: Some(|opening| opening.stream(unix)),
+    exchange: Some(|opening| opening.exchange(unix)),
+    request: Some(|opening| opening.request(unix)),
+    has_pairs: true,
+    ..KERNEL
+};
+
+pub(super) const PIPE: Transport = Transport {
+    name: "pipe",
+    meaning: "a pipe of 1 MiB",
+    stream: Some(|opening| opening.stream(pipe)),
+    exchange: Some(|opening| opening.exchange(pipe)),
+    request: Some(|opening| opening.request(pipe)),
+    has_pairs: true,
+    ..KERNEL
+};
+
+pub(super) const TCP_LOOPBACK: Transport = Transport {
+    name: "tcp-loopback",
+    meaning: "TCP over loopback with TCP_NODELAY",
+    stream: Some(|opening| opening.stream(tcp)),
+    exchange: Some(|opening| opening.exchange(tcp)),
+    request: Some(|opening| opening.request(tcp)),
+    has_pairs: true,
+    ..KERNEL
+};
 
 /// One end of a stream of bytes, or of two that go both ways.
 #[derive(Debug)]

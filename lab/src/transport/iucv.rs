@@ -5,10 +5,26 @@ use siga::Guest;
 use siga::connect::END_DATA_BYTES;
 use siga::iucv::{Answered, IucvPath, MessageId, Options, Outgoing, ReceiveError};
 
-use super::path::{TARGET, add_counters};
-use super::{End, Opened, Opening, PIECE_BYTES, attach, ended, is_source, wait};
+use super::path::{OVER_PATHS, TARGET, add_counters};
+use super::{End, Opened, Opening, PIECE_BYTES, Transport, attach, ended, is_source, wait};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
+
+pub(super) const IUCV: Transport = Transport {
+    name: "iucv",
+    meaning: "a path of IUCV; quiet one-way messages in a stream, two-way messages and replies elsewhere",
+    stream: Some(|opening| opening.stream(|opening| OneWayEnd::open(opening, true))),
+    exchange: Some(|opening| opening.exchange(TwoWayEnd::open)),
+    request: Some(|opening| opening.request(TwoWayEnd::open)),
+    ..OVER_PATHS
+};
+
+pub(super) const IUCV_SEND: Transport = Transport {
+    name: "iucv-send",
+    meaning: "a path of IUCV, each message receivable before the next is made",
+    stream: Some(|opening| opening.stream(|opening| OneWayEnd::open(opening, false))),
+    ..OVER_PATHS
+};
 
 /// Messages that a stream may have outstanding. A limit that is reached is a round trip in which nothing goes,
 /// and from some thousands on it is not reached. (64 B, M/s on a busy machine: 255 6.4, 1000 8.0, 4000 10.6,

@@ -12,8 +12,26 @@ use os::sync::pause;
 use os::words::{LentWords, WORD_BYTES, Words};
 use std::os::fd::AsFd;
 
-use super::{End, Opened, Opening};
+use super::{End, KERNEL, MessageBytes, Opened, Opening, Transport};
 use crate::fault::{Doing, Fault};
+use crate::workload::exchange;
+
+pub(super) const CACHE_LINE_1: Transport = Transport {
+    name: "cache-line-1",
+    meaning: "both sides exchange one cache line, as two threads",
+    exchange: Some(exchange::in_one_process),
+    ..LINES
+};
+
+pub(super) const CACHE_LINE_2: Transport = Transport {
+    name: "cache-line-2",
+    meaning: "each side writes a cache line of its own and polls the other's",
+    exchange: Some(|opening| opening.exchange(TwoLinesEnd::open)),
+    ..LINES
+};
+
+const LINES: Transport =
+    Transport { waits: &["spin"], bytes: MessageBytes::Fixed(size_of::<Message>()), ..KERNEL };
 
 /// A message is a word.
 type Message = [u8; WORD_BYTES];
@@ -103,6 +121,13 @@ impl OneLineEnd {
     pub(crate) fn pair() -> (OneLineEnd, OneLineEnd) {
         let line = Arc::<Line>::default();
         (OneLineEnd { line: line.clone(), seen: NOTHING }, OneLineEnd { line, seen: NOTHING })
+    }
+}
+
+/// Whoever gives up for an error must not leave the other thread spinning.
+impl Drop for OneLineEnd {
+    fn drop(&mut self) {
+        self.line.0.store(FINISHED, Ordering::Release);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Transports: ways for messages to go from one process to another.
 //!
-//! Paths, the kernel's own ways, and what memory and processors allow at most.
+//! Paths, the kernel's own ways, what memory and processors allow at most, and other programs' ways. Each is a
+//! file here and a line in [`TRANSPORTS`], which says what it can. Workloads take their levels from there.
 
 mod appc;
 mod batch;
@@ -9,25 +10,212 @@ mod iucv;
 mod line;
 mod packets;
 mod path;
+mod peer;
 mod ring;
 mod wake;
 
 use host::report::Counts;
 
 use crate::control::{Control, Order};
+use crate::factor::{Factors, Level};
 use crate::fault::Fault;
+use crate::quantity::Report;
+use crate::workload::{exchange, request, stream};
 
-pub(crate) use appc::AppcEnd;
-pub(crate) use batch::BatchEnd;
-pub(crate) use bytes::{pipe, tcp, unix};
-pub(crate) use iucv::{OneWayEnd, TwoWayEnd, connect_iucv, counts_of_iucv};
-pub(crate) use line::{OneLineEnd, TwoLinesEnd};
-pub(crate) use packets::PacketEnd;
-pub(crate) use path::{
-    Copied, InPlace, PathEnd, Pushed, Sent, attach, connect, counts_of, ended, wait,
+pub(crate) use iucv::{connect_iucv, counts_of_iucv};
+pub(crate) use line::OneLineEnd;
+pub(crate) use path::{attach, connect, counts_of, ended, wait};
+
+/// A transport: an entry of the table.
+#[derive(Debug)]
+pub struct Transport {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it is.
+    pub meaning: &'static str,
+    /// Carries a stream over this transport. None if the transport has no streams; the same for the next two.
+    stream: Option<Carry>,
+    exchange: Option<Carry>,
+    request: Option<Carry>,
+    /// Whether a trial can have many pairs, each with a connection of its own.
+    has_pairs: bool,
+    /// Whether another program provides it. `siga-peers` measures such transports.
+    is_peer: bool,
+    /// Whether a trial needs a host, or a party in its place, as Aeron's media driver.
+    needs_host: bool,
+    /// Whether the factor `ring` applies.
+    has_ring: bool,
+    /// How a side can wait. A side that cannot wait as asked waits in the first of these ways.
+    waits: &'static [&'static str],
+    /// How long messages can be.
+    bytes: MessageBytes,
+}
+
+/// Opens an end and runs a workload over it. Called once in a trial, compiled for each end.
+type Carry = fn(Opening<'_>) -> Result<Report, Fault>;
+
+/// How long the messages of a transport can be.
+#[derive(Clone, Copy, Debug)]
+enum MessageBytes {
+    /// As long as the factor `bytes` allows.
+    Any,
+    /// At most this many bytes.
+    Most(u64),
+    /// Always this many bytes: the factor `bytes` does not apply.
+    Fixed(usize),
+}
+
+/// All transports, in the order in which they are listed.
+pub const TRANSPORTS: &[Transport] = &[
+    path::PATH,
+    path::PATH_SEND,
+    path::PATH_IN_PLACE,
+    iucv::IUCV,
+    iucv::IUCV_SEND,
+    appc::APPC,
+    bytes::UNIX_STREAM,
+    batch::UNIX_STREAM_BATCHED,
+    packets::UNIX_SEQPACKET,
+    bytes::PIPE,
+    bytes::TCP_LOOPBACK,
+    ring::COPY_LIMIT,
+    line::CACHE_LINE_1,
+    line::CACHE_LINE_2,
+    wake::WAKE,
+    peer::AERON,
+    peer::AERON_CLAIM,
+    peer::ICEORYX2,
+];
+
+/// The fields that an entry leaves out: those of a transport of the kernel without workloads.
+const KERNEL: Transport = Transport {
+    name: "",
+    meaning: "",
+    stream: None,
+    exchange: None,
+    request: None,
+    has_pairs: false,
+    is_peer: false,
+    needs_host: false,
+    has_ring: false,
+    waits: &["block", "spin"],
+    bytes: MessageBytes::Any,
 };
-pub(crate) use ring::RingEnd;
-pub(crate) use wake::WakeEnd;
+
+/// What a transport may be able to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Can {
+    Stream,
+    Exchange,
+    Request,
+    Pairs,
+    Peer,
+}
+
+impl Transport {
+    const fn can(&self, what: Can) -> bool {
+        match what {
+            Can::Stream => self.stream.is_some(),
+            Can::Exchange => self.exchange.is_some(),
+            Can::Request => self.request.is_some(),
+            Can::Pairs => self.has_pairs,
+            Can::Peer => self.is_peer,
+        }
+    }
+}
+
+/// How many transports can do this.
+pub(crate) const fn count(what: Can) -> usize {
+    let (mut count, mut at) = (0, 0);
+    while at < TRANSPORTS.len() {
+        count += TRANSPORTS[at].can(what) as usize;
+        at += 1;
+    }
+    count
+}
+
+/// The names of the transports that can do this: as many as [`count`] says.
+pub(crate) const fn names<const N: usize>(what: Can) -> [&'static str; N] {
+    let mut names = [""; N];
+    let (mut count, mut at) = (0, 0);
+    while at < TRANSPORTS.len() {
+        if TRANSPORTS[at].can(what) {
+            names[count] = TRANSPORTS[at].name;
+            count += 1;
+        }
+        at += 1;
+    }
+    names
+}
+
+/// The transport under these levels, if they name one.
+pub(crate) fn of(factors: &Factors) -> Option<&'static Transport> {
+    let Some(Level::Word(word)) = factors.get("transport") else { return None };
+    TRANSPORTS.iter().find(|transport| transport.name == word)
+}
+
+/// Takes out the factors that do not apply to the transport, and sets those in which it has no choice.
+pub(crate) fn fit(factors: &mut Factors) {
+    let Some(transport) = of(factors) else { return };
+    if !transport.has_ring {
+        factors.remove("ring");
+    }
+    if matches!(transport.bytes, MessageBytes::Fixed(_)) {
+        factors.remove("bytes");
+    }
+    let can_wait = |level: &Level| transport.waits.contains(&&*level.to_string());
+    if factors.get("wait").is_some_and(|level| !can_wait(level)) {
+        factors.insert("wait".to_owned(), Level::Word(transport.waits[0].to_owned()));
+    }
+}
+
+/// Checks that messages are not too long for the transport.
+///
+/// # Errors
+/// The most bytes that a message can have.
+pub(crate) fn check(factors: &Factors) -> Result<(), String> {
+    match (of(factors), factors.get("bytes")) {
+        (
+            Some(Transport { name, bytes: MessageBytes::Most(most), .. }),
+            Some(Level::Number(bytes)),
+        ) if bytes > most => Err(format!("{bytes} B: a message of {name} has at most {most} B")),
+        _ => Ok(()),
+    }
+}
+
+/// How many hosts a trial needs.
+pub(crate) fn hosts(factors: &Factors) -> usize {
+    usize::from(of(factors).is_some_and(|transport| transport.needs_host))
+}
+
+/// The bytes of a message of this order.
+pub(crate) fn message_bytes(order: &Order) -> usize {
+    match of(&order.factors).map(|transport| transport.bytes) {
+        Some(MessageBytes::Fixed(bytes)) => bytes,
+        _ => order.number("bytes") as usize,
+    }
+}
+
+/// Runs a workload over the ordered transport, with room for messages of `bytes`.
+///
+/// # Errors
+/// [`Fault`]: what the lab is to hear.
+pub(crate) fn carry(
+    what: Can,
+    order: &Order,
+    control: &mut Control,
+    bytes: usize,
+) -> Result<Report, Fault> {
+    let transport = of(&order.factors);
+    let carry = transport.and_then(|transport| match what {
+        Can::Stream => transport.stream,
+        Can::Exchange => transport.exchange,
+        Can::Request => transport.request,
+        Can::Pairs | Can::Peer => None,
+    });
+    let carry = carry.expect("levels are those that the table has for the workload");
+    carry(Opening { order, control, bytes })
+}
 
 /// One end of a transport that carries messages of one size.
 ///
@@ -92,4 +280,95 @@ pub(crate) struct Opening<'a> {
     pub(crate) control: &'a mut Control,
     /// The size of the longest messages.
     pub(crate) bytes: usize,
+}
+
+/// Compiled for each end, as the loops of the workloads are.
+impl Opening<'_> {
+    fn stream<E: End>(self, open: impl FnOnce(Opening<'_>) -> Opened<E>) -> Result<Report, Fault> {
+        self.carry(open, stream::run)
+    }
+
+    fn exchange<E: End>(
+        self,
+        open: impl FnOnce(Opening<'_>) -> Opened<E>,
+    ) -> Result<Report, Fault> {
+        self.carry(open, exchange::run)
+    }
+
+    fn request<E: End>(self, open: impl FnOnce(Opening<'_>) -> Opened<E>) -> Result<Report, Fault> {
+        self.carry(open, request::run)
+    }
+
+    fn carry<E: End>(
+        self,
+        open: impl FnOnce(Opening<'_>) -> Opened<E>,
+        run: impl FnOnce(E, &Order, &mut Control) -> Result<Report, Fault>,
+    ) -> Result<Report, Fault> {
+        let Opening { order, control, bytes } = self;
+        let end = open(Opening { order, control, bytes })?;
+        run(end, order, control)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn factors(levels: &[(&str, Level)]) -> Factors {
+        levels.iter().map(|(name, level)| ((*name).to_owned(), level.clone())).collect()
+    }
+
+    #[test]
+    fn factors_that_do_not_apply_are_left_out() {
+        let fitted = |transport: &str, wait: &str| {
+            let levels = [("transport", transport), ("wait", wait), ("ring", "4"), ("bytes", "64")];
+            let mut factors =
+                factors(&levels.map(|(name, level)| (name, Level::Word(level.into()))));
+            fit(&mut factors);
+            crate::factor::describe(&factors, &["wait", "ring", "bytes"])
+        };
+        for (transport, wait, wanted) in [
+            ("path-send", "adaptive", "adaptive, 64"),
+            ("iucv", "spin", "spin, 64"),
+            ("pipe", "adaptive", "block, 64"),
+            ("pipe", "spin", "spin, 64"),
+            ("unix-stream-batched", "spin", "block, 64"),
+            ("copy-limit", "block", "spin, 4, 64"),
+            ("cache-line-2", "block", "spin"),
+            ("wake", "spin", "block"),
+            ("aeron-claim", "block", "spin, 64"),
+            ("iceoryx2", "block", "block, 64"),
+            ("iceoryx2", "adaptive", "spin, 64"),
+        ] {
+            assert_eq!(fitted(transport, wait), wanted, "{transport}, {wait}");
+        }
+        let mut open = factors(&[("transport", Level::Word("pipe".into()))]);
+        fit(&mut open);
+        assert_eq!(open.len(), 1, "what is left open stays open");
+    }
+
+    #[test]
+    fn message_that_is_too_long_is_refused_with_the_limit() {
+        let checked = |transport: &str, bytes| {
+            let transport = Level::Word(transport.into());
+            check(&factors(&[("transport", transport), ("bytes", Level::Number(bytes))]))
+        };
+        assert_eq!(checked("aeron", 65_473), Ok(()));
+        assert_eq!(checked("aeron-claim", 65_472), Ok(()));
+        let error = checked("aeron-claim", 65_473).unwrap_err();
+        assert_eq!(error, "65473 B: a message of aeron-claim has at most 65472 B");
+    }
+
+    #[test]
+    fn transports_have_names_of_their_own_and_can_do_what_they_are_for() {
+        for (at, transport) in TRANSPORTS.iter().enumerate() {
+            let name = transport.name;
+            assert!(TRANSPORTS[..at].iter().all(|other| other.name != name), "{name}");
+            assert!(!transport.meaning.is_empty(), "{name}");
+            assert!(transport.can(Can::Stream) || transport.can(Can::Exchange), "{name}");
+            // Pairs do both.
+            let is_both = transport.can(Can::Stream) && transport.can(Can::Exchange);
+            assert!(is_both || !transport.can(Can::Pairs), "{name}");
+        }
+    }
 }

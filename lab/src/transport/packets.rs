@@ -9,8 +9,18 @@ use rustix::net::{
     socketpair, sockopt,
 };
 
-use super::{End, Opened, Opening, is_source, spins};
+use super::{End, KERNEL, Opened, Opening, Transport, is_source, spins};
 use crate::fault::{Doing, Fault};
+
+pub(super) const UNIX_SEQPACKET: Transport = Transport {
+    name: "unix-seqpacket",
+    meaning: "a Unix packet socket with a send buffer of 4 MiB",
+    stream: Some(|opening| opening.stream(PacketEnd::open)),
+    exchange: Some(|opening| opening.exchange(PacketEnd::open)),
+    request: Some(|opening| opening.request(PacketEnd::open)),
+    has_pairs: true,
+    ..KERNEL
+};
 
 /// What a socket may hold before its sender waits. The usual 208 KiB do not hold the longest messages.
 const SEND_BYTES: usize = 4 << 20;

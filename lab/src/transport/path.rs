@@ -8,10 +8,39 @@ use siga::in_place::{Incoming, PAGE_BYTES};
 use siga::raw::{Counter, Counters};
 use siga::{Guest, Path, PathOptions, Reason, SendError, Sender, Severed, Wait};
 
-use super::{End, Opened, Opening, PIECE_BYTES, is_source};
+use super::{End, KERNEL, Opened, Opening, PIECE_BYTES, Transport, is_source};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::role::Address;
+
+pub(super) const PATH: Transport = Transport {
+    name: "path",
+    meaning: "copied in and out; in a stream small messages go together while the receiver is behind",
+    stream: Some(|opening| opening.stream(PathEnd::<Copied<Pushed>>::open)),
+    exchange: Some(|opening| opening.exchange(PathEnd::<Copied<Sent>>::open)),
+    request: Some(|opening| opening.request(PathEnd::<Copied<Sent>>::open)),
+    has_pairs: true,
+    ..OVER_PATHS
+};
+
+pub(super) const PATH_SEND: Transport = Transport {
+    name: "path-send",
+    meaning: "a path, each message receivable before the next is made",
+    stream: Some(|opening| opening.stream(PathEnd::<Copied<Sent>>::open)),
+    ..OVER_PATHS
+};
+
+pub(super) const PATH_IN_PLACE: Transport = Transport {
+    name: "path-in-place",
+    meaning: "a path, built in the sender's pages and read from there: one copy, the receiver's",
+    stream: Some(|opening| opening.stream(PathEnd::<InPlace>::open)),
+    exchange: Some(|opening| opening.exchange(PathEnd::<InPlace>::open)),
+    ..OVER_PATHS
+};
+
+/// What goes over paths.
+pub(super) const OVER_PATHS: Transport =
+    Transport { needs_host: true, waits: &["adaptive", "spin", "block"], ..KERNEL };
 
 /// The names of the two guests of a trial.
 const SOURCE: &str = "SOURCE";

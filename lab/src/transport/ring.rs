@@ -14,9 +14,20 @@ use std::os::fd::AsFd;
 
 use host::report::Counts;
 
-use super::{End, Opened, Opening, PIECE_BYTES};
+use super::{End, KERNEL, Opened, Opening, PIECE_BYTES, Transport};
 use crate::control::Control;
 use crate::fault::{Doing, Fault};
+
+pub(super) const COPY_LIMIT: Transport = Transport {
+    name: "copy-limit",
+    meaning: "a plain ring in shared memory: what memory allows at most",
+    stream: Some(|opening| opening.stream(RingEnd::open)),
+    exchange: Some(|opening| opening.exchange(RingEnd::open)),
+    request: Some(|opening| opening.request(RingEnd::open)),
+    has_ring: true,
+    waits: &["spin"],
+    ..KERNEL
+};
 
 /// Pieces start at multiples of this.
 const GRAIN_BYTES: usize = 64;

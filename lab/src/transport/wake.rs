@@ -5,8 +5,17 @@ use std::os::fd::AsFd;
 use os::doorbell::{Doorbell, Listen};
 use os::foreign::Foreign;
 
-use super::{End, Opened, Opening, is_source};
+use super::{End, KERNEL, MessageBytes, Opened, Opening, Transport, is_source};
 use crate::fault::{Doing, Fault};
+
+pub(super) const WAKE: Transport = Transport {
+    name: "wake",
+    meaning: "a sleeper is woken and wakes the other, over doorbells; no bytes",
+    exchange: Some(|opening| opening.exchange(WakeEnd::open)),
+    waits: &["block"],
+    bytes: MessageBytes::Fixed(0),
+    ..KERNEL
+};
 
 /// One end of a doorbell. Its messages have no bytes.
 #[derive(Debug)]

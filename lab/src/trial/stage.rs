@@ -103,8 +103,8 @@ impl Stage {
         let first = first.expect("the first copy is a process");
         let theirs = self.add(part, role, copies, self.workers[first].process)?;
         match send(&self.workers[first].packets, &ToWorker::Thread, &[theirs.as_fd()]) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(TrialError::Failed(self.last_words(first))),
+            Err(error) if is_end(&error) => Err(TrialError::Failed(self.last_words(first))),
+            sent => Ok(sent?),
         }
     }
 
@@ -227,6 +227,10 @@ impl Stage {
                         "{name} said what no worker says: {error}"
                     )));
                 }
+                Err(error) if !is_end(&error) => {
+                    let name = &worker.name;
+                    return Err(TrialError::Failed(format!("cannot receive from {name}: {error}")));
+                }
                 Err(_) if worker.is_done() => self.poller.remove(&worker.packets)?,
                 Err(_) => return Err(TrialError::Failed(self.last_words(index))),
             }
@@ -254,6 +258,10 @@ impl Stage {
                 worker.notes += 1;
                 self.forward(index, &to, note, descriptors)?;
             }
+            FromWorker::Done(_) if !worker.is_ready => {
+                let why = format!("{} reported before it was ready", worker.name);
+                return Err(TrialError::Failed(why));
+            }
             FromWorker::Done(report) => {
                 check(&report, self.time_max_ns).map_err(|why| {
                     TrialError::Failed(format!("{} reported what cannot be: {why}", worker.name))
@@ -271,14 +279,14 @@ impl Stage {
     /// Hands on what one worker passes to another. Workers of one lab trust each other: an end of a socket
     /// that is dropped as a stranger's is shut down, for whoever else has it too.
     fn forward(
-        &self,
+        &mut self,
         from: usize,
         to: &Address,
         note: String,
         passed: Vec<Foreign>,
     ) -> Result<(), TrialError> {
         let Worker { address, part, name, .. } = &self.workers[from];
-        let Some(worker) = self.find(part, to).map(|at| &self.workers[at]) else {
+        let Some(at) = self.find(part, to) else {
             return Err(TrialError::Failed(format!(
                 "{name} passed a note to {to}, which is not there"
             )));
@@ -286,6 +294,7 @@ impl Stage {
         let trusted: Vec<OwnedFd> =
             passed.into_iter().map(Foreign::trust).collect::<io::Result<_>>()?;
         let descriptors: Vec<BorrowedFd<'_>> = trusted.iter().map(AsFd::as_fd).collect();
+        let worker = &self.workers[at];
         let parcel = ToWorker::Parcel { from: Some(address.clone()), note };
         match send(&worker.packets, &parcel, &descriptors) {
             // Whoever is done needs no parcels.
@@ -294,14 +303,21 @@ impl Stage {
                 let why = format!("{name} passed notes faster than {} takes them", worker.name);
                 Err(TrialError::Failed(why))
             }
+            Err(error) if is_end(&error) => Err(TrialError::Failed(self.last_words(at))),
             said => Ok(said?),
         }
     }
 
     /// Tells a worker something, or says what became of it.
     fn send(&mut self, index: usize, what: &ToWorker) -> Result<(), TrialError> {
-        let said = send(&self.workers[index].packets, what, &[]);
-        said.map_err(|_| TrialError::Failed(self.last_words(index)))
+        match send(&self.workers[index].packets, what, &[]) {
+            Err(error) if is_end(&error) => Err(TrialError::Failed(self.last_words(index))),
+            Err(error) => {
+                let name = &self.workers[index].name;
+                Err(TrialError::Failed(format!("cannot send to {name}: {error}")))
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// What a worker that has died had to say about it.
@@ -324,6 +340,12 @@ impl Stage {
         let colon = if words.is_empty() { "" } else { ": " };
         format!("{name} died, {status}{colon}{words}")
     }
+}
+
+/// Whether an error says that the other end is gone. All others, as a lack of descriptors, are this side's own.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// Names as a sentence has them, the first few of many.

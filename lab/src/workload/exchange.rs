@@ -6,19 +6,16 @@ use host::report::Counts;
 use os::processor::{now_ns, pin};
 
 use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
-use super::stream::{BYTES, check, is_path, needs_host};
-use super::{WAIT, Workload, set_wait_of_others};
+use super::stream::{BYTES, check};
+use super::{WAIT, Workload};
 use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor, Factors, Level};
+use crate::factor::{Domain, Factor, Factors};
 use crate::fault::{Doing, Fault};
 use crate::measure::{Meter, Unit, Window};
 use crate::pattern::{self, Reading, fill};
 use crate::quantity::Report;
 use crate::role::{self, A_SOURCE, A_TARGET, SOURCE, TARGET};
-use crate::transport::{
-    AppcEnd, Copied, End, InPlace, OneLineEnd, Opening, PacketEnd, PathEnd, RingEnd, Sent,
-    TwoLinesEnd, TwoWayEnd, WakeEnd, pipe, tcp, unix,
-};
+use crate::transport::{self, Can, End, OneLineEnd, Opening, count, message_bytes, names};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "message-exchange",
@@ -27,23 +24,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor {
             name: "transport",
             meaning: "how they go",
-            domain: Domain::Words(&[
-                "path",
-                "path-in-place",
-                "iucv",
-                "appc",
-                "unix-stream",
-                "unix-seqpacket",
-                "pipe",
-                "tcp-loopback",
-                "copy-limit",
-                "cache-line-1",
-                "cache-line-2",
-                "wake",
-                "aeron",
-                "aeron-claim",
-                "iceoryx2",
-            ]),
+            domain: Domain::Words(&names::<{ count(Can::Exchange) }>(Can::Exchange)),
             usual: &["path", "unix-stream"],
         },
         BYTES,
@@ -52,7 +33,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         THINK_TIMES,
         WAIT,
     ],
-    roles: &[role::host(needs_host), A_SOURCE, A_TARGET],
+    roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
     metrics: &[
         "rate_messages_per_s",
         "rate_bytes_per_s",
@@ -74,47 +55,16 @@ pub(super) const WORKLOAD: Workload = Workload {
 };
 
 fn fit(factors: &mut Factors) {
-    let Some(Level::Word(transport)) = factors.get("transport").cloned() else { return };
-    if transport.starts_with("cache-line") || transport == "wake" {
-        factors.remove("bytes");
-    }
-    if !is_path(factors) {
-        set_wait_of_others(factors, &transport);
-    }
+    transport::fit(factors);
     pace::fit(factors);
 }
 
-/// The bytes of a message: a word in a line, none in a doorbell.
-fn bytes_of(order: &Order) -> usize {
-    match order.word("transport") {
-        "wake" => 0,
-        line if line.starts_with("cache-line") => 8,
-        _ => order.number("bytes") as usize,
-    }
-}
-
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let bytes = bytes_of(order);
-    let opening = Opening { order, control: &mut *control, bytes };
-    match order.word("transport") {
-        "path" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
-        "path-in-place" => run(PathEnd::<InPlace>::open(opening)?, order, control),
-        "iucv" => run(TwoWayEnd::open(opening)?, order, control),
-        "appc" => run(AppcEnd::open(opening, true)?, order, control),
-        "unix-stream" => run(unix(opening)?, order, control),
-        "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),
-        "pipe" => run(pipe(opening)?, order, control),
-        "tcp-loopback" => run(tcp(opening)?, order, control),
-        "copy-limit" => run(RingEnd::open(opening)?, order, control),
-        "cache-line-1" => in_one_process(order, control),
-        "cache-line-2" => run(TwoLinesEnd::open(opening)?, order, control),
-        "wake" => run(WakeEnd::open(opening)?, order, control),
-        other => unreachable!("{other} is no transport of an exchange"),
-    }
+    transport::carry(Can::Exchange, order, control, message_bytes(order))
 }
 
-pub(super) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let bytes = bytes_of(order);
+pub(crate) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let bytes = message_bytes(order);
     let window = control.ready()?;
     let meter = Meter::new(window, order, &units_of(bytes)).timing("latency", 1);
     if !order.is_source() {
@@ -133,25 +83,25 @@ fn units_of(bytes: usize) -> [Unit; 3] {
 
 /// Both sides as threads of the source, for what no two processes can share. The target only hands on what
 /// its thread has measured.
-fn in_one_process(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let bytes = bytes_of(order);
+pub(crate) fn in_one_process(opening: Opening<'_>) -> Result<Report, Fault> {
+    let Opening { order, control, bytes } = opening;
     let window = control.ready()?;
     if !order.is_source() {
         return serde_json::from_str(&control.note()?).doing("read the report of a thread");
     }
+    // Both threads are of this process, which notes each processor once.
+    let mut watched = [&order.place[..], &order.peer_place].concat();
+    watched.sort_unstable();
+    watched.dedup();
     let (ours, theirs) = OneLineEnd::pair();
     let (asked, answered) = thread::scope(|scope| {
         let answering = scope.spawn(|| {
             if let [processor, ..] = &*order.peer_place {
                 pin(*processor).doing("pin a thread")?;
             }
-            answer(
-                theirs,
-                bytes,
-                Meter::of_thread(window, TARGET, &order.peer_place, &units_of(bytes)),
-            )
+            answer(theirs, bytes, Meter::of_thread(window, TARGET, &[], &units_of(bytes)))
         });
-        let meter = Meter::of_thread(window, SOURCE, &order.place, &units_of(bytes));
+        let meter = Meter::of_thread(window, SOURCE, &watched, &units_of(bytes));
         let meter = meter.timing("latency", 1);
         let asked = ask(ours, bytes, window, meter);
         (asked, answering.join().expect("answering does not panic"))
@@ -186,9 +136,8 @@ fn ask<E: End>(
         before = meter.poll(now, 2 * number, || end.counts());
     }
     end.finish()?;
-    let mut report = meter.close(2 * number, Counts::new)?;
-    report.counters.extend(end.settings());
-    Ok(report)
+    meter.add_settings(end.settings());
+    meter.close(2 * number, Counts::new)
 }
 
 /// The same, each when it is due. A loop of its own: the other is measured in nanoseconds.
@@ -229,10 +178,11 @@ fn ask_paced<E: End>(
         meter.poll(now, 2 * number, || end.counts());
         pace.answered(now);
     }
+    let unsent = pace.leave_unsent(window.end_ns, |waited_ns| meter.time_late(waited_ns));
+    meter.add_settings(unsent);
     end.finish()?;
-    let mut report = meter.close(2 * number, Counts::new)?;
-    report.counters.extend(end.settings());
-    Ok(report)
+    meter.add_settings(end.settings());
+    meter.close(2 * number, Counts::new)
 }
 
 /// Answers until nothing more is asked.

@@ -3,21 +3,20 @@
 mod composed;
 mod connect;
 mod crowd;
-mod exchange;
+pub(crate) mod exchange;
 mod idle;
 mod outstanding;
 mod pace;
 mod pairs;
-mod request;
-mod stream;
+pub(crate) mod request;
+pub(crate) mod stream;
 
 use std::collections::BTreeMap;
 
 use crate::control::{Control, Order};
-use crate::factor::{Factor, Factors, Level};
+use crate::factor::{Factor, Factors};
 use crate::fault::Fault;
 use crate::measure::{Meter, Unit};
-use crate::peers;
 use crate::quantity::{Party, Report};
 use crate::role::{HOST, RoleSpec};
 use crate::transport::End;
@@ -129,25 +128,6 @@ const WAIT: Factor = Factor {
     domain: crate::factor::Domain::Words(&["spin", "adaptive", "block"]),
     usual: &["adaptive"],
 };
-
-/// Sets a factor to its only level here.
-fn set(factors: &mut Factors, name: &str, level: &str) {
-    factors.insert(name.to_owned(), Level::Word(level.to_owned()));
-}
-
-/// Sets how a transport waits that is no path: limits spin, and the kernel's own ways sleep unless they are
-/// to spin. They learn nothing. Peers spin unless they are to sleep, and Aeron cannot sleep.
-fn set_wait_of_others(factors: &mut Factors, transport: &str) {
-    match transport {
-        "copy-limit" | "cache-line-1" | "cache-line-2" => set(factors, "wait", "spin"),
-        "unix-stream-batched" | "wake" => set(factors, "wait", "block"),
-        peer if peers::is_aeron(peer) => set(factors, "wait", "spin"),
-        "iceoryx2" if factors.get("wait") == Some(&Level::Word("block".into())) => {}
-        "iceoryx2" => set(factors, "wait", "spin"),
-        _ if factors.get("wait") == Some(&Level::Word("spin".into())) => {}
-        _ => set(factors, "wait", "block"),
-    }
-}
 
 /// All that was done in the window is nothing if a side has done none of it.
 fn check_work(reports: &Reports, kind: &str) -> Result<(), Fault> {

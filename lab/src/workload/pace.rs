@@ -5,6 +5,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use host::report::Counts;
 use os::processor::now_ns;
 use os::sync::pause;
 
@@ -71,6 +72,9 @@ enum Kind {
 /// way out of sleep are this late.
 const EARLY: Duration = Duration::from_micros(100);
 
+/// Times of requests that were never sent, at most: beyond, a distribution says nothing more.
+const UNSENT_TIMES_MAX: u64 = 1_000_000;
+
 impl Pace {
     /// The pace that is ordered; none if requests go as fast as they can. The first is due at `now_ns`.
     pub(super) fn of(order: &Order, now_ns: u64) -> Option<Pace> {
@@ -106,6 +110,21 @@ impl Pace {
                 now_ns as f64 + think_ns * part
             }
         };
+    }
+
+    /// Ends a schedule at `end_ns`: requests that were due before it and were not sent are counted, and each has waited
+    /// at least until then. Without these a party that stalls would report the times of its good part alone.
+    pub(super) fn leave_unsent(&mut self, end_ns: u64, mut waited: impl FnMut(u64)) -> Counts {
+        let Kind::Open { interval_ns } = self.kind else { return Counts::new() };
+        let mut unsent = 0;
+        while self.due_ns() < end_ns {
+            if unsent < UNSENT_TIMES_MAX {
+                waited(end_ns - self.due_ns());
+            }
+            unsent += 1;
+            self.due_ns += interval_ns;
+        }
+        [("requests_unsent".to_owned(), unsent)].into()
     }
 
     /// Waits until `until_ns`, and returns the time.

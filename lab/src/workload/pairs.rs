@@ -1,15 +1,15 @@
 //! Many pairs of parties, each of which does what two do alone.
 
 use super::pace::{self, RATE, THINK, THINK_TIMES};
-use super::stream::{BYTES, is_path};
-use super::{Reports, WAIT, Workload, exchange, set_wait_of_others, stream};
+use super::stream::{self, BYTES};
+use super::{Reports, WAIT, Workload};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::Fault;
 use crate::placement::Placement;
 use crate::quantity::Report;
 use crate::role::{self, A_SOURCE, A_TARGET, PARTIES_MAX, RoleSpec, SOURCE, TARGET};
-use crate::transport::{Copied, End, Opening, PacketEnd, PathEnd, Pushed, Sent, pipe, tcp, unix};
+use crate::transport::{self, Can, count, names};
 
 /// Pairs of a trial.
 const PAIRS_MAX: u64 = 250;
@@ -22,19 +22,13 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor {
             name: "transport",
             meaning: "how messages go",
-            domain: Domain::Words(&[
-                "path",
-                "unix-stream",
-                "unix-seqpacket",
-                "pipe",
-                "tcp-loopback",
-            ]),
+            domain: Domain::Words(&names::<{ count(Can::Pairs) }>(Can::Pairs)),
             usual: &["path", "unix-stream"],
         },
         Factor {
             name: "pairs",
-            meaning: "how many pairs",
-            domain: Domain::Number { least: 1, most: PAIRS_MAX },
+            meaning: "how many pairs; 0: none, beside other workloads",
+            domain: Domain::Number { least: 0, most: PAIRS_MAX },
             usual: &["10"],
         },
         Factor {
@@ -56,7 +50,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         WAIT,
     ],
     roles: &[
-        role::host(|factors| if is_path(factors) { 1 } else { 0 }),
+        role::host(|factors| if pairs(factors) == 0 { 0 } else { transport::hosts(factors) }),
         RoleSpec { count: pairs, is_of_threads, place: Placement::Shared, ..A_SOURCE },
         RoleSpec { count: pairs, is_of_threads, place: Placement::Shared, ..A_TARGET },
     ],
@@ -95,10 +89,10 @@ fn is_of_threads(factors: &Factors) -> bool {
 }
 
 fn fit(factors: &mut Factors) {
-    let Some(Level::Word(transport)) = factors.get("transport").cloned() else { return };
-    if !is_path(factors) {
-        set_wait_of_others(factors, &transport);
+    if factors.get("pairs") == Some(&Level::Number(0)) {
+        factors.retain(|name, _| name == "pairs");
     }
+    transport::fit(factors);
     if is_word(factors, "does", "stream") {
         factors.remove("rate");
         factors.remove("think");
@@ -107,30 +101,16 @@ fn fit(factors: &mut Factors) {
 }
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let bytes = order.number("bytes") as usize;
-    let opening = Opening { order, control: &mut *control, bytes };
-    let is_stream = order.word("does") == "stream";
-    match order.word("transport") {
-        "path" if is_stream => run(PathEnd::<Copied<Pushed>>::open(opening)?, order, control),
-        "path" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
-        "unix-stream" => run(unix(opening)?, order, control),
-        "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),
-        "pipe" => run(pipe(opening)?, order, control),
-        "tcp-loopback" => run(tcp(opening)?, order, control),
-        other => unreachable!("{other} is no transport of pairs"),
-    }
-}
-
-fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    match order.word("does") {
-        "stream" => stream::run(end, order, control),
-        _ => exchange::run(end, order, control),
-    }
+    let what = if is_word(&order.factors, "does", "stream") { Can::Stream } else { Can::Exchange };
+    transport::carry(what, order, control, order.number("bytes") as usize)
 }
 
 /// All that was sent has come. One of many pairs may have had no turn in a short window.
 fn check(reports: &Reports) -> Result<(), Fault> {
     stream::check_count(reports)?;
+    if reports.of(SOURCE).next().is_none() {
+        return Ok(());
+    }
     let work = |role| reports.of(role).map(|report| report.work("messages")).sum::<u64>();
     if work(SOURCE) == 0 || work(TARGET) == 0 { Err(Fault::Nothing) } else { Ok(()) }
 }

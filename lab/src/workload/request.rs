@@ -16,19 +16,17 @@
 use os::processor::now_ns;
 
 use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
-use super::stream::{BYTES, RING, check_count, is_path};
-use super::{Reports, WAIT, Workload, check_work, set_wait_of_others};
+use super::stream::{BYTES, RING, check_count};
+use super::{Reports, WAIT, Workload, check_work};
 use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor, Factors, Level};
+use crate::factor::{Domain, Factor, Factors};
 use crate::fault::Fault;
 use crate::measure::{Meter, Window};
 use crate::pattern::{self, Reading, fill};
 use crate::quantity::Report;
 use crate::role::{self, A_SOURCE, A_TARGET, RoleSpec};
 use crate::times::Times;
-use crate::transport::{
-    AppcEnd, Copied, End, Opening, PacketEnd, PathEnd, RingEnd, Sent, TwoWayEnd, pipe, tcp, unix,
-};
+use crate::transport::{self, Can, End, count, names};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "message-request",
@@ -37,16 +35,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor {
             name: "transport",
             meaning: "how they go",
-            domain: Domain::Words(&[
-                "path",
-                "iucv",
-                "appc",
-                "unix-stream",
-                "unix-seqpacket",
-                "pipe",
-                "tcp-loopback",
-                "copy-limit",
-            ]),
+            domain: Domain::Words(&names::<{ count(Can::Request) }>(Can::Request)),
             usual: &["iucv", "unix-stream"],
         },
         Factor { usual: &["1 MiB"], ..RING },
@@ -57,7 +46,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         WAIT,
     ],
     roles: &[
-        role::host(|factors| usize::from(is_path(factors))),
+        role::host(transport::hosts),
         RoleSpec { is_measured: true, ..A_SOURCE },
         RoleSpec { is_measured: false, ..A_TARGET },
     ],
@@ -82,33 +71,16 @@ pub(super) const WORKLOAD: Workload = Workload {
 };
 
 fn fit(factors: &mut Factors) {
-    let Some(Level::Word(transport)) = factors.get("transport").cloned() else { return };
-    if transport != "copy-limit" {
-        factors.remove("ring");
-    }
-    if !is_path(factors) {
-        set_wait_of_others(factors, &transport);
-    }
+    transport::fit(factors);
     pace::fit(factors);
 }
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = REQUEST_BYTES.max(order.number("bytes") as usize);
-    let opening = Opening { order, control: &mut *control, bytes };
-    match order.word("transport") {
-        "path" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
-        "iucv" => run(TwoWayEnd::open(opening)?, order, control),
-        "appc" => run(AppcEnd::open(opening, true)?, order, control),
-        "unix-stream" => run(unix(opening)?, order, control),
-        "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),
-        "pipe" => run(pipe(opening)?, order, control),
-        "tcp-loopback" => run(tcp(opening)?, order, control),
-        "copy-limit" => run(RingEnd::open(opening)?, order, control),
-        other => unreachable!("{other} is no transport of a request"),
-    }
+    transport::carry(Can::Request, order, control, bytes)
 }
 
-fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+pub(crate) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = order.number("bytes") as u32;
     let window = control.ready()?;
     let units = [("transactions", 1.0), ("messages", 2.0), ("bytes", f64::from(bytes))];
@@ -132,6 +104,29 @@ fn value(bytes: u32, number: u64) -> u64 {
     u64::from(bytes) | number << 32
 }
 
+/// Times of samples, each of so many exchanges.
+#[derive(Debug)]
+struct Samples {
+    exchanges: u64,
+    times_ns: Vec<u64>,
+}
+
+impl Samples {
+    fn of(exchanges: u64) -> Samples {
+        Samples { exchanges: exchanges.max(1), times_ns: Vec::new() }
+    }
+
+    /// Adds a sample. Twice as many as wanted become samples of twice as many exchanges, by pairs.
+    fn add(&mut self, time_ns: u64) {
+        self.times_ns.push(time_ns);
+        if self.times_ns.len() as u64 == 2 * SAMPLES {
+            let pairs = self.times_ns.chunks_exact(2).map(|pair| pair.iter().sum());
+            self.times_ns = pairs.collect();
+            self.exchanges = self.exchanges.saturating_mul(2);
+        }
+    }
+}
+
 /// Makes an exchange after the other until the window opens, then as many as fill it, in samples.
 fn request<E: End>(
     mut end: E,
@@ -147,22 +142,23 @@ fn request<E: End>(
         now = now_ns();
     }
     let sample_ns = (window.end_ns - window.start_ns) / SAMPLES;
-    let exchanges = (sample_ns * number / (now - began).max(1)).max(1);
-    let mut samples = Vec::new();
+    let exchanges = u128::from(sample_ns) * u128::from(number) / u128::from((now - began).max(1));
+    let mut samples = Samples::of(u64::try_from(exchanges).unwrap_or(u64::MAX));
     now = meter.poll(now, number, || end.counts());
-    for _ in 0..SAMPLES {
-        for _ in 0..exchanges {
+    // A warm-up in which the processor was taken away says little of how many fit: the window ends by the clock.
+    while now < window.end_ns {
+        for _ in 0..samples.exchanges {
             exchange(&mut end, bytes, &mut number)?;
         }
         let before = std::mem::replace(&mut now, now_ns());
-        samples.push(now - before);
+        samples.add(now - before);
     }
-    let mut report = meter.close(number, || end.counts())?;
+    // The other side spins until it knows, and what the meter does takes time.
     end.finish()?;
-    report.times.insert("exchange".into(), Times::new(exchanges, samples));
-    report.counters.insert("exchanges_per_sample".into(), exchanges);
-    report.counters.extend(end.settings());
-    Ok(report)
+    meter.add_settings([("exchanges_per_sample".to_owned(), samples.exchanges)].into());
+    meter.add_times("exchange", Times::new(samples.exchanges, samples.times_ns));
+    meter.add_settings(end.settings());
+    meter.close(number, || end.counts())
 }
 
 /// Makes each exchange when it is due, and takes the time of each.
@@ -195,10 +191,11 @@ fn request_paced<E: End>(
         meter.poll(now, number, || end.counts());
         pace.answered(now);
     }
+    let unsent = pace.leave_unsent(window.end_ns, |waited_ns| meter.time_late(waited_ns));
+    meter.add_settings(unsent);
     end.finish()?;
-    let mut report = meter.close(number, || end.counts())?;
-    report.counters.extend(end.settings());
-    Ok(report)
+    meter.add_settings(end.settings());
+    meter.close(number, || end.counts())
 }
 
 #[inline(always)]

@@ -3,19 +3,15 @@
 use host::report::Counts;
 use os::processor::now_ns;
 
-use super::{Reports, WAIT, Workload, check_work, set_wait_of_others, units};
+use super::{Reports, WAIT, Workload, check_work, units};
 use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor, Factors, Level};
+use crate::factor::{Domain, Factor};
 use crate::fault::Fault;
 use crate::measure::Meter;
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
-use crate::peers;
 use crate::quantity::Report;
 use crate::role::{self, A_SOURCE, A_TARGET, SOURCE, TARGET};
-use crate::transport::{
-    AppcEnd, BatchEnd, Copied, End, InPlace, OneWayEnd, Opening, PacketEnd, PathEnd, Pushed,
-    RingEnd, Sent, pipe, tcp, unix,
-};
+use crate::transport::{self, Can, End, count, names};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "message-stream",
@@ -24,30 +20,14 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor {
             name: "transport",
             meaning: "how they go",
-            domain: Domain::Words(&[
-                "path",
-                "path-send",
-                "path-in-place",
-                "iucv",
-                "iucv-send",
-                "appc",
-                "unix-stream",
-                "unix-stream-batched",
-                "unix-seqpacket",
-                "pipe",
-                "tcp-loopback",
-                "copy-limit",
-                "aeron",
-                "aeron-claim",
-                "iceoryx2",
-            ]),
+            domain: Domain::Words(&names::<{ count(Can::Stream) }>(Can::Stream)),
             usual: &["path", "unix-stream"],
         },
         RING,
         BYTES,
         WAIT,
     ],
-    roles: &[role::host(needs_host), A_SOURCE, A_TARGET],
+    roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
     metrics: &[
         "rate_messages_per_s",
         "rate_bytes_per_s",
@@ -61,7 +41,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_split_error_ns_per_message",
         "cpu_processors_ns_per_message",
     ],
-    fit,
+    fit: transport::fit,
     work,
     parts: &[],
     unit: "messages",
@@ -84,49 +64,11 @@ pub(super) const BYTES: Factor = Factor {
     usual: &["64"],
 };
 
-/// Whether the transport is a path, or goes over one.
-pub(super) fn is_path(factors: &Factors) -> bool {
-    let over_paths = ["path", "iucv", "appc"];
-    matches!(factors.get("transport"), Some(Level::Word(word))
-        if over_paths.iter().any(|start| word.starts_with(start)))
-}
-
-/// Paths need a host, and Aeron needs its media driver.
-pub(super) fn needs_host(factors: &Factors) -> usize {
-    usize::from(is_path(factors) || peers::of(factors).is_some_and(peers::is_aeron))
-}
-
-fn fit(factors: &mut Factors) {
-    let Some(Level::Word(transport)) = factors.get("transport").cloned() else { return };
-    if transport != "copy-limit" {
-        factors.remove("ring");
-    }
-    if !is_path(factors) {
-        set_wait_of_others(factors, &transport);
-    }
-}
-
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let bytes = order.number("bytes") as usize;
-    let opening = Opening { order, control: &mut *control, bytes };
-    match order.word("transport") {
-        "path" => run(PathEnd::<Copied<Pushed>>::open(opening)?, order, control),
-        "path-send" => run(PathEnd::<Copied<Sent>>::open(opening)?, order, control),
-        "path-in-place" => run(PathEnd::<InPlace>::open(opening)?, order, control),
-        "iucv" => run(OneWayEnd::open(opening, true)?, order, control),
-        "iucv-send" => run(OneWayEnd::open(opening, false)?, order, control),
-        "appc" => run(AppcEnd::open(opening, false)?, order, control),
-        "unix-stream" => run(unix(opening)?, order, control),
-        "unix-stream-batched" => run(BatchEnd::open(opening)?, order, control),
-        "unix-seqpacket" => run(PacketEnd::open(opening)?, order, control),
-        "pipe" => run(pipe(opening)?, order, control),
-        "tcp-loopback" => run(tcp(opening)?, order, control),
-        "copy-limit" => run(RingEnd::open(opening)?, order, control),
-        other => unreachable!("{other} is no transport of a stream"),
-    }
+    transport::carry(Can::Stream, order, control, order.number("bytes") as usize)
 }
 
-pub(super) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+pub(crate) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     if order.is_source() { source(end, order, control) } else { target(end, order, control) }
 }
 
@@ -166,9 +108,8 @@ fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     }
     end.flush()?;
     end.finish()?;
-    let mut report = meter.close(number, Counts::new)?;
-    report.counters.extend(end.settings());
-    Ok(report)
+    meter.add_settings(end.settings());
+    meter.close(number, Counts::new)
 }
 
 /// Receives messages until the source has finished.
@@ -231,25 +172,5 @@ mod tests {
         assert_eq!(stride(64), 64);
         assert_eq!(stride(4000), 16);
         assert_eq!(stride(1_000_000), 1);
-    }
-
-    #[test]
-    fn factors_that_do_not_apply_are_left_out() {
-        let fitted = |transport: &str, wait: &str| {
-            let mut factors = Factors::new();
-            for (name, level) in [("transport", transport), ("wait", wait), ("ring", "4")] {
-                factors.insert(name.into(), Level::Word(level.into()));
-            }
-            fit(&mut factors);
-            crate::factor::describe(&factors, &["transport", "wait", "ring"])
-        };
-        assert_eq!(fitted("path-send", "adaptive"), "path-send, adaptive");
-        assert_eq!(fitted("pipe", "adaptive"), "pipe, block");
-        assert_eq!(fitted("pipe", "spin"), "pipe, spin");
-        assert_eq!(fitted("unix-stream-batched", "spin"), "unix-stream-batched, block");
-        assert_eq!(fitted("copy-limit", "block"), "copy-limit, spin, 4");
-        assert_eq!(fitted("aeron-claim", "block"), "aeron-claim, spin");
-        assert_eq!(fitted("iceoryx2", "block"), "iceoryx2, block");
-        assert_eq!(fitted("iceoryx2", "adaptive"), "iceoryx2, spin");
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct WrittenTable {
     title: Option<String>,
     metric: Spanned<OneOrMany>,
     each: Option<Spanned<OneOrMany>>,
-    down: Spanned<OneOrMany>,
+    down: Option<Spanned<OneOrMany>>,
     across: Option<Spanned<OneOrMany>>,
     #[serde(default)]
     only: WrittenLevels,
@@ -107,15 +107,22 @@ impl Checker<'_> {
             let what = "a ratio or delta against nothing";
             return Err(self.source.error(written.span(), what, right));
         }
+        if let (Some(written), None) = (&written.show, &written.down)
+            && show.len() > 1
+        {
+            let right = "must have down, or show one of them";
+            let what = "a table of one row with several kinds of figures";
+            return Err(self.source.error(written.span(), what, right));
+        }
         let metrics = OneOrMany::names(written.metric).into_iter();
         let metrics =
-            metrics.map(|metric| self.metric(metric)).collect::<Result<Vec<String>, _>>()?;
+            metrics.map(|metric| self.metric(&metric)).collect::<Result<Vec<String>, _>>()?;
         let units = written.unit.map(OneOrMany::names).unwrap_or_default();
         for label in &units {
             self.unit(label, &metrics)?;
         }
         let each = self.laid_out(written.each)?;
-        let down = self.laid_out(Some(written.down))?;
+        let down = self.laid_out(written.down)?;
         let mut across = self.laid_out(written.across)?;
         if !each.iter().chain(&down).chain(&across).any(|factor| factor == METRIC) {
             across.push(METRIC.to_owned());
@@ -189,7 +196,7 @@ impl Checker<'_> {
             return Err(self.source.error(written.span(), what, "must be 0 to 1"));
         }
         Ok(Knee {
-            metric: self.metric(written.metric)?,
+            metric: self.metric(&written.metric)?,
             along: along.name.to_owned(),
             each: self.factor_names(written.each)?,
             only: self.levels(&written.only)?,
@@ -207,7 +214,7 @@ impl Checker<'_> {
         };
         Ok(Breakdown {
             name: written.name,
-            metric: self.metric(written.metric)?,
+            metric: self.metric(&written.metric)?,
             down: self.factor_names(Some(written.down))?,
             of: self.levels(&written.of)?,
             parts: written.part.into_iter().map(part).collect::<Result<_, _>>()?,
@@ -217,7 +224,7 @@ impl Checker<'_> {
 
     pub(super) fn screen(&self, written: WrittenScreen) -> Result<Screen, FileError> {
         let column = |written: WrittenColumn| -> Result<ScreenColumn, FileError> {
-            let metric = self.metric(written.metric)?;
+            let metric = self.metric(&written.metric)?;
             if let Some(label) = &written.unit {
                 self.unit(label, std::slice::from_ref(&metric))?;
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use host::config::FileError;
+use host::config::{FileError, Source};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
@@ -12,22 +12,33 @@ use toml::Spanned;
 
 use super::Checker;
 use crate::case::ReadTable;
-use crate::published::{Columns, Derived, Published};
+use crate::factor::Level;
+use crate::published::{About, Published, Rows, WrittenDerived};
 
 /// The published tables of a case: `[published]` if there is one, `[[published]]` if there are several.
 #[derive(Default)]
-pub(super) struct WrittenTables(pub(super) Vec<WrittenPublished>);
+pub(crate) struct WrittenTables(pub(crate) Vec<WrittenPublished>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenPublished {
-    name: Spanned<String>,
+pub(crate) struct WrittenPublished {
+    pub(crate) name: Spanned<String>,
     document: String,
     file: PathBuf,
     factors: BTreeMap<Spanned<String>, String>,
-    metrics: BTreeMap<Spanned<String>, String>,
+    pub(crate) metrics: BTreeMap<Spanned<String>, String>,
+    /// Rows with these texts in these columns. Left out: all.
+    #[serde(default, rename = "where")]
+    only: BTreeMap<String, String>,
     #[serde(default)]
-    derived: Vec<Derived>,
+    rows: Rows,
+    /// Whether cells may have no row. Only drafts are held to rows for all cells.
+    #[serde(default)]
+    pub(crate) partial: bool,
+    #[serde(default)]
+    each: Vec<String>,
+    #[serde(default)]
+    derived: Vec<WrittenDerived>,
 }
 
 // Written out, because an untagged enum would lose the places of what is wrong.
@@ -60,31 +71,51 @@ impl<'de> Deserialize<'de> for WrittenTables {
     }
 }
 
+impl WrittenPublished {
+    /// Reads the table. `factor` and `metric` check a name, `level` reads a level of a factor.
+    pub(crate) fn read(
+        self,
+        source: &Source,
+        read_table: ReadTable<'_>,
+        factor: &dyn Fn(&Spanned<String>) -> Result<String, FileError>,
+        metric: &dyn Fn(&Spanned<String>) -> Result<String, FileError>,
+        level: &dyn Fn(&str, &str) -> Result<Level, String>,
+    ) -> Result<Published, FileError> {
+        let named =
+            |columns: &BTreeMap<Spanned<String>, String>,
+             check: &dyn Fn(&Spanned<String>) -> Result<String, FileError>| {
+                let named = columns.iter().map(|(name, column)| Ok((check(name)?, column.clone())));
+                named.collect::<Result<Vec<(String, String)>, FileError>>()
+            };
+        let about = About {
+            factors: named(&self.factors, factor)?,
+            metrics: named(&self.metrics, metric)?,
+            file: &self.file,
+            only: self.only,
+            rows: self.rows,
+            each: self.each,
+            derived: self.derived,
+            document: self.document,
+            level,
+            name: self.name.get_ref().clone(),
+        };
+        Published::read(about, read_table).map_err(|why| {
+            source.error(self.name.span(), why, "must be a table with these columns")
+        })
+    }
+}
+
 impl Checker<'_> {
     pub(super) fn published(
         &self,
         written: WrittenPublished,
         read_table: ReadTable<'_>,
     ) -> Result<Published, FileError> {
-        let span = written.name.span();
-        let WrittenPublished { name, document, file, factors, metrics, derived } = written;
-        let columns = Columns {
-            factors: factors
-                .iter()
-                .map(|(factor, column)| Ok((self.factor(factor)?, column.clone())))
-                .collect::<Result<_, FileError>>()?,
-            metrics: metrics
-                .into_iter()
-                .map(|(metric, column)| Ok((self.metric(metric)?, column)))
-                .collect::<Result<_, FileError>>()?,
-            derived,
+        let factor = |name: &Spanned<String>| Ok(self.factor(name)?.name.to_owned());
+        let metric = |name: &Spanned<String>| self.metric(name);
+        let level = |name: &str, text: &str| {
+            self.workload.factor(name).expect("it was checked").level(text)
         };
-        let text = read_table(&file).map_err(|error| error.to_string());
-        let about = (name.into_inner(), document, file.clone());
-        let table = text.and_then(|text| Published::parse(about, &text, &columns));
-        table.map_err(|why| {
-            let what = format!("{}: {why}", file.display());
-            self.source.error(span, what, "must be a table with these columns")
-        })
+        written.read(self.source, read_table, &factor, &metric, &level)
     }
 }

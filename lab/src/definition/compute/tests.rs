@@ -7,27 +7,8 @@ use super::*;
 use crate::definition::{Unit, built_in};
 use crate::metric::Better;
 use crate::quantity::{ProcessorTime, ThreadCpu};
+use crate::random::Random;
 use crate::workload;
-
-/// Numbers that follow from a seed (xorshift).
-struct Random(u64);
-
-impl Random {
-    /// From the variable SEED, or else from the clock. Printed, for when the test fails.
-    fn new() -> Random {
-        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = seed.unwrap_or_else(|| os::processor::now_ns() | 1);
-        println!("SEED={seed}");
-        Random(seed)
-    }
-
-    fn within(&mut self, least: u64, most: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        least + self.0 % (most - least + 1)
-    }
-}
 
 /// A report of a party that did so many of the workload's units of work, which are `bytes` long.
 fn report(random: &mut Random, role: &str, units: u64, bytes: u64, is_path: bool) -> Report {
@@ -102,7 +83,8 @@ fn figures_of_streams_and_exchanges_are_those_of_the_plain_formulas() {
         };
         let rate = target.work("messages") as f64 * 1e9 / target.window_ns as f64;
         let host_ns = if is_path { host.cpu_ns() as f64 } else { 0.0 };
-        let of_host = host_ns / target.work("messages") as f64;
+        // What it cost in its own window, for what was done in a window as long.
+        let of_host = host_ns / host.window_ns as f64 * 1e9 / rate;
         let is_split = source.cpu_ns() + target.cpu_ns() >= 250_000_000;
         let split = |value: f64| is_split.then_some(value);
         let is_long = guests.iter().all(|guest| guest.window_ns >= 1_000_000_000);
@@ -151,6 +133,10 @@ fn figures_of_requests_are_those_of_the_plain_formulas() {
         let per_s = units as f64 * 1e9 / source.window_ns as f64;
         let mib = bytes as f64 / 1_048_576.0;
         let cpu_s = each(&|guest| guest.cpu_ns() as f64) / 1e9;
+        // For a second each side counts in its own window, and no sum is above the processors that there are.
+        let for_a_second = |cost: &dyn Fn(&Report) -> f64| -> f64 {
+            guests.iter().map(|guest| cost(guest) / guest.window_ns as f64).sum()
+        };
         let system: u64 = guests.iter().map(|guest| guest.cpu[0].system_ns).sum();
         let split_ns: u64 = guests.iter().map(|guest| guest.cpu_ns()).sum();
         let cp = system as f64 / split_ns as f64;
@@ -158,10 +144,10 @@ fn figures_of_requests_are_those_of_the_plain_formulas() {
         let wanted = [
             ("rate_mib_per_s", Some(mib * per_s)),
             ("rate_mib_per_cpu_s", Some(mib / cpu_s)),
-            ("cpu_s_per_s", Some(cpu_s * per_s)),
+            ("cpu_s_per_s", Some(for_a_second(&|guest| guest.cpu_ns() as f64))),
             (
                 "cpu_spinning_s_per_s",
-                is_path.then(|| each(&|guest| guest.spinning_ns.unwrap() as f64) / 1e9 * per_s),
+                is_path.then(|| for_a_second(&|guest| guest.spinning_ns.unwrap() as f64)),
             ),
             ("cpu_cp_percent", is_split.then_some(100.0 * cp)),
             ("cpu_cp_s_per_mib", is_split.then_some(cp * cpu_s / mib)),
@@ -270,12 +256,14 @@ fn threads_that_work_for_another_role_count_for_it() {
     source.cpu =
         vec![ThreadCpu { role: "source".into(), ns: 1000, ..ThreadCpu::default() }, adapter];
     let target = report(&mut random, "target", 20, 64, false);
+    let (source_ns, target_ns) = (source.window_ns as f64, target.window_ns as f64);
     let parties = [party("source", 0, source), party("target", 0, target)];
     let scope = Scope::new(workload, &parties);
     let value = |role: &str, per| compute(&definition(Quantity::Cpu, None, &[role], per), &scope);
     assert_eq!(value("source", Per::Work("messages")), Some(100.0));
-    // It does no work of its own: that of the measured role counts.
-    assert_eq!(value("adapter", Per::Work("messages")), Some(25.0));
+    // It does no work of its own: that of the measured role counts, in as long a time.
+    let found = value("adapter", Per::Work("messages")).unwrap();
+    assert!((found / (500.0 / source_ns * target_ns / 20.0) - 1.0).abs() < 1e-9, "{found}");
     assert_eq!(value("adapter", Per::Trial), Some(500.0));
     assert_eq!(value("nobody", Per::Trial), None);
 }

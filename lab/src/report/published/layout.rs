@@ -1,0 +1,102 @@
+//! How a published table is laid out: a table for each level of some columns, and where these are too wide for a
+//! page, as documents print them, with a column for each row.
+
+use super::super::{Grid, WIDTH};
+use crate::case::METRIC;
+use crate::published::Sheet;
+
+/// What stands between two columns.
+const GAP: usize = 3;
+
+/// Rows of a sheet as tables: one for each level of the columns `each`. A table that is too wide has several parts.
+/// `keys` are the columns that tell rows apart.
+pub(super) fn grids(
+    sheet: &Sheet,
+    rows: &[usize],
+    keys: &[String],
+    each: &[String],
+) -> Vec<Vec<Grid>> {
+    let is_of_metrics = each.iter().any(|column| column == METRIC);
+    let each: Vec<&String> = each.iter().filter(|column| *column != METRIC).collect();
+    let levels = |row: usize| -> Vec<&str> {
+        each.iter().map(|column| sheet.at(row, column).unwrap_or_default()).collect()
+    };
+    let mut groups: Vec<(Vec<&str>, Vec<usize>)> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|(own, _)| *own == levels(*row)) {
+            Some((_, rows)) => rows.push(*row),
+            None => groups.push((levels(*row), vec![*row])),
+        }
+    }
+    let columns: Vec<&String> = sheet.head().iter().filter(|name| !each.contains(name)).collect();
+    let is_key = |column: &&String| keys.contains(column);
+    let sets: Vec<Vec<&String>> = if is_of_metrics {
+        let figures = columns.iter().copied().filter(|column| !is_key(column));
+        let own = || columns.iter().copied().filter(is_key);
+        figures.map(|figure| own().chain([figure]).collect()).collect()
+    } else {
+        vec![columns]
+    };
+    let mut grids = Vec::new();
+    for (levels, rows) in &groups {
+        let named: Vec<String> = each
+            .iter()
+            .zip(levels)
+            .map(|(column, text)| format!("{} {text}", words(column)))
+            .collect();
+        for columns in &sets {
+            grids.push(grid(sheet, rows, columns, named.join(", ")));
+        }
+    }
+    grids
+}
+
+fn grid(sheet: &Sheet, rows: &[usize], columns: &[&String], title: String) -> Vec<Grid> {
+    let text = |row: usize, column: &str| sheet.at(row, column).unwrap_or_default().to_owned();
+    let longest = |text: &str| text.split(' ').map(str::len).max().unwrap_or(0);
+    let cell = |row: &usize, column: &&String| text(*row, column).len();
+    let of_column = |column: &&String| {
+        let widest = rows.iter().map(|row| cell(row, column)).max().unwrap_or(0);
+        GAP + widest.max(longest(&words(column)))
+    };
+    if columns.iter().map(of_column).sum::<usize>() > usize::from(WIDTH) {
+        let names = columns.iter().map(|column| GAP + column.len()).max().unwrap_or(0);
+        let widest =
+            rows.iter().flat_map(|row| columns.iter().map(move |column| cell(row, column)));
+        let fit =
+            (usize::from(WIDTH).saturating_sub(names) / (GAP + widest.max().unwrap_or(0))).max(1);
+        // As many rows in each part.
+        let parts = rows.len().div_ceil(fit).max(1);
+        let rows_of_part = rows.len().div_ceil(parts).max(1);
+        let part = |(at, rows): (usize, &[usize])| {
+            let line = |column: &&String| {
+                let cells = rows.iter().map(|row| text(*row, column));
+                std::iter::once(words(column)).chain(cells).collect::<Vec<String>>()
+            };
+            let mut lines = columns.iter().map(line);
+            let head = lines.next().unwrap_or_default();
+            let title = if at == 0 { title.clone() } else { String::new() };
+            Grid { title, head, words: 1, rows: lines.collect(), notes: Vec::new() }
+        };
+        return rows.chunks(rows_of_part).enumerate().map(part).collect();
+    }
+    // Columns of words stand before those of figures.
+    let is_word =
+        |column: &&String| rows.iter().any(|row| text(*row, column).parse::<f64>().is_err());
+    let count = columns.iter().take_while(|column| is_word(column)).count();
+    let head = columns.iter().map(|column| words(column)).collect();
+    let cells = |row: &usize| columns.iter().map(|column| text(*row, column)).collect();
+    let rows = rows.iter().map(cells).collect();
+    vec![Grid { title, head, words: count, rows, notes: Vec::new() }]
+}
+
+/// How many fields of these rows have something, apart from those that tell rows apart.
+pub(super) fn cells(sheet: &Sheet, rows: &[usize], keys: &[String]) -> usize {
+    let columns = || sheet.head().iter().filter(|column| !keys.contains(column));
+    rows.iter().flat_map(|row| columns().filter_map(|column| sheet.at(*row, column))).count()
+}
+
+/// The name of a column as words, which a narrow table can break between.
+pub(super) fn words(column: &str) -> String {
+    column.replace('_', " ")
+}
