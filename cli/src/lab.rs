@@ -58,11 +58,11 @@ struct List {
 
 /// Run cases and print their tables
 ///
-/// Without CASE, runs the groups `messages` and `studies` in their quick forms, which takes under two minutes, and
+/// Without CASE, runs the groups `messages` and `studies` in their quick forms, which takes about a minute, and
 /// prints one screen. The run is kept: `siga lab report last` prints its tables.
 ///
 /// Exit code: 0 if every trial has a result or cannot have one on this machine, 1 if a trial failed, 2 for wrong
-/// use. With --check: 1 if a claim does not hold, 3 if a trial failed.
+/// use. With --check: 1 if a claim does not hold, 3 if a trial failed or anything else went wrong.
 #[derive(Debug, clap::Args)]
 struct Run {
     /// Names of cases or of groups of cases, or case files [default: messages studies, and --quick]
@@ -86,13 +86,14 @@ struct Run {
     /// Measure the same cells with another siga binary, for example an older build, in turn with this one
     #[arg(long, value_name = "PATH")]
     against: Option<PathBuf>,
-    /// Measure Aeron and iceoryx2 with this siga-peers [default: beside siga, or in the repository's peers]
-    #[arg(long, value_name = "PATH", env = "SIGA_PEERS", hide_env_values = true)]
+    /// Measure Aeron and iceoryx2 with this siga-peers [default: beside siga, or in the repository's peers] [env:
+    /// SIGA_PEERS]
+    #[arg(long, value_name = "PATH")]
     peers: Option<PathBuf>,
     /// Print each trial as a line of JSON, and no tables; or append the lines to FILE, for `siga lab report`
     #[arg(long, value_name = "FILE")]
     json: Option<Option<PathBuf>>,
-    /// Exit with 1 if a claim does not hold, and with 3 if a trial failed
+    /// Exit with 1 if a claim does not hold, and with 3 if a trial failed or anything else went wrong
     #[arg(long)]
     check: bool,
 }
@@ -310,6 +311,21 @@ fn results(arguments: &Run) -> Result<Results, Outcome> {
 }
 
 fn run_cases(arguments: &Run) -> Result<(), Outcome> {
+    let records = measure(arguments);
+    if !arguments.check {
+        return records.map(|_| ());
+    }
+    // With --check, 1 says that a claim does not hold, and nothing else.
+    let records = records.map_err(|outcome| match outcome {
+        Outcome::No(why) => Outcome::Broken(why),
+        Outcome::Unread => Outcome::Broken("the reader of the results is gone".to_owned()),
+        other => other,
+    })?;
+    check(&records)
+}
+
+/// Runs cases, and prints and keeps their results.
+fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
     if let Some(Some(file)) = &arguments.json {
         // In `--json CASE` the case is meant to be run, not to be a file.
         let name = file.display().to_string();
@@ -329,9 +345,19 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         against: arguments.against.is_some(),
     };
     let mut plan = Plan::new(cases, &wishes).map_err(Outcome::Usage)?;
+    let nothing = |why: &str| Outcome::Usage(format!("nothing to measure: {why}"));
+    if plan.jobs.is_empty() {
+        return Err(nothing("no case has a cell with these levels"));
+    }
     // The other binary may have been built without them.
     plan.leave_out(|cell| is_against(cell) && peers::of(cell).is_some());
-    let peers = find_peers(arguments, &mut plan)?;
+    let (peers, why) = find_peers(arguments, &mut plan)?;
+    if plan.jobs.is_empty() {
+        return Err(nothing(&why.unwrap_or_default()));
+    }
+    if let Some(why) = why {
+        eprintln!("{why}");
+    }
     let against = arguments.against.as_deref().map(Against::new).transpose();
     let against = against.map_err(|error| match error {
         AgainstError::NotSiga { .. } => Outcome::Usage(error.to_string()),
@@ -363,15 +389,15 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
     if let Some(error) = results.lost() {
         eprintln!("warning: the run is not kept: {error}");
     }
-    let records = &outcome.records;
+    let records = outcome.records;
     let report = match arguments.cases.as_slice() {
-        [] => report::first_screen(records),
-        _ => report::report(records),
+        [] => report::first_screen(&records, width()),
+        _ => report::text(&report::report(&records), width()),
     };
     let printed = match arguments.json {
         // The trials were the result.
         Some(None) => Ok(()),
-        _ => print(report::text(&report, width()).trim_end()),
+        _ => print(report.trim_end()),
     };
     if let Some(error) = outcome.unkept {
         if error.kind() == ErrorKind::BrokenPipe {
@@ -383,15 +409,9 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         return Err(Outcome::No(error));
     }
     match outcome.failed {
-        0 if arguments.check => check(records),
-        0 => printed,
-        failed if arguments.check => Err(Outcome::Broken(failures(failed))),
-        failed => Err(Outcome::No(failures(failed))),
+        0 => printed.map(|()| records),
+        failed => Err(Outcome::No(format!("{failed} trials failed, see above"))),
     }
-}
-
-fn failures(failed: usize) -> String {
-    format!("{failed} trials failed, see above")
 }
 
 /// Whether each claim that could be judged holds.
@@ -407,18 +427,26 @@ fn check(records: &[Record]) -> Result<(), Outcome> {
 }
 
 /// The program that measures peers, if the plan needs it. A program that the user names must be the right
-/// one; where there is none, the plan goes on without peers, and one line says why.
-fn find_peers(arguments: &Run, plan: &mut Plan) -> Result<Option<Peers>, Outcome> {
-    if let Some(path) = &arguments.peers {
-        return Peers::at(path).map(Some).map_err(|error| Outcome::Usage(error.to_string()));
+/// one; where there is none, the plan goes on without peers, and the text says why.
+fn find_peers(
+    arguments: &Run,
+    plan: &mut Plan,
+) -> Result<(Option<Peers>, Option<String>), Outcome> {
+    let is_peers = |cell: &Factors| peers::of(cell).is_some();
+    if !plan.has(is_peers) {
+        return Ok((None, None));
+    }
+    // An empty variable is none.
+    let of_environment = || std::env::var_os("SIGA_PEERS").filter(|path| !path.is_empty());
+    if let Some(path) = arguments.peers.clone().or_else(|| of_environment().map(PathBuf::from)) {
+        let peers = Peers::at(&path).map_err(|error| Outcome::Usage(error.to_string()))?;
+        return Ok((Some(peers), None));
     }
     match Peers::find() {
-        Ok(peers) => Ok(Some(peers)),
+        Ok(peers) => Ok((Some(peers), None)),
         Err(why) => {
-            if plan.leave_out(|cell| peers::of(cell).is_some()) {
-                eprintln!("{why}");
-            }
-            Ok(None)
+            plan.leave_out(is_peers);
+            Ok((None, Some(why.to_string())))
         }
     }
 }

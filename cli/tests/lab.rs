@@ -97,6 +97,7 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
         (&["run", "--set", "byte=1"], "no factor \"byte\": must be one of bytes, "),
         (&["run", "--set", "bytes=0"], "bytes = \"0\": must be 1 B to 16 MiB"),
         (&["run", "--set", "bytes"], "must be like bytes=64,1000"),
+        (&["run", "--set", "bytes=1", "--set", "bytes=2"], "bytes is set twice: must be one list"),
         (&["run", "--trials", "0"], "0 trials: must be 1 to 1000"),
         (&["run", "none.toml"], "none.toml:1: cannot be read"),
         (&["run", "--against", "none"], "none is not a siga binary: No such file or directory"),
@@ -220,7 +221,7 @@ fn run_is_kept_and_reported_as_the_last() {
     let printed = text(&run.stdout);
     assert!(run.status.success(), "{}", text(&run.stderr));
     assert!(printed.lines().count() <= 24, "{printed}");
-    for part in ["64 B one way", " best way through the kernel ", "siga lab report last"] {
+    for part in ["64 B one way", " kernel ", "siga lab report last"] {
         assert!(printed.contains(part), "{part}\nis not in\n{printed}");
     }
     let report = text(&siga(&["report", "last"]).stdout);
@@ -257,6 +258,20 @@ fn check_ends_with_one_if_a_claim_does_not_hold() {
         assert_eq!(said, with == 1);
     }
     assert_eq!(siga(&["lab", "run", "nonsense", "--check"]).status.code(), Some(2));
+    let case = claim(&directory, "1");
+    for (results, reader) in
+        [("--json=/dev/full", true), ("--json=/none/r.jsonl", true), ("--json", false)]
+    {
+        let mut command = command();
+        command.args(["lab", "run", &case, results, "--check"]);
+        if !reader {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            command.stdout(writer);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{results}: {}", text(&output.stderr));
+    }
 }
 
 #[test]
@@ -319,13 +334,23 @@ fn run_goes_on_without_peers_and_says_how_to_build_them() {
     command.args(["lab", "run", "message-exchange", "--set", "transport=pipe,aeron,iceoryx2"]);
     command.args(["--set", "bytes=64", "--set", "wait=block"]);
     command.args(["--trials", "2", "--seconds", "0.1", "--warm-up", "0"]);
-    let output = command.env_remove("SIGA_PEERS").output().unwrap();
+    let output = command.env("SIGA_PEERS", "").output().unwrap();
     let (printed, said) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{said}");
     let how = "siga-peers is not built: cargo build --release --manifest-path peers/Cargo.toml";
     assert_eq!(said.matches(how).count(), 1, "{said}");
     assert!(said.contains("message-exchange: 1 cells, 2 trials each"), "{said}");
     assert!(printed.contains("\n pipe ") && !printed.contains("aeron"), "{printed}");
+    // Peers alone: nothing is left, and no file is made.
+    let state = directory.file("empty");
+    let mut command = Command::new(directory.file("siga"));
+    command.env("XDG_STATE_HOME", &state).env_remove("SIGA_PEERS");
+    command.args(["lab", "run", "message-exchange", "--set", "transport=aeron", "--check"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("nothing to measure: Aeron and iceoryx2 are not measured"), "{said}");
+    assert!(!Path::new(&state).exists());
 }
 
 /// `siga lab run` of one short cell of a pipe against another binary.

@@ -19,7 +19,7 @@
 //! transport = ["path", "unix-stream", "pipe"]
 //! bytes = [64, "4 KiB"]
 //!
-//! [quick]                             # what is different when it is one of several, run without being named
+//! [quick]                             # what is different with --quick, and in a run without names of cases
 //! trials = 1                          # or seconds, warm_up_seconds, factors; left out: as above
 //!
 //! [[metric]]                          # a metric of its own, see `definition`
@@ -28,7 +28,7 @@
 //! # kind = "bytes"                    # of work, time, counter, level: which
 //! part = "system"                     # left out: all of it; of time: the mean
 //! role = ["source", "target"]         # left out: all, of work the measured one
-//! per = "mib"                         # message, transaction, packet, io, byte, second, cpu_second, share; left out: the trial
+//! per = "mib"                         # message, transaction, packet, io, byte, mib, second, cpu_second, share; left out: the trial
 //! unit = "ms"                         # of its numbers; left out: ns, B or a count
 //! # times = 10                        # what a number in this unit is multiplied with: seconds per 10 s
 //! label = "kernel"
@@ -108,7 +108,7 @@ mod layout;
 mod metric;
 mod written;
 
-use std::fs;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -131,6 +131,26 @@ pub const TRIALS_MAX: u32 = 1000;
 
 /// The longest that a trial may count.
 pub const SECONDS_MAX: f64 = 3600.0;
+
+/// Cells that a case may have.
+pub const CELLS_MAX: usize = 100_000;
+
+/// The levels of each factor.
+type FactorLevels = Vec<(&'static Factor, Vec<Level>)>;
+
+/// Checks how many cells the levels make, before the cells are made.
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub(crate) fn check_product(factors: &FactorLevels) -> Result<(), (String, String)> {
+    let counts = || factors.iter().map(|(_, levels)| levels.len()).filter(|count| *count != 1);
+    let product = counts().fold(1, usize::saturating_mul);
+    if product <= CELLS_MAX {
+        return Ok(());
+    }
+    let counts = counts().map(|count| count.to_string()).collect::<Vec<_>>().join(" x ");
+    Err((format!("{counts} = {product} cells"), format!("must be at most {CELLS_MAX}")))
+}
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -190,6 +210,19 @@ pub struct Quick {
     pub window: Option<Duration>,
     /// Factors, and their levels.
     pub factors: Vec<(String, Vec<Level>)>,
+}
+
+impl Quick {
+    /// The levels of all factors.
+    fn levels(&self, usual: &FactorLevels) -> FactorLevels {
+        let mut factors = usual.clone();
+        for (factor, levels) in &mut factors {
+            if let Some((_, fewer)) = self.factors.iter().find(|(name, _)| name == factor.name) {
+                levels.clone_from(fewer);
+            }
+        }
+        factors
+    }
 }
 
 /// What is claimed of results.
@@ -283,13 +316,22 @@ impl Test {
 /// Reads the file of a published table, by the name that a case has for it.
 pub type ReadTable<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 
+/// Reads the file of a published table: a regular file of bounded length.
+pub(crate) fn read_table(file: &Path) -> io::Result<String> {
+    let source = Source::read(file).map_err(|error| {
+        let why = error.what.strip_prefix("cannot be read: ").unwrap_or(&error.what);
+        io::Error::other(why.to_owned())
+    })?;
+    Ok(source.text().to_owned())
+}
+
 impl Case {
     /// Reads a case file.
     ///
     /// # Errors
     /// [`FileError`]: where, what is wrong, what would be right.
     pub fn read(file: &Path) -> Result<Case, FileError> {
-        Case::parse(&Source::read(file)?, &|table| fs::read_to_string(file.with_file_name(table)))
+        Case::parse(&Source::read(file)?, &|table| read_table(&file.with_file_name(table)))
     }
 
     /// Takes the text of a case file apart, and the published table that it names.
@@ -308,11 +350,7 @@ impl Case {
         self.trials = quick.trials.unwrap_or(self.trials);
         self.warm_up = quick.warm_up.unwrap_or(self.warm_up);
         self.window = quick.window.unwrap_or(self.window);
-        for (factor, levels) in &mut self.factors {
-            if let Some((_, fewer)) = quick.factors.iter().find(|(name, _)| name == factor.name) {
-                levels.clone_from(fewer);
-            }
-        }
+        self.factors = quick.levels(&self.factors);
         self
     }
 
@@ -375,10 +413,10 @@ impl Case {
             };
             combinations = combinations.iter().flat_map(with).collect();
         }
-        let mut cells: Vec<Factors> = Vec::new();
+        let (mut cells, mut seen) = (Vec::new(), BTreeSet::new());
         for mut cell in combinations {
             self.workload.fit(&mut cell);
-            if !cells.contains(&cell) {
+            if seen.insert(cell.clone()) {
                 cells.push(cell);
             }
         }
@@ -514,6 +552,24 @@ note = "Who knows?"
         assert_eq!((quick.trials, quick.window), (1, case.window));
         assert!(quick.cells().iter().all(|cell| cell["bytes"] == Level::Number(64)));
         assert_eq!(quick.cells().len() * 2, case.cells().len());
+    }
+
+    #[test]
+    fn cells_are_counted_before_they_are_made() {
+        let many = (1..=1000).map(|bytes| bytes.to_string()).collect::<Vec<_>>().join(", ");
+        let rings = (4096..5000).map(|bytes| bytes.to_string()).collect::<Vec<_>>().join(", ");
+        let text = CASE.replacen("[64, 1000]", &format!("[{many}]"), 1);
+        let text = text.replacen("[\"4 KiB\", 8192]", &format!("[{rings}]"), 1);
+        let error = parse(&text).unwrap_err();
+        let right = "c.toml:4: 3 x 904 x 1000 x 2 = 5424000 cells: must be at most 100000";
+        assert_eq!(error, right);
+    }
+
+    #[test]
+    fn table_that_is_no_regular_file_is_not_read() {
+        let directory = std::env::temp_dir();
+        let error = super::read_table(&directory).unwrap_err().to_string();
+        assert_eq!(error, "it is no ordinary file");
     }
 
     #[test]
@@ -707,11 +763,11 @@ note = "Who knows?"
                 "along = \"wait\"",
                 "c.toml:33: the levels of wait are no numbers: must be numbers",
             ),
-            ("part = 0.9", "part = 2", "c.toml:35: part = 2: must be 0 to 1"),
+            ("part = 0.9", "part = 2", "c.toml:35: part = 2: must be above 0, and at most 1"),
             (
                 "../book.csv",
                 "../film.csv",
-                "c.toml:18: ../film.csv: there is none: must be a table with these columns",
+                "c.toml:18: ../film.csv: cannot be read: there is none: must be a file, as seen from here",
             ),
             (
                 "\"rate\" }",
@@ -722,6 +778,53 @@ note = "Who knows?"
                 "note = \"Who knows?\"",
                 "",
                 "c.toml:56: a claim without a metric: must have one, or a note that says why it is not measured",
+            ),
+            ("part = 0.9", "part = 0", "c.toml:35: part = 0: must be above 0, and at most 1"),
+            ("part = 0.9", "part = nan", "c.toml:35: part = NaN: must be above 0, and at most 1"),
+            (
+                "metric = \"rate_bytes_per_s\"\ndown",
+                "metric = []\ndown",
+                "c.toml:24: a list without names: must have at least one name",
+            ),
+            (
+                "down = [\"transport\", \"wait\"]",
+                "down = []",
+                "c.toml:25: a list without names: must have at least one name",
+            ),
+            (
+                "down = \"bytes\"",
+                "down = []",
+                "c.toml:39: a list without names: must have at least one name",
+            ),
+            (
+                "across = \"bytes\"",
+                "across = \"wait\"",
+                "c.toml:26: \"wait\" is named twice: must be each once",
+            ),
+            (
+                "workload = \"message-stream\"",
+                "workload = []",
+                "c.toml:4: 0 workloads: must be 1 to 8",
+            ),
+            (
+                "at_least = 2",
+                "at_least = nan",
+                "c.toml:44: a bound without an end: must be a number",
+            ),
+            (
+                "at_least = 2",
+                "at_most = inf",
+                "c.toml:44: a bound without an end: must be a number",
+            ),
+            (
+                "at_least = 2",
+                "at_least = 2\nat_most = 1",
+                "c.toml:44: at_least is more than at_most: must be at most at_most",
+            ),
+            (
+                "[[claim]]\nname = \"twice\"",
+                "[[metric]]\nname = \"m\"\nquantity = \"cpu\"\n[[metric]]\nname = \"m\"\nquantity = \"cpu\"\n[[claim]]\nname = \"twice\"",
+                "c.toml:47: two metrics are called \"m\": must be each once",
             ),
             ("trials = 1", "trials = 0", "c.toml:14: trials = 0: must be 1 to 1000"),
             ("asks = \"What?\"", "ask = \"What?\"", "c.toml:3: unknown field `ask`"),

@@ -4,13 +4,12 @@
 mod check;
 mod written;
 
-use std::fs;
 use std::path::Path;
 
 use host::config::{FileError, Source};
 
 use self::written::Written;
-use crate::case::ReadTable;
+use crate::case::{ReadTable, read_table};
 use crate::published::{Published, Study};
 
 /// A case of workloads that are not built yet.
@@ -37,7 +36,7 @@ impl Draft {
     /// # Errors
     /// [`FileError`]: where, what is wrong, what would be right.
     pub fn read(file: &Path) -> Result<Draft, FileError> {
-        Draft::parse(&Source::read(file)?, &|table| fs::read_to_string(file.with_file_name(table)))
+        Draft::parse(&Source::read(file)?, &|table| read_table(&file.with_file_name(table)))
     }
 
     /// Takes the text of a draft apart, and the published tables that it names.

@@ -160,6 +160,9 @@ pub enum SelectError {
         /// The workloads that are not built yet.
         missing: String,
     },
+    /// Two that differ have this name.
+    #[error("two that differ are called {0}: must have names of their own, or be one of the two")]
+    Twice(String),
     /// The name is that of a case file, which is wrong.
     #[error(transparent)]
     File(#[from] FileError),
@@ -186,6 +189,12 @@ pub fn select(names: &[String]) -> Result<Vec<Case>, SelectError> {
                 return Err(not_built(name, &Draft::read(file)?));
             }
             found.push(Case::read(file)?);
+        }
+        let differs = |case: &&Case| {
+            selected.iter().any(|other| other.name == case.name && other.text != case.text)
+        };
+        if let Some(case) = found.iter().find(differs) {
+            return Err(SelectError::Twice(case.name.clone()));
         }
         found.retain(|case| selected.iter().all(|other| other.name != case.name));
         selected.append(&mut found);
@@ -247,6 +256,12 @@ pub fn published(names: &[String]) -> Result<Vec<Study>, SelectError> {
             } else {
                 of_case(Case::read(file)?)
             });
+        }
+        let differs = |study: &&Study| {
+            selected.iter().any(|other| other.name == study.name && other != *study)
+        };
+        if let Some(study) = found.iter().find(differs) {
+            return Err(SelectError::Twice(study.name.clone()));
         }
         found.retain(|study| selected.iter().all(|other| other.name != study.name));
         selected.append(&mut found);
@@ -327,6 +342,22 @@ mod tests {
         );
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/message-stream.toml");
         assert_eq!(names(&[file]), ["message-stream"]);
+    }
+
+    #[test]
+    fn two_cases_of_one_name_are_refused_unless_they_are_the_same() {
+        let directory = std::env::temp_dir().join(format!("siga-library-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let file = directory.join("mine.toml");
+        let text = include_str!("../../cases/message-stream.toml");
+        let selected = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            select(&["message-stream".to_owned(), file.to_str().unwrap().to_owned()])
+        };
+        assert_eq!(selected(text).unwrap().len(), 1);
+        let error = selected(&text.replace("trials = 3", "trials = 4")).unwrap_err().to_string();
+        assert!(error.starts_with("two that differ are called message-stream: "), "{error}");
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::case::{Case, SECONDS_MAX, TRIALS_MAX};
+use crate::case::{Case, SECONDS_MAX, TRIALS_MAX, check_product};
 use crate::factor::{Factor, Factors};
 
 /// What the user wants different from what the cases say.
@@ -69,7 +69,10 @@ impl Plan {
                 names.join(", ")
             ));
         }
-        for (name, levels) in &wishes.set {
+        for (at, (name, levels)) in wishes.set.iter().enumerate() {
+            if wishes.set[..at].iter().any(|(other, _)| other == name) {
+                return Err(format!("{name} is set twice: must be one list, as {name}=1,2"));
+            }
             let factors = cases.iter().filter_map(|case| case.workload.factor(name));
             let factors: Vec<&Factor> = factors.collect();
             are_known(name, levels, &factors)?;
@@ -77,6 +80,8 @@ impl Plan {
         let mut jobs = Vec::new();
         for case in cases {
             let Some(case) = as_wished(case, wishes)? else { continue };
+            check_product(&case.factors)
+                .map_err(|(what, right)| format!("{}: {what}: {right}", case.name))?;
             let cells = if wishes.against { case.cells_of_both() } else { case.cells() };
             if !cells.is_empty() {
                 jobs.push(Job { case, cells });
@@ -95,6 +100,11 @@ impl Plan {
         }
         self.jobs.retain(|job| !job.cells.is_empty());
         count(&self.jobs) < before
+    }
+
+    /// Whether there is a cell that `is_meant`.
+    pub fn has(&self, is_meant: impl Fn(&Factors) -> bool) -> bool {
+        self.jobs.iter().flat_map(|job| &job.cells).any(is_meant)
     }
 
     /// All steps: case by case, trial by trial, and in each trial all cells one after the other, so that
@@ -327,6 +337,9 @@ mod tests {
             refused(&set("wait", "sleep")),
             "wait = \"sleep\": must be one of spin, adaptive, block"
         );
+        let set = ["1", "2"].map(|level| ("bytes".to_owned(), vec![level.to_owned()])).to_vec();
+        let wishes = Wishes { set, ..Wishes::default() };
+        assert_eq!(refused(&wishes), "bytes is set twice: must be one list, as bytes=1,2");
         let wishes = Wishes { trials: Some(0), ..Wishes::default() };
         assert_eq!(refused(&wishes), "0 trials: must be 1 to 1000");
         let wishes = Wishes { seconds: Some(0.0), ..Wishes::default() };

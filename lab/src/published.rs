@@ -68,6 +68,28 @@ pub(crate) enum Rows {
     Trials,
 }
 
+/// Why a published table is refused.
+#[derive(Debug)]
+pub(crate) struct TableError {
+    /// What is wrong, in which file, and in which line.
+    pub(crate) what: String,
+    /// Whether a file cannot be read; else what it holds is wrong.
+    pub(crate) is_unreadable: bool,
+}
+
+impl TableError {
+    fn unreadable(file: &Path, why: &io::Error) -> TableError {
+        let what = format!("{}: cannot be read: {why}", file.display());
+        TableError { what, is_unreadable: true }
+    }
+}
+
+impl From<String> for TableError {
+    fn from(what: String) -> TableError {
+        TableError { what, is_unreadable: false }
+    }
+}
+
 /// What a published table is, and which of its columns are what.
 pub(crate) struct About<'a> {
     pub(crate) name: String,
@@ -94,10 +116,10 @@ impl Published {
     pub(crate) fn read(
         about: About<'_>,
         read: &dyn Fn(&Path) -> io::Result<String>,
-    ) -> Result<Published, String> {
+    ) -> Result<Published, TableError> {
         let file = about.file;
         let here = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-        let text = read(file).map_err(|why| here(&why))?;
+        let text = read(file).map_err(|why| TableError::unreadable(file, &why))?;
         let sheet = Sheet::parse(file, &text).map_err(|why| here(&why))?;
         let rows = about.rows(&sheet).map_err(|why| here(&why))?;
         let levels = rows.iter().map(|row| about.levels(&sheet, *row));
@@ -109,7 +131,8 @@ impl Published {
         if let Some(at) = (0..levels.len()).find(|at| !are_trials && twice(at).is_some()) {
             let (line, first) = (sheet.line(rows[at]), sheet.line(rows[twice(&at).unwrap_or(0)]));
             let right = "must be another cell, or the table has rows = \"trials\" or where";
-            return Err(here(&format!("line {line} is of the same cell as line {first}: {right}")));
+            let what = format!("line {line} is of the same cell as line {first}: {right}");
+            return Err(here(&what).into());
         }
         let mut keys = about.each.clone();
         keys.extend(about.factors.iter().map(|(_, column)| column.clone()));
@@ -118,7 +141,7 @@ impl Published {
         let is_key = |column: &&String| keys.contains(column);
         let keys = sheet.head().iter().filter(is_key).cloned().collect();
         let derived = about.derived.into_iter().map(|derived| derived.check(&sheet, read));
-        let derived = derived.collect::<Result<_, String>>()?;
+        let derived = derived.collect::<Result<_, TableError>>()?;
         let About { name, document, each, .. } = about;
         Ok(Published { name, document, sheet, rows, keys, each, derived, levels, are_trials })
     }
@@ -195,7 +218,8 @@ impl About<'_> {
         };
         let figure = |(metric, column): &(String, String)| {
             let text = sheet.at(row, column)?;
-            let figure = text.parse().map_err(|_| format!("line {line}: {text:?} is no number"));
+            let figure = text.parse().ok().filter(|figure: &f64| figure.is_finite());
+            let figure = figure.ok_or_else(|| format!("line {line}: {text:?} is no number"));
             Some(figure.map(|figure| (metric.clone(), figure)))
         };
         Ok(Levels {
@@ -230,7 +254,7 @@ mod tests {
     }
 
     fn parse(text: &str, about: About<'_>) -> Result<Published, String> {
-        Published::read(about, &|_| Ok(text.to_owned()))
+        Published::read(about, &|_| Ok(text.to_owned())).map_err(|error| error.what)
     }
 
     #[test]
@@ -268,6 +292,14 @@ mod tests {
         assert_eq!(
             refused("size,rate\n64,1,2\n"),
             "book.csv: line 2 has 3 cells, the first line 2"
+        );
+        for number in ["nan", "inf", "-inf"] {
+            let found = refused(&format!("size,rate\n64,{number}\n"));
+            assert_eq!(found, format!("book.csv: line 2: {number:?} is no number"));
+        }
+        assert_eq!(
+            refused("size,rate,size\n64,1,2\n"),
+            "book.csv: line 1 has the column \"size\" twice: must be each once"
         );
         assert_eq!(refused("size,rate\n64,fast\n"), "book.csv: line 2: \"fast\" is no number");
         assert_eq!(refused("size,rate\n0,1\n"), "book.csv: line 2: \"0\" must be 1 B to 16 MiB");

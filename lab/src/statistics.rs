@@ -46,9 +46,11 @@ impl Summary {
         Some(Summary { median, min, max, noise, trials, representative: nearest.trial })
     }
 
-    /// The distance from the least to the greatest, as a part of the median.
+    /// The distance from the least to the greatest, as a part of the median: infinite if the median is zero, and
+    /// some trial is not.
     pub fn spread(&self) -> f64 {
-        if self.median == 0.0 { 0.0 } else { (self.max - self.min) / self.median.abs() }
+        let distance = self.max - self.min;
+        if distance == 0.0 { 0.0 } else { distance / self.median.abs() }
     }
 
     /// Whether `bound` cannot be told from the median.
@@ -108,6 +110,8 @@ mod tests {
         assert_eq!((summary.median, summary.representative), (21.0, 3), "the earlier of two");
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(Summary::of(&samples(&[10.0, 20.0])).unwrap().spread(), 10.0 / 15.0);
+        assert_eq!(Summary::of(&samples(&[0.0, 0.0])).unwrap().spread(), 0.0);
+        assert_eq!(Summary::of(&samples(&[0.0, 0.0, 9.0])).unwrap().spread(), f64::INFINITY);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::workload::Workload;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenMetric {
-    name: Spanned<String>,
+    pub(super) name: Spanned<String>,
     quantity: Spanned<String>,
     kind: Option<Spanned<String>>,
     part: Option<Spanned<String>>,
@@ -111,6 +111,14 @@ impl WrittenMetric {
                 }
             },
         };
+        let units = units_of(quantity, self.kind.as_ref().map(|kind| kind.get_ref().as_str()), per);
+        if let Some(written) = &self.unit
+            && !units.contains(&unit.label)
+        {
+            let share = if per == Per::Share { "a share of " } else { "" };
+            let right = format!("must be one of {}", units.join(", "));
+            return wrong(written, &format!("{share}{quantity} is not in the unit"), right);
+        }
         let unit = match &self.times {
             None => unit,
             Some(times) if times.get_ref().is_finite() && *times.get_ref() > 0.0 => {
@@ -136,6 +144,21 @@ impl WrittenMetric {
             meaning: self.meaning,
             name: self.name.into_inner(),
         })
+    }
+}
+
+const TIME_UNITS: &[&str] = &["ns", "us", "µs", "ms", "s"];
+const BYTE_UNITS: &[&str] = &["B", "KiB", "MiB", "kB", "MB", "GB", "thousand", "million"];
+const COUNT_UNITS: &[&str] = &["thousand", "million"];
+
+/// The units that numbers of a quantity can have.
+fn units_of(quantity: Quantity, kind: Option<&str>, per: Per) -> &'static [&'static str] {
+    match quantity {
+        _ if per == Per::Share => &["%"],
+        Quantity::Time | Quantity::Cpu | Quantity::Processor | Quantity::Unexplained => TIME_UNITS,
+        Quantity::Work if kind != Some("bytes") => COUNT_UNITS,
+        // Counters and levels can be of bytes.
+        Quantity::Work | Quantity::Counter | Quantity::Level => BYTE_UNITS,
     }
 }
 
@@ -275,6 +298,16 @@ down = "transport"
                 "\"ms\"",
                 "\"hours\"",
                 "c.toml:13: there is no unit \"hours\": must be one of ns, us, ",
+            ),
+            (
+                "\"ms\"",
+                "\"MiB\"",
+                "c.toml:13: cpu is not in the unit \"MiB\": must be one of ns, us, µs, ms, s",
+            ),
+            (
+                "part = \"system\"\nrole = [\"source\", \"target\"]\nper = \"mib\"",
+                "part = \"system\"\nper = \"share\"",
+                "c.toml:12: a share of cpu is not in the unit \"ms\": must be one of %",
             ),
             ("times = 10", "times = 0", "c.toml:16: times = 0: must be more than 0"),
             (

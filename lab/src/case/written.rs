@@ -15,7 +15,9 @@ use toml::Spanned;
 use self::layout::{WrittenBreakdown, WrittenKnee, WrittenScreen, WrittenTable};
 pub(crate) use self::tables::WrittenTables;
 use super::metric::WrittenMetric;
-use super::{Bound, Case, Claim, Comparison, Quick, ReadTable, SECONDS_MAX, TRIALS_MAX, Test};
+use super::{
+    Bound, Case, Claim, Comparison, Quick, ReadTable, SECONDS_MAX, TRIALS_MAX, Test, check_product,
+};
 use crate::definition::MetricDef;
 use crate::factor::{BINARY, Factor, Factors, Level, matches};
 use crate::placement::{Placement, Placements};
@@ -134,6 +136,20 @@ impl WrittenClaim {
             _ => Err(("a claim bounds a ratio and a difference", "must be two claims")),
         }
     }
+
+    /// The same, of bounds that something can keep to.
+    fn checked_bound(&self) -> Result<(Comparison, Bound), (&'static str, &'static str)> {
+        let (comparison, bound) = self.bound()?;
+        if bound.numbers().any(|number| !number.is_finite()) {
+            return Err(("a bound without an end", "must be a number"));
+        }
+        match (bound.at_least, bound.at_most) {
+            (Some(least), Some(most)) if least > most => {
+                Err(("at_least is more than at_most", "must be at most at_most"))
+            }
+            _ => Ok((comparison, bound)),
+        }
+    }
 }
 
 /// What is done: a workload, or several side by side.
@@ -180,8 +196,8 @@ impl WrittenWorkload {
                 return Err(source.error(span, what, "must be small letters and -, each once"));
             }
         }
-        if parts.len() > WORKLOADS_MAX {
-            let right = format!("must be at most {WORKLOADS_MAX}");
+        if !(1..=WORKLOADS_MAX).contains(&parts.len()) {
+            let right = format!("must be 1 to {WORKLOADS_MAX}");
             return Err(source.error(span, format!("{} workloads", parts.len()), right));
         }
         let parts = parts.iter().map(|part| Ok((part.name.clone(), find(&part.workload)?)));
@@ -203,6 +219,13 @@ impl Written {
             return Err(source.error(self.name.span(), what, "must be letters, digits, - _ ."));
         }
         let workload = self.workload.get_ref().find(source, self.workload.span())?;
+        for (at, metric) in self.metric.iter().enumerate() {
+            let name = &metric.name;
+            if self.metric[..at].iter().any(|other| other.name.get_ref() == name.get_ref()) {
+                let what = format!("two metrics are called {:?}", name.get_ref());
+                return Err(source.error(name.span(), what, "must be each once"));
+            }
+        }
         let metrics = self.metric.into_iter().map(|metric| metric.check(source, workload));
         let metrics = metrics.collect::<Result<Vec<_>, _>>()?;
         let checker = Checker { source, workload, metrics: &metrics };
@@ -214,6 +237,11 @@ impl Written {
             self.skip.iter().flat_map(|skip| skip.get_ref()).map(|cells| checker.levels(cells));
         let skip = skip.collect::<Result<_, _>>()?;
         let quick = checker.quick(&self.quick)?;
+        for levels in [factors.clone(), quick.levels(&factors)] {
+            if let Err((what, right)) = check_product(&levels) {
+                return Err(source.error(self.workload.span(), what, right));
+            }
+        }
         let place = checker.places(&self.place)?;
         let interval = self.interval_ms.map(|written| checker.interval(&written)).transpose()?;
         let published =
@@ -432,14 +460,36 @@ impl Checker<'_> {
         Err(unknown(self.source, "metric", written, &known))
     }
 
+    /// Names, at least one, each once.
+    fn names(&self, written: Spanned<OneOrMany>) -> Result<Vec<Spanned<String>>, FileError> {
+        let span = written.span();
+        let names = OneOrMany::names(written);
+        if names.is_empty() {
+            let right = "must have at least one name, or be left out where that may be";
+            return Err(self.source.error(span, "a list without names", right));
+        }
+        self.each_once(&names)?;
+        Ok(names)
+    }
+
+    fn each_once(&self, names: &[Spanned<String>]) -> Result<(), FileError> {
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].iter().any(|other| other.get_ref() == name.get_ref()) {
+                let what = format!("{:?} is named twice", name.get_ref());
+                return Err(self.source.error(name.span(), what, "must be each once"));
+            }
+        }
+        Ok(())
+    }
+
     fn factor_names(&self, written: Option<Spanned<OneOrMany>>) -> Result<Vec<String>, FileError> {
-        let names = written.map(OneOrMany::names).unwrap_or_default();
+        let names = written.map(|written| self.names(written)).transpose()?.unwrap_or_default();
         names.iter().map(|name| Ok(self.factor_or_binary(name)?.name.to_owned())).collect()
     }
 
     fn claim(&self, written: WrittenClaim) -> Result<(Claim, Range<usize>), FileError> {
         let span = written.name.span();
-        let bound = written.bound();
+        let bound = written.checked_bound();
         let test = match written.metric {
             Some(metric) => {
                 let refused = |(what, right)| self.source.error(span.clone(), what, right);

@@ -125,7 +125,7 @@ fn faults_of_drafts_are_named_with_their_line_and_the_cure() {
         (
             "\"river.csv\"",
             "\"sea.csv\"",
-            "d.toml:28: sea.csv: there is none: must be a table with these columns",
+            "d.toml:28: sea.csv: cannot be read: there is none: must be a file, as seen from here",
         ),
         (
             "{ boats_per_s =",

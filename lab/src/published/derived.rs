@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Sheet;
+use super::{Sheet, TableError};
 
 /// Derived figures, as a case file names them: a file of their own, or a column of the table.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -95,7 +95,7 @@ impl WrittenDerived {
         self,
         own: &Sheet,
         read: &dyn Fn(&Path) -> std::io::Result<String>,
-    ) -> Result<Derived, String> {
+    ) -> Result<Derived, TableError> {
         let WrittenDerived { file, column, of, kind, base, same } = self;
         let here = |why: String| format!("{}: {why}", own.file().display());
         base.keys().chain(&same).try_for_each(|column| own.check_column(column)).map_err(here)?;
@@ -107,7 +107,7 @@ impl WrittenDerived {
             }
             (Some(file), None, None) => {
                 let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-                let text = read(&file).map_err(|why| wrong(&why))?;
+                let text = read(&file).map_err(|why| TableError::unreadable(&file, &why))?;
                 let sheet = Sheet::parse(&file, &text).map_err(|why| wrong(&why))?;
                 let is_key =
                     |name: &str| base.contains_key(name) || same.iter().any(|own| own == name);
@@ -126,7 +126,7 @@ impl WrittenDerived {
             _ => {
                 let right =
                     "derived figures have a file, or a column and the column of which they are";
-                return Err(here(right.to_owned()));
+                return Err(here(right.to_owned()).into());
             }
         };
         let derived = Derived { sheet, columns, kind, base, same };
@@ -176,6 +176,14 @@ impl Derived {
                     "{}: the table has no row of these levels, or no base",
                     place()
                 ));
+            }
+            let is_same = |other: &usize| {
+                let mut keys = self.base.keys().chain(&self.same);
+                keys.all(|key| sheet.at(*other, key) == sheet.at(row, key))
+            };
+            if let Some(first) = (0..row).find(is_same) {
+                let first = sheet.line(first);
+                return Err(format!("{} has the levels of line {first}", place()));
             }
             for (column, _) in &self.columns {
                 if let Some(text) = sheet.at(row, column).filter(|text| number(text).is_none()) {
@@ -250,7 +258,7 @@ impl Derivation {
 
 /// A printed number, and half of a unit of its last digit.
 pub(super) fn number(text: &str) -> Option<(f64, f64)> {
-    let number: f64 = text.parse().ok()?;
+    let number: f64 = text.parse().ok().filter(|number: &f64| number.is_finite())?;
     Some((number, 0.5 * 10f64.powi(-places(text))))
 }
 

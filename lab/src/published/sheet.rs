@@ -28,6 +28,10 @@ impl Sheet {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
         let head: Vec<String> =
             reader.headers().map_err(|why| why.to_string())?.iter().map(str::to_owned).collect();
+        let twice = |at: &usize| head[..*at].contains(&head[*at]);
+        if let Some(at) = (0..head.len()).find(twice) {
+            return Err(format!("line 1 has the column {:?} twice: must be each once", head[at]));
+        }
         let mut rows = Vec::new();
         for record in reader.records() {
             let record = record.map_err(|why| why.to_string())?;

@@ -65,15 +65,10 @@ fn blocks(series: &Series<'_>, breakdown: &Breakdown) -> [Block; 2] {
 /// The whole, its parts, and the rest.
 fn row_of(series: &Series<'_>, breakdown: &Breakdown, cell: &Factors) -> Vec<Option<f64>> {
     let Breakdown { metric, down, of, parts, .. } = breakdown;
-    let down = down.iter().filter_map(|factor| Some((factor.clone(), cell.get(factor)?.clone())));
-    let whole_levels: Factors = of.clone().into_iter().chain(down).collect();
+    let is_meant = |factor: &str| of.contains_key(factor) || down.iter().any(|own| own == factor);
     let samples = |own: &Factors| -> Option<Vec<Sample>> {
-        let mut wanted = whole_levels.clone();
-        wanted.extend(own.clone());
-        if let Some(case) = &series.case {
-            case.workload.fit(&mut wanted);
-        }
-        Some(series.best_of(metric, &series.meant(&wanted, &[]))?.samples)
+        let wanted = series.instead(cell, own, is_meant);
+        Some(series.best_of(metric, &wanted)?.samples)
     };
     let whole = samples(&Factors::new());
     let mut rest = whole.clone();

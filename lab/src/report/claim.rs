@@ -169,7 +169,7 @@ fn judge_all(series: &Series<'_>, test: &Test) -> Option<(Verdict, String)> {
         }
     }
     let judged: Vec<Judged> = all.iter().filter_map(|here| judge_at(series, test, here)).collect();
-    let count = judged.len();
+    let (count, levels) = (judged.len(), all.len());
     let worst = |one: &Judged, other: &Judged| {
         one.verdict.cmp(&other.verdict).then(other.margin.total_cmp(&one.margin))
     };
@@ -177,7 +177,11 @@ fn judge_all(series: &Series<'_>, test: &Test) -> Option<(Verdict, String)> {
     let which = if test.every.is_empty() {
         String::new()
     } else {
-        format!("the worst of {count} by {}: ", test.every.join(", "))
+        let of = match count == levels {
+            true => format!("{count}"),
+            false => format!("{count} of {levels} levels measured,"),
+        };
+        format!("the worst of {of} by {}: ", test.every.join(", "))
     };
     Some((verdict, which + &figures))
 }

@@ -1,6 +1,7 @@
 //! Where curves flatten.
 
 use super::series::{Levels, Series, levels};
+use super::table::NOTHING;
 use super::{Block, Grid};
 use crate::case::Knee;
 use crate::factor::{Factors, Level, matches};
@@ -43,7 +44,7 @@ fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
     let one = unit::for_all(&metric.units, &figures.collect::<Vec<f64>>());
     let row = |(words, bend): &(Vec<String>, Option<Bend>)| {
         let figures =
-            bend.map_or([const { String::new() }; 4], |bend| shown(series, knee, one, bend));
+            bend.map_or([NOTHING; 4].map(str::to_owned), |bend| shown(series, knee, one, bend));
         words.iter().cloned().chain(figures).collect()
     };
     let label = &metric.label;
@@ -51,7 +52,7 @@ fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
     let mut head = each.clone();
     head.extend([
         format!("knee, {along}"),
-        format!("there{unit}"),
+        format!("at the knee{unit}"),
         format!("best{unit}"),
         format!("best at, {along}"),
     ]);
@@ -59,7 +60,7 @@ fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
     let comma = if which.is_empty() { "" } else { ": " };
     let title = format!("{which}{comma}knees of {label}");
     let what = format!(
-        "The knee of a curve is the least {along} with {:.0} % of its best {label}.",
+        "The knee is the smallest {along} that reaches {:.0} % of the curve's best {label}.",
         part * 100.0,
     );
     let rows = rows.iter().map(row).collect();
@@ -100,14 +101,19 @@ pub(super) struct Bend {
     pub(super) best: f64,
 }
 
-/// The bend of a curve; none of an empty one.
+/// The bend of a curve; none of an empty one, nor of one without a best figure: a part of what is negative, no
+/// number, or zero is not nearly as good.
 pub(super) fn bend(part: f64, better: Better, mut curve: Curve) -> Option<Bend> {
     curve.sort_by_key(|(level, _)| *level);
     let is_more = better == Better::More;
+    let has_parts = |figure: f64| figure > 0.0 || (is_more && figure == 0.0);
+    if curve.iter().any(|(_, figure)| !figure.is_finite() || !has_parts(*figure)) {
+        return None;
+    }
     let goodness = |figure: f64| if is_more { figure } else { 1.0 / figure };
     let best =
         curve.iter().max_by(|(_, one), (_, other)| goodness(*one).total_cmp(&goodness(*other)));
-    let &(best_at, best) = best?;
+    let &(best_at, best) = best.filter(|(_, best)| *best > 0.0)?;
     let is_flat = |(_, figure): &&(u64, f64)| goodness(*figure) >= part * goodness(best);
     let (level, figure) = *curve.iter().find(is_flat).expect("the best is");
     Some(Bend { level, figure, best_at, best })

@@ -3,9 +3,9 @@
 
 use super::claim::{Tally, tally};
 use super::series::{Found, Series};
-use super::sure::{STOLEN_MAX, spreads, stolen, stolen_line};
+use super::sure::{STOLEN_MAX, percent, spreads, stolen, stolen_line};
 use super::table::NOTHING;
-use super::{Block, Grid, Report};
+use super::{Block, Grid, Report, render};
 use crate::case::{Case, Screen, ScreenColumn, ScreenRow};
 use crate::factor::Factors;
 use crate::metric::Better;
@@ -15,7 +15,7 @@ use crate::unit::{self, three_digits};
 /// The most lines of the first screen, and columns of each.
 pub const LINES_MAX: usize = 24;
 /// As [`LINES_MAX`].
-pub const COLUMNS_MAX: usize = 100;
+pub const COLUMNS_MAX: u16 = 100;
 
 /// The most cases whose claims have a line each.
 const TALLIES_MAX: usize = 4;
@@ -24,10 +24,26 @@ const TALLIES_MAX: usize = 4;
 const FIGURES_MAX: usize = 5;
 const ROWS_MAX: usize = 7;
 
-/// The first screen of a run, and where its tables are.
-pub fn first_screen(records: &[Record]) -> Report {
+/// The first screen of a run and where its tables are, as text for a terminal of `width` columns: at most
+/// [`LINES_MAX`] lines of at most [`COLUMNS_MAX`] columns. What has no room is left out: first the claims of each case
+/// by itself, then the last rows. On a terminal narrower than a row there are more lines.
+pub fn first_screen(records: &[Record], width: u16) -> String {
     let all = Series::all(records);
-    let mut blocks = blocks(&all);
+    let width = width.min(COLUMNS_MAX);
+    let shrunk = (1..ROWS_MAX).rev().map(|rows| Limits { tallies: 1, rows });
+    let limits = [Limits::USUAL, Limits { tallies: 1, ..Limits::USUAL }].into_iter().chain(shrunk);
+    let mut text = String::new();
+    for limits in limits {
+        text = render::text(&screen(&all, limits), width);
+        if text.lines().count() <= LINES_MAX {
+            break;
+        }
+    }
+    text
+}
+
+fn screen(all: &[Series<'_>], limits: Limits) -> Report {
+    let mut blocks = blocks_within(all, limits);
     if blocks.is_empty() {
         blocks.push(Block::Text("There are no results for the first screen.".into()));
     }
@@ -35,6 +51,18 @@ pub fn first_screen(records: &[Record]) -> Report {
         "All tables: siga lab report last     As a page: siga lab report last --format html".into(),
     ));
     Report { blocks }
+}
+
+/// How much of everything the first screen has.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// The most cases whose claims have a line each; the claims of more cases have one line together.
+    tallies: usize,
+    rows: usize,
+}
+
+impl Limits {
+    const USUAL: Limits = Limits { tallies: TALLIES_MAX, rows: ROWS_MAX };
 }
 
 /// What stands at the top and at the left of the first screen.
@@ -72,8 +100,12 @@ fn heading(column: &ScreenColumn) -> String {
 
 /// The blocks of the first screen. Empty if no case has a part of it.
 pub(super) fn blocks(all: &[Series<'_>]) -> Vec<Block> {
-    let Some(grid) = grid(all) else { return Vec::new() };
-    vec![Block::Lines(machine(all)), Block::Table(grid), Block::Lines(sure(all))]
+    blocks_within(all, Limits::USUAL)
+}
+
+fn blocks_within(all: &[Series<'_>], limits: Limits) -> Vec<Block> {
+    let Some(grid) = grid(all, limits.rows) else { return Vec::new() };
+    vec![Block::Lines(machine(all)), Block::Table(grid), Block::Lines(sure(all, limits.tallies))]
 }
 
 /// What was measured on, and what spoils it.
@@ -99,21 +131,20 @@ fn machine(all: &[Series<'_>]) -> Vec<String> {
 }
 
 /// How often it was measured, how far trials lie apart, and what has become of the claims.
-fn sure(all: &[Series<'_>]) -> Vec<String> {
+fn sure(all: &[Series<'_>], tallies_max: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let trials = all.iter().flat_map(|series| &series.records).map(|record| record.trial).max();
-    let mut spreads: Vec<f64> =
-        all.iter().flat_map(spreads).map(|(spread, _)| spread * 100.0).collect();
+    let mut spreads: Vec<f64> = all.iter().flat_map(spreads).map(|(spread, _)| spread).collect();
     spreads.sort_by(f64::total_cmp);
     if let (Some(trials), Some(worst)) = (trials, spreads.last()) {
-        let half = spreads[spreads.len() / 2];
+        let (half, worst) = (percent(spreads[spreads.len() / 2]), percent(*worst));
         lines.push(format!(
-            "Medians of {trials} trials. Spread (max - min)/median: {half:.0} % typical, {worst:.0} % worst."
+            "Medians of {trials} trials. Spread (max - min)/median: {half} typical, {worst} worst."
         ));
     }
     let tallies: Vec<(&str, Tally)> =
         all.iter().map(|series| (series.name, tally(series))).filter(|(_, t)| t.all > 0).collect();
-    if tallies.len() > TALLIES_MAX {
+    if tallies.len() > tallies_max {
         let sum = tallies.iter().fold(Tally::default(), |sum, (_, one)| sum.with(*one));
         lines.push(format!("{} cases: {}", tallies.len(), sum.sentence()));
     } else {
@@ -125,7 +156,7 @@ fn sure(all: &[Series<'_>]) -> Vec<String> {
 /// A column and the case that has it.
 type Column<'a> = (&'a Series<'a>, &'a ScreenColumn);
 
-fn grid(all: &[Series<'_>]) -> Option<Grid> {
+fn grid(all: &[Series<'_>], rows_max: usize) -> Option<Grid> {
     let mut names = Vec::new();
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     let screens = || all.iter().filter_map(|series| Some((series, &series.case.as_ref()?.screen)));
@@ -140,16 +171,26 @@ fn grid(all: &[Series<'_>]) -> Option<Grid> {
             }
         }
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut left_out) = (Vec::new(), 0);
     for (index, name) in names.into_iter().enumerate() {
         let figures: Vec<String> = columns.iter().map(|(_, cells)| cells[index].clone()).collect();
-        if rows.len() < ROWS_MAX && figures.iter().any(|figure| figure != NOTHING) {
+        if figures.iter().all(|figure| figure == NOTHING) {
+            continue;
+        }
+        if rows.len() < rows_max {
             rows.push([vec![name], figures].concat());
+        } else {
+            left_out += 1;
         }
     }
     let head = std::iter::once(String::new()).chain(columns.into_iter().map(|(head, _)| head));
     let head: Vec<String> = head.collect();
-    let grid = Grid { title: String::new(), head, words: 1, rows, notes: Vec::new() };
+    let notes = match left_out {
+        0 => Vec::new(),
+        1 => vec!["1 row is left out.".to_owned()],
+        count => vec![format!("{count} rows are left out.")],
+    };
+    let grid = Grid { title: String::new(), head, words: 1, rows, notes };
     (!grid.rows.is_empty()).then_some(grid)
 }
 
@@ -205,7 +246,7 @@ mod tests {
     use super::*;
     use crate::library;
     use crate::record::parse;
-    use crate::report::{render, report};
+    use crate::report::report;
 
     const STREAM: &str = r#"name = "stream"
 asks = "How fast?"
@@ -337,8 +378,8 @@ All tables: siga lab report last     As a page: siga lab report last --format ht
 
     #[test]
     fn screen_answers_and_says_where_the_tables_are() {
-        assert_eq!(render::text(&first_screen(&records(0.8)), 100), SCREEN);
-        let quiet = render::text(&first_screen(&records(0.1)), 100);
+        assert_eq!(first_screen(&records(0.8), 160), SCREEN);
+        let quiet = first_screen(&records(0.1), 100);
         assert!(quiet.contains("\nBUSY: load 0.1 "), "stolen time alone: {quiet}");
     }
 
@@ -364,10 +405,83 @@ All tables: siga lab report last     As a page: siga lab report last --format ht
             many.extend(records.iter().filter(|record| record.case == "stream").take(6).map(named));
         }
         for records in [records, many] {
-            let found = render::text(&first_screen(&records), COLUMNS_MAX as u16);
-            assert!(found.lines().count() <= LINES_MAX, "{found}");
-            assert!(found.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{found}");
+            fits(&first_screen(&records, 200));
+            assert!(first_screen(&records, 80).lines().count() <= LINES_MAX);
         }
+    }
+
+    fn fits(screen: &str) {
+        assert!(screen.lines().count() <= LINES_MAX, "{screen}");
+        let columns = |line: &str| line.chars().count();
+        assert!(screen.lines().all(|line| columns(line) <= COLUMNS_MAX.into()), "{screen}");
+    }
+
+    #[test]
+    fn rows_that_have_no_room_are_counted() {
+        let mut rows = String::new();
+        for name in ["one ", "two ", "three ", "four ", "five ", "six "] {
+            rows += &format!(
+                "[[screen.row]]\nname = \"{}\"\nof = [{{ transport = \"path\" }}]\n",
+                name.repeat(20)
+            );
+        }
+        let text = STREAM.replacen("[[screen.row]]", &format!("{rows}[[screen.row]]"), 1);
+        let mut records = records(0.8);
+        for record in records.iter_mut().filter(|record| record.case == "stream") {
+            record.definition = Some(text.clone());
+        }
+        let found = first_screen(&records, 100);
+        assert!(found.lines().count() <= LINES_MAX, "{found}");
+        assert!(found.contains(" rows are left out.\n"), "{found}");
+    }
+
+    /// Trials of the cases that run by default, with a figure in each place of the first screen, as many trials on one
+    /// side of each claim's bound as on the other.
+    fn all_measured() -> Vec<Record> {
+        let mut lines = String::new();
+        for case in library::select(&[]).unwrap() {
+            let text = serde_json::to_string(&*case.text).unwrap();
+            let tables = serde_json::to_string(&crate::record::Tables::of(&case)).unwrap();
+            for (index, cell) in case.clone().quickly().cells().iter().enumerate() {
+                let factors = serde_json::to_string(cell).unwrap();
+                for trial in 1..=3 {
+                    let spread = [0.01, 1.0, 100.0][(index + trial) % 3];
+                    let figure =
+                        |(metric, number): (&str, f64)| format!("\"{metric}\":{}", number * spread);
+                    let metrics = [
+                        ("rate_messages_per_s", 123_400.0),
+                        ("rate_bytes_per_s", 123_400_000.0),
+                        ("cpu_ns_per_message", 12_345.0),
+                        ("latency_p50_ns", 123.4),
+                        ("exchange_p50_ns", 123.4),
+                        ("rate_mib_per_s", 123.4),
+                    ];
+                    let metrics = metrics.map(figure).join(",");
+                    lines += &format!(
+                        r#"{{"case":"{}","system":"open","trial":{trial},"factors":{factors},"metrics":{{{metrics}}},"counters":{{"source_stolen_ns":50000000}},"machine":{},"run":7,"seconds":0.5,"definition":{text},"published":{tables}}}"#,
+                        case.name,
+                        MACHINE.replace("LOAD", "1.9")
+                    );
+                    lines += "\n";
+                }
+            }
+        }
+        let mut records = parse(&Source::of("r.jsonl", &lines)).unwrap();
+        for record in &mut records {
+            record.machine.processor = "A Very Long Name of a Processor ".repeat(9);
+            record.machine.is_debug = true;
+        }
+        records
+    }
+
+    #[test]
+    fn cases_that_run_by_default_fit_when_everything_is_measured() {
+        let found = first_screen(&all_measured(), 200);
+        fits(&found);
+        let table = found.split("\n\n").nth(1).unwrap();
+        let Shape { rows, .. } = shape(&library::select(&[]).unwrap());
+        assert_eq!(table.lines().count(), 3 + rows.len(), "a line is wrapped:\n{found}");
+        assert!(found.contains("within the noise") && !found.contains("left out"), "{found}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::factor::{BINARY, Domain, Factors, Level, THIS, matches};
 use crate::metric::{Better, METRICS, Shown};
 use crate::record::{Record, case_of};
 use crate::statistics::{Sample, Summary};
+use crate::workload::split;
 
 /// The trials of one case in one run.
 #[derive(Debug)]
@@ -106,10 +107,30 @@ impl<'a> Series<'a> {
         wanted
     }
 
+    /// The levels that stand for those of `cell` when `own` is put in their place: of the factors that `is_meant`, and
+    /// of those in `own`. The workload fits all levels of the cell together: it cannot fit levels without the
+    /// transport that they belong to.
+    pub(super) fn instead(
+        &self,
+        cell: &Factors,
+        own: &Factors,
+        is_meant: impl Fn(&str) -> bool,
+    ) -> Factors {
+        let mut levels = cell.clone();
+        levels.extend(own.clone());
+        if let Some(case) = &self.case {
+            case.workload.fit(&mut levels);
+        }
+        levels.retain(|factor, _| is_meant(factor) || own.contains_key(factor));
+        self.meant(&levels, &[])
+    }
+
     /// A level as people read it: sizes with their unit.
     pub(super) fn level(&self, factor: &str, level: Option<&Level>) -> String {
         let known = self.case.as_ref().and_then(|case| case.workload.factor(factor));
         match (level, known.map(|factor| &factor.domain)) {
+            // A closed loop has no rate, and asks without thinking: cells have neither factor then.
+            (None, _) if ["rate", "think"].contains(&split(factor).1) => "0".to_owned(),
             (None, _) => ANY.to_owned(),
             (Some(Level::Number(bytes)), Some(Domain::Bytes { .. })) => Bytes(*bytes).to_string(),
             (Some(level), _) => level.to_string(),

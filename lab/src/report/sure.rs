@@ -59,10 +59,22 @@ pub(super) fn stolen(all: &[Series<'_>]) -> f64 {
         counters.filter(|(name, _)| name.ends_with("_stolen_ns")).map(|(_, ns)| *ns).sum()
     };
     let stolen_s = records().map(stolen).sum::<u64>() as f64 / 1e9;
-    // Stolen time is counted on the processors of source and target.
     let measured = records().filter(|record| record.unable.is_none());
-    let measured_s: f64 = measured.map(|record| 2.0 * record.seconds).sum();
+    let measured_s: f64 =
+        measured.map(|record| noted_processors(record) as f64 * record.seconds).sum();
     if measured_s > 0.0 { stolen_s / measured_s } else { 0.0 }
+}
+
+/// How many processors' stolen time is in a record. Older labs noted those of source and target, and kept no
+/// parties.
+fn noted_processors(record: &Record) -> usize {
+    let noted = record.parties.iter().map(|party| party.report.processors.len()).sum();
+    if noted == 0 { 2 } else { noted }
+}
+
+/// A spread as people read it.
+pub(super) fn percent(spread: f64) -> String {
+    if spread.is_finite() { format!("{:.0} %", spread * 100.0) } else { "over 100 %".to_owned() }
 }
 
 pub(super) fn stolen_line(part: f64) -> String {
@@ -108,13 +120,10 @@ fn trials_and_spread(series: &Series<'_>) -> String {
     let first = format!("{}: {trials} trial{plural} of {seconds} s per cell", series.name);
     let spreads = spreads(series);
     match spreads.last() {
-        None => format!("{first}; one trial says nothing of the spread"),
+        None => format!("{first}; one trial shows no spread"),
         Some((widest, cell)) => {
-            let half = spreads[spreads.len() / 2].0 * 100.0;
-            let widest = widest * 100.0;
-            format!(
-                "{first}, spread (max - min)/median: {half:.0} % typical, {widest:.0} % worst ({cell})"
-            )
+            let (half, widest) = (percent(spreads[spreads.len() / 2].0), percent(*widest));
+            format!("{first}, spread (max - min)/median: {half} typical, {widest} worst ({cell})")
         }
     }
 }

@@ -11,7 +11,6 @@ use crate::case::{METRIC, Show, Table};
 use crate::factor::{BINARY, Factors, Level, matches};
 use crate::published::Published;
 use crate::statistics::{Summary, difference, ratio};
-use crate::workload::Workload;
 
 /// The tables of a series, as its case lays them out.
 pub(super) fn tables(series: &Series<'_>) -> Vec<Block> {
@@ -26,7 +25,6 @@ pub(super) fn tables(series: &Series<'_>) -> Vec<Block> {
             series,
             layout,
             only: series.meant(only, &[&each[..], down, across].concat()),
-            workload: case.map(|case| case.workload),
             published: published.filter(|table| layout.published.has(&table.name)).collect(),
         }
         .blocks()
@@ -67,7 +65,6 @@ struct Layout<'a> {
     layout: &'a Table,
     /// Which cells.
     only: Factors,
-    workload: Option<&'static Workload>,
     /// What stands beside the figures.
     published: Vec<&'a Published>,
 }
@@ -76,6 +73,14 @@ struct Layout<'a> {
 struct Row {
     words: Vec<String>,
     figures: Vec<Figure>,
+}
+
+impl Row {
+    /// Whether it is the base's own, which is not compared with itself.
+    fn is_of_base(&self) -> bool {
+        let is = |figure: &Figure| matches!(figure, Figure::Base | Figure::Nothing);
+        self.figures.contains(&Figure::Base) && self.figures.iter().all(is)
+    }
 }
 
 /// A column of a table.
@@ -109,18 +114,22 @@ impl Layout<'_> {
             }
             (false, false) => show.iter().map(|show| vec![*show]).collect(),
         };
-        let mut grids = Vec::new();
+        let mut blocks = Vec::new();
         for each in self.tuples(&self.layout.each, &[]) {
             for group in &groups {
-                grids.extend(self.grid(&each, group, is_down));
+                blocks.extend(self.grid(&each, group, is_down));
             }
         }
         let reduced = self.reduced();
-        if let (Some(last), false) = (grids.last_mut(), reduced.is_empty()) {
+        let last = blocks.iter_mut().rev().find_map(|block| match block {
+            Block::Table(grid) => Some(grid),
+            _ => None,
+        });
+        if let (Some(last), false) = (last, reduced.is_empty()) {
             let which = reduced.join(" and ");
             last.notes.push(format!("Of several levels of {which}, the best is shown."));
         }
-        grids.into_iter().map(Block::Table).collect()
+        blocks
     }
 
     /// Each metric of the cells that are shown.
@@ -153,7 +162,8 @@ impl Layout<'_> {
         sorted
     }
 
-    fn grid(&self, each: &Levels, shows: &[Show], is_down: bool) -> Option<Grid> {
+    /// A table; or a sentence, where every figure of the table is zero.
+    fn grid(&self, each: &Levels, shows: &[Show], is_down: bool) -> Option<Block> {
         let Table { metrics, down, across, units, .. } = self.layout;
         let mut columns = Vec::new();
         for levels in self.tuples(across, each) {
@@ -165,15 +175,24 @@ impl Layout<'_> {
             }
         }
         let mut rows = Vec::new();
+        let mut zero_rows = Vec::new();
         let tuples = self.tuples(down, each);
         if is_down {
+            let row = |levels: &Levels, show| self.row(each, levels, &columns, show, is_down);
+            let has_figures = |levels: &&Levels| {
+                let row = row(levels, Show::Absolute);
+                if row.figures.iter().any(|figure| !figure.is_empty()) {
+                    return true;
+                }
+                if row.figures.iter().any(Figure::is_zero) {
+                    zero_rows.push(self.row_name(&row.words));
+                }
+                false
+            };
+            let tuples: Vec<&Levels> = tuples.iter().filter(has_figures).collect();
             for show in shows {
-                let section: Vec<Row> = tuples
-                    .iter()
-                    .map(|levels| self.row(each, levels, &columns, *show, is_down))
-                    .filter(|row| row.figures.iter().any(|figure| !figure.is_empty()))
-                    .filter(|row| row.figures.iter().any(|figure| *figure != Figure::Base))
-                    .collect();
+                let rows_of = tuples.iter().map(|levels| row(levels, *show));
+                let section: Vec<Row> = rows_of.filter(|row| !row.is_of_base()).collect();
                 if let (Some(title), false) = (self.section(*show), section.is_empty()) {
                     let mut words = vec![String::new(); down.len()];
                     words[0] = title;
@@ -185,10 +204,8 @@ impl Layout<'_> {
             for levels in &tuples {
                 for show in shows {
                     let row = self.row(each, levels, &columns, *show, is_down);
-                    let is_of_base =
-                        |figure: &Figure| matches!(figure, Figure::Base | Figure::Nothing);
                     let is_beneath = shows.len() > 1 && *show != Show::Absolute;
-                    if !(is_beneath && row.figures.iter().all(is_of_base)) {
+                    if !(is_beneath && row.is_of_base()) {
                         rows.push(row);
                     }
                 }
@@ -209,15 +226,23 @@ impl Layout<'_> {
             !is_kept(*index) && figures.any(|figure| figure.is_zero())
         };
         let left_out: Vec<usize> = (0..columns.len()).filter(is_zero).collect();
+        let left_out = left_out
+            .iter()
+            .map(|index| self.column_heading(&columns[*index], &units, Show::Absolute))
+            .filter(|name| !name.is_empty());
+        let left_out: Vec<String> = zero_rows.into_iter().chain(left_out).collect();
         if !left_out.is_empty() {
-            let names: Vec<String> = left_out
-                .iter()
-                .map(|index| self.column_heading(&columns[*index], &units, Show::Absolute))
-                .collect();
-            notes.push(format!("Left out, because zero everywhere: {}.", names.join("; ")));
+            notes.push(format!("Left out, because zero everywhere: {}.", left_out.join("; ")));
         }
         if kept.is_empty() {
-            return None;
+            let title = self.title(each, shows, is_down, &units);
+            let colon = if title.is_empty() { "" } else { ": " };
+            return match notes.pop() {
+                Some(note) if !left_out.is_empty() => {
+                    Some(Block::Text(format!("{title}{colon}{note}")))
+                }
+                _ => None,
+            };
         }
         let mut head: Vec<String> = down.clone();
         let first = shows[0];
@@ -244,7 +269,7 @@ impl Layout<'_> {
         };
         let rows = rows.iter().map(row).collect();
         let title = self.title(each, shows, is_down, &units);
-        Some(Grid { title, head, words: down.len(), rows, notes })
+        Some(Block::Table(Grid { title, head, words: down.len(), rows, notes }))
     }
 
     /// The rows of one kind under each other, or one of them under the row that it is of.
@@ -362,6 +387,15 @@ impl Layout<'_> {
         }
     }
 
+    /// What a row is called where metrics go down.
+    fn row_name(&self, words: &[String]) -> String {
+        let name = |(factor, word): (&String, &String)| match factor == METRIC {
+            true => self.series.metric(word).label,
+            false => word.clone(),
+        };
+        self.layout.down.iter().zip(words).map(name).collect::<Vec<_>>().join(", ")
+    }
+
     /// What stands above the rows of one kind where metrics go down.
     fn section(&self, show: Show) -> Option<String> {
         match show {
@@ -411,19 +445,23 @@ impl Layout<'_> {
             return Figure::Absolute { metric, summary, has_range };
         }
         let Some(base) = self.base(metric, found) else { return Figure::Nothing };
-        let Some(times) = Summary::of(&ratio(&found.samples, &base.samples)) else {
-            return Figure::Nothing;
-        };
-        let is_noise = times.is_in_noise(1.0);
+        // A base of zero has a difference, and no ratio.
+        let times = || Summary::of(&ratio(&found.samples, &base.samples));
         match show {
             Show::Absolute => unreachable!("returned above"),
-            Show::Ratio => Figure::Ratio(times),
+            Show::Ratio => times().map_or(Figure::Nothing, Figure::Ratio),
             _ if found.cell == base.cell => Figure::Base,
-            Show::Percent => Figure::Percent { median: (times.median - 1.0) * 100.0, is_noise },
+            Show::Percent => times().map_or(Figure::Nothing, |times| Figure::Percent {
+                median: (times.median - 1.0) * 100.0,
+                is_noise: times.is_in_noise(1.0),
+            }),
             Show::Delta => {
                 let delta = Summary::of(&difference(&found.samples, &base.samples));
-                let median = delta.map_or(0.0, |delta| delta.median);
-                Figure::Delta { metric: metric.to_owned(), median, is_noise }
+                delta.map_or(Figure::Nothing, |delta| Figure::Delta {
+                    metric: metric.to_owned(),
+                    median: delta.median,
+                    is_noise: delta.is_in_noise(0.0),
+                })
             }
         }
     }
@@ -432,17 +470,15 @@ impl Layout<'_> {
     /// those that follow from it. A peer has its own way to wait.
     fn base(&self, metric: &str, found: &Found<'_>) -> Option<Found<'_>> {
         let Table { each, down, across, base, .. } = self.layout;
-        let laid_out = each.iter().chain(down).chain(across);
-        let level = |factor: &str| Some((factor.to_owned(), found.cell.get(factor)?.clone()));
         // The base is of the same binary unless it names another.
-        let names = laid_out.map(String::as_str).chain([BINARY.name]);
-        let mut wanted = self.only.clone();
-        wanted.extend(names.filter_map(level));
-        wanted.extend(base.clone()?);
-        if let Some(workload) = self.workload {
-            workload.fit(&mut wanted);
-        }
-        self.series.best_of(metric, &self.series.meant(&wanted, &[]))
+        let is_meant = |factor: &str| {
+            let mut laid_out = each.iter().chain(down).chain(across);
+            factor == BINARY.name
+                || self.only.contains_key(factor)
+                || laid_out.any(|own| own == factor)
+        };
+        let wanted = self.series.instead(found.cell, base.as_ref()?, is_meant);
+        self.series.best_of(metric, &wanted)
     }
 
     /// The factors that are not laid out, of which some place of the table shows only one level of several.
@@ -463,7 +499,10 @@ impl Layout<'_> {
 
     fn describe_level(&self, factor: &str, level: Option<&Level>) -> String {
         match level {
-            None => format!("{ANY} {factor}"),
+            None => match self.series.level(factor, None) {
+                word if word == ANY => format!("{ANY} {factor}"),
+                level => level,
+            },
             level => self.series.level(factor, level),
         }
     }

@@ -409,11 +409,11 @@ fn study_stands_beside_what_was_published() {
 fn knee_is_the_least_level_with_nearly_the_best_figure() {
     let found = markdown(&report(&study()));
     for part in [
-        "\nknees of rate\n\n| transport | wait | knee, bytes | there, MiB/s | best, MiB/s | best at, bytes |\n",
+        "\nknees of rate\n\n| transport | wait | knee, bytes | at the knee, MiB/s | best, MiB/s | best at, bytes |\n",
         "| iucv | block | 64 KiB | 1000 | 1000 | 64 KiB |\n",
         "| copy-limit | spin | 4 KiB | 800 | 800 | 4 KiB |\n",
         "| there |  | 64 KiB | 160 | 160 | 64 KiB |\n",
-        "The knee of a curve is the least bytes with 95 % of its best rate.",
+        "The knee is the smallest bytes that reaches 95 % of the curve's best rate.",
     ] {
         assert!(found.contains(part), "{part}\nis not in\n{found}");
     }
@@ -568,4 +568,136 @@ fn claim_of_two_binaries_is_not_measured_with_one() {
         assert!(found.contains(part), "{part}\nis not in\n{found}");
     }
     assert!(!found.contains("÷"), "{found}");
+}
+
+/// Trials of cells of a case: factors as JSON, the metric, and its figure in each trial.
+fn trials(case: &str, metric: &str, cells: &[(&str, &[f64])]) -> Vec<Record> {
+    let definition = serde_json::to_string(case).unwrap();
+    let mut lines = String::new();
+    for (factors, figures) in cells {
+        for (trial, figure) in (1..).zip(*figures) {
+            lines += &format!(
+                r#"{{"case":"mine","system":"open","trial":{trial},"factors":{{{factors}}},"metrics":{{"{metric}":{figure}}},"counters":{{}},"machine":{{}},"run":7,"seconds":1,"definition":{definition}}}"#
+            );
+            lines += "\n";
+        }
+    }
+    parse(&Source::of("r.jsonl", &lines)).unwrap()
+}
+
+fn mine(workload: &str, rest: &str) -> String {
+    format!(
+        "name = \"mine\"\nasks = \"?\"\nworkload = \"{workload}\"\ntrials = 3\nseconds = 1\n\
+         warm_up_seconds = 0\n{rest}"
+    )
+}
+
+#[test]
+fn base_of_a_cell_waits_as_the_cell_does() {
+    let factors =
+        "[factors]\ntransport = [\"path\", \"unix-stream\"]\nwait = [\"spin\", \"block\"]\n";
+    let table = "[[table]]\nmetric = \"latency_p50_ns\"\ndown = \"transport\"\n\
+                 base = { transport = \"unix-stream\" }\nshow = [\"ratio\"]\n";
+    let breakdown = "[[breakdown]]\nname = \"parts\"\nmetric = \"latency_p50_ns\"\n\
+                     down = \"bytes\"\nof = { transport = \"path\" }\nrest = \"rest\"\n\
+                     part = [{ name = \"as a stream\", from = { transport = \"unix-stream\" } }]\n";
+    let case = mine("message-exchange", &[factors, table, breakdown].concat());
+    let records = trials(
+        &case,
+        "latency_p50_ns",
+        &[
+            (r#""transport":"path","bytes":64,"wait":"spin""#, &[500.0]),
+            (r#""transport":"path","bytes":64,"wait":"block""#, &[9000.0]),
+            (r#""transport":"unix-stream","bytes":64,"wait":"spin""#, &[2000.0]),
+            (r#""transport":"unix-stream","bytes":64,"wait":"block""#, &[8000.0]),
+        ],
+    );
+    let found = markdown(&report(&records));
+    for part in
+        ["| path | 0.250 |\n", "| unix-stream | 1.00 |\n", "| 64 B | 0.500 | 2.00 | -1.50 |\n"]
+    {
+        assert!(found.contains(part), "{part}\nis not in\n{found}");
+    }
+}
+
+#[test]
+fn difference_from_zero_is_shown_and_a_ratio_to_it_is_not() {
+    let factors = "[factors]\ntransport = [\"path\", \"pipe\"]\n";
+    let table = "[[table]]\nmetric = \"cpu_ns_per_message\"\ndown = \"transport\"\n\
+                 base = { transport = \"pipe\" }\nshow = [\"absolute\", \"delta\", \"percent\"]\n";
+    let case = mine("message-stream", &[factors, table].concat());
+    let cells: [(&str, &[f64]); 2] = [
+        (r#""transport":"path","bytes":64,"wait":"adaptive""#, &[20.0, 30.0, 40.0]),
+        (r#""transport":"pipe","bytes":64,"wait":"block""#, &[0.0, 0.0, 0.0]),
+    ];
+    let found = markdown(&report(&trials(&case, "cpu_ns_per_message", &cells)));
+    let part = "| Delta | +30.0 |\n| %Delta | - |\n| pipe | 0 (0..0) |\n";
+    assert!(found.contains(part), "{found}");
+}
+
+#[test]
+fn what_is_zero_everywhere_is_left_out_and_named() {
+    let factors = "[factors]\ntransport = [\"pipe\"]\n";
+    let of = |metric, layout| {
+        let table = format!("[[table]]\nmetric = {metric}\n{layout}\n");
+        let case = mine("message-stream", &format!("{factors}{table}"));
+        let cells: [(&str, &[f64]); 1] =
+            [(r#""transport":"pipe","bytes":64,"wait":"block""#, &[0.0])];
+        markdown(&report(&trials(&case, "cpu_spinning_ns_per_message", &cells)))
+    };
+    for layout in ["down = \"transport\"", "down = \"metric\"\nacross = \"transport\""] {
+        let found = of("[\"cpu_spinning_ns_per_message\", \"cpu_ns_per_message\"]", layout);
+        assert!(found.contains("eft out, because zero everywhere: spinning"), "{found}");
+    }
+}
+
+#[test]
+fn fixed_unit_counts_where_only_differences_are_shown() {
+    let factors = "[factors]\ntransport = [\"path\", \"pipe\"]\n";
+    let table = "[[table]]\nmetric = \"cpu_ns_per_message\"\ndown = \"transport\"\nunit = \"ms\"\n\
+                 base = { transport = \"pipe\" }\nshow = [\"delta\"]\n";
+    let case = mine("message-stream", &[factors, table].concat());
+    let cells: [(&str, &[f64]); 2] = [
+        (r#""transport":"path","bytes":64,"wait":"adaptive""#, &[30_000.0]),
+        (r#""transport":"pipe","bytes":64,"wait":"block""#, &[10_000.0]),
+    ];
+    let found = markdown(&report(&trials(&case, "cpu_ns_per_message", &cells)));
+    assert!(found.contains("CPU per message, ms") && found.contains("| +0.0200 |"), "{found}");
+}
+
+#[test]
+fn levels_that_are_not_measured_are_counted() {
+    let mut records = study();
+    for record in records.iter_mut().filter(|record| record.factors["bytes"] == Level::Number(1)) {
+        record.metrics.clear();
+    }
+    let found = markdown(&report(&records));
+    assert!(found.contains("the worst of 2 of 3 levels measured, by bytes: 52.5"), "{found}");
+}
+
+#[test]
+fn stolen_time_is_a_part_of_the_time_of_all_noted_processors() {
+    let mut records = records();
+    let noted = r#"{"role":"source","number":0,"place":[],"report":{"messages":1,"window_ns":1,"work":{},"times":{},"cpu":[],"spinning_ns":0,"processors":[{"processor":0,"busy_ns":1,"stolen_ns":0},{"processor":1,"busy_ns":1,"stolen_ns":0}],"counters":{}}}"#;
+    for record in &mut records {
+        record.counters.insert("source_stolen_ns".into(), 100_000_000);
+        record.parties = vec![serde_json::from_str(noted).unwrap(); 2];
+    }
+    let found = text(&report(&records), 100);
+    assert!(found.contains("took 5 % of the processor time"), "{found}");
+}
+
+#[test]
+fn curve_without_a_best_figure_has_no_knee() {
+    use super::knee::bend;
+    use crate::metric::Better;
+    for figure in [f64::NAN, f64::INFINITY, -1.0] {
+        for better in [Better::More, Better::Less] {
+            assert_eq!(bend(0.95, better, vec![(1, 2.0), (2, figure)]), None);
+            assert_eq!(bend(0.95, better, vec![(2, figure)]), None);
+        }
+    }
+    assert_eq!(bend(0.95, Better::Less, vec![(1, 0.0), (2, 1.0)]), None);
+    assert_eq!(bend(0.95, Better::More, vec![(1, 0.0)]), None);
+    assert_eq!(bend(0.95, Better::More, vec![(1, 0.0), (2, 1.0)]).unwrap().level, 2);
 }

@@ -114,16 +114,22 @@ impl Checker<'_> {
             let what = "a table of one row with several kinds of figures";
             return Err(self.source.error(written.span(), what, right));
         }
-        let metrics = OneOrMany::names(written.metric).into_iter();
+        let metrics = self.names(written.metric)?.into_iter();
         let metrics =
             metrics.map(|metric| self.metric(&metric)).collect::<Result<Vec<String>, _>>()?;
         let units = written.unit.map(OneOrMany::names).unwrap_or_default();
         for label in &units {
             self.unit(label, &metrics)?;
         }
-        let each = self.laid_out(written.each)?;
-        let down = self.laid_out(written.down)?;
-        let mut across = self.laid_out(written.across)?;
+        let listed = |written: Option<Spanned<OneOrMany>>| -> Result<_, FileError> {
+            Ok(written.map(|written| self.names(written)).transpose()?.unwrap_or_default())
+        };
+        let [each, down, across] = [written.each, written.down, written.across].map(listed);
+        let (each, down, across) = (each?, down?, across?);
+        self.each_once(&[&each[..], &down, &across].concat())?;
+        let each = self.laid_out(&each)?;
+        let down = self.laid_out(&down)?;
+        let mut across = self.laid_out(&across)?;
         if !each.iter().chain(&down).chain(&across).any(|factor| factor == METRIC) {
             across.push(METRIC.to_owned());
         }
@@ -159,8 +165,7 @@ impl Checker<'_> {
     }
 
     /// Names of factors, `metric` among them.
-    fn laid_out(&self, written: Option<Spanned<OneOrMany>>) -> Result<Vec<String>, FileError> {
-        let names = written.map(OneOrMany::names).unwrap_or_default();
+    fn laid_out(&self, names: &[Spanned<String>]) -> Result<Vec<String>, FileError> {
         let name = |name: &Spanned<String>| match name.get_ref().as_str() {
             METRIC => Ok(METRIC.to_owned()),
             _ => Ok(self.factor_or_binary(name)?.name.to_owned()),
@@ -191,9 +196,9 @@ impl Checker<'_> {
             return Err(self.source.error(written.along.span(), what, "must be numbers"));
         }
         let part = written.part.as_ref().map_or(KNEE_PART, |part| *part.get_ref());
-        if let Some(written) = written.part.filter(|_| !(0.0..=1.0).contains(&part)) {
+        if let Some(written) = written.part.filter(|_| !(part > 0.0 && part <= 1.0)) {
             let what = format!("part = {part}");
-            return Err(self.source.error(written.span(), what, "must be 0 to 1"));
+            return Err(self.source.error(written.span(), what, "must be above 0, and at most 1"));
         }
         Ok(Knee {
             metric: self.metric(&written.metric)?,

@@ -99,8 +99,12 @@ impl WrittenPublished {
             level,
             name: self.name.get_ref().clone(),
         };
-        Published::read(about, read_table).map_err(|why| {
-            source.error(self.name.span(), why, "must be a table with these columns")
+        Published::read(about, read_table).map_err(|error| {
+            let right = match error.is_unreadable {
+                true => "must be a file, as seen from here",
+                false => "must be a table with these columns",
+            };
+            source.error(self.name.span(), error.what, right)
         })
     }
 }

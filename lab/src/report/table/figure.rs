@@ -14,7 +14,7 @@ pub(in crate::report) const NOTHING: &str = "-";
 const NOISE: &str = " (noise)";
 
 /// Explains [`NOISE`] under a table.
-pub(super) const NOISE_NOTE: &str = "(noise): trials lie on both sides of no difference.";
+pub(super) const NOISE_NOTE: &str = "(noise): some trials lie above the base and some below.";
 
 /// What stands in one place of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,7 @@ impl Figure {
             Figure::Nothing => true,
             Figure::Absolute { summary, .. } => summary.min == 0.0 && summary.max == 0.0,
             Figure::Published { number, .. } => *number == 0.0,
-            Figure::Delta { median, .. } => *median == 0.0,
+            Figure::Delta { median, is_noise, .. } => *median == 0.0 && !is_noise,
             _ => false,
         }
     }
@@ -78,6 +78,16 @@ impl Figure {
         match self {
             Figure::Absolute { metric, summary, .. } => Some((metric, summary.median)),
             Figure::Published { metric, number } => Some((metric, *number)),
+            _ => None,
+        }
+    }
+
+    /// The metric of which it is a number.
+    fn metric(&self) -> Option<&str> {
+        match self {
+            Figure::Absolute { metric, .. }
+            | Figure::Published { metric, .. }
+            | Figure::Delta { metric, .. } => Some(metric),
             _ => None,
         }
     }
@@ -133,13 +143,16 @@ impl<'a> Units<'a> {
         fixed: &[String],
     ) -> Units<'a> {
         let mut numbers: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        for (metric, number) in figures.filter_map(Figure::number) {
-            numbers.entry(metric).or_default().push(number);
+        for figure in figures {
+            let Some(metric) = figure.metric() else { continue };
+            numbers.entry(metric).or_default().extend(figure.number().map(|(_, number)| number));
         }
         let unit = |(metric, numbers): (&str, Vec<f64>)| {
             let Shown { units, .. } = series.metric(metric);
             let named = fixed.iter().find_map(|label| unit::named(&units, label));
-            let unit = named.or_else(|| unit::for_all(&units, &numbers))?;
+            // Differences alone choose no unit: each shows its own.
+            let chosen = || unit::for_all(&units, &numbers).filter(|_| !numbers.is_empty());
+            let unit = named.or_else(chosen)?;
             Some((metric.to_owned(), unit.clone()))
         };
         Units { series, chosen: numbers.into_iter().filter_map(unit).collect() }
