@@ -10,7 +10,7 @@ use crate::times::Times;
 /// What stands for the name of a thread: all threads of a role.
 const ALL: &str = "all";
 
-/// A number of a report that only grows.
+/// A number of a report.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Number {
     Messages,
@@ -30,14 +30,38 @@ enum Number {
 
 type Numbers = BTreeMap<Number, u64>;
 
+impl Number {
+    /// Whether a later report may have less of it: what the kernel samples by its tick and corrects afterwards, and
+    /// counters of what rises and falls. Its differences are below zero then, modulo 2^64, and add up all the same.
+    fn may_shrink(&self) -> bool {
+        match self {
+            Number::User(_)
+            | Number::System(_)
+            | Number::Busy(_)
+            | Number::Stolen(_)
+            | Number::Counter(_) => true,
+            Number::Messages
+            | Number::Window
+            | Number::Work(_)
+            | Number::Time(..)
+            | Number::Cpu(_)
+            | Number::Spinning => false,
+        }
+    }
+}
+
 impl Report {
     /// What the party did since `earlier`, a report of the same party in the same window. None if a number has
-    /// shrunk: the two are not such reports.
+    /// shrunk that only grows: the two are not such reports.
     pub fn since(&self, earlier: &Report) -> Option<Report> {
         let (mut numbers, earlier) = (self.numbers(), earlier.numbers());
         for (number, before) in earlier {
+            let may_shrink = number.may_shrink();
             let now = numbers.entry(number).or_default();
-            *now = now.checked_sub(before)?;
+            *now = match now.checked_sub(before) {
+                None if may_shrink => now.wrapping_sub(before),
+                more => more?,
+            };
         }
         Some(Report { levels: self.levels.clone(), ..of(numbers) })
     }
@@ -47,8 +71,9 @@ impl Report {
     pub fn and(&self, later: &Report) -> Report {
         let mut numbers = self.numbers();
         for (number, more) in later.numbers() {
+            let may_shrink = number.may_shrink();
             let sum = numbers.entry(number).or_default();
-            *sum = sum.saturating_add(more);
+            *sum = if may_shrink { sum.wrapping_add(more) } else { sum.saturating_add(more) };
         }
         Report { levels: later.levels.clone(), ..of(numbers) }
     }
@@ -178,7 +203,7 @@ mod tests {
                 assert_eq!(difference.cpu_ns(), interval.cpu_ns());
                 assert_eq!(difference.window_ns, interval.window_ns);
                 added = added.and(&difference);
-                let is_later = pair[1] != pair[0];
+                let is_later = pair[1].messages > pair[0].messages;
                 assert!(!is_later || pair[0].since(&pair[1]).is_none(), "nothing shrinks");
             }
             assert_eq!(added, *whole);
@@ -219,5 +244,16 @@ mod tests {
         assert_eq!(report(5).since(&report(3)).map(|more| more.work("bytes")), Some(2));
         assert_eq!(report(3).since(&report(5)), None);
         assert_eq!(Report::default().since(&report(5)), None, "what is missing is zero");
+    }
+
+    #[test]
+    fn counter_that_falls_adds_up_all_the_same() {
+        let report =
+            |pages| Report { counters: [("pages".to_owned(), pages)].into(), ..Report::default() };
+        let reports = [0, 5, 3, 4].map(report);
+        let added = reports
+            .windows(2)
+            .fold(Report::default(), |added, pair| added.and(&pair[1].since(&pair[0]).unwrap()));
+        assert_eq!(added.counters["pages"], 4);
     }
 }
