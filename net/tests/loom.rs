@@ -9,7 +9,8 @@ fn member(name: &str, last: u8) -> Member {
     Member {
         name: name.parse().unwrap(),
         mac: Mac([2, 0, 0, 0, 0, last]),
-        vlans: vec![last.into()],
+        vlans: vec![],
+        addresses: vec![],
     }
 }
 

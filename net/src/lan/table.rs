@@ -4,12 +4,13 @@
 //! word  0         version
 //!       1         changes: counts up after each change of an entry
 //!       2..8      0
-//!       8 + 8 i   entry of member i:
+//!       8 + 16 i  entry of member i:
 //!                   0      sequence: odd while the entry is being written
 //!                   1      MAC address, in the low 48 bits; 0: no member
 //!                   2      name of the guest, 8 characters
 //!                   3      0
 //!                   4..8   numbers of VLANs, 16 bits each; 0: none
+//!                   8..16  IP addresses, two words each in network order, IPv4 as IPv6 has it; 0: none
 //! ```
 //!
 //! A reader keeps copies, and looks at the entries again when `changes` has another value: one load for each batch of
@@ -17,6 +18,7 @@
 //! The host can refuse service; what it writes is checked all the same.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
 
 use fabric::name::{NAME_BYTES, Name};
 use os::sync::{Ordering, fence};
@@ -25,10 +27,13 @@ use os::words::{LentWords, WORD_BYTES, Words};
 use super::frame::Mac;
 
 /// Members of a LAN, at most.
-pub const MEMBERS_MAX: usize = if cfg!(loom) { 1 } else { 1024 };
+pub const MEMBERS_MAX: usize = if cfg!(loom) { 1 } else { 256 };
 
 /// VLANs that a member belongs to, at most.
 pub const MEMBER_VLANS_MAX: usize = if cfg!(loom) { 0 } else { 16 };
+
+/// IP addresses that a member has, at most.
+pub const MEMBER_ADDRESSES_MAX: usize = if cfg!(loom) { 0 } else { 4 };
 
 /// The greatest number of a VLAN.
 pub const VLAN_MAX: u16 = 4094;
@@ -38,7 +43,7 @@ pub const TABLE_BYTES: usize = TABLE_WORDS * WORD_BYTES;
 
 const TABLE_WORDS: usize = HEAD_WORDS + MEMBERS_MAX * ENTRY_WORDS;
 const HEAD_WORDS: usize = 8;
-const ENTRY_WORDS: usize = AT_VLANS + MEMBER_VLANS_MAX.div_ceil(VLANS_PER_WORD);
+const ENTRY_WORDS: usize = AT_ADDRESSES + 2 * MEMBER_ADDRESSES_MAX;
 const VERSION: u64 = 1;
 
 const AT_VERSION: usize = 0;
@@ -47,6 +52,7 @@ const AT_MAC: usize = 1;
 const AT_NAME: usize = 2;
 const AT_VLANS: usize = if cfg!(loom) { 3 } else { 4 };
 const VLANS_PER_WORD: usize = 4;
+const AT_ADDRESSES: usize = AT_VLANS + MEMBER_VLANS_MAX.div_ceil(VLANS_PER_WORD);
 
 /// A member of a LAN.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +63,8 @@ pub struct Member {
     pub mac: Mac,
     /// The VLANs that it belongs to, at most [`MEMBER_VLANS_MAX`]. Frames without a tag go to all.
     pub vlans: Vec<u16>,
+    /// Its IP addresses, at most [`MEMBER_ADDRESSES_MAX`].
+    pub addresses: Vec<IpAddr>,
 }
 
 impl Member {
@@ -74,6 +82,15 @@ impl Member {
             words[AT_VLANS + at / VLANS_PER_WORD] |=
                 u64::from(*vlan) << (16 * (at % VLANS_PER_WORD));
         }
+        for (at, address) in self.addresses.iter().take(MEMBER_ADDRESSES_MAX).enumerate() {
+            let address = match address {
+                IpAddr::V4(address) => address.to_ipv6_mapped(),
+                IpAddr::V6(address) => *address,
+            };
+            let bits = address.to_bits();
+            words[AT_ADDRESSES + 2 * at] = (bits >> 64) as u64;
+            words[AT_ADDRESSES + 2 * at + 1] = bits as u64;
+        }
         words
     }
 
@@ -89,7 +106,15 @@ impl Member {
             (words[AT_VLANS + at / VLANS_PER_WORD] >> (16 * (at % VLANS_PER_WORD))) as u16
         };
         let vlans = (0..MEMBER_VLANS_MAX).map(vlan).filter(|vlan| (1..=VLAN_MAX).contains(vlan));
-        Some(Member { name: Name::parse(name)?, mac, vlans: vlans.collect() })
+        let address = |at: usize| {
+            let [high, low] = [0, 1].map(|half| words[AT_ADDRESSES + 2 * at + half]);
+            Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low))
+        };
+        let addresses = (0..MEMBER_ADDRESSES_MAX).map(address);
+        let addresses = addresses.filter(|address| !address.is_unspecified());
+        let addresses = addresses.map(|address| IpAddr::V6(address).to_canonical());
+        let name = Name::parse(name)?;
+        Some(Member { name, mac, vlans: vlans.collect(), addresses: addresses.collect() })
     }
 }
 
@@ -160,6 +185,7 @@ pub struct LentTable {
     sequences: Vec<u64>,
     members: Vec<Option<Member>>,
     by_mac: HashMap<Mac, usize>,
+    by_address: HashMap<IpAddr, usize>,
 }
 
 impl LentTable {
@@ -179,17 +205,30 @@ impl LentTable {
             sequences: vec![0; MEMBERS_MAX],
             members: vec![None; MEMBERS_MAX],
             by_mac: HashMap::new(),
+            by_address: HashMap::new(),
         })
     }
 
     /// Reads what has changed, and calls `changed` with the number of each entry that is another now, and what it was.
     /// One load if nothing has.
-    pub fn refresh(&mut self, mut changed: impl FnMut(usize, Option<Member>)) {
-        // Acquire: pairs with the last store in `Table::set`.
-        let changes = self.words.load(AT_CHANGES, Ordering::Acquire);
-        if self.read_up_to == Some(changes) {
-            return;
+    #[inline]
+    pub fn refresh(&mut self, changed: impl FnMut(usize, Option<Member>)) {
+        if !self.is_current() {
+            self.read_changes(changed);
         }
+    }
+
+    /// Whether nothing has changed since it was read: one load.
+    #[inline]
+    pub fn is_current(&self) -> bool {
+        // Acquire: pairs with the last store in `Table::set`.
+        self.read_up_to == Some(self.words.load(AT_CHANGES, Ordering::Acquire))
+    }
+
+    #[cold]
+    fn read_changes(&mut self, mut changed: impl FnMut(usize, Option<Member>)) {
+        // Acquire: as above.
+        let changes = self.words.load(AT_CHANGES, Ordering::Acquire);
         let mut is_whole = true;
         for number in 0..MEMBERS_MAX {
             let (sequence, entry) = self.read(number);
@@ -205,10 +244,14 @@ impl LentTable {
         }
         self.read_up_to = is_whole.then_some(changes);
         self.by_mac.clear();
+        self.by_address.clear();
         for (number, member) in self.members.iter().enumerate() {
             // Of two with one address, which a sound host does not write, the first counts.
             if let Some(member) = member {
                 self.by_mac.entry(member.mac).or_insert(number);
+                for address in &member.addresses {
+                    self.by_address.entry(*address).or_insert(number);
+                }
             }
         }
     }
@@ -237,6 +280,17 @@ impl LentTable {
         Some((number, self.members[number].as_ref()?))
     }
 
+    /// The member with this IP address, and its number.
+    pub fn find_address(&self, address: IpAddr) -> Option<(usize, &Member)> {
+        let number = *self.by_address.get(&address)?;
+        Some((number, self.members[number].as_ref()?))
+    }
+
+    /// The member that this guest is, and its number.
+    pub fn find_name(&self, name: Name) -> Option<(usize, &Member)> {
+        self.members().find(|(_, member)| member.name == name)
+    }
+
     /// The member of this number.
     pub fn get(&self, number: usize) -> Option<&Member> {
         self.members.get(number)?.as_ref()
@@ -255,7 +309,9 @@ mod tests {
 
     fn member(last: u8, vlans: &[u16]) -> Member {
         let mac = Mac([2, 0, 0, 0, 0, last]);
-        Member { name: format!("GUEST{last}").parse().unwrap(), mac, vlans: vlans.to_vec() }
+        let name = format!("GUEST{last}").parse().unwrap();
+        let addresses = vec![IpAddr::from([10, 1, 0, last]), "fe80::1".parse().unwrap()];
+        Member { name, mac, vlans: vlans.to_vec(), addresses }
     }
 
     fn refreshed(lent: &mut LentTable) -> Vec<(usize, Option<Member>)> {
@@ -276,6 +332,9 @@ mod tests {
         assert_eq!(lent.find(first.mac), None, "not refreshed yet");
         assert_eq!(refreshed(&mut lent), [(3, None), (MEMBERS_MAX - 1, None)]);
         assert_eq!(lent.find(first.mac), Some((3, &first)));
+        assert_eq!(lent.find_address([10, 1, 0, 1].into()), Some((3, &first)));
+        assert_eq!(lent.find_name(first.name), Some((3, &first)));
+        assert_eq!(lent.find_address([10, 1, 0, 3].into()), None);
         assert_eq!(
             lent.members().map(|(number, _)| number).collect::<Vec<_>>(),
             [3, MEMBERS_MAX - 1]
