@@ -1,6 +1,7 @@
 //! What a frame has before its data: Ethernet addresses, and the headers that segmentation needs.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// Bytes of an Ethernet header without a VLAN tag.
 pub const ETHERNET_BYTES: usize = 14;
@@ -29,6 +30,25 @@ impl fmt::Display for Mac {
 impl fmt::Debug for Mac {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
+    }
+}
+
+/// Not a MAC address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no MAC address: must be six bytes, like 02:00:00:00:00:05")]
+pub struct NoMac(pub String);
+
+impl FromStr for Mac {
+    type Err = NoMac;
+
+    fn from_str(text: &str) -> Result<Mac, NoMac> {
+        let byte = |part: &str| {
+            let is_byte = part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+            is_byte.then(|| u8::from_str_radix(part, 16).ok()).flatten()
+        };
+        let bytes: Option<Vec<u8>> = text.split(':').map(byte).collect();
+        let mac = bytes.and_then(|bytes| bytes.try_into().ok()).map(Mac);
+        mac.ok_or_else(|| NoMac(text.chars().take(64).collect()))
     }
 }
 
@@ -70,5 +90,11 @@ mod tests {
         let source = source(&frame).unwrap();
         assert_eq!((source.to_string().as_str(), source.is_group()), ("02:00:00:00:10:01", false));
         assert_eq!(destination(&frame[..13]), None);
+        assert_eq!("02:00:00:00:10:01".parse(), Ok(source));
+        for bad in
+            ["", "02:00:00:00:10", "02:00:00:00:10:01:02", "2:0:0:0:10:1", "+2:00:00:00:10:01"]
+        {
+            assert!(bad.parse::<Mac>().is_err(), "{bad}");
+        }
     }
 }
