@@ -43,19 +43,24 @@ pub(super) const OVER_PATHS: Transport =
     Transport { needs_host: true, waits: &["adaptive", "spin", "block"], ..KERNEL };
 
 /// The names of the two guests of a trial.
-const SOURCE: &str = "SOURCE";
+pub(super) const SOURCE: &str = "SOURCE";
 pub(super) const TARGET: &str = "TARGET";
 
 /// The name of a guest: with a number if there are several of its role.
-fn guest_name(role: &str, order: &Order) -> String {
+pub(super) fn guest_name(role: &str, order: &Order) -> String {
     if order.copies > 1 { format!("{role}{}", order.number) } else { role.to_owned() }
+}
+
+/// What guests of this party's role are called.
+pub(super) fn role_name(order: &Order) -> &'static str {
+    if is_source(order) { SOURCE } else { TARGET }
 }
 
 /// Attaches to the host, copy by copy: a host refuses a user who has more than 64 connections that have not
 /// said who they are. The target is there when the source has done so.
 pub(crate) fn attach(order: &Order, control: &mut Control) -> Result<Guest, Fault> {
     let socket = order.socket.as_ref().expect("trials with paths have a host");
-    let name = guest_name(if is_source(order) { SOURCE } else { TARGET }, order);
+    let name = guest_name(role_name(order), order);
     let copy = |number| Address::of(&order.role, number);
     if order.number > 0 {
         control.note_from(&copy(order.number - 1))?;

@@ -99,6 +99,13 @@ struct Joint {
     _membership: Arc<Membership>,
 }
 
+/// A frame that has come, and over which link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    key: Key,
+    received: Received,
+}
+
 impl Mesh {
     pub(super) fn new(
         guest: Guest,
@@ -233,7 +240,7 @@ impl Mesh {
     }
 
     /// Sends a frame that was checked to one member.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send(
         &mut self,
         destination: Mac,
@@ -284,7 +291,7 @@ impl Mesh {
         self.send_later(number, frame)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_over(
         &mut self,
         key: Key,
@@ -443,25 +450,30 @@ impl Mesh {
         }
     }
 
-    /// The next frame, of which link.
+    /// The next frame.
     #[inline]
-    pub(super) fn next_frame(&mut self) -> io::Result<Option<(Key, Received)>> {
-        if let Some((key, turns)) = &mut self.current
-            && *turns > 0
-        {
-            *turns -= 1;
-            let key = *key;
-            if let Some(joint) = joint(&mut self.waiter, key)
-                && let Ok(Some(received)) = joint.link.receive(&self.own, &mut self.counters)
-            {
-                return Ok(Some((key, received)));
-            }
+    pub(super) fn next_frame(&mut self) -> io::Result<Option<Found>> {
+        match self.next_of_current() {
+            Some(found) => Ok(Some(found)),
+            None => self.next_frame_of_others(),
         }
-        self.next_frame_of_others()
+    }
+
+    /// The next frame of the member from which the last one was, as long as it has its turn.
+    #[inline(always)]
+    pub(super) fn next_of_current(&mut self) -> Option<Found> {
+        let Mesh { waiter, current, own, counters, .. } = self;
+        let (key, turns) = current.as_mut()?;
+        *turns = turns.checked_sub(1)?;
+        let key = *key;
+        match joint(waiter, key)?.link.receive(own, counters) {
+            Ok(Some(received)) => Some(Found { key, received }),
+            _ => None,
+        }
     }
 
     #[inline(never)]
-    fn next_frame_of_others(&mut self) -> io::Result<Option<(Key, Received)>> {
+    fn next_frame_of_others(&mut self) -> io::Result<Option<Found>> {
         self.refresh();
         self.current = None;
         // Each is looked at once; those that have nothing are not ready again for that.
@@ -480,7 +492,7 @@ impl Mesh {
             match joint.link.receive(own, counters) {
                 Ok(Some(received)) => {
                     self.current = Some((key, FRAMES_PER_TURN));
-                    return Ok(Some((key, received)));
+                    return Ok(Some(Found { key, received }));
                 }
                 Ok(None) if joint.is_left => self.end(key),
                 Ok(None) => {
@@ -493,8 +505,8 @@ impl Mesh {
         Ok(None)
     }
 
-    #[inline]
-    pub(super) fn frame(&self, (key, received): (Key, Received)) -> Frame<'_> {
+    #[inline(always)]
+    pub(super) fn frame(&self, Found { key, received }: Found) -> Frame<'_> {
         match self.waiter.get(key) {
             Some(Occupant::Link(joint)) => joint.link.frame(received),
             _ => unreachable!("the frame was received just now"),
@@ -643,7 +655,7 @@ fn path_options() -> PathOptions {
     PathOptions { kind: Kind::LAN, window_bytes: WINDOW_BYTES, ..PathOptions::DEFAULT }
 }
 
-#[inline]
+#[inline(always)]
 fn joint(waiter: &mut Waiter<Occupant>, key: Key) -> Option<&mut Joint> {
     match waiter.get_mut(key)? {
         Occupant::Link(joint) => Some(joint),
