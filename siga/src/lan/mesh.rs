@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use fabric::control::{Kind, LanJoined, Pending, Target, WantedAddress};
 use fabric::path::{END_DATA_BYTES, SendError, Shape};
+use net::lan::audience::{Audience, Links};
 use net::lan::counters::{Counter, Counters};
 use net::lan::frame::Mac;
 use net::lan::link::{Frame, Link, Received, Urgency};
@@ -36,6 +37,9 @@ const FRAMES_PER_TURN: u32 = 64;
 /// Bytes that may be on their way to one member.
 const WINDOW_BYTES: usize = 1 << 20;
 
+/// Members from which on they are an audience: fewer get a copy each.
+const AUDIENCE_MIN: usize = 3;
+
 /// Why a path is refused or ended: nothing to say to the other side's user.
 const NO_DATA: [u8; END_DATA_BYTES] = [0; END_DATA_BYTES];
 
@@ -57,6 +61,9 @@ pub(super) struct Mesh {
     current: Option<(Key, u32)>,
     /// Links with frames that were held back.
     unflushed: Vec<Key>,
+    /// Who gets frames to all without a tag, and how many audiences there have been.
+    audience: Option<Audience>,
+    audiences: u32,
     /// The host at which we are a member, and the request to be one at the next.
     attachment: u32,
     rejoining: Option<Claim>,
@@ -138,6 +145,8 @@ impl Mesh {
             last: None,
             current: None,
             unflushed: Vec::new(),
+            audience: None,
+            audiences: 0,
             attachment,
             rejoining: None,
             has_slept: false,
@@ -205,6 +214,7 @@ impl Mesh {
         let mut changed = Vec::new();
         self.table.refresh(|number, _| changed.push(number));
         self.changes += 1;
+        self.end_audience();
         for number in changed {
             let found = self.table.get(number).cloned();
             if number == self.number {
@@ -247,6 +257,7 @@ impl Mesh {
         frame: Frame<'_>,
         urgency: Urgency,
     ) -> Result<(), TrySendFrameError> {
+        self.publish_to_all();
         if let Some((mac, key)) = self.last
             && mac == destination
         {
@@ -416,6 +427,9 @@ impl Mesh {
     fn end(&mut self, key: Key) {
         self.last = self.last.filter(|(_, last)| *last != key);
         self.current = self.current.filter(|(current, _)| *current != key);
+        if self.is_joined(key) {
+            self.end_audience();
+        }
         if let Some(Occupant::Link(mut joint)) = self.waiter.remove(key) {
             joint.link.close();
             let is_its_own =
@@ -426,9 +440,29 @@ impl Mesh {
         }
     }
 
+    /// Whether a link is the one that its member is reached by.
+    fn is_joined(&self, key: Key) -> bool {
+        match self.waiter.get(key) {
+            Some(Occupant::Link(joint)) => is_joined_by(&self.peers[joint.number], key),
+            _ => false,
+        }
+    }
+
     /// Sends a frame to all other members that have room for it.
     pub(super) fn send_to_all(&mut self, frame: Frame<'_>, urgency: Urgency) {
         self.counters.add(Counter::GroupFramesSent, 1);
+        if frame.offload.vlan.is_none() && self.has_audience() {
+            let Mesh { waiter, peers, audience, counters, .. } = self;
+            let mut links = Peers { waiter, peers };
+            if let Some(audience) = audience
+                && audience.push(frame, &mut links, counters)
+            {
+                if urgency == Urgency::Now {
+                    audience.publish(&mut links, counters);
+                }
+                return;
+            }
+        }
         let takes = |(number, member): &(usize, &Member)| {
             *number != self.number && member.takes(frame.offload.vlan)
         };
@@ -440,7 +474,47 @@ impl Mesh {
         }
     }
 
+    /// Whether there is an audience of all other members. It begins when all of them have paths, and are several.
+    fn has_audience(&mut self) -> bool {
+        if self.audience.is_some() {
+            return true;
+        }
+        let others = self.table.members().filter(|(number, _)| *number != self.number);
+        let numbers: Vec<usize> = others.map(|(number, _)| number).collect();
+        let is_joined = |number: &usize| matches!(self.peers[*number], Standing::Joined(_));
+        if numbers.len() < AUDIENCE_MIN || !numbers.iter().all(is_joined) {
+            return false;
+        }
+        self.audiences = self.audiences.wrapping_add(1);
+        let Mesh { waiter, peers, audience, audiences, .. } = self;
+        // Without memory for it, each gets a copy.
+        let begun = Audience::begin(&numbers, *audiences, &mut Peers { waiter, peers });
+        *audience = begun.ok().flatten();
+        audience.is_some()
+    }
+
+    /// Somebody has come or gone: what is sent from now on is for others.
+    fn end_audience(&mut self) {
+        let Some(mut audience) = self.audience.take() else { return };
+        let Mesh { waiter, peers, counters, .. } = self;
+        let mut links = Peers { waiter, peers };
+        audience.publish(&mut links, counters);
+        audience.end(&mut links);
+    }
+
+    /// Frames to all go before what is sent to one of them after that.
+    #[inline]
+    fn publish_to_all(&mut self) {
+        let Mesh { waiter, peers, audience, counters, .. } = self;
+        if let Some(audience) = audience
+            && audience.holds_back()
+        {
+            audience.publish(&mut Peers { waiter, peers }, counters);
+        }
+    }
+
     pub(super) fn flush(&mut self) {
+        self.publish_to_all();
         let Mesh { waiter, unflushed, .. } = self;
         for key in unflushed.drain(..) {
             if let Some(joint) = joint(waiter, key) {
@@ -578,6 +652,7 @@ impl Mesh {
             is_left: false,
             _membership: membership,
         };
+        self.end_audience();
         let before = std::mem::take(&mut self.peers[number]);
         let Ok(key) = self.waiter.add(Occupant::Link(Box::new(joint))) else {
             self.peers[number] = before;
@@ -650,9 +725,28 @@ impl Mesh {
     }
 }
 
+/// The links of a mesh, for an audience.
+struct Peers<'a> {
+    waiter: &'a mut Waiter<Occupant>,
+    peers: &'a [Standing],
+}
+
+impl Links for Peers<'_> {
+    fn link(&mut self, number: usize) -> Option<&mut Link> {
+        match self.peers.get(number)? {
+            Standing::Joined(key) => joint(self.waiter, *key).map(|joint| &mut joint.link),
+            _ => None,
+        }
+    }
+}
+
 /// What a path of a LAN is asked for with.
 fn path_options() -> PathOptions {
     PathOptions { kind: Kind::LAN, window_bytes: WINDOW_BYTES, ..PathOptions::DEFAULT }
+}
+
+fn is_joined_by(standing: &Standing, key: Key) -> bool {
+    matches!(standing, Standing::Joined(own) if *own == key)
 }
 
 #[inline(always)]
@@ -719,8 +813,7 @@ impl waiter::Member for Joint {
     fn is_ready(&mut self) -> bool {
         let wants_room = self.wants_room;
         let is_left = self.is_left;
-        let (sender, receiver) = self.link.halves();
-        receiver.is_ready() || wants_room && sender.is_ready() || is_left
+        self.link.is_ready() || is_left || wants_room && self.link.halves().0.is_ready()
     }
 
     fn sleep(&mut self) {
