@@ -7,7 +7,7 @@ mod appc;
 mod batch;
 mod bytes;
 mod iucv;
-mod lan;
+pub(crate) mod lan;
 mod line;
 mod packets;
 mod path;

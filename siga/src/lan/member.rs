@@ -19,6 +19,7 @@ use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
 use super::joining::{self, Wish};
 use super::mesh::{Found, Mesh};
 use crate::guest::Guest;
+use crate::waiter;
 use crate::waiting::{Wait, after};
 
 /// What a guest asks for when it joins a LAN. All fields have defaults.
@@ -280,5 +281,26 @@ impl Lan {
 impl AsFd for Lan {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.mesh.as_fd()
+    }
+}
+
+/// Ready when there may be a frame, or room again after one was given back. Take all that there are.
+impl waiter::Member for Lan {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.as_fd());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        self.mesh.hear();
+        true
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        self.mesh.is_ready()
+    }
+
+    fn sleep(&mut self) {
+        self.mesh.prepare_wait();
     }
 }

@@ -69,6 +69,8 @@ pub(super) struct Mesh {
     rejoining: Option<Claim>,
     /// The doorbells are to be heard before anything is looked at.
     has_slept: bool,
+    /// They have rung since anything was looked at.
+    has_heard: bool,
 }
 
 /// How things stand with another member.
@@ -150,6 +152,7 @@ impl Mesh {
             attachment,
             rejoining: None,
             has_slept: false,
+            has_heard: false,
         };
         mesh.keep_place(joined);
         mesh.refresh();
@@ -550,6 +553,7 @@ impl Mesh {
     fn next_frame_of_others(&mut self) -> io::Result<Option<Found>> {
         self.refresh();
         self.current = None;
+        self.has_heard = false;
         // Each is looked at once; those that have nothing are not ready again for that.
         for _ in 0..=self.waiter.len() {
             let found = match std::mem::take(&mut self.has_slept) {
@@ -712,6 +716,18 @@ impl Mesh {
         if key == self.guest {
             self.serve_guest();
         }
+    }
+
+    /// The descriptor has become readable: listen before anything is looked at.
+    pub(super) fn hear(&mut self) {
+        self.has_slept = true;
+        self.has_heard = true;
+    }
+
+    /// Whether there may be something to do.
+    #[inline]
+    pub(super) fn is_ready(&mut self) -> bool {
+        self.has_heard || self.waiter.is_one_ready()
     }
 
     pub(super) fn prepare_wait(&mut self) -> bool {
