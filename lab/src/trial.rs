@@ -3,6 +3,7 @@
 mod stage;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::process::Command;
 use std::time::Duration;
@@ -26,6 +27,9 @@ use crate::workload::{self, Figures, Part, Workload, named};
 /// How long a trial may take beyond three times its window and its warm-up, before it is given up: setting
 /// up, and draining what was sent.
 const GRACE: Duration = Duration::from_secs(60);
+
+/// Where a host finds the text of its system: a file can be longer than an order.
+const SYSTEM_FILE: &str = "system.toml";
 
 /// Starts the workers of trials.
 pub struct Crew {
@@ -123,6 +127,7 @@ impl Trial {
             let peer = party.role.peer.map(|peer| Address::of(peer, party.number));
             let peer_place = peer.as_ref().and_then(|peer| place_of(&party.part, peer));
             let files = files.iter().find(|(part, _)| *part == party.part.name);
+            let system = self.system.as_ref().map(|(name, _)| name.clone());
             let order = Order {
                 part: party.part.name.to_owned(),
                 intervals: self.intervals.clone(),
@@ -139,7 +144,7 @@ impl Trial {
                 watched: watched[at].clone(),
                 peer,
                 socket: files.map(|(_, files)| files.file("host")),
-                system: self.system.clone(),
+                system: system.zip(files).map(|(name, (_, files))| (name, files.file(SYSTEM_FILE))),
             };
             (party, order)
         };
@@ -241,7 +246,11 @@ impl Crew {
         let files = attended.map(|party| {
             let is_peer = peers::of(&party.factors).is_some();
             let make = if is_peer { Place::make_in_memory } else { Place::make };
-            Ok((party.part.name, make()?))
+            let place = make()?;
+            if let Some((_, text)) = &trial.system {
+                fs::write(place.file(SYSTEM_FILE), text)?;
+            }
+            Ok((party.part.name, place))
         });
         let files: Vec<(&str, Place)> = files.collect::<io::Result<_>>()?;
         let mut stage = Stage::new(give_up_ns, time_max_ns)?;

@@ -2,7 +2,7 @@
 
 use super::series::Series;
 use super::sure::spreads;
-use crate::factor::{Domain, is_against};
+use crate::factor::is_against;
 
 /// A spread from which on more trials are worth while.
 const WIDE_SPREAD_MIN: f64 = 0.2;
@@ -40,7 +40,7 @@ fn other_levels(series: &Series<'_>) -> Option<String> {
     let mut factors = case.workload.factors.iter();
     let factor = factors.find(|factor| {
         let is_used = series.cells().iter().any(|cell| cell.contains_key(factor.name));
-        is_used && !matches!(factor.domain, Domain::Words(_))
+        is_used && factor.domain.is_of_numbers()
     })?;
     let (name, domain) = (factor.name, &factor.domain);
     Some(format!(

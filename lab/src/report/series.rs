@@ -72,10 +72,10 @@ impl<'a> Series<'a> {
         self.cells.clone()
     }
 
-    /// The factors in the order of the workload, or else of the alphabet; then `binary`, if there are two.
+    /// The factors in the order of the case, or else of the alphabet; then `binary`, if there are two.
     pub(super) fn order(&self) -> Vec<&str> {
         let mut names = match &self.case {
-            Some(case) => case.workload.factor_names(),
+            Some(case) => case.factor_names(),
             None => {
                 let keys = self.records.iter().flat_map(|record| record.factors.keys());
                 let mut names: Vec<&str> = keys.map(String::as_str).collect();
@@ -119,7 +119,7 @@ impl<'a> Series<'a> {
         let mut levels = cell.clone();
         levels.extend(own.clone());
         if let Some(case) = &self.case {
-            case.workload.fit(&mut levels);
+            case.fit(&mut levels);
         }
         levels.retain(|factor, _| is_meant(factor) || own.contains_key(factor));
         self.meant(&levels, &[])
@@ -127,7 +127,7 @@ impl<'a> Series<'a> {
 
     /// A level as people read it: sizes with their unit.
     pub(super) fn level(&self, factor: &str, level: Option<&Level>) -> String {
-        let known = self.case.as_ref().and_then(|case| case.workload.factor(factor));
+        let known = self.case.as_ref().and_then(|case| case.factor(factor));
         match (level, known.map(|factor| &factor.domain)) {
             // A closed loop has no rate, and asks without thinking: cells have neither factor then.
             (None, _) if ["rate", "think"].contains(&split(factor).1) => "0".to_owned(),

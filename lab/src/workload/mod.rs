@@ -159,7 +159,10 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
     use siga::host::{Embedded, System};
 
     let mut system = match &order.system {
-        Some((name, text)) => System::parse(&Source::of(name, text)).doing("read the system")?,
+        Some((name, file)) => {
+            let text = std::fs::read_to_string(file).doing("read the system")?;
+            System::parse(&Source::of(name, &text)).doing("read the system")?
+        }
         None => System::open(),
     };
     system.socket.clone_from(&order.socket);
