@@ -145,13 +145,17 @@ fn request<E: End>(
     let exchanges = u128::from(sample_ns) * u128::from(number) / u128::from((now - began).max(1));
     let mut samples = Samples::of(u64::try_from(exchanges).unwrap_or(u64::MAX));
     now = meter.poll(now, number, || end.counts());
-    // A warm-up in which the processor was taken away says little of how many fit: the window ends by the clock.
-    while now < window.end_ns {
+    // A warm-up in which the processor was taken away says little of how many fit: the window ends by the clock. It
+    // may be over already, and has one sample then.
+    loop {
         for _ in 0..samples.exchanges {
             exchange(&mut end, bytes, &mut number)?;
         }
         let before = std::mem::replace(&mut now, now_ns());
         samples.add(now - before);
+        if now >= window.end_ns {
+            break;
+        }
     }
     // The other side spins until it knows, and what the meter does takes time.
     end.finish()?;
