@@ -7,7 +7,7 @@ use os::processor::{now_ns, pin};
 
 use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
 use super::stream::{BYTES, check};
-use super::{WAIT, Workload};
+use super::{MESSAGE_METRICS, WAIT, Workload};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors};
 use crate::fault::{Doing, Fault};
@@ -34,19 +34,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         WAIT,
     ],
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
-    metrics: &[
-        "rate_messages_per_s",
-        "rate_bytes_per_s",
-        "latency_p50_ns",
-        "latency_p99_ns",
-        "latency_p999_ns",
-        "cpu_ns_per_message",
-        "cpu_spinning_ns_per_message",
-        "cpu_virtual_ns_per_message",
-        "cpu_cp_ns_per_message",
-        "cpu_split_error_ns_per_message",
-        "cpu_processors_ns_per_message",
-    ],
+    metrics: MESSAGE_METRICS,
     fit,
     work,
     parts: &[],

@@ -121,6 +121,21 @@ pub(crate) fn counters(parties: &[Party]) -> BTreeMap<String, u64> {
     counters
 }
 
+/// What is measured of messages between two parties. The last is about whole processors.
+const MESSAGE_METRICS: &[&str] = &[
+    "rate_messages_per_s",
+    "rate_bytes_per_s",
+    "latency_p50_ns",
+    "latency_p99_ns",
+    "latency_p999_ns",
+    "cpu_ns_per_message",
+    "cpu_spinning_ns_per_message",
+    "cpu_virtual_ns_per_message",
+    "cpu_cp_ns_per_message",
+    "cpu_split_error_ns_per_message",
+    "cpu_processors_ns_per_message",
+];
+
 /// Where a trial waits for messages, of the transports that have a choice.
 const WAIT: Factor = Factor {
     name: "wait",
