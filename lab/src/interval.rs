@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::binary::Checksum;
 use crate::factor::Factors;
-use crate::quantity::Report;
+use crate::quantity::{Report, total};
 
 /// The version of this format.
 const VERSION: u32 = 1;
@@ -200,10 +200,10 @@ impl Recorded {
             };
             report.work.iter().for_each(|(kind, count)| put("work", kind, count.to_string()));
             for (kind, times) in &report.times {
-                put("times", kind, (times.count() * times.of).to_string());
+                put("times", kind, times.count().saturating_mul(times.of).to_string());
             }
             let cpu = |part: fn(&crate::quantity::ThreadCpu) -> u64| {
-                report.cpu.iter().map(part).sum::<u64>().to_string()
+                total(report.cpu.iter().map(part)).to_string()
             };
             put("cpu", "all", cpu(|thread| thread.ns));
             put("cpu", "user", cpu(|thread| thread.user_ns));

@@ -2,6 +2,7 @@
 
 use super::series::Series;
 use crate::factor::{AGAINST, THIS, describe, is_against};
+use crate::quantity::total;
 use crate::record::Record;
 use crate::statistics::Summary;
 
@@ -56,9 +57,9 @@ pub(super) fn stolen(all: &[Series<'_>]) -> f64 {
     let records = || all.iter().flat_map(|series| &series.records);
     let stolen = |record: &&Record| -> u64 {
         let counters = record.counters.iter();
-        counters.filter(|(name, _)| name.ends_with("_stolen_ns")).map(|(_, ns)| *ns).sum()
+        total(counters.filter(|(name, _)| name.ends_with("_stolen_ns")).map(|(_, ns)| *ns))
     };
-    let stolen_s = records().map(stolen).sum::<u64>() as f64 / 1e9;
+    let stolen_s = total(records().map(stolen)) as f64 / 1e9;
     let measured = records().filter(|record| record.unable.is_none());
     let measured_s: f64 =
         measured.map(|record| noted_processors(record) as f64 * record.seconds).sum();

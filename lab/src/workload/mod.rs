@@ -17,7 +17,7 @@ use crate::control::{Control, Order};
 use crate::factor::{Factor, Factors};
 use crate::fault::Fault;
 use crate::measure::{Meter, Unit};
-use crate::quantity::{Party, Report};
+use crate::quantity::{Party, Report, total};
 use crate::role::{HOST, RoleSpec};
 use crate::transport::End;
 use host::report::Counts;
@@ -101,19 +101,20 @@ impl Reports {
 
     /// Messages of a role, from first to last.
     fn messages(&self, role: &str) -> u64 {
-        self.of(role).map(|report| report.messages).sum()
+        total(self.of(role).map(|report| report.messages))
     }
 }
 
 /// All counters of the parties of a trial, by role and name; those of several copies together.
 pub(crate) fn counters(parties: &[Party]) -> BTreeMap<String, u64> {
-    let mut counters = BTreeMap::new();
+    let mut counters = BTreeMap::<String, u64>::new();
     for Party { role, report, .. } in parties {
         let mut count = |name: &str, count: u64| {
-            *counters.entry(format!("{role}_{name}")).or_default() += count;
+            let sum = counters.entry(format!("{role}_{name}")).or_default();
+            *sum = sum.saturating_add(count);
         };
         report.counters.iter().for_each(|(name, found)| count(name, *found));
-        let stolen_ns = report.processors.iter().map(|processor| processor.stolen_ns).sum();
+        let stolen_ns = total(report.processors.iter().map(|processor| processor.stolen_ns));
         if stolen_ns > 0 {
             count("stolen_ns", stolen_ns);
         }
