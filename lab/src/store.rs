@@ -10,6 +10,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use crate::interval;
+
 /// Runs that are kept.
 pub const RUNS_KEPT_MAX: usize = 20;
 
@@ -64,7 +66,7 @@ impl Store {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => removed?,
             }
-            match fs::remove_dir_all(old.with_extension("intervals")) {
+            match fs::remove_dir_all(interval::directory(old)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
@@ -151,7 +153,7 @@ mod tests {
         let place = Place::make().unwrap();
         let store = Store::at(&place.file("lab"));
         let first = store.begin(1).unwrap();
-        let intervals = first.with_extension("intervals");
+        let intervals = interval::directory(&first);
         fs::create_dir(&intervals).unwrap();
         fs::write(intervals.join("a"), "records").unwrap();
         for other in ["run-.jsonl", "run-01.jsonl", "run-1.json", "notes.txt", "run-x.jsonl"] {
