@@ -8,7 +8,9 @@ use std::io;
 use std::process::Command;
 use std::time::Duration;
 
+use os::memory::allow_descriptors;
 use os::processor::now_ns;
+use rustix::io::Errno;
 
 use self::stage::Stage;
 use crate::control::Order;
@@ -27,6 +29,9 @@ use crate::workload::{self, Figures, Part, Workload, named};
 /// How long a trial may take beyond three times its window and its warm-up, before it is given up: setting
 /// up, and draining what was sent.
 const GRACE: Duration = Duration::from_secs(60);
+
+/// The most descriptors that the lab asks for, if the machine allows so many.
+const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// Where a host finds the text of its system: a file can be longer than an order.
 const SYSTEM_FILE: &str = "system.toml";
@@ -196,7 +201,11 @@ pub enum TrialError {
 
 impl From<io::Error> for TrialError {
     fn from(error: io::Error) -> TrialError {
-        TrialError::Failed(error.to_string())
+        let too_many = (Errno::from_io_error(&error) == Some(Errno::MFILE)).then(|| {
+            let limit = allow_descriptors(DESCRIPTORS_MAX);
+            format!(": this process may open {limit} files; more: raise its hard limit (ulimit -Hn), or have fewer parties")
+        });
+        TrialError::Failed(format!("{error}{}", too_many.unwrap_or_default()))
     }
 }
 
@@ -230,6 +239,8 @@ impl Crew {
     /// # Errors
     /// [`TrialError`]; no worker is left behind.
     pub fn run(&self, trial: &Trial) -> Result<Measured, TrialError> {
+        // Each party has some here. What this process starts has the same limit.
+        allow_descriptors(DESCRIPTORS_MAX);
         let time_max_ns = trial.time_max_with(self.grace).as_nanos() as u64;
         let give_up_ns = now_ns() + time_max_ns;
         let parties = trial.parties()?;
