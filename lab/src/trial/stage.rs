@@ -83,7 +83,10 @@ impl Stage {
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| {
             let program = command.get_program().display();
-            TrialError::Failed(format!("cannot start a worker, {program}: {}", TrialError::from(error)))
+            TrialError::Failed(format!(
+                "cannot start a worker, {program}: {}",
+                TrialError::from(error)
+            ))
         })?;
         // The command holds the worker's end too, and would keep a dead worker's connection open.
         drop(command);
