@@ -52,6 +52,9 @@ pub struct Record {
     /// The text of the case, with the first of its trials in a run: a report needs nothing but the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
+    /// The file of the case, as it was named, beside it. None if the case comes with siga.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// The published tables that the case names, beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Tables>,

@@ -12,6 +12,7 @@ use crate::case::{Case, CaseSystem};
 use crate::definition::values;
 use crate::factor::{Factors, OPEN, SYSTEM, is_against};
 use crate::interval::{self, Head, Intervals};
+use crate::library;
 use crate::machine::Machine;
 use crate::plan::{Job, Plan, Step};
 use crate::quantity::{Party, unexplained_ns};
@@ -133,6 +134,8 @@ pub fn run(
             seconds: job.case.window.as_secs_f64(),
             unable,
             definition: is_first.then(|| job.case.text.to_string()),
+            file: (is_first && !library::has(&job.case.text))
+                .then(|| job.case.file.display().to_string()),
             published: Tables::of(&job.case).filter(|_| is_first),
         };
         let kept = results.as_mut().map_or(Ok(()), |results| results.add(&record));
