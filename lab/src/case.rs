@@ -137,6 +137,9 @@ pub const SECONDS_MAX: f64 = 3600.0;
 /// Cells that a case may have.
 pub const CELLS_MAX: usize = 100_000;
 
+/// Interval records that a party may keep in a trial: ten a second in the longest.
+pub const RECORDS_MAX: u128 = 36_000;
+
 /// The levels of each factor.
 type FactorLevels = Vec<(&'static Factor, Vec<Level>)>;
 
@@ -152,6 +155,21 @@ pub(crate) fn check_product(factors: &FactorLevels) -> Result<(), (String, Strin
     }
     let counts = counts().map(|count| count.to_string()).collect::<Vec<_>>().join(" x ");
     Err((format!("{counts} = {product} cells"), format!("must be at most {CELLS_MAX}")))
+}
+
+/// Checks how many interval records a party keeps in a window.
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub(crate) fn check_records(interval: Duration, window: Duration) -> Result<(), (String, String)> {
+    let records = window.as_nanos().div_ceil(interval.as_nanos());
+    if records <= RECORDS_MAX {
+        return Ok(());
+    }
+    let (ms, seconds) = (interval.as_millis(), window.as_secs_f64());
+    let least = window.as_nanos().div_ceil(RECORDS_MAX).div_ceil(1_000_000);
+    let what = format!("interval_ms = {ms}: {records} records of each party in {seconds} s");
+    Err((what, format!("must be at most {RECORDS_MAX}, with an interval_ms of {least} or more")))
 }
 
 /// What to measure.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::case::{Case, SECONDS_MAX, TRIALS_MAX, check_product};
+use crate::case::{Case, SECONDS_MAX, TRIALS_MAX, check_product, check_records};
 use crate::factor::Factors;
 
 /// What the user wants different from what the cases say.
@@ -171,6 +171,10 @@ fn as_wished(case: Case, wishes: &Wishes) -> Result<Option<Case>, String> {
     if let Some(seconds) = wishes.warm_up_seconds {
         case.warm_up = duration(seconds, 0.0)?;
     }
+    if let Some(interval) = case.interval {
+        let checked = check_records(interval, case.window);
+        checked.map_err(|(what, right)| format!("{}: {what}: {right}", case.name))?;
+    }
     for at in 0..case.factors.len() {
         let factor = case.factors[at].0;
         let Some((_, wished)) = wishes.set.iter().rev().find(|(name, _)| name == factor.name)
@@ -332,6 +336,26 @@ mod tests {
         assert_eq!(walk(&of("few").unwrap()), ["stream 1: path, 64, adaptive, few"]);
         let error = of("many").unwrap_err();
         assert_eq!(error, "system = \"many\": must be one of open, few");
+    }
+
+    #[test]
+    fn wishes_that_make_too_many_cells_or_records_are_refused() {
+        let numbers = |from: u64, count: u64| (from..from + count).map(|n| n.to_string()).collect();
+        let set =
+            vec![("bytes".to_owned(), numbers(1, 1001)), ("ring".to_owned(), numbers(4096, 100))];
+        let stream = || case("stream", "message-stream", "transport = [\"copy-limit\"]");
+        let wishes = Wishes { set, ..Wishes::default() };
+        let error = Plan::new(vec![stream()], &wishes).unwrap_err();
+        assert_eq!(error, "stream: 100 x 1001 = 100100 cells: must be at most 100000");
+        let recorded = Case { interval: Some(Duration::from_millis(1)), ..stream() };
+        let wishes = Wishes { seconds: Some(60.0), ..Wishes::default() };
+        let error = Plan::new(vec![recorded.clone()], &wishes).unwrap_err();
+        assert_eq!(
+            error,
+            "stream: interval_ms = 1: 60000 records of each party in 60 s: must be at most 36000, with an interval_ms of 2 or more"
+        );
+        let wishes = Wishes { seconds: Some(36.0), ..Wishes::default() };
+        assert!(Plan::new(vec![recorded], &wishes).is_ok());
     }
 
     #[test]

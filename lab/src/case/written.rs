@@ -16,7 +16,7 @@ pub(crate) use self::tables::WrittenTables;
 use super::metric::WrittenMetric;
 use super::{
     Bound, Case, CaseSystem, Claim, Comparison, Quick, ReadTable, SECONDS_MAX, TRIALS_MAX, Test,
-    check_product, level_of,
+    check_product, check_records, level_of,
 };
 use crate::definition::MetricDef;
 use crate::factor::{BINARY, Factor, Factors, Level, OPEN, SYSTEM, matches};
@@ -247,7 +247,14 @@ impl Written {
             }
         }
         let place = checker.places(&self.place)?;
+        let interval_span = self.interval_ms.as_ref().map(Spanned::span);
         let interval = self.interval_ms.map(|written| checker.interval(&written)).transpose()?;
+        for window in [Some(window), quick.window].into_iter().flatten() {
+            if let Some((interval, span)) = interval.zip(interval_span.clone()) {
+                let checked = check_records(interval, window);
+                checked.map_err(|(what, right)| source.error(span, what, right))?;
+            }
+        }
         let published =
             self.published.0.into_iter().map(|table| checker.published(table, read_table));
         let published = published.collect::<Result<Vec<Published>, _>>()?;
@@ -348,7 +355,8 @@ fn systems(
     Ok(systems)
 }
 
-/// How often parties may keep records. Keeping one takes some hundredths of a millisecond.
+/// How often parties may keep records. The measured thread keeps them, and one takes some hundredths of a
+/// millisecond.
 const INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
 
 /// Checks what is said of a workload.
