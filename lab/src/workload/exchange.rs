@@ -2,7 +2,6 @@
 
 use std::thread;
 
-use host::report::Counts;
 use os::processor::{now_ns, pin};
 
 use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
@@ -117,7 +116,7 @@ fn ask<E: End>(
     }
     end.finish()?;
     meter.add_settings(end.settings());
-    meter.close(2 * number, Counts::new)
+    meter.close(2 * number, || end.counts())
 }
 
 /// Sends a message, and receives and checks the answer.

@@ -1,6 +1,5 @@
 //! Messages one way: as many as go, one behind the other.
 
-use host::report::Counts;
 use os::processor::now_ns;
 
 use super::{MESSAGE_METRICS, Reports, WAIT, Workload, check_work, units};
@@ -97,7 +96,7 @@ fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     end.flush()?;
     end.finish()?;
     meter.add_settings(end.settings());
-    meter.close(number, Counts::new)
+    meter.close(number, || end.counts())
 }
 
 /// Receives messages until the source has finished.
