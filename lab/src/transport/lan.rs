@@ -54,7 +54,7 @@ impl LanEnd {
         let mut lan = join(order, control)?;
         let other = if is_source(order) { super::path::TARGET } else { super::path::SOURCE };
         // Each waits until the other is there.
-        let name = guest_name(other, order);
+        let name = guest_name(other, order.number, order.copies);
         let to = loop {
             let found = lan.members().find(|member| member.name.as_str() == name);
             if let Some(member) = found {
@@ -94,7 +94,7 @@ fn join(order: &Order, control: &mut Control) -> Result<Lan, Fault> {
     if is_source(order) {
         control.parcel()?;
     }
-    let name = guest_name(role_name(order), order);
+    let name = guest_name(role_name(order), order.number, order.copies);
     let lan = member(order, &name)?;
     control.pass("joined", &[])?;
     Ok(lan)
