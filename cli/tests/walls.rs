@@ -23,7 +23,7 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         place: "fabric/src",
-        without: &["message::", "host::", "siga::", "lab::"],
+        without: &["message::", "net::lan", "host::", "siga::", "lab::"],
         because: "fabric stands on os alone",
     },
     Wall {
@@ -35,6 +35,21 @@ const WALLS: &[Wall] = &[
         place: "message/src",
         without: &CLOCKS,
         because: "message starts no thread, asks no clock and does not sleep: time is an argument",
+    },
+    Wall {
+        place: "net/src",
+        without: &CLOCKS,
+        because: "net starts no thread, asks no clock and does not sleep: time is an argument",
+    },
+    Wall {
+        place: "net/src",
+        without: &["message::", "host::", "siga::", "lab::", "fabric::control"],
+        because: "a network needs its paths alone",
+    },
+    Wall {
+        place: "message/src",
+        without: &["net::lan"],
+        because: "messages and networks do not know each other",
     },
     Wall {
         place: "fabric/src/queue",
