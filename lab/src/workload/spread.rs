@@ -241,9 +241,9 @@ mod tests {
 
     #[test]
     fn two_bursts_to_all_are_fewer_packs_than_a_member_may_keep() {
-        // 64 packs of 16 KiB.
+        // 64 packs of 32 KiB.
         for bytes in [1, 64, 1500, 9000, 16_000] {
-            let packed = (16 << 10) / (bytes + HEADER_BYTES + 15);
+            let packed = (32 << 10) / (bytes + HEADER_BYTES + 15);
             let packs = 2 * burst(bytes) as usize / packed.max(1);
             assert!(packs <= 64, "{bytes}: {packs}");
         }

@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::offload::HEAD_BYTES;
 
 /// Bytes of a pack.
-pub const PACK_BYTES: usize = 16 << 10;
+pub const PACK_BYTES: usize = 32 << 10;
 
 /// Where the first record is.
 pub const FIRST: usize = 16;

@@ -158,6 +158,9 @@ impl Lan {
 
     /// Sends a frame, at once. Waits while its target is too far behind.
     ///
+    /// A frame to a member without a path waits in this process until there is one, which the other member has to
+    /// accept: verbs that receive or wait see to that, so that a program that sends must come to one of them.
+    ///
     /// # Errors
     /// [`SendFrameError`].
     #[inline]
