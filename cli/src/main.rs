@@ -43,6 +43,12 @@ enum Command {
     /// Play one part of a trial: what `siga lab run` starts
     #[command(hide = true)]
     LabWorker,
+    /// Make a network and become the program in it: what `siga run` and `siga join` start
+    #[command(hide = true, name = port::inside::COMMAND)]
+    PortInside {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<std::ffi::OsString>,
+    },
 }
 
 fn main() -> std::process::ExitCode {
@@ -57,6 +63,7 @@ fn main() -> std::process::ExitCode {
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments),
         Command::LabWorker => ::lab::worker::run().map_err(Outcome::no),
+        Command::PortInside { words } => return port::inside::run(&words),
     };
     Outcome::exit(outcome)
 }
