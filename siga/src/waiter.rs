@@ -372,6 +372,13 @@ impl<M: Member> Waiter<M> {
         Ok(key.map(|key| (key, self.found(key))))
     }
 
+    /// Gives out a member that was active lately and has something to do now, if there is one. Others are found within
+    /// some calls.
+    #[inline]
+    pub(crate) fn try_next_busy(&mut self) -> io::Result<Option<Key>> {
+        self.next_busy()
+    }
+
     /// Listens to all doorbells, without waiting; whether one rang.
     #[cfg(feature = "tokio")]
     pub(crate) fn hear(&mut self) -> io::Result<bool> {

@@ -1,0 +1,742 @@
+//! The paths of a member to the others: made when they are needed, replaced when they break.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use fabric::control::{Kind, LanJoined, Pending, Target, WantedAddress};
+use fabric::path::{END_DATA_BYTES, SendError, Shape};
+use net::lan::counters::{Counter, Counters};
+use net::lan::frame::Mac;
+use net::lan::link::{Frame, Link, Received, Urgency};
+use net::lan::offload::Offload;
+use net::lan::table::{LentTable, MEMBERS_MAX, Member};
+use os::doorbell::Listen;
+use os::processor::now_ns;
+
+use super::error::{SendFrameError, TrySendFrameError};
+use super::joining::Wish;
+use crate::guest::{Claim, Connecting, Guest};
+use crate::link::Membership;
+use crate::options::PathOptions;
+use crate::path::Path;
+use crate::waiter::{self, Key, OneOf, Waiter};
+use crate::waiting::{Wait, count_polls};
+
+/// Frames that wait for the path to one member.
+const WAITING_MAX: usize = 16;
+
+/// How long a member is left alone to which no path could be made.
+const RETRY_NS: u64 = 100_000_000;
+
+/// Frames that are taken from one member before the next has its turn.
+const FRAMES_PER_TURN: u32 = 64;
+
+/// Bytes that may be on their way to one member.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// Why a path is refused or ended: nothing to say to the other side's user.
+const NO_DATA: [u8; END_DATA_BYTES] = [0; END_DATA_BYTES];
+
+/// A member's paths, and its view of the LAN.
+pub(super) struct Mesh {
+    waiter: Waiter<Occupant>,
+    guest: Key,
+    wish: Wish,
+    table: LentTable,
+    changes: u64,
+    number: usize,
+    own: Member,
+    counters: Counters,
+    /// By the numbers of members.
+    peers: Vec<Standing>,
+    /// Where the last frame went.
+    last: Option<(Mac, Key)>,
+    /// From whom frames are taken, and how many more before the next has its turn.
+    current: Option<(Key, u32)>,
+    /// Links with frames that were held back.
+    unflushed: Vec<Key>,
+    /// The host at which we are a member, and the request to be one at the next.
+    attachment: u32,
+    rejoining: Option<Claim>,
+    /// The doorbells are to be heard before anything is looked at.
+    has_slept: bool,
+}
+
+/// How things stand with another member.
+#[derive(Debug, Default)]
+enum Standing {
+    /// There is no path.
+    #[default]
+    Apart,
+    /// No path could be made: leave it alone until then.
+    Failed { retry_ns: u64 },
+    /// A path was asked for, and frames wait for it.
+    Connecting(Box<Connecting>, VecDeque<(Offload, Vec<u8>)>),
+    /// There is a path.
+    Joined(Key),
+}
+
+/// What the waiter serves.
+#[derive(Debug)]
+enum Occupant {
+    Guest(Box<Guest>),
+    Link(Box<Joint>),
+}
+
+/// A link, and what keeps it in the host's accounts.
+#[derive(Debug)]
+struct Joint {
+    link: Link,
+    number: usize,
+    /// A frame was given back for want of room.
+    wants_room: bool,
+    /// Something was pushed since it was last flushed.
+    is_unflushed: bool,
+    /// The member has left: the link ends once what it sent has been received.
+    is_left: bool,
+    _membership: Arc<Membership>,
+}
+
+impl Mesh {
+    pub(super) fn new(
+        guest: Guest,
+        wish: Wish,
+        joined: LanJoined,
+        table: LentTable,
+        counters: Counters,
+        wait: Wait,
+    ) -> io::Result<Mesh> {
+        let attachment = guest.attachments();
+        let own = Member {
+            name: guest.name(),
+            mac: Mac(joined.mac),
+            vlans: Vec::new(),
+            addresses: joined.address.into_iter().collect(),
+        };
+        let mut waiter = Waiter::new(wait)?;
+        let guest = waiter.add(Occupant::Guest(Box::new(guest)))?;
+        let peers = (0..MEMBERS_MAX).map(|_| Standing::Apart).collect();
+        let mut mesh = Mesh {
+            waiter,
+            guest,
+            wish,
+            table,
+            changes: 0,
+            number: joined.number.into(),
+            own,
+            counters,
+            peers,
+            last: None,
+            current: None,
+            unflushed: Vec::new(),
+            attachment,
+            rejoining: None,
+            has_slept: false,
+        };
+        mesh.keep_place(joined);
+        mesh.refresh();
+        Ok(mesh)
+    }
+
+    /// Whatever host comes next is to give us the same place.
+    fn keep_place(&mut self, joined: LanJoined) {
+        self.number = joined.number.into();
+        self.wish.mac = Mac(joined.mac);
+        self.wish.address = joined.address.map_or(WantedAddress::None, WantedAddress::This);
+    }
+
+    /// Gives the guest back. All paths end.
+    pub(super) fn into_guest(mut self) -> Guest {
+        for number in 0..self.peers.len() {
+            self.part(number);
+        }
+        match self.waiter.remove(self.guest) {
+            Some(Occupant::Guest(guest)) => *guest,
+            _ => unreachable!("made with a guest"),
+        }
+    }
+
+    pub(super) fn guest(&self) -> &Guest {
+        match self.waiter.get(self.guest) {
+            Some(Occupant::Guest(guest)) => guest,
+            _ => unreachable!("made with a guest"),
+        }
+    }
+
+    pub(super) fn own(&self) -> &Member {
+        &self.own
+    }
+
+    pub(super) fn table(&self) -> &LentTable {
+        &self.table
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(super) fn counter(&self, counter: Counter) -> u64 {
+        self.counters.get(counter)
+    }
+
+    pub(super) fn count(&mut self, counter: Counter, number: u64) {
+        self.counters.add(counter, number);
+    }
+
+    /// Takes note of members that have come and gone. One load if none has.
+    #[inline]
+    pub(super) fn refresh(&mut self) {
+        if !self.table.is_current() {
+            self.take_changes();
+        }
+    }
+
+    #[cold]
+    fn take_changes(&mut self) {
+        let mut changed = Vec::new();
+        self.table.refresh(|number, _| changed.push(number));
+        self.changes += 1;
+        for number in changed {
+            let found = self.table.get(number).cloned();
+            if number == self.number {
+                if let Some(own) = found.filter(|own| own.name == self.own.name) {
+                    self.own = own;
+                }
+                continue;
+            }
+            let Some(joint) = self.joint_of(number) else { continue };
+            match found {
+                Some(found) if found.name == joint.link.peer().name => joint.link.set_peer(found),
+                // Somebody else has its number, or nobody.
+                _ => self.leave(number),
+            }
+        }
+        self.last = None;
+    }
+
+    /// The member of this number has left: what it sent before is still received.
+    fn leave(&mut self, number: usize) {
+        let Standing::Joined(_) = self.peers[number] else { return };
+        if let Some(joint) = self.joint_of(number) {
+            joint.is_left = true;
+        }
+        self.peers[number] = Standing::Apart;
+    }
+
+    fn joint_of(&mut self, number: usize) -> Option<&mut Joint> {
+        match self.peers.get(number)? {
+            Standing::Joined(key) => joint(&mut self.waiter, *key),
+            _ => None,
+        }
+    }
+
+    /// Sends a frame that was checked to one member.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        destination: Mac,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        if let Some((mac, key)) = self.last
+            && mac == destination
+        {
+            return self.send_over(key, frame, urgency);
+        }
+        self.send_elsewhere(destination, frame, urgency)
+    }
+
+    #[inline(never)]
+    fn send_elsewhere(
+        &mut self,
+        destination: Mac,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        let found = self.table.find(destination).filter(|(number, _)| *number != self.number);
+        let Some((number, _)) = found else {
+            self.counters.add(Counter::NoMember, 1);
+            return Err(SendFrameError::NoMember(destination).into());
+        };
+        self.send_to(number, Some(destination), frame, urgency)
+    }
+
+    /// Sends a frame to the member of this number, over a path that is there or is to be made.
+    fn send_to(
+        &mut self,
+        number: usize,
+        destination: Option<Mac>,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        if let Standing::Joined(key) = self.peers[number] {
+            if let Some(mac) = destination {
+                self.last = Some((mac, key));
+            }
+            match self.send_over(key, frame, urgency) {
+                // The path has ended, perhaps because its member has come again.
+                Err(TrySendFrameError::Send(SendFrameError::Unreachable(_))) => self.part(number),
+                sent => return sent,
+            }
+        }
+        self.send_later(number, frame)
+    }
+
+    #[inline]
+    fn send_over(
+        &mut self,
+        key: Key,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        let Mesh { waiter, counters, unflushed, .. } = self;
+        let Some(joint) = joint(waiter, key) else {
+            return self.send_after_the_end(key, frame, urgency);
+        };
+        let sent = joint.link.send(frame, urgency);
+        match sent {
+            Ok(()) => {
+                if urgency == Urgency::WithOthers && !joint.is_unflushed {
+                    joint.is_unflushed = true;
+                    unflushed.push(key);
+                }
+                let bytes = frame.bytes.len();
+                counters.add(Counter::FramesSent, 1);
+                counters.add(Counter::BytesSent, bytes as u64);
+                counters.add(Counter::SegmentsSent, frame.offload.segments(bytes) as u64);
+                joint.wants_room = false;
+                Ok(())
+            }
+            Err(error) => self.not_sent(key, error),
+        }
+    }
+
+    #[cold]
+    fn send_after_the_end(
+        &mut self,
+        key: Key,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        // Only `last` outlives its link.
+        self.last = self.last.filter(|(_, last)| *last != key);
+        let destination = net::lan::frame::destination(frame.bytes).unwrap_or(Mac::BROADCAST);
+        self.send_elsewhere(destination, frame, urgency)
+    }
+
+    #[cold]
+    fn not_sent(&mut self, key: Key, error: SendError) -> Result<(), TrySendFrameError> {
+        let Mesh { waiter, counters, .. } = self;
+        let Some(joint) = joint(waiter, key) else { return Err(TrySendFrameError::Full) };
+        match error {
+            SendError::Full | SendError::Quiesced => {
+                joint.wants_room = true;
+                counters.add(Counter::Full, 1);
+                Err(TrySendFrameError::Full)
+            }
+            SendError::Lacking(lack) => Err(SendFrameError::Lacking(lack).into()),
+            SendError::TooLong { .. } | SendError::Severed(_) => {
+                let name = joint.link.peer().name;
+                self.last = None;
+                Err(SendFrameError::Unreachable(name).into())
+            }
+        }
+    }
+
+    /// Keeps a frame until there is a path, which is asked for if it was not.
+    fn send_later(&mut self, number: usize, frame: Frame<'_>) -> Result<(), TrySendFrameError> {
+        if let Standing::Apart | Standing::Failed { .. } = self.peers[number] {
+            self.connect(number)?;
+        }
+        let Standing::Connecting(_, waiting) = &mut self.peers[number] else {
+            return Err(TrySendFrameError::Full);
+        };
+        if waiting.len() >= WAITING_MAX {
+            self.counters.add(Counter::Full, 1);
+            return Err(TrySendFrameError::Full);
+        }
+        waiting.push_back((frame.offload, frame.bytes.to_vec()));
+        Ok(())
+    }
+
+    /// Asks for a path to a member.
+    fn connect(&mut self, number: usize) -> Result<(), TrySendFrameError> {
+        let Some(member) = self.table.get(number) else { return Err(TrySendFrameError::Full) };
+        let name = member.name;
+        let unreachable = SendFrameError::Unreachable(name).into();
+        if let Standing::Failed { retry_ns } = self.peers[number]
+            && now_ns() < retry_ns
+        {
+            return Err(unreachable);
+        }
+        match self.guest().start_connecting_to(Target::Guest(name), &path_options()) {
+            Ok(connecting) => {
+                let waiting = VecDeque::new();
+                self.peers[number] = Standing::Connecting(Box::new(connecting), waiting);
+                Ok(())
+            }
+            Err(_) => {
+                self.fail(number);
+                Err(unreachable)
+            }
+        }
+    }
+
+    /// No path to a member could be made: frames that wait for it are lost.
+    fn fail(&mut self, number: usize) {
+        self.counters.add(Counter::PathsFailed, 1);
+        let failed = Standing::Failed { retry_ns: now_ns() + RETRY_NS };
+        if let Standing::Connecting(_, waiting) = std::mem::replace(&mut self.peers[number], failed)
+        {
+            self.counters.add(Counter::Lost, waiting.len() as u64);
+        }
+    }
+
+    /// Ends the path to a member, or the request for one.
+    fn part(&mut self, number: usize) {
+        match std::mem::take(&mut self.peers[number]) {
+            Standing::Joined(key) => self.end(key),
+            Standing::Connecting(_, waiting) => {
+                self.counters.add(Counter::Lost, waiting.len() as u64);
+            }
+            Standing::Apart | Standing::Failed { .. } => {}
+        }
+    }
+
+    /// Ends a link.
+    fn end(&mut self, key: Key) {
+        self.last = self.last.filter(|(_, last)| *last != key);
+        self.current = self.current.filter(|(current, _)| *current != key);
+        if let Some(Occupant::Link(mut joint)) = self.waiter.remove(key) {
+            joint.link.close();
+            let is_its_own =
+                |standing: &Standing| matches!(standing, Standing::Joined(own) if *own == key);
+            if is_its_own(&self.peers[joint.number]) {
+                self.peers[joint.number] = Standing::Apart;
+            }
+        }
+    }
+
+    /// Sends a frame to all other members that have room for it.
+    pub(super) fn send_to_all(&mut self, frame: Frame<'_>, urgency: Urgency) {
+        self.counters.add(Counter::GroupFramesSent, 1);
+        let takes = |(number, member): &(usize, &Member)| {
+            *number != self.number && member.takes(frame.offload.vlan)
+        };
+        let members: Vec<usize> =
+            self.table.members().filter(takes).map(|(number, _)| number).collect();
+        for number in members {
+            // A member that is full, or cannot be reached, misses it: that was counted.
+            let _ = self.send_to(number, None, frame, urgency);
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        let Mesh { waiter, unflushed, .. } = self;
+        for key in unflushed.drain(..) {
+            if let Some(joint) = joint(waiter, key) {
+                joint.is_unflushed = false;
+                joint.link.flush();
+            }
+        }
+    }
+
+    /// The next frame, of which link.
+    #[inline]
+    pub(super) fn next_frame(&mut self) -> io::Result<Option<(Key, Received)>> {
+        if let Some((key, turns)) = &mut self.current
+            && *turns > 0
+        {
+            *turns -= 1;
+            let key = *key;
+            if let Some(joint) = joint(&mut self.waiter, key)
+                && let Ok(Some(received)) = joint.link.receive(&self.own, &mut self.counters)
+            {
+                return Ok(Some((key, received)));
+            }
+        }
+        self.next_frame_of_others()
+    }
+
+    #[inline(never)]
+    fn next_frame_of_others(&mut self) -> io::Result<Option<(Key, Received)>> {
+        self.refresh();
+        self.current = None;
+        // Each is looked at once; those that have nothing are not ready again for that.
+        for _ in 0..=self.waiter.len() {
+            let found = match std::mem::take(&mut self.has_slept) {
+                true => self.waiter.try_next()?.map(|(key, _)| key),
+                false => self.waiter.try_next_busy()?,
+            };
+            let Some(key) = found else { return Ok(None) };
+            if key == self.guest {
+                self.serve_guest();
+                continue;
+            }
+            let Mesh { waiter, own, counters, .. } = self;
+            let Some(joint) = joint(waiter, key) else { continue };
+            match joint.link.receive(own, counters) {
+                Ok(Some(received)) => {
+                    self.current = Some((key, FRAMES_PER_TURN));
+                    return Ok(Some((key, received)));
+                }
+                Ok(None) if joint.is_left => self.end(key),
+                Ok(None) => {
+                    // It was ready because there is room again: whoever wants it tries again.
+                    joint.wants_room = false;
+                }
+                Err(_) => self.end(key),
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    pub(super) fn frame(&self, (key, received): (Key, Received)) -> Frame<'_> {
+        match self.waiter.get(key) {
+            Some(Occupant::Link(joint)) => joint.link.frame(received),
+            _ => unreachable!("the frame was received just now"),
+        }
+    }
+
+    /// Does what the guest has news of: members that want a path, paths that were asked for, a new host.
+    fn serve_guest(&mut self) {
+        self.refresh();
+        while let Some(pending) = self.guest().pending() {
+            self.take_pending(pending);
+        }
+        for number in 0..self.peers.len() {
+            self.take_complete(number);
+        }
+        self.follow_host();
+    }
+
+    /// A member wants a path.
+    fn take_pending(&mut self, pending: Pending) {
+        let is_fit = pending.kind == Kind::LAN && pending.shape == Shape::SIMPLE;
+        let known = self.table.find_name(pending.from);
+        let Some((number, _)) = known.filter(|(number, _)| is_fit && *number != self.number) else {
+            return self.guest().refuse(pending, NO_DATA);
+        };
+        // If both ask at once, the path is kept that the member with the lower number has asked for.
+        if let Standing::Connecting(..) = self.peers[number]
+            && self.number < number
+        {
+            return self.guest().refuse(pending, NO_DATA);
+        }
+        match self.guest().accept_pending(pending, &path_options()) {
+            Ok(path) => self.join(number, path),
+            Err(_) => self.counters.add(Counter::PathsFailed, 1),
+        }
+    }
+
+    /// Whether a path that was asked for is there.
+    fn take_complete(&mut self, number: usize) {
+        if !matches!(self.peers[number], Standing::Connecting(..)) {
+            return;
+        }
+        let Standing::Connecting(mut connecting, waiting) = std::mem::take(&mut self.peers[number])
+        else {
+            return;
+        };
+        match self.guest().try_complete(&mut connecting) {
+            Ok(None) => self.peers[number] = Standing::Connecting(connecting, waiting),
+            Ok(Some(path)) => {
+                self.peers[number] = Standing::Connecting(connecting, waiting);
+                self.join(number, path);
+            }
+            Err(_) => {
+                self.peers[number] = Standing::Connecting(connecting, waiting);
+                self.fail(number);
+            }
+        }
+    }
+
+    /// There is a path to a member: frames that waited for it go.
+    fn join(&mut self, number: usize, path: Path) {
+        let Some(peer) = self.table.get(number).cloned() else { return };
+        let (halves, membership, _) = path.into_parts();
+        let joint = Joint {
+            link: Link::new(halves, peer),
+            number,
+            wants_room: false,
+            is_unflushed: false,
+            is_left: false,
+            _membership: membership,
+        };
+        let before = std::mem::take(&mut self.peers[number]);
+        let Ok(key) = self.waiter.add(Occupant::Link(Box::new(joint))) else {
+            self.peers[number] = before;
+            return self.fail(number);
+        };
+        self.counters.add(Counter::PathsMade, 1);
+        self.peers[number] = Standing::Joined(key);
+        match before {
+            // The member has asked again: what it sent over the old path is still received.
+            Standing::Joined(old) => {
+                if let Some(joint) = self::joint(&mut self.waiter, old) {
+                    joint.is_left = true;
+                }
+                self.last = None;
+            }
+            Standing::Connecting(_, waiting) => {
+                for (offload, bytes) in waiting {
+                    let frame = Frame { offload, bytes: &bytes };
+                    if self.send_over(key, frame, Urgency::Now).is_err() {
+                        self.counters.add(Counter::Lost, 1);
+                    }
+                }
+            }
+            Standing::Apart | Standing::Failed { .. } => {}
+        }
+    }
+
+    /// Becomes a member at a new host, under the addresses that we had. Paths go on meanwhile.
+    fn follow_host(&mut self) {
+        let attachment = self.guest().attachments();
+        if attachment != self.attachment {
+            self.attachment = attachment;
+            self.rejoining = self.wish.ask(self.guest()).ok();
+        }
+        let Some(claim) = &self.rejoining else { return };
+        let Some(answer) = self.guest().take(claim) else { return };
+        self.rejoining = None;
+        if let Ok((joined, table)) = self.wish.joined(answer) {
+            self.table = table;
+            self.keep_place(joined);
+            self.refresh();
+        }
+    }
+
+    /// Waits until there may be a frame, or room.
+    pub(super) fn wait_until(&mut self, deadline_ns: u64) -> io::Result<()> {
+        self.flush();
+        self.waiter.wait_until(deadline_ns)?;
+        // It was found and is not served: it is found again.
+        Ok(())
+    }
+
+    /// Waits until a frame that was given back may go.
+    pub(super) fn wait_for_room(&mut self) {
+        self.flush();
+        let Ok(Some(key)) = self.waiter.wait_until(u64::MAX) else { return };
+        if key == self.guest {
+            self.serve_guest();
+        }
+    }
+
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        self.flush();
+        if !self.waiter.prepare_wait() {
+            return false;
+        }
+        self.has_slept = true;
+        // What came meanwhile has rung.
+        self.table.is_current()
+    }
+}
+
+/// What a path of a LAN is asked for with.
+fn path_options() -> PathOptions {
+    PathOptions { kind: Kind::LAN, window_bytes: WINDOW_BYTES, ..PathOptions::DEFAULT }
+}
+
+#[inline]
+fn joint(waiter: &mut Waiter<Occupant>, key: Key) -> Option<&mut Joint> {
+    match waiter.get_mut(key)? {
+        Occupant::Link(joint) => Some(joint),
+        Occupant::Guest(_) => None,
+    }
+}
+
+impl AsFd for Mesh {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waiter.as_fd()
+    }
+}
+
+impl OneOf for Occupant {
+    fn member(&self) -> &dyn waiter::Member {
+        match self {
+            Occupant::Guest(guest) => &**guest,
+            Occupant::Link(joint) => &**joint,
+        }
+    }
+
+    fn member_mut(&mut self) -> &mut dyn waiter::Member {
+        match self {
+            Occupant::Guest(guest) => &mut **guest,
+            Occupant::Link(joint) => &mut **joint,
+        }
+    }
+
+    #[inline]
+    fn is_one_ready(&mut self) -> bool {
+        match self {
+            Occupant::Guest(guest) => waiter::Member::is_ready(&mut **guest),
+            Occupant::Link(joint) => waiter::Member::is_ready(&mut **joint),
+        }
+    }
+}
+
+/// Ready when a frame waits, or there is room again, or the path has ended.
+impl waiter::Member for Joint {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        let (sender, receiver) = self.link.as_halves();
+        add(receiver.descriptor());
+        add(sender.descriptor());
+    }
+
+    fn hear(&mut self, index: usize) -> bool {
+        let (sender, receiver) = self.link.halves();
+        match index {
+            0 => {
+                receiver.hear(Listen::Now);
+                receiver.ended().is_none()
+            }
+            _ => {
+                sender.hear(Listen::Now);
+                sender.ended().is_none()
+            }
+        }
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        let wants_room = self.wants_room;
+        let is_left = self.is_left;
+        let (sender, receiver) = self.link.halves();
+        receiver.is_ready() || wants_room && sender.is_ready() || is_left
+    }
+
+    fn sleep(&mut self) {
+        let wants_room = self.wants_room;
+        let (sender, receiver) = self.link.halves();
+        receiver.announce_sleep();
+        receiver.counters().add(fabric::path::Counter::Sleeps, 1);
+        if wants_room {
+            sender.announce_sleep();
+        } else {
+            sender.flush();
+        }
+    }
+
+    fn wake(&mut self) {
+        let (sender, receiver) = self.link.halves();
+        receiver.wake();
+        sender.wake();
+    }
+
+    fn trim(&mut self) -> bool {
+        let (sender, receiver) = self.link.halves();
+        receiver.trim();
+        sender.trim()
+    }
+
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        let (_, receiver) = self.link.halves();
+        count_polls(receiver.counters(), polls, false, spinning_ns);
+    }
+}
