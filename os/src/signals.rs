@@ -62,6 +62,16 @@ impl Taken {
     pub fn is_of_a_child(self) -> bool {
         self.number == libc::SIGCHLD
     }
+
+    /// Whether it asks a process to end.
+    pub fn asks_to_end(self) -> bool {
+        ENDING.contains(&self.number) || self.number == libc::SIGQUIT
+    }
+
+    /// Whether it asks a process to stop until it is told to go on.
+    pub fn asks_to_stop(self) -> bool {
+        self.number == libc::SIGTSTP
+    }
 }
 
 impl HeldSignals {
