@@ -2,12 +2,15 @@
 
 mod audit;
 mod identify;
+mod join;
 mod lab;
+mod member;
 mod monitor;
 mod outcome;
 mod output;
 mod query;
 mod receive;
+mod run;
 mod send;
 mod socket;
 mod top;
@@ -35,6 +38,8 @@ enum Command {
     Send(send::Arguments),
     Receive(receive::Arguments),
     Identify(identify::Arguments),
+    Run(run::Arguments),
+    Join(join::Arguments),
     Query(query::Arguments),
     Audit(audit::Arguments),
     Top(top::Arguments),
@@ -57,6 +62,8 @@ fn main() -> std::process::ExitCode {
         Command::Send(arguments) => send::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
         Command::Identify(arguments) => identify::run(&arguments),
+        Command::Run(arguments) => return run::run(&arguments),
+        Command::Join(arguments) => join::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),

@@ -11,7 +11,7 @@ use os::program::{Change, End};
 use os::signals::HeldSignals;
 use os::tap::{HEAD_BYTES, Tap};
 use port::link::Address;
-use port::outside::{Ready, StartError, start};
+use port::outside::{Made, StartError, Waiting, start};
 use port::setup::{Place, Setup};
 
 const SIGA: &str = env!("CARGO_BIN_EXE_siga");
@@ -28,7 +28,7 @@ fn setup(number: u8, program: &[&str]) -> Setup {
 }
 
 /// None, and a line that says why, where this machine or user cannot.
-fn started(test: &str, setup: &Setup) -> Option<Ready> {
+fn started(test: &str, setup: &Setup) -> Option<(Made, Waiting)> {
     let held = HeldSignals::hold_to_pass_on().unwrap();
     match start(Path::new(SIGA), setup, &held) {
         Ok(ready) => Some(ready),
@@ -65,14 +65,15 @@ fn carry(from: &Tap, to: &Tap, room: &mut [u8]) {
 
 /// Lets one program serve and another ask until the second has ended, and returns how.
 fn ask(test: &str, server: &[&str], client: &[&str]) -> Option<End> {
-    let (server, client) = (started(test, &setup(1, server))?, started(test, &setup(2, client))?);
-    let (mut server, mut client) = (server.go().unwrap(), client.go().unwrap());
+    let (server, server_waits) = started(test, &setup(1, server))?;
+    let (client, client_waits) = started(test, &setup(2, client))?;
+    let (mut serving, mut asking) = (server_waits.go(), client_waits.go());
     let mut room = vec![0; 1 << 17];
     loop {
         carry(&client.tap, &server.tap, &mut room);
         carry(&server.tap, &client.tap, &mut room);
-        if let Some(Change::Ended(end)) = client.program.poll().unwrap() {
-            server.program.kill();
+        if let Some(Change::Ended(end)) = asking.poll().unwrap() {
+            serving.kill();
             return Some(end);
         }
         let both = [Some(client.tap.as_fd()), Some(server.tap.as_fd())];

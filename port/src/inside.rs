@@ -8,7 +8,7 @@
 //! outside                                         inside
 //!    |--- starts, with one end of a socket --------->|
 //!    |                                               | namespaces, interface, hosts file
-//!    |<-- 'T', TAP device and hosts file ------------|   or 'E' and a sentence, and it ends
+//!    |<-- 'T', TAP device, hosts file, sockets -------|   or 'E' and a sentence, and it ends
 //!    | fills in the hosts file                       |
 //!    |--- 'G' -------------------------------------->| becomes the program; or ends, if it is to join only
 //! ```
@@ -16,7 +16,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -32,7 +32,14 @@ use crate::setup::{Place, Setup};
 /// The hidden command of the executable that calls [`run`].
 pub const COMMAND: &str = "port-inside";
 
-/// What the packets begin with.
+/// What is passed out.
+struct Made {
+    tap: Tap,
+    hosts: Option<File>,
+    sockets: Vec<File>,
+}
+
+/// What the packets begin with. Behind [`READY`] is a byte that says whether there is a hosts file.
 pub(crate) const READY: u8 = b'T';
 pub(crate) const FAILED: u8 = b'E';
 pub(crate) const GO: u8 = b'G';
@@ -42,6 +49,9 @@ pub(crate) const SENTENCE_BYTES_MAX: usize = 1024;
 
 /// The file with the names of other machines.
 const HOSTS: (&str, &str) = ("/etc", "hosts");
+
+/// The files that list the TCP sockets of the network in which they are opened.
+const SOCKETS: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 
 /// Exit codes of programs that could not be executed, as those of `env`.
 const NOT_FOUND: u8 = 127;
@@ -78,14 +88,14 @@ pub fn run(words: &[OsString]) -> ExitCode {
 }
 
 /// Passes out what was made, and waits for the word to go on; false if the process outside is gone.
-fn pass(outside: &Packets, (tap, hosts): (Tap, Option<File>)) -> io::Result<bool> {
-    let mut made = vec![tap.as_fd()];
-    made.extend(hosts.as_ref().map(AsFd::as_fd));
+fn pass(outside: &Packets, made: Made) -> io::Result<bool> {
+    let files = made.hosts.iter().chain(&made.sockets).map(AsFd::as_fd);
+    let descriptors: Vec<BorrowedFd<'_>> = [made.tap.as_fd()].into_iter().chain(files).collect();
     // A new user namespace, or other rights, end this agreement: so it is made here. Whoever answers afterwards was alive
     // when it was made, so its end is noticed.
     os::peer::die_with_parent()?;
-    outside.send(&[READY], &made)?;
-    drop((tap, hosts));
+    outside.send(&[READY, made.hosts.is_some().into()], &descriptors)?;
+    drop(made);
     let mut word = [0];
     loop {
         wait_readable(outside, None)?;
@@ -107,8 +117,8 @@ fn become_program(program: &[OsString]) -> ExitCode {
 }
 
 /// Makes all that is to be there. The error is a sentence for people.
-fn set_up(setup: &Setup) -> Result<(Tap, Option<File>), String> {
-    let mut hosts = None;
+fn set_up(setup: &Setup) -> Result<Made, String> {
+    let (mut hosts, mut sockets) = (None, Vec::new());
     match &setup.place {
         Place::Own { .. } => {
             // As soon as possible; once more later, because not everything keeps it.
@@ -122,6 +132,8 @@ fn set_up(setup: &Setup) -> Result<(Tap, Option<File>), String> {
             if rights == Rights::UserNamespace {
                 allow_ping();
             }
+            // Without them, what the program sent last may be lost.
+            sockets.extend(SOCKETS.iter().filter_map(|file| File::open(file).ok()));
             let (directory, name) = HOSTS;
             match cover_hosts(directory, name) {
                 Ok(file) => hosts = Some(file),
@@ -138,7 +150,7 @@ fn set_up(setup: &Setup) -> Result<(Tap, Option<File>), String> {
     let made = Links::open()
         .and_then(|mut links| links.set_up(interface, setup.mac, setup.mtu, &setup.addresses));
     made.map_err(|error| format!("the interface {interface} cannot be set up: {error}"))?;
-    Ok((tap, hosts))
+    Ok(Made { tap, hosts, sockets })
 }
 
 /// Lets a program without rights send echo requests, as distributions do outside. A new network allows it to nobody. If it

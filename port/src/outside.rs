@@ -1,7 +1,7 @@
 //! The start of a port: the process inside, and what it passes out.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -32,13 +32,20 @@ pub enum StartError {
     Process(#[from] io::Error),
 }
 
-/// A network with an interface. The program waits for [`Ready::go`]; if this is dropped, it ends.
+/// What the process inside has made.
 #[derive(Debug)]
-pub struct Ready {
+pub struct Made {
     /// The device of the interface.
     pub tap: Tap,
     /// The hosts file that the program reads, if there is one.
     pub hosts: Option<File>,
+    /// The lists of the program's TCP sockets, if there are any.
+    pub sockets: Vec<File>,
+}
+
+/// The process inside, which waits for [`Waiting::go`]; if this is dropped, it ends.
+#[derive(Debug)]
+pub struct Waiting {
     program: Program,
     packets: Packets,
 }
@@ -50,7 +57,11 @@ pub struct Ready {
 ///
 /// # Errors
 /// [`StartError`]; nothing is left over then.
-pub fn start(executable: &Path, setup: &Setup, held: &HeldSignals) -> Result<Ready, StartError> {
+pub fn start(
+    executable: &Path,
+    setup: &Setup,
+    held: &HeldSignals,
+) -> Result<(Made, Waiting), StartError> {
     let (ours, theirs) = Packets::ends()?;
     let mut command = Command::new(executable);
     command.arg(COMMAND).args(setup.words(theirs.as_fd()));
@@ -62,7 +73,7 @@ pub fn start(executable: &Path, setup: &Setup, held: &HeldSignals) -> Result<Rea
     drop(theirs);
     let packets = Packets::adopt(ours)?;
     match receive(&packets) {
-        Ok(Some((tap, hosts))) => Ok(Ready { tap, hosts, program, packets }),
+        Ok(Some(made)) => Ok((made, Waiting { program, packets })),
         Ok(None) => Err(StartError::Ended(program.wait()?)),
         Err(error) => {
             program.kill();
@@ -72,7 +83,7 @@ pub fn start(executable: &Path, setup: &Setup, held: &HeldSignals) -> Result<Rea
 }
 
 /// What the process inside has made; none if it has ended.
-fn receive(packets: &Packets) -> Result<Option<(Tap, Option<File>)>, StartError> {
+fn receive(packets: &Packets) -> Result<Option<Made>, StartError> {
     let mut text = [0; 1 + SENTENCE_BYTES_MAX];
     let packet = loop {
         wait_readable(packets, None)?;
@@ -87,47 +98,24 @@ fn receive(packets: &Packets) -> Result<Option<(Tap, Option<File>)>, StartError>
         [FAILED, ref why @ ..] => {
             Err(StartError::Refused(String::from_utf8_lossy(why).into_owned()))
         }
-        [READY] => {
+        [READY, has_hosts] => {
             let mut passed = packet.passed()?.into_iter();
-            let tap = passed.next().ok_or(io::Error::from(io::ErrorKind::InvalidData))?.trust()?;
-            let hosts = passed.next().map(|file| file.trust()).transpose()?;
-            Ok(Some((Tap::adopt(tap), hosts.map(File::from))))
+            let tap = passed.next().ok_or(io::Error::from(io::ErrorKind::InvalidData))?;
+            let tap = Tap::adopt(tap.trust()?);
+            let files = passed.map(|file| Ok(File::from(file.trust()?)));
+            let mut sockets: Vec<File> = files.collect::<io::Result<_>>()?;
+            let hosts = (has_hosts != 0 && !sockets.is_empty()).then(|| sockets.remove(0));
+            Ok(Some(Made { tap, hosts, sockets }))
         }
         _ => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
     }
 }
 
-impl Ready {
+impl Waiting {
     /// Lets the process inside go on: it becomes the program, or ends if it was to join only.
-    ///
-    /// # Errors
-    /// It has ended.
-    pub fn go(self) -> io::Result<Running> {
-        let Ready { tap, hosts, program, packets } = self;
-        // If it is gone the program's end says how.
-        let _ = packets.send(&[GO], &[]);
-        Ok(Running { tap, hosts, program })
+    pub fn go(self) -> Program {
+        // If it is gone, its end says how.
+        let _ = self.packets.send(&[GO], &[]);
+        self.program
     }
-}
-
-/// A program and its interface.
-#[derive(Debug)]
-pub struct Running {
-    /// The device of the interface.
-    pub tap: Tap,
-    /// The hosts file that the program reads, if there is one.
-    pub hosts: Option<File>,
-    /// The program; of a port into an existing namespace the process that made the interface.
-    pub program: Program,
-}
-
-/// Puts `text` in the place of what is in the hosts file. A program that reads it meanwhile may see a part of each.
-///
-/// # Errors
-/// There is no memory left.
-pub fn rewrite(mut hosts: &File, text: &str) -> io::Result<()> {
-    use std::io::Seek;
-    hosts.rewind()?;
-    hosts.write_all(text.as_bytes())?;
-    hosts.set_len(text.len() as u64)
 }
