@@ -301,8 +301,9 @@ fn results(arguments: &Run) -> Result<Results, Outcome> {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let keep = |store: Store| {
-        let file = store.begin(now.as_millis() as u64)?;
-        results.append_spare_to(&file)
+        let (path, file) = store.begin(now.as_millis() as u64)?;
+        results.write_spare_to(path, file);
+        Ok::<(), io::Error>(())
     };
     if let Some(Err(error)) = Store::of_user().map(keep) {
         eprintln!("warning: the run is not kept: {error}");

@@ -1,8 +1,10 @@
 //! `siga monitor`: what was recorded while something ran.
 
+use std::fs::File;
+use std::io::{self, BufReader};
 use std::path::PathBuf;
 
-use lab::interval;
+use lab::interval::{CSV_HEAD, Head, Interval, NO_RECORDS, Texts};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print};
@@ -39,18 +41,29 @@ struct Dump {
 /// Prints records.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let MonitorCommand::Dump(Dump { file, csv, .. }) = &arguments.command;
-    let refused = |error: std::io::Error| {
+    let refused = |error: io::Error| {
         Outcome::Usage(format!("{}: {error}: must be a file of interval records", file.display()))
     };
-    let bytes = std::fs::read(file).map_err(refused)?;
-    let recorded = interval::parse(&bytes).map_err(refused)?;
-    if recorded.bytes_left > 0 {
-        let bytes = recorded.bytes_left;
-        eprintln!("the last {bytes} bytes are no whole record, and are left out");
+    // A record at a time: files of long trials are large.
+    let input = File::open(file).map_err(refused)?;
+    let mut texts = Texts::of(BufReader::new(input));
+    let none = || refused(io::Error::other(NO_RECORDS));
+    let first = texts.next().ok_or_else(none)?.map_err(refused)?;
+    let head: Head = serde_json::from_str(&first).map_err(|error| refused(error.into()))?;
+    print(if *csv { CSV_HEAD } else { &first })?;
+    for text in texts.by_ref() {
+        let text = text.map_err(refused)?;
+        if *csv {
+            let interval = serde_json::from_str::<Interval>(&text);
+            let interval = interval.map_err(|error| refused(error.into()))?;
+            print(interval.csv(&head).trim_end())?;
+        } else {
+            print(text)?;
+        }
     }
-    if *csv {
-        print(recorded.csv().trim_end())
-    } else {
-        print(interval::texts(&bytes).0.join("\n"))
+    match texts.bytes_left().map_err(refused)? {
+        0 => {}
+        bytes => eprintln!("the last {bytes} bytes are no whole record, and are left out"),
     }
+    Ok(())
 }

@@ -130,10 +130,12 @@ fn guests_paths_and_buffers_are_objects() {
 
     let report = system.objects(&["query", "--json"]);
     assert_eq!(report.len(), 1);
-    assert_eq!(names(&report[0]), ["guests", "now_ns", "paths", "resources"]);
+    assert_eq!(names(&report[0]), ["guests", "lans", "now_ns", "paths", "resources"]);
     assert_eq!(report[0]["guests"][0]["name"], "CLIENT");
     let number = report[0]["paths"][0]["path"].to_string();
-    for (subject, member) in [("guest", "guests"), ("path", "paths"), ("resource", "resources")] {
+    for (subject, member) in
+        [("guest", "guests"), ("path", "paths"), ("resource", "resources"), ("lan", "lans")]
+    {
         let part = system.objects(&["query", subject, "--json"]);
         assert_eq!(names(&part[0]), {
             let mut both = [member, "now_ns"];

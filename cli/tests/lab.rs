@@ -429,3 +429,24 @@ fn interrupted_run_leaves_no_file_and_no_process() {
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "a directory is left behind");
     assert!(!process.exists(), "the other binary is left behind");
 }
+
+#[test]
+fn limit_of_descriptors_is_raised_as_far_as_it_may() {
+    let pairs = |limit: &str| {
+        let script = format!(
+            "ulimit {limit}; exec \"$0\" lab run message-pairs --set transport=unix-stream --set pairs=20 \
+             --trials 1 --seconds 0.05 --json"
+        );
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_siga")]);
+        shell.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+        shell.output().unwrap()
+    };
+    let raised = pairs("-Sn 40");
+    assert_eq!(raised.status.code(), Some(0), "{}", text(&raised.stderr));
+    let output = pairs("-n 40");
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    let right = "this process may open 40 files; more: raise its hard limit (ulimit -Hn), or have fewer parties";
+    assert!(said.contains(right), "{right}\nis not in\n{said}");
+}

@@ -9,7 +9,8 @@
 //! seconds = 0.25                      # how long each counts
 //! warm_up_seconds = 0.1               # how long it is done before
 //! interval_ms = 100                   # how often parties keep records; left out: never
-//! system = "../systems/two.toml"      # guests SOURCE and TARGET; left out: a host that allows everything
+//! system = "../systems/two.toml"      # guests SOURCE and TARGET; left out: a host that allows everything.
+//! #                                   # Several are a factor: system = ["../systems/two.toml", "open"]
 //! skip = [{ transport = "pipe", bytes = 64 }] # cells that are not measured; left out: all are
 //!
 //! [place]                             # where roles run; left out: as the workload has it
@@ -110,6 +111,7 @@ mod written;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +122,7 @@ pub use self::layout::{
 use self::written::Written;
 pub(crate) use self::written::{OneOrMany, WrittenLevels, WrittenTables, unknown};
 use crate::definition::MetricDef;
-use crate::factor::{AGAINST, BINARY, Factor, Factors, Level, THIS, is_against, matches};
+use crate::factor::{AGAINST, BINARY, Factor, Factors, Level, SYSTEM, THIS, is_against, matches};
 use crate::placement::Placements;
 use crate::published::Published;
 use crate::workload::Workload;
@@ -134,6 +136,9 @@ pub const SECONDS_MAX: f64 = 3600.0;
 
 /// Cells that a case may have.
 pub const CELLS_MAX: usize = 100_000;
+
+/// Interval records that a party may keep in a trial: ten a second in the longest.
+pub const RECORDS_MAX: u128 = 36_000;
 
 /// The levels of each factor.
 type FactorLevels = Vec<(&'static Factor, Vec<Level>)>;
@@ -150,6 +155,21 @@ pub(crate) fn check_product(factors: &FactorLevels) -> Result<(), (String, Strin
     }
     let counts = counts().map(|count| count.to_string()).collect::<Vec<_>>().join(" x ");
     Err((format!("{counts} = {product} cells"), format!("must be at most {CELLS_MAX}")))
+}
+
+/// Checks how many interval records a party keeps in a window.
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub(crate) fn check_records(interval: Duration, window: Duration) -> Result<(), (String, String)> {
+    let records = window.as_nanos().div_ceil(interval.as_nanos());
+    if records <= RECORDS_MAX {
+        return Ok(());
+    }
+    let (ms, seconds) = (interval.as_millis(), window.as_secs_f64());
+    let least = window.as_nanos().div_ceil(RECORDS_MAX).div_ceil(1_000_000);
+    let what = format!("interval_ms = {ms}: {records} records of each party in {seconds} s");
+    Err((what, format!("must be at most {RECORDS_MAX}, with an interval_ms of {least} or more")))
 }
 
 /// What to measure.
@@ -179,8 +199,9 @@ pub struct Case {
     pub interval: Option<Duration>,
     /// Where roles run that are not to run where they usually do.
     pub place: Placements,
-    /// The system file. In a case file it stands as seen from there.
-    pub system: Option<PathBuf>,
+    /// The systems that hosts of trials run: one for each level of the factor `system`. A case without this
+    /// factor has at most one.
+    pub systems: Vec<CaseSystem>,
     /// How the results are shown.
     pub tables: Vec<Table>,
     /// Where curves flatten.
@@ -195,8 +216,21 @@ pub struct Case {
     pub screen: Screen,
     /// What is different when it is run quickly.
     pub quick: Quick,
+    /// The case file, as it was named.
+    pub file: PathBuf,
     /// The case, as it was written.
     pub text: Arc<str>,
+}
+
+/// A system that hosts of trials run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseSystem {
+    /// Its level of the factor `system`.
+    pub level: Level,
+    /// The system file; none if the host allows everything. In a case file it stands as seen from there.
+    pub file: Option<PathBuf>,
+    /// Where the case names it, in bytes of its text.
+    pub span: Range<usize>,
 }
 
 /// What is different when a case is run quickly.
@@ -313,6 +347,16 @@ impl Test {
     }
 }
 
+/// A level of a factor of a case with these systems, as it was written.
+fn level_of(factor: &Factor, systems: &[CaseSystem], text: &str) -> Result<Level, String> {
+    let level = factor.level(text)?;
+    if factor.name != SYSTEM.name || systems.iter().any(|system| system.level == level) {
+        return Ok(level);
+    }
+    let known = systems.iter().map(|system| system.level.to_string());
+    Err(format!("must be one of {}", known.collect::<Vec<_>>().join(", ")))
+}
+
 /// Reads the file of a published table, by the name that a case has for it.
 pub type ReadTable<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 
@@ -354,9 +398,46 @@ impl Case {
         self
     }
 
-    /// The names of the workload's factors in the order in which they are shown, and then `binary`.
+    /// The factor of this name: one of the workload's, or `system`.
+    pub fn factor(&self, name: &str) -> Option<&'static Factor> {
+        self.factors.iter().map(|(factor, _)| *factor).find(|factor| factor.name == name)
+    }
+
+    /// The names of its factors, in the order in which they are shown.
+    pub fn factor_names(&self) -> Vec<&'static str> {
+        self.factors.iter().map(|(factor, _)| factor.name).collect()
+    }
+
+    /// A level of one of its factors, as it was written.
+    ///
+    /// # Errors
+    /// What would be right.
+    pub fn level(&self, factor: &Factor, text: &str) -> Result<Level, String> {
+        level_of(factor, &self.systems, text)
+    }
+
+    /// Which of its systems the host of a cell runs; none if the host allows everything, or if there is none.
+    pub fn system(&self, cell: &Factors) -> Option<usize> {
+        match self.factor(SYSTEM.name) {
+            Some(_) => {
+                let level = cell.get(SYSTEM.name)?;
+                self.systems.iter().position(|system| system.level == *level)
+            }
+            None => (!self.systems.is_empty()).then_some(0),
+        }
+    }
+
+    /// Takes out the factors that do not apply beside the others, and sets those that have no choice.
+    pub(crate) fn fit(&self, factors: &mut Factors) {
+        self.workload.fit(factors);
+        if !self.workload.has_host(factors) {
+            factors.remove(SYSTEM.name);
+        }
+    }
+
+    /// The names of its factors in the order in which they are shown, and then `binary`.
     pub fn order(&self) -> Vec<&'static str> {
-        let mut names = self.workload.factor_names();
+        let mut names = self.factor_names();
         names.push(BINARY.name);
         names
     }
@@ -415,7 +496,7 @@ impl Case {
         }
         let (mut cells, mut seen) = (Vec::new(), BTreeSet::new());
         for mut cell in combinations {
-            self.workload.fit(&mut cell);
+            self.fit(&mut cell);
             if seen.insert(cell.clone()) {
                 cells.push(cell);
             }
@@ -573,10 +654,87 @@ note = "Who knows?"
     }
 
     #[test]
-    fn system_file_is_sought_from_the_case_file() {
-        let text = CASE.replace("trials = 2", "trials = 2\nsystem = \"../two.toml\"");
-        let case = Case::parse(&Source::of("here/cases/c.toml", &text), &read_table).unwrap();
-        assert_eq!(case.system, Some("here/cases/../two.toml".into()));
+    fn system_files_are_sought_from_the_case_file() {
+        let files = |text: &str| {
+            let case = Case::parse(&Source::of("here/cases/c.toml", text), &read_table).unwrap();
+            case.systems.into_iter().map(|system| system.file).collect::<Vec<_>>()
+        };
+        let two = Some(PathBuf::from("here/cases/../two.toml"));
+        let one = CASE.replace("trials = 2", "trials = 2\nsystem = \"../two.toml\"");
+        assert_eq!(files(&one), vec![two.clone()]);
+        let both = CASE.replace("[factors]", "[factors]\nsystem = [\"open\", \"../two.toml\"]");
+        assert_eq!(files(&both), [None, two]);
+        assert_eq!(files(CASE), []);
+    }
+
+    /// The case, with the factor `system`.
+    fn in_systems(systems: &str) -> String {
+        CASE.replacen("[factors]", &format!("[factors]\nsystem = {systems}"), 1)
+    }
+
+    #[test]
+    fn system_is_a_factor_of_cells_that_have_a_host() {
+        let case = parse(&in_systems(r#"["open", "../few.toml"]"#)).unwrap();
+        let cells: Vec<String> = case
+            .cells()
+            .iter()
+            .filter(|cell| cell["bytes"] == Level::Number(64))
+            .map(|cell| crate::factor::describe(cell, &case.order()))
+            .collect();
+        assert_eq!(
+            cells,
+            [
+                "path, 64, spin, open",
+                "pipe, 64, spin",
+                "copy-limit, 4096, 64, spin",
+                "copy-limit, 8192, 64, spin",
+                "path, 64, adaptive, open",
+                "pipe, 64, block",
+                "path, 64, spin, few",
+                "path, 64, adaptive, few",
+            ]
+        );
+        let system = |cell: &[(&str, Level)]| case.system(&levels(cell));
+        assert_eq!(system(&[("system", word("few"))]), Some(1));
+        assert_eq!(system(&[("transport", word("pipe"))]), None);
+        let one = CASE.replace("trials = 2", "trials = 2\nsystem = \"two.toml\"");
+        assert_eq!(parse(&one).unwrap().system(&levels(&[])), Some(0));
+    }
+
+    #[test]
+    fn faults_of_systems_are_refused_with_their_line() {
+        for (text, wanted) in [
+            (
+                in_systems(r#"["a/two.toml", "b/two.toml"]"#),
+                "c.toml:9: two systems are called \"two\": must be files whose names differ, each once",
+            ),
+            (
+                in_systems("[]"),
+                "c.toml:9: system has no levels: must be a system file, or open, at least once",
+            ),
+            (in_systems("[\"..\"]"), "c.toml:9: system = \"..\": must be a system file, or open"),
+            (
+                in_systems(r#"["open"]"#)
+                    .replace("trials = 2", "trials = 2\nsystem = \"two.toml\""),
+                "c.toml:6: the system stands here and in [factors]: must be in one of them",
+            ),
+            (
+                in_systems(r#"["open", "two.toml"]"#)
+                    .replace("only = { wait", "only = { system = \"tow\", wait"),
+                "c.toml:28: system = \"tow\": must be one of open, two",
+            ),
+            (
+                CASE.replace("only = { wait", "only = { system = \"open\", wait"),
+                "c.toml:27: there is no factor \"system\": must be one of transport, ring, bytes, wait, binary",
+            ),
+            (
+                in_systems(r#"["open", "two.toml"]"#)
+                    .replace("along = \"bytes\"", "along = \"system\""),
+                "c.toml:34: the levels of system are no numbers: must be numbers",
+            ),
+        ] {
+            assert_eq!(parse(&text).unwrap_err(), wanted);
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::measure::Window;
 use crate::quantity::Report;
 use crate::role::{Address, SOURCE};
 
-/// The longest thing that the lab says: an order with a system file in it.
+/// The longest thing that the lab says: an order.
 const TO_WORKER_BYTES_MAX: usize = 64 << 10;
 
 /// The longest thing that a worker says: a report with its distributions of times. A packet is never longer
@@ -84,8 +84,8 @@ pub struct Order {
     pub intervals: Option<Intervals>,
     /// Where the host listens, or keeps its files; none if there is no host.
     pub socket: Option<PathBuf>,
-    /// What exists, for the host: a system file's name and text.
-    pub system: Option<(String, String)>,
+    /// What exists, for the host: a system file's name, and where its text is; none if all is allowed.
+    pub system: Option<(String, PathBuf)>,
 }
 
 impl Order {

@@ -1,7 +1,9 @@
 //! Factors: what is varied, and the levels it is varied over.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
 
 use host::config::Bytes;
 use serde::{Deserialize, Serialize};
@@ -68,6 +70,18 @@ pub const THIS: &str = "this";
 /// The other binary.
 pub const AGAINST: &str = "against";
 
+/// The factor of cases that run in several systems: which of them the host of a trial runs. It belongs to no
+/// workload, and a case that does not list its levels does not have it.
+pub static SYSTEM: Factor = Factor {
+    name: "system",
+    meaning: "which system the host runs",
+    domain: Domain::Systems,
+    usual: &[],
+};
+
+/// The system that allows everything, which has no file.
+pub const OPEN: &str = "open";
+
 /// Whether the other binary measures `cell`.
 pub fn is_against(cell: &Factors) -> bool {
     cell.get(BINARY.name) == Some(&Level::Word(AGAINST.to_owned()))
@@ -92,6 +106,15 @@ pub enum Domain {
         /// At most this.
         most: u64,
     },
+    /// A system file, called by its name without folder and ending; or `open`.
+    Systems,
+}
+
+impl Domain {
+    /// Whether its levels are numbers.
+    pub fn is_of_numbers(&self) -> bool {
+        matches!(self, Domain::Number { .. } | Domain::Bytes { .. })
+    }
 }
 
 impl Factor {
@@ -109,6 +132,11 @@ impl Factor {
             Domain::Bytes { least, most } => {
                 let bytes = text.parse::<Bytes>().ok().map(|Bytes(bytes)| bytes);
                 bytes.filter(|bytes| (least..=most).contains(&bytes)).map(Level::Number)
+            }
+            Domain::Systems => {
+                let file = Path::new(text).file_name().and_then(OsStr::to_str);
+                let name = file.map(|name| name.strip_suffix(".toml").unwrap_or(name));
+                name.map(|name| Level::Word(name.to_owned()))
             }
         };
         level.ok_or_else(|| format!("must be {}", self.domain))
@@ -132,6 +160,7 @@ impl fmt::Display for Domain {
             Domain::Bytes { least, most } => {
                 write!(formatter, "{} to {}", Bytes(*least), Bytes(*most))
             }
+            Domain::Systems => write!(formatter, "a system file, or {OPEN}"),
         }
     }
 }
@@ -156,6 +185,16 @@ mod tests {
         assert_eq!(idle.level("9"), Ok(Level::Number(9)));
         assert_eq!(idle.level("10"), Err("must be 0 to 9".into()));
         assert_eq!(idle.level("1 KiB"), Err("must be 0 to 9".into()));
+    }
+
+    #[test]
+    fn system_is_called_by_its_file_without_folder_and_ending() {
+        for text in ["two.v1", "two.v1.toml", "../systems/two.v1.toml"] {
+            assert_eq!(SYSTEM.level(text), Ok(Level::Word("two.v1".into())));
+        }
+        for text in ["", "/", ".."] {
+            assert_eq!(SYSTEM.level(text), Err("must be a system file, or open".into()));
+        }
     }
 
     #[test]

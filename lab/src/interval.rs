@@ -12,7 +12,7 @@
 //! a [`Head`], in all others an [`Interval`].
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::binary::Checksum;
 use crate::factor::Factors;
-use crate::quantity::Report;
+use crate::quantity::{Report, ThreadCpu, total};
 
 /// The version of this format.
 const VERSION: u32 = 1;
@@ -126,32 +126,70 @@ fn whole(text: &[u8]) -> Vec<u8> {
     head.chain(text.iter().copied()).collect()
 }
 
-/// The texts of a file, up to the first record that is not whole; and how many bytes come after the last.
-pub fn texts(bytes: &[u8]) -> (Vec<&str>, usize) {
-    let mut texts = Vec::new();
-    let mut left = bytes;
-    while let Some((text, rest)) = first(left) {
-        texts.push(text);
-        left = rest;
-    }
-    (texts, left.len())
+/// The texts of records, one after the other, up to the first record that is not whole.
+#[derive(Debug)]
+pub struct Texts<R> {
+    input: R,
+    /// Whether a record was not whole: the rest cannot be told apart.
+    is_over: bool,
+    /// Bytes that were read after the last record that is whole.
+    read: u64,
 }
 
-fn first(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
-    let number = |at: usize| {
-        let (bytes, _) = head[at..].split_first_chunk::<4>().expect("a head has three numbers");
-        u32::from_le_bytes(*bytes)
-    };
-    let (length, version, wanted) = (number(0) as usize, number(4), number(8));
-    if version != VERSION || length > TEXT_BYTES_MAX {
-        return None;
+impl<R: Read> Texts<R> {
+    /// The texts that `input` has.
+    pub fn of(input: R) -> Texts<R> {
+        Texts { input, is_over: false, read: 0 }
     }
-    let (text, rest) = rest.split_at_checked(length)?;
-    let mut checksum = Checksum::default();
-    checksum.take(text);
-    let text = std::str::from_utf8(text).ok()?;
-    (checksum.finish() == wanted).then_some((text, rest))
+
+    /// The next text; none if no whole record follows.
+    fn text(&mut self) -> io::Result<Option<String>> {
+        let Some(head) = self.bytes(HEAD_BYTES)? else { return Ok(None) };
+        let number = |at: usize| {
+            let (bytes, _) = head[at..].split_first_chunk::<4>().expect("a head has three numbers");
+            u32::from_le_bytes(*bytes)
+        };
+        let (length, version, wanted) = (number(0) as usize, number(4), number(8));
+        if version != VERSION || length > TEXT_BYTES_MAX {
+            return Ok(None);
+        }
+        let Some(text) = self.bytes(length)? else { return Ok(None) };
+        let mut checksum = Checksum::default();
+        checksum.take(&text);
+        Ok(String::from_utf8(text).ok().filter(|_| checksum.finish() == wanted))
+    }
+
+    /// So many bytes; none if there are fewer.
+    fn bytes(&mut self, count: usize) -> io::Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        let found = self.input.by_ref().take(count as u64).read_to_end(&mut bytes)?;
+        self.read += found as u64;
+        Ok((found == count).then_some(bytes))
+    }
+
+    /// How many bytes come after the last record that is whole.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn bytes_left(mut self) -> io::Result<u64> {
+        Ok(self.read + io::copy(&mut self.input, &mut io::sink())?)
+    }
+}
+
+impl<R: Read> Iterator for Texts<R> {
+    type Item = io::Result<String>;
+
+    fn next(&mut self) -> Option<io::Result<String>> {
+        if self.is_over {
+            return None;
+        }
+        let text = self.text().transpose();
+        match &text {
+            Some(Ok(_)) => self.read = 0,
+            _ => self.is_over = true,
+        }
+        text
+    }
 }
 
 /// The records of a party.
@@ -162,7 +200,7 @@ pub struct Recorded {
     /// What it did, in order.
     pub intervals: Vec<Interval>,
     /// Bytes after the last record that is whole.
-    pub bytes_left: usize,
+    pub bytes_left: u64,
 }
 
 /// Reads the records of a party.
@@ -170,49 +208,47 @@ pub struct Recorded {
 /// # Errors
 /// What the kernel says; or that the file has none.
 pub fn read(file: &Path) -> io::Result<Recorded> {
-    parse(&std::fs::read(file)?)
+    parse(BufReader::new(File::open(file)?))
 }
 
 /// Takes the records of a party apart.
 ///
 /// # Errors
-/// If there are none.
-pub fn parse(bytes: &[u8]) -> io::Result<Recorded> {
-    let (texts, bytes_left) = texts(bytes);
-    let none = || io::Error::new(io::ErrorKind::InvalidData, "there are no interval records in it");
-    let (head, intervals) = texts.split_first().ok_or_else(none)?;
-    let intervals = intervals.iter().map(|text| serde_json::from_str(text));
-    Ok(Recorded {
-        head: serde_json::from_str(head)?,
-        intervals: intervals.collect::<Result<_, _>>()?,
-        bytes_left,
-    })
+/// As [`read`].
+pub fn parse(input: impl Read) -> io::Result<Recorded> {
+    let mut texts = Texts::of(input);
+    let none = || io::Error::new(io::ErrorKind::InvalidData, NO_RECORDS);
+    let head = texts.next().ok_or_else(none)??;
+    let head = serde_json::from_str(&head)?;
+    let intervals = texts.by_ref().map(|text| Ok(serde_json::from_str(&text?)?));
+    let intervals = intervals.collect::<io::Result<_>>()?;
+    Ok(Recorded { head, intervals, bytes_left: texts.bytes_left()? })
 }
 
-impl Recorded {
-    /// For spreadsheets: a line for each number of each interval.
-    pub fn csv(&self) -> String {
-        let Head { role, number, .. } = &self.head;
-        let mut text = "role,number,ns,quantity,kind,value\n".to_owned();
-        for Interval { ns, report, .. } in &self.intervals {
-            let mut put = |quantity: &str, kind: &str, value: String| {
-                text += &format!("{role},{number},{ns},{quantity},{kind},{value}\n");
-            };
-            report.work.iter().for_each(|(kind, count)| put("work", kind, count.to_string()));
-            for (kind, times) in &report.times {
-                put("times", kind, (times.count() * times.of).to_string());
-            }
-            let cpu = |part: fn(&crate::quantity::ThreadCpu) -> u64| {
-                report.cpu.iter().map(part).sum::<u64>().to_string()
-            };
-            put("cpu", "all", cpu(|thread| thread.ns));
-            put("cpu", "user", cpu(|thread| thread.user_ns));
-            put("cpu", "system", cpu(|thread| thread.system_ns));
-            report
-                .counters
-                .iter()
-                .for_each(|(name, count)| put("counter", name, count.to_string()));
+/// What is wrong with a file that has no whole record.
+pub const NO_RECORDS: &str = "there are no interval records in it";
+
+/// The first line of records for spreadsheets.
+pub const CSV_HEAD: &str = "role,number,ns,quantity,kind,value";
+
+impl Interval {
+    /// For spreadsheets: a line for each number.
+    pub fn csv(&self, head: &Head) -> String {
+        let Head { role, number, .. } = head;
+        let Interval { ns, report, .. } = self;
+        let mut text = String::new();
+        let mut put = |quantity: &str, kind: &str, value: u64| {
+            text += &format!("{role},{number},{ns},{quantity},{kind},{value}\n");
+        };
+        report.work.iter().for_each(|(kind, count)| put("work", kind, *count));
+        for (kind, times) in &report.times {
+            put("times", kind, times.count().saturating_mul(times.of));
         }
+        let cpu = |part: fn(&ThreadCpu) -> u64| total(report.cpu.iter().map(part));
+        put("cpu", "all", cpu(|thread| thread.ns));
+        put("cpu", "user", cpu(|thread| thread.user_ns));
+        put("cpu", "system", cpu(|thread| thread.system_ns));
+        report.counters.iter().for_each(|(name, count)| put("counter", name, *count));
         text
     }
 }
@@ -236,15 +272,22 @@ mod tests {
         // The checksum of these digits is the one that every description of `cksum` has.
         assert_eq!(record[..12], [9, 0, 0, 0, 1, 0, 0, 0, 0x11, 0x60, 0x7a, 0x37]);
         assert_eq!(record[12..], *b"123456789");
-        let found = parse(&file()).unwrap();
+        let found = parse(&*file()).unwrap();
         assert_eq!((found.head.role.as_str(), found.head.number), ("source", 2));
         assert_eq!(found.intervals.len(), 1);
         assert_eq!((found.intervals[0].report.work("messages"), found.bytes_left), (3, 0));
         assert_eq!(
-            found.csv(),
-            "role,number,ns,quantity,kind,value\nsource,2,9,work,messages,3\nsource,2,9,cpu,all,0\n\
+            found.intervals[0].csv(&found.head),
+            "source,2,9,work,messages,3\nsource,2,9,cpu,all,0\n\
              source,2,9,cpu,user,0\nsource,2,9,cpu,system,0\nsource,2,9,counter,rings,1\n"
         );
+    }
+
+    /// How many texts a file has, and how many bytes come after them.
+    fn texts(file: &[u8]) -> (usize, u64) {
+        let mut texts = Texts::of(file);
+        let count = texts.by_ref().map(Result::unwrap).count();
+        (count, texts.bytes_left().unwrap())
     }
 
     #[test]
@@ -253,14 +296,14 @@ mod tests {
         let first = whole(HEAD.as_bytes()).len();
         for cut in 0..file.len() {
             let (texts, left) = texts(&file[..cut]);
-            assert_eq!(texts.len(), usize::from(cut >= first), "cut at {cut}");
-            assert_eq!(left, if cut >= first { cut - first } else { cut });
+            assert_eq!(texts, usize::from(cut >= first), "cut at {cut}");
+            assert_eq!(left as usize, if cut >= first { cut - first } else { cut });
         }
         for at in first..file.len() {
             let mut wrong = file.clone();
             wrong[at] ^= 1;
-            assert_eq!(texts(&wrong).0.len(), 1, "byte {at} is wrong");
+            assert_eq!(texts(&wrong), (1, (wrong.len() - first) as u64), "byte {at} is wrong");
         }
-        assert!(parse(b"").is_err() && parse(b"anything at all, and more").is_err());
+        assert!(parse(&b""[..]).is_err() && parse(&b"anything at all, and more"[..]).is_err());
     }
 }

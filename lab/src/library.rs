@@ -120,6 +120,11 @@ pub fn cases() -> Vec<Case> {
     FILES.iter().map(case).collect()
 }
 
+/// Whether a case of this text comes with siga.
+pub(crate) fn has(text: &str) -> bool {
+    FILES.iter().any(|(_, own)| *own == text)
+}
+
 /// All drafts that come with siga, in the order of their documents.
 ///
 /// # Panics

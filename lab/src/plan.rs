@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::case::{Case, SECONDS_MAX, TRIALS_MAX, check_product};
-use crate::factor::{Factor, Factors};
+use crate::case::{Case, SECONDS_MAX, TRIALS_MAX, check_product, check_records};
+use crate::factor::Factors;
 
 /// What the user wants different from what the cases say.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,10 +58,9 @@ impl Plan {
     /// # Errors
     /// A wish that cannot be granted, and what could be.
     pub fn new(cases: Vec<Case>, wishes: &Wishes) -> Result<Plan, String> {
-        let known = |name: &String| cases.iter().any(|case| case.workload.factor(name).is_some());
+        let known = |name: &String| cases.iter().any(|case| case.factor(name).is_some());
         if let Some((name, _)) = wishes.set.iter().find(|(name, _)| !known(name)) {
-            let mut names: Vec<&str> =
-                cases.iter().flat_map(|case| case.workload.factor_names()).collect();
+            let mut names: Vec<&str> = cases.iter().flat_map(Case::factor_names).collect();
             names.sort_unstable();
             names.dedup();
             return Err(format!(
@@ -73,9 +72,7 @@ impl Plan {
             if wishes.set[..at].iter().any(|(other, _)| other == name) {
                 return Err(format!("{name} is set twice: must be one list, as {name}=1,2"));
             }
-            let factors = cases.iter().filter_map(|case| case.workload.factor(name));
-            let factors: Vec<&Factor> = factors.collect();
-            are_known(name, levels, &factors)?;
+            are_known(name, levels, &cases)?;
         }
         let mut jobs = Vec::new();
         for case in cases {
@@ -140,12 +137,12 @@ impl Job {
 }
 
 /// Whether each of these levels is one of some case's factor.
-fn are_known(name: &str, levels: &[String], factors: &[&Factor]) -> Result<(), String> {
+fn are_known(name: &str, levels: &[String], cases: &[Case]) -> Result<(), String> {
     for text in levels {
-        let refused: Vec<String> =
-            factors.iter().filter_map(|factor| factor.level(text).err()).collect();
-        if refused.len() == factors.len() {
-            let mut rights = refused;
+        let found = cases.iter().filter_map(|case| Some(case.level(case.factor(name)?, text)));
+        let found: Vec<Result<_, String>> = found.collect();
+        if found.iter().all(Result::is_err) {
+            let mut rights: Vec<String> = found.into_iter().filter_map(Result::err).collect();
             rights.dedup();
             return Err(format!("{name} = {text:?}: {}", rights.join("; ")));
         }
@@ -174,13 +171,19 @@ fn as_wished(case: Case, wishes: &Wishes) -> Result<Option<Case>, String> {
     if let Some(seconds) = wishes.warm_up_seconds {
         case.warm_up = duration(seconds, 0.0)?;
     }
-    for (factor, levels) in &mut case.factors {
+    if let Some(interval) = case.interval {
+        let checked = check_records(interval, case.window);
+        checked.map_err(|(what, right)| format!("{}: {what}: {right}", case.name))?;
+    }
+    for at in 0..case.factors.len() {
+        let factor = case.factors[at].0;
         let Some((_, wished)) = wishes.set.iter().rev().find(|(name, _)| name == factor.name)
         else {
             continue;
         };
-        *levels = wished.iter().filter_map(|text| factor.level(text).ok()).collect();
-        if levels.is_empty() {
+        let levels = wished.iter().filter_map(|text| case.level(factor, text).ok());
+        case.factors[at].1 = levels.collect();
+        if case.factors[at].1.is_empty() {
             return Ok(None);
         }
     }
@@ -320,6 +323,39 @@ mod tests {
         let skip = vec![[("bytes".to_owned(), Level::Number(64))].into()];
         let plan = Plan::new(vec![Case { skip, ..skipping }], &Wishes::default()).unwrap();
         assert!(plan.jobs.is_empty(), "nothing is left of the case");
+    }
+
+    #[test]
+    fn systems_are_chosen_among_those_of_the_case() {
+        let levels = "transport = [\"path\"]\nbytes = [64]\nsystem = [\"open\", \"../few.toml\"]";
+        let of = |level: &str| {
+            let set = vec![("system".to_owned(), vec![level.to_owned()])];
+            let wishes = Wishes { trials: Some(1), set, ..Wishes::default() };
+            Plan::new(vec![case("stream", "message-stream", levels)], &wishes)
+        };
+        assert_eq!(walk(&of("few").unwrap()), ["stream 1: path, 64, adaptive, few"]);
+        let error = of("many").unwrap_err();
+        assert_eq!(error, "system = \"many\": must be one of open, few");
+    }
+
+    #[test]
+    fn wishes_that_make_too_many_cells_or_records_are_refused() {
+        let numbers = |from: u64, count: u64| (from..from + count).map(|n| n.to_string()).collect();
+        let set =
+            vec![("bytes".to_owned(), numbers(1, 1001)), ("ring".to_owned(), numbers(4096, 100))];
+        let stream = || case("stream", "message-stream", "transport = [\"copy-limit\"]");
+        let wishes = Wishes { set, ..Wishes::default() };
+        let error = Plan::new(vec![stream()], &wishes).unwrap_err();
+        assert_eq!(error, "stream: 100 x 1001 = 100100 cells: must be at most 100000");
+        let recorded = Case { interval: Some(Duration::from_millis(1)), ..stream() };
+        let wishes = Wishes { seconds: Some(60.0), ..Wishes::default() };
+        let error = Plan::new(vec![recorded.clone()], &wishes).unwrap_err();
+        assert_eq!(
+            error,
+            "stream: interval_ms = 1: 60000 records of each party in 60 s: must be at most 36000, with an interval_ms of 2 or more"
+        );
+        let wishes = Wishes { seconds: Some(36.0), ..Wishes::default() };
+        assert!(Plan::new(vec![recorded], &wishes).is_ok());
     }
 
     #[test]

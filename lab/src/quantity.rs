@@ -22,9 +22,10 @@ pub const WORK: &[&str] = &["messages", "transactions", "bytes", "ios", "packets
 /// Kinds of times.
 pub const TIMES: &[&str] = &["latency", "exchange", "receive", "service", "connect"];
 
-/// What a party has to say at the end of a trial.
+/// What a party has to say at the end of a trial. In results of a newer lab there may be more members, which are
+/// left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Report {
     /// Messages that it sent, or received and found right, from first to last.
     pub messages: u64,
@@ -52,7 +53,6 @@ pub struct Report {
 
 /// Processor time of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ThreadCpu {
     /// What the thread is called.
     pub thread: String,
@@ -83,7 +83,6 @@ pub(crate) fn split_error_ns(ns: u64) -> f64 {
 
 /// What a whole processor did, for whomever, in units of [`TICK_NS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ProcessorTime {
     /// Which one.
     pub processor: usize,
@@ -93,10 +92,15 @@ pub struct ProcessorTime {
     pub stolen_ns: u64,
 }
 
+/// A sum of numbers that may come from a file: too large a sum is the largest number.
+pub(crate) fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
+}
+
 impl Report {
     /// Processor time of all threads.
     pub fn cpu_ns(&self) -> u64 {
-        self.cpu.iter().map(|thread| thread.ns).sum()
+        total(self.cpu.iter().map(|thread| thread.ns))
     }
 
     /// How much of a kind of work was done.
@@ -153,7 +157,7 @@ pub fn unexplained_ns(parties: &[Party]) -> Option<i64> {
         return None;
     }
     let busy = noted.map(|report| {
-        let busy = report.processors.iter().map(|processor| processor.busy_ns).sum::<u64>();
+        let busy = total(report.processors.iter().map(|processor| processor.busy_ns));
         busy as f64 / report.window_ns as f64
     });
     let busy: f64 = busy.sum();
@@ -195,6 +199,32 @@ mod tests {
         assert_eq!(unexplained_ns(&[party("source", s, s, None)]), None);
         assert_eq!(unexplained_ns(&[party("source", s / 2, s, Some(s))]), None, "too short");
         assert_eq!(unexplained_ns(&[]), None);
+    }
+
+    #[test]
+    fn numbers_of_a_file_may_be_as_large_as_numbers_are() {
+        let most = u64::MAX;
+        let text = format!(
+            r#"{{"messages":{most},"window_ns":{most},"times":{{"latency":{{"counts":[[1,{most}],[{most},{most}]]}}}},"cpu":[{{"thread":"a","role":"source","ns":{most},"user_ns":0,"system_ns":0}},{{"thread":"b","role":"source","ns":{most},"user_ns":0,"system_ns":0}}],"processors":[{{"processor":0,"busy_ns":{most},"stolen_ns":{most}}},{{"processor":1,"busy_ns":{most},"stolen_ns":{most}}}],"counters":{{"rings":{most}}}}}"#
+        );
+        let report: Report = serde_json::from_str(&text).unwrap();
+        assert_eq!((report.cpu_ns(), report.times["latency"].count()), (most, most));
+        let coarser = report.times["latency"].coarser();
+        assert_eq!(coarser.counts.len(), 2);
+        let party = Party { role: "source".into(), report, place: vec![0, 1], number: 0 };
+        let parties = [party.clone(), Party { number: 1, ..party }];
+        assert_eq!(unexplained_ns(&parties), Some(0));
+        let counters = crate::workload::counters(&parties);
+        assert_eq!((counters["source_rings"], counters["source_stolen_ns"]), (most, most));
+        let times: Vec<&Times> = parties.iter().map(|one| &one.report.times["latency"]).collect();
+        assert_eq!(Times::part(&times, crate::times::TimePart::Max), Some(most as f64));
+    }
+
+    #[test]
+    fn report_of_a_newer_lab_is_read() {
+        let text = r#"{"messages":9,"more":1,"times":{"latency":{"counts":[[5,2]],"more":1}},"cpu":[{"thread":"main","role":"source","ns":7,"user_ns":5,"system_ns":2,"more":[]}],"processors":[{"processor":1,"busy_ns":20,"stolen_ns":0,"more":{}}]}"#;
+        let report: Report = serde_json::from_str(text).unwrap();
+        assert_eq!((report.messages, report.cpu_ns(), report.processors.len()), (9, 7, 1));
     }
 
     #[test]

@@ -52,6 +52,9 @@ pub struct Record {
     /// The text of the case, with the first of its trials in a run: a report needs nothing but the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
+    /// The file of the case, as it was named, beside it. None if the case comes with siga.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// The published tables that the case names, beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Tables>,
@@ -117,30 +120,23 @@ impl Results {
         self.files.push(Kept { path: None, file, is_spare: false });
     }
 
+    /// Adds a file that is open and that nobody asked for: if it cannot be written, the others are, and
+    /// [`lost`](Results::lost) says why.
+    pub fn write_spare_to(&mut self, path: PathBuf, file: File) {
+        self.files.push(Kept { path: Some(path), file, is_spare: true });
+    }
+
     /// Opens one more file to append to.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn append_to(&mut self, path: &Path) -> io::Result<()> {
-        self.open(path, false)
-    }
-
-    /// The same with a file that nobody asked for: if it cannot be written, the others are, and
-    /// [`lost`](Results::lost) says why.
-    ///
-    /// # Errors
-    /// What the kernel says of opening it.
-    pub fn append_spare_to(&mut self, path: &Path) -> io::Result<()> {
-        self.open(path, true)
-    }
-
-    fn open(&mut self, path: &Path, is_spare: bool) -> io::Result<()> {
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         // A run that was ended while it wrote has left a line without an end: that is not ours to go on with.
         if has_open_line(path)? {
             file.write_all(b"\n")?;
         }
-        self.files.push(Kept { path: Some(path.to_owned()), file, is_spare });
+        self.files.push(Kept { path: Some(path.to_owned()), file, is_spare: false });
         Ok(())
     }
 
@@ -293,7 +289,8 @@ mod tests {
         results.append_to(Path::new("/dev/full")).unwrap();
         assert_eq!(results.add(&record).unwrap_err().kind(), io::ErrorKind::StorageFull);
         let mut results = Results::default();
-        results.append_spare_to(Path::new("/dev/full")).unwrap();
+        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        results.write_spare_to("/dev/full".into(), full);
         results.add(&record).unwrap();
         assert_eq!(results.lost().unwrap().kind(), io::ErrorKind::StorageFull);
     }

@@ -2,15 +2,17 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::config::{FileError, Source};
+use host::system::System;
 
 use crate::against::Against;
+use crate::case::{Case, CaseSystem};
 use crate::definition::values;
-use crate::factor::{BINARY, Factors, is_against};
+use crate::factor::{Factors, OPEN, SYSTEM, is_against};
 use crate::interval::{self, Head, Intervals};
+use crate::library;
 use crate::machine::Machine;
 use crate::plan::{Job, Plan, Step};
 use crate::quantity::{Party, unexplained_ns};
@@ -42,7 +44,7 @@ pub struct Outcome {
 /// Why a run could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A system file is wrong.
+    /// A system file is wrong, or cannot be read.
     #[error(transparent)]
     System(#[from] FileError),
     /// The results cannot be kept.
@@ -66,7 +68,7 @@ pub fn run(
     mut results: Option<&mut Results>,
     watcher: &mut impl Watcher,
 ) -> Result<Outcome, RunError> {
-    let systems = plan.jobs.iter().map(system).collect::<Result<Vec<_>, _>>()?;
+    let systems = plan.jobs.iter().map(|job| systems(&job.case)).collect::<Result<Vec<_>, _>>()?;
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut outcome = Outcome::default();
     let mut defined = vec![false; plan.jobs.len()];
@@ -75,8 +77,11 @@ pub fn run(
         let job = &plan.jobs[index];
         let factors = &job.cells[cell];
         watcher.begins(number, job, factors, trial);
+        let workload = job.case.workload;
         let mut trial_factors = factors.clone();
-        trial_factors.remove(BINARY.name);
+        trial_factors.retain(|name, _| workload.factor(name).is_some());
+        let system = job.case.system(factors).and_then(|at| systems[index][at].clone());
+        let system_name = system.as_ref().map_or(OPEN, |(name, _)| name).to_owned();
         let intervals = intervals(job, results.as_deref(), began.as_millis() as u64, &step);
         let intervals = intervals.unwrap_or_else(|error| {
             // Parties measure without records too.
@@ -84,11 +89,11 @@ pub fn run(
             None
         });
         let to_measure = Trial {
-            workload: job.case.workload,
+            workload,
             factors: trial_factors,
             warm_up: job.case.warm_up,
             window: job.case.window,
-            system: systems[index].clone(),
+            system,
             place: job.case.place.clone(),
             intervals,
         };
@@ -116,7 +121,7 @@ pub fn run(
         let is_first = !std::mem::replace(&mut defined[index], true);
         let record = Record {
             case: job.case.name.clone(),
-            system: systems[index].as_ref().map_or("open", |(name, _)| name).to_owned(),
+            system: system_name,
             trial,
             factors: factors.clone(),
             metrics: measured.metrics,
@@ -129,6 +134,8 @@ pub fn run(
             seconds: job.case.window.as_secs_f64(),
             unable,
             definition: is_first.then(|| job.case.text.to_string()),
+            file: (is_first && !library::has(&job.case.text))
+                .then(|| job.case.file.display().to_string()),
             published: Tables::of(&job.case).filter(|_| is_first),
         };
         let kept = results.as_mut().map_or(Ok(()), |results| results.add(&record));
@@ -178,11 +185,20 @@ fn pinned(parties: &[Party]) -> Option<Vec<usize>> {
     (!pinned.is_empty()).then_some(pinned)
 }
 
-/// The name and the text of a job's system file, if it has one. It is read, and checked, before anything is
-/// measured.
-fn system(job: &Job) -> Result<Option<(String, String)>, FileError> {
-    let Some(file) = &job.case.system else { return Ok(None) };
-    let source = Source::read(Path::new(file))?;
-    host::system::System::parse(&source)?;
-    Ok(Some((file.display().to_string(), source.text().to_owned())))
+/// Name and text of a system file; none of the system that allows everything.
+type SystemText = Option<(String, String)>;
+
+/// The systems of a case. They are read, and checked, before anything is measured.
+fn systems(case: &Case) -> Result<Vec<SystemText>, FileError> {
+    let read = |system: &CaseSystem| {
+        let Some(file) = &system.file else { return Ok(None) };
+        let source = Source::read(file).map_err(|error| {
+            let what = format!("the system file {} {}", file.display(), error.what);
+            let case = Source::of(&case.file.display().to_string(), &case.text);
+            case.error(system.span.clone(), what, format!("must be {}", SYSTEM.domain))
+        })?;
+        System::parse(&source)?;
+        Ok(Some((file.display().to_string(), source.text().to_owned())))
+    };
+    case.systems.iter().map(read).collect()
 }

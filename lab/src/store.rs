@@ -1,14 +1,17 @@
 //! Runs that are kept, so that `siga lab report last` finds the latest one.
 //!
 //! Each run is a file of results, `run-<when it began, in milliseconds since 1970>.jsonl`, in a directory of the
-//! user; interval records of its parties are in a directory beside it. The oldest runs are removed. Nothing else in
-//! the user's directory is touched.
+//! user; interval records of its parties are in a directory beside it. The oldest runs are removed, but none that a
+//! process still writes: the process holds a lock on the file, which ends with the process. Nothing else in the user's
+//! directory is touched.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use crate::interval;
 
 /// Runs that are kept.
 pub const RUNS_KEPT_MAX: usize = 20;
@@ -39,17 +42,24 @@ impl Store {
     }
 
     /// Makes a file for a run that begins at `now_ms`, in milliseconds since 1970, and removes the oldest runs
-    /// above [`RUNS_KEPT_MAX`].
+    /// above [`RUNS_KEPT_MAX`]. Returns where the file is, and the file, to append to. Until it is closed, the run is
+    /// not removed.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn begin(&self, now_ms: u64) -> io::Result<PathBuf> {
+    pub fn begin(&self, now_ms: u64) -> io::Result<(PathBuf, File)> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let mut when = now_ms;
-        let file = loop {
-            let file = self.directory.join(name(when));
-            match OpenOptions::new().write(true).create_new(true).open(&file) {
-                Ok(_) => break file,
+        let (path, file) = loop {
+            let path = self.directory.join(name(when));
+            match OpenOptions::new().append(true).create_new(true).open(&path) {
+                Ok(file) => {
+                    file.lock()?;
+                    // Another run that began may have removed it before it was locked.
+                    if file.metadata()?.nlink() > 0 {
+                        break (path, file);
+                    }
+                }
                 // Another run began in the same millisecond.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => when += 1,
                 Err(error) => return Err(error),
@@ -57,19 +67,15 @@ impl Store {
         };
         // A clock that was set back makes the new run the oldest by its name.
         let mut others = self.runs()?;
-        others.retain(|(_, other)| *other != file);
+        others.retain(|(_, other)| *other != path);
         for (_, old) in others.iter().rev().skip(RUNS_KEPT_MAX - 1) {
-            match fs::remove_file(old) {
+            match remove(old) {
                 // Another run that begins has removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => removed?,
             }
-            match fs::remove_dir_all(old.with_extension("intervals")) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
         }
-        Ok(file)
+        Ok((path, file))
     }
 
     /// The latest run that has results; none if there is none.
@@ -97,6 +103,19 @@ impl Store {
         }
         runs.sort_unstable();
         Ok(runs)
+    }
+}
+
+/// Removes a run, unless a process writes it.
+fn remove(run: &Path) -> io::Result<()> {
+    let file = File::open(run)?;
+    if file.try_lock().is_err() {
+        return Ok(());
+    }
+    fs::remove_file(run)?;
+    match fs::remove_dir_all(interval::directory(run)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -136,10 +155,10 @@ mod tests {
         let place = Place::make().unwrap();
         let store = Store::at(&place.file("a").join("b"));
         assert_eq!(store.last().unwrap(), None);
-        let first = store.begin(5).unwrap();
+        let (first, _) = store.begin(5).unwrap();
         assert_eq!(store.last().unwrap(), None, "it has no results yet");
         fs::write(&first, "a line").unwrap();
-        let second = store.begin(5).unwrap();
+        let (second, _) = store.begin(5).unwrap();
         assert_ne!(first, second, "two runs of the same millisecond");
         assert_eq!(store.last().unwrap(), Some(first));
         fs::write(&second, "a line").unwrap();
@@ -150,8 +169,8 @@ mod tests {
     fn oldest_runs_are_removed_and_nothing_else() {
         let place = Place::make().unwrap();
         let store = Store::at(&place.file("lab"));
-        let first = store.begin(1).unwrap();
-        let intervals = first.with_extension("intervals");
+        let (first, _) = store.begin(1).unwrap();
+        let intervals = interval::directory(&first);
         fs::create_dir(&intervals).unwrap();
         fs::write(intervals.join("a"), "records").unwrap();
         for other in ["run-.jsonl", "run-01.jsonl", "run-1.json", "notes.txt", "run-x.jsonl"] {
@@ -166,5 +185,20 @@ mod tests {
         assert_eq!(runs, (10..10 + RUNS_KEPT_MAX as u64).collect::<Vec<_>>());
         let left = fs::read_dir(&store.directory).unwrap().count();
         assert_eq!(left, RUNS_KEPT_MAX + 5 + 2);
+    }
+
+    #[test]
+    fn run_that_is_being_written_is_not_removed() {
+        let place = Place::make().unwrap();
+        let store = Store::at(&place.file("lab"));
+        let (first, written) = store.begin(1).unwrap();
+        let intervals = interval::directory(&first);
+        fs::create_dir(&intervals).unwrap();
+        let begin = |now| store.begin(now).unwrap();
+        (10..10 + RUNS_KEPT_MAX as u64).for_each(|now| drop(begin(now)));
+        assert!(first.exists() && intervals.exists());
+        drop(written);
+        begin(100);
+        assert!(!first.exists() && !intervals.exists());
     }
 }

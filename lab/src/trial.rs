@@ -3,11 +3,14 @@
 mod stage;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::process::Command;
 use std::time::Duration;
 
+use os::memory::allow_descriptors;
 use os::processor::now_ns;
+use rustix::io::Errno;
 
 use self::stage::Stage;
 use crate::control::Order;
@@ -26,6 +29,12 @@ use crate::workload::{self, Figures, Part, Workload, named};
 /// How long a trial may take beyond three times its window and its warm-up, before it is given up: setting
 /// up, and draining what was sent.
 const GRACE: Duration = Duration::from_secs(60);
+
+/// The most descriptors that the lab asks for, if the machine allows so many.
+const DESCRIPTORS_MAX: u64 = 1 << 20;
+
+/// Where a host finds the text of its system: a file can be longer than an order.
+const SYSTEM_FILE: &str = "system.toml";
 
 /// Starts the workers of trials.
 pub struct Crew {
@@ -123,6 +132,7 @@ impl Trial {
             let peer = party.role.peer.map(|peer| Address::of(peer, party.number));
             let peer_place = peer.as_ref().and_then(|peer| place_of(&party.part, peer));
             let files = files.iter().find(|(part, _)| *part == party.part.name);
+            let system = self.system.as_ref().map(|(name, _)| name.clone());
             let order = Order {
                 part: party.part.name.to_owned(),
                 intervals: self.intervals.clone(),
@@ -139,7 +149,7 @@ impl Trial {
                 watched: watched[at].clone(),
                 peer,
                 socket: files.map(|(_, files)| files.file("host")),
-                system: self.system.clone(),
+                system: system.zip(files).map(|(name, (_, files))| (name, files.file(SYSTEM_FILE))),
             };
             (party, order)
         };
@@ -191,7 +201,11 @@ pub enum TrialError {
 
 impl From<io::Error> for TrialError {
     fn from(error: io::Error) -> TrialError {
-        TrialError::Failed(error.to_string())
+        let too_many = (Errno::from_io_error(&error) == Some(Errno::MFILE)).then(|| {
+            let limit = allow_descriptors(DESCRIPTORS_MAX);
+            format!(": this process may open {limit} files; more: raise its hard limit (ulimit -Hn), or have fewer parties")
+        });
+        TrialError::Failed(format!("{error}{}", too_many.unwrap_or_default()))
     }
 }
 
@@ -225,6 +239,8 @@ impl Crew {
     /// # Errors
     /// [`TrialError`]; no worker is left behind.
     pub fn run(&self, trial: &Trial) -> Result<Measured, TrialError> {
+        // Each party has some here. What this process starts has the same limit.
+        allow_descriptors(DESCRIPTORS_MAX);
         let time_max_ns = trial.time_max_with(self.grace).as_nanos() as u64;
         let give_up_ns = now_ns() + time_max_ns;
         let parties = trial.parties()?;
@@ -241,7 +257,11 @@ impl Crew {
         let files = attended.map(|party| {
             let is_peer = peers::of(&party.factors).is_some();
             let make = if is_peer { Place::make_in_memory } else { Place::make };
-            Ok((party.part.name, make()?))
+            let place = make()?;
+            if let Some((_, text)) = &trial.system {
+                fs::write(place.file(SYSTEM_FILE), text)?;
+            }
+            Ok((party.part.name, place))
         });
         let files: Vec<(&str, Place)> = files.collect::<io::Result<_>>()?;
         let mut stage = Stage::new(give_up_ns, time_max_ns)?;

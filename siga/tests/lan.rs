@@ -174,3 +174,82 @@ fn target_that_is_full_gives_frames_back_and_none_is_lost() {
     a.send(Offload::NONE, &frame(to, from, b"on")).unwrap();
     assert_eq!(next(&mut b, &mut []), Some(b"on".to_vec()));
 }
+
+#[test]
+fn frames_to_many_are_lent_to_all_of_them_in_order() {
+    let host = host();
+    let mut sender = member(&host, "SENDER");
+    let mut members: Vec<Lan> = (0..8).map(|number| member(&host, &format!("M{number}"))).collect();
+    let from = sender.mac();
+    // The first makes the paths.
+    sender.send(Offload::NONE, &frame(Mac::BROADCAST, from, b"first")).unwrap();
+    for member in &mut members {
+        assert_eq!(next(member, &mut [&mut sender]), Some(b"first".to_vec()));
+    }
+    let mut body = [0; 1000];
+    for round in 0..300u32 {
+        // To one of them between two to all.
+        let to = members[round as usize % 8].mac();
+        for (number, to) in [Mac::BROADCAST, to, Mac::BROADCAST].into_iter().enumerate() {
+            body[..4].copy_from_slice(&(3 * round + number as u32).to_le_bytes());
+            sender.try_push(Offload::NONE, &frame(to, from, &body)).unwrap();
+        }
+        if round % 20 == 19 {
+            sender.flush();
+            for (at, member) in members.iter_mut().enumerate() {
+                for round in round - 19..=round {
+                    for number in 0..3 {
+                        if number != 1 || round as usize % 8 == at {
+                            let received = member.receive_within(SECOND).unwrap().unwrap();
+                            let expected = 3 * round + number;
+                            assert_eq!(received.bytes[14..18], expected.to_le_bytes());
+                        }
+                    }
+                }
+                assert!(member.try_receive().unwrap().is_none());
+            }
+        }
+    }
+    assert_eq!(sender.counter(Counter::Full), 0);
+    // One that has left hears nothing more, and one that has come hears all from then on.
+    let gone = members.pop().unwrap().leave().unwrap();
+    let mut late = member(&host, "LATE");
+    sender.send(Offload::NONE, &frame(Mac::BROADCAST, from, b"second")).unwrap();
+    for member in members.iter_mut().chain([&mut late]) {
+        assert_eq!(next(member, &mut [&mut sender]), Some(b"second".to_vec()));
+    }
+    drop(gone);
+}
+
+#[test]
+fn member_that_reads_nothing_keeps_nothing_from_the_others() {
+    let host = host();
+    let mut sender = member(&host, "SENDER");
+    let mut members: Vec<Lan> = (0..4).map(|number| member(&host, &format!("M{number}"))).collect();
+    let from = sender.mac();
+    sender.send(Offload::NONE, &frame(Mac::BROADCAST, from, b"first")).unwrap();
+    for member in &mut members {
+        assert!(next(member, &mut [&mut sender]).is_some());
+    }
+    // The last reads nothing from here on.
+    for round in 0..5000u32 {
+        let mut body = [0; 1000];
+        body[..4].copy_from_slice(&round.to_le_bytes());
+        sender.send(Offload::NONE, &frame(Mac::BROADCAST, from, &body)).unwrap();
+        for member in &mut members[..3] {
+            let received = member.receive_within(SECOND).unwrap().expect("a frame");
+            assert_eq!(received.bytes[14..18], round.to_le_bytes());
+        }
+    }
+    assert!(sender.counter(Counter::Full) > 0, "the last has missed some");
+    // What it gets is in order.
+    let mut last = None;
+    let mut slow = members.pop().unwrap();
+    while let Some(received) = slow.try_receive().unwrap() {
+        let number = received.bytes[14..18].to_vec();
+        let number = u32::from_le_bytes(number.try_into().unwrap());
+        assert!(last < Some(number), "{last:?} before {number}");
+        last = Some(number);
+    }
+    assert!(last.is_some());
+}

@@ -5,7 +5,6 @@ mod tables;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use host::config::{FileError, Source};
@@ -16,10 +15,11 @@ use self::layout::{WrittenBreakdown, WrittenKnee, WrittenScreen, WrittenTable};
 pub(crate) use self::tables::WrittenTables;
 use super::metric::WrittenMetric;
 use super::{
-    Bound, Case, Claim, Comparison, Quick, ReadTable, SECONDS_MAX, TRIALS_MAX, Test, check_product,
+    Bound, Case, CaseSystem, Claim, Comparison, Quick, ReadTable, SECONDS_MAX, TRIALS_MAX, Test,
+    check_product, check_records, level_of,
 };
 use crate::definition::MetricDef;
-use crate::factor::{BINARY, Factor, Factors, Level, matches};
+use crate::factor::{BINARY, Factor, Factors, Level, OPEN, SYSTEM, matches};
 use crate::placement::{Placement, Placements};
 use crate::published::Published;
 use crate::workload::{self, WORKLOADS, Workload};
@@ -35,7 +35,7 @@ pub(super) struct Written {
     seconds: Spanned<f64>,
     warm_up_seconds: Spanned<f64>,
     interval_ms: Option<Spanned<u64>>,
-    system: Option<PathBuf>,
+    system: Option<Spanned<String>>,
     skip: Option<Spanned<Vec<WrittenLevels>>>,
     #[serde(default)]
     place: WrittenPlaces,
@@ -228,7 +228,11 @@ impl Written {
         }
         let metrics = self.metric.into_iter().map(|metric| metric.check(source, workload));
         let metrics = metrics.collect::<Result<Vec<_>, _>>()?;
-        let checker = Checker { source, workload, metrics: &metrics };
+        let varied = self.factors.iter().find(|(name, _)| name.get_ref() == SYSTEM.name);
+        let varied = varied.map(|(_, levels)| levels);
+        let systems = systems(source, self.system.as_ref(), varied)?;
+        let is_varied = varied.is_some();
+        let checker = Checker { source, workload, metrics: &metrics, systems: &systems, is_varied };
         let trials = checker.trials(&self.trials)?;
         let window = checker.window(&self.seconds)?;
         let warm_up = checker.warm_up(&self.warm_up_seconds)?;
@@ -243,7 +247,14 @@ impl Written {
             }
         }
         let place = checker.places(&self.place)?;
+        let interval_span = self.interval_ms.as_ref().map(Spanned::span);
         let interval = self.interval_ms.map(|written| checker.interval(&written)).transpose()?;
+        for window in [Some(window), quick.window].into_iter().flatten() {
+            if let Some((interval, span)) = interval.zip(interval_span.clone()) {
+                let checked = check_records(interval, window);
+                checked.map_err(|(what, right)| source.error(span, what, right))?;
+            }
+        }
         let published =
             self.published.0.into_iter().map(|table| checker.published(table, read_table));
         let published = published.collect::<Result<Vec<Published>, _>>()?;
@@ -270,7 +281,7 @@ impl Written {
             metrics: metrics.clone(),
             interval,
             place,
-            system: self.system.map(|file| source.file().with_file_name(file)),
+            systems: systems.clone(),
             tables,
             knees,
             breakdowns,
@@ -278,6 +289,7 @@ impl Written {
             screen: screen.unwrap_or_default(),
             quick,
             claims: claims.iter().map(|(claim, _)| claim.clone()).collect(),
+            file: source.file().to_owned(),
             text: source.text().into(),
         };
         if let Some(skip) = self.skip.filter(|_| case.cells().is_empty()) {
@@ -314,7 +326,37 @@ pub(crate) fn unknown(
     source.error(written.span(), what, format!("must be one of {}", known.join(", ")))
 }
 
-/// How often parties may keep records. Keeping one takes some hundredths of a millisecond.
+/// The systems that a case names: one for all trials, or the levels of the factor `system`.
+fn systems(
+    source: &Source,
+    only: Option<&Spanned<String>>,
+    varied: Option<&Spanned<Vec<Spanned<Level>>>>,
+) -> Result<Vec<CaseSystem>, FileError> {
+    if let (Some(only), Some(_)) = (only, varied) {
+        let what = "the system stands here and in [factors]";
+        return Err(source.error(only.span(), what, "must be in one of them"));
+    }
+    let varied = varied.iter().flat_map(|levels| levels.get_ref());
+    let varied = varied.map(|level| (level.get_ref().to_string(), level.span()));
+    let only = only.map(|file| (file.get_ref().clone(), file.span()));
+    let mut systems: Vec<CaseSystem> = Vec::new();
+    for (written, span) in only.into_iter().chain(varied) {
+        let level = SYSTEM.level(&written).map_err(|right| {
+            source.error(span.clone(), format!("{} = {written:?}", SYSTEM.name), right)
+        })?;
+        if systems.iter().any(|other| other.level == level) {
+            let what = format!("two systems are called {:?}", level.to_string());
+            let right = "must be files whose names differ, each once";
+            return Err(source.error(span, what, right));
+        }
+        let file = (written != OPEN).then(|| source.file().with_file_name(written));
+        systems.push(CaseSystem { level, file, span });
+    }
+    Ok(systems)
+}
+
+/// How often parties may keep records. The measured thread keeps them, and one takes some hundredths of a
+/// millisecond.
 const INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
 
 /// Checks what is said of a workload.
@@ -323,6 +365,9 @@ struct Checker<'a> {
     workload: &'static Workload,
     /// Those of the case itself.
     metrics: &'a [MetricDef],
+    systems: &'a [CaseSystem],
+    /// Whether the case has the factor `system`.
+    is_varied: bool,
 }
 
 impl Checker<'_> {
@@ -357,32 +402,40 @@ impl Checker<'_> {
         Err(self.source.error(written.span(), format!("{field} = {found}"), right))
     }
 
-    fn factor(&self, written: &Spanned<String>) -> Result<&'static Factor, FileError> {
-        let known = self.workload.factor_names();
-        let factor = self.workload.factor(written.get_ref());
-        factor.ok_or_else(|| unknown(self.source, "factor", written, &known))
+    /// All factors of the case, in the order in which they are shown.
+    fn known_factors(&self) -> impl Iterator<Item = &'static Factor> {
+        self.workload.factors.iter().chain(self.is_varied.then_some(&SYSTEM))
     }
 
-    /// A factor of the workload, or `binary`.
+    fn factor(&self, written: &Spanned<String>) -> Result<&'static Factor, FileError> {
+        self.factor_among(written, self.known_factors())
+    }
+
+    /// A factor of the case, or `binary`.
     fn factor_or_binary(&self, written: &Spanned<String>) -> Result<&'static Factor, FileError> {
-        if written.get_ref() == BINARY.name {
-            return Ok(&BINARY);
-        }
-        let mut known = self.workload.factor_names();
-        known.push(BINARY.name);
-        let factor = self.workload.factor(written.get_ref());
-        factor.ok_or_else(|| unknown(self.source, "factor", written, &known))
+        self.factor_among(written, self.known_factors().chain([&BINARY]))
+    }
+
+    fn factor_among(
+        &self,
+        written: &Spanned<String>,
+        known: impl Iterator<Item = &'static Factor>,
+    ) -> Result<&'static Factor, FileError> {
+        let known: Vec<&Factor> = known.collect();
+        let found = known.iter().copied().find(|factor| factor.name == written.get_ref());
+        let names = || known.iter().map(|factor| factor.name).collect::<Vec<&str>>();
+        found.ok_or_else(|| unknown(self.source, "factor", written, &names()))
     }
 
     fn level(&self, factor: &Factor, written: &Spanned<Level>) -> Result<Level, FileError> {
         let text = written.get_ref().to_string();
-        factor.level(&text).map_err(|right| {
+        level_of(factor, self.systems, &text).map_err(|right| {
             let what = format!("{} = {text:?}", factor.name);
             self.source.error(written.span(), what, right)
         })
     }
 
-    /// All factors of the workload, with the levels that are written or usual.
+    /// All factors, with the levels that are written or usual.
     fn factors(
         &self,
         written: &WrittenFactors,
@@ -392,7 +445,7 @@ impl Checker<'_> {
             let levels = named.iter().find(|(name, _)| name == factor.name);
             (factor, levels.map_or_else(|| factor.usual(), |(_, levels)| levels.clone()))
         };
-        Ok(self.workload.factors.iter().map(levels).collect())
+        Ok(self.known_factors().map(levels).collect())
     }
 
     /// The factors that are written, with their levels.

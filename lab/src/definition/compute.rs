@@ -1,7 +1,9 @@
 //! Computing a metric from the quantities of the parties.
 
 use super::{MetricDef, Per, Quantity};
-use crate::quantity::{Party, Report, SPLIT_NS_MIN, TICKS_NS_MIN, split_error_ns, unexplained_ns};
+use crate::quantity::{
+    Party, Report, SPLIT_NS_MIN, TICKS_NS_MIN, split_error_ns, total, unexplained_ns,
+};
 use crate::times::{TimePart, Times};
 use crate::workload::{Part, Workload};
 
@@ -144,7 +146,7 @@ impl<'a> Scope<'a> {
                         Some("stolen") => processor.stolen_ns,
                         _ => processor.busy_ns,
                     });
-                    Some(noted.fold(0, u64::saturating_add))
+                    Some(total(noted))
                 }
                 Quantity::Processor | Quantity::Time | Quantity::Level | Quantity::Unexplained => {
                     None
@@ -247,8 +249,8 @@ impl<'a> Scope<'a> {
             (Quantity::Processor, Some("stolen")) => {
                 let noted = || roles.iter().flat_map(|role| self.of(role));
                 let noted = || noted().flat_map(|report| &report.processors);
-                let stolen = noted().map(|processor| processor.stolen_ns).sum::<u64>() as f64;
-                (stolen, stolen + noted().map(|processor| processor.busy_ns).sum::<u64>() as f64)
+                let stolen = total(noted().map(|processor| processor.stolen_ns)) as f64;
+                (stolen, stolen + total(noted().map(|processor| processor.busy_ns)) as f64)
             }
             _ => return None,
         };

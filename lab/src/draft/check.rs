@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::Path;
 
 use host::config::{FileError, Source};
 use toml::Spanned;
@@ -16,7 +15,7 @@ use crate::case::{
     METRIC, OneOrMany, ReadTable, SECONDS_MAX, Show, TRIALS_MAX, WrittenLevels, WrittenTables,
     unknown,
 };
-use crate::factor::{Factors, Level, describe, matches};
+use crate::factor::{Factors, Level, SYSTEM, describe, matches};
 use crate::published::Published;
 use crate::workload;
 
@@ -28,8 +27,6 @@ const PLACES: [&str; 3] = ["own", "shared", "any"];
 const BETTERS: [&str; 2] = ["more", "less"];
 /// What a table can lay out like a factor, though no case varies it.
 const TRIAL: &str = "trial";
-/// The factor whose levels are files, which tables and columns name without folder and ending.
-const SYSTEM: &str = "system";
 /// The longest unit of a metric, in bytes.
 const UNIT_BYTES_MAX: usize = 20;
 
@@ -138,9 +135,8 @@ fn named(factors: &WrittenFactors) -> Vec<(&str, Vec<Level>)> {
 /// A level as tables and published columns name it.
 fn shown(factor: &str, level: &Level) -> Level {
     match level {
-        Level::Word(file) if factor == SYSTEM => {
-            let stem = Path::new(file).file_stem().unwrap_or_default();
-            Level::Word(stem.to_string_lossy().into_owned())
+        Level::Word(file) if factor == SYSTEM.name => {
+            SYSTEM.level(file).unwrap_or_else(|_| level.clone())
         }
         level => level.clone(),
     }

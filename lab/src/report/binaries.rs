@@ -22,7 +22,9 @@ pub(super) fn binaries(series: &Series<'_>) -> Option<Block> {
         for cell in &cells {
             let Some(figures) = figures(series, cell, metric) else { continue };
             let mut row = vec![series.metric(metric).label];
-            row.extend(factors.iter().map(|factor| series.level(factor, cell.get(*factor))));
+            let here = |other: &Factors| other == *cell;
+            let level = |factor: &&str| series.level(factor, cell.get(*factor), here);
+            row.extend(factors.iter().map(level));
             row.extend(figures);
             rows.push(row);
         }

@@ -36,9 +36,10 @@ fn blocks(series: &Series<'_>, breakdown: &Breakdown) -> [Block; 2] {
             None => metric.show(*number),
         }
     };
-    let row = |(levels, figures): (&Levels, &Vec<Option<f64>>)| {
-        let named = down.iter().zip(levels);
-        let words = named.map(|(factor, level)| series.level(factor, level.as_ref()));
+    let row = |(tuple, figures): (&Levels, &Vec<Option<f64>>)| {
+        let named = down.iter().zip(tuple);
+        let here = |cell: &Factors| levels(cell, down) == *tuple;
+        let words = named.map(|(factor, level)| series.level(factor, level.as_ref(), here));
         words.chain(figures.iter().map(shown)).collect()
     };
     let order = series.order();

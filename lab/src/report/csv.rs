@@ -2,6 +2,7 @@
 
 use super::figure::{Figure, figures};
 use super::series::Series;
+use crate::factor::SYSTEM;
 use crate::record::Record;
 
 /// For spreadsheets and programs: raw numbers, in the units that the metrics' names end in. Of a case that
@@ -9,6 +10,8 @@ use crate::record::Record;
 pub fn csv(records: &[Record]) -> String {
     let all = Series::all(records);
     let mut factors: Vec<&str> = all.iter().flat_map(Series::order).collect();
+    // The second column has the system.
+    factors.retain(|factor| *factor != SYSTEM.name);
     let mut seen = Vec::new();
     factors.retain(|factor| {
         let is_new = !seen.contains(factor);

@@ -38,9 +38,10 @@ pub fn figures(records: &[Record]) -> Vec<Figure> {
 }
 
 fn of_series(series: &Series<'_>) -> Vec<Figure> {
-    let first = series.records[0];
     let mut figures = Vec::new();
     for cell in series.cells() {
+        let first = series.records.iter().find(|record| record.factors == *cell);
+        let first = first.expect("a cell comes from a record");
         for metric in series.metrics() {
             let Some(summary) = Summary::of(&series.samples(cell, metric)) else { continue };
             let Summary { median, min, max, trials, representative, .. } = summary;

@@ -23,7 +23,9 @@ fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
     let mut rows: Vec<(Vec<String>, Option<Bend>)> = Vec::new();
     for (which, curve) in curves(series, knee) {
         let named = each.iter().zip(&which);
-        let words = named.map(|(factor, level)| series.level(factor, level.as_ref())).collect();
+        let here = |cell: &Factors| levels(cell, each) == which;
+        let words =
+            named.map(|(factor, level)| series.level(factor, level.as_ref(), here)).collect();
         rows.push((words, bend(*part, better, curve)));
     }
     let published = series.case.as_ref().map_or(&[][..], |case| &case.published);
@@ -120,7 +122,7 @@ pub(super) fn bend(part: f64, better: Better, mut curve: Curve) -> Option<Bend> 
 }
 
 fn shown(series: &Series<'_>, knee: &Knee, one: Option<&Unit>, bend: Bend) -> [String; 4] {
-    let level = |number| series.level(&knee.along, Some(&Level::Number(number)));
+    let level = |number| series.level(&knee.along, Some(&Level::Number(number)), |_| true);
     let figure = |number: f64| match one {
         Some(unit) => three_digits(number / unit.scale),
         None => series.metric(&knee.metric).show(number),

@@ -2,7 +2,7 @@
 
 use super::series::Series;
 use super::sure::spreads;
-use crate::factor::{Domain, is_against};
+use crate::factor::is_against;
 
 /// A spread from which on more trials are worth while.
 const WIDE_SPREAD_MIN: f64 = 0.2;
@@ -13,8 +13,7 @@ const TRIALS_ENOUGH: usize = 5;
 pub(super) fn what_next(all: &[Series<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     let records = || all.iter().flat_map(|series| &series.records);
-    let names: Vec<&str> = all.iter().map(|series| series.name).collect();
-    let names = names.join(" ");
+    let names = all.iter().map(called).collect::<Vec<_>>().join(" ");
     if records().any(|record| record.machine.is_debug) {
         lines.push("cargo build --release, and run it again: these figures mean nothing".into());
     }
@@ -23,8 +22,9 @@ pub(super) fn what_next(all: &[Series<'_>]) -> Vec<String> {
     if is_wide || is_short {
         let other = records().find(|record| is_against(&record.factors));
         let other = other.and_then(|record| record.binary.as_ref());
-        let against =
-            other.map_or(String::new(), |other| format!(" --against {}", other.path.display()));
+        let against = other.map_or(String::new(), |other| {
+            format!(" --against {}", word(&other.path.display().to_string()))
+        });
         lines.push(format!(
             "narrower spreads: siga lab run {names} --trials 9 --seconds 1{against}"
         ));
@@ -40,11 +40,49 @@ fn other_levels(series: &Series<'_>) -> Option<String> {
     let mut factors = case.workload.factors.iter();
     let factor = factors.find(|factor| {
         let is_used = series.cells().iter().any(|cell| cell.contains_key(factor.name));
-        is_used && !matches!(factor.domain, Domain::Words(_))
+        is_used && factor.domain.is_of_numbers()
     })?;
     let (name, domain) = (factor.name, &factor.domain);
     Some(format!(
         "other levels: siga lab run {} --set {name}=..., which {name} may be {domain}",
-        case.name
+        called(series)
     ))
+}
+
+/// What a command calls a case: by its name, or by the file that the user named.
+fn called(series: &Series<'_>) -> String {
+    let file = series.records.iter().find_map(|record| record.file.as_deref());
+    word(file.unwrap_or(series.name))
+}
+
+/// A text as a word of a shell's command.
+fn word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./,:=@%+".contains(&byte);
+    if text.bytes().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record;
+    use host::config::Source;
+
+    #[test]
+    fn commands_name_the_file_of_a_case_that_was_given_as_one() {
+        let next = |file: &str| {
+            let line = format!(
+                r#"{{"case":"mine","system":"open","trial":1,"factors":{{}},"metrics":{{}},"counters":{{}},"machine":{{}},"run":7,"seconds":1{file}}}"#
+            );
+            let records = record::parse(&Source::of("r", &line)).unwrap();
+            what_next(&Series::all(&records)).remove(0)
+        };
+        let command =
+            |case: &str| format!("narrower spreads: siga lab run {case} --trials 9 --seconds 1");
+        assert_eq!(next(""), command("mine"));
+        assert_eq!(next(r#","file":"cases/mine.toml""#), command("cases/mine.toml"));
+        assert_eq!(next(r#","file":"my 'case'.toml""#), command(r"'my '\''case'\''.toml'"));
+    }
 }

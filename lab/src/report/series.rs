@@ -72,10 +72,10 @@ impl<'a> Series<'a> {
         self.cells.clone()
     }
 
-    /// The factors in the order of the workload, or else of the alphabet; then `binary`, if there are two.
+    /// The factors in the order of the case, or else of the alphabet; then `binary`, if there are two.
     pub(super) fn order(&self) -> Vec<&str> {
         let mut names = match &self.case {
-            Some(case) => case.workload.factor_names(),
+            Some(case) => case.factor_names(),
             None => {
                 let keys = self.records.iter().flat_map(|record| record.factors.keys());
                 let mut names: Vec<&str> = keys.map(String::as_str).collect();
@@ -119,22 +119,43 @@ impl<'a> Series<'a> {
         let mut levels = cell.clone();
         levels.extend(own.clone());
         if let Some(case) = &self.case {
-            case.workload.fit(&mut levels);
+            case.fit(&mut levels);
         }
         levels.retain(|factor, _| is_meant(factor) || own.contains_key(factor));
         self.meant(&levels, &[])
     }
 
-    /// A level as people read it: sizes with their unit.
-    pub(super) fn level(&self, factor: &str, level: Option<&Level>) -> String {
-        let known = self.case.as_ref().and_then(|case| case.workload.factor(factor));
+    /// A level as people read it: sizes with their unit. It is that of the cells that are `here`.
+    pub(super) fn level(
+        &self,
+        factor: &str,
+        level: Option<&Level>,
+        here: impl Fn(&Factors) -> bool,
+    ) -> String {
+        let known = self.case.as_ref().and_then(|case| case.factor(factor));
         match (level, known.map(|factor| &factor.domain)) {
-            // A closed loop has no rate, and asks without thinking: cells have neither factor then.
-            (None, _) if ["rate", "think"].contains(&split(factor).1) => "0".to_owned(),
-            (None, _) => ANY.to_owned(),
+            (None, _) => {
+                let mut here = self.cells.iter().filter(|cell| here(cell));
+                let is_zero = here.any(|cell| self.is_zero(factor, cell));
+                if is_zero { "0" } else { ANY }.to_owned()
+            }
             (Some(Level::Number(bytes)), Some(Domain::Bytes { .. })) => Bytes(*bytes).to_string(),
             (Some(level), _) => level.to_string(),
         }
+    }
+
+    /// Whether a factor that a cell lacks is 0 there: a closed loop has no rate, and asks without thinking. A stream
+    /// asks nothing, so that neither applies.
+    fn is_zero(&self, factor: &str, cell: &Factors) -> bool {
+        if !["rate", "think"].contains(&split(factor).1) || cell.contains_key(factor) {
+            return false;
+        }
+        let mut other = cell.clone();
+        other.insert(factor.to_owned(), Level::Number(1));
+        if let Some(case) = &self.case {
+            case.fit(&mut other);
+        }
+        other.contains_key(factor)
     }
 
     /// The metrics that were measured, in the order in which they are shown: those of siga, then others.

@@ -2,11 +2,15 @@
 
 use super::series::Series;
 use crate::factor::{AGAINST, THIS, describe, is_against};
+use crate::quantity::total;
 use crate::record::Record;
 use crate::statistics::Summary;
 
 /// The part of the processor time that the hypervisor may take without a warning.
 pub(super) const STOLEN_MAX: f64 = 0.01;
+
+/// The part of the ordered window below which a party's window is too short.
+const WINDOW_PART_MIN: f64 = 0.5;
 
 /// The metric that a series is judged by: the first that its case shows.
 fn main_metric(series: &Series<'_>) -> Option<String> {
@@ -44,6 +48,7 @@ pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
     if part > STOLEN_MAX {
         lines.push(format!("Warning: {}", stolen_line(part)));
     }
+    lines.extend(short_windows(all));
     let earlier: usize = all.iter().map(|series| series.earlier_runs).sum();
     if earlier > 0 {
         lines.push(format!("{earlier} earlier runs of the same cases are left out"));
@@ -56,13 +61,33 @@ pub(super) fn stolen(all: &[Series<'_>]) -> f64 {
     let records = || all.iter().flat_map(|series| &series.records);
     let stolen = |record: &&Record| -> u64 {
         let counters = record.counters.iter();
-        counters.filter(|(name, _)| name.ends_with("_stolen_ns")).map(|(_, ns)| *ns).sum()
+        total(counters.filter(|(name, _)| name.ends_with("_stolen_ns")).map(|(_, ns)| *ns))
     };
-    let stolen_s = records().map(stolen).sum::<u64>() as f64 / 1e9;
+    let stolen_s = total(records().map(stolen)) as f64 / 1e9;
     let measured = records().filter(|record| record.unable.is_none());
     let measured_s: f64 =
         measured.map(|record| noted_processors(record) as f64 * record.seconds).sum();
     if measured_s > 0.0 { stolen_s / measured_s } else { 0.0 }
+}
+
+/// How many trials had a party whose window was much shorter than ordered. Windows open late where a party has no
+/// processor: their figures are of another time than those of the other parties.
+fn short_windows(all: &[Series<'_>]) -> Option<String> {
+    let records = all.iter().flat_map(|series| &series.records);
+    let measured: Vec<_> = records.filter(|record| record.unable.is_none()).collect();
+    let is_short = |record: &Record| {
+        let least_ns = record.seconds * 1e9 * WINDOW_PART_MIN;
+        // The guests of path-connect have no window: theirs is 0.
+        let mut windows = record.parties.iter().map(|party| party.report.window_ns);
+        windows.any(|ns| ns > 0 && (ns as f64) < least_ns)
+    };
+    let short = measured.iter().filter(|record| is_short(record)).count();
+    let of = measured.len();
+    (short > 0).then(|| {
+        format!(
+            "Warning: in {short} of {of} trials a party's window was less than half as long as ordered: the machine was taken away"
+        )
+    })
 }
 
 /// How many processors' stolen time is in a record. Older labs noted those of source and target, and kept no
@@ -125,5 +150,38 @@ fn trials_and_spread(series: &Series<'_>) -> String {
             let (half, widest) = (percent(spreads[spreads.len() / 2].0), percent(*widest));
             format!("{first}, spread (max - min)/median: {half} typical, {widest} worst ({cell})")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::{Party, Report};
+    use crate::record;
+    use host::config::Source;
+
+    #[test]
+    fn windows_that_are_much_too_short_are_warned_of() {
+        let line = r#"{"case":"c","system":"open","trial":1,"factors":{},"metrics":{"rate_messages_per_s":5.5},"counters":{},"machine":{},"run":7,"seconds":1}"#;
+        let warning = |windows: &[[u64; 2]]| {
+            let records: Vec<Record> = (1..)
+                .zip(windows)
+                .map(|(trial, windows)| {
+                    let party = |window_ns| {
+                        let report = Report { window_ns, ..Report::default() };
+                        Party { report, ..Party::default() }
+                    };
+                    let record = record::parse(&Source::of("r", line)).unwrap().pop().unwrap();
+                    Record { trial, parties: windows.map(party).to_vec(), ..record }
+                })
+                .collect();
+            short_windows(&Series::all(&records))
+        };
+        assert_eq!(warning(&[[1_000_000_000, 500_000_000]]), None);
+        assert_eq!(warning(&[[1_000_000_000, 0]]), None, "one that has no window");
+        assert_eq!(
+            warning(&[[499_999_999, 1_000_000_000], [1_000_000_000, 0], [1, 1]]).unwrap(),
+            "Warning: in 2 of 3 trials a party's window was less than half as long as ordered: the machine was taken away"
+        );
     }
 }

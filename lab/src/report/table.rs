@@ -48,7 +48,7 @@ fn usual_layout(series: &Series<'_>) -> Table {
     let factors = differing.into_iter().map(str::to_owned).collect();
     let common = common.into_iter().filter_map(|factor| {
         let level = cells[0].get(factor)?;
-        Some(format!("{factor} {}", series.level(factor, Some(level))))
+        Some(format!("{factor} {}", series.level(factor, Some(level), |_| true)))
     });
     let title = Some(common.collect::<Vec<_>>().join(", ")).filter(|title| !title.is_empty());
     if metrics.len() <= USUAL_COLUMNS_MAX || cells.len() > USUAL_COLUMNS_MAX {
@@ -298,7 +298,9 @@ impl Layout<'_> {
             .map(|(factor, level)| match level {
                 // The heading is known when the units are.
                 Some(Level::Word(metric)) if factor == METRIC => metric.clone(),
-                level => self.series.level(factor, level.as_ref()),
+                level => {
+                    self.series.level(factor, level.as_ref(), |cell| self.is_of(cell, down, row))
+                }
             })
             .collect();
         if !is_down && shows.contains(&Show::Absolute) {
@@ -340,8 +342,11 @@ impl Layout<'_> {
             Kind::Own => {}
         }
         let named = across.iter().zip(&column.levels).filter(|(factor, _)| *factor != METRIC);
-        let parts: Vec<String> =
-            named.map(|(factor, level)| self.describe_level(factor, level.as_ref())).collect();
+        let parts: Vec<String> = named
+            .map(|(factor, level)| {
+                self.describe_level(factor, level.as_ref(), across, &column.levels)
+            })
+            .collect();
         let level = parts.join(", ");
         match (self.column_metric(&column.levels), level.is_empty()) {
             (Some(metric), true) => self.heading(&metric, units, show),
@@ -357,7 +362,7 @@ impl Layout<'_> {
         let show = shows[0];
         let named = factors.iter().zip(each).map(|(factor, level)| match level {
             Some(Level::Word(metric)) if factor == METRIC => self.heading(metric, units, show),
-            level => self.describe_level(factor, level.as_ref()),
+            level => self.describe_level(factor, level.as_ref(), factors, each),
         });
         let mut parts: Vec<String> = title.iter().cloned().chain(named).collect();
         // The heading of the only metric stands above its columns, unless these are named by levels.
@@ -409,7 +414,9 @@ impl Layout<'_> {
     fn base_name(&self) -> String {
         let base = self.layout.base.iter().flatten();
         let base = base.map(|(factor, level)| match level {
-            Level::Number(_) => format!("{factor} {}", self.series.level(factor, Some(level))),
+            Level::Number(_) => {
+                format!("{factor} {}", self.series.level(factor, Some(level), |_| true))
+            }
             Level::Word(word) => word.clone(),
         });
         base.collect::<Vec<_>>().join(", ")
@@ -497,14 +504,24 @@ impl Layout<'_> {
         self.series.order().into_iter().filter(is_reduced).collect()
     }
 
-    fn describe_level(&self, factor: &str, level: Option<&Level>) -> String {
-        match level {
-            None => match self.series.level(factor, None) {
-                word if word == ANY => format!("{ANY} {factor}"),
-                level => level,
-            },
-            level => self.series.level(factor, level),
+    /// A level beside the others of a tuple, in words that need no heading.
+    fn describe_level(
+        &self,
+        factor: &str,
+        level: Option<&Level>,
+        factors: &[String],
+        tuple: &Levels,
+    ) -> String {
+        match self.series.level(factor, level, |cell| self.is_of(cell, factors, tuple)) {
+            word if level.is_none() && word == ANY => format!("{ANY} {factor}"),
+            level => level,
         }
+    }
+
+    /// Whether a cell is shown, and has these levels with one of the metrics.
+    fn is_of(&self, cell: &Factors, factors: &[String], tuple: &Levels) -> bool {
+        let has = |metric: &String| point_levels((cell, metric), factors) == *tuple;
+        matches(cell, &self.only) && self.layout.metrics.iter().any(has)
     }
 }
 

@@ -621,6 +621,35 @@ fn base_of_a_cell_waits_as_the_cell_does() {
 }
 
 #[test]
+fn rate_of_a_closed_loop_is_zero_and_a_stream_has_none() {
+    let table = |down: &str, across: &str| {
+        let factors =
+            "[factors]\ndoes = [\"exchange\", \"stream\"]\nrate = [0, 1000]\nthink = [0, 5]\n";
+        let table = format!("[[table]]\nmetric = \"rate_messages_per_s\"\ndown = {down}\n{across}");
+        let case = mine("pairs", &[factors, &table].concat());
+        let pairs = r#""transport":"pipe","pairs":1,"copies":"threads","bytes":64,"wait":"block""#;
+        let cells = [
+            r#""does":"exchange""#,
+            r#""does":"exchange","think":5,"think_times":"constant""#,
+            r#""does":"exchange","rate":1000"#,
+            r#""does":"stream""#,
+        ]
+        .map(|cell| format!("{pairs},{cell}"));
+        let cells: Vec<(&str, &[f64])> =
+            cells.iter().map(|cell| (cell.as_str(), &[5.0][..])).collect();
+        markdown(&report(&trials(&case, "rate_messages_per_s", &cells)))
+    };
+    let down = table("[\"does\", \"rate\", \"think\"]", "");
+    for row in
+        ["exchange | 1000 | any", "exchange | 0 | 5", "exchange | 0 | 0", "stream | any | any"]
+    {
+        assert!(down.contains(&format!("| {row} | ")), "{row}\nis not in\n{down}");
+    }
+    let across = table("\"does\"", "across = \"rate\"\nonly = { does = \"stream\" }\n");
+    assert!(across.contains("| does | any rate"), "{across}");
+}
+
+#[test]
 fn difference_from_zero_is_shown_and_a_ratio_to_it_is_not() {
     let factors = "[factors]\ntransport = [\"path\", \"pipe\"]\n";
     let table = "[[table]]\nmetric = \"cpu_ns_per_message\"\ndown = \"transport\"\n\

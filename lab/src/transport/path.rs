@@ -43,19 +43,33 @@ pub(super) const OVER_PATHS: Transport =
     Transport { needs_host: true, waits: &["adaptive", "spin", "block"], ..KERNEL };
 
 /// The names of the two guests of a trial.
-const SOURCE: &str = "SOURCE";
+pub(super) const SOURCE: &str = "SOURCE";
 pub(super) const TARGET: &str = "TARGET";
 
-/// The name of a guest: with a number if there are several of its role.
-fn guest_name(role: &str, order: &Order) -> String {
-    if order.copies > 1 { format!("{role}{}", order.number) } else { role.to_owned() }
+/// The longest name of a guest.
+const NAME_BYTES: usize = 8;
+
+/// The name of a guest: with a number if there are several of its role. A long number takes the place of letters.
+pub(super) fn guest_name(role: &str, number: usize, copies: usize) -> String {
+    if copies == 1 {
+        return role.to_owned();
+    }
+    let number = number.to_string();
+    let letters = role.len().min(NAME_BYTES - number.len());
+    format!("{}{number}", &role[..letters])
+}
+
+/// What guests of this party's role are called.
+pub(super) fn role_name(order: &Order) -> &'static str {
+    if is_source(order) { SOURCE } else { TARGET }
 }
 
 /// Attaches to the host, copy by copy: a host refuses a user who has more than 64 connections that have not
 /// said who they are. The target is there when the source has done so.
 pub(crate) fn attach(order: &Order, control: &mut Control) -> Result<Guest, Fault> {
     let socket = order.socket.as_ref().expect("trials with paths have a host");
-    let name = guest_name(if is_source(order) { SOURCE } else { TARGET }, order);
+    let name = if is_source(order) { SOURCE } else { TARGET };
+    let name = guest_name(name, order.number, order.copies);
     let copy = |number| Address::of(&order.role, number);
     if order.number > 0 {
         control.note_from(&copy(order.number - 1))?;
@@ -79,11 +93,12 @@ pub(crate) fn connect(
     paths: usize,
 ) -> Result<(Guest, Vec<Path>), Fault> {
     let options = PathOptions { wait: wait(order), ..PathOptions::default() };
+    let target = guest_name(TARGET, order.number, order.copies);
     let guest = attach(order, control)?;
     let mut made = Vec::with_capacity(paths);
     for _ in 0..paths {
         made.push(if is_source(order) {
-            guest.connect(&guest_name(TARGET, order), &options).doing("connect")?
+            guest.connect(&target, &options).doing("connect")?
         } else {
             guest.accept_with(&options).doing("accept")?
         });
@@ -306,5 +321,25 @@ pub(crate) fn counts_of(path: &mut Path) -> Counts {
 pub(super) fn add_counters(counts: &mut Counts, half: &str, counters: &mut Counters) {
     for counter in Counter::ALL {
         *counts.entry(format!("{half}_{}", counter.name())).or_default() += counters.get(counter);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::role::PARTIES_MAX;
+
+    #[test]
+    fn guests_of_many_pairs_have_names_of_their_own() {
+        assert_eq!(guest_name(TARGET, 0, 1), "TARGET");
+        let name = |number| guest_name(SOURCE, number, PARTIES_MAX);
+        assert_eq!([name(0), name(99), name(100)], ["SOURCE0", "SOURCE99", "SOURC100"]);
+        let names = (0..PARTIES_MAX)
+            .flat_map(|number| [SOURCE, TARGET].map(|role| guest_name(role, number, PARTIES_MAX)));
+        let names: BTreeSet<String> = names.collect();
+        assert_eq!(names.len(), 2 * PARTIES_MAX);
+        assert!(names.iter().all(|name| name.len() <= NAME_BYTES));
     }
 }

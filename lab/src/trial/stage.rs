@@ -82,8 +82,11 @@ impl Stage {
         let theirs = self.add(part, role, copies, self.processes.len())?;
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| {
-            let program = command.get_program().display().to_string();
-            TrialError::Failed(format!("cannot start a worker, {program}: {error}"))
+            let program = command.get_program().display();
+            TrialError::Failed(format!(
+                "cannot start a worker, {program}: {}",
+                TrialError::from(error)
+            ))
         })?;
         // The command holds the worker's end too, and would keep a dead worker's connection open.
         drop(command);
@@ -229,6 +232,7 @@ impl Stage {
                 }
                 Err(error) if !is_end(&error) => {
                     let name = &worker.name;
+                    let error = TrialError::from(error);
                     return Err(TrialError::Failed(format!("cannot receive from {name}: {error}")));
                 }
                 Err(_) if worker.is_done() => self.poller.remove(&worker.packets)?,

@@ -8,8 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use super::{Reports, Workload};
 use crate::factor::{Factor, Factors};
 use crate::fault::Fault;
+use crate::peers;
 use crate::quantity::Party;
-use crate::role::RoleSpec;
+use crate::role::{HOST, RoleSpec};
 
 /// One of the workloads of a trial.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +93,16 @@ impl Workload {
             (part.workload.fit)(&mut own);
             factors.extend(own.into_iter().map(|(name, level)| (named(part.name, &name), level)));
         }
+    }
+
+    /// Whether a trial has a host of siga under these levels: a party in its place, as Aeron's media driver,
+    /// knows no systems.
+    pub(crate) fn has_host(&'static self, factors: &Factors) -> bool {
+        self.parts().into_iter().any(|part| {
+            let own = part.factors(factors);
+            let is_host = |role: &RoleSpec| role.name == HOST && (role.count)(&own) > 0;
+            part.workload.roles.iter().any(is_host) && peers::of(&own).is_none()
+        })
     }
 
     /// What is wrong with the reports of all, if something is.

@@ -1,6 +1,5 @@
 //! One busy path among many that are idle, all served by one waiter.
 
-use host::report::Counts;
 use os::processor::now_ns;
 use siga::Waiter;
 
@@ -68,7 +67,7 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     }
     path.flush();
     path.end_sending();
-    let report = meter.close(number, Counts::new)?;
+    let report = meter.close(number, || counts_of(path))?;
     // The idle paths end only after the busy one has.
     control.parcel()?;
     Ok(report)

@@ -2,12 +2,11 @@
 
 use std::thread;
 
-use host::report::Counts;
 use os::processor::{now_ns, pin};
 
 use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
 use super::stream::{BYTES, check};
-use super::{WAIT, Workload};
+use super::{MESSAGE_METRICS, WAIT, Workload};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors};
 use crate::fault::{Doing, Fault};
@@ -34,19 +33,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         WAIT,
     ],
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
-    metrics: &[
-        "rate_messages_per_s",
-        "rate_bytes_per_s",
-        "latency_p50_ns",
-        "latency_p99_ns",
-        "latency_p999_ns",
-        "cpu_ns_per_message",
-        "cpu_spinning_ns_per_message",
-        "cpu_virtual_ns_per_message",
-        "cpu_cp_ns_per_message",
-        "cpu_split_error_ns_per_message",
-        "cpu_processors_ns_per_message",
-    ],
+    metrics: MESSAGE_METRICS,
     fit,
     work,
     parts: &[],
@@ -72,7 +59,7 @@ pub(crate) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Resul
     }
     match Pace::of(order, now_ns()) {
         None => ask(end, bytes, window, meter),
-        Some(pace) => ask_paced(end, bytes, window, meter, pace),
+        Some(pace) => pace.run(end, window, meter, 2, |end, number| ask_once(end, bytes, number)),
     }
 }
 
@@ -121,15 +108,7 @@ fn ask<E: End>(
     let mut number = 0;
     let mut before = now_ns();
     while before < window.end_ns {
-        end.send(bytes, |message| fill(message, number))?;
-        end.flush()?;
-        let mut reading = Reading::new(pattern::answer(number), false);
-        if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
-            return Err(Fault::Ended);
-        }
-        if !reading.is_whole(bytes) {
-            return Err(Fault::Corrupt(number));
-        }
+        ask_once(&mut end, bytes, number)?;
         number += 1;
         let now = now_ns();
         meter.time(now - before);
@@ -137,52 +116,19 @@ fn ask<E: End>(
     }
     end.finish()?;
     meter.add_settings(end.settings());
-    meter.close(2 * number, Counts::new)
+    meter.close(2 * number, || end.counts())
 }
 
-/// The same, each when it is due. A loop of its own: the other is measured in nanoseconds.
-fn ask_paced<E: End>(
-    mut end: E,
-    bytes: usize,
-    window: Window,
-    mut meter: Meter,
-    mut pace: Pace,
-) -> Result<Report, Fault> {
-    let mut number = 0;
-    loop {
-        let due = pace.due_ns();
-        // Edges of the window that come before it are noted when they come.
-        loop {
-            let edge = meter.edge_ns().min(window.end_ns);
-            let now = pace.wait(due.min(edge));
-            meter.poll(now, 2 * number, || end.counts());
-            if edge > due || now >= window.end_ns {
-                break;
-            }
-        }
-        if due >= window.end_ns || now_ns() >= window.end_ns {
-            break;
-        }
-        end.send(bytes, |message| fill(message, number))?;
-        end.flush()?;
-        let mut reading = Reading::new(pattern::answer(number), false);
-        if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
-            return Err(Fault::Ended);
-        }
-        if !reading.is_whole(bytes) {
-            return Err(Fault::Corrupt(number));
-        }
-        number += 1;
-        let now = now_ns();
-        meter.time(now - due);
-        meter.poll(now, 2 * number, || end.counts());
-        pace.answered(now);
+/// Sends a message, and receives and checks the answer.
+#[inline(always)]
+fn ask_once<E: End>(end: &mut E, bytes: usize, number: u64) -> Result<(), Fault> {
+    end.send(bytes, |message| fill(message, number))?;
+    end.flush()?;
+    let mut reading = Reading::new(pattern::answer(number), false);
+    if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
+        return Err(Fault::Ended);
     }
-    let unsent = pace.leave_unsent(window.end_ns, |waited_ns| meter.time_late(waited_ns));
-    meter.add_settings(unsent);
-    end.finish()?;
-    meter.add_settings(end.settings());
-    meter.close(2 * number, Counts::new)
+    if reading.is_whole(bytes) { Ok(()) } else { Err(Fault::Corrupt(number)) }
 }
 
 /// Answers until nothing more is asked.

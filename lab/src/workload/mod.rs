@@ -9,6 +9,7 @@ mod outstanding;
 mod pace;
 mod pairs;
 pub(crate) mod request;
+mod spread;
 pub(crate) mod stream;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use crate::control::{Control, Order};
 use crate::factor::{Factor, Factors};
 use crate::fault::Fault;
 use crate::measure::{Meter, Unit};
-use crate::quantity::{Party, Report};
+use crate::quantity::{Party, Report, total};
 use crate::role::{HOST, RoleSpec};
 use crate::transport::End;
 use host::report::Counts;
@@ -64,6 +65,7 @@ pub const WORKLOADS: &[Workload] = &[
     crowd::WORKLOAD,
     outstanding::WORKLOAD,
     pairs::WORKLOAD,
+    spread::WORKLOAD,
 ];
 
 /// The workload of this name.
@@ -101,25 +103,41 @@ impl Reports {
 
     /// Messages of a role, from first to last.
     fn messages(&self, role: &str) -> u64 {
-        self.of(role).map(|report| report.messages).sum()
+        total(self.of(role).map(|report| report.messages))
     }
 }
 
 /// All counters of the parties of a trial, by role and name; those of several copies together.
 pub(crate) fn counters(parties: &[Party]) -> BTreeMap<String, u64> {
-    let mut counters = BTreeMap::new();
+    let mut counters = BTreeMap::<String, u64>::new();
     for Party { role, report, .. } in parties {
         let mut count = |name: &str, count: u64| {
-            *counters.entry(format!("{role}_{name}")).or_default() += count;
+            let sum = counters.entry(format!("{role}_{name}")).or_default();
+            *sum = sum.saturating_add(count);
         };
         report.counters.iter().for_each(|(name, found)| count(name, *found));
-        let stolen_ns = report.processors.iter().map(|processor| processor.stolen_ns).sum();
+        let stolen_ns = total(report.processors.iter().map(|processor| processor.stolen_ns));
         if stolen_ns > 0 {
             count("stolen_ns", stolen_ns);
         }
     }
     counters
 }
+
+/// What is measured of messages between two parties. The last is about whole processors.
+const MESSAGE_METRICS: &[&str] = &[
+    "rate_messages_per_s",
+    "rate_bytes_per_s",
+    "latency_p50_ns",
+    "latency_p99_ns",
+    "latency_p999_ns",
+    "cpu_ns_per_message",
+    "cpu_spinning_ns_per_message",
+    "cpu_virtual_ns_per_message",
+    "cpu_cp_ns_per_message",
+    "cpu_split_error_ns_per_message",
+    "cpu_processors_ns_per_message",
+];
 
 /// Where a trial waits for messages, of the transports that have a choice.
 const WAIT: Factor = Factor {
@@ -159,7 +177,10 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
     use siga::host::{Embedded, System};
 
     let mut system = match &order.system {
-        Some((name, text)) => System::parse(&Source::of(name, text)).doing("read the system")?,
+        Some((name, file)) => {
+            let text = std::fs::read_to_string(file).doing("read the system")?;
+            System::parse(&Source::of(name, &text)).doing("read the system")?
+        }
         None => System::open(),
     };
     system.socket.clone_from(&order.socket);

@@ -1,6 +1,5 @@
 //! Messages of IUCV that wait in great number, and are received in any order.
 
-use host::report::Counts;
 use os::processor::now_ns;
 use siga::connect::END_DATA_BYTES;
 use siga::iucv::{Event, IucvPath, MessageId, Outgoing, Which};
@@ -97,7 +96,7 @@ fn source(
         }
         received += BATCH as u64;
     }
-    let report = meter.close(received, Counts::new)?;
+    let report = meter.close(received, || counts_of_iucv(&mut path))?;
     path.sever([0; END_DATA_BYTES]);
     Ok(report)
 }

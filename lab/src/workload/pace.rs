@@ -11,6 +11,10 @@ use os::sync::pause;
 
 use crate::control::Order;
 use crate::factor::{Domain, Factor, Factors, Level};
+use crate::fault::Fault;
+use crate::measure::{Meter, Window};
+use crate::quantity::Report;
+use crate::transport::End;
 
 /// Requests that are offered in a second, whether answers come or not.
 pub(super) const RATE: Factor = Factor {
@@ -96,13 +100,52 @@ impl Pace {
         Some(Pace { kind, spins, due_ns: now_ns as f64, random })
     }
 
+    /// Makes each exchange when it is due, and takes its time. The meter counts `messages` of an exchange. A loop of
+    /// its own: the loops of workloads without a pace are measured in nanoseconds.
+    pub(super) fn run<E: End>(
+        mut self,
+        mut end: E,
+        window: Window,
+        mut meter: Meter,
+        messages: u64,
+        mut exchange: impl FnMut(&mut E, u64) -> Result<(), Fault>,
+    ) -> Result<Report, Fault> {
+        let mut number = 0;
+        loop {
+            let due = self.due_ns();
+            // Edges of the window that come before it are noted when they come.
+            loop {
+                let edge = meter.edge_ns().min(window.end_ns);
+                let now = self.wait(due.min(edge));
+                meter.poll(now, messages * number, || end.counts());
+                if edge > due || now >= window.end_ns {
+                    break;
+                }
+            }
+            if due >= window.end_ns || now_ns() >= window.end_ns {
+                break;
+            }
+            exchange(&mut end, number)?;
+            number += 1;
+            let now = now_ns();
+            meter.time(now - due);
+            meter.poll(now, messages * number, || end.counts());
+            self.answered(now);
+        }
+        let unsent = self.leave_unsent(window.end_ns, |waited_ns| meter.time_late(waited_ns));
+        meter.add_settings(unsent);
+        end.finish()?;
+        meter.add_settings(end.settings());
+        meter.close(messages * number, || end.counts())
+    }
+
     /// When the next request is due.
-    pub(super) fn due_ns(&self) -> u64 {
+    fn due_ns(&self) -> u64 {
         self.due_ns as u64
     }
 
     /// The answer came at `now_ns`: sets when the next request is due.
-    pub(super) fn answered(&mut self, now_ns: u64) {
+    fn answered(&mut self, now_ns: u64) {
         self.due_ns = match self.kind {
             Kind::Open { interval_ns } => self.due_ns + interval_ns,
             Kind::Closed { think_ns, is_exponential } => {
@@ -114,7 +157,7 @@ impl Pace {
 
     /// Ends a schedule at `end_ns`: requests that were due before it and were not sent are counted, and each has waited
     /// at least until then. Without these a party that stalls would report the times of its good part alone.
-    pub(super) fn leave_unsent(&mut self, end_ns: u64, mut waited: impl FnMut(u64)) -> Counts {
+    fn leave_unsent(&mut self, end_ns: u64, mut waited: impl FnMut(u64)) -> Counts {
         let Kind::Open { interval_ns } = self.kind else { return Counts::new() };
         let mut unsent = 0;
         while self.due_ns() < end_ns {
@@ -128,7 +171,7 @@ impl Pace {
     }
 
     /// Waits until `until_ns`, and returns the time.
-    pub(super) fn wait(&self, until_ns: u64) -> u64 {
+    fn wait(&self, until_ns: u64) -> u64 {
         let left = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
         if !self.spins && left > EARLY {
             sleep(left - EARLY);

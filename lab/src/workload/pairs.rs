@@ -2,7 +2,7 @@
 
 use super::pace::{self, RATE, THINK, THINK_TIMES};
 use super::stream::{self, BYTES};
-use super::{Reports, WAIT, Workload};
+use super::{MESSAGE_METRICS, Reports, WAIT, Workload};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::Fault;
@@ -14,6 +14,12 @@ use crate::transport::{self, Can, count, names};
 /// Pairs of a trial.
 const PAIRS_MAX: u64 = 250;
 const _: () = assert!(2 * (PAIRS_MAX as usize) < PARTIES_MAX);
+
+/// Without the busy time of processors: pairs share them.
+const METRICS: &[&str] = match MESSAGE_METRICS.split_last() {
+    Some((_, metrics)) => metrics,
+    None => &[],
+};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "pairs",
@@ -54,18 +60,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         RoleSpec { count: pairs, is_of_threads, place: Placement::Shared, ..A_SOURCE },
         RoleSpec { count: pairs, is_of_threads, place: Placement::Shared, ..A_TARGET },
     ],
-    metrics: &[
-        "rate_messages_per_s",
-        "rate_bytes_per_s",
-        "latency_p50_ns",
-        "latency_p99_ns",
-        "latency_p999_ns",
-        "cpu_ns_per_message",
-        "cpu_spinning_ns_per_message",
-        "cpu_virtual_ns_per_message",
-        "cpu_cp_ns_per_message",
-        "cpu_split_error_ns_per_message",
-    ],
+    metrics: METRICS,
     parts: &[],
     fit,
     work,

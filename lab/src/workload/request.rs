@@ -90,7 +90,10 @@ pub(crate) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Resul
     }
     match Pace::of(order, now_ns()) {
         None => request(end, bytes, window, meter),
-        Some(pace) => request_paced(end, bytes, window, meter, pace),
+        Some(pace) => {
+            let meter = meter.timing("latency", 1);
+            pace.run(end, window, meter, 1, |end, number| ask_once(end, bytes, number))
+        }
     }
 }
 
@@ -138,20 +141,26 @@ fn request<E: End>(
     let began = now_ns();
     let mut now = began;
     while number == 0 || now < window.start_ns {
-        exchange(&mut end, bytes, &mut number)?;
+        ask_once(&mut end, bytes, number)?;
+        number += 1;
         now = now_ns();
     }
     let sample_ns = (window.end_ns - window.start_ns) / SAMPLES;
     let exchanges = u128::from(sample_ns) * u128::from(number) / u128::from((now - began).max(1));
     let mut samples = Samples::of(u64::try_from(exchanges).unwrap_or(u64::MAX));
     now = meter.poll(now, number, || end.counts());
-    // A warm-up in which the processor was taken away says little of how many fit: the window ends by the clock.
-    while now < window.end_ns {
+    // A warm-up in which the processor was taken away says little of how many fit: the window ends by the clock. It
+    // may be over already, and has one sample then.
+    loop {
         for _ in 0..samples.exchanges {
-            exchange(&mut end, bytes, &mut number)?;
+            ask_once(&mut end, bytes, number)?;
+            number += 1;
         }
         let before = std::mem::replace(&mut now, now_ns());
         samples.add(now - before);
+        if now >= window.end_ns {
+            break;
+        }
     }
     // The other side spins until it knows, and what the meter does takes time.
     end.finish()?;
@@ -161,57 +170,17 @@ fn request<E: End>(
     meter.close(number, || end.counts())
 }
 
-/// Makes each exchange when it is due, and takes the time of each.
-fn request_paced<E: End>(
-    mut end: E,
-    bytes: u32,
-    window: Window,
-    meter: Meter,
-    mut pace: Pace,
-) -> Result<Report, Fault> {
-    let mut meter = meter.timing("latency", 1);
-    let mut number = 0;
-    loop {
-        let due = pace.due_ns();
-        // Edges of the window that come before it are noted when they come.
-        loop {
-            let edge = meter.edge_ns().min(window.end_ns);
-            let now = pace.wait(due.min(edge));
-            meter.poll(now, number, || end.counts());
-            if edge > due || now >= window.end_ns {
-                break;
-            }
-        }
-        if due >= window.end_ns || now_ns() >= window.end_ns {
-            break;
-        }
-        exchange(&mut end, bytes, &mut number)?;
-        let now = now_ns();
-        meter.time(now - due);
-        meter.poll(now, number, || end.counts());
-        pace.answered(now);
-    }
-    let unsent = pace.leave_unsent(window.end_ns, |waited_ns| meter.time_late(waited_ns));
-    meter.add_settings(unsent);
-    end.finish()?;
-    meter.add_settings(end.settings());
-    meter.close(number, || end.counts())
-}
-
+/// Sends a value, and receives and checks as many bytes.
 #[inline(always)]
-fn exchange<E: End>(end: &mut E, bytes: u32, number: &mut u64) -> Result<(), Fault> {
-    let value = value(bytes, *number);
+fn ask_once<E: End>(end: &mut E, bytes: u32, number: u64) -> Result<(), Fault> {
+    let value = value(bytes, number);
     end.send(REQUEST_BYTES, |request| request.copy_from_slice(&value.to_le_bytes()))?;
     end.flush()?;
-    let mut reading = Reading::new(pattern::answer(*number), false);
+    let mut reading = Reading::new(pattern::answer(number), false);
     if !end.receive(bytes as usize, |at, piece| reading.take(at, piece))? {
         return Err(Fault::Ended);
     }
-    if !reading.is_whole(bytes as usize) {
-        return Err(Fault::Corrupt(*number));
-    }
-    *number += 1;
-    Ok(())
+    if reading.is_whole(bytes as usize) { Ok(()) } else { Err(Fault::Corrupt(number)) }
 }
 
 /// Serves until nothing more is requested.

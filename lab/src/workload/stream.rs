@@ -1,9 +1,8 @@
 //! Messages one way: as many as go, one behind the other.
 
-use host::report::Counts;
 use os::processor::now_ns;
 
-use super::{Reports, WAIT, Workload, check_work, units};
+use super::{MESSAGE_METRICS, Reports, WAIT, Workload, check_work, units};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor};
 use crate::fault::Fault;
@@ -28,19 +27,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         WAIT,
     ],
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
-    metrics: &[
-        "rate_messages_per_s",
-        "rate_bytes_per_s",
-        "latency_p50_ns",
-        "latency_p99_ns",
-        "latency_p999_ns",
-        "cpu_ns_per_message",
-        "cpu_spinning_ns_per_message",
-        "cpu_virtual_ns_per_message",
-        "cpu_cp_ns_per_message",
-        "cpu_split_error_ns_per_message",
-        "cpu_processors_ns_per_message",
-    ],
+    metrics: MESSAGE_METRICS,
     fit: transport::fit,
     work,
     parts: &[],
@@ -109,7 +96,7 @@ fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     end.flush()?;
     end.finish()?;
     meter.add_settings(end.settings());
-    meter.close(number, Counts::new)
+    meter.close(number, || end.counts())
 }
 
 /// Receives messages until the source has finished.

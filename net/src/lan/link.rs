@@ -4,6 +4,7 @@ use fabric::path::{self, Receiver, SendError, Sender, Severed};
 
 use super::counters::{Counter, Counters};
 use super::frame::{ETHERNET_BYTES, Mac};
+use super::group;
 use super::offload::{BadFrame, FRAME_BYTES_MAX, Offload};
 use super::table::Member;
 
@@ -14,12 +15,17 @@ pub struct Link {
     receiver: Receiver,
     /// The member at the other end, as the address table had it last.
     peer: Member,
+    /// The pack of frames to a group that is being given out, and where the next is.
+    pack: Option<(path::MessageRef, usize)>,
 }
 
 /// A frame that has come, where it lies until the next is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
     message: path::MessageRef,
+    /// Where in the message it is.
+    at: u32,
+    bytes: u32,
     /// What is left to do for it.
     pub offload: Offload,
 }
@@ -51,7 +57,7 @@ impl Link {
         let (sender, receiver) = (halves.senders.pop(), halves.receivers.pop());
         assert!(halves.senders.is_empty() && halves.receivers.is_empty(), "one queue each way");
         let (sender, receiver) = (sender.expect("a queue"), receiver.expect("a queue"));
-        Link { sender, receiver, peer }
+        Link { sender, receiver, peer, pack: None }
     }
 
     /// The member at the other end.
@@ -70,12 +76,22 @@ impl Link {
     /// [`SendError`]; nothing was sent then.
     #[inline(always)]
     pub fn send(&mut self, frame: Frame<'_>, urgency: Urgency) -> Result<(), SendError> {
-        let head = frame.offload.head();
+        if frame.offload != Offload::NONE {
+            return self.send_with_head(frame, urgency);
+        }
         // A frame of which there is nothing to say has no head.
-        let head = if frame.offload == Offload::NONE { &[][..] } else { &head[..] };
         match urgency {
-            Urgency::Now => self.sender.send(head, frame.bytes),
-            Urgency::WithOthers => self.sender.push(head, frame.bytes),
+            Urgency::Now => self.sender.send(&[], frame.bytes),
+            Urgency::WithOthers => self.sender.push(&[], frame.bytes),
+        }
+    }
+
+    #[inline(never)]
+    fn send_with_head(&mut self, frame: Frame<'_>, urgency: Urgency) -> Result<(), SendError> {
+        let head = frame.offload.head();
+        match urgency {
+            Urgency::Now => self.sender.send(&head, frame.bytes),
+            Urgency::WithOthers => self.sender.push(&head, frame.bytes),
         }
     }
 
@@ -86,25 +102,75 @@ impl Link {
     }
 
     /// The next frame that this member takes. Those that it must not take are dropped and counted, so that one call
-    /// looks at a bounded number of messages: none may be found though [`Receiver::is_ready`].
+    /// looks at a bounded number of messages: none may be found though [`Link::is_ready`].
     ///
     /// # Errors
     /// [`Severed`] once the path has ended and everything has been received.
-    #[inline]
+    // Inlined into the caller's loop: a result in memory costs as much as the rest.
+    #[inline(always)]
     pub fn receive(
         &mut self,
         own: &Member,
         counters: &mut Counters,
     ) -> Result<Option<Received>, Severed> {
-        for _ in 0..DROPPED_PER_CALL_MAX {
-            let Some(message) = self.receiver.fetch()? else { return Ok(None) };
+        let is_in_pack = self.pack.is_some();
+        let found = if is_in_pack { None } else { self.receiver.poll_short()? };
+        if let Some(message) = found {
             let path::Message { head, body } = self.receiver.message(message);
-            match admit(head, body, &self.peer, own) {
+            if head.is_empty() && addresses(body).is_some_and(|(_, from)| from == self.peer.mac) {
+                counters.add(Counter::FramesReceived, 1);
+                counters.add(Counter::BytesReceived, body.len() as u64);
+                counters.add(Counter::SegmentsReceived, 1);
+                let bytes = body.len() as u32;
+                return Ok(Some(Received { message, at: 0, bytes, offload: Offload::NONE }));
+            }
+        }
+        self.receive_otherwise(found, own, counters)
+    }
+
+    /// Receives what is no short frame of which there is nothing to say.
+    #[inline(never)]
+    fn receive_otherwise(
+        &mut self,
+        mut found: Option<path::MessageRef>,
+        own: &Member,
+        counters: &mut Counters,
+    ) -> Result<Option<Received>, Severed> {
+        for _ in 0..DROPPED_PER_CALL_MAX {
+            let (message, at) = match (found.take(), self.pack) {
+                (Some(message), _) => (message, None),
+                (None, Some((message, at))) => (message, Some(at)),
+                (None, None) => match self.receiver.fetch()? {
+                    Some(message) => (message, None),
+                    None => return Ok(None),
+                },
+            };
+            let path::Message { mut head, body } = self.receiver.message(message);
+            let mut at = at.or_else(|| group::is_pack(body).then_some(group::FIRST));
+            let mut range = 0..body.len();
+            if let Some(at) = &mut at {
+                let Some((head_at, frame_at, next)) = group::next(body, *at) else {
+                    // Nothing is behind the last.
+                    if *at < body.len() {
+                        counters.add(Counter::DroppedLength, 1);
+                    }
+                    self.pack = None;
+                    continue;
+                };
+                (head, range) = (&body[head_at], frame_at);
+                *at = next;
+            }
+            let bytes = &body[range.clone()];
+            let admitted = admit(head, bytes, &self.peer, own);
+            let (at, bytes, pack) = (range.start as u32, bytes.len() as u32, at);
+            self.pack = pack.map(|next| (message, next));
+            match admitted {
                 Ok(offload) => {
+                    let segments = offload.segments(bytes as usize) as u64;
                     counters.add(Counter::FramesReceived, 1);
-                    counters.add(Counter::BytesReceived, body.len() as u64);
-                    counters.add(Counter::SegmentsReceived, offload.segments(body.len()) as u64);
-                    return Ok(Some(Received { message, offload }));
+                    counters.add(Counter::BytesReceived, bytes.into());
+                    counters.add(Counter::SegmentsReceived, segments);
+                    return Ok(Some(Received { message, at, bytes, offload }));
                 }
                 Err(reason) => counters.add(reason, 1),
             }
@@ -113,10 +179,17 @@ impl Link {
     }
 
     /// A frame that was received last.
-    #[inline]
+    #[inline(always)]
     pub fn frame(&self, received: Received) -> Frame<'_> {
-        let bytes = self.receiver.message(received.message).body;
-        Frame { offload: received.offload, bytes }
+        let Received { message, at, bytes, offload } = received;
+        let body = self.receiver.message(message).body;
+        Frame { offload, bytes: &body[at as usize..][..bytes as usize] }
+    }
+
+    /// Whether there is something to receive, or the path has ended.
+    #[inline]
+    pub fn is_ready(&mut self) -> bool {
+        self.pack.is_some() || self.receiver.is_ready()
     }
 
     /// The two halves, to wait for.

@@ -17,8 +17,9 @@ use os::processor::now_ns;
 
 use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
 use super::joining::{self, Wish};
-use super::mesh::Mesh;
+use super::mesh::{Found, Mesh};
 use crate::guest::Guest;
+use crate::waiter;
 use crate::waiting::{Wait, after};
 
 /// What a guest asks for when it joins a LAN. All fields have defaults.
@@ -159,6 +160,7 @@ impl Lan {
     ///
     /// # Errors
     /// [`SendFrameError`].
+    #[inline]
     pub fn send(&mut self, offload: Offload, frame: &[u8]) -> Result<(), SendFrameError> {
         let frame = Frame { offload, bytes: frame };
         loop {
@@ -223,8 +225,13 @@ impl Lan {
     ///
     /// # Errors
     /// As [`Lan::try_receive`].
+    #[inline]
     pub fn receive(&mut self) -> io::Result<Frame<'_>> {
-        Ok(self.receive_before(u64::MAX)?.expect("no time was set"))
+        let received = match self.mesh.next_of_current() {
+            Some(received) => received,
+            None => self.wait_for_frame(u64::MAX)?.expect("no time was set"),
+        };
+        Ok(self.mesh.frame(received))
     }
 
     /// The next frame, waiting at most for `time`. None if the time is over.
@@ -236,19 +243,21 @@ impl Lan {
     }
 
     fn receive_before(&mut self, deadline_ns: u64) -> io::Result<Option<Frame<'_>>> {
-        let received = loop {
+        let received = self.wait_for_frame(deadline_ns)?;
+        Ok(received.map(|received| self.mesh.frame(received)))
+    }
+
+    #[inline(never)]
+    fn wait_for_frame(&mut self, deadline_ns: u64) -> io::Result<Option<Found>> {
+        loop {
             if let Some(received) = self.mesh.next_frame()? {
-                break received;
+                return Ok(Some(received));
             }
             self.mesh.wait_until(deadline_ns)?;
-            if now_ns() >= deadline_ns {
-                match self.mesh.next_frame()? {
-                    Some(received) => break received,
-                    None => return Ok(None),
-                }
+            if deadline_ns != u64::MAX && now_ns() >= deadline_ns {
+                return self.mesh.next_frame();
             }
-        };
-        Ok(Some(self.mesh.frame(received)))
+        }
     }
 
     /// How many frames wait for the path to their target, which is being made. They are lost if the membership ends.
@@ -277,5 +286,26 @@ impl Lan {
 impl AsFd for Lan {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.mesh.as_fd()
+    }
+}
+
+/// Ready when there may be a frame, or room again after one was given back. Take all that there are.
+impl waiter::Member for Lan {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.as_fd());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        self.mesh.hear();
+        true
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        self.mesh.is_ready()
+    }
+
+    fn sleep(&mut self) {
+        self.mesh.prepare_wait();
     }
 }

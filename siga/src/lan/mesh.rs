@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use fabric::control::{Kind, LanJoined, Pending, Target, WantedAddress};
 use fabric::path::{END_DATA_BYTES, SendError, Shape};
+use net::lan::audience::{Audience, Links};
 use net::lan::counters::{Counter, Counters};
 use net::lan::frame::Mac;
 use net::lan::link::{Frame, Link, Received, Urgency};
@@ -36,6 +37,9 @@ const FRAMES_PER_TURN: u32 = 64;
 /// Bytes that may be on their way to one member.
 const WINDOW_BYTES: usize = 1 << 20;
 
+/// Members from which on they are an audience: fewer get a copy each.
+const AUDIENCE_MIN: usize = 3;
+
 /// Why a path is refused or ended: nothing to say to the other side's user.
 const NO_DATA: [u8; END_DATA_BYTES] = [0; END_DATA_BYTES];
 
@@ -57,11 +61,16 @@ pub(super) struct Mesh {
     current: Option<(Key, u32)>,
     /// Links with frames that were held back.
     unflushed: Vec<Key>,
+    /// Who gets frames to all without a tag, and how many audiences there have been.
+    audience: Option<Audience>,
+    audiences: u32,
     /// The host at which we are a member, and the request to be one at the next.
     attachment: u32,
     rejoining: Option<Claim>,
     /// The doorbells are to be heard before anything is looked at.
     has_slept: bool,
+    /// They have rung since anything was looked at.
+    has_heard: bool,
 }
 
 /// How things stand with another member.
@@ -99,6 +108,13 @@ struct Joint {
     _membership: Arc<Membership>,
 }
 
+/// A frame that has come, and over which link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    key: Key,
+    received: Received,
+}
+
 impl Mesh {
     pub(super) fn new(
         guest: Guest,
@@ -131,9 +147,12 @@ impl Mesh {
             last: None,
             current: None,
             unflushed: Vec::new(),
+            audience: None,
+            audiences: 0,
             attachment,
             rejoining: None,
             has_slept: false,
+            has_heard: false,
         };
         mesh.keep_place(joined);
         mesh.refresh();
@@ -198,6 +217,7 @@ impl Mesh {
         let mut changed = Vec::new();
         self.table.refresh(|number, _| changed.push(number));
         self.changes += 1;
+        self.end_audience();
         for number in changed {
             let found = self.table.get(number).cloned();
             if number == self.number {
@@ -233,13 +253,14 @@ impl Mesh {
     }
 
     /// Sends a frame that was checked to one member.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send(
         &mut self,
         destination: Mac,
         frame: Frame<'_>,
         urgency: Urgency,
     ) -> Result<(), TrySendFrameError> {
+        self.publish_to_all();
         if let Some((mac, key)) = self.last
             && mac == destination
         {
@@ -284,7 +305,7 @@ impl Mesh {
         self.send_later(number, frame)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_over(
         &mut self,
         key: Key,
@@ -418,6 +439,9 @@ impl Mesh {
     fn end(&mut self, key: Key) {
         self.last = self.last.filter(|(_, last)| *last != key);
         self.current = self.current.filter(|(current, _)| *current != key);
+        if self.is_joined(key) {
+            self.end_audience();
+        }
         if let Some(Occupant::Link(mut joint)) = self.waiter.remove(key) {
             joint.link.close();
             let is_its_own =
@@ -428,9 +452,29 @@ impl Mesh {
         }
     }
 
+    /// Whether a link is the one that its member is reached by.
+    fn is_joined(&self, key: Key) -> bool {
+        match self.waiter.get(key) {
+            Some(Occupant::Link(joint)) => is_joined_by(&self.peers[joint.number], key),
+            _ => false,
+        }
+    }
+
     /// Sends a frame to all other members that have room for it.
     pub(super) fn send_to_all(&mut self, frame: Frame<'_>, urgency: Urgency) {
         self.counters.add(Counter::GroupFramesSent, 1);
+        if frame.offload.vlan.is_none() && self.has_audience() {
+            let Mesh { waiter, peers, audience, counters, .. } = self;
+            let mut links = Peers { waiter, peers };
+            if let Some(audience) = audience
+                && audience.push(frame, &mut links, counters)
+            {
+                if urgency == Urgency::Now {
+                    audience.publish(&mut links, counters);
+                }
+                return;
+            }
+        }
         let takes = |(number, member): &(usize, &Member)| {
             *number != self.number && member.takes(frame.offload.vlan)
         };
@@ -442,7 +486,47 @@ impl Mesh {
         }
     }
 
+    /// Whether there is an audience of all other members. It begins when all of them have paths, and are several.
+    fn has_audience(&mut self) -> bool {
+        if self.audience.is_some() {
+            return true;
+        }
+        let others = self.table.members().filter(|(number, _)| *number != self.number);
+        let numbers: Vec<usize> = others.map(|(number, _)| number).collect();
+        let is_joined = |number: &usize| matches!(self.peers[*number], Standing::Joined(_));
+        if numbers.len() < AUDIENCE_MIN || !numbers.iter().all(is_joined) {
+            return false;
+        }
+        self.audiences = self.audiences.wrapping_add(1);
+        let Mesh { waiter, peers, audience, audiences, .. } = self;
+        // Without memory for it, each gets a copy.
+        let begun = Audience::begin(&numbers, *audiences, &mut Peers { waiter, peers });
+        *audience = begun.ok().flatten();
+        audience.is_some()
+    }
+
+    /// Somebody has come or gone: what is sent from now on is for others.
+    fn end_audience(&mut self) {
+        let Some(mut audience) = self.audience.take() else { return };
+        let Mesh { waiter, peers, counters, .. } = self;
+        let mut links = Peers { waiter, peers };
+        audience.publish(&mut links, counters);
+        audience.end(&mut links);
+    }
+
+    /// Frames to all go before what is sent to one of them after that.
+    #[inline]
+    fn publish_to_all(&mut self) {
+        let Mesh { waiter, peers, audience, counters, .. } = self;
+        if let Some(audience) = audience
+            && audience.holds_back()
+        {
+            audience.publish(&mut Peers { waiter, peers }, counters);
+        }
+    }
+
     pub(super) fn flush(&mut self) {
+        self.publish_to_all();
         let Mesh { waiter, unflushed, .. } = self;
         for key in unflushed.drain(..) {
             if let Some(joint) = joint(waiter, key) {
@@ -452,27 +536,33 @@ impl Mesh {
         }
     }
 
-    /// The next frame, of which link.
+    /// The next frame.
     #[inline]
-    pub(super) fn next_frame(&mut self) -> io::Result<Option<(Key, Received)>> {
-        if let Some((key, turns)) = &mut self.current
-            && *turns > 0
-        {
-            *turns -= 1;
-            let key = *key;
-            if let Some(joint) = joint(&mut self.waiter, key)
-                && let Ok(Some(received)) = joint.link.receive(&self.own, &mut self.counters)
-            {
-                return Ok(Some((key, received)));
-            }
+    pub(super) fn next_frame(&mut self) -> io::Result<Option<Found>> {
+        match self.next_of_current() {
+            Some(found) => Ok(Some(found)),
+            None => self.next_frame_of_others(),
         }
-        self.next_frame_of_others()
+    }
+
+    /// The next frame of the member from which the last one was, as long as it has its turn.
+    #[inline(always)]
+    pub(super) fn next_of_current(&mut self) -> Option<Found> {
+        let Mesh { waiter, current, own, counters, .. } = self;
+        let (key, turns) = current.as_mut()?;
+        *turns = turns.checked_sub(1)?;
+        let key = *key;
+        match joint(waiter, key)?.link.receive(own, counters) {
+            Ok(Some(received)) => Some(Found { key, received }),
+            _ => None,
+        }
     }
 
     #[inline(never)]
-    fn next_frame_of_others(&mut self) -> io::Result<Option<(Key, Received)>> {
+    fn next_frame_of_others(&mut self) -> io::Result<Option<Found>> {
         self.refresh();
         self.current = None;
+        self.has_heard = false;
         // Each is looked at once; those that have nothing are not ready again for that.
         for _ in 0..=self.waiter.len() {
             let found = match std::mem::take(&mut self.has_slept) {
@@ -489,7 +579,7 @@ impl Mesh {
             match joint.link.receive(own, counters) {
                 Ok(Some(received)) => {
                     self.current = Some((key, FRAMES_PER_TURN));
-                    return Ok(Some((key, received)));
+                    return Ok(Some(Found { key, received }));
                 }
                 Ok(None) if joint.is_left => self.end(key),
                 Ok(None) => {
@@ -502,8 +592,8 @@ impl Mesh {
         Ok(None)
     }
 
-    #[inline]
-    pub(super) fn frame(&self, (key, received): (Key, Received)) -> Frame<'_> {
+    #[inline(always)]
+    pub(super) fn frame(&self, Found { key, received }: Found) -> Frame<'_> {
         match self.waiter.get(key) {
             Some(Occupant::Link(joint)) => joint.link.frame(received),
             _ => unreachable!("the frame was received just now"),
@@ -575,6 +665,7 @@ impl Mesh {
             is_left: false,
             _membership: membership,
         };
+        self.end_audience();
         let before = std::mem::take(&mut self.peers[number]);
         let Ok(key) = self.waiter.add(Occupant::Link(Box::new(joint))) else {
             self.peers[number] = before;
@@ -636,6 +727,18 @@ impl Mesh {
         }
     }
 
+    /// The descriptor has become readable: listen before anything is looked at.
+    pub(super) fn hear(&mut self) {
+        self.has_slept = true;
+        self.has_heard = true;
+    }
+
+    /// Whether there may be something to do.
+    #[inline]
+    pub(super) fn is_ready(&mut self) -> bool {
+        self.has_heard || self.waiter.is_one_ready()
+    }
+
     pub(super) fn prepare_wait(&mut self) -> bool {
         self.flush();
         if !self.waiter.prepare_wait() {
@@ -647,12 +750,31 @@ impl Mesh {
     }
 }
 
+/// The links of a mesh, for an audience.
+struct Peers<'a> {
+    waiter: &'a mut Waiter<Occupant>,
+    peers: &'a [Standing],
+}
+
+impl Links for Peers<'_> {
+    fn link(&mut self, number: usize) -> Option<&mut Link> {
+        match self.peers.get(number)? {
+            Standing::Joined(key) => joint(self.waiter, *key).map(|joint| &mut joint.link),
+            _ => None,
+        }
+    }
+}
+
 /// What a path of a LAN is asked for with.
 fn path_options() -> PathOptions {
     PathOptions { kind: Kind::LAN, window_bytes: WINDOW_BYTES, ..PathOptions::DEFAULT }
 }
 
-#[inline]
+fn is_joined_by(standing: &Standing, key: Key) -> bool {
+    matches!(standing, Standing::Joined(own) if *own == key)
+}
+
+#[inline(always)]
 fn joint(waiter: &mut Waiter<Occupant>, key: Key) -> Option<&mut Joint> {
     match waiter.get_mut(key)? {
         Occupant::Link(joint) => Some(joint),
@@ -716,8 +838,7 @@ impl waiter::Member for Joint {
     fn is_ready(&mut self) -> bool {
         let wants_room = self.wants_room;
         let is_left = self.is_left;
-        let (sender, receiver) = self.link.halves();
-        receiver.is_ready() || wants_room && sender.is_ready() || is_left
+        self.link.is_ready() || is_left || wants_room && self.link.halves().0.is_ready()
     }
 
     fn sleep(&mut self) {

@@ -10,7 +10,7 @@ use super::{Checker, OneOrMany, WrittenLevels};
 use crate::case::{
     Beside, Breakdown, Knee, METRIC, Part, Screen, ScreenColumn, ScreenRow, Show, Table,
 };
-use crate::factor::{Domain, Factors};
+use crate::factor::Factors;
 use crate::metric::Shown;
 use crate::unit;
 
@@ -191,7 +191,7 @@ impl Checker<'_> {
 
     pub(super) fn knee(&self, written: WrittenKnee) -> Result<Knee, FileError> {
         let along = self.factor(&written.along)?;
-        if matches!(along.domain, Domain::Words(_)) {
+        if !along.domain.is_of_numbers() {
             let what = format!("the levels of {} are no numbers", along.name);
             return Err(self.source.error(written.along.span(), what, "must be numbers"));
         }

@@ -118,7 +118,8 @@ impl Checker<'_> {
         let factor = |name: &Spanned<String>| Ok(self.factor(name)?.name.to_owned());
         let metric = |name: &Spanned<String>| self.metric(name);
         let level = |name: &str, text: &str| {
-            self.workload.factor(name).expect("it was checked").level(text)
+            let factor = self.known_factors().find(|factor| factor.name == name);
+            factor.expect("it was checked").level(text)
         };
         written.read(self.source, read_table, &factor, &metric, &level)
     }
