@@ -263,6 +263,11 @@ impl Lan {
         }
     }
 
+    /// How many frames wait for the path to their target, which is being made. They are lost if the membership ends.
+    pub fn waiting_frames(&self) -> usize {
+        self.mesh.waiting_frames()
+    }
+
     /// What a counter of this member stands at.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.mesh.counter(counter)

@@ -426,6 +426,15 @@ impl Mesh {
         }
     }
 
+    /// Frames that wait for a path.
+    pub(super) fn waiting_frames(&self) -> usize {
+        let waiting = self.peers.iter().map(|standing| match standing {
+            Standing::Connecting(_, waiting) => waiting.len(),
+            _ => 0,
+        });
+        waiting.sum()
+    }
+
     /// Ends a link.
     fn end(&mut self, key: Key) {
         self.last = self.last.filter(|(_, last)| *last != key);
