@@ -10,8 +10,9 @@ use os::foreign::Foreign;
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) standing: Standing,
-    /// How many hosts there have been, and whether nobody was told of the last.
+    /// How many hosts there have been; whether anybody wants to know of the next, and was not told of the last.
     pub(super) attachments: u32,
+    pub(super) follows_hosts: bool,
     pub(super) is_newly_attached: bool,
     /// Answers that are awaited, and those that have come and were not claimed yet.
     pub(super) answers: HashMap<u32, Awaited>,
@@ -77,6 +78,7 @@ impl Inbox {
         Inbox {
             standing: Standing::Attached,
             attachments: 1,
+            follows_hosts: false,
             is_newly_attached: false,
             answers: HashMap::new(),
             rejoining: HashMap::new(),

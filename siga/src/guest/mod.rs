@@ -396,7 +396,7 @@ impl Guest {
     }
 
     /// Whether a connection is pending that was not handed out, an answer has come for one that this guest has asked
-    /// for, or the host is gone for good, or there is a new one, and [`Guest::pending`] has not been called since.
+    /// for, or the host is gone for good and [`Guest::pending`] has not been called since.
     ///
     /// The descriptor becomes readable when one of these comes, whichever verb takes it in, and stays readable until
     /// [`Guest::poll`]. So a program with an epoll of its own polls when the descriptor is readable, and then asks
@@ -536,6 +536,11 @@ impl Guest {
     /// The answer to what was asked, if it has come.
     pub(crate) fn take(&self, claim: &Claim) -> Option<Answered> {
         self.take_answer(claim).map(answered)
+    }
+
+    /// From now on a new host is news, until [`Guest::pending`] is called.
+    pub(crate) fn follow_hosts(&self) {
+        self.inbox.borrow_mut().follows_hosts = true;
     }
 
     /// How many hosts this guest has been attached to so far.

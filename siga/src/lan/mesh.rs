@@ -124,6 +124,7 @@ impl Mesh {
         counters: Counters,
         wait: Wait,
     ) -> io::Result<Mesh> {
+        guest.follow_hosts();
         let attachment = guest.attachments();
         let own = Member {
             name: guest.name(),
