@@ -18,7 +18,7 @@ const CLOCKS: [&str; 5] = ["std::thread", "Instant", "SystemTime", "now_ns", "sl
 const WALLS: &[Wall] = &[
     Wall {
         place: "os/src",
-        without: &["fabric::", "host::", "siga::", "lab::"],
+        without: &["fabric::", "host::", "siga::", "port::", "lab::"],
         because: "os stands on Linux alone",
     },
     Wall {
@@ -105,6 +105,16 @@ const WALLS: &[Wall] = &[
         place: "siga/src",
         without: &["lab::"],
         because: "what a program depends on has no lab",
+    },
+    Wall {
+        place: "port/src",
+        without: &["host::", "lab::", "thread::sleep", "Command::new(\"ip\")"],
+        because: "a port is a guest, and waits for events",
+    },
+    Wall {
+        place: "siga/src",
+        without: &["port::"],
+        because: "what a program depends on makes no namespaces",
     },
     Wall {
         place: "siga/src",

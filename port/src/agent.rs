@@ -93,6 +93,16 @@ impl Agent {
         !self.backlog.is_empty() || self.lan.waiting_frames() > 0
     }
 
+    /// Whether it holds memory that [`Agent::trim`] gives back.
+    pub fn has_spare(&self) -> bool {
+        self.backlog.has_spare()
+    }
+
+    /// Gives memory back: to be called when nothing has happened for a while.
+    pub fn trim(&mut self) {
+        self.backlog.trim();
+    }
+
     /// What it has done.
     pub fn counters(&self) -> Counters {
         self.counters

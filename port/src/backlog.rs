@@ -17,8 +17,8 @@ pub(crate) const FRAMES_MAX: usize = 256;
 /// Bytes that wait for all targets.
 pub(crate) const BYTES_MAX: usize = 32 << 20;
 
-/// Rooms that are kept for the next frames.
-const SPARE_ROOMS: usize = 8;
+/// Rooms that are kept for the next frames while there are any: making one takes as long as copying it.
+const SPARE_ROOMS: usize = 64;
 
 /// A frame shorter than that is copied into a room of its size; longer ones wait in the room that they were read into.
 const COPIED_BYTES_MAX: usize = 8 << 10;
@@ -52,6 +52,16 @@ impl Backlog {
     /// A room for a frame.
     pub(crate) fn room(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_else(|| vec![0; ROOM_BYTES])
+    }
+
+    /// Gives the memory of rooms back that are not in use. Whether there were any.
+    pub(crate) fn trim(&mut self) -> bool {
+        !std::mem::take(&mut self.spare).is_empty()
+    }
+
+    /// Whether there are rooms that are not in use.
+    pub(crate) fn has_spare(&self) -> bool {
+        !self.spare.is_empty()
     }
 
     /// Whether nothing waits.
@@ -163,5 +173,6 @@ mod tests {
         backlog.retry(|_, _| Tried::Done);
         assert!(backlog.is_empty() && backlog.bytes == 0);
         assert_eq!(backlog.spare.len(), SPARE_ROOMS);
+        assert!(backlog.has_spare() && backlog.trim() && !backlog.trim());
     }
 }

@@ -13,7 +13,9 @@ use netlink_packet_core::{
 use netlink_packet_route::address::{
     AddressAttribute, AddressHeader, AddressHeaderFlags, AddressMessage, AddressScope,
 };
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkHeader, LinkMessage};
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkHeader, LinkMessage,
+};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
@@ -58,7 +60,7 @@ impl Links {
     /// As from the kernel.
     pub fn set_loopback_up(&mut self) -> io::Result<()> {
         let index = index_of("lo")?;
-        self.change(index, Vec::new())
+        self.change(index, Vec::new(), LinkFlags::Up)
     }
 
     /// Gives an interface its MAC address and its MTU, sets it up, and gives it `addresses` and the route to groups.
@@ -74,7 +76,15 @@ impl Links {
     ) -> io::Result<()> {
         let index = index_of(interface)?;
         let attributes = vec![LinkAttribute::Address(mac.0.to_vec()), LinkAttribute::Mtu(mtu)];
-        self.change(index, attributes)?;
+        self.change(index, attributes, LinkFlags::empty())?;
+        if !addresses.iter().any(|address| address.address.is_ipv6()) {
+            // Or the interface would ask all members whether they have the address that it would give itself, and look
+            // for routers: a path to each member, for nothing. A kernel without IPv6 refuses this, and does not ask.
+            let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+            let without = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
+            let _ = self.change(index, vec![without], LinkFlags::empty());
+        }
+        self.change(index, Vec::new(), LinkFlags::Up)?;
         for address in addresses {
             self.request(RouteNetlinkMessage::NewAddress(on_interface(index, *address)))?;
         }
@@ -85,15 +95,15 @@ impl Links {
         Ok(())
     }
 
-    /// Changes an interface and sets it up.
-    fn change(&mut self, index: u32, attributes: Vec<LinkAttribute>) -> io::Result<()> {
+    /// Changes an interface, and sets these flags.
+    fn change(
+        &mut self,
+        index: u32,
+        attributes: Vec<LinkAttribute>,
+        flags: LinkFlags,
+    ) -> io::Result<()> {
         let mut message = LinkMessage::default();
-        message.header = LinkHeader {
-            index,
-            flags: LinkFlags::Up,
-            change_mask: LinkFlags::Up,
-            ..LinkHeader::default()
-        };
+        message.header = LinkHeader { index, flags, change_mask: flags, ..LinkHeader::default() };
         message.attributes = attributes;
         self.request(RouteNetlinkMessage::SetLink(message))
     }

@@ -78,7 +78,7 @@ pub enum MemberError {
 fn hint(error: &JoinLanError) -> &'static str {
     match error {
         JoinLanError::Refused { problem: Problem::NoLan, .. } => {
-            ": name one with --lan that the system file has; without a system file there is hs0"
+            ": name one that the system file has; without a system file there is hs0"
         }
         JoinLanError::Refused { problem: Problem::AddressRefused, .. } => {
             ": name one in its range with --address, or leave the option out"

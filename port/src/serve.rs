@@ -27,8 +27,9 @@ const SPIN_NS: u64 = 50_000;
 /// How often a port looks for signals that has no reason to sleep: each so many rounds.
 const ROUNDS_PER_LOOK: u32 = 64;
 
-/// How often the members are looked at while nothing happens: they change in memory, and nobody is woken for that.
-const MEMBERS_TIME: Duration = Duration::from_millis(200);
+/// After how long without a frame the members are looked at, for they change in memory and nobody is woken for that; and
+/// memory is given back.
+const QUIET_TIME: Duration = Duration::from_millis(200);
 
 /// How long a port goes on for what its program has sent and the other ends have not received yet.
 const LINGER_NS: u64 = 2_000_000_000;
@@ -167,19 +168,23 @@ impl<'a> Server<'a> {
             } else if !self.agent.prepare_wait() {
                 continue;
             } else {
-                now_and_then.or(self.hosts.as_ref().map(|_| MEMBERS_TIME))
+                let has_to_look = self.hosts.is_some() || self.agent.has_spare();
+                now_and_then.or(has_to_look.then_some(QUIET_TIME))
             };
             let ready = self.poller.wait(time).map_err(Ended::Lan)?;
             let (signals, watched) = (ready.contains(&SIGNALS), ready.contains(&WATCH));
-            let is_over = ready.is_empty() && now_and_then.is_some();
+            let is_quiet = ready.is_empty() && time.is_some_and(|time| !time.is_zero());
             self.follow_members();
+            if is_quiet {
+                self.agent.trim();
+            }
             if signals && let Some(taken) = self.held.take().map_err(Ended::Lan)? {
                 return Ok(Some(Event::Signal(taken)));
             }
             if watched {
                 return Ok(Some(Event::Watched));
             }
-            if is_over {
+            if is_quiet && now_and_then.is_some() {
                 return Ok(None);
             }
         }
