@@ -99,7 +99,7 @@ fn part(report: &SystemReport, subject: Option<Subject>) -> Result<serde_json::V
 
 /// The members of all LANs.
 fn members(lans: &[LanReport]) -> Table {
-    let mut table = table(&["lan", "member", "guest", "MAC", "addresses", "VLANs"], 6);
+    let mut table = table(&["lan", "member", "guest", "MAC", "addresses", "VLANs", "captures"], 7);
     for lan in lans {
         for member in &lan.members {
             let vlans: Vec<String> = member.vlans.iter().map(ToString::to_string).collect();
@@ -110,6 +110,7 @@ fn members(lans: &[LanReport]) -> Table {
                 member.mac.clone(),
                 member.addresses.join(" "),
                 vlans.join(" "),
+                if member.captures { "yes" } else { "" }.to_owned(),
             ]);
         }
     }

@@ -64,6 +64,8 @@ pub struct MemberReport {
     pub addresses: Vec<String>,
     /// The VLANs that it belongs to.
     pub vlans: Vec<u16>,
+    /// Whether it captures: the others give it copies of the frames that they send.
+    pub captures: bool,
     /// What it has counted since it joined, but for counters that stand at zero.
     pub counters: Counts,
 }

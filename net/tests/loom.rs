@@ -6,8 +6,13 @@ use net::lan::table::{LentTable, Member, TABLE_BYTES, Table};
 use os::words::{WORD_BYTES, Words};
 
 fn member(name: &str, last: u8) -> Member {
-    let (vlans, addresses) = (Vec::new(), Vec::new());
-    Member { name: name.parse().unwrap(), mac: Mac([2, 0, 0, 0, 0, last]), vlans, addresses }
+    Member {
+        name: name.parse().unwrap(),
+        mac: Mac([2, 0, 0, 0, 0, last]),
+        vlans: vec![],
+        addresses: vec![],
+        captures: false,
+    }
 }
 
 #[test]

@@ -198,6 +198,8 @@ messages! {
         mac: [u8; 6],
         /// The IP address that it wants.
         address: WantedAddress,
+        /// Whether it captures, and is no receiver of frames of its own. It has no IP address then.
+        captures: bool,
     },
     /// I leave the LAN.
     14 LeaveLan,
@@ -411,6 +413,9 @@ listed! {
         /// The address is not in the LAN's range, not the one that the system file fixes, or one too many.
         #[error("the LAN does not allow this address")]
         AddressRefused = 27,
+        /// The system file does not let this guest capture in the LAN.
+        #[error("the system file does not let this guest capture in the LAN")]
+        CaptureRefused = 28,
     }
 }
 

@@ -192,6 +192,11 @@ as_other! {
     u16 as [u8; 2]: |number| number.to_le_bytes(), |bytes| Some(u16::from_le_bytes(bytes));
     u32 as [u8; 4]: |number| number.to_le_bytes(), |bytes| Some(u32::from_le_bytes(bytes));
     u64 as [u8; 8]: |number| number.to_le_bytes(), |bytes| Some(u64::from_le_bytes(bytes));
+    bool as u8: |is_so| u8::from(*is_so), |byte| match byte {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    };
     Name as [u8; NAME_BYTES]: |name| name.bytes(), Name::parse;
     LanName as [u8; NAME_BYTES]: |name| name.bytes(), LanName::parse;
     // IPv4 addresses as IPv6 has them: `::ffff:10.1.0.5`.
@@ -272,8 +277,9 @@ mod tests {
 
     const ALLOWANCE: Allowance = Allowance { storage_bytes: 1 << 33, messages: 7 };
 
-    fn join_lan(address: WantedAddress) -> Request {
-        Request::JoinLan { lan: "hs0".parse().unwrap(), mac: [2, 0, 0, 0, 0, 1], address }
+    fn join_lan(address: WantedAddress, captures: bool) -> Request {
+        let (lan, mac) = ("hs0".parse().unwrap(), [2, 0, 0, 0, 0, 1]);
+        Request::JoinLan { lan, mac, address, captures }
     }
 
     fn requests() -> Vec<Request> {
@@ -313,9 +319,9 @@ mod tests {
             Request::Audit { path: 5 },
             Request::Identify { resource: name("PAYROLL"), scope: Scope::Global },
             Request::Revoke { resource: name("PAYROLL"), scope: Scope::Local },
-            join_lan(WantedAddress::None),
-            join_lan(WantedAddress::Chosen),
-            join_lan(WantedAddress::This("10.1.0.5".parse().unwrap())),
+            join_lan(WantedAddress::None, true),
+            join_lan(WantedAddress::Chosen, false),
+            join_lan(WantedAddress::This("10.1.0.5".parse().unwrap()), false),
             Request::LeaveLan,
             Request::Register { address: "fe80::5".parse().unwrap() },
             Request::Unregister { address: "10.1.0.5".parse().unwrap() },

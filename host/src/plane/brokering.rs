@@ -17,7 +17,7 @@ use os::storage::{BorrowError, Borrowed, STORAGE_GRAIN_BYTES};
 use os::words::LentWords;
 use tracing::info;
 
-use super::lans::Change;
+use super::lans::{Change, JoinWish};
 use super::{Answer, Connection, End, Host, PathRecord, State};
 
 /// What a guest sends that asks for a path.
@@ -83,8 +83,9 @@ impl Host {
                 self.send(number, serial, &Reply::Done { path: 0 }, &[]);
                 Ok(())
             }
-            Request::JoinLan { lan, mac, address } => {
-                self.join_lan((number, serial), name, (lan, Mac(mac), address), descriptors)
+            Request::JoinLan { lan, mac, address, captures } => {
+                let wish = JoinWish { lan, mac: Mac(mac), address, captures };
+                self.join_lan((number, serial), name, wish, descriptors)
             }
             Request::LeaveLan => self.change_membership((number, serial), name, Change::Leave),
             Request::Register { address } => {

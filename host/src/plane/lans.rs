@@ -45,6 +45,16 @@ struct Record {
     counters: LentWords,
 }
 
+/// What a guest that joins asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JoinWish {
+    pub(super) lan: LanName,
+    /// Zeros for any.
+    pub(super) mac: Mac,
+    pub(super) address: WantedAddress,
+    pub(super) captures: bool,
+}
+
 /// Why somebody does not become a member, or does not get an address.
 pub(super) struct Declined {
     problem: Problem,
@@ -96,25 +106,30 @@ impl Lans {
     fn join(
         &mut self,
         guest: Name,
-        lan: LanName,
-        wanted_mac: Mac,
-        address: WantedAddress,
+        JoinWish { lan, mac, address, captures }: JoinWish,
         counters: LentWords,
     ) -> Result<LanJoined, Declined> {
         if self.of.contains_key(&guest) {
             return Err(Problem::LanMembership.into());
         }
         let found = self.lans.get_mut(&lan).ok_or(Problem::NoLan)?;
-        if !found.rule.may_join(guest) {
-            return Err(Problem::NotAuthorised.into());
+        match captures {
+            false if !found.rule.may_join(guest) => return Err(Problem::NotAuthorised.into()),
+            true if !found.rule.may_capture(guest) => return Err(Problem::CaptureRefused.into()),
+            _ => {}
         }
-        let (number, mac) = found.place(guest, wanted_mac)?;
-        let addresses = found.addresses(guest, address)?;
-        let fixed = found.rule.fixed(guest);
-        let vlans = fixed.map_or_else(Vec::new, |fixed| fixed.vlans.clone());
+        let (number, mac) = found.place(guest, mac)?;
+        // One that captures gets copies of all frames, and none of its own.
+        let (addresses, vlans) = if captures {
+            (Vec::new(), Vec::new())
+        } else {
+            let fixed = found.rule.fixed(guest);
+            let vlans = fixed.map_or_else(Vec::new, |fixed| fixed.vlans.clone());
+            (found.addresses(guest, address)?, vlans)
+        };
         let address = addresses.first().copied();
-        let member = Member { name: guest, mac, vlans, addresses };
-        info!(%guest, %lan, number, %mac, ?address, "joined a LAN");
+        let member = Member { name: guest, mac, vlans, addresses, captures };
+        info!(%guest, %lan, number, %mac, ?address, captures, "joined a LAN");
         found.table.set(number, Some(&member));
         found.members[number] = Some(Record { member, counters });
         self.of.insert(guest, (lan, number));
@@ -145,6 +160,9 @@ impl Lans {
     fn register(&mut self, guest: Name, address: IpAddr) -> Result<(), Declined> {
         let (lan, number) = *self.of.get(&guest).ok_or(Problem::LanMembership)?;
         let lan = self.lans.get_mut(&lan).ok_or(Problem::NoLan)?;
+        if lan.members[number].as_ref().is_some_and(|record| record.member.captures) {
+            return Err(Problem::AddressRefused.into());
+        }
         lan.check_address(guest, address)?;
         lan.change(number, |addresses| {
             if addresses.contains(&address) {
@@ -188,6 +206,7 @@ impl Lans {
                         mac: member.mac.to_string(),
                         addresses: member.addresses.iter().map(ToString::to_string).collect(),
                         vlans: member.vlans.clone(),
+                        captures: member.captures,
                         counters: counts(counters),
                     })
                 })
@@ -282,16 +301,16 @@ impl Host {
         &mut self,
         (connection, serial): (u64, u32),
         guest: Name,
-        (lan, mac, address): (LanName, Mac, WantedAddress),
+        wish: JoinWish,
         descriptors: Vec<Foreign>,
     ) -> Answer {
         let [counters] = <[Foreign; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
         let counters = borrow_counters(&counters)?;
-        let declined = match self.lans.join(guest, lan, mac, address, counters) {
+        let declined = match self.lans.join(guest, wish, counters) {
             Err(declined) => declined,
             Ok(joined) => {
                 // Another descriptor of the table, because sending borrows all of the host.
-                let lent = self.lans.lans[&lan].lent.try_clone();
+                let lent = self.lans.lans[&wish.lan].lent.try_clone();
                 let lent = match lent {
                     Ok(lent) => lent,
                     Err(_) => {

@@ -6,7 +6,7 @@
 //! frame = "16 KiB"              # largest frame, 16, 24, 40 or 64 KiB: the MTU is 8 KiB less; left out: 16 KiB
 //! range = "10.1.0.0/16"         # IP addresses of members are in it, and chosen from it; left out: 10.1.0.0/16
 //! members = ["*"]               # guests that may join; left out: all
-//! capture = ["SNIFFER"]         # guests that may capture; left out: none
+//! capture = ["SNIFFER"]         # guests that may capture, and need not be among the members; left out: none
 //!
 //! [[lan.member]]                # what is fixed for a guest
 //! guest = "WEB"

@@ -48,6 +48,8 @@ listed! {
         PathsMade => "paths_made",
         /// Paths that could not be made.
         PathsFailed => "paths_failed",
+        /// Copies of sent frames for which a member that captures had no room.
+        CapturesLost => "captures_lost",
     }
 }
 

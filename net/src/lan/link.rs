@@ -210,7 +210,7 @@ impl Link {
 }
 
 /// Frames that one call drops at most.
-const DROPPED_PER_CALL_MAX: usize = 64;
+pub(super) const DROPPED_PER_CALL_MAX: usize = 64;
 
 /// Whether a frame from another member may come in; else what to count.
 #[inline]
@@ -312,7 +312,7 @@ mod tests {
 
     fn member(last: u8, vlans: &[u16]) -> Member {
         let (mac, name) = (Mac([2, 0, 0, 0, 0, last]), format!("G{last}").parse().unwrap());
-        Member { name, mac, vlans: vlans.to_vec(), addresses: Vec::new() }
+        Member { name, mac, vlans: vlans.to_vec(), addresses: Vec::new(), captures: false }
     }
 
     fn frame_of(to: Mac, from: Mac, bytes: usize) -> Vec<u8> {

@@ -3,6 +3,8 @@
 // A model of the table has no paths.
 #[cfg(not(loom))]
 pub mod audience;
+#[cfg(not(loom))]
+pub mod capture;
 pub mod counters;
 pub mod frame;
 pub mod group;

@@ -8,7 +8,7 @@
 //!                   0      sequence: odd while the entry is being written
 //!                   1      MAC address, in the low 48 bits; 0: no member
 //!                   2      name of the guest, 8 characters
-//!                   3      0
+//!                   3      bit 0: captures; the others 0
 //!                   4..8   numbers of VLANs, 16 bits each; 0: none
 //!                   8..16  IP addresses, two words each in network order, IPv4 as IPv6 has it; 0: none
 //! ```
@@ -50,9 +50,12 @@ const AT_VERSION: usize = 0;
 const AT_CHANGES: usize = 1;
 const AT_MAC: usize = 1;
 const AT_NAME: usize = 2;
-const AT_VLANS: usize = if cfg!(loom) { 3 } else { 4 };
+const AT_FLAGS: usize = 3;
+const AT_VLANS: usize = 4;
 const VLANS_PER_WORD: usize = 4;
 const AT_ADDRESSES: usize = AT_VLANS + MEMBER_VLANS_MAX.div_ceil(VLANS_PER_WORD);
+
+const CAPTURES: u64 = 1;
 
 /// A member of a LAN.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +68,8 @@ pub struct Member {
     pub vlans: Vec<u16>,
     /// Its IP addresses, at most [`MEMBER_ADDRESSES_MAX`].
     pub addresses: Vec<IpAddr>,
+    /// Whether it captures: the others give it copies of what they send, and it takes no frame of its own.
+    pub captures: bool,
 }
 
 impl Member {
@@ -78,6 +83,7 @@ impl Member {
         let [a, b, c, d, e, f] = self.mac.0;
         words[AT_MAC] = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
         words[AT_NAME] = u64::from_be_bytes(self.name.bytes());
+        words[AT_FLAGS] = if self.captures { CAPTURES } else { 0 };
         for (at, vlan) in self.vlans.iter().take(MEMBER_VLANS_MAX).enumerate() {
             words[AT_VLANS + at / VLANS_PER_WORD] |=
                 u64::from(*vlan) << (16 * (at % VLANS_PER_WORD));
@@ -113,8 +119,8 @@ impl Member {
         let addresses = (0..MEMBER_ADDRESSES_MAX).map(address);
         let addresses = addresses.filter(|address| !address.is_unspecified());
         let addresses = addresses.map(|address| IpAddr::V6(address).to_canonical());
-        let name = Name::parse(name)?;
-        Some(Member { name, mac, vlans: vlans.collect(), addresses: addresses.collect() })
+        let (name, captures) = (Name::parse(name)?, words[AT_FLAGS] & CAPTURES != 0);
+        Some(Member { name, mac, vlans: vlans.collect(), addresses: addresses.collect(), captures })
     }
 }
 
@@ -311,7 +317,7 @@ mod tests {
         let mac = Mac([2, 0, 0, 0, 0, last]);
         let name = format!("GUEST{last}").parse().unwrap();
         let addresses = vec![IpAddr::from([10, 1, 0, last]), "fe80::1".parse().unwrap()];
-        Member { name, mac, vlans: vlans.to_vec(), addresses }
+        Member { name, mac, vlans: vlans.to_vec(), addresses, captures: false }
     }
 
     fn refreshed(lent: &mut LentTable) -> Vec<(usize, Option<Member>)> {
@@ -327,6 +333,7 @@ mod tests {
         let mut lent = LentTable::new(lent).unwrap();
         assert_eq!(refreshed(&mut lent), []);
         let (first, second) = (member(1, &[7, 4094]), member(2, &[]));
+        let second = Member { captures: true, ..second };
         table.set(3, Some(&first));
         table.set(MEMBERS_MAX - 1, Some(&second));
         assert_eq!(lent.find(first.mac), None, "not refreshed yet");
@@ -334,6 +341,7 @@ mod tests {
         assert_eq!(lent.find(first.mac), Some((3, &first)));
         assert_eq!(lent.find_address([10, 1, 0, 1].into()), Some((3, &first)));
         assert_eq!(lent.find_name(first.name), Some((3, &first)));
+        assert_eq!(lent.find_name(second.name), Some((MEMBERS_MAX - 1, &second)));
         assert_eq!(lent.find_address([10, 1, 0, 3].into()), None);
         assert_eq!(
             lent.members().map(|(number, _)| number).collect::<Vec<_>>(),

@@ -1,12 +1,13 @@
 //! A member of a LAN facing another that sends any frames, and a port facing any frames of its device.
 
 use fabric::path::{HEAD_BYTES_MAX, Halves};
+use net::lan::capture::{self, Content};
 use net::lan::counters::{COUNTER_WORDS, Counter, Counters};
 use net::lan::frame::{ETHERNET_BYTES, Mac, source};
 use net::lan::group::{FIRST, put, record_bytes};
 use net::lan::link::{Frame, Link};
 use net::lan::neighbour;
-use net::lan::offload::{FRAME_BYTES_MAX, HEAD_BYTES, SEGMENTS_MAX, segment};
+use net::lan::offload::{FRAME_BYTES_MAX, HEAD_BYTES, SEGMENTS_MAX, complete_checksum, segment};
 use net::lan::table::Member;
 use os::words::Words;
 
@@ -20,14 +21,29 @@ const PEER: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
 fn member(name: &str, mac: Mac, vlans: &[u16]) -> Member {
     let name = name.parse().expect("a name");
-    Member { name, mac, vlans: vlans.to_vec(), addresses: Vec::new() }
+    Member { name, mac, vlans: vlans.to_vec(), addresses: Vec::new(), captures: false }
 }
 
-/// Another member that sends any frame with any head, alone, packed, or in packs for a group.
+/// What the honest member takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taking {
+    Frames,
+    /// Copies of frames: it captures.
+    Records,
+}
+
+/// Another member that sends any frame with any head, alone, packed, or in packs for a group; first to a member that
+/// takes frames, then to one that captures.
 ///
 /// # Panics
 /// If it does harm: a frame is given out that is not the other member's, or not what its head says.
 pub fn lan_peer(program: &[u8]) {
+    for taking in [Taking::Frames, Taking::Records] {
+        lan_peer_of(program, taking);
+    }
+}
+
+fn lan_peer_of(program: &[u8], taking: Taking) {
     let watch = Watch::start();
     {
         let mut script = Script::new(program);
@@ -40,21 +56,25 @@ pub fn lan_peer(program: &[u8]) {
         let ours = member("OWN", OWN, &[7]);
         let mut link = Link::new(own, member("PEER", PEER, &[7, 8]));
         let mut liar = Some(other);
+        let mut take = |link: &mut Link| match taking {
+            Taking::Frames => take(link, &ours, &mut counters),
+            Taking::Records => take_record(link, &mut counters),
+        };
         for deed in 0..DEEDS_MAX {
             if script.is_over() {
                 break;
             }
             match script.below(16) {
-                0..12 => act(liar.as_mut(), &mut script),
+                0..12 => act(liar.as_mut(), &mut script, taking),
                 12 if script.below(8) == 0 => liar = None,
-                _ => take(&mut link, &ours, &mut counters),
+                _ => take(&mut link),
             }
             if deed.is_multiple_of(DEEDS_PER_VISIT) {
                 neighbour.visit();
             }
         }
         while link.is_ready() && link.halves().1.ended().is_none() {
-            take(&mut link, &ours, &mut counters);
+            take(&mut link);
         }
         link.close();
         neighbour.visit();
@@ -63,10 +83,14 @@ pub fn lan_peer(program: &[u8]) {
 }
 
 /// Sends something that is a frame more often than not.
-fn act(liar: Option<&mut Halves>, script: &mut Script<'_>) {
+fn act(liar: Option<&mut Halves>, script: &mut Script<'_>, taking: Taking) {
     let Some(Halves { senders, receivers }) = liar else { return };
     let sender = &mut senders[0];
-    let (head, frame) = (head(script), frame(script));
+    let (mut head, frame) = (head(script), frame(script));
+    if taking == Taking::Records && head.len() == HEAD_BYTES {
+        // The time.
+        head.splice(0..0, [7; HEAD_BYTES_MAX - HEAD_BYTES]);
+    }
     // What becomes of it is the other side's business.
     let _ = match script.below(8) {
         0..4 => sender.push(&head, &frame),
@@ -142,10 +166,31 @@ fn take(link: &mut Link, own: &Member, counters: &mut Counters) {
     let before = counters.get(Counter::FramesReceived);
     let Ok(Some(received)) = link.receive(own, counters) else { return };
     assert_eq!(counters.get(Counter::FramesReceived), before + 1);
-    let Frame { offload, bytes } = link.frame(received);
-    assert_eq!(source(bytes), Some(PEER), "a frame of somebody else");
-    assert!(bytes.len() <= FRAME_BYTES_MAX);
-    assert!(offload.vlan.is_none_or(|tag| tag & 0x0fff == 7), "{offload:?}");
+    let frame = link.frame(received);
+    assert_eq!(source(frame.bytes), Some(PEER), "a frame of somebody else");
+    let tag = frame.offload.vlan;
+    assert!(tag.is_none_or(|tag| tag & 0x0fff == 7), "{tag:?}");
+    check(frame);
+    let _ = neighbour::answer(frame.bytes, |_| Some(OWN));
+}
+
+/// Takes a record, and does with its frame what one may that captures.
+fn take_record(link: &mut Link, counters: &mut Counters) {
+    let before = counters.get(Counter::FramesReceived);
+    let Ok(Some(received)) = capture::receive(link, counters) else { return };
+    let is_frame = matches!(received.record.content, Content::Frame(_));
+    assert_eq!(counters.get(Counter::FramesReceived), before + u64::from(is_frame));
+    let frame = capture::frame(link, received);
+    assert_eq!(frame.is_some(), is_frame);
+    if let Some(frame) = frame {
+        complete_checksum(frame.offload.checksum, &mut frame.bytes.to_vec());
+        check(frame);
+    }
+}
+
+/// Checks that a frame is what its head says.
+fn check(Frame { offload, bytes }: Frame<'_>) {
+    assert!((ETHERNET_BYTES..=FRAME_BYTES_MAX).contains(&bytes.len()));
     let (mut segments, mut room) = (0, Vec::new());
     segment(offload, bytes, &mut room, |segment| {
         segments += 1;
@@ -153,5 +198,4 @@ fn take(link: &mut Link, own: &Member, counters: &mut Counters) {
     });
     assert!((1..=SEGMENTS_MAX).contains(&segments));
     assert_eq!(segments, offload.segments(bytes.len()));
-    let _ = neighbour::answer(bytes, |_| Some(OWN));
 }

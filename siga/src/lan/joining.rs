@@ -22,6 +22,7 @@ pub(super) struct Wish {
     pub(super) lan: LanName,
     pub(super) mac: Mac,
     pub(super) address: WantedAddress,
+    pub(super) captures: bool,
     /// Of our counters, to be lent to the host.
     counters: ForkSafeFd,
 }
@@ -32,19 +33,20 @@ impl Wish {
         lan: LanName,
         mac: Option<Mac>,
         address: WantedAddress,
+        captures: bool,
     ) -> io::Result<(Wish, Counters)> {
         let bytes = COUNTERS_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
         let options = StorageOptions::default();
         let (storage, lent) = Storage::create("siga lan counters", bytes, options)?;
         let counters = Counters::new(Words::own(storage));
         let mac = mac.unwrap_or(Mac([0; 6]));
-        Ok((Wish { lan, mac, address, counters: ForkSafeFd::new(lent) }, counters))
+        Ok((Wish { lan, mac, address, captures, counters: ForkSafeFd::new(lent) }, counters))
     }
 
     /// Asks the host.
     pub(super) fn ask(&self, guest: &Guest) -> Result<Claim, JoinLanError> {
-        let Wish { lan, mac, address, .. } = *self;
-        let request = Request::JoinLan { lan, mac: mac.0, address };
+        let Wish { lan, mac, address, captures, .. } = *self;
+        let request = Request::JoinLan { lan, mac: mac.0, address, captures };
         Ok(guest.ask(&request, &[self.counters.as_fd()])?)
     }
 

@@ -13,7 +13,6 @@ use net::lan::frame::Mac;
 use net::lan::link::{Frame, Urgency, check};
 use net::lan::offload::Offload;
 use net::lan::table::Member;
-use os::processor::now_ns;
 
 use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
 use super::joining::{self, Wish};
@@ -62,7 +61,7 @@ impl Lan {
     /// [`JoinLanError`].
     pub fn join(guest: Guest, lan: &str, options: &LanOptions) -> Result<Lan, JoinLanError> {
         let lan = lan.parse()?;
-        let (wish, counters) = Wish::new(lan, options.mac, options.address)?;
+        let (wish, counters) = Wish::new(lan, options.mac, options.address, false)?;
         let claim = wish.ask(&guest)?;
         let (joined, table) = wish.joined(guest.answer(&claim))?;
         let mesh = Mesh::new(guest, wish, joined, table, counters, options.wait)?;
@@ -252,15 +251,7 @@ impl Lan {
 
     #[inline(never)]
     fn wait_for_frame(&mut self, deadline_ns: u64) -> io::Result<Option<Found>> {
-        loop {
-            if let Some(received) = self.mesh.next_frame()? {
-                return Ok(Some(received));
-            }
-            self.mesh.wait_until(deadline_ns)?;
-            if deadline_ns != u64::MAX && now_ns() >= deadline_ns {
-                return self.mesh.next_frame();
-            }
-        }
+        self.mesh.wait_for(deadline_ns, Mesh::next_frame)
     }
 
     /// How many frames wait for the path to their target, which is being made. They are lost if the membership ends.

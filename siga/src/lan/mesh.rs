@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use fabric::control::{Kind, LanJoined, Pending, Target, WantedAddress};
-use fabric::path::{END_DATA_BYTES, SendError, Shape};
+use fabric::path::{END_DATA_BYTES, SendError, Severed, Shape};
 use net::lan::audience::{Audience, Links};
+use net::lan::capture::{self, Content, ReceivedRecord};
 use net::lan::counters::{Counter, Counters};
 use net::lan::frame::Mac;
 use net::lan::link::{Frame, Link, Received, Urgency};
@@ -16,6 +17,7 @@ use net::lan::table::{LentTable, MEMBERS_MAX, Member};
 use os::doorbell::Listen;
 use os::processor::now_ns;
 
+use super::capturer::Capturer;
 use super::error::{SendFrameError, TrySendFrameError};
 use super::joining::Wish;
 use crate::guest::{Claim, Connecting, Guest};
@@ -36,6 +38,12 @@ const FRAMES_PER_TURN: u32 = 64;
 
 /// Bytes that may be on their way to one member.
 const WINDOW_BYTES: usize = 1 << 20;
+
+/// Bytes of copies that may be on their way to a member that captures: more, because what does not fit is lost.
+const CAPTURE_WINDOW_BYTES: usize = 8 << 20;
+
+/// How often a member that sends looks whether the path is there over which copies go.
+const LOOK_NS: u64 = 1_000_000;
 
 /// Members from which on they are an audience: fewer get a copy each.
 const AUDIENCE_MIN: usize = 3;
@@ -64,6 +72,10 @@ pub(super) struct Mesh {
     /// Who gets frames to all without a tag, and how many audiences there have been.
     audience: Option<Audience>,
     audiences: u32,
+    /// Who gets copies of what is sent.
+    capturers: Vec<Capturer>,
+    /// When to look for paths to them, if some have none.
+    look_ns: u64,
     /// The host at which we are a member, and the request to be one at the next.
     attachment: u32,
     rejoining: Option<Claim>,
@@ -105,6 +117,8 @@ struct Joint {
     is_unflushed: bool,
     /// The member has left: the link ends once what it sent has been received.
     is_left: bool,
+    /// Copies of frames that the member says it has lost, if this one captures.
+    lost: u64,
     _membership: Arc<Membership>,
 }
 
@@ -113,6 +127,21 @@ struct Joint {
 pub(super) struct Found {
     key: Key,
     received: Received,
+}
+
+/// What has come for one that captures, and over which link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundRecord {
+    key: Key,
+    received: ReceivedRecord,
+    /// Copies lost since the record before.
+    pub(super) lost: u64,
+}
+
+impl FoundRecord {
+    pub(super) fn time_ns(&self) -> u64 {
+        self.received.record.time_ns
+    }
 }
 
 impl Mesh {
@@ -131,6 +160,7 @@ impl Mesh {
             mac: Mac(joined.mac),
             vlans: Vec::new(),
             addresses: joined.address.into_iter().collect(),
+            captures: wish.captures,
         };
         let mut waiter = Waiter::new(wait)?;
         let guest = waiter.add(Occupant::Guest(Box::new(guest)))?;
@@ -150,6 +180,8 @@ impl Mesh {
             unflushed: Vec::new(),
             audience: None,
             audiences: 0,
+            capturers: Vec::new(),
+            look_ns: 0,
             attachment,
             rejoining: None,
             has_slept: false,
@@ -229,12 +261,40 @@ impl Mesh {
             }
             let Some(joint) = self.joint_of(number) else { continue };
             match found {
-                Some(found) if found.name == joint.link.peer().name => joint.link.set_peer(found),
+                Some(found) if is_same(&found, joint.link.peer()) => joint.link.set_peer(found),
                 // Somebody else has its number, or nobody.
                 _ => self.leave(number),
             }
         }
         self.last = None;
+        if self.own.captures {
+            self.connect_to_all();
+        } else {
+            self.find_capturers();
+        }
+    }
+
+    /// Asks for paths to all whose frames are captured: a member that sends its first frame has one by then.
+    fn connect_to_all(&mut self) {
+        let members = self.table.members().filter(|(_, member)| !member.captures);
+        let members: Vec<usize> = members.map(|(number, _)| number).collect();
+        for number in members {
+            if let Standing::Apart = self.peers[number] {
+                // It makes the path with its first frame then.
+                let _ = self.connect(number);
+            }
+        }
+    }
+
+    /// Who gets copies from now on.
+    fn find_capturers(&mut self) {
+        let Mesh { table, capturers, .. } = self;
+        let mut before = std::mem::take(capturers);
+        for (number, member) in table.members().filter(|(_, member)| member.captures) {
+            let known = |one: &Capturer| (one.number, one.name) == (number, member.name);
+            let known = before.iter().position(known).map(|at| before.swap_remove(at));
+            capturers.push(known.unwrap_or_else(|| Capturer::new(number, member.name)));
+        }
     }
 
     /// The member of this number has left: what it sent before is still received.
@@ -253,9 +313,23 @@ impl Mesh {
         }
     }
 
-    /// Sends a frame that was checked to one member.
+    /// Sends a frame that was checked to one member, and copies to those that capture.
     #[inline(always)]
     pub(super) fn send(
+        &mut self,
+        destination: Mac,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        let sent = self.send_to_one(destination, frame, urgency);
+        if !self.capturers.is_empty() && sent.is_ok() {
+            self.copy(frame, urgency);
+        }
+        sent
+    }
+
+    #[inline(always)]
+    fn send_to_one(
         &mut self,
         destination: Mac,
         frame: Frame<'_>,
@@ -277,8 +351,10 @@ impl Mesh {
         frame: Frame<'_>,
         urgency: Urgency,
     ) -> Result<(), TrySendFrameError> {
-        let found = self.table.find(destination).filter(|(number, _)| *number != self.number);
-        let Some((number, _)) = found else {
+        let found = self.table.find(destination);
+        let takes =
+            |(number, member): &(usize, &Member)| *number != self.number && !member.captures;
+        let Some((number, _)) = found.filter(takes) else {
             self.counters.add(Counter::NoMember, 1);
             return Err(SendFrameError::NoMember(destination).into());
         };
@@ -393,7 +469,8 @@ impl Mesh {
         {
             return Err(unreachable);
         }
-        match self.guest().start_connecting_to(Target::Guest(name), &path_options()) {
+        let options = path_options(member.captures);
+        match self.guest().start_connecting_to(Target::Guest(name), &options) {
             Ok(connecting) => {
                 let waiting = VecDeque::new();
                 self.peers[number] = Standing::Connecting(Box::new(connecting), waiting);
@@ -461,8 +538,83 @@ impl Mesh {
         }
     }
 
-    /// Sends a frame to all other members that have room for it.
+    /// Gives a copy of a frame that was sent to each member that captures. What one of them has no room for is lost, and
+    /// slows nobody.
+    #[inline(never)]
+    fn copy(&mut self, frame: Frame<'_>, urgency: Urgency) {
+        let now = now_ns();
+        self.find_paths_for_copies(now);
+        let mut ended = None;
+        let Mesh { waiter, peers, capturers, counters, unflushed, .. } = self;
+        for capturer in capturers {
+            let Standing::Joined(key) = peers[capturer.number] else {
+                let is_kept = capturer.keep(now, frame);
+                counters.add(Counter::CapturesLost, u64::from(!is_kept));
+                continue;
+            };
+            let Some(joint) = joint(waiter, key) else { continue };
+            match capturer.give(&mut joint.link, now, frame, urgency) {
+                Ok(()) => {
+                    if urgency == Urgency::WithOthers && !joint.is_unflushed {
+                        joint.is_unflushed = true;
+                        unflushed.push(key);
+                    }
+                }
+                Err(error) => {
+                    counters.add(Counter::CapturesLost, 1);
+                    joint.wants_room = true;
+                    if let SendError::Severed(_) = error {
+                        ended = Some(key);
+                    }
+                }
+            }
+        }
+        if let Some(key) = ended {
+            self.end(key);
+        }
+    }
+
+    /// Asks for paths to those that capture, and takes those that are there: a program that sends, and does nothing
+    /// else, learns it nowhere else.
+    #[inline]
+    fn find_paths_for_copies(&mut self, now: u64) {
+        let Mesh { capturers, peers, .. } = self;
+        let is_joined = |one: &Capturer| matches!(peers[one.number], Standing::Joined(_));
+        if now < self.look_ns || capturers.iter().all(is_joined) {
+            return;
+        }
+        self.look_ns = now + LOOK_NS;
+        let numbers: Vec<usize> = capturers.iter().map(|one| one.number).collect();
+        for number in numbers {
+            if let Standing::Apart | Standing::Failed { .. } = self.peers[number] {
+                // The next frame is another try.
+                let _ = self.connect(number);
+            }
+        }
+        self.serve_guest();
+    }
+
+    /// Tells a member that captures of copies that were lost, now that there is room.
+    #[cold]
+    fn tell_lost(&mut self, key: Key) {
+        let Mesh { waiter, capturers, .. } = self;
+        let Some(joint) = joint(waiter, key) else { return };
+        if let Some(capturer) = capturers.iter_mut().find(|one| one.number == joint.number)
+            && let Err(SendError::Full) = capturer.tell(&mut joint.link, now_ns())
+        {
+            joint.wants_room = true;
+        }
+    }
+
+    /// Sends a frame to all other members that have room for it, and copies to those that capture.
     pub(super) fn send_to_all(&mut self, frame: Frame<'_>, urgency: Urgency) {
+        self.send_to_each(frame, urgency);
+        if !self.capturers.is_empty() {
+            self.copy(frame, urgency);
+        }
+    }
+
+    fn send_to_each(&mut self, frame: Frame<'_>, urgency: Urgency) {
         self.counters.add(Counter::GroupFramesSent, 1);
         if frame.offload.vlan.is_none() && self.has_audience() {
             let Mesh { waiter, peers, audience, counters, .. } = self;
@@ -477,7 +629,7 @@ impl Mesh {
             }
         }
         let takes = |(number, member): &(usize, &Member)| {
-            *number != self.number && member.takes(frame.offload.vlan)
+            *number != self.number && !member.captures && member.takes(frame.offload.vlan)
         };
         let members: Vec<usize> =
             self.table.members().filter(takes).map(|(number, _)| number).collect();
@@ -492,7 +644,9 @@ impl Mesh {
         if self.audience.is_some() {
             return true;
         }
-        let others = self.table.members().filter(|(number, _)| *number != self.number);
+        let is_other =
+            |(number, member): &(usize, &Member)| *number != self.number && !member.captures;
+        let others = self.table.members().filter(is_other);
         let numbers: Vec<usize> = others.map(|(number, _)| number).collect();
         let is_joined = |number: &usize| matches!(self.peers[*number], Standing::Joined(_));
         if numbers.len() < AUDIENCE_MIN || !numbers.iter().all(is_joined) {
@@ -549,18 +703,65 @@ impl Mesh {
     /// The next frame of the member from which the last one was, as long as it has its turn.
     #[inline(always)]
     pub(super) fn next_of_current(&mut self) -> Option<Found> {
-        let Mesh { waiter, current, own, counters, .. } = self;
-        let (key, turns) = current.as_mut()?;
-        *turns = turns.checked_sub(1)?;
-        let key = *key;
-        match joint(waiter, key)?.link.receive(own, counters) {
-            Ok(Some(received)) => Some(Found { key, received }),
-            _ => None,
-        }
+        let (key, received) =
+            self.next_in_turn(|joint, own, counters| joint.link.receive(own, counters))?;
+        Some(Found { key, received })
     }
 
     #[inline(never)]
     fn next_frame_of_others(&mut self) -> io::Result<Option<Found>> {
+        let found = self.next_of_others(|joint, own, counters| {
+            if joint.link.peer().captures {
+                return capture::drop_all(&mut joint.link, counters).map(|()| None);
+            }
+            joint.link.receive(own, counters)
+        })?;
+        Ok(found.map(|(key, received)| Found { key, received }))
+    }
+
+    /// What has come next for one that captures.
+    pub(super) fn next_record(&mut self) -> io::Result<Option<FoundRecord>> {
+        let receive = |joint: &mut Joint, _: &Member, counters: &mut Counters| {
+            let Some(received) = capture::receive(&mut joint.link, counters)? else {
+                return Ok(None);
+            };
+            let mut lost = 0;
+            if let Content::Lost(total) = received.record.content {
+                // It only grows.
+                lost = total.saturating_sub(joint.lost);
+                joint.lost = total;
+            }
+            Ok(Some((received, lost)))
+        };
+        let found = match self.next_in_turn(receive) {
+            Some(found) => Some(found),
+            None => self.next_of_others(receive)?,
+        };
+        Ok(found.map(|(key, (received, lost))| FoundRecord { key, received, lost }))
+    }
+
+    /// What `receive` finds at the member that has its turn.
+    #[inline(always)]
+    fn next_in_turn<R>(
+        &mut self,
+        receive: impl Fn(&mut Joint, &Member, &mut Counters) -> Result<Option<R>, Severed>,
+    ) -> Option<(Key, R)> {
+        let Mesh { waiter, current, own, counters, .. } = self;
+        let (key, turns) = current.as_mut()?;
+        *turns = turns.checked_sub(1)?;
+        let key = *key;
+        match receive(joint(waiter, key)?, own, counters) {
+            Ok(Some(received)) => Some((key, received)),
+            _ => None,
+        }
+    }
+
+    /// What `receive` finds at the next member that has something.
+    #[inline(always)]
+    fn next_of_others<R>(
+        &mut self,
+        receive: impl Fn(&mut Joint, &Member, &mut Counters) -> Result<Option<R>, Severed>,
+    ) -> io::Result<Option<(Key, R)>> {
         self.refresh();
         self.current = None;
         self.has_heard = false;
@@ -577,15 +778,18 @@ impl Mesh {
             }
             let Mesh { waiter, own, counters, .. } = self;
             let Some(joint) = joint(waiter, key) else { continue };
-            match joint.link.receive(own, counters) {
+            match receive(joint, own, counters) {
                 Ok(Some(received)) => {
                     self.current = Some((key, FRAMES_PER_TURN));
-                    return Ok(Some(Found { key, received }));
+                    return Ok(Some((key, received)));
                 }
                 Ok(None) if joint.is_left => self.end(key),
                 Ok(None) => {
                     // It was ready because there is room again: whoever wants it tries again.
                     joint.wants_room = false;
+                    if joint.link.peer().captures {
+                        self.tell_lost(key);
+                    }
                 }
                 Err(_) => self.end(key),
             }
@@ -598,6 +802,19 @@ impl Mesh {
         match self.waiter.get(key) {
             Some(Occupant::Link(joint)) => joint.link.frame(received),
             _ => unreachable!("the frame was received just now"),
+        }
+    }
+
+    /// Whose record it is, and its frame.
+    pub(super) fn record(
+        &self,
+        FoundRecord { key, received, .. }: FoundRecord,
+    ) -> (&Member, Option<Frame<'_>>) {
+        match self.waiter.get(key) {
+            Some(Occupant::Link(joint)) => {
+                (joint.link.peer(), capture::frame(&joint.link, received))
+            }
+            _ => unreachable!("the record was received just now"),
         }
     }
 
@@ -617,16 +834,21 @@ impl Mesh {
     fn take_pending(&mut self, pending: Pending) {
         let is_fit = pending.kind == Kind::LAN && pending.shape == Shape::SIMPLE;
         let known = self.table.find_name(pending.from);
-        let Some((number, _)) = known.filter(|(number, _)| is_fit && *number != self.number) else {
+        // Nothing goes between two that capture.
+        let is_fit = |(number, member): &(usize, &Member)| {
+            is_fit && *number != self.number && !(member.captures && self.own.captures)
+        };
+        let Some((number, member)) = known.filter(is_fit) else {
             return self.guest().refuse(pending, NO_DATA);
         };
+        let options = path_options(member.captures);
         // If both ask at once, the path is kept that the member with the lower number has asked for.
         if let Standing::Connecting(..) = self.peers[number]
             && self.number < number
         {
             return self.guest().refuse(pending, NO_DATA);
         }
-        match self.guest().accept_pending(pending, &path_options()) {
+        match self.guest().accept_pending(pending, &options) {
             Ok(path) => self.join(number, path),
             Err(_) => self.counters.add(Counter::PathsFailed, 1),
         }
@@ -658,12 +880,18 @@ impl Mesh {
     fn join(&mut self, number: usize, path: Path) {
         let Some(peer) = self.table.get(number).cloned() else { return };
         let (halves, membership, _) = path.into_parts();
+        let mut link = Link::new(halves, peer);
+        if let Some(capturer) = self.capturers.iter_mut().find(|one| one.number == number) {
+            let lost = capturer.begin(&mut link, now_ns());
+            self.counters.add(Counter::CapturesLost, lost);
+        }
         let joint = Joint {
-            link: Link::new(halves, peer),
+            link,
             number,
             wants_room: false,
             is_unflushed: false,
             is_left: false,
+            lost: 0,
             _membership: membership,
         };
         self.end_audience();
@@ -711,8 +939,25 @@ impl Mesh {
         }
     }
 
+    /// What `next` finds, waiting until there is something. None if the time is over; `u64::MAX` never is.
+    pub(super) fn wait_for<T>(
+        &mut self,
+        deadline_ns: u64,
+        next: impl Fn(&mut Mesh) -> io::Result<Option<T>>,
+    ) -> io::Result<Option<T>> {
+        loop {
+            if let Some(found) = next(self)? {
+                return Ok(Some(found));
+            }
+            self.wait_until(deadline_ns)?;
+            if deadline_ns != u64::MAX && now_ns() >= deadline_ns {
+                return next(self);
+            }
+        }
+    }
+
     /// Waits until there may be a frame, or room.
-    pub(super) fn wait_until(&mut self, deadline_ns: u64) -> io::Result<()> {
+    fn wait_until(&mut self, deadline_ns: u64) -> io::Result<()> {
         self.flush();
         self.waiter.wait_until(deadline_ns)?;
         // It was found and is not served: it is found again.
@@ -766,9 +1011,15 @@ impl Links for Peers<'_> {
     }
 }
 
-/// What a path of a LAN is asked for with.
-fn path_options() -> PathOptions {
-    PathOptions { kind: Kind::LAN, window_bytes: WINDOW_BYTES, ..PathOptions::DEFAULT }
+/// What a path to a member of a LAN is asked for with.
+fn path_options(captures: bool) -> PathOptions {
+    let window_bytes = if captures { CAPTURE_WINDOW_BYTES } else { WINDOW_BYTES };
+    PathOptions { kind: Kind::LAN, window_bytes, ..PathOptions::DEFAULT }
+}
+
+/// Whether a member is still the one that it was, and does what it did.
+fn is_same(one: &Member, other: &Member) -> bool {
+    one.name == other.name && one.captures == other.captures
 }
 
 fn is_joined_by(standing: &Standing, key: Key) -> bool {
