@@ -1,6 +1,7 @@
 //! The one command of siga.
 
 mod audit;
+mod capture;
 mod identify;
 mod join;
 mod lab;
@@ -42,6 +43,7 @@ enum Command {
     Join(join::Arguments),
     Query(query::Arguments),
     Audit(audit::Arguments),
+    Capture(capture::Arguments),
     Top(top::Arguments),
     Lab(lab::Arguments),
     Monitor(monitor::Arguments),
@@ -66,6 +68,7 @@ fn main() -> std::process::ExitCode {
         Command::Join(arguments) => join::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
+        Command::Capture(arguments) => capture::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments),
