@@ -146,18 +146,22 @@ impl<'a> Server<'a> {
         loop {
             self.rounds = self.rounds.wrapping_add(1);
             let is_busy = self.agent.poll()?;
+            // However busy it is, or is kept by frames that are dropped.
+            if self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+                self.follow_members();
+                if let Some(taken) = self.held.take().map_err(Ended::Lan)? {
+                    return Ok(Some(Event::Signal(taken)));
+                }
+                let ready = self.poller.wait(Some(Duration::ZERO)).map_err(Ended::Lan)?;
+                if ready.contains(&WATCH) {
+                    return Ok(Some(Event::Watched));
+                }
+                if is_busy && now_and_then.is_some() {
+                    return Ok(None);
+                }
+            }
             if is_busy {
                 self.idle_since_ns = None;
-                // The members are looked at when frames come, because a path may be to a new one.
-                if self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
-                    self.follow_members();
-                    if let Some(taken) = self.held.take().map_err(Ended::Lan)? {
-                        return Ok(Some(Event::Signal(taken)));
-                    }
-                    if now_and_then.is_some() {
-                        return Ok(None);
-                    }
-                }
                 continue;
             }
             let time = if self.is_to_spin() {
@@ -245,7 +249,7 @@ impl<'a> Server<'a> {
     fn linger(&mut self, sockets: &[File]) -> Result<(), Ended> {
         let deadline_ns = now_ns() + LINGER_NS;
         // What has gone into the device so far is moved before anything is asked.
-        while self.agent.poll()? {}
+        while self.agent.poll()? && now_ns() < deadline_ns {}
         while (self.agent.has_backlog() || sockets.iter().any(has_unsent)) && now_ns() < deadline_ns
         {
             if let Some(Event::Signal(taken)) = self.next_event(Some(LINGER_TIME))?
@@ -254,7 +258,7 @@ impl<'a> Server<'a> {
                 return Ok(());
             }
         }
-        while self.agent.poll()? {}
+        while self.agent.poll()? && now_ns() < deadline_ns {}
         Ok(())
     }
 }

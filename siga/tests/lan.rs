@@ -253,3 +253,27 @@ fn member_that_reads_nothing_keeps_nothing_from_the_others() {
     }
     assert!(last.is_some());
 }
+
+#[test]
+fn pack_that_is_given_out_is_not_given_back_to_memory_meanwhile() {
+    let host = host();
+    let mut sender = member(&host, "SENDER");
+    let mut members: Vec<Lan> = (0..3).map(|number| member(&host, &format!("M{number}"))).collect();
+    let from = sender.mac();
+    sender.send(Offload::NONE, &frame(Mac::BROADCAST, from, b"first")).unwrap();
+    for member in &mut members {
+        assert!(next(member, &mut [&mut sender]).is_some());
+    }
+    for number in 0..200u8 {
+        sender.try_push(Offload::NONE, &frame(Mac::BROADCAST, from, &[number])).unwrap();
+    }
+    sender.flush();
+    for member in &mut members {
+        for number in 0..200u8 {
+            let received = member.receive_within(SECOND).unwrap().expect("a frame");
+            assert_eq!(received.bytes[14..], [number]);
+            // What a waiter does about once a second.
+            siga::waiter::Member::trim(member);
+        }
+    }
+}

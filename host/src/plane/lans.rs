@@ -229,16 +229,27 @@ impl Lan {
     fn place(&self, guest: Name, wanted: Mac) -> Result<(usize, Mac), Declined> {
         let fixed = self.rule.fixed(guest).and_then(|fixed| fixed.mac);
         let wanted = Some(wanted).filter(|mac| *mac != Mac([0; 6]) && !mac.is_group());
+        let members = || self.members.iter().flatten().map(|record| &record.member);
+        let has = |mac: Mac| members().find(|other| other.mac == mac);
+        // One that comes back gets its old number, which is in the address that was chosen for it.
+        let old = wanted.filter(|_| fixed.is_none()).and_then(|mac| self.number_in(mac));
         if let Some(mac) = fixed.or(wanted) {
-            let members = self.members.iter().flatten();
-            let mut others = members.map(|record| &record.member);
-            if let Some(other) = others.find(|other| other.mac == mac) {
+            let holder = old.and_then(|number| self.members[number].as_ref());
+            let holder = holder.map(|record| &record.member);
+            if let Some(other) = has(mac).or(holder) {
                 return Err(Declined::taken_by(other.name));
             }
+            if self.rule.is_mac_kept_from(guest, mac) {
+                return Err(Problem::AddressRefused.into());
+            }
         }
-        let is_free = |number: &usize| self.members[*number].is_none();
-        // One that comes back gets its old number, which is in the address that was chosen for it.
-        let old = wanted.and_then(|mac| self.number_in(mac)).filter(is_free);
+        // A number whose address somebody has by the system file is nobody's.
+        let is_free = |number: &usize| {
+            let chosen = self.chosen(*number);
+            self.members[*number].is_none()
+                && has(chosen).is_none()
+                && !self.rule.is_mac_kept_from(guest, chosen)
+        };
         let number = old.or_else(|| (0..MEMBERS_MAX).find(is_free)).ok_or(Problem::LanFull)?;
         Ok((number, fixed.or(wanted).unwrap_or_else(|| self.chosen(number))))
     }

@@ -95,6 +95,11 @@ impl LanRule {
         self.fixed.iter().find(|member| member.guest == guest)
     }
 
+    /// Whether a MAC address is another guest's by this file.
+    pub fn is_mac_kept_from(&self, guest: Name, mac: Mac) -> bool {
+        self.fixed.iter().any(|member| member.guest != guest && member.mac == Some(mac))
+    }
+
     /// Whether an IP address is another guest's by this file.
     pub fn is_kept_from(&self, guest: Name, address: IpAddr) -> bool {
         self.fixed.iter().any(|member| member.guest != guest && member.addresses.contains(&address))

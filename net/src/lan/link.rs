@@ -117,7 +117,8 @@ impl Link {
         let found = if is_in_pack { None } else { self.receiver.poll_short()? };
         if let Some(message) = found {
             let path::Message { head, body } = self.receiver.message(message);
-            if head.is_empty() && addresses(body).is_some_and(|(_, from)| from == self.peer.mac) {
+            let is_its_own = addresses(body).is_some_and(|(_, from)| from == self.peer.mac);
+            if head.is_empty() && is_its_own && !has_tag(body) {
                 counters.add(Counter::FramesReceived, 1);
                 counters.add(Counter::BytesReceived, body.len() as u64);
                 counters.add(Counter::SegmentsReceived, 1);
@@ -192,6 +193,15 @@ impl Link {
         self.pack.is_some() || self.receiver.is_ready()
     }
 
+    /// Gives back memory that was not used lately, but for that of a pack which is being given out. Returns whether
+    /// there may be more to give back later.
+    pub fn trim(&mut self) -> bool {
+        if self.pack.is_none() {
+            self.receiver.trim();
+        }
+        self.sender.trim()
+    }
+
     /// The two halves, to wait for.
     pub fn halves(&mut self) -> (&mut Sender, &mut Receiver) {
         (&mut self.sender, &mut self.receiver)
@@ -218,6 +228,9 @@ pub fn admit(head: &[u8], bytes: &[u8], from: &Member, own: &Member) -> Result<O
     let Some((_, source)) = addresses(bytes) else { return Err(Counter::DroppedLength) };
     if source != from.mac {
         return Err(Counter::DroppedSource);
+    }
+    if has_tag(bytes) {
+        return Err(Counter::DroppedVlan);
     }
     if head.is_empty() && bytes.len() <= FRAME_BYTES_MAX {
         return Ok(Offload::NONE);
@@ -257,6 +270,9 @@ pub enum Refused {
         /// What would be right.
         own: Mac,
     },
+    /// Its tag is in the frame.
+    #[error("a frame with a VLAN tag in it: must be beside it, in `Offload::vlan`")]
+    Tag,
     /// This member does not belong to its VLAN.
     #[error("a frame of VLAN {vlan}: this member does not belong to it")]
     Vlan {
@@ -278,6 +294,9 @@ pub fn check(frame: Frame<'_>, own: &Member, most: usize) -> Result<Mac, Refused
     if found != own.mac {
         return Err(Refused::Source { found, own: own.mac });
     }
+    if has_tag(frame.bytes) {
+        return Err(Refused::Tag);
+    }
     if frame.offload != Offload::NONE {
         check_offload(frame, own)?;
     }
@@ -296,6 +315,15 @@ fn check_offload(frame: Frame<'_>, own: &Member) -> Result<(), Refused> {
         _ => Ok(()),
     }
 }
+
+/// Whether a frame has a VLAN tag in it, where nobody would hold it against the VLANs of members.
+#[inline]
+fn has_tag(frame: &[u8]) -> bool {
+    frame.get(12..ETHERNET_BYTES).is_some_and(|kind| TAGS.contains(&[kind[0], kind[1]]))
+}
+
+/// Types of frames with a tag: IEEE 802.1Q, 802.1ad, and what came before that.
+const TAGS: [[u8; 2]; 3] = [[0x81, 0], [0x88, 0xa8], [0x91, 0]];
 
 /// Where a frame goes and comes from; none if it is shorter than an Ethernet header.
 #[inline]
@@ -329,6 +357,13 @@ mod tests {
         assert_eq!(admit(&[], &good, &one, &other), Ok(Offload::NONE));
         assert_eq!(admit(&[], &good, &other, &one), Err(Counter::DroppedSource));
         assert_eq!(admit(&[], &good[..13], &one, &other), Err(Counter::DroppedLength));
+        let mut inside = good.clone();
+        inside[12..14].copy_from_slice(&[0x81, 0]);
+        assert_eq!(admit(&[], &inside, &one, &other), Err(Counter::DroppedVlan));
+        assert_eq!(
+            check(Frame { offload: Offload::NONE, bytes: &inside }, &one, 100),
+            Err(Refused::Tag)
+        );
         assert_eq!(admit(&[1], &good, &one, &other), Err(Counter::DroppedOffload));
         let checksum = Checksum::Partial { start: 34, at: 25 };
         let offload = Offload { checksum, ..Offload::NONE };

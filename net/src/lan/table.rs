@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A reader keeps copies, and looks at the entries again when `changes` has another value: one load for each batch of
-//! frames. It never waits for the writer: an entry that is being written is left out, and looked at again next time.
+//! frames. It never waits for the writer: an entry that is being written stays what it was until the writer counts up.
 //! The host can refuse service; what it writes is checked all the same.
 
 use std::collections::HashMap;
@@ -187,7 +187,7 @@ pub struct LentTable {
     words: LentWords,
     /// The count of changes up to which everything was read.
     read_up_to: Option<u64>,
-    /// The sequence under which each entry was read; odd if it could not be.
+    /// The sequence under which each entry was read.
     sequences: Vec<u64>,
     members: Vec<Option<Member>>,
     by_mac: HashMap<Mac, usize>,
@@ -235,11 +235,10 @@ impl LentTable {
     fn read_changes(&mut self, mut changed: impl FnMut(usize, Option<Member>)) {
         // Acquire: as above.
         let changes = self.words.load(AT_CHANGES, Ordering::Acquire);
-        let mut is_whole = true;
         for number in 0..MEMBERS_MAX {
             let (sequence, entry) = self.read(number);
-            is_whole &= sequence & 1 == 0;
-            if sequence == self.sequences[number] {
+            // One that is being written stays what it was: its writer counts up when it is done, unless it is gone.
+            if sequence & 1 == 1 || sequence == self.sequences[number] {
                 continue;
             }
             self.sequences[number] = sequence;
@@ -248,7 +247,7 @@ impl LentTable {
                 changed(number, std::mem::replace(&mut self.members[number], found));
             }
         }
-        self.read_up_to = is_whole.then_some(changes);
+        self.read_up_to = Some(changes);
         self.by_mac.clear();
         self.by_address.clear();
         for (number, member) in self.members.iter().enumerate() {
@@ -376,7 +375,13 @@ mod tests {
         assert_eq!(lent.get(3).unwrap().vlans, [9]);
         // The writer goes on.
         raw.store(HEAD_WORDS + 5 * ENTRY_WORDS, 4, Ordering::Relaxed);
+        assert!(lent.is_current(), "nobody looks again for an entry whose writer is gone");
+        raw.store(AT_CHANGES, 100, Ordering::Relaxed);
         assert_eq!(refreshed(&mut lent), [(5, None)]);
+        raw.store(HEAD_WORDS + 5 * ENTRY_WORDS, 5, Ordering::Relaxed);
+        raw.store(AT_CHANGES, 101, Ordering::Relaxed);
+        assert_eq!(refreshed(&mut lent), [], "what is being written has not left");
+        assert_eq!(lent.get(5), Some(&member(5, &[])));
     }
 
     #[test]

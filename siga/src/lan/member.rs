@@ -299,6 +299,10 @@ impl waiter::Member for Lan {
         self.mesh.is_ready()
     }
 
+    fn trim(&mut self) -> bool {
+        self.mesh.trim()
+    }
+
     fn sleep(&mut self) {
         self.mesh.prepare_wait();
     }

@@ -48,6 +48,9 @@ const LOOK_NS: u64 = 1_000_000;
 /// Members from which on they are an audience: fewer get a copy each.
 const AUDIENCE_MIN: usize = 3;
 
+/// Requests for paths that one call takes.
+const PENDING_PER_CALL_MAX: usize = 4;
+
 /// Why a path is refused or ended: nothing to say to the other side's user.
 const NO_DATA: [u8; END_DATA_BYTES] = [0; END_DATA_BYTES];
 
@@ -83,6 +86,8 @@ pub(super) struct Mesh {
     has_slept: bool,
     /// They have rung since anything was looked at.
     has_heard: bool,
+    /// There is room, or a path, for a frame that was given back.
+    has_room: bool,
 }
 
 /// How things stand with another member.
@@ -186,6 +191,7 @@ impl Mesh {
             rejoining: None,
             has_slept: false,
             has_heard: false,
+            has_room: false,
         };
         mesh.keep_place(joined);
         mesh.refresh();
@@ -248,11 +254,23 @@ impl Mesh {
     #[cold]
     fn take_changes(&mut self) {
         let mut changed = Vec::new();
-        self.table.refresh(|number, _| changed.push(number));
+        self.table.refresh(|number, was| changed.push((number, was)));
         self.changes += 1;
-        self.end_audience();
-        for number in changed {
+        for (number, was) in changed {
             let found = self.table.get(number).cloned();
+            let is_other = match (&was, &found) {
+                (Some(was), Some(found)) => !is_same(found, was),
+                (None, None) => false,
+                _ => true,
+            };
+            if is_other {
+                // What is sent to all from now on is for others.
+                self.end_audience();
+                // So is a path that was asked for.
+                if let Standing::Connecting(..) = self.peers[number] {
+                    self.part(number);
+                }
+            }
             if number == self.number {
                 if let Some(own) = found.filter(|own| own.name == self.own.name) {
                     self.own = own;
@@ -495,6 +513,9 @@ impl Mesh {
 
     /// Ends the path to a member, or the request for one.
     fn part(&mut self, number: usize) {
+        if let Standing::Joined(_) = self.peers[number] {
+            self.end_audience();
+        }
         match std::mem::take(&mut self.peers[number]) {
             Standing::Joined(key) => self.end(key),
             Standing::Connecting(_, waiting) => {
@@ -628,6 +649,8 @@ impl Mesh {
                 return;
             }
         }
+        // A copy for each does not overtake what waits for all.
+        self.publish_to_all();
         let takes = |(number, member): &(usize, &Member)| {
             *number != self.number && !member.captures && member.takes(frame.offload.vlan)
         };
@@ -776,7 +799,7 @@ impl Mesh {
                 self.serve_guest();
                 continue;
             }
-            let Mesh { waiter, own, counters, .. } = self;
+            let Mesh { waiter, own, counters, has_room, .. } = self;
             let Some(joint) = joint(waiter, key) else { continue };
             match receive(joint, own, counters) {
                 Ok(Some(received)) => {
@@ -786,7 +809,7 @@ impl Mesh {
                 Ok(None) if joint.is_left => self.end(key),
                 Ok(None) => {
                     // It was ready because there is room again: whoever wants it tries again.
-                    joint.wants_room = false;
+                    *has_room |= std::mem::take(&mut joint.wants_room);
                     if joint.link.peer().captures {
                         self.tell_lost(key);
                     }
@@ -821,7 +844,10 @@ impl Mesh {
     /// Does what the guest has news of: members that want a path, paths that were asked for, a new host.
     fn serve_guest(&mut self) {
         self.refresh();
-        while let Some(pending) = self.guest().pending() {
+        // Each waits for the host. What is left is news still.
+        for _ in 0..PENDING_PER_CALL_MAX {
+            let Some(pending) = self.guest().pending() else { break };
+            self.refresh();
             self.take_pending(pending);
         }
         for number in 0..self.peers.len() {
@@ -878,7 +904,9 @@ impl Mesh {
 
     /// There is a path to a member: frames that waited for it go.
     fn join(&mut self, number: usize, path: Path) {
-        let Some(peer) = self.table.get(number).cloned() else { return };
+        let found = self.table.get(number).filter(|member| member.name == path.peer());
+        let Some(peer) = found.cloned() else { return self.fail(number) };
+        self.has_room = true;
         let (halves, membership, _) = path.into_parts();
         let mut link = Link::new(halves, peer);
         if let Some(capturer) = self.capturers.iter_mut().find(|one| one.number == number) {
@@ -926,8 +954,11 @@ impl Mesh {
     fn follow_host(&mut self) {
         let attachment = self.guest().attachments();
         if attachment != self.attachment {
-            self.attachment = attachment;
+            // If it cannot be asked now, it is asked at the next news.
             self.rejoining = self.wish.ask(self.guest()).ok();
+            if self.rejoining.is_some() {
+                self.attachment = attachment;
+            }
         }
         let Some(claim) = &self.rejoining else { return };
         let Some(answer) = self.guest().take(claim) else { return };
@@ -985,9 +1016,24 @@ impl Mesh {
         self.has_heard || self.waiter.is_one_ready()
     }
 
+    /// Gives back memory of all links that was not used lately. Returns whether there may be more later.
+    pub(super) fn trim(&mut self) -> bool {
+        let Mesh { waiter, peers, .. } = self;
+        let mut may_trim = false;
+        for standing in peers.iter() {
+            if let Standing::Joined(key) = standing
+                && let Some(joint) = joint(waiter, *key)
+            {
+                may_trim |= joint.link.trim();
+            }
+        }
+        may_trim
+    }
+
     pub(super) fn prepare_wait(&mut self) -> bool {
         self.flush();
-        if !self.waiter.prepare_wait() {
+        // A frame that was given back may go now, and nobody has been told.
+        if std::mem::take(&mut self.has_room) || !self.waiter.prepare_wait() {
             return false;
         }
         self.has_slept = true;
@@ -1112,9 +1158,7 @@ impl waiter::Member for Joint {
     }
 
     fn trim(&mut self) -> bool {
-        let (sender, receiver) = self.link.halves();
-        receiver.trim();
-        sender.trim()
+        self.link.trim()
     }
 
     fn count(&mut self, polls: u64, spinning_ns: u64) {
