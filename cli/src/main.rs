@@ -1,13 +1,17 @@
 //! The one command of siga.
 
 mod audit;
+mod capture;
 mod identify;
+mod join;
 mod lab;
+mod member;
 mod monitor;
 mod outcome;
 mod output;
 mod query;
 mod receive;
+mod run;
 mod send;
 mod socket;
 mod top;
@@ -35,14 +39,23 @@ enum Command {
     Send(send::Arguments),
     Receive(receive::Arguments),
     Identify(identify::Arguments),
+    Run(run::Arguments),
+    Join(join::Arguments),
     Query(query::Arguments),
     Audit(audit::Arguments),
+    Capture(capture::Arguments),
     Top(top::Arguments),
     Lab(lab::Arguments),
     Monitor(monitor::Arguments),
     /// Play one part of a trial: what `siga lab run` starts
     #[command(hide = true)]
     LabWorker,
+    /// Make a network and become the program in it: what `siga run` and `siga join` start
+    #[command(hide = true, name = port::inside::COMMAND)]
+    PortInside {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<std::ffi::OsString>,
+    },
 }
 
 fn main() -> std::process::ExitCode {
@@ -51,12 +64,16 @@ fn main() -> std::process::ExitCode {
         Command::Send(arguments) => send::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
         Command::Identify(arguments) => identify::run(&arguments),
+        Command::Run(arguments) => return run::run(&arguments),
+        Command::Join(arguments) => join::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
+        Command::Capture(arguments) => capture::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments),
         Command::LabWorker => ::lab::worker::run().map_err(Outcome::no),
+        Command::PortInside { words } => return port::inside::run(&words),
     };
     Outcome::exit(outcome)
 }

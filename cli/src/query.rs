@@ -1,8 +1,15 @@
-//! `siga query`: guests and paths.
+//! `siga query`: guests, paths and LANs.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use host::config::Bytes;
-use host::report::{GuestReport, HalfReport, PathReport, ResourceReport, SideReport, SystemReport};
+use host::report::{
+    Counts, GuestReport, HalfReport, LanReport, PathReport, ResourceReport, SideReport,
+    SystemReport,
+};
 use siga::connect::Kind;
 use siga::error::Violation;
 use siga::host::Observer;
@@ -11,7 +18,7 @@ use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
 use crate::socket::Socket;
 
-/// Show the guests that are attached, the paths between them, and the resources they manage
+/// Show the guests that are attached, the paths between them, the resources they manage, and the members of LANs
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Show these alone [default: all there are]
@@ -33,7 +40,12 @@ enum Subject {
     Resource,
     /// The paths of IUCV and APPC, and the messages on them
     Iucv,
+    /// The LANs and their members: addresses, rates over half a second, frames dropped and given back by reason
+    Lan,
 }
+
+/// Over how long rates are taken.
+const RATE_TIME: Duration = Duration::from_millis(500);
 
 /// Shows guests, paths and resources.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
@@ -46,12 +58,22 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     if arguments.output.json {
         return print_json(&part(&report, arguments.subject)?);
     }
+    if arguments.subject == Some(Subject::Lan) {
+        thread::sleep(RATE_TIME);
+        return print_lans(&report, &observer.query().map_err(Outcome::no)?);
+    }
     let tables: &[Table] = match arguments.subject {
-        None => &[guests(&report.guests), paths(&report), resources(&report.resources)],
+        None => &[
+            guests(&report.guests),
+            paths(&report),
+            resources(&report.resources),
+            members(&report.lans),
+        ],
         Some(Subject::Guest) => &[guests(&report.guests)],
         Some(Subject::Path) => &[paths(&report)],
         Some(Subject::Resource) => &[resources(&report.resources)],
         Some(Subject::Iucv) => &[conversations(&report.paths)],
+        Some(Subject::Lan) => &[members(&report.lans)],
     };
     // Nobody misses the head of an empty table, unless he asked for it.
     for table in tables.iter().filter(|table| tables.len() == 1 || table.row_count() > 0) {
@@ -67,11 +89,100 @@ fn part(report: &SystemReport, subject: Option<Subject>) -> Result<serde_json::V
         Subject::Guest => "guests",
         Subject::Path | Subject::Iucv => "paths",
         Subject::Resource => "resources",
+        Subject::Lan => "lans",
     });
     if let (Some(wanted), Some(members)) = (wanted, part.as_object_mut()) {
         members.retain(|name, _| name == wanted || name == "now_ns");
     }
     Ok(part)
+}
+
+/// The members of all LANs.
+fn members(lans: &[LanReport]) -> Table {
+    let mut table = table(&["lan", "member", "guest", "MAC", "addresses", "VLANs", "captures"], 7);
+    for lan in lans {
+        for member in &lan.members {
+            let vlans: Vec<String> = member.vlans.iter().map(ToString::to_string).collect();
+            table.add_row([
+                lan.name.clone(),
+                member.number.to_string(),
+                member.guest.clone(),
+                member.mac.clone(),
+                member.addresses.join(" "),
+                vlans.join(" "),
+                if member.captures { "yes" } else { "" }.to_owned(),
+            ]);
+        }
+    }
+    table
+}
+
+/// All LANs, with rates between two reports.
+fn print_lans(before: &SystemReport, report: &SystemReport) -> Result<(), Outcome> {
+    let mut lans = table(&["lan", "range", "MTU", "largest frame", "members"], 2);
+    for lan in &report.lans {
+        lans.add_row([
+            lan.name.clone(),
+            lan.range.clone(),
+            lan.mtu.to_string(),
+            Bytes(lan.frame_bytes.into()).to_string(),
+            lan.members.len().to_string(),
+        ]);
+    }
+    print(&lans)?;
+    let members = members(&report.lans);
+    if members.row_count() == 0 {
+        return Ok(());
+    }
+    print(format!("\n{members}\n"))?;
+    let old: BTreeMap<_, _> = each_member(before).collect();
+    let heads = [
+        "lan",
+        "guest",
+        "sent/s",
+        "bytes/s",
+        "received/s",
+        "bytes/s",
+        "sent",
+        "received",
+        "dropped and given back",
+    ];
+    let mut rates = table(&heads, 2);
+    let seconds = report.now_ns.saturating_sub(before.now_ns).max(1) as f64 / 1e9;
+    for (name, counters) in each_member(report) {
+        let count = |counters: &Counts, what: &str| counters.get(what).copied().unwrap_or(0);
+        let rate = |what: &str| {
+            let then = old.get(&name).map_or(0, |old| count(old, what));
+            let more = count(counters, what).saturating_sub(then);
+            format!("{:.0}", more as f64 / seconds)
+        };
+        // Everything else is what went by.
+        let rest = counters
+            .iter()
+            .filter(|(what, _)| !what.ends_with("sent") && !what.ends_with("received"));
+        let rest: Vec<String> = rest.map(|(what, count)| format!("{what} {count}")).collect();
+        let (lan, guest) = name;
+        rates.add_row([
+            lan.to_owned(),
+            guest.to_owned(),
+            rate("frames_sent"),
+            rate("bytes_sent"),
+            rate("frames_received"),
+            rate("bytes_received"),
+            count(counters, "frames_sent").to_string(),
+            count(counters, "frames_received").to_string(),
+            rest.join(", "),
+        ]);
+    }
+    print(&rates)
+}
+
+/// The counters of each member of each LAN.
+fn each_member(report: &SystemReport) -> impl Iterator<Item = ((&str, &str), &Counts)> {
+    report.lans.iter().flat_map(|lan| {
+        let members = lan.members.iter();
+        members.map(|member| ((lan.name.as_str(), member.guest.as_str()), &member.counters))
+    })
 }
 
 fn guests(guests: &[GuestReport]) -> Table {

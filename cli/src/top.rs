@@ -31,7 +31,7 @@ pub struct Arguments {
     socket: Socket,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text} is no number"))?;
     if (0.05..=3600.0).contains(&seconds) {
         Ok(seconds)

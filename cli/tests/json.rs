@@ -1,75 +1,27 @@
 //! `--json`: every line of standard output is an object, and everything else goes to standard error.
 
+mod common;
+
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use siga::{Guest, PathOptions};
 
-/// A process that goes when we go.
-struct Process(Child);
+use common::{Process, System, text};
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// Waits until a guest is there.
+fn wait_for(system: &System, guest: &str) {
+    while !text(&system.run(&["query", "guest"]).stdout).contains(guest) {
+        std::thread::yield_now();
     }
 }
 
-/// A host in this process, with a directory of its own.
-struct System {
-    directory: PathBuf,
-    host: siga::host::Embedded,
-}
-
-impl Drop for System {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-impl System {
-    fn start(name: &str) -> System {
-        let directory = std::env::temp_dir().join(format!("siga-{name}-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
-        let mut system = siga::host::System::open();
-        system.socket = Some(directory.join("siga.sock"));
-        System { directory, host: siga::host::Embedded::start(system).unwrap() }
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.directory.join(name).to_str().unwrap().to_owned()
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
-        command.args(arguments).env("SIGA_SOCKET", self.file("siga.sock"));
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    /// Waits until a guest is there.
-    fn wait_for(&self, guest: &str) {
-        while !text(&self.run(&["query", "guest"]).stdout).contains(guest) {
-            std::thread::yield_now();
-        }
-    }
-
-    /// What a command prints, which ends well and says nothing else.
-    fn objects(&self, arguments: &[&str]) -> Vec<Value> {
-        let output = self.run(arguments);
-        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
-        lines(&output.stdout)
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+/// What a command prints, which ends well and says nothing else.
+fn objects(system: &System, arguments: &[&str]) -> Vec<Value> {
+    let output = system.run(arguments);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    lines(&output.stdout)
 }
 
 /// Each line as an object.
@@ -114,40 +66,43 @@ fn every_command_has_it() {
             }
         }
     }
-    let all = "up send receive identify query audit top lab list lab run lab report monitor dump";
+    let all = "up send receive identify run join query audit capture top lab list lab run lab report \
+               monitor dump";
     assert_eq!(found.join(" "), all);
 }
 
 #[test]
 fn guests_paths_and_buffers_are_objects() {
     let system = System::start("json-watch");
-    let server = Guest::attach_embedded(&system.host, "SERVER").unwrap();
-    let client = Guest::attach_embedded(&system.host, "CLIENT").unwrap();
+    let server = Guest::attach(system.file("siga.sock"), "SERVER").unwrap();
+    let client = Guest::attach(system.file("siga.sock"), "CLIENT").unwrap();
     let accepting = std::thread::spawn(move || (server.accept().unwrap(), server));
     let mut path = client.connect("SERVER", &PathOptions::default()).unwrap();
     let _server = accepting.join().unwrap();
     path.send(b"message").unwrap();
 
-    let report = system.objects(&["query", "--json"]);
+    let report = objects(&system, &["query", "--json"]);
     assert_eq!(report.len(), 1);
-    assert_eq!(names(&report[0]), ["guests", "now_ns", "paths", "resources"]);
+    assert_eq!(names(&report[0]), ["guests", "lans", "now_ns", "paths", "resources"]);
     assert_eq!(report[0]["guests"][0]["name"], "CLIENT");
     let number = report[0]["paths"][0]["path"].to_string();
-    for (subject, member) in [("guest", "guests"), ("path", "paths"), ("resource", "resources")] {
-        let part = system.objects(&["query", subject, "--json"]);
+    for (subject, member) in
+        [("guest", "guests"), ("path", "paths"), ("resource", "resources"), ("lan", "lans")]
+    {
+        let part = objects(&system, &["query", subject, "--json"]);
         assert_eq!(names(&part[0]), {
             let mut both = [member, "now_ns"];
             both.sort();
             both
         });
     }
-    let conversations = system.objects(&["query", "iucv", "--json"]);
+    let conversations = objects(&system, &["query", "iucv", "--json"]);
     assert_eq!(conversations[0]["paths"].as_array().unwrap().len(), 0);
 
-    let audit = system.objects(&["audit", &number, "--json"]);
+    let audit = objects(&system, &["audit", &number, "--json"]);
     assert_eq!(audit.len(), 1);
     assert_eq!(audit[0]["queues"][0]["writer"], "CLIENT");
-    let figures = system.objects(&["top", "--json", "--seconds", "0.05", "--count", "2"]);
+    let figures = objects(&system, &["top", "--json", "--seconds", "0.05", "--count", "2"]);
     assert_eq!(figures.len(), 2);
     assert_eq!((&figures[0]["from"], &figures[0]["to"]), (&"CLIENT".into(), &"SERVER".into()));
     assert!(figures[0]["now_ns"].as_u64() < figures[1]["now_ns"].as_u64());
@@ -172,7 +127,7 @@ fn both_ends_of_a_transfer_say_what_was_delivered() {
     let copy = system.file("copy");
     let mut receive = system.command(&["receive", "SERVER", "--output", &copy, "--json"]);
     let receiver = receive.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    system.wait_for("SERVER");
+    wait_for(&system, "SERVER");
     let mut send = system.command(&["send", "CLIENT", "SERVER", "--json"]);
     send.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut sender = send.spawn().unwrap();
@@ -192,7 +147,7 @@ fn transfer_that_breaks_off_says_how_far_it_came() {
     let copy = system.file("copy");
     let mut receive = system.command(&["receive", "SERVER", "--output", &copy, "--json"]);
     let receiver = receive.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    system.wait_for("SERVER");
+    wait_for(&system, "SERVER");
     let mut send = system.command(&["send", "CLIENT", "SERVER"]);
     let mut sender = Process(send.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     // One message: the sender waits for more.
@@ -231,7 +186,7 @@ fn commands_that_stay_print_an_object_first() {
 #[test]
 fn lab_prints_cases_trials_and_figures() {
     let system = System::start("json-lab");
-    let cases = system.objects(&["lab", "list", "--json", "border-64", "message-stream"]);
+    let cases = objects(&system, &["lab", "list", "--json", "border-64", "message-stream"]);
     assert_eq!((&cases[0]["name"], cases.len()), (&"border-64".into(), 2));
 
     let levels = ["--set", "transport=pipe", "--set", "bytes=4000"];
@@ -245,7 +200,7 @@ fn lab_prints_cases_trials_and_figures() {
 
     let results = system.file("results.jsonl");
     std::fs::write(&results, &output.stdout).unwrap();
-    let figures = system.objects(&["lab", "report", &results, "--json"]);
+    let figures = objects(&system, &["lab", "report", &results, "--json"]);
     let of = |figure: &&Value| figure["metric"] == "rate_messages_per_s";
     let figure = figures.iter().find(of).unwrap();
     let members = [

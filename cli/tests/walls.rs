@@ -18,12 +18,12 @@ const CLOCKS: [&str; 5] = ["std::thread", "Instant", "SystemTime", "now_ns", "sl
 const WALLS: &[Wall] = &[
     Wall {
         place: "os/src",
-        without: &["fabric::", "host::", "siga::", "lab::"],
+        without: &["fabric::", "host::", "siga::", "port::", "lab::"],
         because: "os stands on Linux alone",
     },
     Wall {
         place: "fabric/src",
-        without: &["message::", "host::", "siga::", "lab::"],
+        without: &["message::", "net::lan", "host::", "siga::", "lab::"],
         because: "fabric stands on os alone",
     },
     Wall {
@@ -35,6 +35,21 @@ const WALLS: &[Wall] = &[
         place: "message/src",
         without: &CLOCKS,
         because: "message starts no thread, asks no clock and does not sleep: time is an argument",
+    },
+    Wall {
+        place: "net/src",
+        without: &CLOCKS,
+        because: "net starts no thread, asks no clock and does not sleep: time is an argument",
+    },
+    Wall {
+        place: "net/src",
+        without: &["message::", "host::", "siga::", "lab::", "fabric::control"],
+        because: "a network needs its paths alone",
+    },
+    Wall {
+        place: "message/src",
+        without: &["net::lan"],
+        because: "messages and networks do not know each other",
     },
     Wall {
         place: "fabric/src/queue",
@@ -90,6 +105,16 @@ const WALLS: &[Wall] = &[
         place: "siga/src",
         without: &["lab::"],
         because: "what a program depends on has no lab",
+    },
+    Wall {
+        place: "port/src",
+        without: &["host::", "lab::", "thread::sleep", "Command::new(\"ip\")"],
+        because: "a port is a guest, and waits for events",
+    },
+    Wall {
+        place: "siga/src",
+        without: &["port::"],
+        because: "what a program depends on makes no namespaces",
     },
     Wall {
         place: "siga/src",

@@ -5,6 +5,7 @@
 //! ([`crate::run`]) or one inside a program ([`crate::Embedded`]).
 
 mod brokering;
+mod lans;
 mod resources;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -31,6 +32,7 @@ use tracing::{debug, info, warn};
 
 use crate::report::{self, AuditReport, GuestReport, PathReport, PathState, SystemReport};
 use crate::system::System;
+use lans::Lans;
 use resources::Resources;
 
 /// Packets of one connection that are handled before the next has its turn.
@@ -90,6 +92,7 @@ pub struct Host {
     /// connection, and so on.
     doomed: Vec<u64>,
     resources: Resources,
+    lans: Lans,
     next_connection: u64,
     next_path: u64,
 }
@@ -245,6 +248,7 @@ impl Host {
         let (ours, theirs) = Doorbell::pair()?;
         let (sender, receiver) = mpsc::channel();
         poller.add(&ours, BELL)?;
+        let lans = Lans::new(&system)?;
         let host = Host {
             system,
             poller,
@@ -260,6 +264,7 @@ impl Host {
             unsent: BTreeSet::new(),
             doomed: Vec::new(),
             resources: Resources::default(),
+            lans,
             next_connection: 1,
             next_path: 1,
         };
@@ -514,7 +519,10 @@ impl Host {
     fn may_pass(&self, number: u64, request: &Request) -> bool {
         let lends = matches!(
             request,
-            Request::Connect { .. } | Request::Accept { .. } | Request::Rejoin { .. }
+            Request::Connect { .. }
+                | Request::Accept { .. }
+                | Request::Rejoin { .. }
+                | Request::JoinLan { .. }
         );
         lends && matches!(self.connections[&number].role, Role::Guest(_))
     }
@@ -656,6 +664,8 @@ impl Host {
         drop(connection.packets);
         if let Role::Guest(name) = connection.role {
             info!(%name, why, "detached");
+            // Other members see it first in the table, and do not take the end of its paths for a mishap.
+            self.lans.leave(name);
             self.forget_paths(name);
             self.resources.forget(name);
             self.guests.remove(&name);
@@ -709,6 +719,7 @@ impl Host {
             guests: guests.collect(),
             paths: paths.collect(),
             resources: self.resources.report(),
+            lans: self.lans.report(),
         }
     }
 

@@ -29,6 +29,45 @@ pub struct SystemReport {
     pub paths: Vec<PathReport>,
     /// The resources, by name.
     pub resources: Vec<ResourceReport>,
+    /// The LANs, by name.
+    #[serde(default)]
+    pub lans: Vec<LanReport>,
+}
+
+/// A LAN.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LanReport {
+    /// Its name.
+    pub name: String,
+    /// Bytes of its largest frame.
+    pub frame_bytes: u32,
+    /// Bytes of the largest packet of IP that goes without being segmented.
+    pub mtu: u32,
+    /// Where its members' IP addresses are.
+    pub range: String,
+    /// Its members, by number.
+    pub members: Vec<MemberReport>,
+}
+
+/// A member of a LAN.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MemberReport {
+    /// Its number in the LAN.
+    pub number: usize,
+    /// The guest.
+    pub guest: String,
+    /// Its MAC address.
+    pub mac: String,
+    /// Its IP addresses.
+    pub addresses: Vec<String>,
+    /// The VLANs that it belongs to.
+    pub vlans: Vec<u16>,
+    /// Whether it captures: the others give it copies of the frames that they send.
+    pub captures: bool,
+    /// What it has counted since it joined, but for counters that stand at zero.
+    pub counters: Counts,
 }
 
 /// A resource that a guest manages.
@@ -105,7 +144,7 @@ pub struct GuestReport {
 pub struct PathReport {
     /// Its number.
     pub path: u64,
-    /// What it is for: `messages`, `IUCV`, `APPC`.
+    /// What it is for: `messages`, `IUCV`, `APPC`, `LAN`.
     pub kind: String,
     /// Its state.
     pub state: PathState,

@@ -16,6 +16,8 @@
 //! messages_max = 1024         # messages that may wait: large ones in each queue of a path, all of a path of IUCV
 //! storage_max = "1 GiB"       # data storage that all its paths together may lend
 //! ```
+//!
+//! [`lan`] describes the tables of LANs.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +26,10 @@ use os::peer::Credentials;
 use serde::Deserialize;
 use toml::Spanned;
 
+use self::lan::{LanRule, WrittenLan};
 use crate::config::{Bytes, FileError, Source};
+
+pub mod lan;
 
 /// Guests that a system may have at once, unless the file sets another limit.
 pub const GUESTS_MAX: usize = 4096;
@@ -49,6 +54,8 @@ pub struct System {
     /// Guests at once.
     pub guests_max: usize,
     rules: Vec<Rule>,
+    /// The LANs, by their names.
+    pub lans: Vec<LanRule>,
 }
 
 /// What a guest may do.
@@ -69,12 +76,21 @@ pub struct Rule {
 
 /// A name, or the beginning of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Pattern {
+pub(crate) enum Pattern {
     Name(Name),
     Beginning(String),
 }
 
 impl Pattern {
+    /// A pattern in a file.
+    fn read(text: &Spanned<String>, source: &Source) -> Result<Pattern, FileError> {
+        Pattern::parse(text.get_ref()).ok_or_else(|| {
+            let what = format!("{:?} is no name", text.get_ref());
+            let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -, or the beginning of one and *";
+            source.error(text.span(), what, right)
+        })
+    }
+
     fn parse(text: &str) -> Option<Pattern> {
         match text.strip_suffix('*') {
             Some("") => Some(Pattern::Beginning(String::new())),
@@ -86,7 +102,7 @@ impl Pattern {
         }
     }
 
-    fn matches(&self, name: Name) -> bool {
+    pub(crate) fn matches(&self, name: Name) -> bool {
         match self {
             Pattern::Name(own) => *own == name,
             Pattern::Beginning(beginning) => name.as_str().starts_with(beginning.as_str()),
@@ -95,7 +111,7 @@ impl Pattern {
 }
 
 impl System {
-    /// A system in which this user's processes may be any guest and connect to any other.
+    /// A system in which this user's processes may be any guest and connect to any other, with a LAN `hs0`.
     pub fn open() -> System {
         let any = Pattern::Beginning(String::new());
         let rule = Rule {
@@ -108,7 +124,8 @@ impl System {
             messages_max: MESSAGES_MAX,
             storage_bytes_max: STORAGE_BYTES_MAX,
         };
-        System { socket: None, mode: 0o600, guests_max: GUESTS_MAX, rules: vec![rule] }
+        let (rules, lans) = (vec![rule], vec![LanRule::open()]);
+        System { socket: None, mode: 0o600, guests_max: GUESTS_MAX, rules, lans }
     }
 
     /// Reads a system file.
@@ -150,7 +167,8 @@ impl System {
             }
             rules.push(rule);
         }
-        Ok(System { socket: host.socket, mode, guests_max, rules })
+        let lans = lan::rules(source, written.lan)?;
+        Ok(System { socket: host.socket, mode, guests_max, rules, lans })
     }
 
     /// The rule for a guest of this name: the first whose name it is, or else the first whose pattern it
@@ -186,6 +204,8 @@ struct Written {
     host: WrittenHost,
     #[serde(default)]
     guest: Vec<WrittenGuest>,
+    #[serde(default)]
+    lan: Vec<WrittenLan>,
 }
 
 #[derive(Default, Deserialize)]
@@ -243,13 +263,7 @@ impl Account {
 
 impl WrittenGuest {
     fn rule(self, source: &Source) -> Result<Rule, FileError> {
-        let pattern = |text: &Spanned<String>| {
-            Pattern::parse(text.get_ref()).ok_or_else(|| {
-                let what = format!("{:?} is no name", text.get_ref());
-                let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -, or the beginning of one and *";
-                source.error(text.span(), what, right)
-            })
-        };
+        let pattern = |text: &Spanned<String>| Pattern::read(text, source);
         let users = match &self.users {
             None => vec![Credentials::own().user],
             Some(users) => users

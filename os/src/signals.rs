@@ -1,55 +1,154 @@
-//! Signals that ask a process to end, held back while the process has something to clean up.
+//! Signals held back: those that ask a process to end while it has something to clean up, and all that are to be passed on
+//! to another program.
 
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::ptr;
 
+use rustix::io::{Errno, FdFlags};
+
 /// The signals that ask a process to end: Ctrl-C, `kill`, and a terminal that is closed.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Holds back the signals that ask a process to end. The descriptor is readable when a signal is waiting.
-/// Dropping it delivers the signal, which ends the process unless the process handles the signal.
+/// The signals that mean something to a program for which this process stands, those of real time aside. Not those of
+/// which the process itself is the cause, and not those that cannot be held back.
+const PASSED_ON: [libc::c_int; 12] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+    libc::SIGWINCH,
+    libc::SIGIO,
+    libc::SIGPWR,
+];
+
+/// Holds back the signals that ask a process to end, or all that it would pass on. The descriptor is readable when a signal
+/// is waiting. Dropping it delivers the signal, which ends the process unless the process handles the signal.
 ///
-/// Signals are held back from the calling thread alone. The kernel delivers a signal to any other thread, so
-/// this is for programs with one thread. A program that is started meanwhile would hold the same signals back
-/// for good: start it with [`HeldSignals::spawn`].
+/// Signals are held back from the calling thread alone, and from threads that it starts afterwards. The kernel delivers a
+/// signal to any other thread, so this is for programs with one thread, or for their beginning. A program that is started
+/// meanwhile would hold the same signals back for good: start it with [`HeldSignals::spawn`].
 #[derive(Debug)]
 pub struct HeldSignals {
     signals: OwnedFd,
     before: libc::sigset_t,
+    /// Whether the process ignored the ends of its children before.
+    ignored_children: bool,
     /// The set of blocked signals belongs to the thread.
     _thread: PhantomData<*const ()>,
 }
 
+/// A signal that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its number.
+    pub number: i32,
+    /// Whether a process sent it to this one, or to its group; otherwise it is the kernel's: a key of the terminal,
+    /// which the whole group in the foreground gets, or a child that has changed.
+    pub is_sent: bool,
+}
+
+impl Taken {
+    /// Whether a child has ended, stopped or gone on. One signal can stand for several children.
+    pub fn is_of_a_child(self) -> bool {
+        self.number == libc::SIGCHLD
+    }
+
+    /// Whether it asks a process to end.
+    pub fn asks_to_end(self) -> bool {
+        ENDING.contains(&self.number) || self.number == libc::SIGQUIT
+    }
+
+    /// Whether it asks a process to stop until it is told to go on.
+    pub fn asks_to_stop(self) -> bool {
+        self.number == libc::SIGTSTP
+    }
+}
+
 impl HeldSignals {
-    /// Holds signals back from now on, except those that the process ignores.
+    /// Holds back the signals that ask to end from now on, except those that the process ignores.
     ///
     /// # Errors
     /// No descriptor or no memory left; nothing is held back then.
     pub fn hold() -> io::Result<HeldSignals> {
-        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: the set is written, and there is room for it.
-        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
         // An ignored signal stays pending while it is blocked, and would be taken for one that ends.
-        for signal in ENDING.into_iter().filter(|signal| !is_ignored(*signal)) {
-            // SAFETY: the set was made empty above, and the number is that of a signal.
-            unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+        HeldSignals::hold_these(ENDING.into_iter().filter(|signal| !is_ignored(*signal)))
+    }
+
+    /// Holds back all signals that mean something to a program for which this process stands, and the news of its
+    /// children. Those that the process ignores come too: the program ignores them as well.
+    ///
+    /// # Errors
+    /// No descriptor or no memory left; nothing is held back then.
+    pub fn hold_to_pass_on() -> io::Result<HeldSignals> {
+        let of_real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
+        let all = PASSED_ON.into_iter().chain(of_real_time).chain([libc::SIGCHLD]);
+        let mut held = HeldSignals::hold_these(all)?;
+        // A process that ignores this signal has no news of its children.
+        held.ignored_children = is_ignored(libc::SIGCHLD);
+        if held.ignored_children {
+            set_action(libc::SIGCHLD, libc::SIG_DFL);
         }
-        // SAFETY: made empty above.
-        let set = unsafe { set.assume_init() };
+        Ok(held)
+    }
+
+    fn hold_these(these: impl Iterator<Item = libc::c_int>) -> io::Result<HeldSignals> {
+        let set = set_of(these);
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
         // SAFETY: reads the set, which lives, and touches nothing else.
-        let signals = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) };
+        let signals = unsafe { libc::signalfd(-1, &raw const set, flags) };
         if signals < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel has just made this descriptor, and no other code knows it.
         let signals = unsafe { OwnedFd::from_raw_fd(signals) };
         let before = change_mask(libc::SIG_BLOCK, &set);
-        Ok(HeldSignals { signals, before, _thread: PhantomData })
+        Ok(HeldSignals { signals, before, ignored_children: false, _thread: PhantomData })
+    }
+
+    /// Takes a signal that is waiting, if there is one. It is not delivered then.
+    ///
+    /// # Errors
+    /// As from the kernel: none is expected.
+    pub fn take(&self) -> io::Result<Option<Taken>> {
+        /// Where in `struct signalfd_siginfo` number and cause are.
+        const NUMBER_AT: usize = 0;
+        const CAUSE_AT: usize = 8;
+        let mut taken = [0; size_of::<libc::signalfd_siginfo>()];
+        match rustix::io::read(&self.signals, &mut taken) {
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let word = |at: usize| {
+            i32::from_ne_bytes([taken[at], taken[at + 1], taken[at + 2], taken[at + 3]])
+        };
+        // The kernel's own causes are positive (siginfo.h), those of processes are not.
+        Ok(Some(Taken { number: word(NUMBER_AT), is_sent: word(CAUSE_AT) <= 0 }))
+    }
+
+    /// Does to this process what `signal` does to one that neither handles nor holds it back: for those that stop. The
+    /// caller goes on when the process does.
+    ///
+    /// # Errors
+    /// As from the kernel: there is no such signal.
+    pub fn suffer(&self, signal: i32) -> io::Result<()> {
+        // SAFETY: sends a signal to the calling thread, which holds it back, or is stopped by it.
+        if unsafe { libc::raise(signal) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let now = change_mask(libc::SIG_UNBLOCK, &set_of([signal].into_iter()));
+        change_mask(libc::SIG_SETMASK, &now);
+        Ok(())
     }
 
     /// Starts a program that does not inherit what is held back here.
@@ -57,15 +156,56 @@ impl HeldSignals {
     /// # Errors
     /// As from the kernel: there is no such program, or no memory left.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
-        let before = self.before;
+        let (before, ignored_children) = (self.before, self.ignored_children);
         let let_through = move || {
+            if ignored_children {
+                set_action(libc::SIGCHLD, libc::SIG_IGN);
+            }
             change_mask(libc::SIG_SETMASK, &before);
             Ok(())
         };
-        // SAFETY: the child makes one system call for its own thread; it takes no lock and no memory.
+        // SAFETY: the child makes two system calls for its own thread; it takes no lock and no memory.
         unsafe { command.pre_exec(let_through) };
         command.spawn()
     }
+
+    /// As [`HeldSignals::spawn`], and the program has `descriptor` too, under its number here.
+    ///
+    /// # Errors
+    /// As [`HeldSignals::spawn`].
+    pub fn spawn_with(
+        &self,
+        command: &mut Command,
+        descriptor: BorrowedFd<'_>,
+    ) -> io::Result<Child> {
+        let number = descriptor.as_raw_fd();
+        let keep = move || {
+            // SAFETY: the descriptor is open here, and the child has a copy of it until it executes the program.
+            let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+            Ok(rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?)
+        };
+        // SAFETY: the child makes one system call; it takes no lock and no memory.
+        unsafe { command.pre_exec(keep) };
+        self.spawn(command)
+    }
+}
+
+/// Takes over a descriptor that the process which started this one gave with [`HeldSignals::spawn_with`]. A program
+/// that this process becomes does not have it.
+///
+/// # Errors
+/// There is no such descriptor.
+///
+/// # Panics
+/// If it is one of the standard descriptors.
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    assert!(number > 2, "the standard descriptors are the program's");
+    // SAFETY: asks about a number; a closed one is an error.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, and came with this process: no code of this process made it, so none owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 impl AsFd for HeldSignals {
@@ -78,6 +218,24 @@ impl Drop for HeldSignals {
     fn drop(&mut self) {
         change_mask(libc::SIG_SETMASK, &self.before);
     }
+}
+
+fn set_of(signals: impl Iterator<Item = libc::c_int>) -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the set is written, and there is room for it.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    for signal in signals {
+        // SAFETY: the set was made empty above; a number that is no signal's is an error, and changes nothing.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+    }
+    // SAFETY: made empty above.
+    unsafe { set.assume_init() }
+}
+
+fn set_action(signal: libc::c_int, action: libc::sighandler_t) {
+    // SAFETY: neither of the two actions that this is called with runs any code.
+    let before = unsafe { libc::signal(signal, action) };
+    assert_ne!(before, libc::SIG_ERR, "the action of this signal can be set");
 }
 
 /// Changes which signals are blocked for the calling thread, and returns which were blocked before.
@@ -119,10 +277,9 @@ mod tests {
             assert_eq!(unsafe { libc::raise(libc::SIGTERM) }, 0);
             assert!(is_there());
             // Taken here, so that it does not end the tests when it is let through.
-            let mut signal = [0; 128];
-            assert_eq!(rustix::io::read(&held, &mut signal).unwrap(), 128);
-            assert_eq!(signal[..4], 15_u32.to_ne_bytes());
-            assert!(!is_there());
+            let taken = held.take().unwrap();
+            assert_eq!(taken, Some(Taken { number: libc::SIGTERM, is_sent: true }));
+            assert!(!is_there() && held.take().unwrap().is_none());
         });
         thread.join().unwrap();
     }
@@ -149,6 +306,23 @@ mod tests {
         // Not SIGINT, which a process started in the background ignores.
         rustix::process::kill_process(Pid::from_child(&sleeper), Signal::TERM).unwrap();
         assert_eq!(sleeper.wait().unwrap().signal(), Some(libc::SIGTERM));
+    }
+
+    #[test]
+    fn program_has_the_descriptor_that_it_was_given_and_no_other() {
+        let held = HeldSignals::hold_to_pass_on().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut shell = Command::new("sh");
+        let number = writer.as_raw_fd();
+        shell.arg("-c").arg(format!("echo here >&{number}; exec ls /proc/self/fd"));
+        shell.stdout(std::process::Stdio::piped());
+        let child = held.spawn_with(&mut shell, writer.as_fd()).unwrap();
+        drop(writer);
+        let listed = child.wait_with_output().unwrap().stdout;
+        assert_eq!(std::io::read_to_string(reader).unwrap(), "here\n");
+        let listed = String::from_utf8(listed).unwrap();
+        assert!(listed.lines().any(|line| line == number.to_string()), "{listed}");
+        assert!(inherited(1 << 20).is_err());
     }
 
     #[test]

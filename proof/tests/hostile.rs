@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use proof::hostile::{
     alone, appc_peer, control_protocol_guest, control_protocol_host, doorbell_abuse, iucv_peer,
-    reader_scribble, reader_scribble_meanwhile, writer_scribble, writer_scribble_meanwhile,
+    lan_peer, reader_scribble, reader_scribble_meanwhile, writer_scribble,
+    writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,7 +20,7 @@ type Body = fn(&[u8]);
 
 #[test]
 fn what_the_fuzzer_has_found_does_no_harm() {
-    let bodies: [(&str, Body); 7] = [
+    let bodies: [(&str, Body); 8] = [
         ("reader_scribble", reader_scribble),
         ("writer_scribble", writer_scribble),
         ("doorbell_abuse", doorbell_abuse),
@@ -27,6 +28,7 @@ fn what_the_fuzzer_has_found_does_no_harm() {
         ("control_protocol_guest", control_protocol_guest),
         ("appc_peer", appc_peer),
         ("iucv_peer", iucv_peer),
+        ("lan_peer", lan_peer),
     ];
     for (target, body) in bodies {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
@@ -90,6 +92,11 @@ proptest! {
     #[test]
     fn path_of_iucv_is_not_harmed_by_a_side_that_says_anything(program in program()) {
         iucv_peer(&program);
+    }
+
+    #[test]
+    fn member_of_a_lan_is_not_harmed_by_another_that_sends_anything(program in program()) {
+        lan_peer(&program);
     }
 }
 

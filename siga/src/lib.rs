@@ -8,6 +8,7 @@ mod guest;
 pub mod host;
 pub mod in_place;
 pub mod iucv;
+pub mod lan;
 mod link;
 mod members;
 #[cfg(feature = "observe")]

@@ -372,6 +372,23 @@ impl<M: Member> Waiter<M> {
         Ok(key.map(|key| (key, self.found(key))))
     }
 
+    /// Gives out a member that was active lately and has something to do now, if there is one. Others are found within
+    /// some calls.
+    #[inline]
+    pub(crate) fn try_next_busy(&mut self) -> io::Result<Option<Key>> {
+        self.next_busy()
+    }
+
+    /// Whether a member that was active lately has something to do now. It keeps its turn.
+    #[inline]
+    pub(crate) fn is_one_ready(&mut self) -> bool {
+        let is_ready = self.poll_watched().is_some();
+        if is_ready {
+            self.next -= 1;
+        }
+        is_ready
+    }
+
     /// Listens to all doorbells, without waiting; whether one rang.
     #[cfg(feature = "tokio")]
     pub(crate) fn hear(&mut self) -> io::Result<bool> {
@@ -395,12 +412,8 @@ impl<M: Member> Waiter<M> {
         let trim_ns = self.trim_members(now_ns);
         self.set_alarm((trim_ns != u64::MAX).then_some(trim_ns), now_ns);
         self.put_to_sleep(u32::MAX);
-        let has_found = self.poll_watched().is_some();
-        if has_found {
-            // Only [`Waiter::try_next`] gives it out: it keeps its turn until then.
-            self.next -= 1;
-        }
-        !has_found
+        // Only [`Waiter::try_next`] gives out what is found.
+        !self.is_one_ready()
     }
 
     /// Makes the descriptor readable at `due_ns`. Without a descriptor left for that, members are trimmed later.

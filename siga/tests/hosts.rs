@@ -14,6 +14,7 @@ use siga::connect::Scope;
 use siga::error::{Problem, ResourceError};
 use siga::host::report::{PathState, ResourceScope, SystemReport};
 use siga::host::{Embedded, ObserveError, Observer, System};
+use siga::lan::{Address, Lan, LanOptions, Member, Offload};
 use siga::{AttachError, ConnectError, Guest, Path, PathOptions, Reason, Served, Wait, Waiter};
 
 /// A place where hosts listen, one after the other.
@@ -53,6 +54,9 @@ impl Drop for Place {
 fn joined(client: &Guest, server: &Guest) -> (Path, Path) {
     common::joined(client, server, &PathOptions::default())
 }
+
+/// How long to wait before others have their turn.
+const BLINK: Duration = Duration::from_millis(1);
 
 /// Where the version stands in a packet.
 const VERSION_AT: std::ops::Range<usize> = 4..6;
@@ -419,6 +423,48 @@ fn connection_asked_of_a_host_that_was_replaced_is_known_to_be_lost() {
     assert!(matches!(client.try_complete(&mut tried), Err(ConnectError::HostGone)));
     assert!(matches!(client.complete(waited), Err(ConnectError::HostGone)));
     assert!(!client.has_news());
+}
+
+#[test]
+fn members_of_a_lan_have_their_places_at_a_new_host() {
+    let place = Place::new("lan");
+    let host = place.host();
+    let options = LanOptions { address: Address::Chosen, wait: Wait::Block, ..Default::default() };
+    let mut members =
+        ["A", "B", "C"].map(|name| Lan::join(place.guest(name), "hs0", &options).unwrap());
+    let before = members.each_ref().map(|lan| lan.own().clone());
+    let frame =
+        |to: &Member, from: &Member| [&to.mac.0[..], &from.mac.0, &[0x88, 0xb5, 7]].concat();
+    let exchange = |members: &mut [Lan; 3], from: usize, to: usize| {
+        members[from].send(Offload::NONE, &frame(&before[to], &before[from])).unwrap();
+        let sent = frame(&before[to], &before[from]);
+        while members[to].receive_within(BLINK).unwrap().is_none_or(|frame| frame.bytes != sent) {
+            let others = members.iter_mut().enumerate().filter(|(at, _)| *at != to);
+            for (_, lan) in others {
+                assert!(lan.try_receive().unwrap().is_none());
+            }
+        }
+    };
+    exchange(&mut members, 0, 1);
+    drop(host);
+    // The path that is there goes on without a host.
+    exchange(&mut members, 1, 0);
+    let _host = place.host();
+    let observer = Observer::attach(&place.0).unwrap();
+    loop {
+        let lans = observer.query().unwrap().lans;
+        let found: Vec<_> = lans[0].members.iter().map(|member| member.mac.clone()).collect();
+        if found.len() == members.len() {
+            assert_eq!(found, before.each_ref().map(|member| member.mac.to_string()));
+            break;
+        }
+        for lan in &mut members {
+            assert!(lan.receive_within(BLINK).unwrap().is_none());
+        }
+    }
+    assert_eq!(members.each_ref().map(|lan| lan.own().clone()), before);
+    exchange(&mut members, 0, 1);
+    exchange(&mut members, 2, 0);
 }
 
 #[test]

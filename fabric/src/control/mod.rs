@@ -16,8 +16,10 @@
 
 mod packet;
 
+use std::net::IpAddr;
+
 use crate::listed;
-use crate::name::Name;
+use crate::name::{LanName, Name};
 use crate::path::Shape;
 
 pub use crate::path::{NO_DATA, USER_DATA_BYTES, UserData};
@@ -55,12 +57,14 @@ impl Kind {
     pub const IUCV: Kind = Kind(1);
     /// APPC/VM.
     pub const APPC: Kind = Kind(2);
+    /// Frames between two members of a LAN.
+    pub const LAN: Kind = Kind(3);
 
     /// How many doorbells a path of this kind has: one for each queue, or two for all queues of a
     /// conversation, which one thread serves.
     pub fn doorbells(self, shape: Shape) -> usize {
         match self {
-            Kind::IUCV | Kind::APPC => 2,
+            Kind::IUCV | Kind::APPC | Kind::LAN => 2,
             _ => shape.outputs + shape.inputs,
         }
     }
@@ -72,6 +76,7 @@ impl std::fmt::Display for Kind {
             Kind::MESSAGES => formatter.write_str("messages"),
             Kind::IUCV => formatter.write_str("IUCV"),
             Kind::APPC => formatter.write_str("APPC"),
+            Kind::LAN => formatter.write_str("LAN"),
             Kind(other) => write!(formatter, "kind {other}"),
         }
     }
@@ -185,6 +190,29 @@ messages! {
         /// How far it is known.
         scope: Scope,
     },
+    /// I join this LAN; a guest is a member of one at most. [our counters]
+    13 JoinLan {
+        /// Which.
+        lan: LanName,
+        /// The MAC address that it wants, as a member that comes back does; zeros for any.
+        mac: [u8; 6],
+        /// The IP address that it wants.
+        address: WantedAddress,
+        /// Whether it captures, and is no receiver of frames of its own. It has no IP address then.
+        captures: bool,
+    },
+    /// I leave the LAN.
+    14 LeaveLan,
+    /// This IP address is mine too.
+    15 Register {
+        /// Which.
+        address: IpAddr,
+    },
+    /// This IP address is mine no longer.
+    16 Unregister {
+        /// Which.
+        address: IpAddr,
+    },
     /// Report guests and paths.
     9 Query,
     /// Report each buffer of a path.
@@ -210,7 +238,7 @@ messages! {
     /// [the peer's board, its lines, our ends of as many doorbells as [`Kind::doorbells`] says]
     103 Joined(joined: Joined),
     /// To [`Request::Rejoin`], [`Request::Refuse`], [`Request::Cancel`], [`Request::Identify`],
-    /// [`Request::Revoke`].
+    /// [`Request::Revoke`], [`Request::LeaveLan`], [`Request::Register`], [`Request::Unregister`].
     104 Done {
         /// The number of the path here, for [`Request::Rejoin`].
         path: u64,
@@ -227,7 +255,38 @@ messages! {
         /// How long it is.
         bytes: u64,
     },
+    /// To [`Request::JoinLan`]. [the LAN's address table]
+    108 LanJoined(joined: LanJoined),
 }
+
+/// The IP address that a new member of a LAN wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WantedAddress {
+    /// None, but for those that the system file fixes.
+    #[default]
+    None,
+    /// One that the host chooses from the LAN's range.
+    Chosen,
+    /// This one.
+    This(IpAddr),
+}
+
+/// A guest has become a member of a LAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LanJoined {
+    /// Its number there.
+    pub number: u16,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Bytes of the LAN's largest frame.
+    pub frame_bytes: u32,
+    /// Its IP address, if it has one.
+    pub address: Option<IpAddr>,
+    /// How many bits of that the LAN's range has in common.
+    pub prefix_bits: u8,
+}
+
+fields!(LanJoined { number, mac, frame_bytes, address, prefix_bits });
 
 /// A path that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,6 +398,24 @@ listed! {
         /// Somebody manages a resource of this name, or this guest as many as it may.
         #[error("the resource is managed already, or too many are")]
         ResourceTaken = 22,
+        /// There is no LAN of this name.
+        #[error("the system has no LAN of this name")]
+        NoLan = 23,
+        /// The guest is a member of a LAN already, or of none.
+        #[error("a guest is a member of one LAN at a time")]
+        LanMembership = 24,
+        /// The LAN has as many members as it may.
+        #[error("the LAN has as many members as it may")]
+        LanFull = 25,
+        /// Another member, whose name the data begins with, has this address.
+        #[error("another member of the LAN has this address")]
+        AddressTaken = 26,
+        /// The address is not in the LAN's range, not the one that the system file fixes, or one too many.
+        #[error("the LAN does not allow this address")]
+        AddressRefused = 27,
+        /// The system file does not let this guest capture in the LAN.
+        #[error("the system file does not let this guest capture in the LAN")]
+        CaptureRefused = 28,
     }
 }
 

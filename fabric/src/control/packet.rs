@@ -1,7 +1,9 @@
 //! The bytes of the control protocol.
 
-use super::{Allowance, Kind, Problem, Scope, Target, Token, UserData, VERSION};
-use crate::name::{NAME_BYTES, Name};
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::{Allowance, Kind, Problem, Scope, Target, Token, UserData, VERSION, WantedAddress};
+use crate::name::{LanName, NAME_BYTES, Name};
 use crate::path::Shape;
 
 /// Bytes of the longest packet.
@@ -190,7 +192,28 @@ as_other! {
     u16 as [u8; 2]: |number| number.to_le_bytes(), |bytes| Some(u16::from_le_bytes(bytes));
     u32 as [u8; 4]: |number| number.to_le_bytes(), |bytes| Some(u32::from_le_bytes(bytes));
     u64 as [u8; 8]: |number| number.to_le_bytes(), |bytes| Some(u64::from_le_bytes(bytes));
+    bool as u8: |is_so| u8::from(*is_so), |byte| match byte {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    };
     Name as [u8; NAME_BYTES]: |name| name.bytes(), Name::parse;
+    LanName as [u8; NAME_BYTES]: |name| name.bytes(), LanName::parse;
+    // IPv4 addresses as IPv6 has them: `::ffff:10.1.0.5`.
+    IpAddr as [u8; 16]: |address| bytes_of(*address), address_of;
+    Option<IpAddr> as [u8; 16]: |address| address.map_or([0; 16], bytes_of), |bytes| {
+        if bytes == [0; 16] { Some(None) } else { address_of(bytes).map(Some) }
+    };
+    WantedAddress as (u8, Option<IpAddr>): |wanted| match *wanted {
+        WantedAddress::None => (0, None),
+        WantedAddress::Chosen => (1, None),
+        WantedAddress::This(address) => (2, Some(address)),
+    }, |wanted| match wanted {
+        (0, None) => Some(WantedAddress::None),
+        (1, None) => Some(WantedAddress::Chosen),
+        (2, Some(address)) => Some(WantedAddress::This(address)),
+        _ => None,
+    };
     Token as UserData: |token| token.0, |bytes| Some(Token(bytes));
     Kind as u16: |kind| kind.0, |number| Some(Kind(number));
     Problem as u16: |problem| *problem as u16, |number| Some(Problem::parse(number));
@@ -230,9 +253,22 @@ impl<A: Field, B: Field> Field for (A, B) {
 
 fields!(Allowance { storage_bytes, messages });
 
+fn bytes_of(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// None of zeros, which are no party's address.
+fn address_of(bytes: [u8; 16]) -> Option<IpAddr> {
+    let address = Ipv6Addr::from(bytes);
+    (!address.is_unspecified()).then_some(IpAddr::V6(address).to_canonical())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{Joined, Pending, Reply, Request};
+    use super::super::{Joined, LanJoined, Pending, Reply, Request};
     use super::*;
 
     fn name(name: &str) -> Name {
@@ -240,6 +276,11 @@ mod tests {
     }
 
     const ALLOWANCE: Allowance = Allowance { storage_bytes: 1 << 33, messages: 7 };
+
+    fn join_lan(address: WantedAddress, captures: bool) -> Request {
+        let (lan, mac) = ("hs0".parse().unwrap(), [2, 0, 0, 0, 0, 1]);
+        Request::JoinLan { lan, mac, address, captures }
+    }
 
     fn requests() -> Vec<Request> {
         let shape = Shape { outputs: 4, inputs: 8 };
@@ -278,6 +319,12 @@ mod tests {
             Request::Audit { path: 5 },
             Request::Identify { resource: name("PAYROLL"), scope: Scope::Global },
             Request::Revoke { resource: name("PAYROLL"), scope: Scope::Local },
+            join_lan(WantedAddress::None, true),
+            join_lan(WantedAddress::Chosen, false),
+            join_lan(WantedAddress::This("10.1.0.5".parse().unwrap()), false),
+            Request::LeaveLan,
+            Request::Register { address: "fe80::5".parse().unwrap() },
+            Request::Unregister { address: "10.1.0.5".parse().unwrap() },
         ]
     }
 
@@ -312,6 +359,12 @@ mod tests {
             Reply::Withdrawn { path: 4 },
             Reply::Report { bytes: 77 },
         ];
+        for address in [None, Some("10.1.0.5".parse().unwrap()), Some("fd00::1".parse().unwrap())] {
+            let (number, mac) = (7, [2, 0, 0, 0, 0, 7]);
+            let (frame_bytes, prefix_bits) = (16 << 10, 24);
+            let joined = LanJoined { number, mac, frame_bytes, address, prefix_bits };
+            replies.push(Reply::LanJoined(joined));
+        }
         replies.extend(Problem::ALL.map(|problem| Reply::Failed { problem, data }));
         replies
     }

@@ -9,6 +9,7 @@ use fabric::control::{
 use fabric::name::Name;
 use fabric::path::Shape;
 use fabric::path::board;
+use net::lan::frame::Mac;
 use os::doorbell::Doorbell;
 use os::foreign::Foreign;
 use os::memory::shortage;
@@ -16,6 +17,7 @@ use os::storage::{BorrowError, Borrowed, STORAGE_GRAIN_BYTES};
 use os::words::LentWords;
 use tracing::info;
 
+use super::lans::{Change, JoinWish};
 use super::{Answer, Connection, End, Host, PathRecord, State};
 
 /// What a guest sends that asks for a path.
@@ -81,6 +83,17 @@ impl Host {
                 self.send(number, serial, &Reply::Done { path: 0 }, &[]);
                 Ok(())
             }
+            Request::JoinLan { lan, mac, address, captures } => {
+                let wish = JoinWish { lan, mac: Mac(mac), address, captures };
+                self.join_lan((number, serial), name, wish, descriptors)
+            }
+            Request::LeaveLan => self.change_membership((number, serial), name, Change::Leave),
+            Request::Register { address } => {
+                self.change_membership((number, serial), name, Change::Register(address))
+            }
+            Request::Unregister { address } => {
+                self.change_membership((number, serial), name, Change::Unregister(address))
+            }
             Request::Attach { .. } | Request::Observe | Request::Query | Request::Audit { .. } => {
                 Err(Problem::Request)
             }
@@ -104,7 +117,12 @@ impl Host {
             }
         };
         let rule = self.system.rule(from.guest).ok_or(Problem::NotAuthorised)?;
-        if !rule.may_connect(target) {
+        // Members of a LAN reach each other for frames, and for nothing else unless the system file says so.
+        let may_connect = match kind {
+            Kind::LAN => self.lans.share(from.guest, target),
+            _ => rule.may_connect(target),
+        };
+        if !may_connect {
             return Err(Problem::NotAuthorised);
         }
         let target_guest = self.guests.get(&target).ok_or(Problem::NotAttached)?;
@@ -411,9 +429,9 @@ fn borrow_board(descriptor: &Foreign, shape: Shape) -> Result<LentWords, Problem
     if board::is_established(&words, shape) { Ok(words) } else { Err(Problem::Version) }
 }
 
-/// Whose fault it is that a board cannot be mapped: the host may lack memory, or have as many mappings as the
+/// Whose fault it is that a storage cannot be mapped: the host may lack memory, or have as many mappings as the
 /// kernel lets it have.
-fn not_borrowed(error: &BorrowError) -> Problem {
+pub(super) fn not_borrowed(error: &BorrowError) -> Problem {
     match error {
         BorrowError::Os(error) if shortage(error).is_some() => Problem::HostResources,
         _ => Problem::Storage,

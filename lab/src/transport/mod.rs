@@ -7,6 +7,7 @@ mod appc;
 mod batch;
 mod bytes;
 mod iucv;
+pub(crate) mod lan;
 mod line;
 mod packets;
 mod path;
@@ -73,6 +74,7 @@ pub const TRANSPORTS: &[Transport] = &[
     iucv::IUCV,
     iucv::IUCV_SEND,
     appc::APPC,
+    lan::LAN,
     bytes::UNIX_STREAM,
     batch::UNIX_STREAM_BATCHED,
     packets::UNIX_SEQPACKET,

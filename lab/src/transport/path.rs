@@ -43,20 +43,25 @@ pub(super) const OVER_PATHS: Transport =
     Transport { needs_host: true, waits: &["adaptive", "spin", "block"], ..KERNEL };
 
 /// The names of the two guests of a trial.
-const SOURCE: &str = "SOURCE";
+pub(super) const SOURCE: &str = "SOURCE";
 pub(super) const TARGET: &str = "TARGET";
 
 /// The longest name of a guest.
 const NAME_BYTES: usize = 8;
 
 /// The name of a guest: with a number if there are several of its role. A long number takes the place of letters.
-fn guest_name(role: &str, number: usize, copies: usize) -> String {
+pub(super) fn guest_name(role: &str, number: usize, copies: usize) -> String {
     if copies == 1 {
         return role.to_owned();
     }
     let number = number.to_string();
     let letters = role.len().min(NAME_BYTES - number.len());
     format!("{}{number}", &role[..letters])
+}
+
+/// What guests of this party's role are called.
+pub(super) fn role_name(order: &Order) -> &'static str {
+    if is_source(order) { SOURCE } else { TARGET }
 }
 
 /// Attaches to the host, copy by copy: a host refuses a user who has more than 64 connections that have not

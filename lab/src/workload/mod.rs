@@ -9,6 +9,7 @@ mod outstanding;
 mod pace;
 mod pairs;
 pub(crate) mod request;
+mod spread;
 pub(crate) mod stream;
 
 use std::collections::BTreeMap;
@@ -64,6 +65,7 @@ pub const WORKLOADS: &[Workload] = &[
     crowd::WORKLOAD,
     outstanding::WORKLOAD,
     pairs::WORKLOAD,
+    spread::WORKLOAD,
 ];
 
 /// The workload of this name.

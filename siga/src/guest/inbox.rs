@@ -10,6 +10,10 @@ use os::foreign::Foreign;
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) standing: Standing,
+    /// How many hosts there have been; whether anybody wants to know of the next, and was not told of the last.
+    pub(super) attachments: u32,
+    pub(super) follows_hosts: bool,
+    pub(super) is_newly_attached: bool,
     /// Answers that are awaited, and those that have come and were not claimed yet.
     pub(super) answers: HashMap<u32, Awaited>,
     /// Accounts of paths whose new number is awaited.
@@ -26,7 +30,7 @@ pub(super) struct Inbox {
 
 /// Keeps an answer awaited: dropping the claim abandons the answer.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     pub(super) serial: u32,
     _alive: Arc<()>,
 }
@@ -73,6 +77,9 @@ impl Inbox {
     pub(super) fn new() -> Inbox {
         Inbox {
             standing: Standing::Attached,
+            attachments: 1,
+            follows_hosts: false,
+            is_newly_attached: false,
             answers: HashMap::new(),
             rejoining: HashMap::new(),
             pending: VecDeque::new(),

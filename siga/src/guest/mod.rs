@@ -9,7 +9,6 @@ pub use error::{AttachError, ConnectError, ResourceError};
 use std::borrow::BorrowMut;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-#[cfg(feature = "embedded")]
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path as FilePath, PathBuf};
@@ -25,14 +24,15 @@ use fabric::control::{
 use fabric::name::Name;
 use fabric::path::{Side, SideDescriptors};
 use os::alarm::Alarm;
-use os::foreign::{close_on_a_thread, spawn_closer};
+use os::foreign::{Foreign, close_on_a_thread, spawn_closer};
 use os::fork::ForkSafeFd;
 use os::packets::Packets;
 use os::poller::{Poller, wait_readable};
 use os::processor::now_ns;
 
 use self::error::unreached;
-use self::inbox::{Answer, Awaited, Claim, Inbox, Standing};
+pub(crate) use self::inbox::Claim;
+use self::inbox::{Answer, Awaited, Inbox, Standing};
 use crate::link::{ANSWER_TIME, Account, Link, Membership, Unsent};
 use crate::options::PathOptions;
 use crate::path::{Negotiated, Path};
@@ -69,6 +69,16 @@ pub struct Connecting {
     board: Option<OwnedFd>,
     options: PathOptions,
     link: Arc<Link>,
+}
+
+/// A reply of the host, and what came with it; none if the host is gone, or did not answer in time.
+pub(crate) type Answered = Option<(Reply, io::Result<Vec<Foreign>>)>;
+
+fn answered(answer: Answer) -> Answered {
+    match answer {
+        Answer::Reply(reply, descriptors) => Some((reply, descriptors)),
+        Answer::HostGone => None,
+    }
 }
 
 impl Drop for Connecting {
@@ -399,6 +409,7 @@ impl Guest {
             awaited.answer.is_some() && awaited.is_claimed() && !awaited.is_left
         };
         inbox.is_newly_forsaken
+            || inbox.is_newly_attached
             || inbox.pending.iter().any(|(_, is_handed_out)| !is_handed_out)
             || inbox.answers.values().any(is_news)
     }
@@ -416,7 +427,9 @@ impl Guest {
     pub fn pending(&self) -> Option<Pending> {
         self.poll_inside(now_ns());
         // The caller learns it from the result.
-        self.inbox.borrow_mut().is_newly_forsaken = false;
+        let mut inbox = self.inbox.borrow_mut();
+        (inbox.is_newly_forsaken, inbox.is_newly_attached) = (false, false);
+        drop(inbox);
         let pending = self.next_pending(|_| true);
         self.pass_on();
         pending
@@ -506,9 +519,33 @@ impl Guest {
     }
 
     /// Asks the host something whose answer is awaited.
-    fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Claim, Unsent> {
+    pub(crate) fn ask(
+        &self,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<Claim, Unsent> {
         let serial = self.link.ask(request, descriptors)?;
         Ok(self.inbox.borrow_mut().await_answer(serial))
+    }
+
+    /// The answer to what was asked, which is waited for at most 10 s.
+    pub(crate) fn answer(&self, claim: &Claim) -> Answered {
+        answered(self.wait_for_answer(claim, after(ANSWER_TIME))?)
+    }
+
+    /// The answer to what was asked, if it has come.
+    pub(crate) fn take(&self, claim: &Claim) -> Option<Answered> {
+        self.take_answer(claim).map(answered)
+    }
+
+    /// From now on a new host is news, until [`Guest::pending`] is called.
+    pub(crate) fn follow_hosts(&self) {
+        self.inbox.borrow_mut().follows_hosts = true;
+    }
+
+    /// How many hosts this guest has been attached to so far.
+    pub(crate) fn attachments(&self) -> u32 {
+        self.inbox.borrow().attachments
     }
 
     /// The answer, if it has come.

@@ -164,6 +164,8 @@ impl Guest {
             (Standing::Asking { serial: asked, .. }, reply) if asked == serial => {
                 if reply == Reply::Attached {
                     inbox.standing = Standing::Attached;
+                    inbox.attachments = inbox.attachments.wrapping_add(1);
+                    inbox.is_newly_attached = inbox.follows_hosts;
                     for (resource, scope) in self.resources.borrow().iter().copied() {
                         // If another guest has registered the resource first, the host refuses this one.
                         self.link.notify_host(&Request::Identify { resource, scope });

@@ -1,0 +1,401 @@
+//! `siga capture`: the frames of a LAN, for Wireshark.
+
+mod pcapng;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use os::poller::wait_any;
+use os::processor::now_ns;
+use os::signals::HeldSignals;
+use siga::error::Problem;
+use siga::lan::{Capture, Captured, Frame, JoinLanError, LanName, Mac, Member, complete_checksum};
+use siga::{Guest, Wait};
+
+use self::pcapng::{Interface, Packet, Statistics, Writer};
+use crate::outcome::Outcome;
+use crate::output::{Output, print_json};
+use crate::socket::Socket;
+use crate::top::seconds;
+
+/// Capture the frames of a LAN into a file that Wireshark opens
+///
+/// Each member of the LAN is an interface of the file, and each frame is there once, at the member that sent it, with
+/// nanoseconds. Frames that the capture is too slow for are lost and counted, and slow nobody. Segments that leave the
+/// sender as one frame are one frame here. Ends with Ctrl-C. The system file says who may capture:
+/// capture = ["SNIFFER"] of a [[lan]].
+///
+/// To watch: siga capture hs0 -w - | tshark -r -
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// The LAN
+    lan: String,
+    /// Write to this file, in the format pcapng; - is standard output
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    file: String,
+    /// End after this many frames
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after this time, 0.05 to 3600
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Write the first bytes of each frame alone [default: all]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    snap: Option<u32>,
+    /// The name to attach under
+    #[arg(long, default_value = "SNIFFER")]
+    name: String,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    socket: Socket,
+}
+
+/// Frames that are written before signals and the clock are looked at.
+const FRAMES_PER_TURN: u32 = 256;
+
+/// Bytes that are written at once.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Captures until it is to end.
+pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    let Arguments { lan, file, name, .. } = arguments;
+    let is_standard = file == "-";
+    if arguments.output.json && is_standard {
+        let why = "--json prints to standard output, where the frames go";
+        return Err(Outcome::Usage(format!("{why}: name a file for the frames with -w FILE")));
+    }
+    let signals = HeldSignals::hold().map_err(Outcome::no)?;
+    let guest = Guest::attach(arguments.socket.path()?, name).map_err(Outcome::no)?;
+    let capture = Capture::join(guest, lan, Wait::Block).map_err(|error| match error {
+        JoinLanError::Refused { problem: Problem::CaptureRefused, .. } => Outcome::No(format!(
+            "{name} may not capture in the LAN {lan}: the system file must say so: capture = [\"{name}\"]"
+        )),
+        error => Outcome::no(error),
+    })?;
+    let target = if is_standard { "standard output" } else { file };
+    let unwritten = |error: &io::Error| match error.kind() {
+        ErrorKind::BrokenPipe => format!("{target} cannot be written: nobody reads it any more"),
+        _ => format!("{target} cannot be written: {error}"),
+    };
+    let opened = if is_standard {
+        io::stdout().as_fd().try_clone_to_owned().map(File::from)
+    } else {
+        File::create(file)
+    };
+    let opened = opened.map_err(|error| Outcome::No(unwritten(&error)))?;
+    let mut recording =
+        Recording::new(arguments.snap, opened).map_err(|error| Outcome::No(unwritten(&error)))?;
+    if !arguments.output.json {
+        eprintln!("siga: capturing {lan} as {name}; Ctrl-C ends it");
+    }
+    let end = Limits {
+        count: arguments.count.unwrap_or(u64::MAX),
+        deadline_ns: arguments.seconds.map(|seconds| now_ns() + (seconds * 1e9) as u64),
+    };
+    let ended = recording.record(capture, &signals, end);
+    let summary = recording.summary(lan);
+    let ended = ended.map_err(|error| match error {
+        Failure::Unwritten(error) => {
+            Outcome::No(format!("{}; {}", unwritten(&error), summary.sentence()))
+        }
+        Failure::Unheard(error) => Outcome::no(error),
+    });
+    if arguments.output.json {
+        let printed = print_json(&summary);
+        return ended.and(printed);
+    }
+    ended.inspect(|()| eprintln!("siga: {}", summary.sentence()))
+}
+
+/// When to end.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    count: u64,
+    deadline_ns: Option<u64>,
+}
+
+/// Why a capture ended that was not to end.
+enum Failure {
+    Unwritten(io::Error),
+    /// The kernel does not let us wait.
+    Unheard(io::Error),
+}
+
+/// A capture that is being written.
+struct Recording {
+    writer: Writer<BufWriter<File>>,
+    /// Standard output or a named pipe, whose reader may go while nothing is to be written.
+    pipe: Option<File>,
+    snap: Option<u32>,
+    clock: Clock,
+    sources: BTreeMap<(String, Mac), Source>,
+    packets: u64,
+    /// A frame as it is written.
+    frame: Vec<u8>,
+}
+
+/// A member whose frames are captured.
+#[derive(Debug)]
+struct Source {
+    interface: u32,
+    packets: u64,
+    lost: u64,
+    /// Of these, how many since the last packet.
+    lost_since: u64,
+}
+
+/// What came of a capture.
+#[derive(Debug, serde::Serialize)]
+struct Summary {
+    lan: String,
+    packets: u64,
+    lost: u64,
+    members: Vec<MemberSummary>,
+}
+
+#[derive(Debug, serde::Serialize)]
+struct MemberSummary {
+    guest: String,
+    mac: String,
+    packets: u64,
+    lost: u64,
+}
+
+impl Recording {
+    fn new(snap: Option<u32>, output: File) -> io::Result<Recording> {
+        let pipe = match output.metadata() {
+            Ok(metadata) if metadata.file_type().is_fifo() => Some(output.try_clone()?),
+            _ => None,
+        };
+        let program = concat!("siga ", env!("CARGO_PKG_VERSION"));
+        let writer = Writer::new(BufWriter::with_capacity(BUFFER_BYTES, output), program)?;
+        let (sources, frame) = (BTreeMap::new(), Vec::new());
+        Ok(Recording { writer, pipe, snap, clock: Clock::now(), sources, packets: 0, frame })
+    }
+
+    /// Records until a limit is reached, or a signal asks for the end.
+    fn record(
+        &mut self,
+        mut capture: Capture,
+        signals: &HeldSignals,
+        limits: Limits,
+    ) -> Result<(), Failure> {
+        // A quiet member is an interface too.
+        let members: Vec<Member> = capture.members().cloned().collect();
+        for member in &members {
+            self.source(member, capture.name()).map_err(Failure::Unwritten)?;
+        }
+        self.writer.flush().map_err(Failure::Unwritten)?;
+        let ended = self.record_frames(&mut capture, signals, limits);
+        // Whoever reads what was written before a failure knows how much is missing.
+        let finished = self.finish();
+        ended.and(finished.map_err(Failure::Unwritten))
+    }
+
+    fn record_frames(
+        &mut self,
+        capture: &mut Capture,
+        signals: &HeldSignals,
+        limits: Limits,
+    ) -> Result<(), Failure> {
+        loop {
+            let is_idle = self.record_turn(capture, limits.count)?;
+            if signals.take().map_err(Failure::Unheard)?.is_some() || self.packets >= limits.count {
+                return Ok(());
+            }
+            let now = now_ns();
+            let left_ns = limits.deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(now));
+            if left_ns == Some(0) {
+                return Ok(());
+            }
+            if !is_idle {
+                continue;
+            }
+            self.writer.flush().map_err(Failure::Unwritten)?;
+            if !capture.prepare_wait() {
+                continue;
+            }
+            let pipe: Option<BorrowedFd<'_>> = self.pipe.as_ref().map(File::as_fd);
+            let waited_for = [Some(capture.as_fd()), Some(signals.as_fd()), pipe];
+            let waited = wait_any(waited_for, left_ns.map(Duration::from_nanos));
+            let [_, _, is_closed] = waited.map_err(Failure::Unheard)?;
+            // A pipe for writing is never readable: its reader has gone.
+            if is_closed {
+                return Err(Failure::Unwritten(ErrorKind::BrokenPipe.into()));
+            }
+        }
+    }
+
+    /// Writes what there is, for a turn. Whether there is nothing more.
+    fn record_turn(&mut self, capture: &mut Capture, count: u64) -> Result<bool, Failure> {
+        let lan = capture.name();
+        for _ in 0..FRAMES_PER_TURN {
+            let found = capture.try_receive().map_err(Failure::Unheard)?;
+            let Some(captured) = found else { return Ok(true) };
+            self.put(captured, lan).map_err(Failure::Unwritten)?;
+            if self.packets >= count {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Writes a frame.
+    fn put(&mut self, captured: Captured<'_>, lan: LanName) -> io::Result<()> {
+        let time_ns = self.clock.since_1970(captured.time_ns);
+        let source = self.source(captured.from, lan)?;
+        // A member may say any number.
+        source.lost = source.lost.saturating_add(captured.lost);
+        source.lost_since = source.lost_since.saturating_add(captured.lost);
+        let Some(frame) = captured.frame else { return Ok(()) };
+        source.packets += 1;
+        let (interface, lost) = (source.interface, std::mem::take(&mut source.lost_since));
+        self.packets += 1;
+        whole(frame, &mut self.frame);
+        let length = self.frame.len();
+        let kept = self.snap.map_or(length, |snap| length.min(snap as usize));
+        let (bytes, length) = (&self.frame[..kept], length as u32);
+        self.writer.packet(Packet { interface, time_ns, bytes, length, lost })
+    }
+
+    /// A member, which is given an interface if it has none.
+    fn source(&mut self, member: &Member, lan: LanName) -> io::Result<&mut Source> {
+        match self.sources.entry((member.name.to_string(), member.mac)) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(place) => {
+                let addresses: Vec<String> =
+                    member.addresses.iter().map(ToString::to_string).collect();
+                let about =
+                    format!("guest {} of the LAN {lan} {}", member.name, addresses.join(" "));
+                let interface = Interface {
+                    name: member.name.to_string(),
+                    about: about.trim_end().to_owned(),
+                    mac: member.mac,
+                };
+                let interface = self.writer.interface(&interface, self.snap.unwrap_or(0))?;
+                Ok(place.insert(Source { interface, packets: 0, lost: 0, lost_since: 0 }))
+            }
+        }
+    }
+
+    /// Ends the file.
+    fn finish(&mut self) -> io::Result<()> {
+        let (start_ns, end_ns) = (self.clock.start_ns, self.clock.since_1970(now_ns()));
+        for source in self.sources.values() {
+            let received = source.packets.saturating_add(source.lost);
+            let statistics = Statistics { start_ns, end_ns, received, lost: source.lost };
+            self.writer.statistics(source.interface, statistics)?;
+        }
+        self.writer.flush()
+    }
+
+    fn summary(&self, lan: &str) -> Summary {
+        let members = self.sources.iter().map(|((guest, mac), source)| MemberSummary {
+            guest: guest.clone(),
+            mac: mac.to_string(),
+            packets: source.packets,
+            lost: source.lost,
+        });
+        let members: Vec<MemberSummary> = members.collect();
+        let lost = members.iter().fold(0, |sum: u64, member| sum.saturating_add(member.lost));
+        Summary { lan: lan.to_owned(), packets: self.packets, lost, members }
+    }
+}
+
+impl Summary {
+    fn sentence(&self) -> String {
+        let Summary { packets, lost, members, .. } = self;
+        let losers = members.iter().filter(|member| member.lost > 0);
+        let losers: Vec<String> =
+            losers.map(|member| format!("{} of {}", member.lost, member.guest)).collect();
+        match losers.is_empty() {
+            true => format!("{packets} frames were captured, none was lost"),
+            false => {
+                format!("{packets} frames were captured, {lost} were lost: {}", losers.join(", "))
+            }
+        }
+    }
+}
+
+/// The frame as it would be on a wire: with its checksum, and its VLAN tag.
+fn whole(Frame { offload, bytes }: Frame<'_>, frame: &mut Vec<u8>) {
+    frame.clear();
+    frame.extend_from_slice(bytes);
+    complete_checksum(offload.checksum, frame);
+    if let Some(tag) = offload.vlan {
+        let [high, low] = tag.to_be_bytes();
+        let [type_high, type_low] = VLAN_TYPE.to_be_bytes();
+        // Behind the addresses; no frame is shorter.
+        frame.splice(ADDRESS_BYTES..ADDRESS_BYTES, [type_high, type_low, high, low]);
+    }
+}
+
+/// Where the tag of IEEE 802.1Q goes, and what it begins with.
+const ADDRESS_BYTES: usize = 12;
+const VLAN_TYPE: u16 = 0x8100;
+
+/// The machine's clock and the time of day, read at once: the difference holds for the whole capture, so that a clock
+/// that is set meanwhile changes no order.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    machine_ns: u64,
+    /// Since 1970.
+    start_ns: u64,
+}
+
+impl Clock {
+    fn now() -> Clock {
+        let machine_ns = now_ns();
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock { machine_ns, start_ns: since_1970.as_nanos() as u64 }
+    }
+
+    /// The time of day of a time that a member says, which may be any.
+    fn since_1970(self, time_ns: u64) -> u64 {
+        self.start_ns.wrapping_add(time_ns.wrapping_sub(self.machine_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use siga::lan::{Checksum, Offload};
+
+    use super::*;
+
+    #[test]
+    fn frame_is_written_with_its_checksum_and_its_tag() {
+        // The checksum is of the bytes from 14 on, and is two bytes behind.
+        let mut bytes = [0; 18];
+        bytes[..14].copy_from_slice(b"ABCDEFabcdef\x88\xb5");
+        bytes[14..].copy_from_slice(&[0x12, 0x34, 0, 0]);
+        let checksum = Checksum::Partial { start: 14, at: 2 };
+        let offload = Offload { checksum, vlan: Some(0x6007), ..Offload::NONE };
+        let mut frame = vec![1; 100];
+        whole(Frame { offload, bytes: &bytes }, &mut frame);
+        assert_eq!(frame, b"ABCDEFabcdef\x81\x00\x60\x07\x88\xb5\x12\x34\xed\xcb");
+        whole(Frame { offload: Offload::NONE, bytes: &bytes }, &mut frame);
+        assert_eq!(frame, bytes);
+    }
+
+    #[test]
+    fn summary_names_who_has_lost() {
+        let member = |guest: &str, packets, lost| MemberSummary {
+            guest: guest.to_owned(),
+            mac: String::new(),
+            packets,
+            lost,
+        };
+        let members = vec![member("A", 5, 0), member("B", 2, 3)];
+        let summary = Summary { lan: "hs0".to_owned(), packets: 7, lost: 3, members };
+        assert_eq!(summary.sentence(), "7 frames were captured, 3 were lost: 3 of B");
+        let none = Summary { packets: 7, lost: 0, members: vec![member("A", 7, 0)], ..summary };
+        assert_eq!(none.sentence(), "7 frames were captured, none was lost");
+    }
+}

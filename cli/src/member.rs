@@ -1,0 +1,175 @@
+//! What `siga run` and `siga join` have in common: a member of a LAN with an interface.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::Path;
+
+use os::signals::HeldSignals;
+use port::agent::{Agent, Counters};
+use port::member::{self, Options, WrittenAddress};
+use port::outside::{self, Made, StartError, Waiting};
+use port::setup::{Place, Setup};
+use serde::Serialize;
+use siga::Wait;
+use siga::lan::{Lan, Mac};
+
+use crate::outcome::Outcome;
+use crate::socket::Socket;
+
+/// The options of a member.
+#[derive(Debug, clap::Args)]
+pub struct Member {
+    /// The address of the interface, like 10.1.0.5 or 10.1.0.5/24 [default: the host chooses one of the LAN's]
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<WrittenAddress>,
+    /// The name to attach under, by which the others find it, in capital letters or small ones [default: a new one]
+    #[arg(long)]
+    name: Option<String>,
+    /// The name of the interface [default: that of the LAN]
+    #[arg(long)]
+    interface: Option<String>,
+    /// The MAC address of the interface [default: the host chooses one]
+    #[arg(long)]
+    mac: Option<Mac>,
+    /// The processor that moves the frames [default: any]
+    #[arg(long, value_name = "NUMBER")]
+    cpu: Option<usize>,
+    /// How to wait for frames: asleep, looking for 50 us first, or looking all the time
+    #[arg(long, value_enum, default_value = "block")]
+    wait: WaitKind,
+    #[command(flatten)]
+    socket: Socket,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum WaitKind {
+    Block,
+    Adaptive,
+    Spin,
+}
+
+impl Member {
+    /// Joins a LAN.
+    pub fn join(&self, lan: &str, purpose: &OsStr) -> Result<(Lan, Options), Outcome> {
+        let wait = match self.wait {
+            WaitKind::Block => Wait::Block,
+            WaitKind::Adaptive => Wait::Adaptive,
+            WaitKind::Spin => Wait::Spin,
+        };
+        let options = Options {
+            socket: self.socket.path()?,
+            lan: lan.to_owned(),
+            name: self.name.clone(),
+            address: self.address,
+            mac: self.mac,
+            interface: self.interface.clone(),
+            wait,
+        };
+        let lan = member::join(&options, purpose).map_err(Outcome::no)?;
+        Ok((lan, options))
+    }
+
+    /// Moves this process to its processor.
+    pub fn pin(&self) -> Result<(), Outcome> {
+        let Some(processor) = self.cpu else { return Ok(()) };
+        os::processor::pin(processor).map_err(|error| {
+            let allowed = os::processor::allowed();
+            Outcome::Usage(format!("--cpu {processor}: {error}: must be one of {allowed:?}"))
+        })
+    }
+}
+
+/// Makes the interface of a member.
+pub fn start(
+    lan: &Lan,
+    options: &Options,
+    place: Place,
+    held: &HeldSignals,
+) -> Result<(Made, Waiting, Up), StartError> {
+    let setup = member::setup(lan, options, place);
+    let (made, waiting) = outside::start(Path::new(outside::OWN_EXECUTABLE), &setup, held)?;
+    Ok((made, waiting, Up::new(lan, &setup)))
+}
+
+/// A port that is up, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct Up {
+    name: String,
+    lan: String,
+    interface: String,
+    mac: String,
+    addresses: Vec<String>,
+    mtu: u32,
+}
+
+impl Up {
+    fn new(lan: &Lan, setup: &Setup) -> Up {
+        let addresses = setup.addresses.iter();
+        Up {
+            name: lan.own().name.to_string(),
+            lan: lan.name().to_string(),
+            interface: setup.interface.clone(),
+            mac: setup.mac.to_string(),
+            addresses: addresses
+                .map(|address| format!("{}/{}", address.address, address.prefix_bits))
+                .collect(),
+            mtu: setup.mtu,
+        }
+    }
+}
+
+/// What a port has done, as `--json` prints it at its end.
+#[derive(Debug, Serialize)]
+pub struct Done {
+    name: String,
+    /// Of a program, as a shell has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<u8>,
+    frames_read: u64,
+    bytes_read: u64,
+    frames_written: u64,
+    bytes_written: u64,
+    frames_answered: u64,
+    dropped_device: u64,
+    dropped_bad: u64,
+    dropped_no_member: u64,
+    dropped_full: u64,
+}
+
+impl Done {
+    /// What an agent has done.
+    pub fn new(agent: &mut Agent, exit_code: Option<u8>) -> Done {
+        let Counters {
+            frames_read,
+            bytes_read,
+            frames_written,
+            bytes_written,
+            frames_answered,
+            dropped_device,
+            dropped_bad,
+            dropped_no_member,
+            dropped_full,
+        } = agent.counters();
+        Done {
+            name: agent.lan().own().name.to_string(),
+            exit_code,
+            frames_read,
+            bytes_read,
+            frames_written,
+            bytes_written,
+            frames_answered,
+            dropped_device,
+            dropped_bad,
+            dropped_no_member,
+            dropped_full,
+        }
+    }
+}
+
+impl fmt::Display for Up {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Up { name, lan, interface, addresses, .. } = self;
+        let addresses = addresses.join(", ");
+        write!(formatter, "{name} is on the LAN {lan}, as {addresses} on the interface {interface}")
+    }
+}

@@ -1,0 +1,120 @@
+//! `siga run`: a program on a LAN.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use os::signals::HeldSignals;
+use port::agent::Agent;
+use port::hosts::Hosts;
+use port::outside::{Made, StartError};
+use port::serve::Server;
+use port::setup::Place;
+use serde::Serialize;
+
+use crate::member::{Done, Member, start};
+use crate::outcome::Outcome;
+
+/// Run a program on a LAN
+///
+/// The program is not changed: it runs in a network of its own, with one interface, which is a member of the LAN. The
+/// names of the other members are in its hosts file. Input, output, terminal, signals, directory and environment are as
+/// with `env`; so is the exit code: the program's, 128 and the number of the signal that ended it, 127 if there is no such
+/// program, 126 if it cannot be executed, 125 if there is no LAN or no network for it.
+///
+/// Without root, the kernel must allow user namespaces, and /dev/net/tun must be open to all.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// The LAN
+    #[arg(long, default_value = "hs0")]
+    lan: String,
+    #[command(flatten)]
+    member: Member,
+    /// Append results to this file, one object in each line, because standard output is the program's: name and addresses
+    /// before the program starts, exit code and counters when it has ended. docs/json.md describes them
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    program: Vec<OsString>,
+}
+
+/// The exit code of a program that was not run, as with `env`.
+const NOT_RUN: u8 = 125;
+
+/// Runs the program, and returns its exit code.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match run_program(arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(outcome @ Outcome::Usage(_)) => Outcome::exit(Err(outcome)),
+        Err(outcome) => {
+            Outcome::exit(Err(outcome));
+            ExitCode::from(NOT_RUN)
+        }
+    }
+}
+
+fn run_program(arguments: &Arguments) -> Result<u8, Outcome> {
+    let Arguments { lan, member, program, .. } = arguments;
+    // Before there is a second thread, so that no thread gets a signal that is the program's.
+    let held = HeldSignals::hold_to_pass_on().map_err(Outcome::no)?;
+    let mut results = arguments.json.as_ref().map(Results::open).transpose()?;
+    let (lan, options) = member.join(lan, &program[0])?;
+    let place = Place::Own { program: program.clone() };
+    let (made, waiting, up) = match start(&lan, &options, place, &held) {
+        Ok(started) => started,
+        // Ctrl-C, for example: the shell is told what it would be told of the program.
+        Err(StartError::Ended(end)) => return Ok(end.exit_code()),
+        Err(error) => return Err(Outcome::no(error)),
+    };
+    member.pin()?;
+    let Made { tap, hosts, sockets } = made;
+    let hosts = hosts.map(Hosts::new).transpose().map_err(Outcome::no)?;
+    // The names are there before the program is.
+    let agent = Agent::new(lan, tap);
+    let mut server = Server::new(agent, &held, options.wait, hosts).map_err(Outcome::no)?;
+    if let Some(results) = &mut results {
+        results.append(&up)?;
+    }
+    let mut program = waiting.go();
+    let end = server.serve_program(&mut program, &sockets).map_err(Outcome::no)?;
+    // Its network goes with it, and the interface with the network: this process need not wait for that. If it cannot
+    // be left, it goes with the device, a little later.
+    let _ = server.agent().tap().leave_interface();
+    if let Some(results) = &mut results {
+        results.append(&Done::new(server.agent(), Some(end.exit_code())))?;
+    }
+    Ok(end.exit_code())
+}
+
+/// The file for results.
+struct Results {
+    path: PathBuf,
+    file: File,
+}
+
+impl Results {
+    fn open(path: &PathBuf) -> Result<Results, Outcome> {
+        let file = File::options().append(true).create(true).open(path);
+        let file = file.map_err(|error| unwritten(path, &error))?;
+        Ok(Results { path: path.clone(), file })
+    }
+
+    fn append(&mut self, result: &impl Serialize) -> Result<(), Outcome> {
+        let mut line = serde_json::to_string(result).map_err(Outcome::no)?;
+        line.push('\n');
+        self.file.write_all(line.as_bytes()).map_err(|error| unwritten(&self.path, &error))
+    }
+}
+
+fn unwritten(path: &std::path::Path, error: &std::io::Error) -> Outcome {
+    Outcome::No(format!("{} cannot be written: {error}", path.display()))
+}

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Bars 6, 7 and 9 of LANs: TCP between two programs in `siga run`, beside two namespaces joined by veth. Needs root,
+# iperf3 and ip (Debian: apt install iperf3 iproute2), and `cargo build --release --workspace --examples` before.
+#
+#     docs/measured/lan.sh [ROUNDS]      prints a line for each round, then medians and least..greatest
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+rounds=${1:-7}
+target=${CARGO_TARGET_DIR:-target}/release
+siga=${SIGA:-$target/siga}
+requests=${REQUESTS:-$target/examples/requests}
+seconds=${SECONDS_EACH:-3}
+work=$(mktemp -d)
+one=siga-one-$$ other=siga-two-$$
+pids=()
+finish() {
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    ip netns del "$one" 2>/dev/null || true
+    ip netns del "$other" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+
+cat > "$work/system.toml" <<'T'
+[[guest]]
+name = "*"
+
+[[lan]]
+name = "hs0"
+frame = "64 KiB"
+range = "10.1.0.0/24"
+T
+"$siga" up --socket "$work/host" "$work/system.toml" >/dev/null 2>"$work/host.log" & pids+=($!)
+until [ -S "$work/host" ]; do kill -0 "${pids[0]}"; done
+ip netns add "$one"
+ip netns add "$other"
+ip link add a netns "$one" type veth peer name b netns "$other"
+ip -n "$one" addr add 10.9.0.1/24 dev a
+ip -n "$other" addr add 10.9.0.2/24 dev b
+ip -n "$one" link set a up
+ip -n "$other" link set b up
+
+# Waits until something listens: whoever asks is refused until then.
+reach() { until "$@" 2>/dev/null; do :; done; }
+port() {
+    local name=$1 mtu=$2
+    shift 2
+    "$siga" run --socket "$work/host" --name "$name" -- sh -c "ip link set hs0 mtu $mtu"' && exec "$@"' sh "$@"
+}
+
+gigabits() { sed -n 's/.*"sum_received".*//; /"sum_received"/,/}/ s/.*"bits_per_second":[[:space:]]*\([0-9.e+]*\).*/\1/p' "$1" | awk '{printf "%.2f\n", $1 / 1e9}'; }
+is_cubic() { grep -q '"receiver_tcp_congestion":[[:space:]]*"cubic"\|"sender_tcp_congestion":[[:space:]]*"cubic"' "$1"; }
+
+stream_lan() {
+    port server "$1" iperf3 -s -1 >/dev/null 2>&1 & local server=$!
+    port client "$1" sh -c "until iperf3 -c server -t $seconds -C cubic -J > $work/lan.json 2>/dev/null; do :; done"
+    wait $server
+    is_cubic "$work/lan.json" || { echo "lan.sh: not cubic" >&2; exit 1; }
+    gigabits "$work/lan.json"
+}
+stream_veth() {
+    ip -n "$one" link set a mtu "$1"
+    ip -n "$other" link set b mtu "$1"
+    ip netns exec "$one" iperf3 -s -1 >/dev/null 2>&1 & local server=$!
+    ip netns exec "$other" sh -c "until iperf3 -c 10.9.0.1 -t $seconds -C cubic -J > $work/veth.json 2>/dev/null; do :; done"
+    wait $server
+    is_cubic "$work/veth.json" || { echo "lan.sh: not cubic" >&2; exit 1; }
+    gigabits "$work/veth.json"
+}
+ask_lan() {
+    port server 8192 "$requests" serve 7000 & local server=$!
+    reach port client 8192 "$requests" ask server:7000 "$seconds"
+    kill $server; wait $server || true
+}
+ask_veth() {
+    ip netns exec "$one" "$requests" serve 7000 & local server=$!
+    reach ip netns exec "$other" "$requests" ask 10.9.0.1:7000 "$seconds"
+    kill $server; wait $server || true
+}
+milliseconds() {
+    local start end
+    start=$(date +%s%N)
+    "$siga" run --socket "$work/host" -- true
+    end=$(date +%s%N)
+    awk -v ns=$((end - start)) 'BEGIN {printf "%.1f\n", ns / 1e6}'
+}
+# Median, least and greatest of the numbers in a file.
+middle() { sort -g "$1" | awk '{n[NR] = $1} END {printf "%s (%s..%s)\n", n[int((NR + 1) / 2)], n[1], n[NR]}'; }
+
+for ((round = 1; round <= rounds; round++)); do
+    for pair in 1500:1500 8192:8192 57344:65535; do
+        lan=$(stream_lan "${pair%:*}")
+        veth=$(stream_veth "${pair#*:}")
+        awk -v a="$lan" -v b="$veth" 'BEGIN {printf "%.3f\n", a / b}' >> "$work/stream-${pair%:*}"
+        echo "$lan" >> "$work/lan-${pair%:*}"
+        echo "$veth" >> "$work/veth-${pair%:*}"
+        echo "round $round, MTU ${pair%:*}: $lan Gb/s over the LAN, $veth over veth"
+    done
+    lan=$(ask_lan)
+    veth=$(ask_veth)
+    awk -v a="${lan% *}" -v b="${veth% *}" 'BEGIN {printf "%.3f\n", a / b}' >> "$work/ask"
+    echo "round $round, requests a second and median in us: $lan over the LAN, $veth over veth"
+    milliseconds >> "$work/true"
+done
+for mtu in 1500 8192 57344; do
+    echo "MTU $mtu: ratio $(middle "$work/stream-$mtu"), LAN $(middle "$work/lan-$mtu") Gb/s, veth $(middle "$work/veth-$mtu") Gb/s"
+done
+echo "requests: ratio $(middle "$work/ask")"
+echo "siga run -- true: $(middle "$work/true") ms"

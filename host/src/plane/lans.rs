@@ -1,0 +1,376 @@
+//! LANs: who is a member of which, under which addresses. The host alone writes their address tables.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use fabric::control::{LanJoined, NO_DATA, Problem, Reply, UserData, WantedAddress};
+use fabric::name::{LanName, NAME_BYTES, Name};
+use net::lan::counters::{COUNTERS_BYTES, Counter};
+use net::lan::frame::Mac;
+use net::lan::table::{MEMBER_ADDRESSES_MAX, MEMBERS_MAX, Member, TABLE_BYTES, Table};
+use os::foreign::Foreign;
+use os::storage::{Borrowed, STORAGE_GRAIN_BYTES, Storage, StorageOptions};
+use os::sync::Ordering;
+use os::words::{LentWords, Words};
+use tracing::info;
+
+use super::{Answer, Host};
+use crate::report::{Counts, LanReport, MemberReport};
+use crate::system::System;
+use crate::system::lan::{HEADROOM_BYTES, LanRule};
+
+/// All LANs of a system.
+#[derive(Debug, Default)]
+pub(super) struct Lans {
+    lans: BTreeMap<LanName, Lan>,
+    /// Which LAN a guest is a member of, and under which number.
+    of: BTreeMap<Name, (LanName, usize)>,
+}
+
+#[derive(Debug)]
+struct Lan {
+    /// Which of the system's: in the MAC addresses that the host chooses.
+    index: u8,
+    rule: LanRule,
+    table: Table,
+    /// The table's storage, to be lent.
+    lent: OwnedFd,
+    members: Vec<Option<Record>>,
+}
+
+#[derive(Debug)]
+struct Record {
+    member: Member,
+    counters: LentWords,
+}
+
+/// What a guest that joins asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JoinWish {
+    pub(super) lan: LanName,
+    /// Zeros for any.
+    pub(super) mac: Mac,
+    pub(super) address: WantedAddress,
+    pub(super) captures: bool,
+}
+
+/// Why somebody does not become a member, or does not get an address.
+pub(super) struct Declined {
+    problem: Problem,
+    data: UserData,
+}
+
+impl From<Problem> for Declined {
+    fn from(problem: Problem) -> Declined {
+        Declined { problem, data: NO_DATA }
+    }
+}
+
+impl Declined {
+    /// A member has the address already.
+    fn taken_by(other: Name) -> Declined {
+        let mut data = NO_DATA;
+        data[..NAME_BYTES].copy_from_slice(&other.bytes());
+        Declined { problem: Problem::AddressTaken, data }
+    }
+
+    fn reply(&self) -> Reply {
+        Reply::Failed { problem: self.problem, data: self.data }
+    }
+}
+
+impl Lans {
+    /// The LANs of a system, without members.
+    pub(super) fn new(system: &System) -> std::io::Result<Lans> {
+        let lan = |(index, rule): (usize, &LanRule)| {
+            let options = StorageOptions::default();
+            let bytes = TABLE_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
+            let (storage, lent) = Storage::create("siga lan", bytes, options)?;
+            let members = (0..MEMBERS_MAX).map(|_| None).collect();
+            let table = Table::new(Words::own(storage));
+            let index = u8::try_from(index).expect("a system has at most 256 LANs");
+            Ok((rule.name, Lan { index, rule: rule.clone(), table, lent, members }))
+        };
+        let lans = system.lans.iter().enumerate().map(lan).collect::<std::io::Result<_>>()?;
+        Ok(Lans { lans, of: BTreeMap::new() })
+    }
+
+    /// Whether both are members of one LAN: such guests may connect for frames.
+    pub(super) fn share(&self, one: Name, other: Name) -> bool {
+        let lan = |guest| self.of.get(&guest).map(|(lan, _)| lan);
+        lan(one).is_some() && lan(one) == lan(other)
+    }
+
+    /// Makes a guest a member. Returns its number and the prefix of the LAN's range.
+    fn join(
+        &mut self,
+        guest: Name,
+        JoinWish { lan, mac, address, captures }: JoinWish,
+        counters: LentWords,
+    ) -> Result<LanJoined, Declined> {
+        if self.of.contains_key(&guest) {
+            return Err(Problem::LanMembership.into());
+        }
+        let found = self.lans.get_mut(&lan).ok_or(Problem::NoLan)?;
+        match captures {
+            false if !found.rule.may_join(guest) => return Err(Problem::NotAuthorised.into()),
+            true if !found.rule.may_capture(guest) => return Err(Problem::CaptureRefused.into()),
+            _ => {}
+        }
+        let (number, mac) = found.place(guest, mac)?;
+        // One that captures gets copies of all frames, and none of its own.
+        let (addresses, vlans) = if captures {
+            (Vec::new(), Vec::new())
+        } else {
+            let fixed = found.rule.fixed(guest);
+            let vlans = fixed.map_or_else(Vec::new, |fixed| fixed.vlans.clone());
+            (found.addresses(guest, address)?, vlans)
+        };
+        let address = addresses.first().copied();
+        let member = Member { name: guest, mac, vlans, addresses, captures };
+        info!(%guest, %lan, number, %mac, ?address, captures, "joined a LAN");
+        found.table.set(number, Some(&member));
+        found.members[number] = Some(Record { member, counters });
+        self.of.insert(guest, (lan, number));
+        let prefix_bits = match address {
+            Some(address) if address.is_ipv4() == found.rule.range.addr().is_ipv4() => {
+                found.rule.range.prefix_len()
+            }
+            Some(IpAddr::V4(_)) => 32,
+            Some(IpAddr::V6(_)) => 64,
+            None => found.rule.range.prefix_len(),
+        };
+        let frame_bytes = found.rule.frame_bytes;
+        let number = u16::try_from(number).expect("a LAN has at most 65536 members");
+        Ok(LanJoined { number, mac: mac.0, frame_bytes, address, prefix_bits })
+    }
+
+    /// A guest is a member no longer. False if it was none.
+    pub(super) fn leave(&mut self, guest: Name) -> bool {
+        let Some((lan, number)) = self.of.remove(&guest) else { return false };
+        if let Some(lan) = self.lans.get_mut(&lan) {
+            lan.members[number] = None;
+            lan.table.set(number, None);
+        }
+        info!(%guest, %lan, "left a LAN");
+        true
+    }
+
+    fn register(&mut self, guest: Name, address: IpAddr) -> Result<(), Declined> {
+        let (lan, number) = *self.of.get(&guest).ok_or(Problem::LanMembership)?;
+        let lan = self.lans.get_mut(&lan).ok_or(Problem::NoLan)?;
+        if lan.members[number].as_ref().is_some_and(|record| record.member.captures) {
+            return Err(Problem::AddressRefused.into());
+        }
+        lan.check_address(guest, address)?;
+        lan.change(number, |addresses| {
+            if addresses.contains(&address) {
+                return Ok(());
+            }
+            if addresses.len() >= MEMBER_ADDRESSES_MAX {
+                return Err(Problem::AddressRefused);
+            }
+            addresses.push(address);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    fn unregister(&mut self, guest: Name, address: IpAddr) -> Result<(), Declined> {
+        let (lan, number) = *self.of.get(&guest).ok_or(Problem::LanMembership)?;
+        let lan = self.lans.get_mut(&lan).ok_or(Problem::NoLan)?;
+        lan.change(number, |addresses| {
+            let at = addresses.iter().position(|own| *own == address);
+            addresses.remove(at.ok_or(Problem::AddressRefused)?);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    pub(super) fn report(&self) -> Vec<LanReport> {
+        let report = |lan: &Lan| LanReport {
+            name: lan.rule.name.to_string(),
+            frame_bytes: lan.rule.frame_bytes,
+            mtu: lan.rule.frame_bytes - HEADROOM_BYTES,
+            range: lan.rule.range.to_string(),
+            members: lan
+                .members
+                .iter()
+                .enumerate()
+                .filter_map(|(number, record)| {
+                    let Record { member, counters } = record.as_ref()?;
+                    Some(MemberReport {
+                        number,
+                        guest: member.name.to_string(),
+                        mac: member.mac.to_string(),
+                        addresses: member.addresses.iter().map(ToString::to_string).collect(),
+                        vlans: member.vlans.clone(),
+                        captures: member.captures,
+                        counters: counts(counters),
+                    })
+                })
+                .collect(),
+        };
+        self.lans.values().map(report).collect()
+    }
+}
+
+/// Counters that a member shows.
+fn counts(counters: &LentWords) -> Counts {
+    // Relaxed: numbers to be looked at.
+    let shown = |counter: &Counter| counters.load(*counter as usize, Ordering::Relaxed);
+    let all = Counter::ALL.iter().map(|counter| (counter.name().to_owned(), shown(counter)));
+    all.filter(|(_, count)| *count > 0).collect()
+}
+
+impl Lan {
+    /// The number and the MAC address of a new member: those that it wants, if they are free.
+    fn place(&self, guest: Name, wanted: Mac) -> Result<(usize, Mac), Declined> {
+        let fixed = self.rule.fixed(guest).and_then(|fixed| fixed.mac);
+        let wanted = Some(wanted).filter(|mac| *mac != Mac([0; 6]) && !mac.is_group());
+        let members = || self.members.iter().flatten().map(|record| &record.member);
+        let has = |mac: Mac| members().find(|other| other.mac == mac);
+        // One that comes back gets its old number, which is in the address that was chosen for it.
+        let old = wanted.filter(|_| fixed.is_none()).and_then(|mac| self.number_in(mac));
+        if let Some(mac) = fixed.or(wanted) {
+            let holder = old.and_then(|number| self.members[number].as_ref());
+            let holder = holder.map(|record| &record.member);
+            if let Some(other) = has(mac).or(holder) {
+                return Err(Declined::taken_by(other.name));
+            }
+            if self.rule.is_mac_kept_from(guest, mac) {
+                return Err(Problem::AddressRefused.into());
+            }
+        }
+        // A number whose address somebody has by the system file is nobody's.
+        let is_free = |number: &usize| {
+            let chosen = self.chosen(*number);
+            self.members[*number].is_none()
+                && has(chosen).is_none()
+                && !self.rule.is_mac_kept_from(guest, chosen)
+        };
+        let number = old.or_else(|| (0..MEMBERS_MAX).find(is_free)).ok_or(Problem::LanFull)?;
+        Ok((number, fixed.or(wanted).unwrap_or_else(|| self.chosen(number))))
+    }
+
+    /// The MAC address that the host chooses for a member.
+    fn chosen(&self, number: usize) -> Mac {
+        let [high, low] = (number as u16).to_be_bytes();
+        Mac([0x02, b'S', b'G', self.index, high, low])
+    }
+
+    fn number_in(&self, mac: Mac) -> Option<usize> {
+        let number = usize::from(u16::from_be_bytes([mac.0[4], mac.0[5]]));
+        (number < MEMBERS_MAX && self.chosen(number) == mac).then_some(number)
+    }
+
+    /// The IP addresses of a new member.
+    fn addresses(&self, guest: Name, wanted: WantedAddress) -> Result<Vec<IpAddr>, Declined> {
+        let fixed = self.rule.fixed(guest).map_or(&[][..], |fixed| &fixed.addresses);
+        match wanted {
+            WantedAddress::This(address) => {
+                self.check_address(guest, address)?;
+                Ok(vec![address])
+            }
+            // Those that are fixed are nobody else's.
+            _ if !fixed.is_empty() => Ok(fixed.to_vec()),
+            WantedAddress::None => Ok(Vec::new()),
+            WantedAddress::Chosen => {
+                let is_free = |address: &IpAddr| self.check_address(guest, *address).is_ok();
+                // At most one of these is taken by each member, and by each address that is fixed.
+                let address = self.rule.range.hosts().take(CHOSEN_FROM_MAX).find(is_free);
+                Ok(vec![address.ok_or(Problem::AddressRefused)?])
+            }
+        }
+    }
+
+    /// Whether a guest may have an IP address, and nobody else has it.
+    fn check_address(&self, guest: Name, address: IpAddr) -> Result<(), Declined> {
+        if !self.rule.may_have(guest, address) {
+            return Err(Problem::AddressRefused.into());
+        }
+        let mut members = self.members.iter().flatten().map(|record| &record.member);
+        let has = |member: &&Member| member.name != guest && member.addresses.contains(&address);
+        members.find(has).map_or(Ok(()), |other| Err(Declined::taken_by(other.name)))
+    }
+
+    /// Changes the addresses of a member.
+    fn change(&mut self, number: usize, change: impl FnOnce(&mut Vec<IpAddr>) -> Answer) -> Answer {
+        let record = self.members[number].as_mut().ok_or(Problem::LanMembership)?;
+        change(&mut record.member.addresses)?;
+        self.table.set(number, Some(&record.member));
+        Ok(())
+    }
+}
+
+/// Addresses among which the host chooses one, at most.
+const CHOSEN_FROM_MAX: usize = 1 << 12;
+
+impl Host {
+    pub(super) fn join_lan(
+        &mut self,
+        (connection, serial): (u64, u32),
+        guest: Name,
+        wish: JoinWish,
+        descriptors: Vec<Foreign>,
+    ) -> Answer {
+        let [counters] = <[Foreign; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
+        let counters = borrow_counters(&counters)?;
+        let declined = match self.lans.join(guest, wish, counters) {
+            Err(declined) => declined,
+            Ok(joined) => {
+                // Another descriptor of the table, because sending borrows all of the host.
+                let lent = self.lans.lans[&wish.lan].lent.try_clone();
+                let lent = match lent {
+                    Ok(lent) => lent,
+                    Err(_) => {
+                        self.lans.leave(guest);
+                        return Err(Problem::HostResources);
+                    }
+                };
+                if !self.send(connection, serial, &Reply::LanJoined(joined), &[lent.as_fd()]) {
+                    self.lans.leave(guest);
+                }
+                return Ok(());
+            }
+        };
+        self.send(connection, serial, &declined.reply(), &[]);
+        Ok(())
+    }
+
+    /// Answers a request about the membership that a guest has.
+    pub(super) fn change_membership(
+        &mut self,
+        (connection, serial): (u64, u32),
+        guest: Name,
+        change: Change,
+    ) -> Answer {
+        let changed = match change {
+            Change::Leave if self.lans.leave(guest) => Ok(()),
+            Change::Leave => Err(Problem::LanMembership.into()),
+            Change::Register(address) => self.lans.register(guest, address),
+            Change::Unregister(address) => self.lans.unregister(guest, address),
+        };
+        let reply = match changed {
+            Ok(()) => Reply::Done { path: 0 },
+            Err(declined) => declined.reply(),
+        };
+        self.send(connection, serial, &reply, &[]);
+        Ok(())
+    }
+}
+
+/// What a member wants changed.
+pub(super) enum Change {
+    Leave,
+    Register(IpAddr),
+    Unregister(IpAddr),
+}
+
+/// Maps a member's counters, to watch them.
+fn borrow_counters(descriptor: &Foreign) -> Result<LentWords, Problem> {
+    let bytes = COUNTERS_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
+    let borrowed = Borrowed::borrow(descriptor, bytes..=bytes);
+    borrowed.map(LentWords::borrow).map_err(|error| super::brokering::not_borrowed(&error))
+}

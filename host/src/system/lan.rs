@@ -1,0 +1,376 @@
+//! LANs in the system file: which there are, who may join, and what is fixed for whom.
+//!
+//! ```toml
+//! [[lan]]
+//! name = "hs0"
+//! frame = "16 KiB"              # largest frame, 16, 24, 40 or 64 KiB: the MTU is 8 KiB less; left out: 16 KiB
+//! range = "10.1.0.0/16"         # IP addresses of members are in it, and chosen from it; left out: 10.1.0.0/16
+//! members = ["*"]               # guests that may join; left out: all
+//! capture = ["SNIFFER"]         # guests that may capture, and need not be among the members; left out: none
+//!
+//! [[lan.member]]                # what is fixed for a guest
+//! guest = "WEB"
+//! mac = "02:00:00:00:00:05"     # left out: chosen
+//! addresses = ["10.1.0.5"]      # it may have these and no others; left out: any that is free
+//! vlans = [7]                   # left out: none
+//! ```
+
+use std::net::IpAddr;
+
+use fabric::name::{LanName, Name};
+use ipnet::IpNet;
+use net::lan::frame::Mac;
+use net::lan::table::{MEMBER_ADDRESSES_MAX, MEMBER_VLANS_MAX, VLAN_MAX};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Pattern;
+use crate::config::{Bytes, FileError, Source};
+
+/// LANs that a system may have, at most.
+pub const LANS_MAX: usize = 256;
+
+/// Largest frames that a LAN may have, in bytes: as the mainframe's.
+pub const FRAME_BYTES: [u32; 4] = [16 << 10, 24 << 10, 40 << 10, 64 << 10];
+
+/// What a packet of IP is shorter than a frame, in bytes, at most: as the mainframe's.
+pub const HEADROOM_BYTES: u32 = 8 << 10;
+
+/// The LAN of a system without a file.
+const OPEN_NAME: &str = "hs0";
+const OPEN_RANGE: &str = "10.1.0.0/16";
+
+/// A LAN.
+#[derive(Clone, Debug)]
+pub struct LanRule {
+    /// Its name.
+    pub name: LanName,
+    /// Bytes of its largest frame.
+    pub frame_bytes: u32,
+    /// Where its members' IP addresses of this family are.
+    pub range: IpNet,
+    members: Vec<Pattern>,
+    capture: Vec<Pattern>,
+    fixed: Vec<FixedMember>,
+}
+
+/// What is fixed for a guest.
+#[derive(Clone, Debug)]
+pub struct FixedMember {
+    /// The guest.
+    pub guest: Name,
+    /// Its MAC address.
+    pub mac: Option<Mac>,
+    /// All the IP addresses that it may have; any if there are none.
+    pub addresses: Vec<IpAddr>,
+    /// The VLANs that it belongs to.
+    pub vlans: Vec<u16>,
+}
+
+impl LanRule {
+    /// The LAN of a system that lets this user do everything.
+    pub fn open() -> LanRule {
+        LanRule {
+            name: OPEN_NAME.parse().expect("a name"),
+            frame_bytes: FRAME_BYTES[0],
+            range: OPEN_RANGE.parse().expect("a range"),
+            members: vec![Pattern::Beginning(String::new())],
+            capture: vec![Pattern::Beginning(String::new())],
+            fixed: Vec::new(),
+        }
+    }
+
+    /// Whether this guest may join.
+    pub fn may_join(&self, guest: Name) -> bool {
+        self.members.iter().any(|pattern| pattern.matches(guest))
+    }
+
+    /// Whether this guest may capture.
+    pub fn may_capture(&self, guest: Name) -> bool {
+        self.capture.iter().any(|pattern| pattern.matches(guest))
+    }
+
+    /// What is fixed for a guest.
+    pub fn fixed(&self, guest: Name) -> Option<&FixedMember> {
+        self.fixed.iter().find(|member| member.guest == guest)
+    }
+
+    /// Whether a MAC address is another guest's by this file.
+    pub fn is_mac_kept_from(&self, guest: Name, mac: Mac) -> bool {
+        self.fixed.iter().any(|member| member.guest != guest && member.mac == Some(mac))
+    }
+
+    /// Whether an IP address is another guest's by this file.
+    pub fn is_kept_from(&self, guest: Name, address: IpAddr) -> bool {
+        self.fixed.iter().any(|member| member.guest != guest && member.addresses.contains(&address))
+    }
+
+    /// Whether a guest may have an IP address, as far as this file says. Addresses of the other family than the
+    /// range's are free, and so are those of IPv6 that are local to a link.
+    pub fn may_have(&self, guest: Name, address: IpAddr) -> bool {
+        let is_local = match address {
+            IpAddr::V4(_) => false,
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        };
+        let is_same_family = address.is_ipv4() == self.range.addr().is_ipv4();
+        let is_host = address != self.range.network() && address != self.range.broadcast();
+        let is_in_range = is_local || !is_same_family || self.range.contains(&address) && is_host;
+        let fixed = self.fixed(guest).map_or(&[][..], |member| &member.addresses);
+        let is_of_one = !address.is_multicast() && !address.is_loopback();
+        is_of_one
+            && is_in_range
+            && (fixed.is_empty() || is_local || fixed.contains(&address))
+            && !self.is_kept_from(guest, address)
+    }
+}
+
+/// The table `[[lan]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenLan {
+    name: Spanned<String>,
+    frame: Option<Spanned<Bytes>>,
+    range: Option<Spanned<String>>,
+    members: Option<Vec<Spanned<String>>>,
+    #[serde(default)]
+    capture: Vec<Spanned<String>>,
+    #[serde(default)]
+    member: Vec<WrittenMember>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenMember {
+    guest: Spanned<String>,
+    mac: Option<Spanned<String>>,
+    addresses: Option<Spanned<Vec<Spanned<String>>>>,
+    vlans: Option<Spanned<Vec<Spanned<u16>>>>,
+}
+
+/// The rules that a file's tables make.
+pub(super) fn rules(source: &Source, written: Vec<WrittenLan>) -> Result<Vec<LanRule>, FileError> {
+    let mut rules: Vec<LanRule> = Vec::new();
+    for lan in written {
+        let span = lan.name.span();
+        if rules.len() == LANS_MAX {
+            let what = format!("there are more than {LANS_MAX} LANs");
+            return Err(source.error(span, what, format!("must be at most {LANS_MAX}")));
+        }
+        let rule = lan.rule(source)?;
+        if rules.iter().any(|other| other.name == rule.name) {
+            let right = "must be described once";
+            return Err(source.error(span, "a LAN of this name is described above", right));
+        }
+        rules.push(rule);
+    }
+    Ok(rules)
+}
+
+/// A field's text as what it stands for.
+fn parsed<T: std::str::FromStr>(
+    source: &Source,
+    text: &Spanned<String>,
+    kind: &str,
+    right: &str,
+) -> Result<T, FileError> {
+    text.get_ref().parse().map_err(|_| {
+        let what = format!("{:?} is no {kind}", text.get_ref());
+        source.error(text.span(), what, right)
+    })
+}
+
+/// What a list has, which is left out or no longer than `most`.
+fn at_most<T>(
+    source: &Source,
+    list: Option<Spanned<Vec<T>>>,
+    most: usize,
+    kind: &str,
+) -> Result<Vec<T>, FileError> {
+    let Some(list) = list else { return Ok(Vec::new()) };
+    let count = list.get_ref().len();
+    if count > most {
+        let right = format!("must be at most {most}");
+        return Err(source.error(list.span(), format!("{count} {kind}"), right));
+    }
+    Ok(list.into_inner())
+}
+
+impl WrittenLan {
+    fn rule(self, source: &Source) -> Result<LanRule, FileError> {
+        let name = parsed(source, &self.name, "name of a LAN", "must be 1 to 8 of a-z 0-9 _ -")?;
+        let frame_bytes = match &self.frame {
+            None => FRAME_BYTES[0],
+            Some(bytes) => {
+                let found =
+                    FRAME_BYTES.into_iter().find(|known| u64::from(*known) == bytes.get_ref().0);
+                found.ok_or_else(|| {
+                    let what = format!("frame = {:?}", bytes.get_ref().to_string());
+                    source.error(bytes.span(), what, "must be 16, 24, 40 or 64 KiB")
+                })?
+            }
+        };
+        let right = "must be an address and the bits that all have in common, like 10.1.0.0/16";
+        let range: IpNet = match &self.range {
+            None => OPEN_RANGE.parse().expect("a range"),
+            Some(text) => parsed(source, text, "range of IP addresses", right)?,
+        };
+        let patterns = |texts: &[Spanned<String>]| {
+            texts.iter().map(|text| Pattern::read(text, source)).collect::<Result<Vec<_>, _>>()
+        };
+        let members = match &self.members {
+            None => vec![Pattern::Beginning(String::new())],
+            Some(members) => patterns(members)?,
+        };
+        let capture = patterns(&self.capture)?;
+        let mut rule = LanRule {
+            name,
+            frame_bytes,
+            range: range.trunc(),
+            members,
+            capture,
+            fixed: Vec::new(),
+        };
+        for member in self.member {
+            let member = member.fixed(source, &rule)?;
+            rule.fixed.push(member);
+        }
+        Ok(rule)
+    }
+}
+
+impl WrittenMember {
+    fn fixed(self, source: &Source, rule: &LanRule) -> Result<FixedMember, FileError> {
+        let guest: Name =
+            parsed(source, &self.guest, "name", "must be 1 to 8 of A-Z 0-9 $ # @ _ -")?;
+        let twice = |span, what: &str| Err(source.error(span, what, "must be one guest's alone"));
+        if rule.fixed(guest).is_some() {
+            let what = "this guest is described above";
+            return Err(source.error(self.guest.span(), what, "must be described once"));
+        }
+        let mac = match &self.mac {
+            None => None,
+            Some(text) => {
+                let right = "must be six bytes of one station, like 02:00:00:00:00:05";
+                let mac: Mac = parsed(source, text, "MAC address", right)?;
+                if mac.is_group() || mac == Mac([0; 6]) {
+                    let what = format!("{mac} is no station's MAC address");
+                    return Err(source.error(text.span(), what, right));
+                }
+                if rule.fixed.iter().any(|other| other.mac == Some(mac)) {
+                    return twice(text.span(), "this MAC address is another member's");
+                }
+                Some(mac)
+            }
+        };
+        let written = at_most(source, self.addresses, MEMBER_ADDRESSES_MAX, "addresses")?;
+        let mut addresses = Vec::new();
+        for text in &written {
+            let address: IpAddr = parsed(source, text, "IP address", "must be one, like 10.1.0.5")?;
+            if rule.is_kept_from(guest, address) {
+                return twice(text.span(), "this address is another member's");
+            }
+            if !rule.may_have(guest, address) {
+                let what = format!("{address} is no member's address in {}", rule.range);
+                let right = "must be in the range, and neither its first nor its last address";
+                return Err(source.error(text.span(), what, right));
+            }
+            addresses.push(address);
+        }
+        let written = at_most(source, self.vlans, MEMBER_VLANS_MAX, "VLANs")?;
+        if let Some(vlan) = written.iter().find(|vlan| !(1..=VLAN_MAX).contains(vlan.get_ref())) {
+            let what = format!("{} is no VLAN", vlan.get_ref());
+            return Err(source.error(vlan.span(), what, format!("must be 1 to {VLAN_MAX}")));
+        }
+        let vlans = written.into_iter().map(Spanned::into_inner).collect();
+        Ok(FixedMember { guest, mac, addresses, vlans })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::System;
+    use super::*;
+
+    fn parse(text: &str) -> Result<System, String> {
+        System::parse(&Source::of("s.toml", text)).map_err(|error| error.to_string())
+    }
+
+    fn name(name: &str) -> Name {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn lan_says_who_may_join_and_with_which_address() {
+        let system = parse(
+            r#"
+            [[lan]]
+            name = "hs1"
+            frame = "64 KiB"
+            range = "10.9.0.7/24"
+            members = ["WEB*", "SNIFF"]
+            capture = ["SNIFF"]
+            [[lan.member]]
+            guest = "WEB"
+            mac = "02:00:00:00:00:05"
+            addresses = ["10.9.0.5"]
+            vlans = [7, 4094]
+            "#,
+        )
+        .unwrap();
+        let [lan] = &system.lans[..] else { panic!("one") };
+        assert_eq!((lan.frame_bytes, lan.range.to_string().as_str()), (65_536, "10.9.0.0/24"));
+        assert!(lan.may_join(name("WEB2")) && !lan.may_join(name("OTHER")));
+        assert!(lan.may_capture(name("SNIFF")) && !lan.may_capture(name("WEB")));
+        let may = |guest: &str, address: &str| lan.may_have(name(guest), address.parse().unwrap());
+        assert!(may("WEB", "10.9.0.5") && may("WEB", "fe80::5") && may("WEB2", "10.9.0.6"));
+        assert!(may("WEB2", "fd00::1"), "the other family is free");
+        for (guest, address) in [
+            ("WEB", "10.9.0.6"),
+            ("WEB2", "10.9.0.5"),
+            ("WEB2", "10.9.1.6"),
+            ("WEB2", "10.9.0.0"),
+            ("WEB2", "10.9.0.255"),
+            ("WEB2", "224.0.0.1"),
+            ("WEB2", "::1"),
+        ] {
+            assert!(!may(guest, address), "{guest} {address}");
+        }
+        assert_eq!(lan.fixed(name("WEB")).unwrap().vlans, [7, 4094]);
+    }
+
+    #[test]
+    fn faults_are_named_with_their_line_and_the_cure() {
+        for (text, error) in [
+            (
+                "[[lan]]\nname = \"HS0\"",
+                "s.toml:2: \"HS0\" is no name of a LAN: must be 1 to 8 of a-z 0-9 _ -",
+            ),
+            (
+                "[[lan]]\nname = \"hs0\"\nframe = 1500",
+                "s.toml:3: frame = \"1500 B\": must be 16, 24, 40 or 64 KiB",
+            ),
+            (
+                "[[lan]]\nname = \"hs0\"\nrange = \"10.1.0.0\"",
+                "s.toml:3: \"10.1.0.0\" is no range of IP addresses: must be an address and the bits that all have in common, like 10.1.0.0/16",
+            ),
+            (
+                "[[lan]]\nname = \"hs0\"\n[[lan]]\nname = \"hs0\"",
+                "s.toml:4: a LAN of this name is described above: must be described once",
+            ),
+            (
+                "[[lan]]\nname = \"hs0\"\n[[lan.member]]\nguest = \"A\"\nmac = \"ff:ff:ff:ff:ff:ff\"",
+                "s.toml:5: ff:ff:ff:ff:ff:ff is no station's MAC address: must be six bytes of one station, like 02:00:00:00:00:05",
+            ),
+            (
+                "[[lan]]\nname = \"hs0\"\n[[lan.member]]\nguest = \"A\"\naddresses = [\"10.2.0.1\"]",
+                "s.toml:5: 10.2.0.1 is no member's address in 10.1.0.0/16: must be in the range, and neither its first nor its last address",
+            ),
+            (
+                "[[lan]]\nname = \"hs0\"\n[[lan.member]]\nguest = \"A\"\nvlans = [4095]",
+                "s.toml:5: 4095 is no VLAN: must be 1 to 4094",
+            ),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), error);
+        }
+    }
+}

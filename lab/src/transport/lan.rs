@@ -1,0 +1,167 @@
+//! Frames of a LAN: each message is the content of an Ethernet frame.
+
+use host::report::Counts;
+use siga::Guest;
+use siga::lan::{Counter, Frame, Lan, LanOptions, Mac, Offload, TrySendFrameError};
+
+use super::path::{OVER_PATHS, guest_name, role_name};
+use super::{End, MessageBytes, Opened, Opening, Transport, is_source, wait};
+use crate::control::{Control, Order};
+use crate::fault::{Doing, Fault};
+
+pub(super) const LAN: Transport = Transport {
+    name: "lan",
+    meaning: "each in an Ethernet frame between two members; in a stream small frames go together",
+    stream: Some(|opening| opening.stream(LanEnd::open_pushing)),
+    exchange: Some(|opening| opening.exchange(LanEnd::open_sending)),
+    request: Some(|opening| opening.request(LanEnd::open_sending)),
+    has_pairs: true,
+    bytes: MessageBytes::Most((FRAME_BYTES_MAX - HEADER_BYTES) as u64),
+    ..OVER_PATHS
+};
+
+/// The LAN of a system without a file, and its largest frame.
+pub(crate) const LAN_NAME: &str = "hs0";
+const FRAME_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of an Ethernet header.
+pub(crate) const HEADER_BYTES: usize = 14;
+
+/// Types of Ethernet frames for local experiments: a message, and the end of them (IEEE Std 802, 9.2.4).
+pub(crate) const MESSAGE: [u8; 2] = [0x88, 0xb5];
+pub(crate) const END: [u8; 2] = [0x88, 0xb6];
+
+/// One end: a member of the LAN that talks with one other.
+#[derive(Debug)]
+pub(crate) struct LanEnd {
+    lan: Lan,
+    /// The frame that is being built, its header at the start.
+    frame: Vec<u8>,
+    pushes: bool,
+}
+
+impl LanEnd {
+    fn open_pushing(opening: Opening<'_>) -> Opened<LanEnd> {
+        LanEnd::open(opening, true)
+    }
+
+    fn open_sending(opening: Opening<'_>) -> Opened<LanEnd> {
+        LanEnd::open(opening, false)
+    }
+
+    fn open(opening: Opening<'_>, pushes: bool) -> Opened<LanEnd> {
+        let Opening { order, control, bytes } = opening;
+        let mut lan = join(order, control)?;
+        let other = if is_source(order) { super::path::TARGET } else { super::path::SOURCE };
+        // Each waits until the other is there.
+        let name = guest_name(other, order.number, order.copies);
+        let to = loop {
+            let found = lan.members().find(|member| member.name.as_str() == name);
+            if let Some(member) = found {
+                break member.mac;
+            }
+            control.parcel()?;
+        };
+        let mut frame = vec![0; HEADER_BYTES + bytes];
+        header(&mut frame, to, lan.mac(), MESSAGE);
+        Ok(LanEnd { lan, frame, pushes })
+    }
+
+    /// Sends what was built, up to `end`.
+    #[inline(always)]
+    fn send_frame(&mut self, end: usize) -> Result<(), Fault> {
+        let frame = &self.frame[..end];
+        let sent = if self.pushes {
+            push(&mut self.lan, frame)
+        } else {
+            self.lan.send(Offload::NONE, frame).map_err(TrySendFrameError::Send)
+        };
+        sent.doing("send a frame")
+    }
+}
+
+/// Pushes a frame, and waits while its target is too far behind.
+#[inline(always)]
+pub(crate) fn push(lan: &mut Lan, frame: &[u8]) -> Result<(), TrySendFrameError> {
+    match lan.try_push(Offload::NONE, frame) {
+        Err(TrySendFrameError::Full) => Ok(lan.send(Offload::NONE, frame)?),
+        sent => sent,
+    }
+}
+
+/// Makes this party's guest a member. The source comes after the target.
+fn join(order: &Order, control: &mut Control) -> Result<Lan, Fault> {
+    if is_source(order) {
+        control.parcel()?;
+    }
+    let name = guest_name(role_name(order), order.number, order.copies);
+    let lan = member(order, &name)?;
+    control.pass("joined", &[])?;
+    Ok(lan)
+}
+
+/// A member of this name.
+pub(crate) fn member(order: &Order, name: &str) -> Result<Lan, Fault> {
+    let socket = order.socket.as_ref().expect("trials with paths have a host");
+    let guest = Guest::attach(socket, name).doing("attach to the host")?;
+    let options = LanOptions { wait: wait(order), ..LanOptions::default() };
+    Lan::join(guest, LAN_NAME, &options).doing("join a LAN")
+}
+
+/// Puts a header in front of a frame.
+pub(crate) fn header(frame: &mut [u8], to: Mac, from: Mac, kind: [u8; 2]) {
+    frame[..6].copy_from_slice(&to.0);
+    frame[6..12].copy_from_slice(&from.0);
+    frame[12..HEADER_BYTES].copy_from_slice(&kind);
+}
+
+/// What is in a frame; none if it says that no more will come.
+#[inline(always)]
+pub(crate) fn content(frame: Frame<'_>) -> Option<&[u8]> {
+    (frame.bytes[12..HEADER_BYTES] == MESSAGE).then(|| &frame.bytes[HEADER_BYTES..])
+}
+
+/// What a member has counted.
+pub(crate) fn counts_of_lan(lan: &Lan) -> Counts {
+    let count = |counter: Counter| (format!("lan_{}", counter.name()), lan.counter(counter));
+    Counter::ALL.into_iter().map(count).collect()
+}
+
+impl End for LanEnd {
+    #[inline(always)]
+    fn send(&mut self, bytes: usize, mut build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
+        let end = HEADER_BYTES + bytes;
+        build(&mut self.frame[HEADER_BYTES..end]);
+        self.send_frame(end)
+    }
+
+    fn flush(&mut self) -> Result<(), Fault> {
+        self.lan.flush();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn receive(
+        &mut self,
+        _bytes: usize,
+        mut read: impl FnMut(usize, &[u8]),
+    ) -> Result<bool, Fault> {
+        match content(self.lan.receive().doing("receive a frame")?) {
+            Some(message) => {
+                read(0, message);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Fault> {
+        self.frame[12..HEADER_BYTES].copy_from_slice(&END);
+        self.pushes = false;
+        self.send_frame(HEADER_BYTES)
+    }
+
+    fn counts(&mut self) -> Counts {
+        counts_of_lan(&self.lan)
+    }
+}

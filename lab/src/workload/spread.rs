@@ -1,0 +1,251 @@
+//! Frames from one member of a LAN to one other, to many in turn, or to all at once.
+
+use std::time::Duration;
+
+use host::report::Counts;
+use os::processor::now_ns;
+use siga::Waiter;
+use siga::lan::{Counter, Mac, Offload};
+
+use super::stream::{BYTES, check};
+use super::{WAIT, Workload, units};
+use crate::control::{Control, Order};
+use crate::factor::{Domain, Factor};
+use crate::fault::{Doing, Fault};
+use crate::measure::Meter;
+use crate::pattern::{Reading, fill};
+use crate::quantity::Report;
+use crate::role::{self, A_SOURCE, A_TARGET};
+use crate::transport::lan::{
+    END, HEADER_BYTES, MESSAGE, content, counts_of_lan, header, member, push,
+};
+use crate::transport::wait;
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "lan-spread",
+    summary: "frames go from a member of a LAN to others, which one thread of another process serves",
+    factors: &[
+        Factor {
+            name: "to",
+            meaning: "to whom a frame goes",
+            domain: Domain::Words(&["one", "each-in-turn", "all"]),
+            usual: &["one", "all"],
+        },
+        Factor {
+            name: "members",
+            meaning: "members that frames may go to",
+            domain: Domain::Number { least: 1, most: 120 },
+            usual: &["1", "16"],
+        },
+        Factor {
+            name: "idle",
+            meaning: "members beside them to which nothing goes",
+            domain: Domain::Number { least: 0, most: 120 },
+            usual: &["0"],
+        },
+        BYTES,
+        WAIT,
+    ],
+    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
+    metrics: &[
+        "rate_messages_per_s",
+        "rate_bytes_per_s",
+        "cpu_ns_per_message",
+        "cpu_spinning_ns_per_message",
+        "cpu_virtual_ns_per_message",
+        "cpu_cp_ns_per_message",
+        "cpu_split_error_ns_per_message",
+        "cpu_processors_ns_per_message",
+    ],
+    fit: |_| {},
+    work,
+    parts: &[],
+    unit: "messages",
+    check,
+};
+
+/// Bytes of frames that go before the target says that it has them, and twice of which may be on their way: all
+/// members must be able to keep up with frames to all.
+const BURST_BYTES: usize = 256 << 10;
+const BURST_FRAMES_MAX: usize = 4096;
+
+/// How many frames go between two words of the target.
+fn burst(bytes: usize) -> u64 {
+    (BURST_BYTES / (bytes + HEADER_BYTES)).clamp(1, BURST_FRAMES_MAX) as u64
+}
+
+fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    os::memory::allow_descriptors(1 << 20);
+    if order.is_source() { source(order, control) } else { target(order, control) }
+}
+
+/// How many members get frames.
+fn greeted(order: &Order) -> usize {
+    if order.word("to") == "one" { 1 } else { order.number("members") as usize }
+}
+
+/// To whom each frame goes.
+struct Spread {
+    to: Vec<Mac>,
+    next: usize,
+}
+
+impl Spread {
+    fn of(order: &Order, members: Vec<Mac>) -> Spread {
+        let to = match order.word("to") {
+            "all" => vec![Mac::BROADCAST],
+            "one" => members[..1].to_vec(),
+            _ => members,
+        };
+        Spread { to, next: 0 }
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> Mac {
+        let to = self.to[self.next];
+        self.next += 1;
+        if self.next == self.to.len() {
+            self.next = 0;
+        }
+        to
+    }
+}
+
+fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let bytes = order.number("bytes") as usize;
+    let members = order.number("members") as usize;
+    control.parcel()?;
+    let mut lan = member(order, "SOURCE")?;
+    let mut known: Vec<(usize, Mac)> = Vec::new();
+    for other in lan.members() {
+        let number = other.name.as_str().strip_prefix('M').and_then(|number| number.parse().ok());
+        known.extend(number.map(|number| (number, other.mac)));
+    }
+    known.sort_unstable();
+    known.truncate(members);
+    let mut spread = Spread::of(order, known.iter().map(|(_, mac)| *mac).collect());
+    let mut frame = vec![0; HEADER_BYTES + bytes];
+    header(&mut frame, Mac::BROADCAST, lan.mac(), MESSAGE);
+    // An empty frame to each makes the paths: who has none misses what goes to all.
+    let greeted = greeted(order);
+    for (_, to) in &known[..greeted] {
+        frame[..6].copy_from_slice(&to.0);
+        lan.send(Offload::NONE, &frame[..HEADER_BYTES]).doing("send a frame")?;
+    }
+    while lan.counter(Counter::PathsMade) < greeted as u64 {
+        lan.receive_within(Duration::from_millis(1)).doing("receive a frame")?;
+    }
+    let burst = burst(bytes);
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order, &units(bytes));
+    let (mut number, mut acknowledged) = (0, 0);
+    while meter.poll(now_ns(), number, || counts_of_lan(&lan)) < window.end_ns {
+        for number in number..number + burst {
+            frame[..6].copy_from_slice(&spread.next().0);
+            fill(&mut frame[HEADER_BYTES..], number);
+            push(&mut lan, &frame).doing("send a frame")?;
+        }
+        number += burst;
+        lan.flush();
+        while acknowledged + burst < number {
+            lan.receive().doing("receive a frame")?;
+            acknowledged += burst;
+        }
+    }
+    let report = meter.close(number, || counts_of_lan(&lan))?;
+    while acknowledged < number {
+        lan.receive().doing("receive a frame")?;
+        acknowledged += burst;
+    }
+    frame[12..HEADER_BYTES].copy_from_slice(&END);
+    for _ in 0..spread.to.len() {
+        frame[..6].copy_from_slice(&spread.next().0);
+        lan.send(Offload::NONE, &frame[..HEADER_BYTES]).doing("send a frame")?;
+    }
+    control.parcel()?;
+    Ok(report)
+}
+
+fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let bytes = order.number("bytes") as usize;
+    let [members, idle] = ["members", "idle"].map(|factor| order.number(factor));
+    let to = order.word("to");
+    let is_to_all = to == "all";
+    let mut waiter = Waiter::new(wait(order)).doing("make a waiter")?;
+    let mut served = Vec::new();
+    for number in 0..members {
+        let lan = member(order, &format!("M{number}"))?;
+        let key = waiter.add(lan).doing("serve a member")?;
+        served.push((key, 0u64));
+    }
+    let mut others = Vec::new();
+    for number in 0..idle {
+        others.push(member(order, &format!("IDLE{number}"))?);
+    }
+    control.pass("joined", &[])?;
+    let burst = burst(bytes);
+    let mut ack = vec![0; HEADER_BYTES];
+    let receivers = greeted(order);
+    let mut greeted = 0;
+    while greeted < receivers {
+        let (_, lan) = waiter.wait().doing("wait")?;
+        while lan.try_receive().doing("receive a frame")?.is_some() {
+            greeted += 1;
+        }
+    }
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order, &units(bytes));
+    let (mut came, mut acked, mut ended) = (0u64, 0u64, 0);
+    while ended < receivers {
+        let (key, lan) = waiter.wait().doing("wait")?;
+        let at = served.iter().position(|(known, _)| *known == key).expect("it is served");
+        let (_, frames) = &mut served[at];
+        while let Some(frame) = lan.try_receive().doing("receive a frame")? {
+            let Some(body) = content(frame) else {
+                ended += 1;
+                continue;
+            };
+            // Of all members' frames: those to one of many in turn have the numbers of their turns.
+            let number = if to == "each-in-turn" { *frames * members + at as u64 } else { *frames };
+            let mut reading = Reading::new(number, false);
+            reading.take(0, body);
+            if !reading.is_whole(bytes) {
+                return Err(Fault::Corrupt(number));
+            }
+            *frames += 1;
+            came += 1;
+        }
+        // A frame to all has come when it has come to the last of them.
+        let whole = match is_to_all {
+            true => served.iter().map(|(_, frames)| *frames).min().unwrap_or(0),
+            false => came,
+        };
+        meter.poll(now_ns(), whole, || counts_of_lan(lan));
+        while whole >= acked + burst {
+            acked += burst;
+            let first = waiter.get_mut(served[0].0).expect("it is served");
+            let source = first.members().find(|member| member.name.as_str() == "SOURCE");
+            let Some(to) = source.map(|source| source.mac) else { return Err(Fault::Ended) };
+            header(&mut ack, to, first.mac(), MESSAGE);
+            first.send(Offload::NONE, &ack).doing("send a frame")?;
+        }
+    }
+    let report = meter.close(if is_to_all { came / members } else { came }, Counts::new)?;
+    control.pass("received", &[])?;
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_bursts_to_all_are_fewer_packs_than_a_member_may_keep() {
+        // 64 packs of 32 KiB.
+        for bytes in [1, 64, 1500, 9000, 16_000] {
+            let packed = (32 << 10) / (bytes + HEADER_BYTES + 15);
+            let packs = 2 * burst(bytes) as usize / packed.max(1);
+            assert!(packs <= 64, "{bytes}: {packs}");
+        }
+    }
+}

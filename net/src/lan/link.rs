@@ -1,0 +1,387 @@
+//! Frames over the path between two members.
+
+use fabric::path::{self, Receiver, SendError, Sender, Severed};
+
+use super::counters::{Counter, Counters};
+use super::frame::{ETHERNET_BYTES, Mac};
+use super::group;
+use super::offload::{BadFrame, FRAME_BYTES_MAX, Offload};
+use super::table::Member;
+
+/// One's end of a path to another member of the LAN.
+#[derive(Debug)]
+pub struct Link {
+    sender: Sender,
+    receiver: Receiver,
+    /// The member at the other end, as the address table had it last.
+    peer: Member,
+    /// The pack of frames to a group that is being given out, and where the next is.
+    pack: Option<(path::MessageRef, usize)>,
+}
+
+/// A frame that has come, where it lies until the next is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    message: path::MessageRef,
+    /// Where in the message it is.
+    at: u32,
+    bytes: u32,
+    /// What is left to do for it.
+    pub offload: Offload,
+}
+
+/// A frame, and what goes with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// What is left to do for it.
+    pub offload: Offload,
+    /// Its bytes, from the Ethernet header on.
+    pub bytes: &'a [u8],
+}
+
+/// How a frame is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// Now.
+    Now,
+    /// With those that follow, while the receiver is behind: [`Link::flush`] sends it at the latest.
+    WithOthers,
+}
+
+impl Link {
+    /// A link over a path to this member.
+    ///
+    /// # Panics
+    /// If the path has more than one queue each way: its maker sees to that.
+    pub fn new(mut halves: path::Halves, peer: Member) -> Link {
+        let (sender, receiver) = (halves.senders.pop(), halves.receivers.pop());
+        assert!(halves.senders.is_empty() && halves.receivers.is_empty(), "one queue each way");
+        let (sender, receiver) = (sender.expect("a queue"), receiver.expect("a queue"));
+        Link { sender, receiver, peer, pack: None }
+    }
+
+    /// The member at the other end.
+    pub fn peer(&self) -> &Member {
+        &self.peer
+    }
+
+    /// The address table has another entry for the member at the other end.
+    pub fn set_peer(&mut self, peer: Member) {
+        self.peer = peer;
+    }
+
+    /// Sends a frame that may leave here: see [`check`].
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent then.
+    #[inline(always)]
+    pub fn send(&mut self, frame: Frame<'_>, urgency: Urgency) -> Result<(), SendError> {
+        if frame.offload != Offload::NONE {
+            return self.send_with_head(frame, urgency);
+        }
+        // A frame of which there is nothing to say has no head.
+        match urgency {
+            Urgency::Now => self.sender.send(&[], frame.bytes),
+            Urgency::WithOthers => self.sender.push(&[], frame.bytes),
+        }
+    }
+
+    #[inline(never)]
+    fn send_with_head(&mut self, frame: Frame<'_>, urgency: Urgency) -> Result<(), SendError> {
+        let head = frame.offload.head();
+        match urgency {
+            Urgency::Now => self.sender.send(&head, frame.bytes),
+            Urgency::WithOthers => self.sender.push(&head, frame.bytes),
+        }
+    }
+
+    /// Hands over what was held back.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.sender.flush();
+    }
+
+    /// The next frame that this member takes. Those that it must not take are dropped and counted, so that one call
+    /// looks at a bounded number of messages: none may be found though [`Link::is_ready`].
+    ///
+    /// # Errors
+    /// [`Severed`] once the path has ended and everything has been received.
+    // Inlined into the caller's loop: a result in memory costs as much as the rest.
+    #[inline(always)]
+    pub fn receive(
+        &mut self,
+        own: &Member,
+        counters: &mut Counters,
+    ) -> Result<Option<Received>, Severed> {
+        let is_in_pack = self.pack.is_some();
+        let found = if is_in_pack { None } else { self.receiver.poll_short()? };
+        if let Some(message) = found {
+            let path::Message { head, body } = self.receiver.message(message);
+            let is_its_own = addresses(body).is_some_and(|(_, from)| from == self.peer.mac);
+            if head.is_empty() && is_its_own && !has_tag(body) {
+                counters.add(Counter::FramesReceived, 1);
+                counters.add(Counter::BytesReceived, body.len() as u64);
+                counters.add(Counter::SegmentsReceived, 1);
+                let bytes = body.len() as u32;
+                return Ok(Some(Received { message, at: 0, bytes, offload: Offload::NONE }));
+            }
+        }
+        self.receive_otherwise(found, own, counters)
+    }
+
+    /// Receives what is no short frame of which there is nothing to say.
+    #[inline(never)]
+    fn receive_otherwise(
+        &mut self,
+        mut found: Option<path::MessageRef>,
+        own: &Member,
+        counters: &mut Counters,
+    ) -> Result<Option<Received>, Severed> {
+        for _ in 0..DROPPED_PER_CALL_MAX {
+            let (message, at) = match (found.take(), self.pack) {
+                (Some(message), _) => (message, None),
+                (None, Some((message, at))) => (message, Some(at)),
+                (None, None) => match self.receiver.fetch()? {
+                    Some(message) => (message, None),
+                    None => return Ok(None),
+                },
+            };
+            let path::Message { mut head, body } = self.receiver.message(message);
+            let mut at = at.or_else(|| group::is_pack(body).then_some(group::FIRST));
+            let mut range = 0..body.len();
+            if let Some(at) = &mut at {
+                let Some((head_at, frame_at, next)) = group::next(body, *at) else {
+                    // Nothing is behind the last.
+                    if *at < body.len() {
+                        counters.add(Counter::DroppedLength, 1);
+                    }
+                    self.pack = None;
+                    continue;
+                };
+                (head, range) = (&body[head_at], frame_at);
+                *at = next;
+            }
+            let bytes = &body[range.clone()];
+            let admitted = admit(head, bytes, &self.peer, own);
+            let (at, bytes, pack) = (range.start as u32, bytes.len() as u32, at);
+            self.pack = pack.map(|next| (message, next));
+            match admitted {
+                Ok(offload) => {
+                    let segments = offload.segments(bytes as usize) as u64;
+                    counters.add(Counter::FramesReceived, 1);
+                    counters.add(Counter::BytesReceived, bytes.into());
+                    counters.add(Counter::SegmentsReceived, segments);
+                    return Ok(Some(Received { message, at, bytes, offload }));
+                }
+                Err(reason) => counters.add(reason, 1),
+            }
+        }
+        Ok(None)
+    }
+
+    /// A frame that was received last.
+    #[inline(always)]
+    pub fn frame(&self, received: Received) -> Frame<'_> {
+        let Received { message, at, bytes, offload } = received;
+        let body = self.receiver.message(message).body;
+        Frame { offload, bytes: &body[at as usize..][..bytes as usize] }
+    }
+
+    /// Whether there is something to receive, or the path has ended.
+    #[inline]
+    pub fn is_ready(&mut self) -> bool {
+        self.pack.is_some() || self.receiver.is_ready()
+    }
+
+    /// Gives back memory that was not used lately, but for that of a pack which is being given out. Returns whether
+    /// there may be more to give back later.
+    pub fn trim(&mut self) -> bool {
+        if self.pack.is_none() {
+            self.receiver.trim();
+        }
+        self.sender.trim()
+    }
+
+    /// The two halves, to wait for.
+    pub fn halves(&mut self) -> (&mut Sender, &mut Receiver) {
+        (&mut self.sender, &mut self.receiver)
+    }
+
+    /// The two halves, to look at.
+    pub fn as_halves(&self) -> (&Sender, &Receiver) {
+        (&self.sender, &self.receiver)
+    }
+
+    /// Ends the path in good order: what was sent can still be received.
+    pub fn close(&mut self) {
+        self.sender.sever([0; _]);
+        self.receiver.sever([0; _]);
+    }
+}
+
+/// Frames that one call drops at most.
+pub(super) const DROPPED_PER_CALL_MAX: usize = 64;
+
+/// Whether a frame from another member may come in; else what to count.
+#[inline]
+pub fn admit(head: &[u8], bytes: &[u8], from: &Member, own: &Member) -> Result<Offload, Counter> {
+    let Some((_, source)) = addresses(bytes) else { return Err(Counter::DroppedLength) };
+    if source != from.mac {
+        return Err(Counter::DroppedSource);
+    }
+    if has_tag(bytes) {
+        return Err(Counter::DroppedVlan);
+    }
+    if head.is_empty() && bytes.len() <= FRAME_BYTES_MAX {
+        return Ok(Offload::NONE);
+    }
+    let offload = Offload::parse(head, bytes).map_err(|bad| match bad {
+        BadFrame::Length { .. } => Counter::DroppedLength,
+        _ => Counter::DroppedOffload,
+    })?;
+    match offload.vlan {
+        Some(_) if !(from.takes(offload.vlan) && own.takes(offload.vlan)) => {
+            Err(Counter::DroppedVlan)
+        }
+        _ => Ok(offload),
+    }
+}
+
+/// Why a member must not send a frame. Nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// It is not what its head says.
+    #[error(transparent)]
+    Bad(#[from] BadFrame),
+    /// It is longer than the LAN's frames, and does not stand for segments.
+    #[error("a frame of {bytes} bytes: this LAN has frames of at most {most}, or segments of more")]
+    Length {
+        /// How long it is.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// It does not come from this member.
+    #[error("a frame from {found}: must come from {own}, the address of this member")]
+    Source {
+        /// Its source.
+        found: Mac,
+        /// What would be right.
+        own: Mac,
+    },
+    /// Its tag is in the frame.
+    #[error("a frame with a VLAN tag in it: must be beside it, in `Offload::vlan`")]
+    Tag,
+    /// This member does not belong to its VLAN.
+    #[error("a frame of VLAN {vlan}: this member does not belong to it")]
+    Vlan {
+        /// Which.
+        vlan: u16,
+    },
+}
+
+/// Whether a member may send a frame in a LAN whose frames have at most `most` bytes; where it goes.
+///
+/// # Errors
+/// [`Refused`].
+#[inline]
+pub fn check(frame: Frame<'_>, own: &Member, most: usize) -> Result<Mac, Refused> {
+    let bytes = frame.bytes.len();
+    let Some((destination, found)) = addresses(frame.bytes) else {
+        return Err(BadFrame::Length { bytes }.into());
+    };
+    if found != own.mac {
+        return Err(Refused::Source { found, own: own.mac });
+    }
+    if has_tag(frame.bytes) {
+        return Err(Refused::Tag);
+    }
+    if frame.offload != Offload::NONE {
+        check_offload(frame, own)?;
+    }
+    if bytes > most && frame.offload.segmentation.is_none() {
+        return Err(Refused::Length { bytes, most });
+    }
+    Ok(destination)
+}
+
+#[inline(never)]
+fn check_offload(frame: Frame<'_>, own: &Member) -> Result<(), Refused> {
+    // What the other end would drop is refused here.
+    Offload::parse(&frame.offload.head(), frame.bytes)?;
+    match frame.offload.vlan {
+        Some(tag) if !own.takes(Some(tag)) => Err(Refused::Vlan { vlan: tag & 0x0fff }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a frame has a VLAN tag in it, where nobody would hold it against the VLANs of members.
+#[inline]
+fn has_tag(frame: &[u8]) -> bool {
+    frame.get(12..ETHERNET_BYTES).is_some_and(|kind| TAGS.contains(&[kind[0], kind[1]]))
+}
+
+/// Types of frames with a tag: IEEE 802.1Q, 802.1ad, and what came before that.
+const TAGS: [[u8; 2]; 3] = [[0x81, 0], [0x88, 0xa8], [0x91, 0]];
+
+/// Where a frame goes and comes from; none if it is shorter than an Ethernet header.
+#[inline]
+fn addresses(frame: &[u8]) -> Option<(Mac, Mac)> {
+    let header: &[u8; ETHERNET_BYTES] = frame.first_chunk()?;
+    let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = *header;
+    Some((Mac([a, b, c, d, e, f]), Mac([g, h, i, j, k, l])))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::offload::Checksum;
+    use super::*;
+
+    fn member(last: u8, vlans: &[u16]) -> Member {
+        let (mac, name) = (Mac([2, 0, 0, 0, 0, last]), format!("G{last}").parse().unwrap());
+        Member { name, mac, vlans: vlans.to_vec(), addresses: Vec::new(), captures: false }
+    }
+
+    fn frame_of(to: Mac, from: Mac, bytes: usize) -> Vec<u8> {
+        let mut frame = vec![0; bytes];
+        frame[..6].copy_from_slice(&to.0);
+        frame[6..12].copy_from_slice(&from.0);
+        frame
+    }
+
+    #[test]
+    fn what_is_not_the_senders_own_is_dropped_and_refused() {
+        let (one, other) = (member(1, &[7]), member(2, &[]));
+        let good = frame_of(other.mac, one.mac, 60);
+        assert_eq!(admit(&[], &good, &one, &other), Ok(Offload::NONE));
+        assert_eq!(admit(&[], &good, &other, &one), Err(Counter::DroppedSource));
+        assert_eq!(admit(&[], &good[..13], &one, &other), Err(Counter::DroppedLength));
+        let mut inside = good.clone();
+        inside[12..14].copy_from_slice(&[0x81, 0]);
+        assert_eq!(admit(&[], &inside, &one, &other), Err(Counter::DroppedVlan));
+        assert_eq!(
+            check(Frame { offload: Offload::NONE, bytes: &inside }, &one, 100),
+            Err(Refused::Tag)
+        );
+        assert_eq!(admit(&[1], &good, &one, &other), Err(Counter::DroppedOffload));
+        let checksum = Checksum::Partial { start: 34, at: 25 };
+        let offload = Offload { checksum, ..Offload::NONE };
+        assert_eq!(admit(&offload.head(), &good, &one, &other), Err(Counter::DroppedOffload));
+        let tagged = Offload { vlan: Some(7), ..Offload::NONE };
+        assert_eq!(admit(&tagged.head(), &good, &one, &other), Err(Counter::DroppedVlan));
+        assert_eq!(admit(&tagged.head(), &good, &one, &member(3, &[7])), Ok(tagged));
+
+        let refused = |offload, bytes: &[u8], own: &Member| {
+            check(Frame { offload, bytes }, own, 100).unwrap_err()
+        };
+        assert_eq!(check(Frame { offload: tagged, bytes: &good }, &one, 60), Ok(other.mac));
+        let source = Refused::Source { found: one.mac, own: other.mac };
+        assert_eq!(refused(Offload::NONE, &good, &other), source);
+        assert_eq!(refused(tagged, &good, &member(1, &[])), Refused::Vlan { vlan: 7 });
+        let long = frame_of(other.mac, one.mac, 101);
+        assert_eq!(refused(Offload::NONE, &long, &one), Refused::Length { bytes: 101, most: 100 });
+        let outside = BadFrame::Checksum { start: 34, at: 25, bytes: 60 };
+        assert_eq!(refused(offload, &good, &one), outside.into());
+    }
+}

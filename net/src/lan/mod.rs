@@ -1,0 +1,15 @@
+//! A LAN: members exchange Ethernet frames over a mesh of paths.
+
+// A model of the table has no paths.
+#[cfg(not(loom))]
+pub mod audience;
+#[cfg(not(loom))]
+pub mod capture;
+pub mod counters;
+pub mod frame;
+pub mod group;
+#[cfg(not(loom))]
+pub mod link;
+pub mod neighbour;
+pub mod offload;
+pub mod table;

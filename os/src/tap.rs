@@ -1,0 +1,215 @@
+//! A TAP device: a network interface whose frames this process reads and writes.
+//!
+//! Each frame has a head, `virtio_net_hdr` in little-endian (`include/uapi/linux/virtio_net.h`), which says what the
+//! kernel left out: checksums, and the segmentation of frames of up to 64 KiB. This module moves heads and frames; what
+//! they mean is for its users.
+//!
+//! The interface lives as long as a descriptor of the device, in the network namespace of the thread that made it.
+//! Closing the last descriptor removes the interface, which takes the kernel 16 to 23 ms: [`Tap::leave_interface`]
+//! leaves that to the namespace, for those who cannot wait.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode};
+
+/// Bytes of the head of each frame: `virtio_net_hdr` without the count of buffers.
+pub const HEAD_BYTES: usize = 10;
+
+/// The device that makes TAP devices.
+pub const DEVICE: &str = "/dev/net/tun";
+
+/// Bytes of the longest name of an interface.
+pub const INTERFACE_NAME_BYTES_MAX: usize = 15;
+
+/// Parts of a frame that are written at once.
+pub const PARTS_MAX: usize = 4;
+
+/// Frames of an Ethernet, with a head and without the four bytes that the kernel would put before each. An interface
+/// that is there already is not taken over.
+const FLAGS: libc::c_int =
+    libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
+
+/// What the reader of the device takes: frames without checksum, and of several segments.
+const TCP: libc::c_uint =
+    libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+const UDP: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+
+/// A TAP device. Reading and writing do not wait; readable when the kernel has a frame for it.
+#[derive(Debug)]
+pub struct Tap {
+    device: OwnedFd,
+}
+
+/// Why there is no TAP device.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateTapError {
+    /// [`DEVICE`] cannot be opened.
+    #[error("{DEVICE} cannot be opened: {0}")]
+    Device(io::Error),
+    /// The kernel makes no interface.
+    #[error("there can be no interface: {0}")]
+    Interface(io::Error),
+}
+
+impl Tap {
+    /// Makes an interface called `interface` in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// [`CreateTapError::Device`]: there is no such device, or the user may not open it.
+    /// [`CreateTapError::Interface`]: there is an interface of this name, it is no name, or the process has not the right
+    /// to make one in this namespace.
+    pub fn create(interface: &str) -> Result<Tap, CreateTapError> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let device = rustix::fs::open(DEVICE, flags, Mode::empty());
+        let device = device.map_err(|error| CreateTapError::Device(error.into()))?;
+        set_up(&device, interface).map_err(|error| CreateTapError::Interface(error.into()))?;
+        Ok(Tap { device })
+    }
+
+    /// Takes over a device that another process of ours made with [`Tap::create`].
+    pub fn adopt(device: OwnedFd) -> Tap {
+        Tap { device }
+    }
+
+    /// Reads the next frame and its head, and returns how long the frame is; none if there is no frame.
+    ///
+    /// A frame that is longer than `frame` is cut.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    #[inline]
+    pub fn read(&self, head: &mut [u8; HEAD_BYTES], frame: &mut [u8]) -> io::Result<Option<usize>> {
+        let mut parts = [IoSliceMut::new(head), IoSliceMut::new(frame)];
+        match rustix::io::readv(&self.device, &mut parts) {
+            // Without a whole head it is no frame, and the kernel does not do that.
+            Ok(bytes) => Ok(Some(bytes.saturating_sub(HEAD_BYTES))),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes a frame, whose `parts` begin with its head. The kernel has copied it when this returns.
+    ///
+    /// # Errors
+    /// The kernel does not take it: the head does not agree with the frame (`InvalidInput`), the interface is not up, or
+    /// there is no memory.
+    ///
+    /// # Panics
+    /// If there are more than [`PARTS_MAX`] parts.
+    #[inline]
+    pub fn write(&self, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices = [IoSlice::new(&[]); PARTS_MAX];
+        for (slice, part) in slices[..parts.len()].iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+        }
+        rustix::io::writev(&self.device, &slices[..parts.len()])?;
+        Ok(())
+    }
+
+    /// The interface is not to go with the last descriptor, but with its network namespace.
+    ///
+    /// # Errors
+    /// The interface is gone already.
+    pub fn leave_interface(&self) -> io::Result<()> {
+        Ok(set(&self.device, libc::TUNSETPERSIST as Opcode, 1)?)
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+impl From<Tap> for OwnedFd {
+    fn from(tap: Tap) -> OwnedFd {
+        tap.device
+    }
+}
+
+/// `struct ifreq`, as far as `TUNSETIFF` reads and writes it.
+#[repr(C)]
+struct Request {
+    name: [u8; INTERFACE_NAME_BYTES_MAX + 1],
+    flags: u16,
+    rest: [u8; 22],
+}
+
+const _: () = assert!(size_of::<Request>() == 40);
+
+fn set_up(device: &OwnedFd, interface: &str) -> Result<(), Errno> {
+    let mut name = [0; INTERFACE_NAME_BYTES_MAX + 1];
+    let room = name[..INTERFACE_NAME_BYTES_MAX].get_mut(..interface.len()).ok_or(Errno::INVAL)?;
+    room.copy_from_slice(interface.as_bytes());
+    // The kernel reads a `%d` as "the next number": the name is to be what was asked for.
+    if interface.is_empty() || interface.contains(['%', '\0', '/', ':']) {
+        return Err(Errno::INVAL);
+    }
+    let mut request = Request { name, flags: FLAGS as u16, rest: [0; 22] };
+    // SAFETY: this number of `TUNSETIFF` has an `ifreq` behind it, which `Request` is in size and layout.
+    let request =
+        unsafe { ioctl::Updater::<{ libc::TUNSETIFF as Opcode }, Request>::new(&mut request) };
+    // SAFETY: as above; the kernel reads and writes the request, which lives, and nothing else.
+    unsafe { ioctl::ioctl(device, request) }?;
+    let little_endian: libc::c_int = 1;
+    // SAFETY: the kernel reads one integer behind this number.
+    let order = unsafe {
+        ioctl::Setter::<{ libc::TUNSETVNETLE as Opcode }, libc::c_int>::new(little_endian)
+    };
+    // SAFETY: as above.
+    unsafe { ioctl::ioctl(device, order) }?;
+    // Segments of UDP since Linux 6.2.
+    set(device, libc::TUNSETOFFLOAD as Opcode, TCP | UDP)
+        .or_else(|_| set(device, libc::TUNSETOFFLOAD as Opcode, TCP))
+}
+
+/// A request whose argument is a number, and not where one is.
+struct Number {
+    opcode: Opcode,
+    number: libc::c_uint,
+}
+
+// SAFETY: the numbers of requests that this module makes one with have no memory behind their argument.
+unsafe impl Ioctl for Number {
+    type Output = ();
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
+    fn as_ptr(&mut self) -> *mut rustix::ffi::c_void {
+        std::ptr::without_provenance_mut(self.number as usize)
+    }
+
+    unsafe fn output_from_ptr(
+        _: IoctlOutput,
+        _: *mut rustix::ffi::c_void,
+    ) -> rustix::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn set(device: &OwnedFd, opcode: Opcode, number: libc::c_uint) -> Result<(), Errno> {
+    // SAFETY: `TUNSETPERSIST` and `TUNSETOFFLOAD` take the argument as a number.
+    unsafe { ioctl::ioctl(device, Number { opcode, number }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_kernel_would_change_are_refused() {
+        let device = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        for name in ["", "a-name-of-sixteen", "lan%d", "a/b", "a:b"] {
+            assert_eq!(set_up(&device, name), Err(Errno::INVAL), "{name:?}");
+        }
+        // A right name comes as far as the device, which is none.
+        assert_eq!(set_up(&device, "hs0"), Err(Errno::NOTTY));
+    }
+}

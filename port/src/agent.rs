@@ -1,0 +1,218 @@
+//! The agent: it moves frames between a TAP device and a LAN.
+//!
+//! Frames from the device are read in batches into a room, checked, and copied into the pages of the path to their
+//! target. Frames from the LAN are written to the device from the pages of their sender. Questions of ARP and of
+//! IPv6's neighbour discovery are answered from the address table of the LAN.
+
+use std::io;
+
+use net::lan::frame;
+use net::lan::neighbour;
+use net::lan::offload::Offload;
+use os::tap::{HEAD_BYTES, Tap};
+use siga::lan::{Counter, Lan, SendFrameError, TrySendFrameError};
+
+use crate::backlog::{Backlog, Tried};
+use crate::head;
+
+/// Frames that go one way before those that go the other have their turn.
+const BATCH: usize = 32;
+
+/// A port of a LAN: a member that stands for a TAP device.
+#[derive(Debug)]
+pub struct Agent {
+    lan: Lan,
+    tap: Tap,
+    /// What is read from the device.
+    room: Vec<u8>,
+    backlog: Backlog,
+    counters: Counters,
+}
+
+/// What a port has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames read from the device.
+    pub frames_read: u64,
+    /// Bytes of these.
+    pub bytes_read: u64,
+    /// Frames written to the device.
+    pub frames_written: u64,
+    /// Bytes of these.
+    pub bytes_written: u64,
+    /// Questions after an address that were answered from the address table.
+    pub frames_answered: u64,
+    /// Frames that the device did not take.
+    pub dropped_device: u64,
+    /// Frames from the device that make no sense, or are refused by the LAN.
+    pub dropped_bad: u64,
+    /// Frames from the device for nobody, or for a member that cannot be reached.
+    pub dropped_no_member: u64,
+    /// Frames from the device for a member that was too far behind for too long.
+    pub dropped_full: u64,
+}
+
+/// Why a port has come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// The interface is gone.
+    #[error("the interface is gone")]
+    Device,
+    /// The LAN cannot be received from.
+    #[error("the LAN: {0}")]
+    Lan(io::Error),
+}
+
+impl Agent {
+    /// A port of `lan` for the interface of `tap`.
+    pub fn new(lan: Lan, tap: Tap) -> Agent {
+        let mut backlog = Backlog::default();
+        Agent { lan, tap, room: backlog.room(), backlog, counters: Counters::default() }
+    }
+
+    /// Moves some frames in both directions. Does not wait. Whether there were any.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    pub fn poll(&mut self) -> Result<bool, Ended> {
+        let has_read = self.read_batch()?;
+        let has_tried = self.retry();
+        self.lan.flush();
+        let has_written = self.write_batch()?;
+        Ok(has_read || has_tried || has_written)
+    }
+
+    /// Prepares for waiting: true if there is nothing to do until one of the descriptors is readable.
+    pub fn prepare_wait(&mut self) -> bool {
+        // The LAN may have had room for a frame that was looked at before: so it is tried once more.
+        !self.retry() && self.lan.prepare_wait()
+    }
+
+    /// Whether frames from the device still wait for their targets.
+    pub fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty() || self.lan.waiting_frames() > 0
+    }
+
+    /// Whether it holds memory that [`Agent::trim`] gives back.
+    pub fn has_spare(&self) -> bool {
+        self.backlog.has_spare()
+    }
+
+    /// Gives memory back: to be called when nothing has happened for a while.
+    pub fn trim(&mut self) {
+        self.backlog.trim();
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The membership.
+    pub fn lan(&mut self) -> &mut Lan {
+        &mut self.lan
+    }
+
+    /// The device.
+    pub fn tap(&self) -> &Tap {
+        &self.tap
+    }
+
+    /// From the device into the LAN.
+    fn read_batch(&mut self) -> Result<bool, Ended> {
+        let mut head = [0; HEAD_BYTES];
+        for number in 0..BATCH {
+            let read = self.tap.read(&mut head, &mut self.room).map_err(|_| Ended::Device)?;
+            let Some(bytes) = read else { return Ok(number > 0) };
+            self.counters.frames_read += 1;
+            self.counters.bytes_read += bytes as u64;
+            match head::from_kernel(&head, &mut self.room[..bytes]) {
+                Ok((offload, start)) => self.send(offload, (start, bytes)),
+                Err(_) => self.counters.dropped_bad += 1,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends the frame from `start` to `end` of the room, or answers it, or keeps it, or drops it.
+    fn send(&mut self, offload: Offload, (start, end): (usize, usize)) {
+        let Agent { lan, tap, room, backlog, counters } = self;
+        let bytes = &room[start..end];
+        let find = |address| lan.find_address(address).map(|member| member.mac);
+        if let Some(answer) = neighbour::answer(bytes, find) {
+            counters.frames_answered += 1;
+            lan.count(Counter::AnsweredHere, 1);
+            if tap.write(&[&[0; HEAD_BYTES], &answer]).is_err() {
+                counters.dropped_device += 1;
+            }
+            return;
+        }
+        let Some(target) = frame::destination(bytes) else {
+            counters.dropped_bad += 1;
+            return;
+        };
+        let has_to_wait = !backlog.is_empty() && backlog.has(target);
+        if !has_to_wait {
+            match lan.try_push(offload, bytes) {
+                Ok(()) => return,
+                Err(TrySendFrameError::Full) => {}
+                Err(error) => return counters.drop_for(error),
+            }
+        }
+        if !backlog.keep(target, offload, room, (start, end)) {
+            counters.dropped_full += 1;
+        }
+    }
+
+    /// Tries the frames again that wait for their targets. Whether any went.
+    fn retry(&mut self) -> bool {
+        let Agent { lan, backlog, counters, .. } = self;
+        !backlog.is_empty()
+            && backlog.retry(|offload, bytes| match lan.try_push(offload, bytes) {
+                Ok(()) => Tried::Done,
+                Err(TrySendFrameError::Full) => Tried::Full,
+                Err(error) => {
+                    counters.drop_for(error);
+                    Tried::Done
+                }
+            })
+    }
+
+    /// From the LAN into the device.
+    fn write_batch(&mut self) -> Result<bool, Ended> {
+        let Agent { lan, tap, counters, .. } = self;
+        for number in 0..BATCH {
+            let Some(frame) = lan.try_receive().map_err(Ended::Lan)? else {
+                return Ok(number > 0);
+            };
+            let (head, tag) = head::to_kernel(frame.offload);
+            let bytes = frame.bytes.len();
+            let written = match tag {
+                None => tap.write(&[&head, frame.bytes]),
+                Some(tag) => {
+                    // Behind the two addresses. What has none is no frame of a LAN.
+                    let (addresses, rest) = frame.bytes.split_at(bytes.min(12));
+                    tap.write(&[&head, addresses, &tag, rest])
+                }
+            };
+            if written.is_ok() {
+                counters.frames_written += 1;
+                counters.bytes_written += bytes as u64;
+            } else {
+                counters.dropped_device += 1;
+                lan.count(Counter::DroppedDevice, 1);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Counters {
+    fn drop_for(&mut self, error: TrySendFrameError) {
+        match error {
+            TrySendFrameError::Full => self.dropped_full += 1,
+            TrySendFrameError::Send(SendFrameError::Refused(_)) => self.dropped_bad += 1,
+            _ => self.dropped_no_member += 1,
+        }
+    }
+}

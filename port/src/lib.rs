@@ -1,0 +1,31 @@
+//! Ports: unmodified programs on a LAN of siga.
+//!
+//! A port is a process with a TAP device, whose interface is in the network of one program, and which is a member of a LAN
+//! like any other. The program's own kernel does TCP/IP; the port moves frames.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`member`] | the port as a member of its LAN |
+//! | [`setup`] | what is set up for the program, and where |
+//! | [`outside`] | starting the process that sets it up |
+//! | [`inside`] | that process, which becomes the program |
+//! | [`link`] | interfaces, addresses and routes, by netlink |
+//! | [`head`] | between the kernel's head of a frame and the LAN's |
+//! | [`agent`] | moving frames |
+//! | [`hosts`] | the names of other members, for the program |
+//! | [`serve`] | the agent's wait, the program's signals and end |
+//! | [`watch`] | noticing that an existing namespace is gone |
+//!
+//! The reasons are in `docs/design/port.md`.
+
+pub mod agent;
+mod backlog;
+pub mod head;
+pub mod hosts;
+pub mod inside;
+pub mod link;
+pub mod member;
+pub mod outside;
+pub mod serve;
+pub mod setup;
+pub mod watch;

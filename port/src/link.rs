@@ -1,0 +1,184 @@
+//! Interfaces, addresses and routes, by netlink.
+//!
+//! Requests go one by one, each answered before the next.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+
+use net::lan::frame::Mac;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
+};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressHeader, AddressHeaderFlags, AddressMessage, AddressScope,
+};
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkHeader, LinkMessage,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use rustix::net::{AddressFamily as SocketFamily, SocketType, netdevice, socket};
+
+/// An IP address on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address itself.
+    pub address: IpAddr,
+    /// Leading bits that all addresses of the LAN have.
+    pub prefix_bits: u8,
+}
+
+/// Bytes of the longest answer: that to a request that was refused has the request in it.
+const ANSWER_BYTES_MAX: usize = 4096;
+
+/// A connection with the kernel, for the network namespace of the thread that makes it.
+pub struct Links {
+    socket: Socket,
+    requests: u32,
+}
+
+impl Links {
+    /// Connects.
+    ///
+    /// # Errors
+    /// No descriptor or no memory left.
+    pub fn open() -> io::Result<Links> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Links { socket, requests: 0 })
+    }
+
+    /// Sets the loopback interface up.
+    ///
+    /// # Errors
+    /// As from the kernel.
+    pub fn set_loopback_up(&mut self) -> io::Result<()> {
+        let index = index_of("lo")?;
+        self.change(index, Vec::new(), LinkFlags::Up)
+    }
+
+    /// Gives an interface its MAC address and its MTU, sets it up, and gives it `addresses` and the route to groups.
+    ///
+    /// # Errors
+    /// As from the kernel: there is no such interface, or it does not take one of the values.
+    pub fn set_up(
+        &mut self,
+        interface: &str,
+        mac: Mac,
+        mtu: u32,
+        addresses: &[Address],
+    ) -> io::Result<()> {
+        let index = index_of(interface)?;
+        let attributes = vec![LinkAttribute::Address(mac.0.to_vec()), LinkAttribute::Mtu(mtu)];
+        self.change(index, attributes, LinkFlags::empty())?;
+        if !addresses.iter().any(|address| address.address.is_ipv6()) {
+            // Or the interface would ask all members whether they have the address that it would give itself, and look
+            // for routers: a path to each member, for nothing. A kernel without IPv6 refuses this, and does not ask.
+            let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+            let without = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
+            let _ = self.change(index, vec![without], LinkFlags::empty());
+        }
+        self.change(index, Vec::new(), LinkFlags::Up)?;
+        for address in addresses {
+            self.request(RouteNetlinkMessage::NewAddress(on_interface(index, *address)))?;
+        }
+        if addresses.iter().any(|address| address.address.is_ipv4()) {
+            // Groups of IPv6 have a route from the start. There is no route to elsewhere: a LAN has no way out.
+            self.request(RouteNetlinkMessage::NewRoute(to_groups(index)))?;
+        }
+        Ok(())
+    }
+
+    /// Changes an interface, and sets these flags.
+    fn change(
+        &mut self,
+        index: u32,
+        attributes: Vec<LinkAttribute>,
+        flags: LinkFlags,
+    ) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header = LinkHeader { index, flags, change_mask: flags, ..LinkHeader::default() };
+        message.attributes = attributes;
+        self.request(RouteNetlinkMessage::SetLink(message))
+    }
+
+    fn request(&mut self, message: RouteNetlinkMessage) -> io::Result<()> {
+        self.requests += 1;
+        let mut header = NetlinkHeader::default();
+        header.sequence_number = self.requests;
+        header.flags = NLM_F_REQUEST | NLM_F_ACK;
+        if !matches!(message, RouteNetlinkMessage::SetLink(_)) {
+            header.flags |= NLM_F_CREATE | NLM_F_EXCL;
+        }
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        let mut answer = Vec::with_capacity(ANSWER_BYTES_MAX);
+        loop {
+            answer.clear();
+            self.socket.recv(&mut answer, 0)?;
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer);
+            let (header, payload) = answer.map_err(io::Error::other)?.into_parts();
+            if header.sequence_number != self.requests {
+                continue;
+            }
+            match payload {
+                NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+                NetlinkPayload::Error(_) => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The number of an interface of the calling thread's network.
+fn index_of(interface: &str) -> io::Result<u32> {
+    let any = socket(SocketFamily::UNIX, SocketType::DGRAM, None)?;
+    Ok(netdevice::name_to_index(&any, interface)?)
+}
+
+fn on_interface(index: u32, Address { address, prefix_bits }: Address) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    message.header = AddressHeader {
+        family,
+        prefix_len: prefix_bits,
+        // The host has seen to it that nobody else has the address: the kernel need not ask for a second.
+        flags: AddressHeaderFlags::Nodad,
+        scope: AddressScope::Universe,
+        index,
+    };
+    message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+    // RFC 3021: a prefix of 31 bits has no address of all.
+    if let (IpAddr::V4(address), 0..=30) = (address, prefix_bits) {
+        let all = address.to_bits() | u32::MAX >> prefix_bits;
+        message.attributes.push(AddressAttribute::Broadcast(Ipv4Addr::from_bits(all)));
+    }
+    message
+}
+
+fn to_groups(index: u32) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: AddressFamily::Inet,
+        destination_prefix_length: 4,
+        table: RouteHeader::RT_TABLE_MAIN,
+        protocol: RouteProtocol::Boot,
+        scope: RouteScope::Link,
+        kind: RouteType::Unicast,
+        ..RouteHeader::default()
+    };
+    message.attributes = vec![
+        RouteAttribute::Destination(RouteAddress::Inet(Ipv4Addr::new(224, 0, 0, 0))),
+        RouteAttribute::Oif(index),
+    ];
+    message
+}

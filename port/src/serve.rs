@@ -1,0 +1,324 @@
+//! Serving a port: the agent, asleep while there is nothing to do, and what happens to the program meanwhile.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use os::poller::Poller;
+use os::processor::now_ns;
+use os::program::{Change, End, Program};
+use os::signals::{HeldSignals, Taken};
+use siga::Wait;
+
+use crate::agent::{Agent, Ended};
+use crate::hosts::Hosts;
+use crate::watch::Watch;
+
+/// Names of descriptors that are waited for.
+const DEVICE: u64 = 0;
+const LAN: u64 = 1;
+const SIGNALS: u64 = 2;
+const WATCH: u64 = 3;
+
+/// How long an adaptive port looks for frames before it sleeps.
+const SPIN_NS: u64 = 50_000;
+
+/// How often a port looks for signals that has no reason to sleep: each so many rounds.
+const ROUNDS_PER_LOOK: u32 = 64;
+
+/// After how long without a frame the members are looked at, for they change in memory and nobody is woken for that; and
+/// memory is given back.
+const QUIET_TIME: Duration = Duration::from_millis(200);
+
+/// How long a port goes on for what its program has sent and the other ends have not received yet.
+const LINGER_NS: u64 = 2_000_000_000;
+
+/// How often the sockets are looked at meanwhile, if nothing else happens.
+const LINGER_TIME: Duration = Duration::from_millis(20);
+
+/// A port that is served.
+#[derive(Debug)]
+pub struct Server<'a> {
+    agent: Agent,
+    held: &'a HeldSignals,
+    poller: Poller,
+    wait: Wait,
+    hosts: Option<Hosts>,
+    /// Since when nothing was found, for an adaptive port.
+    idle_since_ns: Option<u64>,
+    rounds: u32,
+}
+
+/// What ended a port that has no program of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// A signal asked for it.
+    Asked,
+    /// The namespace, or its interface, is gone.
+    Gone,
+}
+
+/// What woke a server, or was found meanwhile.
+enum Event {
+    Signal(Taken),
+    Watched,
+}
+
+impl<'a> Server<'a> {
+    /// A server for `agent`, whose program gets the signals in `held`.
+    ///
+    /// # Errors
+    /// No descriptor or no memory left.
+    pub fn new(
+        agent: Agent,
+        held: &'a HeldSignals,
+        wait: Wait,
+        hosts: Option<Hosts>,
+    ) -> io::Result<Server<'a>> {
+        let poller = Poller::new()?;
+        poller.add(agent.tap(), DEVICE)?;
+        poller.add(held, SIGNALS)?;
+        let mut agent = agent;
+        poller.add(&*agent.lan(), LAN)?;
+        let mut server =
+            Server { agent, held, poller, wait, hosts, idle_since_ns: None, rounds: 0 };
+        server.follow_members();
+        Ok(server)
+    }
+
+    /// Serves until the program has ended, and until what it has sent last has gone; returns how it ended.
+    ///
+    /// # Errors
+    /// As from the kernel, or the LAN cannot be received from. The program is still there then.
+    pub fn serve_program(&mut self, program: &mut Program, sockets: &[File]) -> Result<End, Ended> {
+        let mut is_there = true;
+        let end = loop {
+            // It may have ended before its signal was held.
+            if let Some(end) = self.take_changes(program)? {
+                break end;
+            }
+            let event = match is_there {
+                true => self.next_event(None),
+                // Without an interface there is nothing but signals.
+                false => self.next_signal(),
+            };
+            match event {
+                Ok(Some(Event::Signal(taken))) => self.pass_on(taken, program),
+                Ok(_) => {}
+                // A program that is root in its network can remove its interface.
+                Err(Ended::Device) => is_there = false,
+                Err(error) => return Err(error),
+            }
+        };
+        if is_there {
+            // What is lost then would be lost on a wire too.
+            let _ = self.linger(sockets);
+        }
+        Ok(end)
+    }
+
+    /// Serves until a signal asks to end, or what is watched is gone.
+    ///
+    /// # Errors
+    /// As from the kernel, or the LAN cannot be received from.
+    pub fn serve_namespace(&mut self, watch: &Watch) -> Result<Left, Ended> {
+        self.poller.add(watch, WATCH).map_err(Ended::Lan)?;
+        loop {
+            match self.next_event(None) {
+                Ok(Some(Event::Signal(taken))) if taken.asks_to_end() => return Ok(Left::Asked),
+                Ok(Some(Event::Signal(taken))) if taken.asks_to_stop() => self.stop(taken.number),
+                Ok(Some(Event::Watched)) if watch.is_gone() => return Ok(Left::Gone),
+                Ok(_) => {}
+                Err(Ended::Device) => return Ok(Left::Gone),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The agent.
+    pub fn agent(&mut self) -> &mut Agent {
+        &mut self.agent
+    }
+
+    /// Moves frames until there is an event; none if time for `now_and_then` has come, or something is to be looked at.
+    fn next_event(&mut self, now_and_then: Option<Duration>) -> Result<Option<Event>, Ended> {
+        loop {
+            self.rounds = self.rounds.wrapping_add(1);
+            let is_busy = self.agent.poll()?;
+            // However busy it is, or is kept by frames that are dropped.
+            if self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+                self.follow_members();
+                if let Some(taken) = self.held.take().map_err(Ended::Lan)? {
+                    return Ok(Some(Event::Signal(taken)));
+                }
+                let ready = self.poller.wait(Some(Duration::ZERO)).map_err(Ended::Lan)?;
+                if ready.contains(&WATCH) {
+                    return Ok(Some(Event::Watched));
+                }
+                if is_busy && now_and_then.is_some() {
+                    return Ok(None);
+                }
+            }
+            if is_busy {
+                self.idle_since_ns = None;
+                continue;
+            }
+            let time = if self.is_to_spin() {
+                if !self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+                    continue;
+                }
+                Some(Duration::ZERO)
+            } else if !self.agent.prepare_wait() {
+                continue;
+            } else {
+                let has_to_look = self.hosts.is_some() || self.agent.has_spare();
+                now_and_then.or(has_to_look.then_some(QUIET_TIME))
+            };
+            let ready = self.poller.wait(time).map_err(Ended::Lan)?;
+            let (signals, watched) = (ready.contains(&SIGNALS), ready.contains(&WATCH));
+            let is_quiet = ready.is_empty() && time.is_some_and(|time| !time.is_zero());
+            self.follow_members();
+            if is_quiet {
+                self.agent.trim();
+            }
+            if signals && let Some(taken) = self.held.take().map_err(Ended::Lan)? {
+                return Ok(Some(Event::Signal(taken)));
+            }
+            if watched {
+                return Ok(Some(Event::Watched));
+            }
+            if is_quiet && now_and_then.is_some() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for a signal alone.
+    fn next_signal(&mut self) -> Result<Option<Event>, Ended> {
+        os::poller::wait_readable(self.held, None).map_err(Ended::Lan)?;
+        Ok(self.held.take().map_err(Ended::Lan)?.map(Event::Signal))
+    }
+
+    fn is_to_spin(&mut self) -> bool {
+        match self.wait {
+            Wait::Spin => true,
+            Wait::Block => false,
+            Wait::Adaptive => {
+                let now_ns = now_ns();
+                let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
+                now_ns - since_ns < SPIN_NS
+            }
+        }
+    }
+
+    fn follow_members(&mut self) {
+        if let Some(hosts) = &mut self.hosts {
+            // Without memory the names stay what they were, and are tried again with the next change.
+            let _ = hosts.follow(self.agent.lan());
+        }
+    }
+
+    /// Takes note of what the program did; how it ended, if it has.
+    fn take_changes(&mut self, program: &mut Program) -> Result<Option<End>, Ended> {
+        while let Some(change) = program.poll().map_err(Ended::Lan)? {
+            match change {
+                Change::Ended(end) => return Ok(Some(end)),
+                // To the shell this process is the program: so it stops too, and whoever lets the group go on lets both.
+                Change::Stopped(signal) if stops_by_terminal(signal) => self.stop(signal),
+                // By whom, and for how long, is not for a terminal to know.
+                Change::Stopped(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn stop(&self, signal: i32) {
+        // There is such a signal: it has just come.
+        let _ = self.held.suffer(signal);
+    }
+
+    fn pass_on(&self, taken: Taken, program: &Program) {
+        // What a key of the terminal sends, the program gets by itself.
+        if taken.is_sent && !taken.is_of_a_child() {
+            program.send(taken.number);
+        }
+    }
+
+    /// Goes on until everything that the program sent is received, for a while: a kernel does that for its programs too.
+    fn linger(&mut self, sockets: &[File]) -> Result<(), Ended> {
+        let deadline_ns = now_ns() + LINGER_NS;
+        // What has gone into the device so far is moved before anything is asked.
+        while self.agent.poll()? && now_ns() < deadline_ns {}
+        while (self.agent.has_backlog() || sockets.iter().any(has_unsent)) && now_ns() < deadline_ns
+        {
+            if let Some(Event::Signal(taken)) = self.next_event(Some(LINGER_TIME))?
+                && taken.asks_to_end()
+            {
+                return Ok(());
+            }
+        }
+        while self.agent.poll()? && now_ns() < deadline_ns {}
+        Ok(())
+    }
+}
+
+fn stops_by_terminal(signal: i32) -> bool {
+    use rustix::process::Signal;
+    [Signal::TSTP, Signal::TTIN, Signal::TTOU].iter().any(|stop| stop.as_raw() == signal)
+}
+
+/// Bytes of a list of sockets that are read: those at its end are not looked for.
+const LIST_BYTES_MAX: usize = 1 << 18;
+
+/// Whether a list of TCP sockets has one whose program is gone, and whose data or end the other side has not yet.
+fn has_unsent(list: &File) -> bool {
+    let mut text = Vec::new();
+    let mut part = [0; 4096];
+    while text.len() < LIST_BYTES_MAX
+        && let Ok(bytes @ 1..) = list.read_at(&mut part, text.len() as u64)
+    {
+        text.extend_from_slice(&part[..bytes]);
+    }
+    String::from_utf8_lossy(&text).lines().skip(1).any(is_unsent)
+}
+
+/// The states FIN_WAIT1, LAST_ACK and CLOSING (`include/net/tcp_states.h`).
+fn is_unsent(line: &str) -> bool {
+    let state = line.split_ascii_whitespace().nth(3);
+    matches!(state, Some("04" | "09" | "0B"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_with_something_unsent_are_told_by_their_state() {
+        let line = |state: &str| {
+            format!(
+                "   0: 0500010A:C350 0100010A:1451 {state} 00000000:00000000 00:00000000 00000000"
+            )
+        };
+        for (state, expected) in [("01", false), ("04", true), ("06", false), ("09", true)] {
+            assert_eq!(is_unsent(&line(state)), expected, "{state}");
+        }
+        assert!(!is_unsent(""));
+    }
+
+    #[test]
+    fn list_of_sockets_is_read_to_its_end() {
+        let mut lines = vec!["  sl  local_address rem_address   st"; 1];
+        let plain = "   0: 0500010A:C350 0100010A:1451 01 00000000:00000000";
+        lines.extend(std::iter::repeat_n(plain, 200));
+        let path = std::env::temp_dir().join(format!("siga-sockets-{}", std::process::id()));
+        let has = |lines: &[&str]| {
+            std::fs::write(&path, lines.join("\n")).unwrap();
+            has_unsent(&File::open(&path).unwrap())
+        };
+        assert!(!has(&lines));
+        lines.push("   0: 0500010A:C350 0100010A:1451 0B 00000000:00000000");
+        assert!(has(&lines));
+        std::fs::remove_file(&path).unwrap();
+    }
+}

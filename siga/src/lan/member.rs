@@ -1,0 +1,309 @@
+//! A member of a LAN: its verbs.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use fabric::control::{Request, WantedAddress};
+use fabric::name::LanName;
+use net::lan::counters::Counter;
+use net::lan::frame::Mac;
+use net::lan::link::{Frame, Urgency, check};
+use net::lan::offload::Offload;
+use net::lan::table::Member;
+
+use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
+use super::joining::{self, Wish};
+use super::mesh::{Found, Mesh};
+use crate::guest::Guest;
+use crate::waiter;
+use crate::waiting::{Wait, after};
+
+/// What a guest asks for when it joins a LAN. All fields have defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LanOptions {
+    /// The IP address to register: none unless set. The system file may fix one.
+    pub address: WantedAddress,
+    /// The MAC address; the host chooses one unless set.
+    pub mac: Option<Mac>,
+    /// How to wait for frames and for room.
+    pub wait: Wait,
+}
+
+/// The membership of a guest in a LAN. It ends when it is dropped.
+///
+/// Frames to one member arrive in the order in which they were sent, and no frame is dropped because its target is
+/// busy: it is given back. Frames to a group go to all members that have room for them.
+pub struct Lan {
+    pub(super) mesh: Mesh,
+    lan: LanName,
+    prefix_bits: u8,
+    frame_bytes_max: usize,
+}
+
+impl fmt::Debug for Lan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("Lan");
+        fields.field("lan", &self.lan).field("own", self.mesh.own()).finish_non_exhaustive()
+    }
+}
+
+/// What a packet of IP is shorter than the largest frame, in bytes.
+const HEADROOM_BYTES: usize = 8 << 10;
+
+impl Lan {
+    /// Makes a guest a member of a LAN. Connections for anything but frames are refused from now on. Waits at most
+    /// 10 s for the host.
+    ///
+    /// # Errors
+    /// [`JoinLanError`].
+    pub fn join(guest: Guest, lan: &str, options: &LanOptions) -> Result<Lan, JoinLanError> {
+        let lan = lan.parse()?;
+        let (wish, counters) = Wish::new(lan, options.mac, options.address, false)?;
+        let claim = wish.ask(&guest)?;
+        let (joined, table) = wish.joined(guest.answer(&claim))?;
+        let mesh = Mesh::new(guest, wish, joined, table, counters, options.wait)?;
+        let frame_bytes_max = joined.frame_bytes as usize;
+        Ok(Lan { mesh, lan, prefix_bits: joined.prefix_bits, frame_bytes_max })
+    }
+
+    /// Leaves the LAN, and gives the guest back.
+    ///
+    /// # Errors
+    /// [`JoinLanError`]; the guest is gone then, which ends the membership too.
+    pub fn leave(self) -> Result<Guest, JoinLanError> {
+        let guest = self.mesh.into_guest();
+        joining::change(&guest, self.lan, &Request::LeaveLan)?;
+        Ok(guest)
+    }
+
+    /// The LAN.
+    pub fn name(&self) -> LanName {
+        self.lan
+    }
+
+    /// Our entry in the address table.
+    pub fn own(&self) -> &Member {
+        self.mesh.own()
+    }
+
+    /// Our MAC address.
+    pub fn mac(&self) -> Mac {
+        self.mesh.own().mac
+    }
+
+    /// Our IP addresses.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.mesh.own().addresses
+    }
+
+    /// How many bits the IP addresses of the LAN have in common.
+    pub fn prefix_bits(&self) -> u8 {
+        self.prefix_bits
+    }
+
+    /// Bytes of the largest frame that does not stand for segments, Ethernet header included.
+    pub fn frame_bytes_max(&self) -> usize {
+        self.frame_bytes_max
+    }
+
+    /// Bytes of the largest packet of IP that does not stand for segments.
+    pub fn mtu(&self) -> u32 {
+        (self.frame_bytes_max - HEADROOM_BYTES) as u32
+    }
+
+    /// The members of the LAN, this one included, as of now.
+    pub fn members(&mut self) -> impl Iterator<Item = &Member> {
+        self.mesh.refresh();
+        self.mesh.table().members().map(|(_, member)| member)
+    }
+
+    /// The member that has an IP address.
+    pub fn find_address(&mut self, address: IpAddr) -> Option<&Member> {
+        self.mesh.refresh();
+        self.mesh.table().find_address(address).map(|(_, member)| member)
+    }
+
+    /// A count of changes: while it is the same, so are the members.
+    pub fn changes(&mut self) -> u64 {
+        self.mesh.refresh();
+        self.mesh.changes()
+    }
+
+    /// Registers another IP address, for at most four. Waits at most 10 s for the host.
+    ///
+    /// # Errors
+    /// [`JoinLanError`].
+    pub fn register(&mut self, address: IpAddr) -> Result<(), JoinLanError> {
+        self.change_registration(address, true)
+    }
+
+    /// Gives an IP address up. Waits at most 10 s for the host.
+    ///
+    /// # Errors
+    /// [`JoinLanError`].
+    pub fn unregister(&mut self, address: IpAddr) -> Result<(), JoinLanError> {
+        self.change_registration(address, false)
+    }
+
+    fn change_registration(&mut self, address: IpAddr, is_ours: bool) -> Result<(), JoinLanError> {
+        let request = joining::registration(address, is_ours);
+        joining::change(self.mesh.guest(), self.lan, &request)?;
+        self.mesh.refresh();
+        Ok(())
+    }
+
+    /// Sends a frame, at once. Waits while its target is too far behind.
+    ///
+    /// A frame to a member without a path waits in this process until there is one, which the other member has to
+    /// accept: verbs that receive or wait see to that, so that a program that sends must come to one of them.
+    ///
+    /// # Errors
+    /// [`SendFrameError`].
+    #[inline]
+    pub fn send(&mut self, offload: Offload, frame: &[u8]) -> Result<(), SendFrameError> {
+        let frame = Frame { offload, bytes: frame };
+        loop {
+            match self.send_as(frame, Urgency::Now) {
+                Ok(()) => return Ok(()),
+                Err(TrySendFrameError::Send(error)) => return Err(error),
+                Err(TrySendFrameError::Full) => self.mesh.wait_for_room(),
+            }
+        }
+    }
+
+    /// Sends a frame, at once, if its target is not too far behind.
+    ///
+    /// # Errors
+    /// [`TrySendFrameError`].
+    #[inline]
+    pub fn try_send(&mut self, offload: Offload, frame: &[u8]) -> Result<(), TrySendFrameError> {
+        self.send_as(Frame { offload, bytes: frame }, Urgency::Now)
+    }
+
+    /// Sends a frame, but perhaps not at once: small ones go together while their target is behind.
+    /// [`Lan::flush`] sends what is held back, and so does waiting.
+    ///
+    /// # Errors
+    /// [`TrySendFrameError`].
+    #[inline]
+    pub fn try_push(&mut self, offload: Offload, frame: &[u8]) -> Result<(), TrySendFrameError> {
+        self.send_as(Frame { offload, bytes: frame }, Urgency::WithOthers)
+    }
+
+    #[inline]
+    fn send_as(&mut self, frame: Frame<'_>, urgency: Urgency) -> Result<(), TrySendFrameError> {
+        self.mesh.refresh();
+        let destination =
+            check(frame, self.mesh.own(), self.frame_bytes_max).map_err(|refused| {
+                self.mesh.count(Counter::Refused, 1);
+                TrySendFrameError::Send(SendFrameError::Refused(refused))
+            })?;
+        if destination.is_group() {
+            self.mesh.send_to_all(frame, urgency);
+            return Ok(());
+        }
+        self.mesh.send(destination, frame, urgency)
+    }
+
+    /// Hands over what was held back.
+    pub fn flush(&mut self) {
+        self.mesh.flush();
+    }
+
+    /// The next frame, if there is one. It stays where it is until the next verb.
+    ///
+    /// # Errors
+    /// `NotConnected` in a forked child; otherwise the kernel refuses to let us wait: nothing that can be helped.
+    #[inline]
+    pub fn try_receive(&mut self) -> io::Result<Option<Frame<'_>>> {
+        let received = self.mesh.next_frame()?;
+        Ok(received.map(|received| self.mesh.frame(received)))
+    }
+
+    /// The next frame. It stays where it is until the next verb. Waits until there is one.
+    ///
+    /// # Errors
+    /// As [`Lan::try_receive`].
+    #[inline]
+    pub fn receive(&mut self) -> io::Result<Frame<'_>> {
+        let received = match self.mesh.next_of_current() {
+            Some(received) => received,
+            None => self.wait_for_frame(u64::MAX)?.expect("no time was set"),
+        };
+        Ok(self.mesh.frame(received))
+    }
+
+    /// The next frame, waiting at most for `time`. None if the time is over.
+    ///
+    /// # Errors
+    /// As [`Lan::try_receive`].
+    pub fn receive_within(&mut self, time: Duration) -> io::Result<Option<Frame<'_>>> {
+        self.receive_before(after(time))
+    }
+
+    fn receive_before(&mut self, deadline_ns: u64) -> io::Result<Option<Frame<'_>>> {
+        let received = self.wait_for_frame(deadline_ns)?;
+        Ok(received.map(|received| self.mesh.frame(received)))
+    }
+
+    #[inline(never)]
+    fn wait_for_frame(&mut self, deadline_ns: u64) -> io::Result<Option<Found>> {
+        self.mesh.wait_for(deadline_ns, Mesh::next_frame)
+    }
+
+    /// How many frames wait for the path to their target, which is being made. They are lost if the membership ends.
+    pub fn waiting_frames(&self) -> usize {
+        self.mesh.waiting_frames()
+    }
+
+    /// What a counter of this member stands at.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.mesh.counter(counter)
+    }
+
+    /// Counts what a program does for the LAN in front of a device: [`Counter::DroppedDevice`] and others.
+    pub fn count(&mut self, counter: Counter, number: u64) {
+        self.mesh.count(counter, number);
+    }
+
+    /// Prepares for waiting elsewhere: hands over what was held back. True if there is nothing to do: then the
+    /// descriptor becomes readable when there is.
+    pub fn prepare_wait(&mut self) -> bool {
+        self.mesh.prepare_wait()
+    }
+}
+
+/// Readable when there may be a frame, or room again. Call [`Lan::prepare_wait`] before.
+impl AsFd for Lan {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.mesh.as_fd()
+    }
+}
+
+/// Ready when there may be a frame, or room again after one was given back. Take all that there are.
+impl waiter::Member for Lan {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.as_fd());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        self.mesh.hear();
+        true
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        self.mesh.is_ready()
+    }
+
+    fn trim(&mut self) -> bool {
+        self.mesh.trim()
+    }
+
+    fn sleep(&mut self) {
+        self.mesh.prepare_wait();
+    }
+}

@@ -1,0 +1,1168 @@
+//! The paths of a member to the others: made when they are needed, replaced when they break.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use fabric::control::{Kind, LanJoined, Pending, Target, WantedAddress};
+use fabric::path::{END_DATA_BYTES, SendError, Severed, Shape};
+use net::lan::audience::{Audience, Links};
+use net::lan::capture::{self, Content, ReceivedRecord};
+use net::lan::counters::{Counter, Counters};
+use net::lan::frame::Mac;
+use net::lan::link::{Frame, Link, Received, Urgency};
+use net::lan::offload::Offload;
+use net::lan::table::{LentTable, MEMBERS_MAX, Member};
+use os::doorbell::Listen;
+use os::processor::now_ns;
+
+use super::capturer::Capturer;
+use super::error::{SendFrameError, TrySendFrameError};
+use super::joining::Wish;
+use crate::guest::{Claim, Connecting, Guest};
+use crate::link::Membership;
+use crate::options::PathOptions;
+use crate::path::Path;
+use crate::waiter::{self, Key, OneOf, Waiter};
+use crate::waiting::{Wait, count_polls};
+
+/// Frames that wait for the path to one member.
+const WAITING_MAX: usize = 16;
+
+/// How long a member is left alone to which no path could be made.
+const RETRY_NS: u64 = 100_000_000;
+
+/// Frames that are taken from one member before the next has its turn.
+const FRAMES_PER_TURN: u32 = 64;
+
+/// Bytes that may be on their way to one member.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// Bytes of copies that may be on their way to a member that captures: more, because what does not fit is lost.
+const CAPTURE_WINDOW_BYTES: usize = 8 << 20;
+
+/// How often a member that sends looks whether the path is there over which copies go.
+const LOOK_NS: u64 = 1_000_000;
+
+/// Members from which on they are an audience: fewer get a copy each.
+const AUDIENCE_MIN: usize = 3;
+
+/// Requests for paths that one call takes.
+const PENDING_PER_CALL_MAX: usize = 4;
+
+/// Why a path is refused or ended: nothing to say to the other side's user.
+const NO_DATA: [u8; END_DATA_BYTES] = [0; END_DATA_BYTES];
+
+/// A member's paths, and its view of the LAN.
+pub(super) struct Mesh {
+    waiter: Waiter<Occupant>,
+    guest: Key,
+    wish: Wish,
+    table: LentTable,
+    changes: u64,
+    number: usize,
+    own: Member,
+    counters: Counters,
+    /// By the numbers of members.
+    peers: Vec<Standing>,
+    /// Where the last frame went.
+    last: Option<(Mac, Key)>,
+    /// From whom frames are taken, and how many more before the next has its turn.
+    current: Option<(Key, u32)>,
+    /// Links with frames that were held back.
+    unflushed: Vec<Key>,
+    /// Who gets frames to all without a tag, and how many audiences there have been.
+    audience: Option<Audience>,
+    audiences: u32,
+    /// Who gets copies of what is sent.
+    capturers: Vec<Capturer>,
+    /// When to look for paths to them, if some have none.
+    look_ns: u64,
+    /// The host at which we are a member, and the request to be one at the next.
+    attachment: u32,
+    rejoining: Option<Claim>,
+    /// The doorbells are to be heard before anything is looked at.
+    has_slept: bool,
+    /// They have rung since anything was looked at.
+    has_heard: bool,
+    /// There is room, or a path, for a frame that was given back.
+    has_room: bool,
+}
+
+/// How things stand with another member.
+#[derive(Debug, Default)]
+enum Standing {
+    /// There is no path.
+    #[default]
+    Apart,
+    /// No path could be made: leave it alone until then.
+    Failed { retry_ns: u64 },
+    /// A path was asked for, and frames wait for it.
+    Connecting(Box<Connecting>, VecDeque<(Offload, Vec<u8>)>),
+    /// There is a path.
+    Joined(Key),
+}
+
+/// What the waiter serves.
+#[derive(Debug)]
+enum Occupant {
+    Guest(Box<Guest>),
+    Link(Box<Joint>),
+}
+
+/// A link, and what keeps it in the host's accounts.
+#[derive(Debug)]
+struct Joint {
+    link: Link,
+    number: usize,
+    /// A frame was given back for want of room.
+    wants_room: bool,
+    /// Something was pushed since it was last flushed.
+    is_unflushed: bool,
+    /// The member has left: the link ends once what it sent has been received.
+    is_left: bool,
+    /// Copies of frames that the member says it has lost, if this one captures.
+    lost: u64,
+    _membership: Arc<Membership>,
+}
+
+/// A frame that has come, and over which link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    key: Key,
+    received: Received,
+}
+
+/// What has come for one that captures, and over which link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundRecord {
+    key: Key,
+    received: ReceivedRecord,
+    /// Copies lost since the record before.
+    pub(super) lost: u64,
+}
+
+impl FoundRecord {
+    pub(super) fn time_ns(&self) -> u64 {
+        self.received.record.time_ns
+    }
+}
+
+impl Mesh {
+    pub(super) fn new(
+        guest: Guest,
+        wish: Wish,
+        joined: LanJoined,
+        table: LentTable,
+        counters: Counters,
+        wait: Wait,
+    ) -> io::Result<Mesh> {
+        guest.follow_hosts();
+        let attachment = guest.attachments();
+        let own = Member {
+            name: guest.name(),
+            mac: Mac(joined.mac),
+            vlans: Vec::new(),
+            addresses: joined.address.into_iter().collect(),
+            captures: wish.captures,
+        };
+        let mut waiter = Waiter::new(wait)?;
+        let guest = waiter.add(Occupant::Guest(Box::new(guest)))?;
+        let peers = (0..MEMBERS_MAX).map(|_| Standing::Apart).collect();
+        let mut mesh = Mesh {
+            waiter,
+            guest,
+            wish,
+            table,
+            changes: 0,
+            number: joined.number.into(),
+            own,
+            counters,
+            peers,
+            last: None,
+            current: None,
+            unflushed: Vec::new(),
+            audience: None,
+            audiences: 0,
+            capturers: Vec::new(),
+            look_ns: 0,
+            attachment,
+            rejoining: None,
+            has_slept: false,
+            has_heard: false,
+            has_room: false,
+        };
+        mesh.keep_place(joined);
+        mesh.refresh();
+        Ok(mesh)
+    }
+
+    /// Whatever host comes next is to give us the same place.
+    fn keep_place(&mut self, joined: LanJoined) {
+        self.number = joined.number.into();
+        self.wish.mac = Mac(joined.mac);
+        self.wish.address = joined.address.map_or(WantedAddress::None, WantedAddress::This);
+    }
+
+    /// Gives the guest back. All paths end.
+    pub(super) fn into_guest(mut self) -> Guest {
+        for number in 0..self.peers.len() {
+            self.part(number);
+        }
+        match self.waiter.remove(self.guest) {
+            Some(Occupant::Guest(guest)) => *guest,
+            _ => unreachable!("made with a guest"),
+        }
+    }
+
+    pub(super) fn guest(&self) -> &Guest {
+        match self.waiter.get(self.guest) {
+            Some(Occupant::Guest(guest)) => guest,
+            _ => unreachable!("made with a guest"),
+        }
+    }
+
+    pub(super) fn own(&self) -> &Member {
+        &self.own
+    }
+
+    pub(super) fn table(&self) -> &LentTable {
+        &self.table
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(super) fn counter(&self, counter: Counter) -> u64 {
+        self.counters.get(counter)
+    }
+
+    pub(super) fn count(&mut self, counter: Counter, number: u64) {
+        self.counters.add(counter, number);
+    }
+
+    /// Takes note of members that have come and gone. One load if none has.
+    #[inline]
+    pub(super) fn refresh(&mut self) {
+        if !self.table.is_current() {
+            self.take_changes();
+        }
+    }
+
+    #[cold]
+    fn take_changes(&mut self) {
+        let mut changed = Vec::new();
+        self.table.refresh(|number, was| changed.push((number, was)));
+        self.changes += 1;
+        for (number, was) in changed {
+            let found = self.table.get(number).cloned();
+            let is_other = match (&was, &found) {
+                (Some(was), Some(found)) => !is_same(found, was),
+                (None, None) => false,
+                _ => true,
+            };
+            if is_other {
+                // What is sent to all from now on is for others.
+                self.end_audience();
+                // So is a path that was asked for.
+                if let Standing::Connecting(..) = self.peers[number] {
+                    self.part(number);
+                }
+            }
+            if number == self.number {
+                if let Some(own) = found.filter(|own| own.name == self.own.name) {
+                    self.own = own;
+                }
+                continue;
+            }
+            let Some(joint) = self.joint_of(number) else { continue };
+            match found {
+                Some(found) if is_same(&found, joint.link.peer()) => joint.link.set_peer(found),
+                // Somebody else has its number, or nobody.
+                _ => self.leave(number),
+            }
+        }
+        self.last = None;
+        if self.own.captures {
+            self.connect_to_all();
+        } else {
+            self.find_capturers();
+        }
+    }
+
+    /// Asks for paths to all whose frames are captured: a member that sends its first frame has one by then.
+    fn connect_to_all(&mut self) {
+        let members = self.table.members().filter(|(_, member)| !member.captures);
+        let members: Vec<usize> = members.map(|(number, _)| number).collect();
+        for number in members {
+            if let Standing::Apart = self.peers[number] {
+                // It makes the path with its first frame then.
+                let _ = self.connect(number);
+            }
+        }
+    }
+
+    /// Who gets copies from now on.
+    fn find_capturers(&mut self) {
+        let Mesh { table, capturers, .. } = self;
+        let mut before = std::mem::take(capturers);
+        for (number, member) in table.members().filter(|(_, member)| member.captures) {
+            let known = |one: &Capturer| (one.number, one.name) == (number, member.name);
+            let known = before.iter().position(known).map(|at| before.swap_remove(at));
+            capturers.push(known.unwrap_or_else(|| Capturer::new(number, member.name)));
+        }
+    }
+
+    /// The member of this number has left: what it sent before is still received.
+    fn leave(&mut self, number: usize) {
+        let Standing::Joined(_) = self.peers[number] else { return };
+        if let Some(joint) = self.joint_of(number) {
+            joint.is_left = true;
+        }
+        self.peers[number] = Standing::Apart;
+    }
+
+    fn joint_of(&mut self, number: usize) -> Option<&mut Joint> {
+        match self.peers.get(number)? {
+            Standing::Joined(key) => joint(&mut self.waiter, *key),
+            _ => None,
+        }
+    }
+
+    /// Sends a frame that was checked to one member, and copies to those that capture.
+    #[inline(always)]
+    pub(super) fn send(
+        &mut self,
+        destination: Mac,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        let sent = self.send_to_one(destination, frame, urgency);
+        if !self.capturers.is_empty() && sent.is_ok() {
+            self.copy(frame, urgency);
+        }
+        sent
+    }
+
+    #[inline(always)]
+    fn send_to_one(
+        &mut self,
+        destination: Mac,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        self.publish_to_all();
+        if let Some((mac, key)) = self.last
+            && mac == destination
+        {
+            return self.send_over(key, frame, urgency);
+        }
+        self.send_elsewhere(destination, frame, urgency)
+    }
+
+    #[inline(never)]
+    fn send_elsewhere(
+        &mut self,
+        destination: Mac,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        let found = self.table.find(destination);
+        let takes =
+            |(number, member): &(usize, &Member)| *number != self.number && !member.captures;
+        let Some((number, _)) = found.filter(takes) else {
+            self.counters.add(Counter::NoMember, 1);
+            return Err(SendFrameError::NoMember(destination).into());
+        };
+        self.send_to(number, Some(destination), frame, urgency)
+    }
+
+    /// Sends a frame to the member of this number, over a path that is there or is to be made.
+    fn send_to(
+        &mut self,
+        number: usize,
+        destination: Option<Mac>,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        if let Standing::Joined(key) = self.peers[number] {
+            if let Some(mac) = destination {
+                self.last = Some((mac, key));
+            }
+            match self.send_over(key, frame, urgency) {
+                // The path has ended, perhaps because its member has come again.
+                Err(TrySendFrameError::Send(SendFrameError::Unreachable(_))) => self.part(number),
+                sent => return sent,
+            }
+        }
+        self.send_later(number, frame)
+    }
+
+    #[inline(always)]
+    fn send_over(
+        &mut self,
+        key: Key,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        let Mesh { waiter, counters, unflushed, .. } = self;
+        let Some(joint) = joint(waiter, key) else {
+            return self.send_after_the_end(key, frame, urgency);
+        };
+        let sent = joint.link.send(frame, urgency);
+        match sent {
+            Ok(()) => {
+                if urgency == Urgency::WithOthers && !joint.is_unflushed {
+                    joint.is_unflushed = true;
+                    unflushed.push(key);
+                }
+                let bytes = frame.bytes.len();
+                counters.add(Counter::FramesSent, 1);
+                counters.add(Counter::BytesSent, bytes as u64);
+                counters.add(Counter::SegmentsSent, frame.offload.segments(bytes) as u64);
+                joint.wants_room = false;
+                Ok(())
+            }
+            Err(error) => self.not_sent(key, error),
+        }
+    }
+
+    #[cold]
+    fn send_after_the_end(
+        &mut self,
+        key: Key,
+        frame: Frame<'_>,
+        urgency: Urgency,
+    ) -> Result<(), TrySendFrameError> {
+        // Only `last` outlives its link.
+        self.last = self.last.filter(|(_, last)| *last != key);
+        let destination = net::lan::frame::destination(frame.bytes).unwrap_or(Mac::BROADCAST);
+        self.send_elsewhere(destination, frame, urgency)
+    }
+
+    #[cold]
+    fn not_sent(&mut self, key: Key, error: SendError) -> Result<(), TrySendFrameError> {
+        let Mesh { waiter, counters, .. } = self;
+        let Some(joint) = joint(waiter, key) else { return Err(TrySendFrameError::Full) };
+        match error {
+            SendError::Full | SendError::Quiesced => {
+                joint.wants_room = true;
+                counters.add(Counter::Full, 1);
+                Err(TrySendFrameError::Full)
+            }
+            SendError::Lacking(lack) => Err(SendFrameError::Lacking(lack).into()),
+            SendError::TooLong { .. } | SendError::Severed(_) => {
+                let name = joint.link.peer().name;
+                self.last = None;
+                Err(SendFrameError::Unreachable(name).into())
+            }
+        }
+    }
+
+    /// Keeps a frame until there is a path, which is asked for if it was not.
+    fn send_later(&mut self, number: usize, frame: Frame<'_>) -> Result<(), TrySendFrameError> {
+        if let Standing::Apart | Standing::Failed { .. } = self.peers[number] {
+            self.connect(number)?;
+        }
+        let Standing::Connecting(_, waiting) = &mut self.peers[number] else {
+            return Err(TrySendFrameError::Full);
+        };
+        if waiting.len() >= WAITING_MAX {
+            self.counters.add(Counter::Full, 1);
+            return Err(TrySendFrameError::Full);
+        }
+        waiting.push_back((frame.offload, frame.bytes.to_vec()));
+        Ok(())
+    }
+
+    /// Asks for a path to a member.
+    fn connect(&mut self, number: usize) -> Result<(), TrySendFrameError> {
+        let Some(member) = self.table.get(number) else { return Err(TrySendFrameError::Full) };
+        let name = member.name;
+        let unreachable = SendFrameError::Unreachable(name).into();
+        if let Standing::Failed { retry_ns } = self.peers[number]
+            && now_ns() < retry_ns
+        {
+            return Err(unreachable);
+        }
+        let options = path_options(member.captures);
+        match self.guest().start_connecting_to(Target::Guest(name), &options) {
+            Ok(connecting) => {
+                let waiting = VecDeque::new();
+                self.peers[number] = Standing::Connecting(Box::new(connecting), waiting);
+                Ok(())
+            }
+            Err(_) => {
+                self.fail(number);
+                Err(unreachable)
+            }
+        }
+    }
+
+    /// No path to a member could be made: frames that wait for it are lost.
+    fn fail(&mut self, number: usize) {
+        self.counters.add(Counter::PathsFailed, 1);
+        let failed = Standing::Failed { retry_ns: now_ns() + RETRY_NS };
+        if let Standing::Connecting(_, waiting) = std::mem::replace(&mut self.peers[number], failed)
+        {
+            self.counters.add(Counter::Lost, waiting.len() as u64);
+        }
+    }
+
+    /// Ends the path to a member, or the request for one.
+    fn part(&mut self, number: usize) {
+        if let Standing::Joined(_) = self.peers[number] {
+            self.end_audience();
+        }
+        match std::mem::take(&mut self.peers[number]) {
+            Standing::Joined(key) => self.end(key),
+            Standing::Connecting(_, waiting) => {
+                self.counters.add(Counter::Lost, waiting.len() as u64);
+            }
+            Standing::Apart | Standing::Failed { .. } => {}
+        }
+    }
+
+    /// Frames that wait for a path.
+    pub(super) fn waiting_frames(&self) -> usize {
+        let waiting = self.peers.iter().map(|standing| match standing {
+            Standing::Connecting(_, waiting) => waiting.len(),
+            _ => 0,
+        });
+        waiting.sum()
+    }
+
+    /// Ends a link.
+    fn end(&mut self, key: Key) {
+        self.last = self.last.filter(|(_, last)| *last != key);
+        self.current = self.current.filter(|(current, _)| *current != key);
+        if self.is_joined(key) {
+            self.end_audience();
+        }
+        if let Some(Occupant::Link(mut joint)) = self.waiter.remove(key) {
+            joint.link.close();
+            let is_its_own =
+                |standing: &Standing| matches!(standing, Standing::Joined(own) if *own == key);
+            if is_its_own(&self.peers[joint.number]) {
+                self.peers[joint.number] = Standing::Apart;
+            }
+        }
+    }
+
+    /// Whether a link is the one that its member is reached by.
+    fn is_joined(&self, key: Key) -> bool {
+        match self.waiter.get(key) {
+            Some(Occupant::Link(joint)) => is_joined_by(&self.peers[joint.number], key),
+            _ => false,
+        }
+    }
+
+    /// Gives a copy of a frame that was sent to each member that captures. What one of them has no room for is lost, and
+    /// slows nobody.
+    #[inline(never)]
+    fn copy(&mut self, frame: Frame<'_>, urgency: Urgency) {
+        let now = now_ns();
+        self.find_paths_for_copies(now);
+        let mut ended = None;
+        let Mesh { waiter, peers, capturers, counters, unflushed, .. } = self;
+        for capturer in capturers {
+            let Standing::Joined(key) = peers[capturer.number] else {
+                let is_kept = capturer.keep(now, frame);
+                counters.add(Counter::CapturesLost, u64::from(!is_kept));
+                continue;
+            };
+            let Some(joint) = joint(waiter, key) else { continue };
+            match capturer.give(&mut joint.link, now, frame, urgency) {
+                Ok(()) => {
+                    if urgency == Urgency::WithOthers && !joint.is_unflushed {
+                        joint.is_unflushed = true;
+                        unflushed.push(key);
+                    }
+                }
+                Err(error) => {
+                    counters.add(Counter::CapturesLost, 1);
+                    joint.wants_room = true;
+                    if let SendError::Severed(_) = error {
+                        ended = Some(key);
+                    }
+                }
+            }
+        }
+        if let Some(key) = ended {
+            self.end(key);
+        }
+    }
+
+    /// Asks for paths to those that capture, and takes those that are there: a program that sends, and does nothing
+    /// else, learns it nowhere else.
+    #[inline]
+    fn find_paths_for_copies(&mut self, now: u64) {
+        let Mesh { capturers, peers, .. } = self;
+        let is_joined = |one: &Capturer| matches!(peers[one.number], Standing::Joined(_));
+        if now < self.look_ns || capturers.iter().all(is_joined) {
+            return;
+        }
+        self.look_ns = now + LOOK_NS;
+        let numbers: Vec<usize> = capturers.iter().map(|one| one.number).collect();
+        for number in numbers {
+            if let Standing::Apart | Standing::Failed { .. } = self.peers[number] {
+                // The next frame is another try.
+                let _ = self.connect(number);
+            }
+        }
+        self.serve_guest();
+    }
+
+    /// Tells a member that captures of copies that were lost, now that there is room.
+    #[cold]
+    fn tell_lost(&mut self, key: Key) {
+        let Mesh { waiter, capturers, .. } = self;
+        let Some(joint) = joint(waiter, key) else { return };
+        if let Some(capturer) = capturers.iter_mut().find(|one| one.number == joint.number)
+            && let Err(SendError::Full) = capturer.tell(&mut joint.link, now_ns())
+        {
+            joint.wants_room = true;
+        }
+    }
+
+    /// Sends a frame to all other members that have room for it, and copies to those that capture.
+    pub(super) fn send_to_all(&mut self, frame: Frame<'_>, urgency: Urgency) {
+        self.send_to_each(frame, urgency);
+        if !self.capturers.is_empty() {
+            self.copy(frame, urgency);
+        }
+    }
+
+    fn send_to_each(&mut self, frame: Frame<'_>, urgency: Urgency) {
+        self.counters.add(Counter::GroupFramesSent, 1);
+        if frame.offload.vlan.is_none() && self.has_audience() {
+            let Mesh { waiter, peers, audience, counters, .. } = self;
+            let mut links = Peers { waiter, peers };
+            if let Some(audience) = audience
+                && audience.push(frame, &mut links, counters)
+            {
+                if urgency == Urgency::Now {
+                    audience.publish(&mut links, counters);
+                }
+                return;
+            }
+        }
+        // A copy for each does not overtake what waits for all.
+        self.publish_to_all();
+        let takes = |(number, member): &(usize, &Member)| {
+            *number != self.number && !member.captures && member.takes(frame.offload.vlan)
+        };
+        let members: Vec<usize> =
+            self.table.members().filter(takes).map(|(number, _)| number).collect();
+        for number in members {
+            // A member that is full, or cannot be reached, misses it: that was counted.
+            let _ = self.send_to(number, None, frame, urgency);
+        }
+    }
+
+    /// Whether there is an audience of all other members. It begins when all of them have paths, and are several.
+    fn has_audience(&mut self) -> bool {
+        if self.audience.is_some() {
+            return true;
+        }
+        let is_other =
+            |(number, member): &(usize, &Member)| *number != self.number && !member.captures;
+        let others = self.table.members().filter(is_other);
+        let numbers: Vec<usize> = others.map(|(number, _)| number).collect();
+        let is_joined = |number: &usize| matches!(self.peers[*number], Standing::Joined(_));
+        if numbers.len() < AUDIENCE_MIN || !numbers.iter().all(is_joined) {
+            return false;
+        }
+        self.audiences = self.audiences.wrapping_add(1);
+        let Mesh { waiter, peers, audience, audiences, .. } = self;
+        // Without memory for it, each gets a copy.
+        let begun = Audience::begin(&numbers, *audiences, &mut Peers { waiter, peers });
+        *audience = begun.ok().flatten();
+        audience.is_some()
+    }
+
+    /// Somebody has come or gone: what is sent from now on is for others.
+    fn end_audience(&mut self) {
+        let Some(mut audience) = self.audience.take() else { return };
+        let Mesh { waiter, peers, counters, .. } = self;
+        let mut links = Peers { waiter, peers };
+        audience.publish(&mut links, counters);
+        audience.end(&mut links);
+    }
+
+    /// Frames to all go before what is sent to one of them after that.
+    #[inline]
+    fn publish_to_all(&mut self) {
+        let Mesh { waiter, peers, audience, counters, .. } = self;
+        if let Some(audience) = audience
+            && audience.holds_back()
+        {
+            audience.publish(&mut Peers { waiter, peers }, counters);
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.publish_to_all();
+        let Mesh { waiter, unflushed, .. } = self;
+        for key in unflushed.drain(..) {
+            if let Some(joint) = joint(waiter, key) {
+                joint.is_unflushed = false;
+                joint.link.flush();
+            }
+        }
+    }
+
+    /// The next frame.
+    #[inline]
+    pub(super) fn next_frame(&mut self) -> io::Result<Option<Found>> {
+        match self.next_of_current() {
+            Some(found) => Ok(Some(found)),
+            None => self.next_frame_of_others(),
+        }
+    }
+
+    /// The next frame of the member from which the last one was, as long as it has its turn.
+    #[inline(always)]
+    pub(super) fn next_of_current(&mut self) -> Option<Found> {
+        let (key, received) =
+            self.next_in_turn(|joint, own, counters| joint.link.receive(own, counters))?;
+        Some(Found { key, received })
+    }
+
+    #[inline(never)]
+    fn next_frame_of_others(&mut self) -> io::Result<Option<Found>> {
+        let found = self.next_of_others(|joint, own, counters| {
+            if joint.link.peer().captures {
+                return capture::drop_all(&mut joint.link, counters).map(|()| None);
+            }
+            joint.link.receive(own, counters)
+        })?;
+        Ok(found.map(|(key, received)| Found { key, received }))
+    }
+
+    /// What has come next for one that captures.
+    pub(super) fn next_record(&mut self) -> io::Result<Option<FoundRecord>> {
+        let receive = |joint: &mut Joint, _: &Member, counters: &mut Counters| {
+            let Some(received) = capture::receive(&mut joint.link, counters)? else {
+                return Ok(None);
+            };
+            let mut lost = 0;
+            if let Content::Lost(total) = received.record.content {
+                // It only grows.
+                lost = total.saturating_sub(joint.lost);
+                joint.lost = total;
+            }
+            Ok(Some((received, lost)))
+        };
+        let found = match self.next_in_turn(receive) {
+            Some(found) => Some(found),
+            None => self.next_of_others(receive)?,
+        };
+        Ok(found.map(|(key, (received, lost))| FoundRecord { key, received, lost }))
+    }
+
+    /// What `receive` finds at the member that has its turn.
+    #[inline(always)]
+    fn next_in_turn<R>(
+        &mut self,
+        receive: impl Fn(&mut Joint, &Member, &mut Counters) -> Result<Option<R>, Severed>,
+    ) -> Option<(Key, R)> {
+        let Mesh { waiter, current, own, counters, .. } = self;
+        let (key, turns) = current.as_mut()?;
+        *turns = turns.checked_sub(1)?;
+        let key = *key;
+        match receive(joint(waiter, key)?, own, counters) {
+            Ok(Some(received)) => Some((key, received)),
+            _ => None,
+        }
+    }
+
+    /// What `receive` finds at the next member that has something.
+    #[inline(always)]
+    fn next_of_others<R>(
+        &mut self,
+        receive: impl Fn(&mut Joint, &Member, &mut Counters) -> Result<Option<R>, Severed>,
+    ) -> io::Result<Option<(Key, R)>> {
+        self.refresh();
+        self.current = None;
+        self.has_heard = false;
+        // Each is looked at once; those that have nothing are not ready again for that.
+        for _ in 0..=self.waiter.len() {
+            let found = match std::mem::take(&mut self.has_slept) {
+                true => self.waiter.try_next()?.map(|(key, _)| key),
+                false => self.waiter.try_next_busy()?,
+            };
+            let Some(key) = found else { return Ok(None) };
+            if key == self.guest {
+                self.serve_guest();
+                continue;
+            }
+            let Mesh { waiter, own, counters, has_room, .. } = self;
+            let Some(joint) = joint(waiter, key) else { continue };
+            match receive(joint, own, counters) {
+                Ok(Some(received)) => {
+                    self.current = Some((key, FRAMES_PER_TURN));
+                    return Ok(Some((key, received)));
+                }
+                Ok(None) if joint.is_left => self.end(key),
+                Ok(None) => {
+                    // It was ready because there is room again: whoever wants it tries again.
+                    *has_room |= std::mem::take(&mut joint.wants_room);
+                    if joint.link.peer().captures {
+                        self.tell_lost(key);
+                    }
+                }
+                Err(_) => self.end(key),
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline(always)]
+    pub(super) fn frame(&self, Found { key, received }: Found) -> Frame<'_> {
+        match self.waiter.get(key) {
+            Some(Occupant::Link(joint)) => joint.link.frame(received),
+            _ => unreachable!("the frame was received just now"),
+        }
+    }
+
+    /// Whose record it is, and its frame.
+    pub(super) fn record(
+        &self,
+        FoundRecord { key, received, .. }: FoundRecord,
+    ) -> (&Member, Option<Frame<'_>>) {
+        match self.waiter.get(key) {
+            Some(Occupant::Link(joint)) => {
+                (joint.link.peer(), capture::frame(&joint.link, received))
+            }
+            _ => unreachable!("the record was received just now"),
+        }
+    }
+
+    /// Does what the guest has news of: members that want a path, paths that were asked for, a new host.
+    fn serve_guest(&mut self) {
+        self.refresh();
+        // Each waits for the host. What is left is news still.
+        for _ in 0..PENDING_PER_CALL_MAX {
+            let Some(pending) = self.guest().pending() else { break };
+            self.refresh();
+            self.take_pending(pending);
+        }
+        for number in 0..self.peers.len() {
+            self.take_complete(number);
+        }
+        self.follow_host();
+    }
+
+    /// A member wants a path.
+    fn take_pending(&mut self, pending: Pending) {
+        let is_fit = pending.kind == Kind::LAN && pending.shape == Shape::SIMPLE;
+        let known = self.table.find_name(pending.from);
+        // Nothing goes between two that capture.
+        let is_fit = |(number, member): &(usize, &Member)| {
+            is_fit && *number != self.number && !(member.captures && self.own.captures)
+        };
+        let Some((number, member)) = known.filter(is_fit) else {
+            return self.guest().refuse(pending, NO_DATA);
+        };
+        let options = path_options(member.captures);
+        // If both ask at once, the path is kept that the member with the lower number has asked for.
+        if let Standing::Connecting(..) = self.peers[number]
+            && self.number < number
+        {
+            return self.guest().refuse(pending, NO_DATA);
+        }
+        match self.guest().accept_pending(pending, &options) {
+            Ok(path) => self.join(number, path),
+            Err(_) => self.counters.add(Counter::PathsFailed, 1),
+        }
+    }
+
+    /// Whether a path that was asked for is there.
+    fn take_complete(&mut self, number: usize) {
+        if !matches!(self.peers[number], Standing::Connecting(..)) {
+            return;
+        }
+        let Standing::Connecting(mut connecting, waiting) = std::mem::take(&mut self.peers[number])
+        else {
+            return;
+        };
+        match self.guest().try_complete(&mut connecting) {
+            Ok(None) => self.peers[number] = Standing::Connecting(connecting, waiting),
+            Ok(Some(path)) => {
+                self.peers[number] = Standing::Connecting(connecting, waiting);
+                self.join(number, path);
+            }
+            Err(_) => {
+                self.peers[number] = Standing::Connecting(connecting, waiting);
+                self.fail(number);
+            }
+        }
+    }
+
+    /// There is a path to a member: frames that waited for it go.
+    fn join(&mut self, number: usize, path: Path) {
+        let found = self.table.get(number).filter(|member| member.name == path.peer());
+        let Some(peer) = found.cloned() else { return self.fail(number) };
+        self.has_room = true;
+        let (halves, membership, _) = path.into_parts();
+        let mut link = Link::new(halves, peer);
+        if let Some(capturer) = self.capturers.iter_mut().find(|one| one.number == number) {
+            let lost = capturer.begin(&mut link, now_ns());
+            self.counters.add(Counter::CapturesLost, lost);
+        }
+        let joint = Joint {
+            link,
+            number,
+            wants_room: false,
+            is_unflushed: false,
+            is_left: false,
+            lost: 0,
+            _membership: membership,
+        };
+        self.end_audience();
+        let before = std::mem::take(&mut self.peers[number]);
+        let Ok(key) = self.waiter.add(Occupant::Link(Box::new(joint))) else {
+            self.peers[number] = before;
+            return self.fail(number);
+        };
+        self.counters.add(Counter::PathsMade, 1);
+        self.peers[number] = Standing::Joined(key);
+        match before {
+            // The member has asked again: what it sent over the old path is still received.
+            Standing::Joined(old) => {
+                if let Some(joint) = self::joint(&mut self.waiter, old) {
+                    joint.is_left = true;
+                }
+                self.last = None;
+            }
+            Standing::Connecting(_, waiting) => {
+                for (offload, bytes) in waiting {
+                    let frame = Frame { offload, bytes: &bytes };
+                    if self.send_over(key, frame, Urgency::Now).is_err() {
+                        self.counters.add(Counter::Lost, 1);
+                    }
+                }
+            }
+            Standing::Apart | Standing::Failed { .. } => {}
+        }
+    }
+
+    /// Becomes a member at a new host, under the addresses that we had. Paths go on meanwhile.
+    fn follow_host(&mut self) {
+        let attachment = self.guest().attachments();
+        if attachment != self.attachment {
+            // If it cannot be asked now, it is asked at the next news.
+            self.rejoining = self.wish.ask(self.guest()).ok();
+            if self.rejoining.is_some() {
+                self.attachment = attachment;
+            }
+        }
+        let Some(claim) = &self.rejoining else { return };
+        let Some(answer) = self.guest().take(claim) else { return };
+        self.rejoining = None;
+        if let Ok((joined, table)) = self.wish.joined(answer) {
+            self.table = table;
+            self.keep_place(joined);
+            self.refresh();
+        }
+    }
+
+    /// What `next` finds, waiting until there is something. None if the time is over; `u64::MAX` never is.
+    pub(super) fn wait_for<T>(
+        &mut self,
+        deadline_ns: u64,
+        next: impl Fn(&mut Mesh) -> io::Result<Option<T>>,
+    ) -> io::Result<Option<T>> {
+        loop {
+            if let Some(found) = next(self)? {
+                return Ok(Some(found));
+            }
+            self.wait_until(deadline_ns)?;
+            if deadline_ns != u64::MAX && now_ns() >= deadline_ns {
+                return next(self);
+            }
+        }
+    }
+
+    /// Waits until there may be a frame, or room.
+    fn wait_until(&mut self, deadline_ns: u64) -> io::Result<()> {
+        self.flush();
+        self.waiter.wait_until(deadline_ns)?;
+        // It was found and is not served: it is found again.
+        Ok(())
+    }
+
+    /// Waits until a frame that was given back may go.
+    pub(super) fn wait_for_room(&mut self) {
+        self.flush();
+        let Ok(Some(key)) = self.waiter.wait_until(u64::MAX) else { return };
+        if key == self.guest {
+            self.serve_guest();
+        }
+    }
+
+    /// The descriptor has become readable: listen before anything is looked at.
+    pub(super) fn hear(&mut self) {
+        self.has_slept = true;
+        self.has_heard = true;
+    }
+
+    /// Whether there may be something to do.
+    #[inline]
+    pub(super) fn is_ready(&mut self) -> bool {
+        self.has_heard || self.waiter.is_one_ready()
+    }
+
+    /// Gives back memory of all links that was not used lately. Returns whether there may be more later.
+    pub(super) fn trim(&mut self) -> bool {
+        let Mesh { waiter, peers, .. } = self;
+        let mut may_trim = false;
+        for standing in peers.iter() {
+            if let Standing::Joined(key) = standing
+                && let Some(joint) = joint(waiter, *key)
+            {
+                may_trim |= joint.link.trim();
+            }
+        }
+        may_trim
+    }
+
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        self.flush();
+        // A frame that was given back may go now, and nobody has been told.
+        if std::mem::take(&mut self.has_room) || !self.waiter.prepare_wait() {
+            return false;
+        }
+        self.has_slept = true;
+        // What came meanwhile has rung.
+        self.table.is_current()
+    }
+}
+
+/// The links of a mesh, for an audience.
+struct Peers<'a> {
+    waiter: &'a mut Waiter<Occupant>,
+    peers: &'a [Standing],
+}
+
+impl Links for Peers<'_> {
+    fn link(&mut self, number: usize) -> Option<&mut Link> {
+        match self.peers.get(number)? {
+            Standing::Joined(key) => joint(self.waiter, *key).map(|joint| &mut joint.link),
+            _ => None,
+        }
+    }
+}
+
+/// What a path to a member of a LAN is asked for with.
+fn path_options(captures: bool) -> PathOptions {
+    let window_bytes = if captures { CAPTURE_WINDOW_BYTES } else { WINDOW_BYTES };
+    PathOptions { kind: Kind::LAN, window_bytes, ..PathOptions::DEFAULT }
+}
+
+/// Whether a member is still the one that it was, and does what it did.
+fn is_same(one: &Member, other: &Member) -> bool {
+    one.name == other.name && one.captures == other.captures
+}
+
+fn is_joined_by(standing: &Standing, key: Key) -> bool {
+    matches!(standing, Standing::Joined(own) if *own == key)
+}
+
+#[inline(always)]
+fn joint(waiter: &mut Waiter<Occupant>, key: Key) -> Option<&mut Joint> {
+    match waiter.get_mut(key)? {
+        Occupant::Link(joint) => Some(joint),
+        Occupant::Guest(_) => None,
+    }
+}
+
+impl AsFd for Mesh {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waiter.as_fd()
+    }
+}
+
+impl OneOf for Occupant {
+    fn member(&self) -> &dyn waiter::Member {
+        match self {
+            Occupant::Guest(guest) => &**guest,
+            Occupant::Link(joint) => &**joint,
+        }
+    }
+
+    fn member_mut(&mut self) -> &mut dyn waiter::Member {
+        match self {
+            Occupant::Guest(guest) => &mut **guest,
+            Occupant::Link(joint) => &mut **joint,
+        }
+    }
+
+    #[inline]
+    fn is_one_ready(&mut self) -> bool {
+        match self {
+            Occupant::Guest(guest) => waiter::Member::is_ready(&mut **guest),
+            Occupant::Link(joint) => waiter::Member::is_ready(&mut **joint),
+        }
+    }
+}
+
+/// Ready when a frame waits, or there is room again, or the path has ended.
+impl waiter::Member for Joint {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        let (sender, receiver) = self.link.as_halves();
+        add(receiver.descriptor());
+        add(sender.descriptor());
+    }
+
+    fn hear(&mut self, index: usize) -> bool {
+        let (sender, receiver) = self.link.halves();
+        match index {
+            0 => {
+                receiver.hear(Listen::Now);
+                receiver.ended().is_none()
+            }
+            _ => {
+                sender.hear(Listen::Now);
+                sender.ended().is_none()
+            }
+        }
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        let wants_room = self.wants_room;
+        let is_left = self.is_left;
+        self.link.is_ready() || is_left || wants_room && self.link.halves().0.is_ready()
+    }
+
+    fn sleep(&mut self) {
+        let wants_room = self.wants_room;
+        let (sender, receiver) = self.link.halves();
+        receiver.announce_sleep();
+        receiver.counters().add(fabric::path::Counter::Sleeps, 1);
+        if wants_room {
+            sender.announce_sleep();
+        } else {
+            sender.flush();
+        }
+    }
+
+    fn wake(&mut self) {
+        let (sender, receiver) = self.link.halves();
+        receiver.wake();
+        sender.wake();
+    }
+
+    fn trim(&mut self) -> bool {
+        self.link.trim()
+    }
+
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        let (_, receiver) = self.link.halves();
+        count_polls(receiver.counters(), polls, false, spinning_ns);
+    }
+}
