@@ -10,6 +10,9 @@ target=${CARGO_TARGET_DIR:-target}/release
 siga=${SIGA:-$target/siga}
 requests=${REQUESTS:-$target/examples/requests}
 seconds=${SECONDS_EACH:-3}
+for program in "$siga" "$requests"; do
+    [ -x "$program" ] || { echo "lan.sh: $program is missing: cargo build --release --workspace --examples" >&2; exit 2; }
+done
 work=$(mktemp -d)
 one=siga-one-$$ other=siga-two-$$
 pids=()
@@ -34,11 +37,11 @@ T
 until [ -S "$work/host" ]; do kill -0 "${pids[0]}"; done
 ip netns add "$one"
 ip netns add "$other"
-ip link add a netns "$one" type veth peer name b netns "$other"
-ip -n "$one" addr add 10.9.0.1/24 dev a
-ip -n "$other" addr add 10.9.0.2/24 dev b
-ip -n "$one" link set a up
-ip -n "$other" link set b up
+ip link add name veth0 netns "$one" type veth peer name veth1 netns "$other"
+ip -n "$one" addr add 10.9.0.1/24 dev veth0
+ip -n "$other" addr add 10.9.0.2/24 dev veth1
+ip -n "$one" link set dev veth0 up
+ip -n "$other" link set dev veth1 up
 
 # Waits until something listens: whoever asks is refused until then.
 reach() { until "$@" 2>/dev/null; do :; done; }
@@ -48,21 +51,25 @@ port() {
     "$siga" run --socket "$work/host" --name "$name" -- sh -c "ip link set hs0 mtu $mtu"' && exec "$@"' sh "$@"
 }
 
-gigabits() { sed -n 's/.*"sum_received".*//; /"sum_received"/,/}/ s/.*"bits_per_second":[[:space:]]*\([0-9.e+]*\).*/\1/p' "$1" | awk '{printf "%.2f\n", $1 / 1e9}'; }
+gigabits() { awk '/"sum_received"/ {is_sum = 1} is_sum && /"bits_per_second"/ {gsub(/[^0-9.e+]/, "", $2); printf "%.2f\n", $2 / 1e9; exit}' "$1"; }
+# With -J, iperf3 says in the text alone that nobody listened.
+ask_until_answered() {
+    echo "until iperf3 -c $1 -t $seconds -C cubic -J > $2; grep -q sum_received $2; do :; done"
+}
 is_cubic() { grep -q '"receiver_tcp_congestion":[[:space:]]*"cubic"\|"sender_tcp_congestion":[[:space:]]*"cubic"' "$1"; }
 
 stream_lan() {
     port server "$1" iperf3 -s -1 >/dev/null 2>&1 & local server=$!
-    port client "$1" sh -c "until iperf3 -c server -t $seconds -C cubic -J > $work/lan.json 2>/dev/null; do :; done"
+    port client "$1" sh -c "$(ask_until_answered server "$work/lan.json")"
     wait $server
     is_cubic "$work/lan.json" || { echo "lan.sh: not cubic" >&2; exit 1; }
     gigabits "$work/lan.json"
 }
 stream_veth() {
-    ip -n "$one" link set a mtu "$1"
-    ip -n "$other" link set b mtu "$1"
+    ip -n "$one" link set dev veth0 mtu "$1"
+    ip -n "$other" link set dev veth1 mtu "$1"
     ip netns exec "$one" iperf3 -s -1 >/dev/null 2>&1 & local server=$!
-    ip netns exec "$other" sh -c "until iperf3 -c 10.9.0.1 -t $seconds -C cubic -J > $work/veth.json 2>/dev/null; do :; done"
+    ip netns exec "$other" sh -c "$(ask_until_answered 10.9.0.1 "$work/veth.json")"
     wait $server
     is_cubic "$work/veth.json" || { echo "lan.sh: not cubic" >&2; exit 1; }
     gigabits "$work/veth.json"

@@ -73,7 +73,7 @@ fn ratios_and_differences_are_those_of_plain_arithmetic() {
             let [times_shown, least, most] = [times, least, most].map(three_digits);
             ratios += &format!(" {times_shown} ({least}..{most}) |");
             let delta = paired(one, base, |one, base| one - base);
-            let sign = if delta < 0.0 { "" } else { "+" };
+            let sign = if delta > 0.0 { "+" } else { "" };
             let delta = format!("|  | Delta | {sign}{}", three_digits(delta));
             assert!(found.contains(&delta), "{delta}\nis not in\n{found}");
             let percent = format!("|  | %Delta | {:+.1} %", (times - 1.0) * 100.0);

@@ -397,17 +397,15 @@ impl Supervisor {
         for (role, post) in &self.posts {
             let footprint = Footprint::of(post.child.id());
             let footprint = footprint.map_err(|error| fault(format!("{role}: {error}")))?;
-            // A guest has two boards and two lines of each path, the host two boards.
-            let (boards, lines) = match role {
-                Role::Host => (peers * (peers + 1), 0),
-                Role::Guest(_) => (2 * peers, 2 * peers),
-                Role::Hoarder => (0, 0),
+            // A guest has two boards and two lines of each path. The host has two boards of each, and the
+            // address table of its LAN.
+            let (boards, lines, others) = match role {
+                Role::Host => (peers * (peers + 1), 0, 1),
+                Role::Guest(_) => (2 * peers, 2 * peers, 0),
+                Role::Hoarder => (0, 0, 0),
             };
-            let exact = Footprint { boards, lines, others: 0, ..footprint };
-            let before = match self.baseline.get(role) {
-                Some(baseline) => Footprint { boards, lines, others: 0, ..*baseline },
-                None => exact,
-            };
+            let before = self.baseline.get(role).unwrap_or(&footprint);
+            let before = Footprint { boards, lines, others, ..*before };
             let more = footprint.leaks_since(&before);
             leaks.extend(more.into_iter().map(|leak| format!("{role}: {leak}")));
             footprints.insert(*role, footprint);
