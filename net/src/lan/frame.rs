@@ -67,12 +67,12 @@ fn ethernet(frame: &[u8]) -> Option<&[u8; ETHERNET_BYTES]> {
 }
 
 /// A number of two bytes in network order.
-pub(super) fn u16_at(frame: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(frame: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?))
 }
 
 /// A number of four bytes in network order.
-pub(super) fn u32_at(frame: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(frame: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*frame.get(at..)?.first_chunk()?))
 }
 

@@ -238,7 +238,7 @@ pub fn complete_checksum(checksum: Checksum, frame: &mut [u8]) {
 }
 
 /// The sum of 16-bit words, not yet folded. A last odd byte counts as if a zero followed.
-fn sum_of(bytes: &[u8]) -> u64 {
+pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
     let words = bytes.chunks(2).map(|word| match *word {
         [high, low] => u64::from(u16::from_be_bytes([high, low])),
         [high] => u64::from(high) << 8,
@@ -247,7 +247,8 @@ fn sum_of(bytes: &[u8]) -> u64 {
     words.sum()
 }
 
-fn folded(mut sum: u64) -> u16 {
+/// A sum of 16-bit words, folded to one.
+pub(crate) fn folded(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -388,7 +389,7 @@ pub fn segment(
 }
 
 /// The sum of the pseudo-header of TCP and UDP (RFC 9293 3.1, RFC 8200 8.1).
-fn pseudo_header(frame: &[u8], ip: usize, is_v4: bool, protocol: u8, bytes: u32) -> u16 {
+pub(crate) fn pseudo_header(frame: &[u8], ip: usize, is_v4: bool, protocol: u8, bytes: u32) -> u16 {
     let addresses = if is_v4 { &frame[ip + 12..ip + 20] } else { &frame[ip + 8..ip + 40] };
     folded(sum_of(addresses) + u64::from(protocol) + u64::from(bytes))
 }

@@ -1,0 +1,85 @@
+//! What a stack counts: what it did, and what it dropped, by reason.
+
+use fabric::listed;
+
+listed! {
+    /// What is counted.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(usize)]
+    #[non_exhaustive]
+    pub enum Counter {
+        /// Frames received.
+        FramesReceived => "frames_received",
+        /// Frames sent.
+        FramesSent => "frames_sent",
+        /// Connections made by a program here.
+        Connected => "connected",
+        /// Connections that listeners have taken.
+        Accepted => "accepted",
+        /// Connections that were refused, by us or by the other side.
+        Refused => "refused",
+        /// Connections that the other side has reset.
+        Reset => "reset",
+        /// Connections given up because the other side was silent for too long.
+        TimedOut => "timed_out",
+        /// Connections ended by a fault in the state machine. Each is a defect to be reported.
+        Broken => "broken",
+        /// Echo requests answered.
+        EchoesAnswered => "echoes_answered",
+        /// Questions after one of our addresses answered.
+        NeighboursAnswered => "neighbours_answered",
+        /// Resets sent for segments that belong to no connection.
+        ResetsSent => "resets_sent",
+        /// Acknowledgements sent to segments that would change a connection and may be forged (RFC 5961).
+        ChallengesSent => "challenges_sent",
+        /// Received frames dropped: a tag of a VLAN.
+        Vlan => "dropped_vlan",
+        /// Received frames dropped: a length or a field that makes no sense.
+        Malformed => "dropped_malformed",
+        /// Received frames dropped: a wrong checksum.
+        BadChecksum => "dropped_checksum",
+        /// Received frames dropped: the address of a group, of this stack or of nobody as source.
+        BadSource => "dropped_source",
+        /// Received frames dropped: for another address.
+        NotOurs => "dropped_not_ours",
+        /// Received frames dropped: a fragment.
+        Fragment => "dropped_fragment",
+        /// Received frames dropped: neither TCP, UDP nor an echo request.
+        OtherProtocol => "dropped_protocol",
+        /// Received segments dropped: of a listener whose backlog is full.
+        BacklogFull => "dropped_backlog",
+        /// Received segments dropped: for one connection more than the stack may have.
+        ConnectionsFull => "dropped_connections",
+        /// Received resets dropped: not exactly at the next byte that is expected.
+        OutOfWindow => "dropped_window",
+        /// Received datagrams dropped: nobody has bound the port.
+        NoSocket => "dropped_no_socket",
+        /// Received datagrams dropped: their socket has no room.
+        SocketFull => "dropped_socket_full",
+        /// Frames not sent: too many wait for their target.
+        TargetFull => "dropped_target_full",
+        /// Frames not sent: the LAN has no member with that address, or does not reach it.
+        Unreachable => "dropped_unreachable",
+    }
+}
+
+/// The counters of a stack.
+#[derive(Debug)]
+pub(super) struct Counters {
+    values: [u64; Counter::ALL.len()],
+}
+
+impl Counters {
+    pub(super) fn new() -> Counters {
+        Counters { values: [0; Counter::ALL.len()] }
+    }
+
+    pub(super) fn get(&self, counter: Counter) -> u64 {
+        self.values[counter as usize]
+    }
+
+    pub(super) fn count(&mut self, counter: Counter) {
+        let value = &mut self.values[counter as usize];
+        *value = value.wrapping_add(1);
+    }
+}

@@ -1,0 +1,418 @@
+//! The state machine of one connection: a socket of smoltcp in a set of its own.
+//!
+//! All of smoltcp that a stack uses is behind this file. It is given packets that were checked, one at a time, and only
+//! those of its own connection; a panic in it becomes [`Broken`], and the stack ends that connection.
+
+use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use smoltcp::iface::{
+    Config, Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet,
+};
+use smoltcp::phy::{
+    Checksum, ChecksumCapabilities, Device, DeviceCapabilities, Medium, PacketMeta, RxToken,
+    TxToken,
+};
+use smoltcp::socket::tcp;
+use smoltcp::time;
+use smoltcp::wire::{HardwareAddress, IpEndpoint, IpListenEndpoint};
+
+pub(super) use smoltcp::socket::tcp::State;
+
+use super::counters::Counters;
+use super::output::{Link, Output};
+use super::packet::{self, Segment};
+use crate::lan::frame::ETHERNET_BYTES;
+use crate::lan::offload::{Kind, SEGMENTS_MAX, Segmentation};
+
+/// Bytes of the longest packet that stands for segments.
+const SEGMENTS_BYTES_MAX: usize = 65_535;
+
+/// The state machine has panicked. Nothing of its connection can be used any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Broken;
+
+/// Runs what may panic in the state machine.
+fn guard<R>(run: impl FnOnce() -> R) -> Result<R, Broken> {
+    // What is behind the references is not used again after a panic, but for the interface: that has the time and a
+    // generator of numbers, which are always whole.
+    catch_unwind(AssertUnwindSafe(run)).map_err(|_| Broken)
+}
+
+/// How the state machines of a stack behave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    pub(super) receive_bytes: usize,
+    pub(super) send_bytes: usize,
+    pub(super) congestion: tcp::CongestionControl,
+    /// For how long an acknowledgement waits for data to go with, in microseconds. None: not at all.
+    pub(super) acknowledge_after_us: Option<u64>,
+}
+
+/// What all state machines of a stack share.
+pub(super) struct Engine {
+    interface: Interface,
+    mtu: usize,
+}
+
+/// What a state machine needs to send.
+pub(super) struct Way<'a, L> {
+    pub(super) link: &'a mut L,
+    pub(super) output: &'a mut Output,
+    pub(super) counters: &'a mut Counters,
+    pub(super) room: &'a mut Vec<u8>,
+}
+
+impl Engine {
+    pub(super) fn new(mtu: usize) -> Engine {
+        Engine { interface: interface(mtu, 0), mtu }
+    }
+}
+
+/// An interface that takes packets for any address. Its sequence numbers begin with what `seed` makes of them.
+fn interface(mtu: usize, seed: u64) -> Interface {
+    let mut config = Config::new(HardwareAddress::Ip);
+    config.random_seed = seed;
+    let mut interface = Interface::new(config, &mut Medial { mtu }, instant(0));
+    interface.set_any_ip(true);
+    interface
+}
+
+/// The time of a stack, in nanoseconds, as smoltcp has it.
+fn instant(now: u64) -> time::Instant {
+    time::Instant::from_micros((now / 1000) as i64)
+}
+
+/// What was sent last, as the other side knows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    /// The byte after the last that was sent.
+    pub(super) next: u32,
+    pub(super) acknowledged: u32,
+    pub(super) window: u16,
+    pub(super) is_any: bool,
+}
+
+pub(super) struct Machine {
+    set: SocketSet<'static>,
+    handle: SocketHandle,
+    remote: IpAddr,
+    pub(super) sent: Sent,
+    /// The other side's first sequence number, and how many bytes a program has received since.
+    pub(super) first_received: u32,
+    received: u32,
+}
+
+impl Machine {
+    fn new(manner: &Manner, remote: IpAddr) -> Machine {
+        let buffer = |bytes| tcp::SocketBuffer::new(vec![0; bytes]);
+        let mut socket = tcp::Socket::new(buffer(manner.receive_bytes), buffer(manner.send_bytes));
+        socket.set_congestion_control(manner.congestion);
+        socket.set_ack_delay(manner.acknowledge_after_us.map(time::Duration::from_micros));
+        let mut set = SocketSet::new(Vec::with_capacity(1));
+        let handle = set.add(socket);
+        let sent = Sent::default();
+        Machine { set, handle, remote, sent, first_received: 0, received: 0 }
+    }
+
+    /// One that asks for a connection. Its sequence numbers begin with what `seed` makes of them.
+    pub(super) fn connect(
+        engine: &Engine,
+        manner: &Manner,
+        local: SocketAddr,
+        remote: SocketAddr,
+        seed: u64,
+    ) -> Option<Machine> {
+        let mut machine = Machine::new(manner, remote.ip());
+        let mut first = interface(engine.mtu, seed);
+        let socket = machine.set.get_mut::<tcp::Socket>(machine.handle);
+        socket
+            .connect(first.context(), endpoint(remote), IpListenEndpoint::from(endpoint(local)))
+            .ok()?;
+        Some(machine)
+    }
+
+    /// One that has been asked for a connection, by this packet.
+    pub(super) fn listen(
+        manner: &Manner,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<Machine> {
+        let mut machine = Machine::new(manner, remote.ip());
+        let socket = machine.set.get_mut::<tcp::Socket>(machine.handle);
+        socket.listen(IpListenEndpoint::from(endpoint(local))).ok()?;
+        Some(machine)
+    }
+
+    pub(super) fn socket(&self) -> &tcp::Socket<'static> {
+        self.set.get(self.handle)
+    }
+
+    fn socket_mut(&mut self) -> &mut tcp::Socket<'static> {
+        self.set.get_mut(self.handle)
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.socket().state()
+    }
+
+    /// The next byte that is expected: what RFC 9293 calls RCV.NXT.
+    pub(super) fn expected(&self) -> u32 {
+        let has_end = matches!(
+            self.state(),
+            State::CloseWait | State::LastAck | State::Closing | State::TimeWait
+        );
+        let bytes = self.received.wrapping_add(self.socket().recv_queue() as u32);
+        self.first_received.wrapping_add(1).wrapping_add(bytes).wrapping_add(u32::from(has_end))
+    }
+
+    /// Receives a packet of this connection. With `seed`, the packet is the first.
+    pub(super) fn receive<L: Link>(
+        &mut self,
+        engine: &mut Engine,
+        now: u64,
+        packet: &[u8],
+        seed: Option<u64>,
+        way: &mut Way<'_, L>,
+    ) -> Result<(), Broken> {
+        let mut first;
+        let interface = match seed {
+            Some(seed) => {
+                first = interface(engine.mtu, seed);
+                &mut first
+            }
+            None => &mut engine.interface,
+        };
+        let Machine { set, sent, remote, .. } = self;
+        let mut tap = Tap { mtu: engine.mtu, input: Some(packet), to: *remote, sent, way };
+        guard(|| interface.poll_ingress_single(instant(now), &mut tap, set))
+            .map(|_: PollIngressSingleResult| ())
+    }
+
+    /// Sends one segment, if there is one to send. False if there is none, or it would have to wait.
+    pub(super) fn send_one<L: Link>(
+        &mut self,
+        engine: &mut Engine,
+        now: u64,
+        way: &mut Way<'_, L>,
+    ) -> Result<bool, Broken> {
+        let Machine { set, sent, remote, .. } = self;
+        let interface = &mut engine.interface;
+        let mut tap = Tap { mtu: engine.mtu, input: None, to: *remote, sent, way };
+        guard(|| interface.poll_egress(instant(now), &mut tap, set) != PollResult::None)
+    }
+
+    /// When something is to be done without being asked, in nanoseconds.
+    pub(super) fn due(&mut self, engine: &mut Engine, now: u64) -> Result<Option<u64>, Broken> {
+        let Machine { set, .. } = self;
+        let due = guard(|| engine.interface.poll_at(instant(now), set))?;
+        Ok(due.map(|due| due.total_micros().max(0) as u64 * 1000))
+    }
+
+    /// Gives what has come to `take`, which says how much of it it takes.
+    pub(super) fn take<R>(&mut self, take: impl FnOnce(&[u8]) -> (usize, R)) -> Option<R> {
+        let mut taken = 0;
+        // What a program does with its bytes is its own affair, and so are its panics.
+        let result = self.socket_mut().recv(|bytes| {
+            let (count, result) = take(bytes);
+            taken = count.min(bytes.len());
+            (taken, result)
+        });
+        self.received = self.received.wrapping_add(taken as u32);
+        result.ok()
+    }
+
+    /// What has come and is not taken, from its beginning, as far as it lies in one piece.
+    pub(super) fn peek(&mut self) -> &[u8] {
+        let bytes = self.socket().recv_queue();
+        self.socket_mut().peek(bytes).unwrap_or_default()
+    }
+
+    /// Gives the room for what is to be sent to `fill`, which says how much of it it has filled.
+    pub(super) fn fill<R>(&mut self, fill: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
+        let filled = self.socket_mut().send(|room| {
+            let (count, result) = fill(room);
+            (count.min(room.len()), result)
+        });
+        filled.ok()
+    }
+
+    /// Sends nothing more.
+    pub(super) fn close(&mut self) {
+        self.socket_mut().close();
+    }
+
+    /// Ends it with a reset.
+    pub(super) fn abort(&mut self) {
+        self.socket_mut().abort();
+    }
+
+    pub(super) fn set_no_delay(&mut self, is_on: bool) {
+        self.socket_mut().set_nagle_enabled(!is_on);
+    }
+}
+
+fn endpoint(address: SocketAddr) -> IpEndpoint {
+    IpEndpoint::new(address.ip().into(), address.port())
+}
+
+fn capabilities(mtu: usize) -> DeviceCapabilities {
+    let mut capabilities = DeviceCapabilities::default();
+    capabilities.medium = Medium::Ip;
+    capabilities.max_transmission_unit = mtu;
+    let mut checksum = ChecksumCapabilities::ignored();
+    checksum.ipv4 = Checksum::Tx;
+    capabilities.checksum = checksum;
+    // What smoltcp makes of IPv6 forgets into which segments it is to be cut: so those are made one by one.
+    capabilities.segmentation.tcpv4 = std::num::NonZeroUsize::new(segments_bytes_max(mtu));
+    capabilities
+}
+
+/// Bytes of the longest packet that stands for segments: no more of them than a frame may have.
+fn segments_bytes_max(mtu: usize) -> usize {
+    let data = mtu - packet::IPV4_BYTES - packet::TCP_BYTES;
+    (data * SEGMENTS_MAX).min(SEGMENTS_BYTES_MAX).max(mtu)
+}
+
+/// A device that says what an interface has to know, and does nothing.
+struct Medial {
+    mtu: usize,
+}
+
+/// A device that has one packet at most to be received, and sends to where a stack sends.
+struct Tap<'a, 'b, L> {
+    mtu: usize,
+    input: Option<&'a [u8]>,
+    to: IpAddr,
+    sent: &'a mut Sent,
+    way: &'a mut Way<'b, L>,
+}
+
+struct Input<'a>(&'a [u8]);
+
+struct Transmit<'a, L> {
+    to: IpAddr,
+    segment_bytes: Option<u16>,
+    sent: &'a mut Sent,
+    way: Way<'a, L>,
+}
+
+impl RxToken for Input<'_> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, take: F) -> R {
+        take(self.0)
+    }
+}
+
+impl<L: Link> TxToken for Transmit<'_, L> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, bytes: usize, fill: F) -> R {
+        let Way { link, output, counters, room } = self.way;
+        room.resize(ETHERNET_BYTES + bytes, 0);
+        let result = fill(&mut room[ETHERNET_BYTES..]);
+        let mut offload = packet::leave_checksum(room);
+        let transport = match offload.checksum {
+            crate::lan::offload::Checksum::Partial { start, .. } => usize::from(start),
+            _ => unreachable!("it was left just now"),
+        };
+        if let Ok(segment) = Segment::parse(&room[transport..]) {
+            note(self.sent, &segment);
+            if let Some(segment_bytes) = self.segment_bytes
+                && segment.data_bytes > usize::from(segment_bytes)
+            {
+                offload.segmentation = Some(Segmentation {
+                    kind: Kind::Tcp4,
+                    congestion: false,
+                    header_bytes: (room.len() - segment.data_bytes) as u16,
+                    segment_bytes,
+                });
+            }
+        }
+        output.send(link, counters, self.to, offload, room);
+        result
+    }
+
+    fn set_meta(&mut self, meta: PacketMeta) {
+        self.segment_bytes = meta.segmentation_offload_size.map(|bytes| bytes.get());
+    }
+}
+
+/// Takes note of what the other side learns from a segment.
+fn note(sent: &mut Sent, segment: &Segment) {
+    if segment.has(packet::RST) {
+        return;
+    }
+    let next = segment.sequence.wrapping_add(segment.length());
+    if !sent.is_any || is_before(sent.next, next) {
+        sent.next = next;
+    }
+    *sent = Sent {
+        next: sent.next,
+        acknowledged: segment.acknowledgement,
+        window: segment.window,
+        is_any: true,
+    };
+}
+
+/// Whether a sequence number comes before another.
+pub(super) fn is_before(number: u32, other: u32) -> bool {
+    (number.wrapping_sub(other) as i32) < 0
+}
+
+impl Device for Medial {
+    type RxToken<'a> = Input<'a>;
+    type TxToken<'a> = Nowhere;
+
+    fn receive(&mut self, _: time::Instant) -> Option<(Input<'_>, Nowhere)> {
+        None
+    }
+
+    fn transmit(&mut self, _: time::Instant) -> Option<Nowhere> {
+        None
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        capabilities(self.mtu)
+    }
+}
+
+struct Nowhere;
+
+impl TxToken for Nowhere {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, _: usize, fill: F) -> R {
+        fill(&mut [])
+    }
+}
+
+impl<L> Tap<'_, '_, L> {
+    fn token(&mut self) -> Transmit<'_, L> {
+        let Tap { to, sent, way, .. } = self;
+        let Way { link, output, counters, room } = &mut **way;
+        let way = Way { link: &mut **link, output, counters, room };
+        Transmit { to: *to, segment_bytes: None, sent, way }
+    }
+}
+
+impl<L: Link> Device for Tap<'_, '_, L> {
+    type RxToken<'a>
+        = Input<'a>
+    where
+        Self: 'a;
+    type TxToken<'a>
+        = Transmit<'a, L>
+    where
+        Self: 'a;
+
+    fn receive(&mut self, _: time::Instant) -> Option<(Self::RxToken<'_>, Self::TxToken<'_>)> {
+        let input = self.input.take()?;
+        // An answer waits in the output if its target is full: the packet cannot be given back.
+        Some((Input(input), self.token()))
+    }
+
+    fn transmit(&mut self, _: time::Instant) -> Option<Self::TxToken<'_>> {
+        let is_full = self.way.output.is_full(self.to);
+        (!is_full).then(|| self.token())
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        capabilities(self.mtu)
+    }
+}

@@ -1,0 +1,28 @@
+//! A TCP/IP stack for the members of a LAN.
+//!
+//! A [`Stack`] has no thread and no clock: whoever drives it gives it frames, says what time it is, and takes the frames
+//! that it sends through a [`Link`]. The state machine of TCP is smoltcp's; what stands in front of it is here: finding a
+//! connection among many at the same cost, listeners, ports, TIME-WAIT, UDP, echo, checks of all that comes from
+//! outside, and limits. The reasons are in `docs/design/tcpip.md`.
+
+mod connection;
+mod counters;
+mod machine;
+mod output;
+mod packet;
+mod ports;
+mod secret;
+mod stack;
+mod time_wait;
+mod udp;
+
+pub use connection::{ConnectionId, End, Readable, Writable};
+pub use counters::Counter;
+pub use output::{Link, Unsent};
+pub use packet::address;
+pub use secret::Secret;
+pub use stack::{BindError, Congestion, ConnectError, Options, Stack};
+pub use udp::SendToError;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! Packets of IP as they are received and made: what is checked before anything believes them, and what a stack sends
+//! by itself.
+//!
+//! Nothing here trusts a length. What fails a check is named by the counter that it is dropped under.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::counters::Counter;
+use crate::lan::frame::{ETHERNET_BYTES, Mac, u16_at, u32_at};
+use crate::lan::offload::{Checksum, Offload, folded, pseudo_header, sum_of};
+
+pub(super) const IPV4: u16 = 0x0800;
+pub(super) const IPV6: u16 = 0x86dd;
+pub(super) const ARP: u16 = 0x0806;
+
+pub(super) const ICMP: u8 = 1;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+pub(super) const ICMPV6: u8 = 58;
+
+pub(super) const IPV4_BYTES: usize = 20;
+pub(super) const IPV6_BYTES: usize = 40;
+pub(super) const TCP_BYTES: usize = 20;
+pub(super) const UDP_BYTES: usize = 8;
+
+const HOP_LIMIT: u8 = 64;
+
+/// Flags of TCP.
+pub(super) const FIN: u8 = 0x01;
+pub(super) const SYN: u8 = 0x02;
+pub(super) const RST: u8 = 0x04;
+pub(super) const ACK: u8 = 0x10;
+
+/// Where the checksum is in a header of TCP, and of UDP.
+const TCP_CHECKSUM_AT: usize = 16;
+const UDP_CHECKSUM_AT: usize = 6;
+
+/// A packet that is what it says, as far as its headers of IP go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet<'a> {
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) protocol: u8,
+    /// From the header of IP on, without what was added to the end of a short frame.
+    pub(super) bytes: &'a [u8],
+    /// Bytes of the header of IP.
+    pub(super) header_bytes: usize,
+}
+
+impl<'a> Packet<'a> {
+    /// The packet in a frame (RFC 791 3.1, RFC 8200 3).
+    pub(super) fn parse(frame: &'a [u8]) -> Result<Packet<'a>, Counter> {
+        let bytes = frame.get(ETHERNET_BYTES..).ok_or(Counter::Malformed)?;
+        let packet = match u16_at(frame, 12) {
+            Some(IPV4) => Packet::parse_v4(bytes)?,
+            Some(IPV6) => Packet::parse_v6(bytes)?,
+            _ => return Err(Counter::OtherProtocol),
+        };
+        // Nobody sends from these, and an answer to them would go astray.
+        if !is_host(packet.source) {
+            return Err(Counter::BadSource);
+        }
+        Ok(packet)
+    }
+
+    fn parse_v4(bytes: &'a [u8]) -> Result<Packet<'a>, Counter> {
+        let head = bytes.get(..IPV4_BYTES).ok_or(Counter::Malformed)?;
+        let header_bytes = usize::from(head[0] & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
+        let is_whole = head[0] >> 4 == 4 && header_bytes >= IPV4_BYTES && total >= header_bytes;
+        let bytes = bytes.get(..total).filter(|_| is_whole).ok_or(Counter::Malformed)?;
+        if folded(sum_of(&bytes[..header_bytes])) != 0xffff {
+            return Err(Counter::BadChecksum);
+        }
+        if u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0 {
+            return Err(Counter::Fragment);
+        }
+        let address = |at: usize| {
+            IpAddr::from(Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]))
+        };
+        Ok(Packet {
+            source: address(12),
+            destination: address(16),
+            protocol: head[9],
+            bytes,
+            header_bytes,
+        })
+    }
+
+    fn parse_v6(bytes: &'a [u8]) -> Result<Packet<'a>, Counter> {
+        let head = bytes.get(..IPV6_BYTES).ok_or(Counter::Malformed)?;
+        let total = IPV6_BYTES + usize::from(u16::from_be_bytes([head[4], head[5]]));
+        let bytes = bytes.get(..total).filter(|_| head[0] >> 4 == 6).ok_or(Counter::Malformed)?;
+        let address =
+            |at: usize| head[at..].first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets));
+        let (source, destination) = address(8).zip(address(24)).ok_or(Counter::Malformed)?;
+        Ok(Packet {
+            source: source.into(),
+            destination: destination.into(),
+            protocol: head[6],
+            bytes,
+            header_bytes: IPV6_BYTES,
+        })
+    }
+
+    /// The header of the transport, and its data.
+    pub(super) fn transport(&self) -> &'a [u8] {
+        &self.bytes[self.header_bytes..]
+    }
+
+    /// Whether the checksum of the transport is right, or need not be looked at: it is complete only where a frame has
+    /// crossed a wire.
+    pub(super) fn is_intact(&self, checksum: Checksum) -> bool {
+        if checksum != Checksum::Unknown {
+            return true;
+        }
+        let transport = self.transport();
+        if self.protocol == ICMP {
+            return folded(sum_of(transport)) == 0xffff;
+        }
+        // A datagram over IPv4 may have none (RFC 768).
+        if self.protocol == UDP && self.source.is_ipv4() && u16_at(transport, 6) == Some(0) {
+            return true;
+        }
+        let bytes = transport.len() as u32;
+        let pseudo = pseudo_header(self.bytes, 0, self.source.is_ipv4(), self.protocol, bytes);
+        folded(sum_of(transport) + u64::from(pseudo)) == 0xffff
+    }
+}
+
+/// Whether it is the address of one host that is elsewhere.
+pub(super) fn is_host(address: IpAddr) -> bool {
+    let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !(address.is_unspecified() || address.is_multicast() || address.is_loopback() || is_broadcast)
+}
+
+/// The header of a segment of TCP (RFC 9293 3.1).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    pub(super) source: u16,
+    pub(super) destination: u16,
+    pub(super) sequence: u32,
+    pub(super) acknowledgement: u32,
+    pub(super) flags: u8,
+    pub(super) window: u16,
+    pub(super) data_bytes: usize,
+}
+
+impl Segment {
+    pub(super) fn parse(transport: &[u8]) -> Result<Segment, Counter> {
+        let head = transport.get(..TCP_BYTES).ok_or(Counter::Malformed)?;
+        let header_bytes = usize::from(head[12] >> 4) * 4;
+        let number = |at: usize| u16_at(head, at).ok_or(Counter::Malformed);
+        let long = |at: usize| u32_at(head, at).ok_or(Counter::Malformed);
+        let segment = Segment {
+            source: number(0)?,
+            destination: number(2)?,
+            sequence: long(4)?,
+            acknowledgement: long(8)?,
+            flags: head[13],
+            window: number(14)?,
+            data_bytes: transport.len().checked_sub(header_bytes).ok_or(Counter::Malformed)?,
+        };
+        // A segment that begins and ends a connection at once is no segment.
+        let contradicts = segment.has(SYN) && (segment.has(RST) || segment.has(FIN));
+        if header_bytes < TCP_BYTES
+            || segment.source == 0
+            || segment.destination == 0
+            || contradicts
+        {
+            return Err(Counter::Malformed);
+        }
+        Ok(segment)
+    }
+
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// What it takes of the sequence space.
+    pub(super) fn length(&self) -> u32 {
+        self.data_bytes as u32 + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
+    }
+}
+
+/// The header of a datagram of UDP and where its data is, in the transport (RFC 768).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Datagram<'a> {
+    pub(super) source: u16,
+    pub(super) destination: u16,
+    pub(super) data: &'a [u8],
+}
+
+impl<'a> Datagram<'a> {
+    pub(super) fn parse(transport: &'a [u8]) -> Result<Datagram<'a>, Counter> {
+        let number = |at: usize| u16_at(transport, at).ok_or(Counter::Malformed);
+        let data = transport.get(UDP_BYTES..usize::from(number(4)?)).ok_or(Counter::Malformed)?;
+        let datagram = Datagram { source: number(0)?, destination: number(2)?, data };
+        match datagram.destination {
+            0 => Err(Counter::Malformed),
+            _ => Ok(datagram),
+        }
+    }
+}
+
+/// A frame with room for an Ethernet header, and a header of IP for `bytes` of a transport that is to be appended.
+pub(super) fn begin(source: IpAddr, destination: IpAddr, protocol: u8, bytes: usize) -> Vec<u8> {
+    let mut frame = vec![0; ETHERNET_BYTES];
+    frame.reserve(IPV6_BYTES + bytes);
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let total = (IPV4_BYTES + bytes) as u16;
+            frame.extend_from_slice(&[0x45, 0]);
+            frame.extend_from_slice(&total.to_be_bytes());
+            // Not to be fragmented: so it needs no identification (RFC 6864 4.1).
+            frame.extend_from_slice(&[0, 0, 0x40, 0, HOP_LIMIT, protocol, 0, 0]);
+            frame.extend_from_slice(&source.octets());
+            frame.extend_from_slice(&destination.octets());
+            let sum = !folded(sum_of(&frame[ETHERNET_BYTES..]));
+            frame[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12].copy_from_slice(&sum.to_be_bytes());
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            frame.extend_from_slice(&[0x60, 0, 0, 0]);
+            frame.extend_from_slice(&(bytes as u16).to_be_bytes());
+            frame.extend_from_slice(&[protocol, HOP_LIMIT]);
+            frame.extend_from_slice(&source.octets());
+            frame.extend_from_slice(&destination.octets());
+        }
+        _ => unreachable!("both are of one family"),
+    }
+    frame
+}
+
+/// Leaves the checksum of TCP or UDP to whoever needs it: puts the sum of the pseudo-header where it goes.
+pub(super) fn leave_checksum(frame: &mut [u8]) -> Offload {
+    let is_v4 = frame[ETHERNET_BYTES] >> 4 == 4;
+    let (transport, protocol) = match is_v4 {
+        true => {
+            let header_bytes = usize::from(frame[ETHERNET_BYTES] & 15) * 4;
+            (ETHERNET_BYTES + header_bytes, frame[ETHERNET_BYTES + 9])
+        }
+        false => (ETHERNET_BYTES + IPV6_BYTES, frame[ETHERNET_BYTES + 6]),
+    };
+    let at = if protocol == UDP { UDP_CHECKSUM_AT } else { TCP_CHECKSUM_AT };
+    let bytes = (frame.len() - transport) as u32;
+    let pseudo = pseudo_header(frame, ETHERNET_BYTES, is_v4, protocol, bytes);
+    frame[transport + at..transport + at + 2].copy_from_slice(&pseudo.to_be_bytes());
+    let checksum = Checksum::Partial { start: transport as u16, at: at as u16 };
+    Offload { checksum, ..Offload::NONE }
+}
+
+/// Puts the Ethernet header in front of a packet.
+pub fn address(frame: &mut [u8], destination: Mac, source: Mac) {
+    let kind = if frame[ETHERNET_BYTES] >> 4 == 4 { IPV4 } else { IPV6 };
+    frame[..6].copy_from_slice(&destination.0);
+    frame[6..12].copy_from_slice(&source.0);
+    frame[12..ETHERNET_BYTES].copy_from_slice(&kind.to_be_bytes());
+}
+
+/// What a segment without data says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bare {
+    pub(super) flags: u8,
+    pub(super) sequence: u32,
+    pub(super) acknowledgement: u32,
+    pub(super) window: u16,
+}
+
+/// A segment without data or options.
+pub(super) fn bare(source: SocketAddr, destination: SocketAddr, bare: Bare) -> Vec<u8> {
+    let mut frame = begin(source.ip(), destination.ip(), TCP, TCP_BYTES);
+    frame.extend_from_slice(&source.port().to_be_bytes());
+    frame.extend_from_slice(&destination.port().to_be_bytes());
+    frame.extend_from_slice(&bare.sequence.to_be_bytes());
+    frame.extend_from_slice(&bare.acknowledgement.to_be_bytes());
+    frame.extend_from_slice(&[(TCP_BYTES as u8 / 4) << 4, bare.flags]);
+    frame.extend_from_slice(&bare.window.to_be_bytes());
+    frame.extend_from_slice(&[0; 4]);
+    frame
+}
+
+/// A datagram of UDP.
+pub(super) fn datagram(source: SocketAddr, destination: SocketAddr, data: &[u8]) -> Vec<u8> {
+    let bytes = UDP_BYTES + data.len();
+    let mut frame = begin(source.ip(), destination.ip(), UDP, bytes);
+    frame.extend_from_slice(&source.port().to_be_bytes());
+    frame.extend_from_slice(&destination.port().to_be_bytes());
+    frame.extend_from_slice(&(bytes as u16).to_be_bytes());
+    frame.extend_from_slice(&[0; 2]);
+    frame.extend_from_slice(data);
+    frame
+}
+
+/// A message of ICMP or ICMPv6, whose first four bytes are its type, its code and room for the checksum.
+pub(super) fn control(source: IpAddr, destination: IpAddr, mut message: Vec<u8>) -> Vec<u8> {
+    let protocol = if source.is_ipv4() { ICMP } else { ICMPV6 };
+    let mut frame = begin(source, destination, protocol, message.len());
+    message[2..4].fill(0);
+    let pseudo = match source {
+        IpAddr::V4(_) => 0,
+        IpAddr::V6(_) => pseudo_header(&frame, ETHERNET_BYTES, false, ICMPV6, message.len() as u32),
+    };
+    let sum = !folded(sum_of(&message) + u64::from(pseudo));
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    frame.extend_from_slice(&message);
+    frame
+}

@@ -1,0 +1,1075 @@
+//! A stack: frames in, frames out, and the verbs of programs in between.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use smoltcp::socket::tcp::CongestionControl;
+
+use super::connection::{Connection, ConnectionId, Connections, End, Readable, Writable};
+use super::counters::{Counter, Counters};
+use super::machine::{Broken, Engine, Machine, Manner, State, Way, is_before};
+use super::output::{Link, Output};
+use super::packet::{
+    self, ACK, Bare, Datagram, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet, RST, SYN, Segment,
+    TCP, UDP, UDP_BYTES,
+};
+use super::ports::Ports;
+use super::secret::Secret;
+use super::time_wait::TimeWait;
+use super::udp::{SendToError, Sockets};
+use crate::lan::frame::{Mac, u16_at};
+use crate::lan::link::Frame;
+use crate::lan::neighbour;
+use crate::lan::offload::Offload;
+
+/// Both ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Tuple {
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+}
+
+/// How a connection reacts to congestion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Congestion {
+    /// Not at all: for a LAN that is memory, whose targets say when they are full.
+    None,
+    /// As RFC 9438.
+    #[default]
+    Cubic,
+    /// As RFC 5681.
+    Reno,
+}
+
+/// How a stack behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of the largest packet of IP: 1280 to 65,535.
+    pub mtu: usize,
+    /// Bytes that a connection keeps of what has come and was not received: the window. 4 KiB to 16 MiB.
+    pub receive_bytes: usize,
+    /// Bytes that a connection keeps of what was sent and is not acknowledged. 4 KiB to 16 MiB.
+    pub send_bytes: usize,
+    /// How connections react to congestion.
+    pub congestion: Congestion,
+    /// For how long an acknowledgement waits for data to go with. A second segment does not wait.
+    pub acknowledge_after: Duration,
+    /// How long the other side may leave what was sent without an answer.
+    pub silence_max: Duration,
+    /// How long a program's wish for a connection is tried.
+    pub connect_max: Duration,
+    /// Connections at most, all states but TIME-WAIT.
+    pub connections_max: usize,
+    /// For how long a pair of ports is not used again after its connection (TIME-WAIT).
+    pub time_wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            mtu: 1500,
+            receive_bytes: 256 << 10,
+            send_bytes: 256 << 10,
+            congestion: Congestion::Cubic,
+            acknowledge_after: Duration::from_millis(1),
+            silence_max: Duration::from_secs(120),
+            connect_max: Duration::from_secs(60),
+            connections_max: 65_536,
+            time_wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How long the other side has to complete what it began, or to close its half after ours is closed for good.
+const HALF_OPEN_MAX: Duration = Duration::from_secs(60);
+
+/// Segments that one connection sends before the next has its turn.
+const BURST: usize = 64;
+
+/// The shortest time between two challenges of one connection (RFC 5961 7).
+const CHALLENGE_NS: u64 = 500_000_000;
+
+/// Why a socket was not bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Another socket has the address.
+    #[error("another socket has this address")]
+    InUse,
+    /// The stack does not have the address, or no port is left.
+    #[error("this stack does not have the address, or no port is left")]
+    NotAvailable,
+}
+
+/// Why no connection was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// Nobody can have that address, or no port is left towards it.
+    #[error("this stack has no address or port to connect from")]
+    NotAvailable,
+    /// That is no address of one host elsewhere.
+    #[error("not the address of a host")]
+    NoHost,
+    /// The stack has as many connections as it may.
+    #[error("the stack has as many connections as it may")]
+    Full,
+}
+
+/// Connections that wait to be accepted, and those that are on their way there.
+#[derive(Debug)]
+struct Listener {
+    backlog: usize,
+    half_open: usize,
+    ready: VecDeque<u32>,
+}
+
+/// A TCP/IP stack.
+///
+/// Times are nanoseconds on any clock that does not go back. A verb that changes a connection leaves it to
+/// [`Stack::poll`] to send what follows from that.
+pub struct Stack {
+    options: Options,
+    secret: Secret,
+    mac: Mac,
+    addresses: Vec<IpAddr>,
+    engine: Engine,
+    manner: Manner,
+    output: Output,
+    counters: Counters,
+    ports: Ports,
+    connections: Connections,
+    tuples: HashMap<Tuple, u32>,
+    listeners: HashMap<SocketAddr, Listener>,
+    sockets: Sockets,
+    time_wait: TimeWait,
+    /// When connections are to be served without being asked.
+    timers: BTreeSet<(u64, u32)>,
+    /// Connections that may have something to send.
+    busy: VecDeque<u32>,
+    /// Connections whose target is full.
+    stalled: HashMap<IpAddr, Vec<u32>>,
+    /// Connections begun so far.
+    begun: u64,
+    room: Vec<u8>,
+}
+
+impl std::fmt::Debug for Stack {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut fields = formatter.debug_struct("Stack");
+        fields.field("addresses", &self.addresses).field("connections", &self.connections.len());
+        fields.finish_non_exhaustive()
+    }
+}
+
+impl Stack {
+    /// A stack with these addresses.
+    ///
+    /// Options outside their limits are taken as the limit.
+    pub fn new(mac: Mac, addresses: &[IpAddr], options: Options, secret: Secret) -> Stack {
+        let buffer = |bytes: usize| bytes.clamp(4 << 10, 16 << 20);
+        let mtu = options.mtu.clamp(1280, 65_535);
+        let delay_us = options.acknowledge_after.as_micros() as u64;
+        let manner = Manner {
+            receive_bytes: buffer(options.receive_bytes),
+            send_bytes: buffer(options.send_bytes),
+            congestion: match options.congestion {
+                Congestion::None => CongestionControl::None,
+                Congestion::Cubic => CongestionControl::Cubic,
+                Congestion::Reno => CongestionControl::Reno,
+            },
+            acknowledge_after_us: (delay_us > 0).then_some(delay_us),
+        };
+        Stack {
+            options: Options { mtu, ..options },
+            secret,
+            mac,
+            addresses: addresses.to_vec(),
+            engine: Engine::new(mtu),
+            manner,
+            output: Output::default(),
+            counters: Counters::new(),
+            ports: Ports::new(secret),
+            connections: Connections::default(),
+            tuples: HashMap::new(),
+            listeners: HashMap::new(),
+            sockets: Sockets::default(),
+            time_wait: TimeWait::default(),
+            timers: BTreeSet::new(),
+            busy: VecDeque::new(),
+            stalled: HashMap::new(),
+            begun: 0,
+            room: Vec::new(),
+        }
+    }
+
+    /// What a counter stands at.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.counters.get(counter)
+    }
+
+    /// The addresses of this stack.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// How many connections there are, and how many pairs of ports are not used again yet.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.connections.len(), self.time_wait.len())
+    }
+
+    // Frames.
+
+    /// Takes a frame. What it brings is sent by [`Stack::poll`], but for answers of the stack itself.
+    ///
+    /// The bytes must not change meanwhile: a frame in shared memory is to be copied before.
+    pub fn receive(&mut self, now: u64, frame: Frame<'_>, link: &mut impl Link) {
+        self.counters.count(Counter::FramesReceived);
+        if let Err(reason) = self.take_frame(now, frame, link) {
+            self.counters.count(reason);
+        }
+    }
+
+    fn take_frame(
+        &mut self,
+        now: u64,
+        frame: Frame<'_>,
+        link: &mut impl Link,
+    ) -> Result<(), Counter> {
+        if frame.offload.vlan.is_some() {
+            return Err(Counter::Vlan);
+        }
+        let find = |address: IpAddr| self.addresses.contains(&address).then_some(self.mac);
+        if let Some(answer) = neighbour::answer(frame.bytes, find) {
+            self.counters.count(Counter::NeighboursAnswered);
+            link.answer(&answer);
+            return Ok(());
+        }
+        if u16_at(frame.bytes, 12) == Some(packet::ARP) {
+            return Ok(());
+        }
+        let packet = Packet::parse(frame.bytes)?;
+        if self.addresses.contains(&packet.source) {
+            return Err(Counter::BadSource);
+        }
+        if !self.addresses.contains(&packet.destination) {
+            return Err(Counter::NotOurs);
+        }
+        if !packet.is_intact(frame.offload.checksum) {
+            return Err(Counter::BadChecksum);
+        }
+        match (packet.protocol, packet.source) {
+            (TCP, _) => self.take_segment(now, &packet, link),
+            (UDP, _) => self.take_datagram(&packet),
+            (ICMP, IpAddr::V4(_)) | (ICMPV6, IpAddr::V6(_)) => self.take_control(&packet, link),
+            _ => Err(Counter::OtherProtocol),
+        }
+    }
+
+    /// Answers an echo request (RFC 792, RFC 4443 4.1).
+    fn take_control(&mut self, packet: &Packet<'_>, link: &mut impl Link) -> Result<(), Counter> {
+        let message = packet.transport();
+        let (request, reply) = if packet.protocol == ICMP { (8, 0) } else { (128, 129) };
+        if message.len() < 8 {
+            return Err(Counter::Malformed);
+        }
+        if message[0] != request {
+            return Err(Counter::OtherProtocol);
+        }
+        let mut message = message.to_vec();
+        message[0] = reply;
+        let mut frame = packet::control(packet.destination, packet.source, message);
+        self.counters.count(Counter::EchoesAnswered);
+        self.send_frame(packet.source, Offload::NONE, &mut frame, link);
+        Ok(())
+    }
+
+    fn send_frame(
+        &mut self,
+        to: IpAddr,
+        offload: Offload,
+        frame: &mut [u8],
+        link: &mut impl Link,
+    ) -> bool {
+        self.output.send(link, &mut self.counters, to, offload, frame)
+    }
+
+    fn take_segment(
+        &mut self,
+        now: u64,
+        packet: &Packet<'_>,
+        link: &mut impl Link,
+    ) -> Result<(), Counter> {
+        let segment = Segment::parse(packet.transport())?;
+        let tuple = Tuple {
+            local: SocketAddr::new(packet.destination, segment.destination),
+            remote: SocketAddr::new(packet.source, segment.source),
+        };
+        if let Some(index) = self.tuples.get(&tuple).copied() {
+            return self.take_segment_of(now, index, packet, segment, link);
+        }
+        if let Some(entry) = self.time_wait.get(now, &tuple) {
+            // A reset does not shorten it (RFC 1337). What takes no sequence space needs no answer.
+            if !segment.has(RST) && segment.length() > 0 {
+                let (sequence, acknowledgement) = (entry.next, entry.expected);
+                let bare = Bare { flags: ACK, sequence, acknowledgement, window: u16::MAX };
+                self.send_bare(tuple, bare, link);
+            }
+            return Ok(());
+        }
+        if segment.has(SYN)
+            && !segment.has(ACK)
+            && let Some(listening) = self.listening(tuple.local)
+        {
+            return self.take_first(now, listening, tuple, packet, segment, link);
+        }
+        if segment.has(RST) {
+            return Ok(());
+        }
+        // RFC 9293 3.10.7.1.
+        let bare = match segment.has(ACK) {
+            true => Bare {
+                flags: RST,
+                sequence: segment.acknowledgement,
+                acknowledgement: 0,
+                window: 0,
+            },
+            false => Bare {
+                flags: RST | ACK,
+                sequence: 0,
+                acknowledgement: segment.sequence.wrapping_add(segment.length()),
+                window: 0,
+            },
+        };
+        self.counters.count(Counter::ResetsSent);
+        self.send_bare(tuple, bare, link);
+        Ok(())
+    }
+
+    fn send_bare(&mut self, tuple: Tuple, bare: Bare, link: &mut impl Link) {
+        let mut frame = packet::bare(tuple.local, tuple.remote, bare);
+        let offload = packet::leave_checksum(&mut frame);
+        self.send_frame(tuple.remote.ip(), offload, &mut frame, link);
+    }
+
+    /// The first segment of a connection, for a listener.
+    fn take_first(
+        &mut self,
+        now: u64,
+        listening: SocketAddr,
+        tuple: Tuple,
+        packet: &Packet<'_>,
+        segment: Segment,
+        link: &mut impl Link,
+    ) -> Result<(), Counter> {
+        let seed = self.seed(tuple);
+        let Some(listener) = self.listeners.get_mut(&listening) else { return Ok(()) };
+        // Dropped and not refused: the other side tries again in a second.
+        if listener.half_open + listener.ready.len() >= listener.backlog {
+            return Err(Counter::BacklogFull);
+        }
+        if self.connections.len() >= self.options.connections_max {
+            return Err(Counter::ConnectionsFull);
+        }
+        let Some(mut machine) = Machine::listen(&self.manner, tuple.local, tuple.remote) else {
+            return Ok(());
+        };
+        machine.first_received = segment.sequence;
+        let Stack { engine, output, counters, room, .. } = self;
+        let mut way = Way { link, output, counters, room };
+        let taken = machine.receive(engine, now, packet.bytes, Some(seed), &mut way);
+        if taken == Err(Broken) {
+            return Err(Counter::Broken);
+        }
+        if machine.state() != State::SynReceived {
+            return Err(Counter::Malformed);
+        }
+        listener.half_open += 1;
+        let index = self.connections.insert(Connection::new(tuple, machine, Some(listening)));
+        self.tuples.insert(tuple, index);
+        self.make_busy(index);
+        Ok(())
+    }
+
+    /// A segment of a connection that there is.
+    fn take_segment_of(
+        &mut self,
+        now: u64,
+        index: u32,
+        packet: &Packet<'_>,
+        segment: Segment,
+        link: &mut impl Link,
+    ) -> Result<(), Counter> {
+        let Stack { connections, engine, output, counters, room, .. } = self;
+        let Some(connection) = connections.get_mut(index) else { return Ok(()) };
+        let is_orphan = connection.is_orphan();
+        let Some(machine) = &mut connection.machine else { return Ok(()) };
+        let before = machine.state();
+        let expected = machine.expected();
+        let is_synchronized = before != State::SynSent && before != State::SynReceived;
+        if segment.has(RST) && before != State::SynSent {
+            // RFC 5961 3.2: only a reset at the very next byte is believed.
+            if segment.sequence != expected {
+                let is_near = segment.sequence.wrapping_sub(expected) as usize
+                    <= machine.socket().recv_capacity();
+                counters.count(Counter::OutOfWindow);
+                if is_near {
+                    self.challenge(now, index, link);
+                }
+                return Ok(());
+            }
+        } else if segment.has(SYN) && is_synchronized {
+            // RFC 5961 4.2.
+            self.challenge(now, index, link);
+            return Ok(());
+        }
+        if is_orphan
+            && segment.data_bytes > 0
+            && is_before(expected, segment.sequence.wrapping_add(segment.data_bytes as u32))
+        {
+            // Nobody will ever receive this: the other side has to know (RFC 2525 2.16).
+            machine.abort();
+            self.make_busy(index);
+            return Ok(());
+        }
+        if before == State::SynSent && segment.has(SYN) {
+            machine.first_received = segment.sequence;
+        }
+        let mut way = Way { link, output, counters, room };
+        if machine.receive(engine, now, packet.bytes, None, &mut way) == Err(Broken) {
+            self.break_down(index);
+            return Ok(());
+        }
+        let after = machine.state();
+        if !is_orphan {
+            connection.deadline = None;
+        }
+        match (before, after) {
+            (State::SynSent, State::Closed) => {
+                connection.end = Some(End::Refused);
+                counters.count(Counter::Refused);
+            }
+            (State::SynSent, State::Established | State::CloseWait) => {
+                counters.count(Counter::Connected);
+            }
+            // After the other side has closed its half, a reset means that it does not want ours.
+            (
+                State::CloseWait | State::LastAck | State::Closing | State::TimeWait,
+                State::Closed,
+            ) => {}
+            (_, State::Closed) if segment.has(RST) => {
+                connection.end = Some(End::Reset);
+                counters.count(Counter::Reset);
+            }
+            (State::SynReceived, State::Listen) => {
+                counters.count(Counter::Reset);
+                self.forget(index);
+                return Ok(());
+            }
+            (State::SynReceived, after) if after != State::SynReceived => self.establish(index),
+            _ => {}
+        }
+        self.make_busy(index);
+        Ok(())
+    }
+
+    /// Says where a connection stands, so that whoever sent a segment that would change it has to prove that it knows.
+    fn challenge(&mut self, now: u64, index: u32, link: &mut impl Link) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let Some(machine) = &connection.machine else { return };
+        let is_soon = connection.challenged.is_some_and(|last| now < last + CHALLENGE_NS);
+        if is_soon || !machine.sent.is_any {
+            return;
+        }
+        connection.challenged = Some(now);
+        let (tuple, sent) = (connection.tuple, machine.sent);
+        let bare = Bare {
+            flags: ACK,
+            sequence: sent.next,
+            acknowledgement: sent.acknowledged,
+            window: sent.window,
+        };
+        self.counters.count(Counter::ChallengesSent);
+        self.send_bare(tuple, bare, link);
+    }
+
+    /// A connection for a listener is complete: it waits to be accepted.
+    fn establish(&mut self, index: u32) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let listener = connection.listener.and_then(|at| self.listeners.get_mut(&at));
+        if let Some(listener) = listener {
+            connection.is_ready = true;
+            listener.half_open -= 1;
+            listener.ready.push_back(index);
+        }
+    }
+
+    fn take_datagram(&mut self, packet: &Packet<'_>) -> Result<(), Counter> {
+        let datagram = Datagram::parse(packet.transport())?;
+        let to = SocketAddr::new(packet.destination, datagram.destination);
+        let bound = &mut self.sockets.bound;
+        let at = if bound.contains_key(&to) { to } else { any(to) };
+        let queue = bound.get_mut(&at).ok_or(Counter::NoSocket)?;
+        queue.put(SocketAddr::new(packet.source, datagram.source), datagram.data)
+    }
+
+    /// Sends what there is to send and does what is due. True if there is more to do at once.
+    pub fn poll(&mut self, now: u64, link: &mut impl Link) -> bool {
+        let Stack { output, counters, stalled, busy, connections, timers, .. } = self;
+        output.retry(link, counters, |to| {
+            for index in stalled.remove(&to).unwrap_or_default() {
+                if let Some(connection) = connections.get_mut(index) {
+                    connection.is_stalled = false;
+                    if !std::mem::replace(&mut connection.is_busy, true) {
+                        busy.push_back(index);
+                    }
+                }
+            }
+        });
+        while let Some((due, index)) = timers.first().copied().filter(|(due, _)| *due <= now) {
+            timers.remove(&(due, index));
+            if let Some(connection) = connections.get_mut(index) {
+                connection.due = None;
+                if !std::mem::replace(&mut connection.is_busy, true) {
+                    busy.push_back(index);
+                }
+            }
+        }
+        // Each once: those that have more stand in line again.
+        for _ in 0..self.busy.len() {
+            let Some(index) = self.busy.pop_front() else { break };
+            self.serve(now, index, link);
+        }
+        !self.busy.is_empty()
+    }
+
+    /// When [`Stack::poll`] is to be called at the latest, if nothing comes before. None: never.
+    pub fn due(&self) -> Option<u64> {
+        if self.busy.is_empty() { self.timers.first().map(|(due, _)| *due) } else { Some(0) }
+    }
+
+    /// Whether frames wait for room at their targets.
+    pub fn waits_for_room(&self) -> bool {
+        !self.stalled.is_empty()
+    }
+
+    fn make_busy(&mut self, index: u32) {
+        if let Some(connection) = self.connections.get_mut(index)
+            && !std::mem::replace(&mut connection.is_busy, true)
+        {
+            self.busy.push_back(index);
+        }
+    }
+
+    /// Sends what a connection has to send, and looks after its timers and its end.
+    fn serve(&mut self, now: u64, index: u32, link: &mut impl Link) {
+        let Stack { connections, engine, output, counters, room, .. } = self;
+        let Some(connection) = connections.get_mut(index) else { return };
+        connection.is_busy = false;
+        if !connection.is_live {
+            return;
+        }
+        let Some(machine) = &mut connection.machine else { return };
+        if connection.is_receive_shut {
+            while machine.take(|bytes| (bytes.len(), bytes.len())).is_some_and(|count| count > 0) {}
+        }
+        if connection.deadline.is_some_and(|deadline| deadline <= now) {
+            connection.end = Some(End::TimedOut);
+            counters.count(Counter::TimedOut);
+            machine.abort();
+        }
+        let mut way = Way { link, output, counters, room };
+        let mut sent = Ok(true);
+        for _ in 0..BURST {
+            sent = machine.send_one(engine, now, &mut way);
+            if sent != Ok(true) {
+                break;
+            }
+        }
+        match sent {
+            Err(Broken) => self.break_down(index),
+            Ok(has_more) => self.settle(now, index, has_more),
+        }
+    }
+
+    /// Takes note of where a connection stands after it was served.
+    fn settle(&mut self, now: u64, index: u32, has_more: bool) {
+        let Stack { connections, engine, output, stalled, options, .. } = self;
+        let Some(connection) = connections.get_mut(index) else { return };
+        let remote = connection.tuple.remote.ip();
+        let is_orphan = connection.is_orphan();
+        let Some(machine) = &mut connection.machine else { return };
+        let state = machine.state();
+        if output.is_full(remote) {
+            if !std::mem::replace(&mut connection.is_stalled, true) {
+                stalled.entry(remote).or_default().push(index);
+            }
+        } else if has_more {
+            return self.make_busy(index);
+        }
+        match state {
+            State::Closed if machine.socket().remote_endpoint().is_none() => {
+                return self.retire(index);
+            }
+            // The reset has not gone yet.
+            State::Closed => return,
+            State::TimeWait if machine.sent.acknowledged == machine.expected() => {
+                let (next, expected) = (machine.sent.next, machine.expected());
+                let until = now + nanoseconds(options.time_wait);
+                self.time_wait.insert(now, connection.tuple, next, expected, until);
+                return self.retire(index);
+            }
+            _ => {}
+        }
+        let limit = match state {
+            State::SynSent => Some(options.connect_max),
+            State::SynReceived => Some(HALF_OPEN_MAX),
+            State::FinWait2 if is_orphan => Some(HALF_OPEN_MAX),
+            State::FinWait1 | State::Closing | State::LastAck if is_orphan => {
+                Some(options.silence_max.min(HALF_OPEN_MAX))
+            }
+            State::FinWait1 | State::Closing | State::LastAck => Some(options.silence_max),
+            _ if machine.socket().send_queue() > 0 => Some(options.silence_max),
+            _ => None,
+        };
+        connection.deadline = match (limit, connection.deadline) {
+            (Some(_), Some(deadline)) => Some(deadline),
+            (Some(limit), None) => Some(now + nanoseconds(limit)),
+            (None, _) => None,
+        };
+        let Ok(due) = machine.due(engine, now) else { return self.break_down(index) };
+        // What is due at once and was not sent waits for room.
+        let due = due.filter(|due| *due > now || !output.is_full(remote));
+        let due = due.into_iter().chain(connection.deadline).min();
+        self.set_timer(index, due);
+    }
+
+    fn set_timer(&mut self, index: u32, due: Option<u64>) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if connection.due == due {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut connection.due, due) {
+            self.timers.remove(&(before, index));
+        }
+        if let Some(due) = due {
+            self.timers.insert((due, index));
+        }
+    }
+
+    /// The state machine has failed: its connection ends, and nothing else.
+    fn break_down(&mut self, index: u32) {
+        self.counters.count(Counter::Broken);
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.end = Some(End::Broken);
+            connection.machine = None;
+        }
+        self.retire(index);
+    }
+
+    /// The network has done with a connection. A program may still receive what has come.
+    fn retire(&mut self, index: u32) {
+        self.set_timer(index, None);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if std::mem::take(&mut connection.is_live) {
+            self.tuples.remove(&connection.tuple);
+        }
+        let has_bytes =
+            connection.machine.as_ref().is_some_and(|machine| machine.socket().can_recv());
+        if !has_bytes {
+            connection.machine = None;
+        }
+        if !connection.is_held && !connection.is_ready {
+            self.forget(index);
+        }
+    }
+
+    /// Forgets a connection that nobody has.
+    fn forget(&mut self, index: u32) {
+        self.set_timer(index, None);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if connection.is_live {
+            self.tuples.remove(&connection.tuple);
+        }
+        // One that is complete is not forgotten before it is accepted: so this one was not.
+        if let Some(listener) = connection.listener.and_then(|at| self.listeners.get_mut(&at)) {
+            listener.half_open = listener.half_open.saturating_sub(1);
+        }
+        self.connections.remove(index);
+    }
+
+    // Addresses.
+
+    /// A number that begins a connection's sequence numbers. No two are alike, and nobody can guess one.
+    fn seed(&mut self, tuple: Tuple) -> u64 {
+        self.begun += 1;
+        self.secret.number(("sequence", tuple, self.begun))
+    }
+
+    /// The listener for an address.
+    fn listening(&self, local: SocketAddr) -> Option<SocketAddr> {
+        [local, any(local)].into_iter().find(|at| self.listeners.contains_key(at))
+    }
+
+    /// The address to bind to, with a port if none was asked for.
+    fn choose_address(
+        &mut self,
+        address: SocketAddr,
+        is_taken: impl Fn(&Stack, SocketAddr) -> bool,
+    ) -> Result<SocketAddr, BindError> {
+        let is_ours = self.addresses.contains(&address.ip());
+        if !address.ip().is_unspecified() && !is_ours {
+            return Err(BindError::NotAvailable);
+        }
+        let with = |port| SocketAddr::new(address.ip(), port);
+        if address.port() != 0 {
+            let is_taken = is_taken(self, with(address.port()));
+            return if is_taken { Err(BindError::InUse) } else { Ok(with(address.port())) };
+        }
+        let mut ports = std::mem::replace(&mut self.ports, Ports::new(self.secret));
+        let port = ports.choose(address.ip(), None, |port| !is_taken(self, with(port)));
+        self.ports = ports;
+        port.map(with).ok_or(BindError::NotAvailable)
+    }
+
+    /// Whether a socket with this address would be in the way of one of `taken`.
+    fn is_in_the_way<'a>(
+        address: SocketAddr,
+        mut taken: impl Iterator<Item = &'a SocketAddr>,
+    ) -> bool {
+        taken.any(|taken| {
+            taken.port() == address.port()
+                && taken.is_ipv4() == address.is_ipv4()
+                && (taken.ip() == address.ip()
+                    || taken.ip().is_unspecified()
+                    || address.ip().is_unspecified())
+        })
+    }
+
+    // Verbs of TCP.
+
+    /// Listens. At most `backlog` connections wait to be accepted; more are dropped, and tried again by those who asked.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn listen(&mut self, address: SocketAddr, backlog: usize) -> Result<SocketAddr, BindError> {
+        let address = self.choose_address(address, |stack, address| {
+            Stack::is_in_the_way(address, stack.listeners.keys())
+        })?;
+        let listener = Listener { backlog: backlog.max(1), half_open: 0, ready: VecDeque::new() };
+        self.listeners.insert(address, listener);
+        Ok(address)
+    }
+
+    /// The next connection that somebody has made to a listener.
+    pub fn accept(&mut self, listening: SocketAddr) -> Option<(ConnectionId, SocketAddr)> {
+        let index = self.listeners.get_mut(&listening)?.ready.pop_front()?;
+        let connection = self.connections.get_mut(index)?;
+        connection.listener = None;
+        connection.is_ready = false;
+        connection.is_held = true;
+        let remote = connection.tuple.remote;
+        self.counters.count(Counter::Accepted);
+        Some((self.connections.id(index), remote))
+    }
+
+    /// Listens no more. Connections that nobody has accepted are reset.
+    pub fn stop_listening(&mut self, listening: SocketAddr) {
+        let Some(listener) = self.listeners.remove(&listening) else { return };
+        let half_open: Vec<u32> = match listener.half_open {
+            0 => Vec::new(),
+            _ => self.tuples.values().copied().collect(),
+        };
+        for index in half_open.into_iter().chain(listener.ready) {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            if connection.listener == Some(listening) {
+                connection.listener = None;
+                connection.is_ready = false;
+                match &mut connection.machine {
+                    Some(machine) if connection.is_live => {
+                        machine.abort();
+                        self.make_busy(index);
+                    }
+                    _ => self.forget(index),
+                }
+            }
+        }
+    }
+
+    /// Begins a connection, from an address and port of the stack's choice.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(&mut self, now: u64, remote: SocketAddr) -> Result<ConnectionId, ConnectError> {
+        self.time_wait.expire(now);
+        if remote.port() == 0 || !packet::is_host(remote.ip()) {
+            return Err(ConnectError::NoHost);
+        }
+        if self.connections.len() >= self.options.connections_max {
+            return Err(ConnectError::Full);
+        }
+        let local = self.source_for(remote.ip()).ok_or(ConnectError::NotAvailable)?;
+        let Stack { ports, tuples, listeners, time_wait, .. } = self;
+        let is_free = |port: u16| {
+            let tuple = Tuple { local: SocketAddr::new(local, port), remote };
+            !tuples.contains_key(&tuple)
+                && !time_wait.has(&tuple)
+                && !Stack::is_in_the_way(tuple.local, listeners.keys())
+        };
+        let port = ports.choose(local, Some(remote), is_free).ok_or(ConnectError::NotAvailable)?;
+        let tuple = Tuple { local: SocketAddr::new(local, port), remote };
+        let seed = self.seed(tuple);
+        let machine = Machine::connect(&self.engine, &self.manner, tuple.local, remote, seed)
+            .ok_or(ConnectError::NoHost)?;
+        let index = self.connections.insert(Connection::new(tuple, machine, None));
+        self.tuples.insert(tuple, index);
+        self.make_busy(index);
+        Ok(self.connections.id(index))
+    }
+
+    /// The address that packets for `to` are from.
+    fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
+        let is_like = |address: &&IpAddr| {
+            address.is_ipv4() == to.is_ipv4() && is_link_local(**address) == is_link_local(to)
+        };
+        let is_of_family = |address: &&IpAddr| address.is_ipv4() == to.is_ipv4();
+        let found = self.addresses.iter().find(is_like);
+        found.or_else(|| self.addresses.iter().find(is_of_family)).copied()
+    }
+
+    /// Both addresses of a connection: ours, and the other side's.
+    pub fn ends(&self, id: ConnectionId) -> Option<(SocketAddr, SocketAddr)> {
+        self.connections
+            .find(id)
+            .map(|connection| (connection.tuple.local, connection.tuple.remote))
+    }
+
+    /// Whether a connection is still being made.
+    pub fn is_connecting(&self, id: ConnectionId) -> bool {
+        self.connections.find(id).is_some_and(|connection| {
+            connection.is_live && matches!(connection.state(), State::SynSent | State::SynReceived)
+        })
+    }
+
+    /// How a connection has failed, if it has. It is said once.
+    pub fn take_end(&mut self, id: ConnectionId) -> Option<End> {
+        self.connections.find_mut(id)?.end.take()
+    }
+
+    /// What can be received.
+    pub fn readable(&self, id: ConnectionId) -> Readable {
+        self.connections.find(id).map_or(Readable::Finished, Connection::readable)
+    }
+
+    /// Whether there is room for what is to be sent.
+    pub fn writable(&self, id: ConnectionId) -> Writable {
+        self.connections.find(id).map_or(Writable::Closed, Connection::writable)
+    }
+
+    /// Gives what has come to `take`, as far as it lies in one piece. `take` says how much of it it takes, and the rest
+    /// stays. None if nothing has come.
+    pub fn receive_with<R>(
+        &mut self,
+        id: ConnectionId,
+        take: impl FnOnce(&[u8]) -> (usize, R),
+    ) -> Option<R> {
+        if self.readable(id) != Readable::Bytes {
+            return None;
+        }
+        let index = self.connections.index(id)?;
+        let connection = self.connections.get_mut(index)?;
+        let machine = connection.machine.as_mut()?;
+        let result = machine.take(take);
+        if connection.is_live {
+            // There is room again, which the other side may wait for.
+            self.make_busy(index);
+        } else if !machine.socket().can_recv() {
+            connection.machine = None;
+        }
+        result
+    }
+
+    /// What has come, as far as it lies in one piece. It stays.
+    pub fn peek(&mut self, id: ConnectionId) -> &[u8] {
+        let machine =
+            self.connections.find_mut(id).and_then(|connection| connection.machine.as_mut());
+        machine.map_or(&[], Machine::peek)
+    }
+
+    /// Gives room for what is to be sent to `fill`, as far as it lies in one piece. `fill` says how much of it it has
+    /// filled. None if there is no room.
+    pub fn send_with<R>(
+        &mut self,
+        id: ConnectionId,
+        fill: impl FnOnce(&mut [u8]) -> (usize, R),
+    ) -> Option<R> {
+        if self.writable(id) != Writable::Room {
+            return None;
+        }
+        let index = self.connections.index(id)?;
+        let machine = self.connections.get_mut(index)?.machine.as_mut()?;
+        let result = machine.fill(fill);
+        self.make_busy(index);
+        result
+    }
+
+    /// Sends nothing more: the other side learns of the end after all that was sent.
+    pub fn shut_sending(&mut self, id: ConnectionId) {
+        let Some(index) = self.connections.index(id) else { return };
+        if let Some(machine) =
+            self.connections.get_mut(index).and_then(|connection| connection.machine.as_mut())
+        {
+            machine.close();
+            self.make_busy(index);
+        }
+    }
+
+    /// Receives nothing more: what comes is acknowledged and thrown away.
+    pub fn shut_receiving(&mut self, id: ConnectionId) {
+        let Some(index) = self.connections.index(id) else { return };
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.is_receive_shut = true;
+            self.make_busy(index);
+        }
+    }
+
+    /// Whether small segments go at once, though others are not acknowledged (RFC 9293 3.7.4).
+    pub fn set_no_delay(&mut self, id: ConnectionId, is_on: bool) {
+        let connection = self.connections.find_mut(id);
+        if let Some(machine) = connection.and_then(|connection| connection.machine.as_mut()) {
+            machine.set_no_delay(is_on);
+        }
+    }
+
+    /// The program has done with a connection. What was sent still goes to the other side. If something came that was
+    /// not received, the other side is told by a reset (RFC 2525 2.17).
+    pub fn close(&mut self, id: ConnectionId) {
+        let Some(index) = self.connections.index(id) else { return };
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        connection.is_held = false;
+        let Some(machine) = connection.machine.as_mut().filter(|_| connection.is_live) else {
+            return self.forget(index);
+        };
+        if machine.state() == State::SynSent {
+            return self.forget(index);
+        }
+        if machine.socket().can_recv() && !connection.is_receive_shut {
+            machine.abort();
+        } else {
+            machine.close();
+        }
+        // What may last for long has a limit from now on.
+        connection.deadline = None;
+        self.make_busy(index);
+    }
+
+    /// Ends a connection with a reset.
+    pub fn abort(&mut self, id: ConnectionId) {
+        let Some(index) = self.connections.index(id) else { return };
+        let connection = self.connections.get_mut(index);
+        if let Some(machine) = connection.and_then(|connection| connection.machine.as_mut()) {
+            machine.abort();
+        }
+        self.make_busy(index);
+    }
+
+    /// Ends all connections with a reset.
+    pub fn abort_all(&mut self) {
+        let all: Vec<u32> = self.tuples.values().copied().collect();
+        for index in all {
+            let connection = self.connections.get_mut(index);
+            if let Some(machine) = connection.and_then(|connection| connection.machine.as_mut()) {
+                machine.abort();
+            }
+            self.make_busy(index);
+        }
+    }
+
+    /// Whether there are no connections, but for those in TIME-WAIT.
+    pub fn is_quiet(&self) -> bool {
+        self.tuples.is_empty()
+    }
+
+    // Verbs of UDP.
+
+    /// Binds a socket of UDP.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr, BindError> {
+        let address = self.choose_address(address, |stack, address| {
+            Stack::is_in_the_way(address, stack.sockets.bound.keys())
+        })?;
+        self.sockets.bound.insert(address, Default::default());
+        Ok(address)
+    }
+
+    /// Unbinds a socket of UDP. What has come for it is gone.
+    pub fn unbind(&mut self, address: SocketAddr) {
+        self.sockets.bound.remove(&address);
+    }
+
+    /// The next datagram that has come for a socket, and from where.
+    pub fn receive_from(&mut self, address: SocketAddr) -> Option<(SocketAddr, Vec<u8>)> {
+        self.sockets.bound.get_mut(&address)?.take()
+    }
+
+    /// The next datagram, which stays.
+    pub fn peek_from(&self, address: SocketAddr) -> Option<&(SocketAddr, Vec<u8>)> {
+        self.sockets.bound.get(&address)?.datagrams.front()
+    }
+
+    /// Sends a datagram from a socket.
+    ///
+    /// # Errors
+    /// [`SendToError`].
+    pub fn send_to(
+        &mut self,
+        address: SocketAddr,
+        to: SocketAddr,
+        data: &[u8],
+        link: &mut impl Link,
+    ) -> Result<(), SendToError> {
+        let header_bytes = if to.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES } + UDP_BYTES;
+        let bytes_max = self.options.mtu - header_bytes;
+        if data.len() > bytes_max {
+            return Err(SendToError::TooLong { bytes_max });
+        }
+        let source = match address.ip().is_unspecified() {
+            true => self.source_for(to.ip()),
+            false => Some(address.ip()).filter(|ip| ip.is_ipv4() == to.is_ipv4()),
+        };
+        let source = source
+            .filter(|_| to.port() != 0 && packet::is_host(to.ip()))
+            .ok_or(SendToError::NoAddress)?;
+        if self.output.is_full(to.ip()) {
+            return Err(SendToError::Full);
+        }
+        let mut frame = packet::datagram(SocketAddr::new(source, address.port()), to, data);
+        let offload = packet::leave_checksum(&mut frame);
+        self.send_frame(to.ip(), offload, &mut frame, link);
+        Ok(())
+    }
+}
+
+/// The address that stands for all of ours, with the same port.
+fn any(address: SocketAddr) -> SocketAddr {
+    let ip = match address {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
