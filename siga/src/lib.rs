@@ -18,6 +18,8 @@ mod path;
 pub mod raw;
 mod socket;
 mod switchboard;
+#[cfg(feature = "tcpip")]
+pub mod tcpip;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 pub mod waiter;

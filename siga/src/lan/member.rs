@@ -254,6 +254,12 @@ impl Lan {
         self.mesh.wait_for(deadline_ns, Mesh::next_frame)
     }
 
+    /// Waits once, until there may be a frame, or room again after one was given back, or until `deadline_ns`.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn wait_once(&mut self, deadline_ns: u64) -> io::Result<()> {
+        if self.mesh.take_room() { Ok(()) } else { self.mesh.wait_until(deadline_ns) }
+    }
+
     /// How many frames wait for the path to their target, which is being made. They are lost if the membership ends.
     pub fn waiting_frames(&self) -> usize {
         self.mesh.waiting_frames()

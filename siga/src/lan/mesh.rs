@@ -987,8 +987,14 @@ impl Mesh {
         }
     }
 
+    /// Whether there is room again after a frame was given back, and nobody has been told.
+    #[cfg(feature = "tcpip")]
+    pub(super) fn take_room(&mut self) -> bool {
+        std::mem::take(&mut self.has_room)
+    }
+
     /// Waits until there may be a frame, or room.
-    fn wait_until(&mut self, deadline_ns: u64) -> io::Result<()> {
+    pub(super) fn wait_until(&mut self, deadline_ns: u64) -> io::Result<()> {
         self.flush();
         self.waiter.wait_until(deadline_ns)?;
         // It was found and is not served: it is found again.

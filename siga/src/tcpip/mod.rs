@@ -1,0 +1,34 @@
+//! TCP/IP on a LAN, with the manner of [`std::net`].
+//!
+//! A guest that is a member of a LAN puts a [`Stack`] on it. Then [`TcpListener`], [`TcpStream`] and [`UdpSocket`] have the
+//! verbs, the meaning and the errors of their namesakes in the standard library, but for the stack that they are made with.
+//!
+//! ```no_run
+//! use std::io::{Read, Write};
+//!
+//! use siga::Guest;
+//! use siga::lan::{Address, Lan, LanOptions};
+//! use siga::tcpip::{Stack, StackOptions, TcpStream};
+//!
+//! let guest = Guest::attach(siga::default_socket()?, "ALICE")?;
+//! let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
+//! let stack = Stack::new(Lan::join(guest, "hs0", &options)?, &StackOptions::default())?;
+//! let mut stream = TcpStream::connect(&stack, "10.1.0.5:80")?;
+//! stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+//! let mut answer = Vec::new();
+//! stream.read_to_end(&mut answer)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A stack has no thread: it works while one of its verbs runs. A verb that waits serves all connections of the stack. A
+//! program that computes for long acknowledges nothing meanwhile; [`Stack::poll`] is for such. A stack and its sockets
+//! belong to one thread.
+
+mod stack;
+mod tcp;
+mod udp;
+
+pub use net::tcpip::{Congestion, Counter};
+pub use stack::{Stack, StackOptions};
+pub use tcp::{Incoming, TcpListener, TcpStream};
+pub use udp::UdpSocket;

@@ -1,0 +1,334 @@
+//! A stack on a LAN, driven by the verbs of its sockets.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use net::lan::link::Frame;
+use net::lan::offload::Offload;
+use net::tcpip::{BindError, Congestion, ConnectionId, Counter, Link, Options, Secret, Unsent};
+use os::processor::now_ns;
+
+use crate::lan::{Lan, TrySendFrameError};
+use crate::waiting::after;
+
+/// Frames received before what they bring is answered: a few, so that the other side goes on meanwhile.
+const FRAMES_PER_POLL: usize = 4;
+
+/// Rounds of that in one verb that does not wait. More is left to the next verb.
+const ROUNDS_MAX: usize = 64;
+
+/// How a stack behaves. All fields have defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StackOptions {
+    /// Bytes that a connection keeps of what has come and was not received: 256 KiB unless set, 4 KiB to 16 MiB.
+    pub receive_bytes: usize,
+    /// Bytes that a connection keeps of what was sent and is not acknowledged: 256 KiB unless set, 4 KiB to 16 MiB.
+    pub send_bytes: usize,
+    /// How connections react to congestion: as Cubic unless set.
+    pub congestion: Congestion,
+    /// For how long an acknowledgement waits for data to go with: 1 ms unless set.
+    pub acknowledge_after: Duration,
+    /// How long the other side of a connection may leave what was sent without an answer: 120 s unless set.
+    pub silence_max: Duration,
+    /// How long [`TcpStream::connect`](super::TcpStream::connect) tries: 60 s unless set.
+    pub connect_max: Duration,
+    /// Connections at most: 65,536 unless set.
+    pub connections_max: usize,
+}
+
+impl Default for StackOptions {
+    fn default() -> StackOptions {
+        let options = Options::default();
+        StackOptions {
+            receive_bytes: options.receive_bytes,
+            send_bytes: options.send_bytes,
+            congestion: options.congestion,
+            acknowledge_after: options.acknowledge_after,
+            silence_max: options.silence_max,
+            connect_max: options.connect_max,
+            connections_max: options.connections_max,
+        }
+    }
+}
+
+/// A TCP/IP stack on a LAN, with the addresses of that member. A clone stands for the same stack.
+///
+/// When the last handle and the last socket are dropped, connections that are not over are reset: see [`Stack::finish`].
+#[derive(Clone)]
+pub struct Stack {
+    pub(super) shared: Rc<Shared>,
+}
+
+pub(super) struct Shared {
+    core: RefCell<Core>,
+    /// Connections that were dropped while the stack was at work for somebody.
+    dropped: RefCell<Vec<ConnectionId>>,
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("Stack");
+        if let Ok(core) = self.shared.core.try_borrow() {
+            fields.field("lan", &core.lan).field("stack", &core.net);
+        }
+        fields.finish_non_exhaustive()
+    }
+}
+
+impl Stack {
+    /// Puts a stack on a LAN.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable` if the member has no IP address; otherwise the kernel gives no random bytes.
+    pub fn new(lan: Lan, options: &StackOptions) -> io::Result<Stack> {
+        if lan.addresses().is_empty() {
+            let problem =
+                "a stack needs an IP address: join the LAN with Address::Chosen or Address::This";
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, problem));
+        }
+        let mut secret = [0; 16];
+        os::random::fill(&mut secret)?;
+        let options = Options {
+            mtu: lan.mtu() as usize,
+            receive_bytes: options.receive_bytes,
+            send_bytes: options.send_bytes,
+            congestion: options.congestion,
+            acknowledge_after: options.acknowledge_after,
+            silence_max: options.silence_max,
+            connect_max: options.connect_max,
+            connections_max: options.connections_max,
+            ..Options::default()
+        };
+        let net = net::tcpip::Stack::new(lan.mac(), lan.addresses(), options, Secret(secret));
+        let core = RefCell::new(Core { lan, net, frame: Vec::new() });
+        Ok(Stack { shared: Rc::new(Shared { core, dropped: RefCell::default() }) })
+    }
+
+    /// The addresses of the stack.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.shared.core.try_borrow().map(|core| core.net.addresses().to_vec()).unwrap_or_default()
+    }
+
+    /// What a counter stands at.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.shared.core.try_borrow().map(|core| core.net.counter(counter)).unwrap_or(0)
+    }
+
+    /// Receives what has come, and sends what is due. For a program that is busy with other things, or does not wait.
+    ///
+    /// # Errors
+    /// `ResourceBusy` inside a closure that the stack has called; otherwise as [`Lan::try_receive`].
+    pub fn poll(&self) -> io::Result<()> {
+        self.shared.with(|core| core.pump())
+    }
+
+    /// Waits until something has come or was due, at most for `time`, and does what there is to do. For a program with
+    /// sockets that do not wait: afterwards some of them may be ready.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn wait(&self, time: Duration) -> io::Result<()> {
+        self.shared.with(|core| {
+            core.pump()?;
+            core.wait(after(time))?;
+            core.pump()
+        })
+    }
+
+    /// Goes on until the other sides have all that was sent on connections that are closed, at most for `time`. Whether
+    /// there are no connections left. Those that are still open are waited for as well.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn finish(&self, time: Duration) -> io::Result<bool> {
+        let deadline = after(time);
+        self.shared.with(|core| {
+            loop {
+                core.pump()?;
+                if core.net.is_quiet() || now_ns() >= deadline {
+                    return Ok(core.net.is_quiet());
+                }
+                core.wait(deadline)?;
+            }
+        })
+    }
+}
+
+impl Shared {
+    /// Runs with the stack to itself.
+    pub(super) fn with<R>(&self, run: impl FnOnce(&mut Core) -> io::Result<R>) -> io::Result<R> {
+        let mut core = self.core.try_borrow_mut().map_err(|_| {
+            let problem = "a closure that the stack has called may not call the stack";
+            io::Error::new(io::ErrorKind::ResourceBusy, problem)
+        })?;
+        for id in self.dropped.take() {
+            core.net.close(id);
+        }
+        run(&mut core)
+    }
+
+    /// A program has dropped a connection.
+    pub(super) fn close(&self, id: ConnectionId) {
+        match self.core.try_borrow_mut() {
+            Ok(mut core) => {
+                core.net.close(id);
+                core.push();
+            }
+            Err(_) => self.dropped.borrow_mut().push(id),
+        }
+    }
+}
+
+/// How a verb waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Patience {
+    /// Not at all.
+    None,
+    /// Until this time on the machine's clock.
+    Until(u64),
+}
+
+impl Patience {
+    /// That of a socket that waits, or does not, with a limit.
+    pub(super) fn of(is_nonblocking: bool, limit: Option<Duration>) -> Patience {
+        match (is_nonblocking, limit) {
+            (true, _) => Patience::None,
+            (false, Some(limit)) => Patience::Until(after(limit)),
+            (false, None) => Patience::Until(u64::MAX),
+        }
+    }
+}
+
+pub(super) struct Core {
+    lan: Lan,
+    pub(super) net: net::tcpip::Stack,
+    /// The frame that is looked at: a copy, because its sender may still write where it lies.
+    frame: Vec<u8>,
+}
+
+impl Core {
+    /// Tries until there is a result. The time limit's error is `WouldBlock`, as in the standard library.
+    pub(super) fn try_until<R>(
+        &mut self,
+        patience: Patience,
+        mut attempt: impl FnMut(&mut Core) -> Option<io::Result<R>>,
+    ) -> io::Result<R> {
+        loop {
+            if let Some(result) = attempt(self) {
+                self.push();
+                return result;
+            }
+            self.pump()?;
+            if let Some(result) = attempt(self) {
+                self.push();
+                return result;
+            }
+            match patience {
+                Patience::Until(deadline) if now_ns() < deadline => self.wait(deadline)?,
+                _ => return Err(io::ErrorKind::WouldBlock.into()),
+            }
+        }
+    }
+
+    /// Receives what has come, and sends what is due.
+    pub(super) fn pump(&mut self) -> io::Result<()> {
+        for _ in 0..ROUNDS_MAX {
+            let now = now_ns();
+            let mut received = 0;
+            while received < FRAMES_PER_POLL
+                && let Some(frame) = self.lan.try_receive()?
+            {
+                received += 1;
+                self.frame.clear();
+                self.frame.extend_from_slice(frame.bytes);
+                let frame = Frame { offload: frame.offload, bytes: &self.frame };
+                self.net.receive(now, frame, &mut Wire { lan: &mut self.lan });
+            }
+            let has_more = self.net.poll(now, &mut Wire { lan: &mut self.lan });
+            if received == 0 && !has_more {
+                break;
+            }
+        }
+        self.lan.flush();
+        Ok(())
+    }
+
+    /// Sends what there is to send.
+    pub(super) fn push(&mut self) {
+        let now = now_ns();
+        for _ in 0..ROUNDS_MAX {
+            if !self.net.poll(now, &mut Wire { lan: &mut self.lan }) {
+                break;
+            }
+        }
+        self.lan.flush();
+    }
+
+    /// Waits until something may have come or is due.
+    fn wait(&mut self, deadline: u64) -> io::Result<()> {
+        let until = self.net.due().unwrap_or(u64::MAX).min(deadline);
+        if until <= now_ns() {
+            return Ok(());
+        }
+        self.lan.wait_once(until)
+    }
+
+    /// Whether a member of the LAN has this address.
+    pub(super) fn is_reachable(&mut self, address: IpAddr) -> bool {
+        self.lan.find_address(address).is_some()
+    }
+
+    pub(super) fn send_to(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        data: &[u8],
+    ) -> Result<(), net::tcpip::SendToError> {
+        self.net.send_to(from, to, data, &mut Wire { lan: &mut self.lan })
+    }
+}
+
+/// The other sides learn that nobody is here any more.
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.net.abort_all();
+        self.push();
+    }
+}
+
+/// The LAN, as a stack sees it.
+struct Wire<'a> {
+    lan: &'a mut Lan,
+}
+
+impl Link for Wire<'_> {
+    fn transmit(&mut self, to: IpAddr, offload: Offload, frame: &mut [u8]) -> Result<(), Unsent> {
+        let source = self.lan.mac();
+        let member = self.lan.find_address(to).ok_or(Unsent::Unreachable)?;
+        net::tcpip::address(frame, member.mac, source);
+        match self.lan.try_push(offload, frame) {
+            Ok(()) => Ok(()),
+            Err(TrySendFrameError::Full) => Err(Unsent::Full),
+            Err(_) => Err(Unsent::Unreachable),
+        }
+    }
+
+    fn answer(&mut self, frame: &[u8]) {
+        // Whoever asked asks again.
+        let _ = self.lan.try_push(Offload::NONE, frame);
+    }
+}
+
+/// Why a socket was not bound, as the standard library says it.
+pub(super) fn not_bound(error: BindError) -> io::Error {
+    let kind = match error {
+        BindError::InUse => io::ErrorKind::AddrInUse,
+        _ => io::ErrorKind::AddrNotAvailable,
+    };
+    io::Error::new(kind, error)
+}

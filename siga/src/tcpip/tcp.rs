@@ -1,0 +1,547 @@
+//! Sockets of TCP.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::rc::Rc;
+use std::time::Duration;
+
+use net::tcpip::{ConnectError, ConnectionId, End, Readable, Writable};
+
+use super::stack::{Core, Patience, Shared, Stack, not_bound};
+
+/// Connections that wait to be accepted, unless a listener says otherwise: as in the standard library.
+const BACKLOG: usize = 128;
+
+/// A socket that listens, as [`std::net::TcpListener`].
+pub struct TcpListener {
+    shared: Rc<Shared>,
+    address: SocketAddr,
+    is_nonblocking: Cell<bool>,
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TcpListener").field("addr", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl TcpListener {
+    /// Listens at an address of the stack, or at all of them if it is unspecified. Port 0 stands for a free one. At most
+    /// 128 connections wait to be accepted.
+    ///
+    /// # Errors
+    /// `AddrInUse`, or `AddrNotAvailable` if it is none of ours; `ResourceBusy` as [`Stack::poll`].
+    pub fn bind(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
+        TcpListener::bind_with_backlog(stack, address, BACKLOG)
+    }
+
+    /// As [`TcpListener::bind`], with so many connections that may wait to be accepted, and at least one. Segments that
+    /// ask for more are dropped, and sent again by those who ask.
+    ///
+    /// # Errors
+    /// As [`TcpListener::bind`].
+    pub fn bind_with_backlog(
+        stack: &Stack,
+        address: impl ToSocketAddrs,
+        backlog: usize,
+    ) -> io::Result<TcpListener> {
+        let shared = &stack.shared;
+        let address = first_of(address, |address| {
+            shared.with(|core| core.net.listen(address, backlog).map_err(not_bound))
+        })?;
+        Ok(TcpListener { shared: shared.clone(), address, is_nonblocking: Cell::new(false) })
+    }
+
+    /// The address that it listens at.
+    ///
+    /// # Errors
+    /// None, as it stands.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+
+    /// The next connection, and the address of its other side. Waits for it.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the listener does not wait; otherwise as [`Stack::poll`].
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let patience = Patience::of(self.is_nonblocking.get(), None);
+        let (id, peer) = self
+            .shared
+            .with(|core| core.try_until(patience, |core| core.net.accept(self.address).map(Ok)))?;
+        Ok((TcpStream::new(&self.shared, id), peer))
+    }
+
+    /// The connections, one after the other, without end.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// Whether [`TcpListener::accept`] does not wait.
+    ///
+    /// # Errors
+    /// None, as it stands.
+    pub fn set_nonblocking(&self, is_nonblocking: bool) -> io::Result<()> {
+        self.is_nonblocking.set(is_nonblocking);
+        Ok(())
+    }
+}
+
+/// Connections that nobody has accepted are reset.
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        let _ = self.shared.with(|core| {
+            core.net.stop_listening(self.address);
+            core.push();
+            Ok(())
+        });
+    }
+}
+
+/// The connections of a listener: see [`TcpListener::incoming`].
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+
+    fn next(&mut self) -> Option<io::Result<TcpStream>> {
+        Some(self.listener.accept().map(|(stream, _)| stream))
+    }
+}
+
+/// A connection, as [`std::net::TcpStream`]. It is closed when it and all its clones are dropped.
+pub struct TcpStream {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    shared: Rc<Shared>,
+    id: ConnectionId,
+    is_nonblocking: Cell<bool>,
+    read_limit: Cell<Option<Duration>>,
+    write_limit: Cell<Option<Duration>>,
+    has_no_delay: Cell<bool>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.close(self.id);
+    }
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("TcpStream");
+        if let Ok((local, peer)) = self.ends() {
+            fields.field("addr", &local).field("peer", &peer);
+        }
+        fields.finish_non_exhaustive()
+    }
+}
+
+impl TcpStream {
+    fn new(shared: &Rc<Shared>, id: ConnectionId) -> TcpStream {
+        let inner = Inner {
+            shared: shared.clone(),
+            id,
+            is_nonblocking: Cell::new(false),
+            read_limit: Cell::new(None),
+            write_limit: Cell::new(None),
+            has_no_delay: Cell::new(false),
+        };
+        TcpStream { inner: Rc::new(inner) }
+    }
+
+    /// Connects to a listener. Waits until it is there, at most for
+    /// [`StackOptions::connect_max`](super::StackOptions::connect_max).
+    ///
+    /// # Errors
+    /// `ConnectionRefused`, `TimedOut`, `HostUnreachable` if the LAN has no member with that address, `AddrNotAvailable`
+    /// if no port is left, `QuotaExceeded` if the stack has too many connections; otherwise as [`Stack::poll`].
+    pub fn connect(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
+        first_of(address, |address| TcpStream::connect_within(stack, address, None))
+    }
+
+    /// Connects to a listener. Waits until it is there, at most for `time`.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`]; `InvalidInput` if the time is zero.
+    pub fn connect_timeout(
+        stack: &Stack,
+        address: &SocketAddr,
+        time: Duration,
+    ) -> io::Result<TcpStream> {
+        TcpStream::connect_within(stack, *address, Some(some_time(time)?))
+    }
+
+    fn connect_within(
+        stack: &Stack,
+        address: SocketAddr,
+        time: Option<Duration>,
+    ) -> io::Result<TcpStream> {
+        let stream = TcpStream::start_connecting(stack, address)?;
+        stream.set_nonblocking(false)?;
+        let id = stream.inner.id;
+        let connected = stack.shared.with(|core| {
+            core.try_until(Patience::of(false, time), |core| {
+                if core.net.is_connecting(id) {
+                    return None;
+                }
+                Some(core.net.take_end(id).map_or(Ok(()), |end| Err(ended(end))))
+            })
+        });
+        match connected {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(io::ErrorKind::TimedOut.into())
+            }
+            connected => connected.map(|()| stream),
+        }
+    }
+
+    /// Begins to connect, and does not wait. The stream does not wait either: it can be written to when the connection is
+    /// there, and [`TcpStream::take_error`] says whether it failed. Until then [`TcpStream::peer_addr`] is `NotConnected`.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`], but for what the other side says.
+    pub fn start_connecting(stack: &Stack, address: SocketAddr) -> io::Result<TcpStream> {
+        let id = stack.shared.with(|core| {
+            let now = os::processor::now_ns();
+            if !core.is_reachable(address.ip()) {
+                return Err(io::ErrorKind::HostUnreachable.into());
+            }
+            let id = core.net.connect(now, address).map_err(not_connected)?;
+            core.push();
+            Ok(id)
+        })?;
+        let stream = TcpStream::new(&stack.shared, id);
+        stream.inner.is_nonblocking.set(true);
+        Ok(stream)
+    }
+
+    fn with<R>(&self, run: impl FnOnce(&mut Core, ConnectionId) -> io::Result<R>) -> io::Result<R> {
+        self.inner.shared.with(|core| run(core, self.inner.id))
+    }
+
+    fn ends(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        self.with(|core, id| core.net.ends(id).ok_or(io::ErrorKind::NotConnected.into()))
+    }
+
+    /// Our address.
+    ///
+    /// # Errors
+    /// `ResourceBusy` as [`Stack::poll`].
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.ends().map(|(local, _)| local)
+    }
+
+    /// The address of the other side.
+    ///
+    /// # Errors
+    /// `NotConnected` as long as there is no connection; `ResourceBusy` as [`Stack::poll`].
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.with(|core, id| match core.net.is_connecting(id) {
+            true => Err(io::ErrorKind::NotConnected.into()),
+            false => Ok(()),
+        })?;
+        self.ends().map(|(_, peer)| peer)
+    }
+
+    /// Another handle of the same connection, with the same settings.
+    ///
+    /// # Errors
+    /// None, as it stands.
+    pub fn try_clone(&self) -> io::Result<TcpStream> {
+        Ok(TcpStream { inner: self.inner.clone() })
+    }
+
+    /// Closes a half of the connection, or both. After the writing half is closed the other side reads all that was sent,
+    /// and then the end. What comes after the reading half is closed is thrown away.
+    ///
+    /// # Errors
+    /// `ResourceBusy` as [`Stack::poll`].
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.with(|core, id| {
+            if how != Shutdown::Read {
+                core.net.shut_sending(id);
+            }
+            if how != Shutdown::Write {
+                core.net.shut_receiving(id);
+            }
+            core.push();
+            Ok(())
+        })
+    }
+
+    /// Whether verbs do not wait: they give `WouldBlock` where they would.
+    ///
+    /// # Errors
+    /// None, as it stands.
+    pub fn set_nonblocking(&self, is_nonblocking: bool) -> io::Result<()> {
+        self.inner.is_nonblocking.set(is_nonblocking);
+        Ok(())
+    }
+
+    /// How long reading waits: without end if None. Then it gives `WouldBlock`.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the time is zero.
+    pub fn set_read_timeout(&self, time: Option<Duration>) -> io::Result<()> {
+        self.inner.read_limit.set(time.map(some_time).transpose()?);
+        Ok(())
+    }
+
+    /// How long writing waits for room: without end if None. Then it gives `WouldBlock`.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the time is zero.
+    pub fn set_write_timeout(&self, time: Option<Duration>) -> io::Result<()> {
+        self.inner.write_limit.set(time.map(some_time).transpose()?);
+        Ok(())
+    }
+
+    /// How long reading waits.
+    ///
+    /// # Errors
+    /// None, as it stands.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.inner.read_limit.get())
+    }
+
+    /// How long writing waits for room.
+    ///
+    /// # Errors
+    /// None, as it stands.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.inner.write_limit.get())
+    }
+
+    /// Whether small segments go at once, though others are not acknowledged. They do not unless set.
+    ///
+    /// # Errors
+    /// `ResourceBusy` as [`Stack::poll`].
+    pub fn set_nodelay(&self, is_on: bool) -> io::Result<()> {
+        self.with(|core, id| {
+            core.net.set_no_delay(id, is_on);
+            core.push();
+            Ok(())
+        })?;
+        self.inner.has_no_delay.set(is_on);
+        Ok(())
+    }
+
+    /// Whether small segments go at once.
+    ///
+    /// # Errors
+    /// None, as it stands.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        Ok(self.inner.has_no_delay.get())
+    }
+
+    /// How the connection has failed, if it has and no other verb has said so. It is said once.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.with(|core, id| {
+            core.pump()?;
+            Ok(core.net.take_end(id).map(ended))
+        })
+    }
+
+    /// Waits until there is something to receive, and runs `take` with it. 0 bytes mean the end of the stream.
+    fn read_when<R>(&self, mut take: impl FnMut(&mut Core, ConnectionId) -> R) -> io::Result<R> {
+        let Inner { is_nonblocking, read_limit, .. } = &*self.inner;
+        let patience = Patience::of(is_nonblocking.get(), read_limit.get());
+        self.with(|core, id| {
+            core.try_until(patience, |core| match core.net.readable(id) {
+                Readable::Nothing => None,
+                Readable::Failed => match core.net.take_end(id) {
+                    Some(end) => Some(Err(ended(end))),
+                    None => Some(Ok(take(core, id))),
+                },
+                Readable::Bytes | Readable::Finished => Some(Ok(take(core, id))),
+            })
+        })
+    }
+
+    /// Gives what has come to `take`, where it lies, as far as it lies in one piece. `take` says how many bytes it takes;
+    /// the others stay. Waits until there is something; at the end of the stream `take` gets nothing.
+    ///
+    /// # Errors
+    /// As reading. Inside of `take` all verbs of the stack are `ResourceBusy`.
+    pub fn receive_with<R>(&self, take: impl FnOnce(&[u8]) -> (usize, R)) -> io::Result<R> {
+        let mut take = Some(take);
+        self.read_when(|core, id| {
+            let take = take.take().expect("it is called once");
+            match core.net.readable(id) {
+                Readable::Bytes => core.net.receive_with(id, take).expect("there are bytes"),
+                _ => take(&[]).1,
+            }
+        })
+    }
+
+    /// Gives room for bytes to be sent to `fill`, as far as it lies in one piece. `fill` says how many bytes it has put
+    /// there, from the beginning on. Waits until there is room.
+    ///
+    /// # Errors
+    /// As writing. Inside of `fill` all verbs of the stack are `ResourceBusy`.
+    pub fn send_with<R>(&self, fill: impl FnOnce(&mut [u8]) -> (usize, R)) -> io::Result<R> {
+        let mut fill = Some(fill);
+        self.write_when(|core, id| {
+            let fill = fill.take().expect("it is called once");
+            core.net.send_with(id, fill).expect("there is room")
+        })
+    }
+
+    /// Waits until there is room, and runs `fill`.
+    fn write_when<R>(&self, mut fill: impl FnMut(&mut Core, ConnectionId) -> R) -> io::Result<R> {
+        let Inner { is_nonblocking, write_limit, .. } = &*self.inner;
+        let patience = Patience::of(is_nonblocking.get(), write_limit.get());
+        self.with(|core, id| {
+            core.try_until(patience, |core| match core.net.writable(id) {
+                Writable::Nothing => None,
+                Writable::Room => Some(Ok(fill(core, id))),
+                Writable::Failed | Writable::Closed => {
+                    let end = core.net.take_end(id);
+                    Some(Err(end.map_or(io::ErrorKind::BrokenPipe.into(), ended)))
+                }
+            })
+        })
+    }
+
+    /// Copies what has come, which stays. Waits until there is something; 0 bytes mean the end of the stream.
+    ///
+    /// # Errors
+    /// As reading.
+    pub fn peek(&self, target: &mut [u8]) -> io::Result<usize> {
+        self.read_when(|core, id| {
+            let bytes = core.net.peek(id);
+            let count = bytes.len().min(target.len());
+            target[..count].copy_from_slice(&bytes[..count]);
+            count
+        })
+    }
+}
+
+/// Errors are those of [`std::net::TcpStream`]: `ConnectionReset`, `TimedOut`, and `WouldBlock` at a time limit.
+impl Read for &TcpStream {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        if target.is_empty() {
+            return Ok(0);
+        }
+        self.read_when(|core, id| {
+            let mut count = 0;
+            // The bytes lie in two pieces where the buffer begins again.
+            while count < target.len() {
+                let taken = core.net.receive_with(id, |bytes| {
+                    let taken = bytes.len().min(target.len() - count);
+                    target[count..count + taken].copy_from_slice(&bytes[..taken]);
+                    (taken, taken)
+                });
+                match taken {
+                    Some(taken) if taken > 0 => count += taken,
+                    _ => break,
+                }
+            }
+            count
+        })
+    }
+}
+
+/// Errors are those of [`std::net::TcpStream`]: `BrokenPipe`, `ConnectionReset`, `TimedOut`, and `WouldBlock` at a time
+/// limit.
+impl Write for &TcpStream {
+    fn write(&mut self, source: &[u8]) -> io::Result<usize> {
+        if source.is_empty() {
+            return Ok(0);
+        }
+        self.write_when(|core, id| {
+            let mut count = 0;
+            while count < source.len() {
+                let put = core.net.send_with(id, |room| {
+                    let put = room.len().min(source.len() - count);
+                    room[..put].copy_from_slice(&source[count..count + put]);
+                    (put, put)
+                });
+                match put {
+                    Some(put) if put > 0 => count += put,
+                    _ => break,
+                }
+            }
+            count
+        })
+    }
+
+    /// All that was written is on its way already.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(target)
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, source: &[u8]) -> io::Result<usize> {
+        (&*self).write(source)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Tries the addresses that something stands for, until one does.
+pub(super) fn first_of<R>(
+    addresses: impl ToSocketAddrs,
+    mut attempt: impl FnMut(SocketAddr) -> io::Result<R>,
+) -> io::Result<R> {
+    let mut last = None;
+    for address in addresses.to_socket_addrs()? {
+        match attempt(address) {
+            Ok(result) => return Ok(result),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "this name stands for no address")
+    }))
+}
+
+/// A time limit, which is some time.
+pub(super) fn some_time(time: Duration) -> io::Result<Duration> {
+    if time.is_zero() {
+        let problem = "a time limit of 0: must be more, or None";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+    }
+    Ok(time)
+}
+
+/// How a connection has ended, as the standard library says it.
+fn ended(end: End) -> io::Error {
+    let kind = match end {
+        End::Refused => io::ErrorKind::ConnectionRefused,
+        End::Reset => io::ErrorKind::ConnectionReset,
+        End::TimedOut => io::ErrorKind::TimedOut,
+        _ => return io::Error::other("the stack has failed, and given this connection up"),
+    };
+    kind.into()
+}
+
+/// Why no connection was begun, as the standard library says it.
+fn not_connected(error: ConnectError) -> io::Error {
+    let kind = match error {
+        ConnectError::NoHost => io::ErrorKind::InvalidInput,
+        ConnectError::Full => io::ErrorKind::QuotaExceeded,
+        _ => io::ErrorKind::AddrNotAvailable,
+    };
+    io::Error::new(kind, error)
+}
