@@ -75,6 +75,8 @@ pub(super) struct Connection {
     pub(super) due: Option<u64>,
     /// When the other side has been silent for too long.
     pub(super) deadline: Option<u64>,
+    /// When the state machine was reminded last of what it has to send.
+    pub(super) reminded: Option<u64>,
     /// When a challenge was sent last.
     pub(super) challenged: Option<u64>,
 }
@@ -94,6 +96,7 @@ impl Connection {
             end: None,
             due: None,
             deadline: None,
+            reminded: None,
             challenged: None,
         }
     }

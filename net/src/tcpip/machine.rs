@@ -91,6 +91,20 @@ pub(super) struct Sent {
     pub(super) acknowledged: u32,
     pub(super) window: u16,
     pub(super) is_any: bool,
+    /// Whether the other side has acknowledged any of it.
+    has_acknowledgement: bool,
+    /// The window that the other side has offered last.
+    window_to_us: u16,
+}
+
+/// What is to be sent and is not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unacknowledged {
+    Nothing,
+    /// Bytes, sent or not.
+    Bytes,
+    /// The end of the stream alone, which was sent.
+    End,
 }
 
 pub(super) struct Machine {
@@ -98,9 +112,13 @@ pub(super) struct Machine {
     handle: SocketHandle,
     remote: IpAddr,
     pub(super) sent: Sent,
+    /// The first byte of ours that the other side has not acknowledged: what RFC 9293 calls SND.UNA.
+    acknowledged: u32,
     /// The other side's first sequence number, and how many bytes a program has received since.
-    pub(super) first_received: u32,
+    first_received: u32,
     received: u32,
+    /// By how many bits the windows that we offer are shifted.
+    window_shift: u32,
 }
 
 impl Machine {
@@ -112,7 +130,16 @@ impl Machine {
         let mut set = SocketSet::new(Vec::with_capacity(1));
         let handle = set.add(socket);
         let sent = Sent::default();
-        Machine { set, handle, remote, sent, first_received: 0, received: 0 }
+        Machine {
+            set,
+            handle,
+            remote,
+            sent,
+            acknowledged: 0,
+            first_received: 0,
+            received: 0,
+            window_shift: 0,
+        }
     }
 
     /// One that asks for a connection. Its sequence numbers begin with what `seed` makes of them.
@@ -164,6 +191,80 @@ impl Machine {
         );
         let bytes = self.received.wrapping_add(self.socket().recv_queue() as u32);
         self.first_received.wrapping_add(1).wrapping_add(bytes).wrapping_add(u32::from(has_end))
+    }
+
+    /// Takes note of the other side's first segment.
+    pub(super) fn begin(&mut self, segment: &Segment, transport: &[u8]) {
+        self.first_received = segment.sequence;
+        // As smoltcp chooses it: what does not go into the 16 bits of a window.
+        let capacity = self.socket().recv_capacity();
+        let bits = usize::BITS - capacity.leading_zeros();
+        let scales = packet::scales_window(transport);
+        self.window_shift = if scales { bits.saturating_sub(16) } else { 0 };
+    }
+
+    /// Whether a segment has more data than was asked for. smoltcp drops what is too much, and would still believe that
+    /// the segment's end is the end of the stream.
+    pub(super) fn is_cut(&self, segment: &Segment) -> bool {
+        let window = u32::from(self.sent.window) << self.window_shift;
+        let end = self.sent.acknowledged.wrapping_add(window);
+        segment.data_bytes > 0 && is_before(end, segment.data_end())
+    }
+
+    /// Takes note of what the other side acknowledges, if it can be true.
+    pub(super) fn note_acknowledged(&mut self, segment: &Segment) {
+        let number = segment.acknowledgement;
+        let is_news = !self.sent.has_acknowledgement || is_before(self.acknowledged, number);
+        if segment.has(packet::ACK)
+            && self.sent.is_any
+            && is_news
+            && !is_before(self.sent.next, number)
+        {
+            self.acknowledged = number;
+            self.sent.has_acknowledgement = true;
+        }
+        if !segment.has(packet::SYN) {
+            self.sent.window_to_us = segment.window;
+        }
+    }
+
+    /// What the state machine has to send, or to send again, although nothing may be due.
+    ///
+    /// smoltcp has one timer for three purposes. It gives up sending again where the window closes meanwhile, and does not
+    /// begin again when the window opens; it does not ask whether the window is open where it closed while it was about
+    /// to send again; and it gives up sending the end of the stream again where acknowledgements come three times.
+    pub(super) fn unacknowledged(&self) -> Unacknowledged {
+        let has_end = match self.state() {
+            State::FinWait1 | State::Closing | State::LastAck => true,
+            State::Established | State::CloseWait => false,
+            _ => return Unacknowledged::Nothing,
+        };
+        match (self.socket().send_queue(), has_end) {
+            _ if !self.sent.has_acknowledgement => Unacknowledged::Nothing,
+            (0, true) => Unacknowledged::End,
+            (0, false) => Unacknowledged::Nothing,
+            _ => Unacknowledged::Bytes,
+        }
+    }
+
+    /// Packets that make a state machine go on that has bytes to send and no timer. They say what the other side has said
+    /// before.
+    pub(super) fn reminders(&self, local: SocketAddr, remote: SocketAddr) -> Vec<Vec<u8>> {
+        let say = |window: u16| {
+            let bare = packet::Bare {
+                flags: packet::ACK,
+                sequence: self.expected(),
+                acknowledgement: self.acknowledged,
+                window,
+            };
+            packet::bare(remote, local, bare).split_off(ETHERNET_BYTES)
+        };
+        match self.sent.window_to_us {
+            // That the window is closed: then it asks.
+            0 => vec![say(0)],
+            // News, and then three times nothing new: then it sends again (RFC 5681 3.2).
+            window => [window ^ 1, window, window, window, window].map(say).to_vec(),
+        }
     }
 
     /// Receives a packet of this connection. With `seed`, the packet is the first.
@@ -313,7 +414,14 @@ impl<L: Link> TxToken for Transmit<'_, L> {
             crate::lan::offload::Checksum::Partial { start, .. } => usize::from(start),
             _ => unreachable!("it was left just now"),
         };
-        if let Ok(segment) = Segment::parse(&room[transport..]) {
+        if let Ok(mut segment) = Segment::parse(&room[transport..]) {
+            // smoltcp goes back in the sequence when it sends again, also with bare acknowledgements. The other side may
+            // be beyond that, and then it does not look at them: two sides that both send again would never go on.
+            if segment.is_bare() && self.sent.is_any && is_before(segment.sequence, self.sent.next)
+            {
+                segment.sequence = self.sent.next;
+                room[transport + 4..transport + 8].copy_from_slice(&segment.sequence.to_be_bytes());
+            }
             note(self.sent, &segment);
             if let Some(segment_bytes) = self.segment_bytes
                 && segment.data_bytes > usize::from(segment_bytes)
@@ -344,12 +452,9 @@ fn note(sent: &mut Sent, segment: &Segment) {
     if !sent.is_any || is_before(sent.next, next) {
         sent.next = next;
     }
-    *sent = Sent {
-        next: sent.next,
-        acknowledged: segment.acknowledgement,
-        window: segment.window,
-        is_any: true,
-    };
+    sent.acknowledged = segment.acknowledgement;
+    sent.window = segment.window;
+    sent.is_any = true;
 }
 
 /// Whether a sequence number comes before another.

@@ -177,9 +177,51 @@ impl Segment {
         self.flags & flag != 0
     }
 
+    /// Where its data ends.
+    pub(super) fn data_end(&self) -> u32 {
+        self.sequence.wrapping_add(self.data_bytes as u32)
+    }
+
+    /// Whether it is an acknowledgement and nothing else.
+    pub(super) fn is_bare(&self) -> bool {
+        self.length() == 0 && self.has(ACK) && !self.has(RST)
+    }
+
     /// What it takes of the sequence space.
     pub(super) fn length(&self) -> u32 {
         self.data_bytes as u32 + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
+    }
+}
+
+/// Where the flags are in a header of TCP.
+const FLAGS_AT: usize = 13;
+
+/// The packet without the sign that this is the end.
+pub(super) fn without_end(packet: &Packet<'_>) -> Vec<u8> {
+    let mut bytes = packet.bytes.to_vec();
+    if let Some(flags) = bytes.get_mut(packet.header_bytes + FLAGS_AT) {
+        *flags &= !FIN;
+    }
+    bytes
+}
+
+/// Whether a header of TCP has the option that windows are scaled (RFC 7323 2.2).
+pub(super) fn scales_window(transport: &[u8]) -> bool {
+    const END: u8 = 0;
+    const NOTHING: u8 = 1;
+    const WINDOW_SCALE: u8 = 3;
+    let header_bytes = transport.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+    let mut options = transport.get(TCP_BYTES..header_bytes).unwrap_or_default();
+    loop {
+        options = match *options {
+            [END, ..] | [] | [_] => return false,
+            [NOTHING, ref rest @ ..] => rest,
+            [WINDOW_SCALE, length, ..] => return length == 3 && options.len() >= 3,
+            [_, length, ..] => match options.get(usize::from(length.max(2))..) {
+                Some(rest) => rest,
+                None => return false,
+            },
+        };
     }
 }
 

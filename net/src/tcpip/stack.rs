@@ -8,11 +8,11 @@ use smoltcp::socket::tcp::CongestionControl;
 
 use super::connection::{Connection, ConnectionId, Connections, End, Readable, Writable};
 use super::counters::{Counter, Counters};
-use super::machine::{Broken, Engine, Machine, Manner, State, Way, is_before};
+use super::machine::{Broken, Engine, Machine, Manner, State, Unacknowledged, Way, is_before};
 use super::output::{Link, Output};
 use super::packet::{
-    self, ACK, Bare, Datagram, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet, RST, SYN, Segment,
-    TCP, UDP, UDP_BYTES,
+    self, ACK, Bare, Datagram, FIN, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet, RST, SYN,
+    Segment, TCP, UDP, UDP_BYTES,
 };
 use super::ports::Ports;
 use super::secret::Secret;
@@ -87,6 +87,9 @@ const HALF_OPEN_MAX: Duration = Duration::from_secs(60);
 
 /// Segments that one connection sends before the next has its turn.
 const BURST: usize = 64;
+
+/// The shortest time between two reminders of one connection.
+const REMINDER_NS: u64 = 1_000_000_000;
 
 /// The shortest time between two challenges of one connection (RFC 5961 7).
 const CHALLENGE_NS: u64 = 500_000_000;
@@ -376,7 +379,7 @@ impl Stack {
         let Some(mut machine) = Machine::listen(&self.manner, tuple.local, tuple.remote) else {
             return Ok(());
         };
-        machine.first_received = segment.sequence;
+        machine.begin(&segment, packet.transport());
         let Stack { engine, output, counters, room, .. } = self;
         let mut way = Way { link, output, counters, room };
         let taken = machine.receive(engine, now, packet.bytes, Some(seed), &mut way);
@@ -425,20 +428,22 @@ impl Stack {
             self.challenge(now, index, link);
             return Ok(());
         }
-        if is_orphan
-            && segment.data_bytes > 0
-            && is_before(expected, segment.sequence.wrapping_add(segment.data_bytes as u32))
-        {
+        if is_orphan && segment.data_bytes > 0 && is_before(expected, segment.data_end()) {
             // Nobody will ever receive this: the other side has to know (RFC 2525 2.16).
             machine.abort();
             self.make_busy(index);
             return Ok(());
         }
         if before == State::SynSent && segment.has(SYN) {
-            machine.first_received = segment.sequence;
+            machine.begin(&segment, packet.transport());
         }
+        machine.note_acknowledged(&segment);
         let mut way = Way { link, output, counters, room };
-        if machine.receive(engine, now, packet.bytes, None, &mut way) == Err(Broken) {
+        let received = match segment.has(FIN) && machine.is_cut(&segment) {
+            true => machine.receive(engine, now, &packet::without_end(packet), None, &mut way),
+            false => machine.receive(engine, now, packet.bytes, None, &mut way),
+        };
+        if received == Err(Broken) {
             self.break_down(index);
             return Ok(());
         }
@@ -582,20 +587,52 @@ impl Stack {
         }
         let mut way = Way { link, output, counters, room };
         let mut sent = Ok(true);
+        let mut reminder = None;
         for _ in 0..BURST {
             sent = machine.send_one(engine, now, &mut way);
             if sent != Ok(true) {
                 break;
             }
         }
+        let unacknowledged = machine.unacknowledged();
+        if sent == Ok(false)
+            && unacknowledged != Unacknowledged::Nothing
+            && !way.output.is_full(connection.tuple.remote.ip())
+            && machine.due(engine, now) == Ok(None)
+        {
+            // As often as a timer would at the earliest: a reminder that does not help must not be repeated at once.
+            let due = connection.reminded.map_or(now, |last| last + REMINDER_NS);
+            if due > now {
+                reminder = Some(due);
+            } else {
+                connection.reminded = Some(now);
+                let tuple = connection.tuple;
+                if unacknowledged == Unacknowledged::End {
+                    let last = machine.sent;
+                    let end = Bare {
+                        flags: FIN | ACK,
+                        sequence: last.next.wrapping_sub(1),
+                        acknowledgement: machine.expected(),
+                        window: last.window,
+                    };
+                    reminder = Some(now + REMINDER_NS);
+                    self.send_bare(tuple, end, link);
+                } else {
+                    for reminder in machine.reminders(tuple.local, tuple.remote) {
+                        let received = machine.receive(engine, now, &reminder, None, &mut way);
+                        sent = sent.and(received.map(|()| true));
+                    }
+                }
+            }
+        }
         match sent {
             Err(Broken) => self.break_down(index),
-            Ok(has_more) => self.settle(now, index, has_more),
+            Ok(has_more) => self.settle(now, index, has_more, reminder),
         }
     }
 
     /// Takes note of where a connection stands after it was served.
-    fn settle(&mut self, now: u64, index: u32, has_more: bool) {
+    fn settle(&mut self, now: u64, index: u32, has_more: bool, reminder: Option<u64>) {
         let Stack { connections, engine, output, stalled, options, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return };
         let remote = connection.tuple.remote.ip();
@@ -642,7 +679,7 @@ impl Stack {
         let Ok(due) = machine.due(engine, now) else { return self.break_down(index) };
         // What is due at once and was not sent waits for room.
         let due = due.filter(|due| *due > now || !output.is_full(remote));
-        let due = due.into_iter().chain(connection.deadline).min();
+        let due = due.into_iter().chain(connection.deadline).chain(reminder).min();
         self.set_timer(index, due);
     }
 
@@ -985,6 +1022,14 @@ impl Stack {
             }
             self.make_busy(index);
         }
+    }
+
+    /// The next byte that would be sent, and the next that is expected.
+    #[cfg(test)]
+    pub(super) fn numbers(&self, id: ConnectionId) -> (u32, u32) {
+        let connection = self.connections.find(id).expect("there is one");
+        let machine = connection.machine.as_ref().expect("it is not over");
+        (machine.sent.next, machine.expected())
     }
 
     /// Whether there are no connections, but for those in TIME-WAIT.
