@@ -1,13 +1,14 @@
 //! TCP/IP on a LAN: two guests of one host, a stack each, each in a thread of its own.
 
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use siga::host::{Embedded, System};
 use siga::lan::{Address, Lan, LanOptions};
-use siga::tcpip::{Counter, Stack, StackOptions, TcpListener, TcpStream};
+use siga::tcpip::{Counter, Stack, StackOptions, TcpListener, TcpStream, UdpSocket};
 use siga::{Guest, Wait};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -60,6 +61,347 @@ fn hello_goes_there_and_back() {
             drop(stream);
             assert!(stack.finish(LONG).unwrap());
             assert_eq!(stack.counter(Counter::Connected), 1);
+        },
+    );
+}
+
+/// Bytes that differ from their neighbours for long, so that a piece that is lost or doubled is seen.
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 23) as u8).collect()
+}
+
+/// Accepts so many connections, and sends back what comes over each until its end.
+fn echo(stack: &Stack, port: u16, connections: usize) {
+    let listener = TcpListener::bind(stack, ("0.0.0.0", port)).unwrap();
+    for stream in listener.incoming().take(connections) {
+        let mut stream = stream.unwrap();
+        loop {
+            let piece = stream.receive_with(|bytes| (bytes.len(), bytes.to_vec())).unwrap();
+            if piece.is_empty() {
+                break;
+            }
+            stream.write_all(&piece).unwrap();
+        }
+    }
+    assert!(stack.finish(LONG).unwrap());
+}
+
+#[test]
+fn megabyte_is_echoed_byte_for_byte() {
+    run(
+        |stack| echo(&stack, 7, 1),
+        |stack, address| {
+            let stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+            let sent = pattern(1 << 20);
+            let mut received = Vec::new();
+            let mut left = &sent[..];
+            // Both buffers are smaller than what is sent: so reading must not wait for the end of writing.
+            stream.set_nonblocking(true).unwrap();
+            let mut piece = vec![0; 100_000];
+            while received.len() < sent.len() {
+                let mut is_idle = true;
+                match (&stream).write(left) {
+                    Ok(count) => {
+                        left = &left[count..];
+                        is_idle &= count == 0;
+                    }
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                }
+                match (&stream).read(&mut piece) {
+                    Ok(count) => {
+                        assert!(count > 0, "the end came too early");
+                        received.extend_from_slice(&piece[..count]);
+                        is_idle = false;
+                    }
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                }
+                if is_idle {
+                    stack.wait(LONG).unwrap();
+                }
+            }
+            assert!(received == sent);
+            drop(stream);
+            assert!(stack.finish(LONG).unwrap());
+        },
+    );
+}
+
+#[test]
+fn closed_port_and_unknown_host_are_told_apart() {
+    run(
+        |stack| {
+            // Serves until the client has connected here.
+            let listener = TcpListener::bind(&stack, "0.0.0.0:2").unwrap();
+            listener.accept().unwrap();
+            assert_eq!(stack.counter(Counter::ResetsSent), 1);
+        },
+        |stack, address| {
+            let connect = |to: SocketAddr| TcpStream::connect(&stack, to).unwrap_err().kind();
+            assert_eq!(connect((address, 1).into()), ErrorKind::ConnectionRefused);
+            assert_eq!(connect("10.1.77.77:1".parse().unwrap()), ErrorKind::HostUnreachable);
+            assert_eq!(connect((address, 0).into()), ErrorKind::InvalidInput);
+            TcpStream::connect(&stack, (address, 2)).unwrap();
+        },
+    );
+}
+
+#[test]
+fn half_that_is_closed_leaves_the_other_open() {
+    run(
+        |stack| {
+            let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            assert!(bytes == pattern(100_000));
+            stream.write_all(&pattern(200_000)).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(stream.write(b"more").unwrap_err().kind(), ErrorKind::BrokenPipe);
+            drop(stream);
+            assert!(stack.finish(LONG).unwrap());
+        },
+        |stack, address| {
+            let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+            stream.write_all(&pattern(100_000)).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(stream.write(b"more").unwrap_err().kind(), ErrorKind::BrokenPipe);
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            assert!(bytes == pattern(200_000));
+            drop(stream);
+            assert!(stack.finish(LONG).unwrap());
+        },
+    );
+}
+
+#[test]
+fn stream_dropped_with_unread_bytes_resets_the_connection() {
+    run(
+        |stack| {
+            let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+            let (stream, _) = listener.accept().unwrap();
+            let mut bytes = [0; 3];
+            assert!(stream.peek(&mut bytes).unwrap() > 0);
+            drop(stream);
+            // The next is closed with nothing unread: its end is an end.
+            drop(listener.accept().unwrap());
+            assert!(stack.finish(LONG).unwrap());
+        },
+        |stack, address| {
+            let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+            stream.write_all(b"nobody reads this").unwrap();
+            let mut bytes = [0; 10];
+            let error = stream.read(&mut bytes).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            assert_eq!(stream.read(&mut bytes).unwrap(), 0);
+            assert_eq!(stream.write(b"more").unwrap_err().kind(), ErrorKind::BrokenPipe);
+            let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+            assert_eq!(stream.read(&mut bytes).unwrap(), 0);
+            drop(stream);
+            assert!(stack.finish(LONG).unwrap());
+        },
+    );
+}
+
+#[test]
+fn stack_that_is_dropped_resets_its_connections() {
+    run(
+        |stack| {
+            let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            // More comes than fits, and then nobody is there who could send the rest.
+            let mut bytes = Vec::new();
+            let error = stream.read_to_end(&mut bytes).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            assert!(bytes.len() >= 100_000 && bytes == pattern(bytes.len()));
+        },
+        |stack, address| {
+            let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+            stream.write_all(&pattern(400_000)).unwrap();
+            // Not finished: the program goes, and what is not acknowledged goes with it.
+            drop(stream);
+        },
+    );
+}
+
+#[test]
+fn full_backlog_lets_nobody_in_until_one_is_accepted() {
+    let (full, is_full) = mpsc::channel::<()>();
+    run(
+        move |stack| {
+            let listener = TcpListener::bind_with_backlog(&stack, "0.0.0.0:7", 2).unwrap();
+            // The client says when two are there and the third is not.
+            while is_full.try_recv().is_err() {
+                stack.wait(Duration::from_millis(10)).unwrap();
+            }
+            assert!(stack.counter(Counter::BacklogFull) > 0);
+            let streams = [0; 3].map(|_| listener.accept().unwrap());
+            assert_eq!(stack.counter(Counter::Accepted), 3);
+            drop(streams);
+            assert!(stack.finish(LONG).unwrap());
+        },
+        move |stack, address| {
+            let to = SocketAddr::new(address, 7);
+            let two = [0; 2].map(|_| TcpStream::connect(&stack, to).unwrap());
+            let error = TcpStream::connect_timeout(&stack, &to, Duration::from_millis(50));
+            assert_eq!(error.unwrap_err().kind(), ErrorKind::TimedOut);
+            let third = TcpStream::start_connecting(&stack, to).unwrap();
+            stack.wait(Duration::from_millis(50)).unwrap();
+            assert_eq!(third.peer_addr().unwrap_err().kind(), ErrorKind::NotConnected);
+            assert_eq!((&third).write(b"x").unwrap_err().kind(), ErrorKind::WouldBlock);
+            full.send(()).unwrap();
+            third.set_nonblocking(false).unwrap();
+            assert_eq!((&third).write(b"x").unwrap(), 1);
+            assert_eq!(third.peer_addr().unwrap(), to);
+            assert!(third.take_error().unwrap().is_none());
+            drop((two, third));
+            assert!(stack.finish(LONG).unwrap());
+        },
+    );
+}
+
+#[test]
+fn two_hundred_connections_at_once() {
+    const CONNECTIONS: usize = 200;
+    const BYTES: usize = 20_000;
+    run(
+        |stack| {
+            let listener = TcpListener::bind_with_backlog(&stack, "0.0.0.0:7", 256).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            let mut streams = Vec::new();
+            let mut ended = 0;
+            let mut bytes = vec![0; BYTES];
+            while ended < CONNECTIONS {
+                stack.wait(LONG).unwrap();
+                while let Ok((stream, _)) = listener.accept() {
+                    stream.set_nonblocking(true).unwrap();
+                    streams.push((stream, Vec::new()));
+                }
+                streams.retain_mut(|(stream, held): &mut (TcpStream, Vec<u8>)| {
+                    loop {
+                        match stream.read(&mut bytes) {
+                            Ok(0) => {
+                                stream.set_nonblocking(false).unwrap();
+                                stream.write_all(held).unwrap();
+                                ended += 1;
+                                return false;
+                            }
+                            Ok(count) => held.extend_from_slice(&bytes[..count]),
+                            Err(error) => {
+                                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                                return true;
+                            }
+                        }
+                    }
+                });
+            }
+            assert!(stack.finish(LONG).unwrap());
+        },
+        |stack, address| {
+            let streams: Vec<TcpStream> = (0..CONNECTIONS)
+                .map(|_| TcpStream::connect(&stack, (address, 7)).unwrap())
+                .collect();
+            let body = pattern(BYTES + CONNECTIONS);
+            for (number, mut stream) in streams.iter().enumerate() {
+                stream.write_all(&body[number..number + BYTES]).unwrap();
+            }
+            for stream in &streams {
+                stream.shutdown(Shutdown::Write).unwrap();
+            }
+            for (number, mut stream) in streams.iter().enumerate() {
+                let mut bytes = Vec::new();
+                stream.read_to_end(&mut bytes).unwrap();
+                assert!(bytes == body[number..number + BYTES], "connection {number}");
+            }
+            drop(streams);
+            assert!(stack.finish(LONG).unwrap());
+            assert_eq!(stack.counter(Counter::Connected), CONNECTIONS as u64);
+        },
+    );
+}
+
+#[test]
+fn datagrams_go_there_and_back() {
+    run(
+        |stack| {
+            let socket = UdpSocket::bind(&stack, "0.0.0.0:53").unwrap();
+            let mut bytes = [0; 9000];
+            loop {
+                let (count, from) = socket.recv_from(&mut bytes).unwrap();
+                socket.send_to(&bytes[..count], from).unwrap();
+                if count == 0 {
+                    break;
+                }
+            }
+        },
+        |stack, address| {
+            let socket = UdpSocket::bind(&stack, "0.0.0.0:0").unwrap();
+            assert_ne!(socket.local_addr().unwrap().port(), 0);
+            let mut bytes = [0; 9000];
+            // The LAN's packets have 8 KiB, of which IP and UDP take 28.
+            let error = socket.send_to(&[0; 8192 - 27], (address, 53)).unwrap_err();
+            assert_eq!(error.to_string(), "a datagram of 8165 bytes: on this LAN at most 8164");
+            for count in [1, 100, 8192 - 28, 0] {
+                let sent = pattern(count);
+                assert_eq!(socket.send_to(&sent, (address, 53)).unwrap(), count);
+                socket.set_read_timeout(Some(LONG)).unwrap();
+                assert_eq!(socket.peek_from(&mut bytes).unwrap().0, count);
+                let (received, from) = socket.recv_from(&mut bytes).unwrap();
+                assert_eq!((received, from), (count, SocketAddr::new(address, 53)));
+                assert!(bytes[..count] == sent);
+            }
+            let error = socket.send_to(b"x", ("10.1.77.77", 53)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::HostUnreachable);
+            socket.set_nonblocking(true).unwrap();
+            assert_eq!(socket.recv_from(&mut bytes).unwrap_err().kind(), ErrorKind::WouldBlock);
+        },
+    );
+}
+
+#[test]
+fn time_limits_and_settings_are_those_of_the_standard_library() {
+    let (done, is_done) = mpsc::channel::<()>();
+    run(
+        move |stack| {
+            let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+            let in_use = TcpListener::bind(&stack, "0.0.0.0:7").unwrap_err();
+            assert_eq!(in_use.kind(), ErrorKind::AddrInUse);
+            let foreign = TcpListener::bind(&stack, "10.1.77.77:7").unwrap_err();
+            assert_eq!(foreign.kind(), ErrorKind::AddrNotAvailable);
+            let (stream, _) = listener.accept().unwrap();
+            // What comes is acknowledged and not read.
+            while is_done.try_recv().is_err() {
+                stack.wait(Duration::from_millis(10)).unwrap();
+            }
+            drop(stream);
+        },
+        move |stack, address| {
+            let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+            // A closure that the stack has called may not call the stack.
+            let inner = stream.send_with(|_| (0, stack.poll().unwrap_err().kind())).unwrap();
+            assert_eq!(inner, ErrorKind::ResourceBusy);
+            let zero = stream.set_read_timeout(Some(Duration::ZERO)).unwrap_err();
+            assert_eq!(zero.kind(), ErrorKind::InvalidInput);
+            let limit = Duration::from_millis(20);
+            stream.set_read_timeout(Some(limit)).unwrap();
+            stream.set_write_timeout(Some(limit)).unwrap();
+            assert_eq!(stream.read_timeout().unwrap(), Some(limit));
+            assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+            assert!(!stream.nodelay().unwrap());
+            stream.set_nodelay(true).unwrap();
+            assert!(stream.nodelay().unwrap());
+            // Nobody reads: both buffers are full then, of 256 KiB each.
+            let body = pattern(1 << 20);
+            let mut written = 0;
+            let error = loop {
+                match stream.write(&body[written..]) {
+                    Ok(count) => written += count,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            assert_eq!(written, 512 << 10);
+            done.send(()).unwrap();
         },
     );
 }
