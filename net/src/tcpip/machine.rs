@@ -22,6 +22,7 @@ pub(super) use smoltcp::socket::tcp::State;
 use super::counters::Counters;
 use super::output::{Link, Output};
 use super::packet::{self, Segment};
+use super::stack::Congestion;
 use crate::lan::frame::ETHERNET_BYTES;
 use crate::lan::offload::{Kind, SEGMENTS_MAX, Segmentation};
 
@@ -44,7 +45,7 @@ fn guard<R>(run: impl FnOnce() -> R) -> Result<R, Broken> {
 pub(super) struct Manner {
     pub(super) receive_bytes: usize,
     pub(super) send_bytes: usize,
-    pub(super) congestion: tcp::CongestionControl,
+    pub(super) congestion: Congestion,
     /// For how long an acknowledgement waits for data to go with, in microseconds. None: not at all.
     pub(super) acknowledge_after_us: Option<u64>,
 }
@@ -125,7 +126,11 @@ impl Machine {
     fn new(manner: &Manner, remote: IpAddr) -> Machine {
         let buffer = |bytes| tcp::SocketBuffer::new(vec![0; bytes]);
         let mut socket = tcp::Socket::new(buffer(manner.receive_bytes), buffer(manner.send_bytes));
-        socket.set_congestion_control(manner.congestion);
+        socket.set_congestion_control(match manner.congestion {
+            Congestion::None => tcp::CongestionControl::None,
+            Congestion::Cubic => tcp::CongestionControl::Cubic,
+            Congestion::Reno => tcp::CongestionControl::Reno,
+        });
         socket.set_ack_delay(manner.acknowledge_after_us.map(time::Duration::from_micros));
         let mut set = SocketSet::new(Vec::with_capacity(1));
         let handle = set.add(socket);

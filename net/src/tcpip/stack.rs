@@ -4,8 +4,6 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use smoltcp::socket::tcp::CongestionControl;
-
 use super::connection::{Connection, ConnectionId, Connections, End, Readable, Writable};
 use super::counters::{Counter, Counters};
 use super::machine::{Broken, Engine, Machine, Manner, State, Unacknowledged, Way, is_before};
@@ -178,11 +176,7 @@ impl Stack {
         let manner = Manner {
             receive_bytes: buffer(options.receive_bytes),
             send_bytes: buffer(options.send_bytes),
-            congestion: match options.congestion {
-                Congestion::None => CongestionControl::None,
-                Congestion::Cubic => CongestionControl::Cubic,
-                Congestion::Reno => CongestionControl::Reno,
-            },
+            congestion: options.congestion,
             acknowledge_after_us: (delay_us > 0).then_some(delay_us),
         };
         Stack {

@@ -65,6 +65,8 @@ struct Wire {
     /// By time of arrival and a count.
     under_way: BTreeMap<(u64, u64), (Offload, Vec<u8>)>,
     count: u64,
+    /// Whether it panics instead of sending.
+    panics: bool,
     /// Whether frames are cut into segments with checksums, as by a port in front of a wire.
     cuts: bool,
 }
@@ -97,6 +99,7 @@ impl Wire {
 
 impl Link for Wire {
     fn transmit(&mut self, _: IpAddr, offload: Offload, frame: &mut [u8]) -> Result<(), Unsent> {
+        assert!(!self.panics, "a panic that the test wants");
         if self.chance.happens(self.faults.full) {
             return Err(Unsent::Full);
         }
@@ -143,6 +146,7 @@ impl World {
             chance: Chance::new(chance.next()),
             under_way: BTreeMap::new(),
             count: 0,
+            panics: false,
             cuts,
         });
         World { now: 0, stacks, wires }
@@ -694,4 +698,34 @@ fn datagrams_arrive_whole_or_not_at_all() {
         world.step();
         assert_eq!(world.stacks[1].counter(Counter::NoSocket), 1);
     }
+}
+
+#[test]
+fn panic_ends_its_connection_and_no_other() {
+    let (mut world, broken) = in_mid_conversation();
+    let whole = world.connect();
+    world.stacks[0].set_no_delay(broken[0], true);
+    world.stacks[0].send_with(broken[0], |room| {
+        room[0] = 1;
+        (1, ())
+    });
+    // What the state machine calls panics, as it might itself.
+    world.wires[0].panics = true;
+    let World { stacks, wires, now } = &mut world;
+    stacks[0].poll(*now, &mut wires[0]);
+    world.wires[0].panics = false;
+    assert_eq!(world.stacks[0].counter(Counter::Broken), 1);
+    assert_eq!(world.stacks[0].take_end(broken[0]), Some(End::Broken));
+    assert_eq!(world.stacks[0].readable(broken[0]), Readable::Finished);
+    assert_eq!(transfer(&mut world, whole, 10_000), [Outcome::Complete, Outcome::Complete]);
+    // The other side of the one that is gone is told when it sends something.
+    world.stacks[1].receive_with(broken[1], |bytes| (bytes.len(), ()));
+    assert!(world.until(10 * SECOND, |world| {
+        world.stacks[1].send_with(broken[1], |room| {
+            room[0] = 1;
+            (1, ())
+        });
+        world.stacks[1].readable(broken[1]) == Readable::Failed
+    }));
+    assert_eq!(world.stacks[1].take_end(broken[1]), Some(End::Reset));
 }
