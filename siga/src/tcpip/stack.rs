@@ -23,7 +23,6 @@ const ROUNDS_MAX: usize = 64;
 
 /// How a stack behaves. All fields have defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct StackOptions {
     /// Bytes that a connection keeps of what has come and was not received: 256 KiB unless set, 4 KiB to 16 MiB.
     pub receive_bytes: usize,
@@ -66,8 +65,16 @@ pub struct Stack {
 
 pub(super) struct Shared {
     core: RefCell<Core>,
-    /// Connections that were dropped while the stack was at work for somebody.
-    dropped: RefCell<Vec<ConnectionId>>,
+    /// What was dropped while the stack was at work for somebody.
+    dropped: RefCell<Vec<Dropped>>,
+}
+
+/// What a program has done with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Dropped {
+    Connection(ConnectionId),
+    Listener(SocketAddr),
+    Socket(SocketAddr),
 }
 
 impl fmt::Debug for Stack {
@@ -166,20 +173,17 @@ impl Shared {
             let problem = "a closure that the stack has called may not call the stack";
             io::Error::new(io::ErrorKind::ResourceBusy, problem)
         })?;
-        for id in self.dropped.take() {
-            core.net.close(id);
+        for dropped in self.dropped.take() {
+            core.close(dropped);
         }
         run(&mut core)
     }
 
-    /// A program has dropped a connection.
-    pub(super) fn close(&self, id: ConnectionId) {
+    /// A program has dropped something.
+    pub(super) fn close(&self, dropped: Dropped) {
         match self.core.try_borrow_mut() {
-            Ok(mut core) => {
-                core.net.close(id);
-                core.push();
-            }
-            Err(_) => self.dropped.borrow_mut().push(id),
+            Ok(mut core) => core.close(dropped),
+            Err(_) => self.dropped.borrow_mut().push(dropped),
         }
     }
 }
@@ -267,6 +271,15 @@ impl Core {
             }
         }
         self.lan.flush();
+    }
+
+    fn close(&mut self, dropped: Dropped) {
+        match dropped {
+            Dropped::Connection(id) => self.net.close(id),
+            Dropped::Listener(address) => self.net.stop_listening(address),
+            Dropped::Socket(address) => self.net.unbind(address),
+        }
+        self.push();
     }
 
     /// Waits until something may have come or is due.

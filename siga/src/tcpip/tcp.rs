@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use net::tcpip::{ConnectError, ConnectionId, End, Readable, Writable};
 
-use super::stack::{Core, Patience, Shared, Stack, not_bound};
+use super::stack::{Core, Dropped, Patience, Shared, Stack, not_bound};
 
 /// Connections that wait to be accepted, unless a listener says otherwise: as in the standard library.
 const BACKLOG: usize = 128;
@@ -92,11 +92,7 @@ impl TcpListener {
 /// Connections that nobody has accepted are reset.
 impl Drop for TcpListener {
     fn drop(&mut self) {
-        let _ = self.shared.with(|core| {
-            core.net.stop_listening(self.address);
-            core.push();
-            Ok(())
-        });
+        self.shared.close(Dropped::Listener(self.address));
     }
 }
 
@@ -130,7 +126,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.shared.close(self.id);
+        self.shared.close(Dropped::Connection(self.id));
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use net::tcpip::SendToError;
 
-use super::stack::{Patience, Shared, Stack, not_bound};
+use super::stack::{Dropped, Patience, Shared, Stack, not_bound};
 use super::tcp::{first_of, some_time};
 
 /// A socket of datagrams, as [`std::net::UdpSocket`].
@@ -132,10 +132,7 @@ impl UdpSocket {
 
 impl Drop for UdpSocket {
     fn drop(&mut self) {
-        let _ = self.shared.with(|core| {
-            core.net.unbind(self.address);
-            Ok(())
-        });
+        self.shared.close(Dropped::Socket(self.address));
     }
 }
 
