@@ -405,3 +405,61 @@ fn time_limits_and_settings_are_those_of_the_standard_library() {
         },
     );
 }
+
+#[test]
+fn descriptor_is_readable_when_there_is_something_to_do() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    run(
+        |stack| {
+            let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+            listener.set_nonblocking(true).unwrap();
+            let descriptor = stack.descriptor().unwrap();
+            let mut waits = 0;
+            let mut wait = |stack: &Stack| {
+                let time = stack.prepare_wait().unwrap().min(LONG);
+                if !time.is_zero() {
+                    waits += 1;
+                    let time = Timespec::try_from(time).unwrap();
+                    let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+                    poll(&mut polled, Some(&time)).unwrap();
+                }
+                assert!(waits < 1000, "it does not wait");
+            };
+            let (mut stream, _) = loop {
+                match listener.accept() {
+                    Ok(accepted) => break accepted,
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                }
+                wait(&stack);
+            };
+            stream.set_nonblocking(true).unwrap();
+            let mut received = Vec::new();
+            let mut bytes = vec![0; 1 << 20];
+            while received.len() < 500_000 {
+                match stream.read(&mut bytes) {
+                    Ok(0) => panic!("the end came too early"),
+                    Ok(count) => received.extend_from_slice(&bytes[..count]),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                        wait(&stack);
+                    }
+                }
+            }
+            assert!(received == pattern(500_000));
+            stream.set_nonblocking(false).unwrap();
+            stream.write_all(b"all").unwrap();
+            drop(stream);
+            assert!(stack.finish(LONG).unwrap());
+        },
+        |stack, address| {
+            let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+            stream.write_all(&pattern(500_000)).unwrap();
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            assert_eq!(bytes, b"all");
+            drop(stream);
+            assert!(stack.finish(LONG).unwrap());
+        },
+    );
+}

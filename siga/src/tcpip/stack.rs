@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -144,6 +145,31 @@ impl Stack {
             core.pump()?;
             core.wait(after(time))?;
             core.pump()
+        })
+    }
+
+    /// A descriptor that becomes readable when there is something to do, for a program that waits for other things too.
+    /// Before each wait call [`Stack::prepare_wait`], and after it [`Stack::poll`] or a verb of a socket that does not wait.
+    ///
+    /// # Errors
+    /// No descriptors left; `ResourceBusy` as [`Stack::poll`].
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.shared.with(|core| core.lan.as_fd().try_clone_to_owned())
+    }
+
+    /// Prepares for waiting elsewhere: does what there is to do, and says how long to wait at most for the descriptor. It
+    /// is zero if there is more to do at once, and [`Duration::MAX`] if nothing will be due.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn prepare_wait(&self) -> io::Result<Duration> {
+        self.shared.with(|core| {
+            core.pump()?;
+            if !core.lan.prepare_wait() {
+                return Ok(Duration::ZERO);
+            }
+            let due = core.net.due();
+            Ok(due.map_or(Duration::MAX, |due| Duration::from_nanos(due.saturating_sub(now_ns()))))
         })
     }
 
