@@ -50,6 +50,8 @@ listed! {
         BacklogFull => "dropped_backlog",
         /// Received segments dropped: for one connection more than the stack may have.
         ConnectionsFull => "dropped_connections",
+        /// Received segments dropped: no sequence number was found that is after those of an earlier connection.
+        NoNumber => "dropped_no_number",
         /// Received resets dropped: not exactly at the next byte that is expected.
         OutOfWindow => "dropped_window",
         /// Received datagrams dropped: nobody has bound the port.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::connection::{Connection, ConnectionId, Connections, End, Readable, Writable};
 use super::counters::{Counter, Counters};
 use super::machine::{Broken, Engine, Machine, Manner, State, Unacknowledged, Way, is_before};
-use super::output::{Link, Output};
+use super::output::{Link, Output, Unsent};
 use super::packet::{
     self, ACK, Bare, Datagram, FIN, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet, RST, SYN,
     Segment, TCP, UDP, UDP_BYTES,
@@ -125,6 +125,25 @@ struct Listener {
     backlog: usize,
     half_open: usize,
     ready: VecDeque<u32>,
+}
+
+/// How many first sequence numbers are tried until one is after that of an earlier connection: one in four thousand
+/// million connections does not find one, and is asked for again.
+const FIRST_NUMBERS_MAX: usize = 32;
+
+/// The answer to the first segment of a connection.
+#[derive(Debug, Default)]
+struct Answer {
+    frame: Option<(Offload, Vec<u8>)>,
+}
+
+impl Link for Answer {
+    fn transmit(&mut self, _: IpAddr, offload: Offload, frame: &mut [u8]) -> Result<(), Unsent> {
+        self.frame = Some((offload, frame.to_vec()));
+        Ok(())
+    }
+
+    fn answer(&mut self, _: &[u8]) {}
 }
 
 /// A TCP/IP stack.
@@ -307,7 +326,17 @@ impl Stack {
         if let Some(index) = self.tuples.get(&tuple).copied() {
             return self.take_segment_of(now, index, packet, segment, link);
         }
+        let asks = segment.has(SYN) && !segment.has(ACK);
+        let listening = if asks { self.listening(tuple.local) } else { None };
         if let Some(entry) = self.time_wait.get(now, &tuple) {
+            // What begins behind the end of the last connection is no old segment of it (RFC 6191 2).
+            if let Some(listening) = listening
+                && !is_before(segment.sequence, entry.expected)
+            {
+                let after = Some(entry.next);
+                let taken = self.take_first(now, listening, tuple, packet, segment, after, link);
+                return taken.map(|()| self.time_wait.remove(&tuple));
+            }
             // A reset does not shorten it (RFC 1337). What takes no sequence space needs no answer.
             if !segment.has(RST) && segment.length() > 0 {
                 let (sequence, acknowledgement) = (entry.next, entry.expected);
@@ -316,11 +345,8 @@ impl Stack {
             }
             return Ok(());
         }
-        if segment.has(SYN)
-            && !segment.has(ACK)
-            && let Some(listening) = self.listening(tuple.local)
-        {
-            return self.take_first(now, listening, tuple, packet, segment, link);
+        if let Some(listening) = listening {
+            return self.take_first(now, listening, tuple, packet, segment, None, link);
         }
         if segment.has(RST) {
             return Ok(());
@@ -351,7 +377,9 @@ impl Stack {
         self.send_frame(tuple.remote.ip(), offload, &mut frame, link);
     }
 
-    /// The first segment of a connection, for a listener.
+    /// The first segment of a connection, for a listener. Our sequence numbers are to begin `after` this one, if there
+    /// was a connection with the same ports before (RFC 1122 4.2.2.13).
+    #[expect(clippy::too_many_arguments, reason = "what a segment is and where it goes")]
     fn take_first(
         &mut self,
         now: u64,
@@ -359,10 +387,10 @@ impl Stack {
         tuple: Tuple,
         packet: &Packet<'_>,
         segment: Segment,
+        after: Option<u32>,
         link: &mut impl Link,
     ) -> Result<(), Counter> {
-        let seed = self.seed(tuple);
-        let Some(listener) = self.listeners.get_mut(&listening) else { return Ok(()) };
+        let Some(listener) = self.listeners.get(&listening) else { return Ok(()) };
         // Dropped and not refused: the other side tries again in a second.
         if listener.half_open + listener.ready.len() >= listener.backlog {
             return Err(Counter::BacklogFull);
@@ -370,24 +398,52 @@ impl Stack {
         if self.connections.len() >= self.options.connections_max {
             return Err(Counter::ConnectionsFull);
         }
-        let Some(mut machine) = Machine::listen(&self.manner, tuple.local, tuple.remote) else {
+        // Half of all numbers are after another. The answer shows which one it is: so it is made before it is sent.
+        for _ in 0..FIRST_NUMBERS_MAX {
+            let mut answer = Answer::default();
+            let machine = self.begin(now, tuple, packet, &segment, &mut answer)?;
+            let first = machine.sent.next.wrapping_sub(1);
+            if after.is_some_and(|after| !is_before(after, first)) {
+                continue;
+            }
+            if let Some((offload, mut frame)) = answer.frame {
+                self.send_frame(tuple.remote.ip(), offload, &mut frame, link);
+            }
+            if let Some(listener) = self.listeners.get_mut(&listening) {
+                listener.half_open += 1;
+            }
+            let index = self.connections.insert(Connection::new(tuple, machine, Some(listening)));
+            self.tuples.insert(tuple, index);
+            self.make_busy(index);
             return Ok(());
-        };
-        machine.begin(&segment, packet.transport());
-        let Stack { engine, output, counters, room, .. } = self;
-        let mut way = Way { link, output, counters, room };
+        }
+        Err(Counter::NoNumber)
+    }
+
+    /// A connection that its first segment asks for, and the answer to that.
+    fn begin(
+        &mut self,
+        now: u64,
+        tuple: Tuple,
+        packet: &Packet<'_>,
+        segment: &Segment,
+        answer: &mut Answer,
+    ) -> Result<Machine, Counter> {
+        let seed = self.seed(tuple);
+        let machine = Machine::listen(&self.manner, tuple.local, tuple.remote);
+        let mut machine = machine.ok_or(Counter::Malformed)?;
+        machine.begin(segment, packet.transport());
+        let Stack { engine, room, .. } = self;
+        // It is counted when it is sent.
+        let (mut output, mut counters) = (Output::default(), Counters::new());
+        let mut way = Way { link: answer, output: &mut output, counters: &mut counters, room };
         let taken = machine.receive(engine, now, packet.bytes, Some(seed), &mut way);
-        if taken == Err(Broken) {
-            return Err(Counter::Broken);
+        let sent = taken.and_then(|()| machine.send_one(engine, now, &mut way));
+        match sent {
+            Err(Broken) => Err(Counter::Broken),
+            Ok(_) if machine.state() != State::SynReceived => Err(Counter::Malformed),
+            Ok(_) => Ok(machine),
         }
-        if machine.state() != State::SynReceived {
-            return Err(Counter::Malformed);
-        }
-        listener.half_open += 1;
-        let index = self.connections.insert(Connection::new(tuple, machine, Some(listening)));
-        self.tuples.insert(tuple, index);
-        self.make_busy(index);
-        Ok(())
     }
 
     /// A segment of a connection that there is.

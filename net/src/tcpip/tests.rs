@@ -729,3 +729,42 @@ fn panic_ends_its_connection_and_no_other() {
     }));
     assert_eq!(world.stacks[1].take_end(broken[1]), Some(End::Reset));
 }
+
+#[test]
+fn pair_of_ports_in_time_wait_is_used_again_behind_its_last_bytes() {
+    for number in 0..20u8 {
+        let mut world = World::plain();
+        world.stacks[1] =
+            Stack::new(MACS[1], &[[10, 1, 0, 2].into()], Options::default(), Secret([number; 16]));
+        let ids = world.connect();
+        let (from, to) = world.stacks[0].ends(ids[0]).unwrap();
+        world.stacks[1].close(ids[1]);
+        assert!(
+            world.until(SECOND, |world| world.stacks[0].readable(ids[0]) == Readable::Finished)
+        );
+        let (last, _) = world.stacks[0].numbers(ids[0]);
+        let (_, end) = world.stacks[0].numbers(ids[0]);
+        world.stacks[0].close(ids[0]);
+        assert!(world.until(SECOND, |world| world.stacks.iter().all(Stack::is_quiet)));
+        assert_eq!(world.stacks[1].counts(), (0, 1));
+        let say = |world: &mut World, flags, sequence| {
+            let bare = Bare { flags, sequence, acknowledgement: 0, window: 1000 };
+            let mut frame = packet::bare(from, to, bare);
+            packet::leave_checksum(&mut frame);
+            address(&mut frame, MACS[1], MACS[0]);
+            let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
+            inject(world, offload, &frame);
+            let (_, (_, answer)) = world.wires[1].under_way.pop_last().unwrap();
+            let answer = packet::Packet::parse(&answer).unwrap();
+            packet::Segment::parse(answer.transport()).unwrap()
+        };
+        // One that was under way for long is told where the last connection ended, and changes nothing.
+        let old = say(&mut world, SYN, last.wrapping_sub(1));
+        assert_eq!((old.flags, old.sequence, old.acknowledgement), (ACK, end, last + 1));
+        assert_eq!(world.stacks[1].counts(), (0, 1));
+        let new = say(&mut world, SYN, last.wrapping_add(10));
+        assert_eq!((new.flags, new.acknowledgement), (SYN | ACK, last + 11));
+        assert!((new.sequence.wrapping_sub(end) as i32) > 0, "it begins behind the last one");
+        assert_eq!(world.stacks[1].counts(), (1, 0));
+    }
+}

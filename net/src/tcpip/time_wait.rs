@@ -49,6 +49,12 @@ impl TimeWait {
         self.entries.contains_key(tuple)
     }
 
+    /// Forgets a pair of ports, because it is used again.
+    pub(super) fn remove(&mut self, tuple: &Tuple) {
+        // Its place in the order goes when its time is over.
+        self.entries.remove(tuple);
+    }
+
     /// Drops the entries whose time is over.
     pub(super) fn expire(&mut self, now: u64) {
         while self.order.front().is_some_and(|(until, _)| *until <= now) {
