@@ -19,7 +19,7 @@ use super::udp::{SendToError, Sockets};
 use crate::lan::frame::{Mac, u16_at};
 use crate::lan::link::Frame;
 use crate::lan::neighbour;
-use crate::lan::offload::Offload;
+use crate::lan::offload::{Kind, Offload, segment};
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -243,6 +243,19 @@ impl Stack {
     /// The bytes must not change meanwhile: a frame in shared memory is to be copied before.
     pub fn receive(&mut self, now: u64, frame: Frame<'_>, link: &mut impl Link) {
         self.counters.count(Counter::FramesReceived);
+        // Segments of TCP may come as one; datagrams that a kernel has put together are cut, because each is a message.
+        let datagrams = frame.offload.segmentation.filter(|segments| segments.kind == Kind::Udp);
+        if datagrams.is_none() {
+            return self.take_or_count(now, frame, link);
+        }
+        let mut room = Vec::new();
+        segment(frame.offload, frame.bytes, &mut room, |bytes| {
+            let offload = Offload { vlan: frame.offload.vlan, ..Offload::NONE };
+            self.take_or_count(now, Frame { offload, bytes }, link);
+        });
+    }
+
+    fn take_or_count(&mut self, now: u64, frame: Frame<'_>, link: &mut impl Link) {
         if let Err(reason) = self.take_frame(now, frame, link) {
             self.counters.count(reason);
         }

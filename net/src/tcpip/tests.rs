@@ -13,7 +13,7 @@ use super::{
 };
 use crate::lan::frame::Mac;
 use crate::lan::link::Frame;
-use crate::lan::offload::{Checksum, Offload, complete_checksum, segment};
+use crate::lan::offload::{Checksum, Kind, Offload, Segmentation, complete_checksum, segment};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -767,4 +767,24 @@ fn pair_of_ports_in_time_wait_is_used_again_behind_its_last_bytes() {
         assert!((new.sequence.wrapping_sub(end) as i32) > 0, "it begins behind the last one");
         assert_eq!(world.stacks[1].counts(), (1, 0));
     }
+}
+
+#[test]
+fn datagrams_that_come_as_one_frame_are_received_one_by_one() {
+    let mut world = World::plain();
+    let (from, to) = (world.at(0, 1000), world.at(1, 53));
+    world.stacks[1].bind(to).unwrap();
+    let data: Vec<u8> = (0..2500).map(|at| byte(0, at)).collect();
+    let mut frame = packet::datagram(from, to, &data);
+    let partial = packet::leave_checksum(&mut frame);
+    address(&mut frame, MACS[1], MACS[0]);
+    let segments =
+        Segmentation { kind: Kind::Udp, congestion: false, header_bytes: 42, segment_bytes: 1000 };
+    let offload = Offload { segmentation: Some(segments), ..partial };
+    assert_eq!(Offload::parse(&offload.head(), &frame), Ok(offload));
+    inject(&mut world, offload, &frame);
+    for piece in data.chunks(1000) {
+        assert_eq!(world.stacks[1].receive_from(to), Some((from, piece.to_vec())));
+    }
+    assert_eq!(world.stacks[1].receive_from(to), None);
 }
