@@ -205,21 +205,30 @@ fn stream_dropped_with_unread_bytes_resets_the_connection() {
 
 #[test]
 fn stack_that_is_dropped_resets_its_connections() {
+    let (gone, is_gone) = mpsc::channel::<()>();
     run(
-        |stack| {
+        move |stack| {
             let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
             let (mut stream, _) = listener.accept().unwrap();
-            // More comes than fits, and then nobody is there who could send the rest.
+            // Nobody reads meanwhile: so the client cannot send all.
+            while is_gone.try_recv().is_err() {
+                stack.wait(Duration::from_millis(10)).unwrap();
+            }
             let mut bytes = Vec::new();
             let error = stream.read_to_end(&mut bytes).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-            assert!(bytes.len() >= 100_000 && bytes == pattern(bytes.len()));
+            assert_eq!(bytes.len(), 256 << 10, "what has come is received first");
+            assert!(bytes == pattern(bytes.len()));
         },
-        |stack, address| {
+        move |stack, address| {
             let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
-            stream.write_all(&pattern(400_000)).unwrap();
+            stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+            let error = stream.write_all(&pattern(1 << 20)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
             // Not finished: the program goes, and what is not acknowledged goes with it.
             drop(stream);
+            drop(stack);
+            gone.send(()).unwrap();
         },
     );
 }
