@@ -139,6 +139,8 @@ fn closed_port_and_unknown_host_are_told_apart() {
             let connect = |to: SocketAddr| TcpStream::connect(&stack, to).unwrap_err().kind();
             assert_eq!(connect((address, 1).into()), ErrorKind::ConnectionRefused);
             assert_eq!(connect("10.1.77.77:1".parse().unwrap()), ErrorKind::HostUnreachable);
+            let own = SocketAddr::new(stack.addresses()[0], 1);
+            assert_eq!(connect(own), ErrorKind::HostUnreachable);
             assert_eq!(connect((address, 0).into()), ErrorKind::InvalidInput);
             TcpStream::connect(&stack, (address, 2)).unwrap();
         },

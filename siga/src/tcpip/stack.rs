@@ -317,9 +317,9 @@ impl Core {
         self.lan.wait_once(until)
     }
 
-    /// Whether a member of the LAN has this address.
+    /// Whether another member of the LAN has this address. A stack does not reach itself.
     pub(super) fn is_reachable(&mut self, address: IpAddr) -> bool {
-        self.lan.find_address(address).is_some()
+        !self.net.addresses().contains(&address) && self.lan.find_address(address).is_some()
     }
 
     pub(super) fn send_to(

@@ -157,7 +157,7 @@ impl TcpStream {
     /// [`StackOptions::connect_max`](super::StackOptions::connect_max).
     ///
     /// # Errors
-    /// `ConnectionRefused`, `TimedOut`, `HostUnreachable` if the LAN has no member with that address, `AddrNotAvailable`
+    /// `ConnectionRefused`, `TimedOut`, `HostUnreachable` if no other member of the LAN has that address, `AddrNotAvailable`
     /// if no port is left, `QuotaExceeded` if the stack has too many connections; otherwise as [`Stack::poll`].
     pub fn connect(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
         first_of(address, |address| TcpStream::connect_within(stack, address, None))

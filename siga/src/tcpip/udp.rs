@@ -57,8 +57,8 @@ impl UdpSocket {
     /// Sends a datagram. Waits while its target is full. Returns how many bytes it has.
     ///
     /// # Errors
-    /// `InvalidInput` if it is longer than the LAN's packets, or for no host; `HostUnreachable` if the LAN has no member
-    /// with that address; `WouldBlock` if the socket does not wait; otherwise as [`Stack::poll`].
+    /// `InvalidInput` if it is longer than the LAN's packets, or for no host; `HostUnreachable` if no other member
+    /// of the LAN has that address; `WouldBlock` if the socket does not wait; otherwise as [`Stack::poll`].
     pub fn send_to(&self, data: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
         let patience = Patience::of(self.is_nonblocking.get(), None);
         let to = to.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
