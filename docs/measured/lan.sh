@@ -45,10 +45,11 @@ ip -n "$other" link set dev veth1 up
 
 # Waits until something listens: whoever asks is refused until then.
 reach() { until "$@" 2>/dev/null; do :; done; }
+# With in_place=exec it takes the place of the shell that calls it, which then has the number of the port.
 port() {
     local name=$1 mtu=$2
     shift 2
-    "$siga" run --socket "$work/host" --name "$name" -- sh -c "ip link set hs0 mtu $mtu"' && exec "$@"' sh "$@"
+    ${in_place:-} "$siga" run --socket "$work/host" --name "$name" -- sh -c "ip link set hs0 mtu $mtu"' && exec "$@"' sh "$@"
 }
 
 gigabits() { awk '/"sum_received"/ {is_sum = 1} is_sum && /"bits_per_second"/ {gsub(/[^0-9.e+]/, "", $2); printf "%.2f\n", $2 / 1e9; exit}' "$1"; }
@@ -75,7 +76,7 @@ stream_veth() {
     gigabits "$work/veth.json"
 }
 ask_lan() {
-    port server 8192 "$requests" serve 7000 & local server=$!
+    (in_place=exec port server 8192 "$requests" serve 7000) & local server=$!
     reach port client 8192 "$requests" ask server:7000 "$seconds"
     kill $server; wait $server || true
 }

@@ -1010,10 +1010,10 @@ impl Mesh {
         self.has_heard = true;
     }
 
-    /// Whether there may be something to do.
+    /// Whether there may be something to do: members that have come and gone are something.
     #[inline]
     pub(super) fn is_ready(&mut self) -> bool {
-        self.has_heard || self.waiter.is_one_ready()
+        self.has_heard || self.waiter.is_one_ready() || !self.table.is_current()
     }
 
     /// Gives back memory of all links that was not used lately. Returns whether there may be more later.
