@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabric::control::{Kind, LanJoined, Pending, Target, WantedAddress};
-use fabric::path::{END_DATA_BYTES, SendError, Severed, Shape};
+use fabric::path::{END_DATA_BYTES, SendError, Sender, Severed, Shape};
 use net::lan::audience::{Audience, Links};
 use net::lan::capture::{self, Content, ReceivedRecord};
 use net::lan::counters::{Counter, Counters};
@@ -15,7 +16,9 @@ use net::lan::link::{Frame, Link, Received, Urgency};
 use net::lan::offload::Offload;
 use net::lan::table::{LentTable, MEMBERS_MAX, Member};
 use os::doorbell::Listen;
+use os::poller::wait_any;
 use os::processor::now_ns;
+use os::sync::pause;
 
 use super::capturer::Capturer;
 use super::error::{SendFrameError, TrySendFrameError};
@@ -25,7 +28,7 @@ use crate::link::Membership;
 use crate::options::PathOptions;
 use crate::path::Path;
 use crate::waiter::{self, Key, OneOf, Waiter};
-use crate::waiting::{Wait, count_polls};
+use crate::waiting::{POLLS_PER_CLOCK, SPIN_NS_MAX, Wait, count_polls};
 
 /// Frames that wait for the path to one member.
 const WAITING_MAX: usize = 16;
@@ -44,6 +47,9 @@ const CAPTURE_WINDOW_BYTES: usize = 8 << 20;
 
 /// How often a member that sends looks whether the path is there over which copies go.
 const LOOK_NS: u64 = 1_000_000;
+
+/// How often a member that waits for room looks whether the other is still in the address table.
+const TABLE_LOOK_NS: u64 = 1_000_000_000;
 
 /// Members from which on they are an audience: fewer get a copy each.
 const AUDIENCE_MIN: usize = 3;
@@ -79,6 +85,7 @@ pub(super) struct Mesh {
     capturers: Vec<Capturer>,
     /// When to look for paths to them, if some have none.
     look_ns: u64,
+    wait: Wait,
     /// The host at which we are a member, and the request to be one at the next.
     attachment: u32,
     rejoining: Option<Claim>,
@@ -187,6 +194,7 @@ impl Mesh {
             audiences: 0,
             capturers: Vec::new(),
             look_ns: 0,
+            wait,
             attachment,
             rejoining: None,
             has_slept: false,
@@ -995,13 +1003,75 @@ impl Mesh {
         Ok(())
     }
 
-    /// Waits until a frame that was given back may go.
-    pub(super) fn wait_for_room(&mut self) {
+    /// Waits until a frame for this member that was given back may go, or there is something new to know about the member;
+    /// at most until `deadline_ns`. Frames that wait to be received do not end the wait: nobody takes them meanwhile.
+    pub(super) fn wait_for_room(&mut self, destination: Mac, deadline_ns: u64) {
         self.flush();
-        let Ok(Some(key)) = self.waiter.wait_until(u64::MAX) else { return };
-        if key == self.guest {
+        let key = match self.table.find(destination).map(|(number, _)| &self.peers[number]) {
+            Some(Standing::Joined(key)) => Some(*key),
+            Some(Standing::Connecting(..)) => None,
+            // The next try shows what became of it.
+            _ => return,
+        };
+        // The address table has no doorbell: whether the member is still in it is asked now and then.
+        let deadline_ns = deadline_ns.min(now_ns().saturating_add(TABLE_LOOK_NS));
+        let spin_until_ns = match self.wait {
+            Wait::Block => 0,
+            Wait::Adaptive => deadline_ns.min(now_ns() + SPIN_NS_MAX),
+            Wait::Spin => deadline_ns,
+        };
+        while now_ns() < spin_until_ns {
+            for _ in 0..POLLS_PER_CLOCK {
+                if self.may_have_room(key) {
+                    return;
+                }
+                pause();
+            }
+            // A peer that is gone, and the host, are heard of by their doorbells alone.
+            self.hear_of_room(key, Duration::ZERO);
+        }
+        if self.wait == Wait::Spin {
+            return;
+        }
+        if let Some(sender) = self.sender_of(key) {
+            sender.announce_sleep();
+            sender.counters().add(fabric::path::Counter::Sleeps, 1);
+        }
+        let time = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
+        if !self.may_have_room(key) {
+            self.hear_of_room(key, time);
+        }
+        if let Some(sender) = self.sender_of(key) {
+            sender.wake();
+        }
+    }
+
+    /// Listens to the doorbells of a link's sender and of the guest, at most for `time`, and does what the guest has news
+    /// of.
+    fn hear_of_room(&mut self, key: Option<Key>, time: Duration) {
+        let link = match key.and_then(|key| self.waiter.get(key)) {
+            Some(Occupant::Link(joint)) => Some(joint.link.as_halves().0.descriptor()),
+            _ => None,
+        };
+        let heard = wait_any([link, Some(self.guest().as_fd())], Some(time));
+        let has_news = heard.is_ok_and(|[_, has_news]| has_news);
+        if let Some(sender) = self.sender_of(key) {
+            sender.hear(Listen::Now);
+        }
+        if has_news || self.guest().has_news() {
+            self.guest().hear(now_ns());
             self.serve_guest();
         }
+    }
+
+    fn may_have_room(&mut self, key: Option<Key>) -> bool {
+        // A link that has ended meanwhile holds up nothing.
+        let has_room = key.is_some() && self.sender_of(key).is_none_or(|sender| sender.is_ready());
+        has_room || self.guest().has_news()
+    }
+
+    fn sender_of(&mut self, key: Option<Key>) -> Option<&mut Sender> {
+        Some(joint(&mut self.waiter, key?)?.link.halves().0)
     }
 
     /// The descriptor has become readable: listen before anything is looked at.
