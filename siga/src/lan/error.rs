@@ -73,6 +73,9 @@ pub enum TrySendFrameError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendFrameError {
+    /// This process is no member: it is a forked child of one.
+    #[error("this process is no member of the LAN")]
+    NotMember,
     /// No member has this address.
     #[error("no member of the LAN has the address {0}")]
     NoMember(Mac),

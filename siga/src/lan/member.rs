@@ -227,6 +227,9 @@ impl Lan {
 
     #[inline]
     fn send_as(&mut self, frame: Frame<'_>, urgency: Urgency) -> Result<(), TrySendFrameError> {
+        if self.mesh.in_child() {
+            return Err(SendFrameError::NotMember.into());
+        }
         self.mesh.refresh();
         let destination =
             check(frame, self.mesh.own(), self.frame_bytes_max).map_err(|refused| {

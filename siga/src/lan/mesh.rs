@@ -16,6 +16,7 @@ use net::lan::link::{Frame, Link, Received, Urgency};
 use net::lan::offload::Offload;
 use net::lan::table::{LentTable, MEMBERS_MAX, Member};
 use os::doorbell::Listen;
+use os::fork::ForkGuard;
 use os::poller::wait_any;
 use os::processor::now_ns;
 use os::sync::pause;
@@ -86,6 +87,8 @@ pub(super) struct Mesh {
     /// When to look for paths to them, if some have none.
     look_ns: u64,
     wait: Wait,
+    /// A forked child has none of the memory that all this stands for.
+    guard: ForkGuard,
     /// The host at which we are a member, and the request to be one at the next.
     attachment: u32,
     rejoining: Option<Claim>,
@@ -195,6 +198,7 @@ impl Mesh {
             capturers: Vec::new(),
             look_ns: 0,
             wait,
+            guard: ForkGuard::here(),
             attachment,
             rejoining: None,
             has_slept: false,
@@ -215,7 +219,9 @@ impl Mesh {
 
     /// Gives the guest back. All paths end.
     pub(super) fn into_guest(mut self) -> Guest {
-        for number in 0..self.peers.len() {
+        // The paths of a forked child are its parent's.
+        let own = if self.in_child() { 0 } else { self.peers.len() };
+        for number in 0..own {
             self.part(number);
         }
         match self.waiter.remove(self.guest) {
@@ -248,13 +254,21 @@ impl Mesh {
     }
 
     pub(super) fn count(&mut self, counter: Counter, number: u64) {
-        self.counters.add(counter, number);
+        if !self.in_child() {
+            self.counters.add(counter, number);
+        }
+    }
+
+    /// Whether the caller is a forked child of the member, and so no member.
+    #[inline(always)]
+    pub(super) fn in_child(&self) -> bool {
+        self.guard.in_child()
     }
 
     /// Takes note of members that have come and gone. One load if none has.
     #[inline]
     pub(super) fn refresh(&mut self) {
-        if !self.table.is_current() {
+        if !self.in_child() && !self.table.is_current() {
             self.take_changes();
         }
     }
@@ -712,6 +726,9 @@ impl Mesh {
     }
 
     pub(super) fn flush(&mut self) {
+        if self.in_child() {
+            return;
+        }
         self.publish_to_all();
         let Mesh { waiter, unflushed, .. } = self;
         for key in unflushed.drain(..) {
@@ -777,6 +794,10 @@ impl Mesh {
         &mut self,
         receive: impl Fn(&mut Joint, &Member, &mut Counters) -> Result<Option<R>, Severed>,
     ) -> Option<(Key, R)> {
+        // Others learn it when they look at all members.
+        if self.in_child() {
+            return None;
+        }
         let Mesh { waiter, current, own, counters, .. } = self;
         let (key, turns) = current.as_mut()?;
         *turns = turns.checked_sub(1)?;
@@ -793,6 +814,9 @@ impl Mesh {
         &mut self,
         receive: impl Fn(&mut Joint, &Member, &mut Counters) -> Result<Option<R>, Severed>,
     ) -> io::Result<Option<(Key, R)>> {
+        if self.in_child() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         self.refresh();
         self.current = None;
         self.has_heard = false;
@@ -1083,11 +1107,15 @@ impl Mesh {
     /// Whether there may be something to do.
     #[inline]
     pub(super) fn is_ready(&mut self) -> bool {
-        self.has_heard || self.waiter.is_one_ready()
+        // A forked child finds out when it receives.
+        self.in_child() || self.has_heard || self.waiter.is_one_ready()
     }
 
     /// Gives back memory of all links that was not used lately. Returns whether there may be more later.
     pub(super) fn trim(&mut self) -> bool {
+        if self.in_child() {
+            return false;
+        }
         let Mesh { waiter, peers, .. } = self;
         let mut may_trim = false;
         for standing in peers.iter() {
@@ -1101,6 +1129,9 @@ impl Mesh {
     }
 
     pub(super) fn prepare_wait(&mut self) -> bool {
+        if self.in_child() {
+            return false;
+        }
         self.flush();
         // A frame that was given back may go now, and nobody has been told.
         if std::mem::take(&mut self.has_room) || !self.waiter.prepare_wait() {
