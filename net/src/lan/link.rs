@@ -187,6 +187,11 @@ impl Link {
         Frame { offload, bytes: &body[at as usize..][..bytes as usize] }
     }
 
+    /// Buffers received so far. What was handed over by a moment is within a queue's buffers of the count then.
+    pub fn buffers_received(&mut self) -> u64 {
+        self.receiver.counters().get(path::Counter::Buffers)
+    }
+
     /// Whether there is something to receive, or the path has ended.
     #[inline]
     pub fn is_ready(&mut self) -> bool {

@@ -77,6 +77,8 @@ pub(super) struct Mesh {
     last: Option<(Mac, Key)>,
     /// From whom frames are taken, and how many more before the next has its turn.
     current: Option<(Key, u32)>,
+    /// Links of members that have left, and the numbers that these had: one of each number.
+    leaving: Vec<(Key, usize)>,
     /// Links with frames that were held back.
     unflushed: Vec<Key>,
     /// Who gets frames to all without a tag, and how many audiences there have been.
@@ -130,8 +132,8 @@ struct Joint {
     wants_room: bool,
     /// Something was pushed since it was last flushed.
     is_unflushed: bool,
-    /// The member has left: the link ends once what it sent has been received.
-    is_left: bool,
+    /// The member has left: the link ends once this many buffers were received over it, or none is there.
+    ends_after: Option<u64>,
     /// Copies of frames that the member says it has lost, if this one captures.
     lost: u64,
     _membership: Arc<Membership>,
@@ -192,6 +194,7 @@ impl Mesh {
             peers,
             last: None,
             current: None,
+            leaving: Vec::new(),
             unflushed: Vec::new(),
             audience: None,
             audiences: 0,
@@ -339,11 +342,26 @@ impl Mesh {
 
     /// The member of this number has left: what it sent before is still received.
     fn leave(&mut self, number: usize) {
-        let Standing::Joined(_) = self.peers[number] else { return };
-        if let Some(joint) = self.joint_of(number) {
-            joint.is_left = true;
-        }
+        let Standing::Joined(key) = self.peers[number] else { return };
         self.peers[number] = Standing::Apart;
+        self.let_end(key, number);
+    }
+
+    /// Ends a link once what was handed over by now has been received: no more than a queue holds, whatever comes behind it.
+    /// Of the links of one member, one goes on so far: a member that asks for paths again and again has no more.
+    fn let_end(&mut self, key: Key, number: usize) {
+        self.last = self.last.filter(|(_, last)| *last != key);
+        // Who has its turn is not asked whether it has left.
+        self.current = self.current.filter(|(current, _)| *current != key);
+        if let Some(at) = self.leaving.iter().position(|(_, before)| *before == number) {
+            let (before, _) = self.leaving.swap_remove(at);
+            self.end(before);
+        }
+        if let Some(joint) = joint(&mut self.waiter, key) {
+            let buffers = joint.link.buffers_received();
+            joint.ends_after = Some(buffers + fabric::queue::QUEUE_BUFFERS as u64);
+            self.leaving.push((key, number));
+        }
     }
 
     fn joint_of(&mut self, number: usize) -> Option<&mut Joint> {
@@ -563,6 +581,7 @@ impl Mesh {
         if self.is_joined(key) {
             self.end_audience();
         }
+        self.leaving.retain(|(leaving, _)| *leaving != key);
         if let Some(Occupant::Link(mut joint)) = self.waiter.remove(key) {
             joint.link.close();
             let is_its_own =
@@ -834,11 +853,18 @@ impl Mesh {
             let Mesh { waiter, own, counters, has_room, .. } = self;
             let Some(joint) = joint(waiter, key) else { continue };
             match receive(joint, own, counters) {
-                Ok(Some(received)) => {
-                    self.current = Some((key, FRAMES_PER_TURN));
-                    return Ok(Some((key, received)));
-                }
-                Ok(None) if joint.is_left => self.end(key),
+                Ok(Some(received)) => match joint.ends_after {
+                    None => {
+                        self.current = Some((key, FRAMES_PER_TURN));
+                        return Ok(Some((key, received)));
+                    }
+                    Some(most) if joint.link.buffers_received() <= most => {
+                        return Ok(Some((key, received)));
+                    }
+                    // What it sent after it had left.
+                    Some(_) => self.end(key),
+                },
+                Ok(None) if joint.ends_after.is_some() => self.end(key),
                 Ok(None) => {
                     // It was ready because there is room again: whoever wants it tries again.
                     *has_room |= std::mem::take(&mut joint.wants_room);
@@ -874,7 +900,7 @@ impl Mesh {
     }
 
     /// Does what the guest has news of: members that want a path, paths that were asked for, a new host.
-    fn serve_guest(&mut self) {
+    pub(super) fn serve_guest(&mut self) {
         self.refresh();
         // Each waits for the host. What is left is news still.
         for _ in 0..PENDING_PER_CALL_MAX {
@@ -950,7 +976,7 @@ impl Mesh {
             number,
             wants_room: false,
             is_unflushed: false,
-            is_left: false,
+            ends_after: None,
             lost: 0,
             _membership: membership,
         };
@@ -965,10 +991,7 @@ impl Mesh {
         match before {
             // The member has asked again: what it sent over the old path is still received.
             Standing::Joined(old) => {
-                if let Some(joint) = self::joint(&mut self.waiter, old) {
-                    joint.is_left = true;
-                }
-                self.last = None;
+                self.let_end(old, number);
             }
             Standing::Connecting(_, waiting) => {
                 for (offload, bytes) in waiting {
@@ -1159,7 +1182,7 @@ impl Links for Peers<'_> {
 }
 
 /// What a path to a member of a LAN is asked for with.
-fn path_options(captures: bool) -> PathOptions {
+pub(super) fn path_options(captures: bool) -> PathOptions {
     let window_bytes = if captures { CAPTURE_WINDOW_BYTES } else { WINDOW_BYTES };
     PathOptions { kind: Kind::LAN, window_bytes, ..PathOptions::DEFAULT }
 }
@@ -1236,7 +1259,7 @@ impl waiter::Member for Joint {
     #[inline]
     fn is_ready(&mut self) -> bool {
         let wants_room = self.wants_room;
-        let is_left = self.is_left;
+        let is_left = self.ends_after.is_some();
         self.link.is_ready() || is_left || wants_room && self.link.halves().0.is_ready()
     }
 

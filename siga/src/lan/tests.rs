@@ -1,0 +1,108 @@
+//! Members that face another which keeps to no rules.
+
+use fabric::control::{Request, WantedAddress};
+use host::Embedded;
+use host::system::System;
+use net::lan::counters::{Counter, Counters};
+use net::lan::frame::Mac;
+
+use super::joining::{Wish, change};
+use super::member::{Lan, LanOptions};
+use super::mesh::path_options;
+use crate::error::TrySendError;
+use crate::guest::Guest;
+use crate::options::PathOptions;
+use crate::path::Path;
+use crate::waiting::Wait;
+
+fn member(host: &Embedded, name: &str) -> Lan {
+    let options = LanOptions { wait: Wait::Block, ..LanOptions::default() };
+    Lan::join(Guest::attach_embedded(host, name).unwrap(), "hs0", &options).unwrap()
+}
+
+/// A member that does with its paths what it likes.
+struct Rogue {
+    guest: Guest,
+    mac: Mac,
+    _counters: Counters,
+}
+
+impl Rogue {
+    fn join(host: &Embedded) -> Rogue {
+        let guest = Guest::attach_embedded(host, "ROGUE").unwrap();
+        let lan = "hs0".parse().unwrap();
+        let (wish, counters) = Wish::new(lan, None, WantedAddress::None, false).unwrap();
+        let claim = wish.ask(&guest).unwrap();
+        let (joined, _) = wish.joined(guest.answer(&claim)).unwrap();
+        Rogue { guest, mac: Mac(joined.mac), _counters: counters }
+    }
+
+    fn path(&self, lan: &mut Lan, options: &PathOptions) -> Path {
+        let name = lan.own().name.to_string();
+        let mut connecting = self.guest.start_connecting(&name, options).unwrap();
+        loop {
+            assert!(lan.try_receive().unwrap().is_none());
+            if let Some(path) = self.guest.try_complete(&mut connecting).unwrap() {
+                return path;
+            }
+        }
+    }
+
+    fn frame(&self, lan: &Lan, body: &[u8]) -> Vec<u8> {
+        [&lan.mac().0[..], &self.mac.0, &[0x88, 0xb5], body].concat()
+    }
+
+    fn leave(&self) {
+        change(&self.guest, "hs0".parse().unwrap(), &Request::LeaveLan).unwrap();
+    }
+}
+
+#[test]
+fn member_that_has_left_is_received_no_longer_than_what_it_sent_before() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut lan = member(&host, "A");
+    let rogue = Rogue::join(&host);
+    let mut path = rogue.path(&mut lan, &path_options(false));
+    // Each alone in its buffer.
+    let mut before = 0;
+    while path.try_send(&rogue.frame(&lan, b"before")).is_ok() {
+        before += 1;
+    }
+    rogue.leave();
+    let (mut received, mut after) = (0, 0);
+    loop {
+        let is_one =
+            lan.try_receive().unwrap().is_some_and(|frame| frame.bytes[14..] == *b"before");
+        received += u32::from(is_one);
+        // There is always another.
+        match path.try_send(&rogue.frame(&lan, b"after")) {
+            Ok(()) => after += 1,
+            Err(TrySendError::Full) => {}
+            Err(_) => break,
+        }
+        assert!(after < 10_000, "whoever has left is received for ever");
+    }
+    assert_eq!(received, before);
+    assert_eq!(lan.counter(Counter::PathsMade), 1);
+}
+
+#[test]
+fn member_that_asks_for_paths_again_and_again_has_two_at_most() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut lan = member(&host, "A");
+    let rogue = Rogue::join(&host);
+    let mut paths: Vec<Path> = Vec::new();
+    for round in 0..5 {
+        let options = path_options(false);
+        let mut connecting = rogue.guest.start_connecting("A", &options).unwrap();
+        paths.push(loop {
+            // A member that sends and never receives.
+            let _ = lan.mesh.serve_guest();
+            if let Some(path) = rogue.guest.try_complete(&mut connecting).unwrap() {
+                break path;
+            }
+        });
+        let ended = paths.iter_mut().filter_map(|path| path.try_receive().err()).count();
+        assert_eq!(ended, usize::max(round, 1) - 1);
+    }
+}
