@@ -147,6 +147,39 @@ fn members_that_leave_and_come_again_are_reached_again() {
 }
 
 #[test]
+fn frames_that_wait_go_over_the_path_that_is_kept_when_both_have_asked() {
+    let host = host();
+    let [mut a, mut b] = ["A", "B"].map(|name| member(&host, name));
+    let (to, from) = (a.mac(), b.mac());
+    // Whoever is answered by the host knows all that the host has been asked before.
+    let settle = |lan: &mut Lan| {
+        lan.register("fe80::7".parse().unwrap()).unwrap();
+        lan.unregister("fe80::7".parse().unwrap()).unwrap();
+    };
+    // B has so many requests that it does not come to A's at once.
+    let mut others: Vec<Lan> = (0..8).map(|number| member(&host, &format!("M{number}"))).collect();
+    for other in &mut others {
+        other.send(Offload::NONE, &frame(from, other.mac(), b"other")).unwrap();
+        settle(other);
+    }
+    a.send(Offload::NONE, &frame(from, to, b"from A")).unwrap();
+    settle(&mut a);
+    for number in 0..5 {
+        b.send(Offload::NONE, &frame(to, from, &[number])).unwrap();
+    }
+    settle(&mut b);
+    // A has the lower number, and refuses.
+    assert!(a.try_receive().unwrap().is_none());
+    settle(&mut a);
+    settle(&mut b);
+    assert!(b.try_receive().unwrap().is_none());
+    for number in 0..5 {
+        assert_eq!(next(&mut a, &mut []), Some(vec![number]));
+    }
+    assert_eq!((b.counter(Counter::Lost), b.counter(Counter::PathsFailed)), (0, 0));
+}
+
+#[test]
 fn target_that_is_full_gives_frames_back_and_none_is_lost() {
     let host = host();
     let [mut a, mut b] = ["A", "B"].map(|name| member(&host, name));

@@ -85,7 +85,8 @@ pub enum SendFrameError {
     /// No path to the member could be made. The next frame for it is another try, after a tenth of a second.
     #[error("there is no path to the member {0}")]
     Unreachable(Name),
-    /// Something has run out that waiting does not bring back.
+    /// Something has run out that waiting does not bring back, in this process or on the path. If a path to the member was
+    /// wanting, the next frame is another try, after a tenth of a second.
     #[error("nothing was sent: {0}")]
     Lacking(#[from] Lack),
 }

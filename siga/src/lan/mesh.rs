@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabric::control::{Kind, LanJoined, Pending, Target, WantedAddress};
-use fabric::path::{END_DATA_BYTES, SendError, Sender, Severed, Shape};
+use fabric::path::{END_DATA_BYTES, Lack, SendError, Sender, Severed, Shape};
 use net::lan::audience::{Audience, Links};
 use net::lan::capture::{self, Content, ReceivedRecord};
 use net::lan::counters::{Counter, Counters};
@@ -24,7 +24,7 @@ use os::sync::pause;
 use super::capturer::Capturer;
 use super::error::{SendFrameError, TrySendFrameError};
 use super::joining::Wish;
-use crate::guest::{Claim, Connecting, Guest};
+use crate::guest::{Claim, ConnectError, Connecting, Guest};
 use crate::link::Membership;
 use crate::options::PathOptions;
 use crate::path::Path;
@@ -108,8 +108,8 @@ enum Standing {
     /// There is no path.
     #[default]
     Apart,
-    /// No path could be made: leave it alone until then.
-    Failed { retry_ns: u64 },
+    /// No path could be made, perhaps for something that this process lacks: leave it alone until then.
+    Failed { retry_ns: u64, lack: Option<Lack> },
     /// A path was asked for, and frames wait for it.
     Connecting(Box<Connecting>, VecDeque<(Offload, Vec<u8>)>),
     /// There is a path.
@@ -397,7 +397,11 @@ impl Mesh {
         if let Some((mac, key)) = self.last
             && mac == destination
         {
-            return self.send_over(key, frame, urgency);
+            match self.send_over(key, frame, urgency) {
+                // The path has ended, perhaps because its member has come again.
+                Err(TrySendFrameError::Send(SendFrameError::Unreachable(_))) => {}
+                sent => return sent,
+            }
         }
         self.send_elsewhere(destination, frame, urgency)
     }
@@ -521,11 +525,14 @@ impl Mesh {
     fn connect(&mut self, number: usize) -> Result<(), TrySendFrameError> {
         let Some(member) = self.table.get(number) else { return Err(TrySendFrameError::Full) };
         let name = member.name;
-        let unreachable = SendFrameError::Unreachable(name).into();
-        if let Standing::Failed { retry_ns } = self.peers[number]
+        let failed = |lack: Option<Lack>| {
+            let unreachable = SendFrameError::Unreachable(name);
+            Err(lack.map_or(unreachable, SendFrameError::Lacking).into())
+        };
+        if let Standing::Failed { retry_ns, lack } = self.peers[number]
             && now_ns() < retry_ns
         {
-            return Err(unreachable);
+            return failed(lack);
         }
         let options = path_options(member.captures);
         match self.guest().start_connecting_to(Target::Guest(name), &options) {
@@ -534,17 +541,18 @@ impl Mesh {
                 self.peers[number] = Standing::Connecting(Box::new(connecting), waiting);
                 Ok(())
             }
-            Err(_) => {
-                self.fail(number);
-                Err(unreachable)
+            Err(error) => {
+                let lack = lack_of(&error);
+                self.fail(number, lack);
+                failed(lack)
             }
         }
     }
 
     /// No path to a member could be made: frames that wait for it are lost.
-    fn fail(&mut self, number: usize) {
+    fn fail(&mut self, number: usize, lack: Option<Lack>) {
         self.counters.add(Counter::PathsFailed, 1);
-        let failed = Standing::Failed { retry_ns: now_ns() + RETRY_NS };
+        let failed = Standing::Failed { retry_ns: now_ns() + RETRY_NS, lack };
         if let Standing::Connecting(_, waiting) = std::mem::replace(&mut self.peers[number], failed)
         {
             self.counters.add(Counter::Lost, waiting.len() as u64);
@@ -953,9 +961,18 @@ impl Mesh {
                 self.peers[number] = Standing::Connecting(connecting, waiting);
                 self.join(number, path);
             }
-            Err(_) => {
+            Err(error) => {
                 self.peers[number] = Standing::Connecting(connecting, waiting);
-                self.fail(number);
+                // It refuses because it has asked too, and that path is kept. The host has passed its request on before
+                // the refusal, but it may not have had its turn here.
+                let from = self.table.get(number).map(|member| member.name);
+                let pending = from.and_then(|from| self.guest().pending_from(from, Kind::LAN));
+                if let Some(pending) = pending {
+                    self.take_pending(pending);
+                }
+                if let Standing::Connecting(..) = self.peers[number] {
+                    self.fail(number, lack_of(&error));
+                }
             }
         }
     }
@@ -963,7 +980,7 @@ impl Mesh {
     /// There is a path to a member: frames that waited for it go.
     fn join(&mut self, number: usize, path: Path) {
         let found = self.table.get(number).filter(|member| member.name == path.peer());
-        let Some(peer) = found.cloned() else { return self.fail(number) };
+        let Some(peer) = found.cloned() else { return self.fail(number, None) };
         self.has_room = true;
         let (halves, membership, _) = path.into_parts();
         let mut link = Link::new(halves, peer);
@@ -982,9 +999,12 @@ impl Mesh {
         };
         self.end_audience();
         let before = std::mem::take(&mut self.peers[number]);
-        let Ok(key) = self.waiter.add(Occupant::Link(Box::new(joint))) else {
-            self.peers[number] = before;
-            return self.fail(number);
+        let key = match self.waiter.add(Occupant::Link(Box::new(joint))) {
+            Ok(key) => key,
+            Err(error) => {
+                self.peers[number] = before;
+                return self.fail(number, Some(Lack::of(&error)));
+            }
         };
         self.counters.add(Counter::PathsMade, 1);
         self.peers[number] = Standing::Joined(key);
@@ -1185,6 +1205,14 @@ impl Links for Peers<'_> {
 pub(super) fn path_options(captures: bool) -> PathOptions {
     let window_bytes = if captures { CAPTURE_WINDOW_BYTES } else { WINDOW_BYTES };
     PathOptions { kind: Kind::LAN, window_bytes, ..PathOptions::DEFAULT }
+}
+
+/// What this process lacks, if a path was not made for that.
+fn lack_of(error: &ConnectError) -> Option<Lack> {
+    match error {
+        ConnectError::Resources(error) => Some(Lack::of(error)),
+        _ => None,
+    }
 }
 
 /// Whether a member is still the one that it was, and does what it did.

@@ -1,10 +1,13 @@
 //! Members that face another which keeps to no rules.
 
+use std::time::Duration;
+
 use fabric::control::{Request, WantedAddress};
 use host::Embedded;
 use host::system::System;
 use net::lan::counters::{Counter, Counters};
 use net::lan::frame::Mac;
+use net::lan::offload::Offload;
 
 use super::joining::{Wish, change};
 use super::member::{Lan, LanOptions};
@@ -14,6 +17,8 @@ use crate::guest::Guest;
 use crate::options::PathOptions;
 use crate::path::Path;
 use crate::waiting::Wait;
+
+const SECOND: Duration = Duration::from_secs(10);
 
 fn member(host: &Embedded, name: &str) -> Lan {
     let options = LanOptions { wait: Wait::Block, ..LanOptions::default() };
@@ -97,7 +102,7 @@ fn member_that_asks_for_paths_again_and_again_has_two_at_most() {
         let mut connecting = rogue.guest.start_connecting("A", &options).unwrap();
         paths.push(loop {
             // A member that sends and never receives.
-            let _ = lan.mesh.serve_guest();
+            lan.mesh.serve_guest();
             if let Some(path) = rogue.guest.try_complete(&mut connecting).unwrap() {
                 break path;
             }
@@ -105,4 +110,26 @@ fn member_that_asks_for_paths_again_and_again_has_two_at_most() {
         let ended = paths.iter_mut().filter_map(|path| path.try_receive().err()).count();
         assert_eq!(ended, usize::max(round, 1) - 1);
     }
+}
+
+#[test]
+fn frame_goes_over_a_new_path_if_the_last_target_has_ended_its_own() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut lan = member(&host, "A");
+    let rogue = Rogue::join(&host);
+    let mut path = rogue.path(&mut lan, &path_options(false));
+    let frame = [&rogue.mac.0[..], &lan.mac().0, &[0x88, 0xb5, 1]].concat();
+    lan.send(Offload::NONE, &frame).unwrap();
+    assert_eq!(path.receive().unwrap().body, frame);
+    drop(path);
+    // The end is learnt of when the queue is full, at the latest.
+    let sent = (0..1000).take_while(|_| {
+        lan.send_within(Offload::NONE, &frame, SECOND).unwrap();
+        lan.waiting_frames() == 0
+    });
+    assert!(sent.count() < 1000);
+    let options = path_options(false);
+    let mut path = rogue.guest.accept_within(&options, SECOND).unwrap().expect("asked for again");
+    assert!(lan.receive_within(Duration::from_millis(1)).unwrap().is_none());
+    assert_eq!(path.receive_within(SECOND).unwrap().expect("the frame").body, frame);
 }
