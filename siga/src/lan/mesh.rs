@@ -34,8 +34,8 @@ use crate::waiting::{POLLS_PER_CLOCK, SPIN_NS_MAX, Wait, count_polls};
 /// Frames that wait for the path to one member.
 const WAITING_MAX: usize = 16;
 
-/// How long a member is left alone to which no path could be made.
-const RETRY_NS: u64 = 100_000_000;
+/// How long a member is left alone to which no path could be made, or nothing could be lent.
+pub(super) const RETRY_NS: u64 = 100_000_000;
 
 /// Frames that are taken from one member before the next has its turn.
 const FRAMES_PER_TURN: u32 = 64;
@@ -83,7 +83,9 @@ pub(super) struct Mesh {
     unflushed: Vec<Key>,
     /// Who gets frames to all without a tag, and how many audiences there have been.
     audience: Option<Audience>,
-    audiences: u32,
+    pub(super) audiences: u32,
+    /// When to try again to begin one, after a member did not take the loan of its storage.
+    audience_retry_ns: u64,
     /// Who gets copies of what is sent.
     capturers: Vec<Capturer>,
     /// When to look for paths to them, if some have none.
@@ -198,6 +200,7 @@ impl Mesh {
             unflushed: Vec::new(),
             audience: None,
             audiences: 0,
+            audience_retry_ns: 0,
             capturers: Vec::new(),
             look_ns: 0,
             wait,
@@ -712,9 +715,12 @@ impl Mesh {
     }
 
     /// Whether there is an audience of all other members. It begins when all of them have paths, and are several.
-    fn has_audience(&mut self) -> bool {
+    pub(super) fn has_audience(&mut self) -> bool {
         if self.audience.is_some() {
             return true;
+        }
+        if self.audience_retry_ns != 0 && now_ns() < self.audience_retry_ns {
+            return false;
         }
         let is_other =
             |(number, member): &(usize, &Member)| *number != self.number && !member.captures;
@@ -729,11 +735,14 @@ impl Mesh {
         // Without memory for it, each gets a copy.
         let begun = Audience::begin(&numbers, *audiences, &mut Peers { waiter, peers });
         *audience = begun.ok().flatten();
-        audience.is_some()
+        let has_begun = audience.is_some();
+        self.audience_retry_ns = if has_begun { 0 } else { now_ns() + RETRY_NS };
+        has_begun
     }
 
     /// Somebody has come or gone: what is sent from now on is for others.
-    fn end_audience(&mut self) {
+    pub(super) fn end_audience(&mut self) {
+        self.audience_retry_ns = 0;
         let Some(mut audience) = self.audience.take() else { return };
         let Mesh { waiter, peers, counters, .. } = self;
         let mut links = Peers { waiter, peers };

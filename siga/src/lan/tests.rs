@@ -8,10 +8,11 @@ use host::system::System;
 use net::lan::counters::{Counter, Counters};
 use net::lan::frame::Mac;
 use net::lan::offload::Offload;
+use os::processor::now_ns;
 
 use super::joining::{Wish, change};
 use super::member::{Lan, LanOptions};
-use super::mesh::path_options;
+use super::mesh::{RETRY_NS, path_options};
 use crate::error::TrySendError;
 use crate::guest::Guest;
 use crate::options::PathOptions;
@@ -132,4 +133,66 @@ fn frame_goes_over_a_new_path_if_the_last_target_has_ended_its_own() {
     let mut path = rogue.guest.accept_within(&options, SECOND).unwrap().expect("asked for again");
     assert!(lan.receive_within(Duration::from_millis(1)).unwrap().is_none());
     assert_eq!(path.receive_within(SECOND).unwrap().expect("the frame").body, frame);
+}
+
+/// A member with paths to two others and to the rogue.
+fn with_others(host: &Embedded) -> (Lan, [Lan; 2], Rogue, Path) {
+    let mut lan = member(host, "A");
+    let mut others = ["B", "C"].map(|name| member(host, name));
+    let rogue = Rogue::join(host);
+    let mut path = rogue.path(&mut lan, &path_options(false));
+    let frame = to_all(&lan);
+    lan.send(Offload::NONE, &frame).unwrap();
+    for other in &mut others {
+        while other.receive_within(Duration::from_millis(1)).unwrap().is_none() {
+            assert!(lan.try_receive().unwrap().is_none());
+        }
+    }
+    while lan.waiting_frames() > 0 {
+        assert!(lan.try_receive().unwrap().is_none());
+    }
+    assert!(path.receive_within(SECOND).unwrap().is_some());
+    (lan, others, rogue, path)
+}
+
+fn to_all(lan: &Lan) -> Vec<u8> {
+    [&Mac::BROADCAST.0[..], &lan.mac().0, &[0x88, 0xb5, 1]].concat()
+}
+
+#[test]
+fn audience_is_tried_now_and_then_while_one_member_takes_no_loan() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (mut lan, mut others, _rogue, mut path) = with_others(&host);
+    let frame = to_all(&lan);
+    path.quiesce();
+    let (start, before) = (now_ns(), lan.mesh.audiences);
+    for _ in 0..200 {
+        lan.send(Offload::NONE, &frame).unwrap();
+        for other in &mut others {
+            assert!(other.receive_within(SECOND).unwrap().is_some());
+        }
+    }
+    let tries = u64::from(lan.mesh.audiences - before);
+    let most = 1 + (now_ns() - start) / RETRY_NS;
+    assert!((1..=most).contains(&tries), "{tries} tries, {most} at most");
+    path.resume();
+    while !lan.mesh.has_audience() {}
+}
+
+#[test]
+fn storage_that_a_quiet_path_does_not_let_retire_is_retired_later() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (mut lan, mut others, _rogue, mut path) = with_others(&host);
+    // More than a path may be lent at once.
+    for round in 0..40 {
+        assert!(lan.mesh.has_audience(), "round {round}");
+        path.quiesce();
+        lan.mesh.end_audience();
+        path.resume();
+        lan.flush();
+        for other in &mut others {
+            assert!(other.try_receive().unwrap().is_none());
+        }
+        assert!(path.try_receive().unwrap().is_none());
+    }
 }
