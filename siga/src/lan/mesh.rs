@@ -1160,10 +1160,7 @@ impl Mesh {
     #[inline]
     pub(super) fn is_ready(&mut self) -> bool {
         // A forked child finds out when it receives.
-        self.in_child()
-            || self.has_heard
-            || self.waiter.is_one_ready()
-            || !self.table.is_current()
+        self.in_child() || self.has_heard || self.waiter.is_one_ready() || !self.table.is_current()
     }
 
     /// Gives back memory of all links that was not used lately. Returns whether there may be more later.
