@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Bars 6, 7 and 9 of LANs: TCP between two programs in `siga run`, beside two namespaces joined by veth. Needs root,
+# Bars 6 to 9 of LANs: TCP between two programs in `siga run`, beside two namespaces joined by veth. Needs root,
 # iperf3 and ip (Debian: apt install iperf3 iproute2), and `cargo build --release --workspace --examples` before.
 #
 #     docs/measured/lan.sh [ROUNDS]      prints a line for each round, then medians and least..greatest
@@ -9,8 +9,9 @@ rounds=${1:-7}
 target=${CARGO_TARGET_DIR:-target}/release
 siga=${SIGA:-$target/siga}
 requests=${REQUESTS:-$target/examples/requests}
+member=${MEMBER:-$target/examples/member}
 seconds=${SECONDS_EACH:-3}
-for program in "$siga" "$requests"; do
+for program in "$siga" "$requests" "$member"; do
     [ -x "$program" ] || { echo "lan.sh: $program is missing: cargo build --release --workspace --examples" >&2; exit 2; }
 done
 work=$(mktemp -d)
@@ -45,10 +46,11 @@ ip -n "$other" link set dev veth1 up
 
 # Waits until something listens: whoever asks is refused until then.
 reach() { until "$@" 2>/dev/null; do :; done; }
+# With in_place=exec it takes the place of the shell that calls it, which then has the number of the port.
 port() {
     local name=$1 mtu=$2
     shift 2
-    "$siga" run --socket "$work/host" --name "$name" -- sh -c "ip link set hs0 mtu $mtu"' && exec "$@"' sh "$@"
+    ${in_place:-} "$siga" run --socket "$work/host" --name "$name" -- sh -c "ip link set hs0 mtu $mtu"' && exec "$@"' sh "$@"
 }
 
 gigabits() { awk '/"sum_received"/ {is_sum = 1} is_sum && /"bits_per_second"/ {gsub(/[^0-9.e+]/, "", $2); printf "%.2f\n", $2 / 1e9; exit}' "$1"; }
@@ -75,7 +77,7 @@ stream_veth() {
     gigabits "$work/veth.json"
 }
 ask_lan() {
-    port server 8192 "$requests" serve 7000 & local server=$!
+    (in_place=exec port server 8192 "$requests" serve 7000) & local server=$!
     reach port client 8192 "$requests" ask server:7000 "$seconds"
     kill $server; wait $server || true
 }
@@ -90,6 +92,20 @@ milliseconds() {
     "$siga" run --socket "$work/host" -- true
     end=$(date +%s%N)
     awk -v ns=$((end - start)) 'BEGIN {printf "%.1f\n", ns / 1e6}'
+}
+# Resident memory of each of a hundred idle members, in KiB: all, and what is not shared with others.
+resident() {
+    local members=() number pid
+    for number in {1..100}; do
+        "$member" "$work/host" hs0 "M$number" > "$work/member-$number" & members+=($!)
+    done
+    for number in {1..100}; do until [ -s "$work/member-$number" ]; do sleep 0.05; done; done
+    for pid in "${members[@]}"; do
+        awk '/^VmRSS/ {print $2}' "/proc/$pid/status" >> "$work/resident"
+        awk '/^Private/ {sum += $2} END {print sum}' "/proc/$pid/smaps_rollup" >> "$work/private"
+    done
+    kill "${members[@]}"
+    wait "${members[@]}" 2>/dev/null || true
 }
 # Median, least and greatest of the numbers in a file.
 middle() { sort -g "$1" | awk '{n[NR] = $1} END {printf "%s (%s..%s)\n", n[int((NR + 1) / 2)], n[1], n[NR]}'; }
@@ -114,3 +130,5 @@ for mtu in 1500 8192 57344; do
 done
 echo "requests: ratio $(middle "$work/ask")"
 echo "siga run -- true: $(middle "$work/true") ms"
+resident
+echo "a member of 100, idle: $(middle "$work/resident") KiB resident, $(middle "$work/private") KiB of it its own"

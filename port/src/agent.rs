@@ -11,6 +11,7 @@ use net::lan::neighbour;
 use net::lan::offload::Offload;
 use os::tap::{HEAD_BYTES, Tap};
 use siga::lan::{Counter, Lan, SendFrameError, TrySendFrameError};
+use siga::waiter::Member;
 
 use crate::backlog::{Backlog, Tried};
 use crate::head;
@@ -27,6 +28,15 @@ pub struct Agent {
     room: Vec<u8>,
     backlog: Backlog,
     counters: Counters,
+}
+
+/// What may have something for a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// The device.
+    pub device: bool,
+    /// The LAN: its doorbells have rung.
+    pub lan: bool,
 }
 
 /// What a port has done.
@@ -67,19 +77,26 @@ impl Agent {
     /// A port of `lan` for the interface of `tap`.
     pub fn new(lan: Lan, tap: Tap) -> Agent {
         let mut backlog = Backlog::default();
-        Agent { lan, tap, room: backlog.room(), backlog, counters: Counters::default() }
+        let (room, counters) = (backlog.room(), Counters::default());
+        Agent { lan, tap, room, backlog, counters }
     }
 
-    /// Moves some frames in both directions. Does not wait. Whether there were any.
+    /// Moves some frames in both directions, and says whether more may be there. Does not wait.
+    ///
+    /// A frame that comes alone is to cost few system calls: the device is read only if it is `ready`, or was written to
+    /// just now, for then a program may have answered.
     ///
     /// # Errors
     /// [`Ended`].
-    pub fn poll(&mut self) -> Result<bool, Ended> {
-        let has_read = self.read_batch()?;
+    pub fn poll(&mut self, ready: Ready) -> Result<bool, Ended> {
+        if ready.lan {
+            self.lan.hear(0);
+        }
+        let has_written = self.lan.is_ready() && self.write_batch()?;
+        let has_more = (ready.device || has_written) && self.read_batch()?;
         let has_tried = self.retry();
         self.lan.flush();
-        let has_written = self.write_batch()?;
-        Ok(has_read || has_tried || has_written)
+        Ok(has_more || has_tried || self.lan.is_ready())
     }
 
     /// Prepares for waiting: true if there is nothing to do until one of the descriptors is readable.
@@ -118,12 +135,12 @@ impl Agent {
         &self.tap
     }
 
-    /// From the device into the LAN.
+    /// From the device into the LAN. Whether there may be more.
     fn read_batch(&mut self) -> Result<bool, Ended> {
         let mut head = [0; HEAD_BYTES];
-        for number in 0..BATCH {
+        for _ in 0..BATCH {
             let read = self.tap.read(&mut head, &mut self.room).map_err(|_| Ended::Device)?;
-            let Some(bytes) = read else { return Ok(number > 0) };
+            let Some(bytes) = read else { return Ok(false) };
             self.counters.frames_read += 1;
             self.counters.bytes_read += bytes as u64;
             match head::from_kernel(&head, &mut self.room[..bytes]) {

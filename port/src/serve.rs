@@ -11,7 +11,7 @@ use os::program::{Change, End, Program};
 use os::signals::{HeldSignals, Taken};
 use siga::Wait;
 
-use crate::agent::{Agent, Ended};
+use crate::agent::{Agent, Ended, Ready};
 use crate::hosts::Hosts;
 use crate::watch::Watch;
 
@@ -24,8 +24,10 @@ const WATCH: u64 = 3;
 /// How long an adaptive port looks for frames before it sleeps.
 const SPIN_NS: u64 = 50_000;
 
-/// How often a port looks for signals that has no reason to sleep: each so many rounds.
+/// How often a port that has no reason to sleep looks at everything that can wake it: each so many rounds, in which it
+/// finds nothing, or moves many frames.
 const ROUNDS_PER_LOOK: u32 = 64;
+const BUSY_ROUNDS_PER_LOOK: u32 = 4;
 
 /// After how long without a frame the members are looked at, for they change in memory and nobody is woken for that; and
 /// memory is given back.
@@ -45,6 +47,8 @@ pub struct Server<'a> {
     poller: Poller,
     wait: Wait,
     hosts: Option<Hosts>,
+    /// What may have something for the agent.
+    ready: Ready,
     /// Since when nothing was found, for an adaptive port.
     idle_since_ns: Option<u64>,
     rounds: u32,
@@ -81,8 +85,9 @@ impl<'a> Server<'a> {
         poller.add(held, SIGNALS)?;
         let mut agent = agent;
         poller.add(&*agent.lan(), LAN)?;
+        let ready = Ready { device: true, lan: true };
         let mut server =
-            Server { agent, held, poller, wait, hosts, idle_since_ns: None, rounds: 0 };
+            Server { agent, held, poller, wait, hosts, ready, idle_since_ns: None, rounds: 0 };
         server.follow_members();
         Ok(server)
     }
@@ -145,27 +150,16 @@ impl<'a> Server<'a> {
     fn next_event(&mut self, now_and_then: Option<Duration>) -> Result<Option<Event>, Ended> {
         loop {
             self.rounds = self.rounds.wrapping_add(1);
-            let is_busy = self.agent.poll()?;
-            // However busy it is, or is kept by frames that are dropped.
-            if self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
-                self.follow_members();
-                if let Some(taken) = self.held.take().map_err(Ended::Lan)? {
-                    return Ok(Some(Event::Signal(taken)));
-                }
-                let ready = self.poller.wait(Some(Duration::ZERO)).map_err(Ended::Lan)?;
-                if ready.contains(&WATCH) {
-                    return Ok(Some(Event::Watched));
-                }
-                if is_busy && now_and_then.is_some() {
-                    return Ok(None);
-                }
-            }
+            let is_busy = self.agent.poll(std::mem::take(&mut self.ready))?;
             if is_busy {
                 self.idle_since_ns = None;
-                continue;
             }
-            let time = if self.is_to_spin() {
-                if !self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+            let rounds_per_look = if is_busy { BUSY_ROUNDS_PER_LOOK } else { ROUNDS_PER_LOOK };
+            let is_to_look = self.rounds.is_multiple_of(rounds_per_look);
+            let time = if is_busy || self.is_to_spin() {
+                // However busy it is, or is kept by frames that are dropped.
+                if !is_to_look {
+                    self.ready.device = true;
                     continue;
                 }
                 Some(Duration::ZERO)
@@ -176,6 +170,7 @@ impl<'a> Server<'a> {
                 now_and_then.or(has_to_look.then_some(QUIET_TIME))
             };
             let ready = self.poller.wait(time).map_err(Ended::Lan)?;
+            self.ready = Ready { device: ready.contains(&DEVICE), lan: ready.contains(&LAN) };
             let (signals, watched) = (ready.contains(&SIGNALS), ready.contains(&WATCH));
             let is_quiet = ready.is_empty() && time.is_some_and(|time| !time.is_zero());
             self.follow_members();
@@ -188,7 +183,7 @@ impl<'a> Server<'a> {
             if watched {
                 return Ok(Some(Event::Watched));
             }
-            if is_quiet && now_and_then.is_some() {
+            if now_and_then.is_some() && (is_quiet || is_to_look) {
                 return Ok(None);
             }
         }
@@ -249,7 +244,7 @@ impl<'a> Server<'a> {
     fn linger(&mut self, sockets: &[File]) -> Result<(), Ended> {
         let deadline_ns = now_ns() + LINGER_NS;
         // What has gone into the device so far is moved before anything is asked.
-        while self.agent.poll()? && now_ns() < deadline_ns {}
+        self.move_all(deadline_ns)?;
         while (self.agent.has_backlog() || sockets.iter().any(has_unsent)) && now_ns() < deadline_ns
         {
             if let Some(Event::Signal(taken)) = self.next_event(Some(LINGER_TIME))?
@@ -258,7 +253,12 @@ impl<'a> Server<'a> {
                 return Ok(());
             }
         }
-        while self.agent.poll()? && now_ns() < deadline_ns {}
+        self.move_all(deadline_ns)
+    }
+
+    /// Moves frames until there are none.
+    fn move_all(&mut self, deadline_ns: u64) -> Result<(), Ended> {
+        while self.agent.poll(Ready { device: true, lan: true })? && now_ns() < deadline_ns {}
         Ok(())
     }
 }

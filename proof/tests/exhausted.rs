@@ -12,6 +12,7 @@ use proof::hoard::{Exhaustion, Hoard};
 use proof::honest::iucv;
 use proof::plane::{ALLOWANCE, Party, Plane};
 use siga::host::{Embedded, System};
+use siga::lan::{Lan, LanOptions, Offload, SendFrameError};
 use siga::{ConnectError, Guest, PathOptions, Reason};
 
 const SYSTEM: &str = "[[guest]]\nname = \"*\"\nconnect = [\"*\"]\n";
@@ -163,6 +164,30 @@ fn guest_that_cannot_make_its_side_does_not_let_the_other_wait() {
     let refused = client.complete(connecting).unwrap_err();
     let problem = Problem::Refused;
     assert!(matches!(refused, ConnectError::Refused { problem: why, .. } if why == problem));
+}
+
+#[test]
+fn member_that_cannot_make_a_path_says_what_it_lacks() {
+    let _alone = alone();
+    let host = Embedded::start(System::open()).unwrap();
+    let [mut client, server] = ["CLIENT", "SERVER"].map(|name| {
+        let guest = Guest::attach_embedded(&host, name).unwrap();
+        Lan::join(guest, "hs0", &LanOptions::default()).unwrap()
+    });
+    let frame = [&server.mac().0[..], &client.mac().0, &[0x88, 0xb5]].concat();
+    let lacking = SendFrameError::Lacking(Lack::Descriptors);
+    let _settled = settle(&host);
+    let failed = without(Exhaustion::Descriptors, || client.send(Offload::NONE, &frame));
+    assert_eq!(failed, Err(lacking));
+    assert_eq!(lacking.to_string(), "nothing was sent: this process has no descriptors left");
+    // The next tries are spared the kernel for a moment, for the same reason.
+    let sent = loop {
+        match client.send(Offload::NONE, &frame) {
+            Err(failed) => assert_eq!(failed, lacking),
+            Ok(()) => break client.waiting_frames(),
+        }
+    };
+    assert_eq!(sent, 1);
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub const SPIN_NS_MAX: u64 = 50_000;
 const SPIN_NS_MIN: u64 = 2_000;
 
 /// Polls between two polls at the clock, which is dearer than they are.
-const POLLS_PER_CLOCK: u64 = 32;
+pub(crate) const POLLS_PER_CLOCK: u64 = 32;
 
 /// Polls after which it is known what one costs.
 const POLLS_MEASURED: u64 = 8 * POLLS_PER_CLOCK;

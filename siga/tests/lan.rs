@@ -1,7 +1,9 @@
 //! LANs: members of one host exchange frames.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use siga::error::Problem;
 use siga::host::{Embedded, System};
 use siga::lan::{
@@ -145,6 +147,39 @@ fn members_that_leave_and_come_again_are_reached_again() {
 }
 
 #[test]
+fn frames_that_wait_go_over_the_path_that_is_kept_when_both_have_asked() {
+    let host = host();
+    let [mut a, mut b] = ["A", "B"].map(|name| member(&host, name));
+    let (to, from) = (a.mac(), b.mac());
+    // Whoever is answered by the host knows all that the host has been asked before.
+    let settle = |lan: &mut Lan| {
+        lan.register("fe80::7".parse().unwrap()).unwrap();
+        lan.unregister("fe80::7".parse().unwrap()).unwrap();
+    };
+    // B has so many requests that it does not come to A's at once.
+    let mut others: Vec<Lan> = (0..8).map(|number| member(&host, &format!("M{number}"))).collect();
+    for other in &mut others {
+        other.send(Offload::NONE, &frame(from, other.mac(), b"other")).unwrap();
+        settle(other);
+    }
+    a.send(Offload::NONE, &frame(from, to, b"from A")).unwrap();
+    settle(&mut a);
+    for number in 0..5 {
+        b.send(Offload::NONE, &frame(to, from, &[number])).unwrap();
+    }
+    settle(&mut b);
+    // A has the lower number, and refuses.
+    assert!(a.try_receive().unwrap().is_none());
+    settle(&mut a);
+    settle(&mut b);
+    assert!(b.try_receive().unwrap().is_none());
+    for number in 0..5 {
+        assert_eq!(next(&mut a, &mut []), Some(vec![number]));
+    }
+    assert_eq!((b.counter(Counter::Lost), b.counter(Counter::PathsFailed)), (0, 0));
+}
+
+#[test]
 fn target_that_is_full_gives_frames_back_and_none_is_lost() {
     let host = host();
     let [mut a, mut b] = ["A", "B"].map(|name| member(&host, name));
@@ -173,6 +208,49 @@ fn target_that_is_full_gives_frames_back_and_none_is_lost() {
     // There is room again.
     a.send(Offload::NONE, &frame(to, from, b"on")).unwrap();
     assert_eq!(next(&mut b, &mut []), Some(b"on".to_vec()));
+}
+
+/// Sends until the target is full.
+fn fill(from: &mut Lan, to: Mac) {
+    let frame = frame(to, from.mac(), &[0; 1000]);
+    while from.try_push(Offload::NONE, &frame).is_ok() {}
+    from.flush();
+}
+
+/// Nanoseconds that this thread has had a processor.
+fn processor_ns() -> i64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+#[test]
+fn member_sleeps_while_it_waits_for_room_though_frames_of_others_wait() {
+    let host = host();
+    let [mut a, mut b, mut c] = ["A", "B", "C"].map(|name| member(&host, name));
+    let (from, to) = (a.mac(), b.mac());
+    a.send(Offload::NONE, &frame(to, from, b"path")).unwrap();
+    assert!(next(&mut b, &mut [&mut a]).is_some());
+    c.send(Offload::NONE, &frame(from, c.mac(), b"path")).unwrap();
+    assert!(next(&mut a, &mut [&mut c]).is_some());
+    fill(&mut a, to);
+    // Each is full of the other's, and A of another's too: none is taken.
+    fill(&mut b, from);
+    fill(&mut c, from);
+    let (start, before) = (Instant::now(), processor_ns());
+    let time = Duration::from_millis(300);
+    for (lan, to) in [(&mut a, to), (&mut b, from)] {
+        let more = frame(to, lan.mac(), &[0; 1000]);
+        assert_eq!(lan.send_within(Offload::NONE, &more, time), Err(TrySendFrameError::Full));
+    }
+    assert!(start.elapsed() >= 2 * time);
+    let used = Duration::from_nanos((processor_ns() - before) as u64);
+    assert!(used < time, "{used:?} of a processor in {:?}", start.elapsed());
+    // Whoever waits goes on as soon as the other takes something.
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| a.send(Offload::NONE, &frame(to, from, b"last")));
+        while b.receive_within(SECOND).unwrap().expect("a frame").bytes[14..] != *b"last" {}
+        sender.join().unwrap().unwrap();
+    });
 }
 
 #[test]

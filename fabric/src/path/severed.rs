@@ -92,8 +92,8 @@ pub enum Lack {
 }
 
 impl Lack {
-    /// What is missing when the kernel refuses storage for this reason.
-    pub(super) fn of(error: &std::io::Error) -> Lack {
+    /// What is missing when the kernel refuses storage or a descriptor for this reason.
+    pub fn of(error: &std::io::Error) -> Lack {
         match os::memory::shortage(error) {
             Some(os::memory::Shortage::Descriptors) => Lack::Descriptors,
             _ => Lack::Memory,

@@ -77,8 +77,7 @@ impl Audience {
         let shared = Shared::create(PACKS * PACK_BYTES, StorageOptions::default())?;
         let mut listeners = Vec::with_capacity(numbers.len());
         for number in numbers {
-            let lent =
-                links.link(*number).and_then(|link| link.halves().0.lend_shared(&shared).ok());
+            let lent = links.link(*number).and_then(|link| link.lend(&shared).ok());
             let Some(segment) = lent else {
                 end(&listeners, links);
                 return Ok(None);
@@ -204,8 +203,7 @@ impl Packs {
 fn end(listeners: &[Listener], links: &mut impl Links) {
     for listener in listeners {
         if let Some(link) = links.link(listener.number) {
-            // It does so later, or its path ends: the storage counts against its limit until then.
-            let _ = link.halves().0.retire_shared(listener.segment);
+            link.retire(listener.segment);
         }
     }
 }

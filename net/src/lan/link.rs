@@ -1,6 +1,6 @@
 //! Frames over the path between two members.
 
-use fabric::path::{self, Receiver, SendError, Sender, Severed};
+use fabric::path::{self, ListError, Receiver, SendError, Sender, Severed, Shared};
 
 use super::counters::{Counter, Counters};
 use super::frame::{ETHERNET_BYTES, Mac};
@@ -17,6 +17,8 @@ pub struct Link {
     peer: Member,
     /// The pack of frames to a group that is being given out, and where the next is.
     pack: Option<(path::MessageRef, usize)>,
+    /// Audience storage that is to be retired, once the path takes it: no more than a path has storages.
+    retiring: Vec<u16>,
 }
 
 /// A frame that has come, where it lies until the next is asked for.
@@ -57,7 +59,7 @@ impl Link {
         let (sender, receiver) = (halves.senders.pop(), halves.receivers.pop());
         assert!(halves.senders.is_empty() && halves.receivers.is_empty(), "one queue each way");
         let (sender, receiver) = (sender.expect("a queue"), receiver.expect("a queue"));
-        Link { sender, receiver, peer, pack: None }
+        Link { sender, receiver, peer, pack: None, retiring: Vec::new() }
     }
 
     /// The member at the other end.
@@ -99,6 +101,32 @@ impl Link {
     #[inline]
     pub fn flush(&mut self) {
         self.sender.flush();
+        if !self.retiring.is_empty() {
+            self.retire_rest();
+        }
+    }
+
+    /// Lends the storage of an audience.
+    pub(super) fn lend(&mut self, shared: &Shared) -> Result<u16, SendError> {
+        self.retire_rest();
+        self.sender.lend_shared(shared)
+    }
+
+    /// Retires the storage of an audience: now, or when the path, which is full or quiet now, takes it. Until then the
+    /// storage counts against what may be lent over the path.
+    pub(super) fn retire(&mut self, segment: u16) {
+        self.retiring.push(segment);
+        self.retire_rest();
+    }
+
+    #[cold]
+    fn retire_rest(&mut self) {
+        while let Some(segment) = self.retiring.last() {
+            if let Err(ListError::Send(_)) = self.sender.retire_shared(*segment) {
+                break;
+            }
+            self.retiring.pop();
+        }
     }
 
     /// The next frame that this member takes. Those that it must not take are dropped and counted, so that one call
@@ -187,6 +215,11 @@ impl Link {
         Frame { offload, bytes: &body[at as usize..][..bytes as usize] }
     }
 
+    /// Buffers received so far. What was handed over by a moment is within a queue's buffers of the count then.
+    pub fn buffers_received(&mut self) -> u64 {
+        self.receiver.counters().get(path::Counter::Buffers)
+    }
+
     /// Whether there is something to receive, or the path has ended.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
@@ -199,7 +232,8 @@ impl Link {
         if self.pack.is_none() {
             self.receiver.trim();
         }
-        self.sender.trim()
+        self.retire_rest();
+        self.sender.trim() || !self.retiring.is_empty() && self.sender.ended().is_none()
     }
 
     /// The two halves, to wait for.

@@ -435,6 +435,11 @@ impl Guest {
         pending
     }
 
+    /// The oldest connection from this guest that is pending and was not handed out yet. Does not poll.
+    pub(crate) fn pending_from(&self, from: Name, kind: Kind) -> Option<Pending> {
+        self.next_pending(|pending| pending.from == from && pending.kind == kind)
+    }
+
     /// Whether a connection that [`Guest::pending`] has handed out still waits, as far as the host has reported.
     pub(crate) fn still_waits(&self, pending: &Pending) -> bool {
         self.inbox.borrow().pending.iter().any(|(known, _)| known == pending)

@@ -73,6 +73,9 @@ pub enum TrySendFrameError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendFrameError {
+    /// This process is no member: it is a forked child of one.
+    #[error("this process is no member of the LAN")]
+    NotMember,
     /// No member has this address.
     #[error("no member of the LAN has the address {0}")]
     NoMember(Mac),
@@ -82,7 +85,8 @@ pub enum SendFrameError {
     /// No path to the member could be made. The next frame for it is another try, after a tenth of a second.
     #[error("there is no path to the member {0}")]
     Unreachable(Name),
-    /// Something has run out that waiting does not bring back.
+    /// Something has run out that waiting does not bring back, in this process or on the path. If a path to the member was
+    /// wanting, the next frame is another try, after a tenth of a second.
     #[error("nothing was sent: {0}")]
     Lacking(#[from] Lack),
 }

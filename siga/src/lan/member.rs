@@ -9,10 +9,11 @@ use std::time::Duration;
 use fabric::control::{Request, WantedAddress};
 use fabric::name::LanName;
 use net::lan::counters::Counter;
-use net::lan::frame::Mac;
+use net::lan::frame::{Mac, destination};
 use net::lan::link::{Frame, Urgency, check};
 use net::lan::offload::Offload;
 use net::lan::table::Member;
+use os::processor::now_ns;
 
 use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
 use super::joining::{self, Wish};
@@ -155,7 +156,9 @@ impl Lan {
         Ok(())
     }
 
-    /// Sends a frame, at once. Waits while its target is too far behind.
+    /// Sends a frame, at once. Waits while its target is too far behind, for as long as it is: a member that takes no
+    /// frames holds up those that send to it, and two members that only send to each other wait for ever once both are
+    /// full. A program that must go on sends with [`Lan::send_within`] or [`Lan::try_send`], and receives between.
     ///
     /// A frame to a member without a path waits in this process until there is one, which the other member has to
     /// accept: verbs that receive or wait see to that, so that a program that sends must come to one of them.
@@ -165,12 +168,41 @@ impl Lan {
     #[inline]
     pub fn send(&mut self, offload: Offload, frame: &[u8]) -> Result<(), SendFrameError> {
         let frame = Frame { offload, bytes: frame };
+        match self.send_as(frame, Urgency::Now) {
+            Ok(()) => Ok(()),
+            Err(TrySendFrameError::Send(error)) => Err(error),
+            Err(TrySendFrameError::Full) => match self.send_before(frame, u64::MAX) {
+                Ok(()) => Ok(()),
+                Err(TrySendFrameError::Send(error)) => Err(error),
+                Err(TrySendFrameError::Full) => unreachable!("no time was set"),
+            },
+        }
+    }
+
+    /// Sends a frame, at once. Waits at most for `time` while its target is too far behind.
+    ///
+    /// # Errors
+    /// [`TrySendFrameError`]; `Full` if the time is over.
+    pub fn send_within(
+        &mut self,
+        offload: Offload,
+        frame: &[u8],
+        time: Duration,
+    ) -> Result<(), TrySendFrameError> {
+        self.send_before(Frame { offload, bytes: frame }, after(time))
+    }
+
+    #[inline(never)]
+    fn send_before(&mut self, frame: Frame<'_>, deadline_ns: u64) -> Result<(), TrySendFrameError> {
         loop {
             match self.send_as(frame, Urgency::Now) {
-                Ok(()) => return Ok(()),
-                Err(TrySendFrameError::Send(error)) => return Err(error),
-                Err(TrySendFrameError::Full) => self.mesh.wait_for_room(),
+                Err(TrySendFrameError::Full)
+                    if deadline_ns == u64::MAX || now_ns() < deadline_ns => {}
+                sent => return sent,
             }
+            // Frames to a group are never given back.
+            let destination = destination(frame.bytes).unwrap_or(Mac::BROADCAST);
+            self.mesh.wait_for_room(destination, deadline_ns);
         }
     }
 
@@ -195,6 +227,9 @@ impl Lan {
 
     #[inline]
     fn send_as(&mut self, frame: Frame<'_>, urgency: Urgency) -> Result<(), TrySendFrameError> {
+        if self.mesh.in_child() {
+            return Err(SendFrameError::NotMember.into());
+        }
         self.mesh.refresh();
         let destination =
             check(frame, self.mesh.own(), self.frame_bytes_max).map_err(|refused| {

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabric::control::{Kind, LanJoined, Pending, Target, WantedAddress};
-use fabric::path::{END_DATA_BYTES, SendError, Severed, Shape};
+use fabric::path::{END_DATA_BYTES, Lack, SendError, Sender, Severed, Shape};
 use net::lan::audience::{Audience, Links};
 use net::lan::capture::{self, Content, ReceivedRecord};
 use net::lan::counters::{Counter, Counters};
@@ -15,23 +16,26 @@ use net::lan::link::{Frame, Link, Received, Urgency};
 use net::lan::offload::Offload;
 use net::lan::table::{LentTable, MEMBERS_MAX, Member};
 use os::doorbell::Listen;
+use os::fork::ForkGuard;
+use os::poller::wait_any;
 use os::processor::now_ns;
+use os::sync::pause;
 
 use super::capturer::Capturer;
 use super::error::{SendFrameError, TrySendFrameError};
 use super::joining::Wish;
-use crate::guest::{Claim, Connecting, Guest};
+use crate::guest::{Claim, ConnectError, Connecting, Guest};
 use crate::link::Membership;
 use crate::options::PathOptions;
 use crate::path::Path;
 use crate::waiter::{self, Key, OneOf, Waiter};
-use crate::waiting::{Wait, count_polls};
+use crate::waiting::{POLLS_PER_CLOCK, SPIN_NS_MAX, Wait, count_polls};
 
 /// Frames that wait for the path to one member.
 const WAITING_MAX: usize = 16;
 
-/// How long a member is left alone to which no path could be made.
-const RETRY_NS: u64 = 100_000_000;
+/// How long a member is left alone to which no path could be made, or nothing could be lent.
+pub(super) const RETRY_NS: u64 = 100_000_000;
 
 /// Frames that are taken from one member before the next has its turn.
 const FRAMES_PER_TURN: u32 = 64;
@@ -44,6 +48,9 @@ const CAPTURE_WINDOW_BYTES: usize = 8 << 20;
 
 /// How often a member that sends looks whether the path is there over which copies go.
 const LOOK_NS: u64 = 1_000_000;
+
+/// How often a member that waits for room looks whether the other is still in the address table.
+const TABLE_LOOK_NS: u64 = 1_000_000_000;
 
 /// Members from which on they are an audience: fewer get a copy each.
 const AUDIENCE_MIN: usize = 3;
@@ -70,15 +77,22 @@ pub(super) struct Mesh {
     last: Option<(Mac, Key)>,
     /// From whom frames are taken, and how many more before the next has its turn.
     current: Option<(Key, u32)>,
+    /// Links of members that have left, and the numbers that these had: one of each number.
+    leaving: Vec<(Key, usize)>,
     /// Links with frames that were held back.
     unflushed: Vec<Key>,
     /// Who gets frames to all without a tag, and how many audiences there have been.
     audience: Option<Audience>,
-    audiences: u32,
+    pub(super) audiences: u32,
+    /// When to try again to begin one, after a member did not take the loan of its storage.
+    audience_retry_ns: u64,
     /// Who gets copies of what is sent.
     capturers: Vec<Capturer>,
     /// When to look for paths to them, if some have none.
     look_ns: u64,
+    wait: Wait,
+    /// A forked child has none of the memory that all this stands for.
+    guard: ForkGuard,
     /// The host at which we are a member, and the request to be one at the next.
     attachment: u32,
     rejoining: Option<Claim>,
@@ -96,8 +110,8 @@ enum Standing {
     /// There is no path.
     #[default]
     Apart,
-    /// No path could be made: leave it alone until then.
-    Failed { retry_ns: u64 },
+    /// No path could be made, perhaps for something that this process lacks: leave it alone until then.
+    Failed { retry_ns: u64, lack: Option<Lack> },
     /// A path was asked for, and frames wait for it.
     Connecting(Box<Connecting>, VecDeque<(Offload, Vec<u8>)>),
     /// There is a path.
@@ -120,8 +134,8 @@ struct Joint {
     wants_room: bool,
     /// Something was pushed since it was last flushed.
     is_unflushed: bool,
-    /// The member has left: the link ends once what it sent has been received.
-    is_left: bool,
+    /// The member has left: the link ends once this many buffers were received over it, or none is there.
+    ends_after: Option<u64>,
     /// Copies of frames that the member says it has lost, if this one captures.
     lost: u64,
     _membership: Arc<Membership>,
@@ -182,11 +196,15 @@ impl Mesh {
             peers,
             last: None,
             current: None,
+            leaving: Vec::new(),
             unflushed: Vec::new(),
             audience: None,
             audiences: 0,
+            audience_retry_ns: 0,
             capturers: Vec::new(),
             look_ns: 0,
+            wait,
+            guard: ForkGuard::here(),
             attachment,
             rejoining: None,
             has_slept: false,
@@ -207,7 +225,9 @@ impl Mesh {
 
     /// Gives the guest back. All paths end.
     pub(super) fn into_guest(mut self) -> Guest {
-        for number in 0..self.peers.len() {
+        // The paths of a forked child are its parent's.
+        let own = if self.in_child() { 0 } else { self.peers.len() };
+        for number in 0..own {
             self.part(number);
         }
         match self.waiter.remove(self.guest) {
@@ -240,13 +260,21 @@ impl Mesh {
     }
 
     pub(super) fn count(&mut self, counter: Counter, number: u64) {
-        self.counters.add(counter, number);
+        if !self.in_child() {
+            self.counters.add(counter, number);
+        }
+    }
+
+    /// Whether the caller is a forked child of the member, and so no member.
+    #[inline(always)]
+    pub(super) fn in_child(&self) -> bool {
+        self.guard.in_child()
     }
 
     /// Takes note of members that have come and gone. One load if none has.
     #[inline]
     pub(super) fn refresh(&mut self) {
-        if !self.table.is_current() {
+        if !self.in_child() && !self.table.is_current() {
             self.take_changes();
         }
     }
@@ -317,11 +345,26 @@ impl Mesh {
 
     /// The member of this number has left: what it sent before is still received.
     fn leave(&mut self, number: usize) {
-        let Standing::Joined(_) = self.peers[number] else { return };
-        if let Some(joint) = self.joint_of(number) {
-            joint.is_left = true;
-        }
+        let Standing::Joined(key) = self.peers[number] else { return };
         self.peers[number] = Standing::Apart;
+        self.let_end(key, number);
+    }
+
+    /// Ends a link once what was handed over by now has been received: no more than a queue holds, whatever comes behind it.
+    /// Of the links of one member, one goes on so far: a member that asks for paths again and again has no more.
+    fn let_end(&mut self, key: Key, number: usize) {
+        self.last = self.last.filter(|(_, last)| *last != key);
+        // Who has its turn is not asked whether it has left.
+        self.current = self.current.filter(|(current, _)| *current != key);
+        if let Some(at) = self.leaving.iter().position(|(_, before)| *before == number) {
+            let (before, _) = self.leaving.swap_remove(at);
+            self.end(before);
+        }
+        if let Some(joint) = joint(&mut self.waiter, key) {
+            let buffers = joint.link.buffers_received();
+            joint.ends_after = Some(buffers + fabric::queue::QUEUE_BUFFERS as u64);
+            self.leaving.push((key, number));
+        }
     }
 
     fn joint_of(&mut self, number: usize) -> Option<&mut Joint> {
@@ -357,7 +400,11 @@ impl Mesh {
         if let Some((mac, key)) = self.last
             && mac == destination
         {
-            return self.send_over(key, frame, urgency);
+            match self.send_over(key, frame, urgency) {
+                // The path has ended, perhaps because its member has come again.
+                Err(TrySendFrameError::Send(SendFrameError::Unreachable(_))) => {}
+                sent => return sent,
+            }
         }
         self.send_elsewhere(destination, frame, urgency)
     }
@@ -481,11 +528,14 @@ impl Mesh {
     fn connect(&mut self, number: usize) -> Result<(), TrySendFrameError> {
         let Some(member) = self.table.get(number) else { return Err(TrySendFrameError::Full) };
         let name = member.name;
-        let unreachable = SendFrameError::Unreachable(name).into();
-        if let Standing::Failed { retry_ns } = self.peers[number]
+        let failed = |lack: Option<Lack>| {
+            let unreachable = SendFrameError::Unreachable(name);
+            Err(lack.map_or(unreachable, SendFrameError::Lacking).into())
+        };
+        if let Standing::Failed { retry_ns, lack } = self.peers[number]
             && now_ns() < retry_ns
         {
-            return Err(unreachable);
+            return failed(lack);
         }
         let options = path_options(member.captures);
         match self.guest().start_connecting_to(Target::Guest(name), &options) {
@@ -494,17 +544,18 @@ impl Mesh {
                 self.peers[number] = Standing::Connecting(Box::new(connecting), waiting);
                 Ok(())
             }
-            Err(_) => {
-                self.fail(number);
-                Err(unreachable)
+            Err(error) => {
+                let lack = lack_of(&error);
+                self.fail(number, lack);
+                failed(lack)
             }
         }
     }
 
     /// No path to a member could be made: frames that wait for it are lost.
-    fn fail(&mut self, number: usize) {
+    fn fail(&mut self, number: usize, lack: Option<Lack>) {
         self.counters.add(Counter::PathsFailed, 1);
-        let failed = Standing::Failed { retry_ns: now_ns() + RETRY_NS };
+        let failed = Standing::Failed { retry_ns: now_ns() + RETRY_NS, lack };
         if let Standing::Connecting(_, waiting) = std::mem::replace(&mut self.peers[number], failed)
         {
             self.counters.add(Counter::Lost, waiting.len() as u64);
@@ -541,6 +592,7 @@ impl Mesh {
         if self.is_joined(key) {
             self.end_audience();
         }
+        self.leaving.retain(|(leaving, _)| *leaving != key);
         if let Some(Occupant::Link(mut joint)) = self.waiter.remove(key) {
             joint.link.close();
             let is_its_own =
@@ -663,9 +715,12 @@ impl Mesh {
     }
 
     /// Whether there is an audience of all other members. It begins when all of them have paths, and are several.
-    fn has_audience(&mut self) -> bool {
+    pub(super) fn has_audience(&mut self) -> bool {
         if self.audience.is_some() {
             return true;
+        }
+        if self.audience_retry_ns != 0 && now_ns() < self.audience_retry_ns {
+            return false;
         }
         let is_other =
             |(number, member): &(usize, &Member)| *number != self.number && !member.captures;
@@ -680,11 +735,14 @@ impl Mesh {
         // Without memory for it, each gets a copy.
         let begun = Audience::begin(&numbers, *audiences, &mut Peers { waiter, peers });
         *audience = begun.ok().flatten();
-        audience.is_some()
+        let has_begun = audience.is_some();
+        self.audience_retry_ns = if has_begun { 0 } else { now_ns() + RETRY_NS };
+        has_begun
     }
 
     /// Somebody has come or gone: what is sent from now on is for others.
-    fn end_audience(&mut self) {
+    pub(super) fn end_audience(&mut self) {
+        self.audience_retry_ns = 0;
         let Some(mut audience) = self.audience.take() else { return };
         let Mesh { waiter, peers, counters, .. } = self;
         let mut links = Peers { waiter, peers };
@@ -704,6 +762,9 @@ impl Mesh {
     }
 
     pub(super) fn flush(&mut self) {
+        if self.in_child() {
+            return;
+        }
         self.publish_to_all();
         let Mesh { waiter, unflushed, .. } = self;
         for key in unflushed.drain(..) {
@@ -769,6 +830,10 @@ impl Mesh {
         &mut self,
         receive: impl Fn(&mut Joint, &Member, &mut Counters) -> Result<Option<R>, Severed>,
     ) -> Option<(Key, R)> {
+        // Others learn it when they look at all members.
+        if self.in_child() {
+            return None;
+        }
         let Mesh { waiter, current, own, counters, .. } = self;
         let (key, turns) = current.as_mut()?;
         *turns = turns.checked_sub(1)?;
@@ -785,6 +850,9 @@ impl Mesh {
         &mut self,
         receive: impl Fn(&mut Joint, &Member, &mut Counters) -> Result<Option<R>, Severed>,
     ) -> io::Result<Option<(Key, R)>> {
+        if self.in_child() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         self.refresh();
         self.current = None;
         self.has_heard = false;
@@ -802,11 +870,18 @@ impl Mesh {
             let Mesh { waiter, own, counters, has_room, .. } = self;
             let Some(joint) = joint(waiter, key) else { continue };
             match receive(joint, own, counters) {
-                Ok(Some(received)) => {
-                    self.current = Some((key, FRAMES_PER_TURN));
-                    return Ok(Some((key, received)));
-                }
-                Ok(None) if joint.is_left => self.end(key),
+                Ok(Some(received)) => match joint.ends_after {
+                    None => {
+                        self.current = Some((key, FRAMES_PER_TURN));
+                        return Ok(Some((key, received)));
+                    }
+                    Some(most) if joint.link.buffers_received() <= most => {
+                        return Ok(Some((key, received)));
+                    }
+                    // What it sent after it had left.
+                    Some(_) => self.end(key),
+                },
+                Ok(None) if joint.ends_after.is_some() => self.end(key),
                 Ok(None) => {
                     // It was ready because there is room again: whoever wants it tries again.
                     *has_room |= std::mem::take(&mut joint.wants_room);
@@ -842,7 +917,7 @@ impl Mesh {
     }
 
     /// Does what the guest has news of: members that want a path, paths that were asked for, a new host.
-    fn serve_guest(&mut self) {
+    pub(super) fn serve_guest(&mut self) {
         self.refresh();
         // Each waits for the host. What is left is news still.
         for _ in 0..PENDING_PER_CALL_MAX {
@@ -895,9 +970,18 @@ impl Mesh {
                 self.peers[number] = Standing::Connecting(connecting, waiting);
                 self.join(number, path);
             }
-            Err(_) => {
+            Err(error) => {
                 self.peers[number] = Standing::Connecting(connecting, waiting);
-                self.fail(number);
+                // It refuses because it has asked too, and that path is kept. The host has passed its request on before
+                // the refusal, but it may not have had its turn here.
+                let from = self.table.get(number).map(|member| member.name);
+                let pending = from.and_then(|from| self.guest().pending_from(from, Kind::LAN));
+                if let Some(pending) = pending {
+                    self.take_pending(pending);
+                }
+                if let Standing::Connecting(..) = self.peers[number] {
+                    self.fail(number, lack_of(&error));
+                }
             }
         }
     }
@@ -905,7 +989,7 @@ impl Mesh {
     /// There is a path to a member: frames that waited for it go.
     fn join(&mut self, number: usize, path: Path) {
         let found = self.table.get(number).filter(|member| member.name == path.peer());
-        let Some(peer) = found.cloned() else { return self.fail(number) };
+        let Some(peer) = found.cloned() else { return self.fail(number, None) };
         self.has_room = true;
         let (halves, membership, _) = path.into_parts();
         let mut link = Link::new(halves, peer);
@@ -918,25 +1002,25 @@ impl Mesh {
             number,
             wants_room: false,
             is_unflushed: false,
-            is_left: false,
+            ends_after: None,
             lost: 0,
             _membership: membership,
         };
         self.end_audience();
         let before = std::mem::take(&mut self.peers[number]);
-        let Ok(key) = self.waiter.add(Occupant::Link(Box::new(joint))) else {
-            self.peers[number] = before;
-            return self.fail(number);
+        let key = match self.waiter.add(Occupant::Link(Box::new(joint))) {
+            Ok(key) => key,
+            Err(error) => {
+                self.peers[number] = before;
+                return self.fail(number, Some(Lack::of(&error)));
+            }
         };
         self.counters.add(Counter::PathsMade, 1);
         self.peers[number] = Standing::Joined(key);
         match before {
             // The member has asked again: what it sent over the old path is still received.
             Standing::Joined(old) => {
-                if let Some(joint) = self::joint(&mut self.waiter, old) {
-                    joint.is_left = true;
-                }
-                self.last = None;
+                self.let_end(old, number);
             }
             Standing::Connecting(_, waiting) => {
                 for (offload, bytes) in waiting {
@@ -1001,13 +1085,75 @@ impl Mesh {
         Ok(())
     }
 
-    /// Waits until a frame that was given back may go.
-    pub(super) fn wait_for_room(&mut self) {
+    /// Waits until a frame for this member that was given back may go, or there is something new to know about the member;
+    /// at most until `deadline_ns`. Frames that wait to be received do not end the wait: nobody takes them meanwhile.
+    pub(super) fn wait_for_room(&mut self, destination: Mac, deadline_ns: u64) {
         self.flush();
-        let Ok(Some(key)) = self.waiter.wait_until(u64::MAX) else { return };
-        if key == self.guest {
+        let key = match self.table.find(destination).map(|(number, _)| &self.peers[number]) {
+            Some(Standing::Joined(key)) => Some(*key),
+            Some(Standing::Connecting(..)) => None,
+            // The next try shows what became of it.
+            _ => return,
+        };
+        // The address table has no doorbell: whether the member is still in it is asked now and then.
+        let deadline_ns = deadline_ns.min(now_ns().saturating_add(TABLE_LOOK_NS));
+        let spin_until_ns = match self.wait {
+            Wait::Block => 0,
+            Wait::Adaptive => deadline_ns.min(now_ns() + SPIN_NS_MAX),
+            Wait::Spin => deadline_ns,
+        };
+        while now_ns() < spin_until_ns {
+            for _ in 0..POLLS_PER_CLOCK {
+                if self.may_have_room(key) {
+                    return;
+                }
+                pause();
+            }
+            // A peer that is gone, and the host, are heard of by their doorbells alone.
+            self.hear_of_room(key, Duration::ZERO);
+        }
+        if self.wait == Wait::Spin {
+            return;
+        }
+        if let Some(sender) = self.sender_of(key) {
+            sender.announce_sleep();
+            sender.counters().add(fabric::path::Counter::Sleeps, 1);
+        }
+        let time = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
+        if !self.may_have_room(key) {
+            self.hear_of_room(key, time);
+        }
+        if let Some(sender) = self.sender_of(key) {
+            sender.wake();
+        }
+    }
+
+    /// Listens to the doorbells of a link's sender and of the guest, at most for `time`, and does what the guest has news
+    /// of.
+    fn hear_of_room(&mut self, key: Option<Key>, time: Duration) {
+        let link = match key.and_then(|key| self.waiter.get(key)) {
+            Some(Occupant::Link(joint)) => Some(joint.link.as_halves().0.descriptor()),
+            _ => None,
+        };
+        let heard = wait_any([link, Some(self.guest().as_fd())], Some(time));
+        let has_news = heard.is_ok_and(|[_, has_news]| has_news);
+        if let Some(sender) = self.sender_of(key) {
+            sender.hear(Listen::Now);
+        }
+        if has_news || self.guest().has_news() {
+            self.guest().hear(now_ns());
             self.serve_guest();
         }
+    }
+
+    fn may_have_room(&mut self, key: Option<Key>) -> bool {
+        // A link that has ended meanwhile holds up nothing.
+        let has_room = key.is_some() && self.sender_of(key).is_none_or(|sender| sender.is_ready());
+        has_room || self.guest().has_news()
+    }
+
+    fn sender_of(&mut self, key: Option<Key>) -> Option<&mut Sender> {
+        Some(joint(&mut self.waiter, key?)?.link.halves().0)
     }
 
     /// The descriptor has become readable: listen before anything is looked at.
@@ -1016,14 +1162,18 @@ impl Mesh {
         self.has_heard = true;
     }
 
-    /// Whether there may be something to do.
+    /// Whether there may be something to do: members that have come and gone are something.
     #[inline]
     pub(super) fn is_ready(&mut self) -> bool {
-        self.has_heard || self.waiter.is_one_ready()
+        // A forked child finds out when it receives.
+        self.in_child() || self.has_heard || self.waiter.is_one_ready() || !self.table.is_current()
     }
 
     /// Gives back memory of all links that was not used lately. Returns whether there may be more later.
     pub(super) fn trim(&mut self) -> bool {
+        if self.in_child() {
+            return false;
+        }
         let Mesh { waiter, peers, .. } = self;
         let mut may_trim = false;
         for standing in peers.iter() {
@@ -1037,6 +1187,9 @@ impl Mesh {
     }
 
     pub(super) fn prepare_wait(&mut self) -> bool {
+        if self.in_child() {
+            return false;
+        }
         self.flush();
         // A frame that was given back may go now, and nobody has been told.
         if std::mem::take(&mut self.has_room) || !self.waiter.prepare_wait() {
@@ -1064,9 +1217,17 @@ impl Links for Peers<'_> {
 }
 
 /// What a path to a member of a LAN is asked for with.
-fn path_options(captures: bool) -> PathOptions {
+pub(super) fn path_options(captures: bool) -> PathOptions {
     let window_bytes = if captures { CAPTURE_WINDOW_BYTES } else { WINDOW_BYTES };
     PathOptions { kind: Kind::LAN, window_bytes, ..PathOptions::DEFAULT }
+}
+
+/// What this process lacks, if a path was not made for that.
+fn lack_of(error: &ConnectError) -> Option<Lack> {
+    match error {
+        ConnectError::Resources(error) => Some(Lack::of(error)),
+        _ => None,
+    }
 }
 
 /// Whether a member is still the one that it was, and does what it did.
@@ -1141,7 +1302,7 @@ impl waiter::Member for Joint {
     #[inline]
     fn is_ready(&mut self) -> bool {
         let wants_room = self.wants_room;
-        let is_left = self.is_left;
+        let is_left = self.ends_after.is_some();
         self.link.is_ready() || is_left || wants_room && self.link.halves().0.is_ready()
     }
 

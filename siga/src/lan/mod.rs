@@ -31,6 +31,8 @@ mod error;
 mod joining;
 mod member;
 mod mesh;
+#[cfg(all(test, feature = "embedded"))]
+mod tests;
 
 pub use capture::{Capture, Captured};
 pub use error::{JoinLanError, SendFrameError, TrySendFrameError};

@@ -10,6 +10,7 @@ use message::iucv::{Limits, Outgoing, ReceiveError, Which};
 use os::fork;
 use os::memory::own_storage_mappings;
 use proof::honest;
+use siga::lan::{Counter, Lan, LanOptions, Mac, Offload, SendFrameError};
 use siga::{Guest, Path, PathOptions, Reason, SendError, Severed, TrySendError, Wait, Waiter};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
@@ -84,6 +85,7 @@ fn parent(part: &Part) -> Outcome {
     talk.go_on(&mut party, messages(part))?;
 
     conversations_in_a_child()?;
+    members_in_a_child(part)?;
     party.path = Some(waiter_in_a_child(party.path.take().expect("ours"))?);
     talk.go_on(&mut party, messages(part))?;
 
@@ -156,6 +158,85 @@ fn conversations_in_a_child() -> Result<(), Wrong> {
         })?;
         let received = target.receive(Which::Any, &mut vec![0; bytes])?;
         ensure(received.residual == 0, || "the parent has lost a message".to_owned())?;
+    }
+    Ok(())
+}
+
+/// A child of a member is none: it neither sends nor receives, and takes nothing from its parent's LAN.
+fn members_in_a_child(part: &Part) -> Result<(), Wrong> {
+    let options = LanOptions { wait: Wait::Block, ..LanOptions::default() };
+    let mut members = Vec::new();
+    for name in ["MEMBER0", "MEMBER1", "MEMBER2", "MEMBER3"] {
+        members.push(Lan::join(part.attach(name)?, "hs0", &options)?);
+    }
+    let macs: Vec<Mac> = members.iter().map(Lan::mac).collect();
+    let frame = |to: Mac, body: &[u8]| [&to.0[..], &macs[0].0, &[0x88, 0xb5], body].concat();
+    members[0].send(Offload::NONE, &frame(Mac::BROADCAST, b"path"))?;
+    for at in (1..members.len()).chain([1]) {
+        while members[at].try_receive()?.is_none() {
+            members[0].try_receive()?;
+        }
+        if at == members.len() - 1 {
+            // An audience, a pack that is being given out, and frames that were not handed over.
+            for body in [b"1", b"2"] {
+                members[0].try_push(Offload::NONE, &frame(Mac::BROADCAST, body))?;
+            }
+            members[0].flush();
+        }
+    }
+    members[0].try_push(Offload::NONE, &frame(Mac::BROADCAST, b"3"))?;
+    members[0].try_push(Offload::NONE, &frame(macs[1], b"4"))?;
+    let mut members: Vec<_> = members.into_iter().map(Some).collect();
+    let child = fork::fork(|| {
+        for (at, place) in members.iter_mut().enumerate() {
+            let Some(lan) = place else { return 1 };
+            for to in [Mac::BROADCAST, macs[1], macs[2]] {
+                let sent = frame(to, b"child");
+                let is_none = [
+                    lan.send(Offload::NONE, &sent) == Err(SendFrameError::NotMember),
+                    lan.try_push(Offload::NONE, &sent) == Err(SendFrameError::NotMember.into()),
+                ];
+                if is_none.contains(&false) {
+                    return 2;
+                }
+            }
+            let is_none = |found: io::Result<()>| {
+                found.is_err_and(|error| error.kind() == io::ErrorKind::NotConnected)
+            };
+            let received = lan.receive_within(ORPHAN_TIME).map(drop);
+            if ![received, lan.try_receive().map(drop), lan.receive().map(drop)]
+                .map(is_none)
+                .iter()
+                .all(|none| *none)
+            {
+                return 3;
+            }
+            lan.flush();
+            lan.count(Counter::DroppedDevice, 1);
+            siga::waiter::Member::trim(lan);
+            if lan.prepare_wait() || lan.members().count() != macs.len() {
+                return 4;
+            }
+            if lan.register([10, 1, 7, 7].into()).is_ok() {
+                return 5;
+            }
+            // One leaves, and the others are dropped.
+            if let Some(lan) = place.take()
+                && at == 0
+                && lan.leave().is_ok()
+            {
+                return 6;
+            }
+        }
+        0
+    })?;
+    let status = child.wait()?;
+    ensure(status == Some(0), || format!("a child of a member ended with {status:?}"))?;
+    let mut members: Vec<Lan> = members.into_iter().flatten().collect();
+    members[0].flush();
+    for expected in [b"2", b"3", b"4"] {
+        let received = members[1].receive_within(ORPHAN_TIME)?.ok_or("a frame is lost")?;
+        ensure(received.bytes[14..] == *expected, || format!("{:?} is next", received.bytes))?;
     }
     Ok(())
 }

@@ -1,0 +1,198 @@
+//! Members that face another which keeps to no rules.
+
+use std::time::Duration;
+
+use fabric::control::{Request, WantedAddress};
+use host::Embedded;
+use host::system::System;
+use net::lan::counters::{Counter, Counters};
+use net::lan::frame::Mac;
+use net::lan::offload::Offload;
+use os::processor::now_ns;
+
+use super::joining::{Wish, change};
+use super::member::{Lan, LanOptions};
+use super::mesh::{RETRY_NS, path_options};
+use crate::error::TrySendError;
+use crate::guest::Guest;
+use crate::options::PathOptions;
+use crate::path::Path;
+use crate::waiting::Wait;
+
+const SECOND: Duration = Duration::from_secs(10);
+
+fn member(host: &Embedded, name: &str) -> Lan {
+    let options = LanOptions { wait: Wait::Block, ..LanOptions::default() };
+    Lan::join(Guest::attach_embedded(host, name).unwrap(), "hs0", &options).unwrap()
+}
+
+/// A member that does with its paths what it likes.
+struct Rogue {
+    guest: Guest,
+    mac: Mac,
+    _counters: Counters,
+}
+
+impl Rogue {
+    fn join(host: &Embedded) -> Rogue {
+        let guest = Guest::attach_embedded(host, "ROGUE").unwrap();
+        let lan = "hs0".parse().unwrap();
+        let (wish, counters) = Wish::new(lan, None, WantedAddress::None, false).unwrap();
+        let claim = wish.ask(&guest).unwrap();
+        let (joined, _) = wish.joined(guest.answer(&claim)).unwrap();
+        Rogue { guest, mac: Mac(joined.mac), _counters: counters }
+    }
+
+    fn path(&self, lan: &mut Lan, options: &PathOptions) -> Path {
+        let name = lan.own().name.to_string();
+        let mut connecting = self.guest.start_connecting(&name, options).unwrap();
+        loop {
+            assert!(lan.try_receive().unwrap().is_none());
+            if let Some(path) = self.guest.try_complete(&mut connecting).unwrap() {
+                return path;
+            }
+        }
+    }
+
+    fn frame(&self, lan: &Lan, body: &[u8]) -> Vec<u8> {
+        [&lan.mac().0[..], &self.mac.0, &[0x88, 0xb5], body].concat()
+    }
+
+    fn leave(&self) {
+        change(&self.guest, "hs0".parse().unwrap(), &Request::LeaveLan).unwrap();
+    }
+}
+
+#[test]
+fn member_that_has_left_is_received_no_longer_than_what_it_sent_before() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut lan = member(&host, "A");
+    let rogue = Rogue::join(&host);
+    let mut path = rogue.path(&mut lan, &path_options(false));
+    // Each alone in its buffer.
+    let mut before = 0;
+    while path.try_send(&rogue.frame(&lan, b"before")).is_ok() {
+        before += 1;
+    }
+    rogue.leave();
+    let (mut received, mut after) = (0, 0);
+    loop {
+        let is_one =
+            lan.try_receive().unwrap().is_some_and(|frame| frame.bytes[14..] == *b"before");
+        received += u32::from(is_one);
+        // There is always another.
+        match path.try_send(&rogue.frame(&lan, b"after")) {
+            Ok(()) => after += 1,
+            Err(TrySendError::Full) => {}
+            Err(_) => break,
+        }
+        assert!(after < 10_000, "whoever has left is received for ever");
+    }
+    assert_eq!(received, before);
+    assert_eq!(lan.counter(Counter::PathsMade), 1);
+}
+
+#[test]
+fn member_that_asks_for_paths_again_and_again_has_two_at_most() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut lan = member(&host, "A");
+    let rogue = Rogue::join(&host);
+    let mut paths: Vec<Path> = Vec::new();
+    for round in 0..5 {
+        let options = path_options(false);
+        let mut connecting = rogue.guest.start_connecting("A", &options).unwrap();
+        paths.push(loop {
+            // A member that sends and never receives.
+            lan.mesh.serve_guest();
+            if let Some(path) = rogue.guest.try_complete(&mut connecting).unwrap() {
+                break path;
+            }
+        });
+        let ended = paths.iter_mut().filter_map(|path| path.try_receive().err()).count();
+        assert_eq!(ended, usize::max(round, 1) - 1);
+    }
+}
+
+#[test]
+fn frame_goes_over_a_new_path_if_the_last_target_has_ended_its_own() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut lan = member(&host, "A");
+    let rogue = Rogue::join(&host);
+    let mut path = rogue.path(&mut lan, &path_options(false));
+    let frame = [&rogue.mac.0[..], &lan.mac().0, &[0x88, 0xb5, 1]].concat();
+    lan.send(Offload::NONE, &frame).unwrap();
+    assert_eq!(path.receive().unwrap().body, frame);
+    drop(path);
+    // The end is learnt of when the queue is full, at the latest.
+    let sent = (0..1000).take_while(|_| {
+        lan.send_within(Offload::NONE, &frame, SECOND).unwrap();
+        lan.waiting_frames() == 0
+    });
+    assert!(sent.count() < 1000);
+    let options = path_options(false);
+    let mut path = rogue.guest.accept_within(&options, SECOND).unwrap().expect("asked for again");
+    assert!(lan.receive_within(Duration::from_millis(1)).unwrap().is_none());
+    assert_eq!(path.receive_within(SECOND).unwrap().expect("the frame").body, frame);
+}
+
+/// A member with paths to two others and to the rogue.
+fn with_others(host: &Embedded) -> (Lan, [Lan; 2], Rogue, Path) {
+    let mut lan = member(host, "A");
+    let mut others = ["B", "C"].map(|name| member(host, name));
+    let rogue = Rogue::join(host);
+    let mut path = rogue.path(&mut lan, &path_options(false));
+    let frame = to_all(&lan);
+    lan.send(Offload::NONE, &frame).unwrap();
+    for other in &mut others {
+        while other.receive_within(Duration::from_millis(1)).unwrap().is_none() {
+            assert!(lan.try_receive().unwrap().is_none());
+        }
+    }
+    while lan.waiting_frames() > 0 {
+        assert!(lan.try_receive().unwrap().is_none());
+    }
+    assert!(path.receive_within(SECOND).unwrap().is_some());
+    (lan, others, rogue, path)
+}
+
+fn to_all(lan: &Lan) -> Vec<u8> {
+    [&Mac::BROADCAST.0[..], &lan.mac().0, &[0x88, 0xb5, 1]].concat()
+}
+
+#[test]
+fn audience_is_tried_now_and_then_while_one_member_takes_no_loan() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (mut lan, mut others, _rogue, mut path) = with_others(&host);
+    let frame = to_all(&lan);
+    path.quiesce();
+    let (start, before) = (now_ns(), lan.mesh.audiences);
+    for _ in 0..200 {
+        lan.send(Offload::NONE, &frame).unwrap();
+        for other in &mut others {
+            assert!(other.receive_within(SECOND).unwrap().is_some());
+        }
+    }
+    let tries = u64::from(lan.mesh.audiences - before);
+    let most = 1 + (now_ns() - start) / RETRY_NS;
+    assert!((1..=most).contains(&tries), "{tries} tries, {most} at most");
+    path.resume();
+    while !lan.mesh.has_audience() {}
+}
+
+#[test]
+fn storage_that_a_quiet_path_does_not_let_retire_is_retired_later() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (mut lan, mut others, _rogue, mut path) = with_others(&host);
+    // More than a path may be lent at once.
+    for round in 0..40 {
+        assert!(lan.mesh.has_audience(), "round {round}");
+        path.quiesce();
+        lan.mesh.end_audience();
+        path.resume();
+        lan.flush();
+        for other in &mut others {
+            assert!(other.try_receive().unwrap().is_none());
+        }
+        assert!(path.try_receive().unwrap().is_none());
+    }
+}
