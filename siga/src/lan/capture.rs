@@ -152,6 +152,6 @@ impl waiter::Member for Capture {
     }
 
     fn sleep(&mut self) {
-        self.mesh.prepare_wait();
+        self.mesh.sleep();
     }
 }

@@ -345,6 +345,6 @@ impl waiter::Member for Lan {
     }
 
     fn sleep(&mut self) {
-        self.mesh.prepare_wait();
+        self.mesh.sleep();
     }
 }

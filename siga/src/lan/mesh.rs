@@ -1186,6 +1186,13 @@ impl Mesh {
         may_trim
     }
 
+    /// Prepares for a wait in a waiter, which asks [`Mesh::is_ready`] then. Room, or a path, is told once.
+    pub(super) fn sleep(&mut self) {
+        let has_room = std::mem::take(&mut self.has_room);
+        self.prepare_wait();
+        self.has_heard |= has_room;
+    }
+
     pub(super) fn prepare_wait(&mut self) -> bool {
         if self.in_child() {
             return false;

@@ -17,6 +17,7 @@ use crate::error::TrySendError;
 use crate::guest::Guest;
 use crate::options::PathOptions;
 use crate::path::Path;
+use crate::waiter::Member;
 use crate::waiting::Wait;
 
 const SECOND: Duration = Duration::from_secs(10);
@@ -195,4 +196,23 @@ fn storage_that_a_quiet_path_does_not_let_retire_is_retired_later() {
         }
         assert!(path.try_receive().unwrap().is_none());
     }
+}
+
+#[test]
+fn member_that_a_waiter_puts_to_sleep_announces_it_though_there_is_a_new_path() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut lan = member(&host, "A");
+    let rogue = Rogue::join(&host);
+    let mut path = rogue.path(&mut lan, &path_options(false));
+    assert!(lan.try_receive().unwrap().is_none());
+    // Perhaps there is room to be told of, over the new path: once.
+    for is_told in [true, false] {
+        lan.sleep();
+        assert_eq!(lan.is_ready(), is_told);
+        assert!(!is_told || lan.try_receive().unwrap().is_none());
+    }
+    path.send(&rogue.frame(&lan, b"rings")).unwrap();
+    os::poller::wait_readable(&lan, Some(SECOND)).unwrap();
+    lan.hear(0);
+    assert!(lan.try_receive().unwrap().is_some());
 }
