@@ -94,9 +94,12 @@ impl Scene {
     fn send(&mut self, offload: Offload, body: &[u8]) {
         let frame = frame(self.to, self.sender.mac(), body);
         self.sender.send(offload, &frame).unwrap();
-        for _ in 0..3 {
-            assert!(self.sender.receive_within(Duration::from_millis(1)).unwrap().is_none());
-        }
+        (0..3).for_each(|_| self.serve());
+    }
+
+    /// Lets the sender do what there is to do for paths: what it has sent may wait for one.
+    fn serve(&mut self) {
+        assert!(self.sender.receive_within(Duration::from_millis(1)).unwrap().is_none());
     }
 }
 
@@ -172,13 +175,16 @@ fn file_has_members_frames_and_what_was_lost() {
     let mut scene = Scene::start("capture-file");
     let file = scene.file("frames.pcapng");
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let capture = scene.capture(&["-w", &file, "--count", "3", "--snap", "100", "--json"]);
+    let mut capture = scene.capture(&["-w", &file, "--count", "3", "--snap", "100", "--json"]);
     scene.wait_for_capture();
     let (offload, packet) = datagram(b"data");
     scene.send(offload, &packet);
     let tagged = Offload { vlan: Some(7), ..Offload::NONE };
     scene.send(tagged, &[0x88, 0xb5, 1, 2, 3]);
     scene.send(Offload::NONE, &[&[0x88, 0xb5][..], &[9; 986]].concat());
+    while capture.try_wait().unwrap().is_none() {
+        scene.serve();
+    }
     let output = capture.wait_with_output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -218,7 +224,7 @@ fn signal_ends_it_in_good_order() {
     scene.send(Offload::NONE, &[0x88, 0xb5]);
     // Frames are in the file while the LAN is quiet.
     while blocks(&std::fs::read(&file).unwrap_or_default()).len() < 4 {
-        thread::sleep(Duration::from_millis(1));
+        scene.serve();
     }
     let kill = Command::new("kill").args(["-INT", &capture.id().to_string()]).status().unwrap();
     assert!(kill.success());
