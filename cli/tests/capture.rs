@@ -226,7 +226,8 @@ fn signal_ends_it_in_good_order() {
     while blocks(&std::fs::read(&file).unwrap_or_default()).len() < 4 {
         scene.serve();
     }
-    let kill = Command::new("kill").args(["-INT", &capture.id().to_string()]).status().unwrap();
+    // Not SIGINT, which a process started in the background ignores.
+    let kill = Command::new("kill").args(["-TERM", &capture.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let output = capture.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
