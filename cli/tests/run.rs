@@ -126,7 +126,9 @@ fn signals_are_passed_on() {
         let script = format!(
             "trap 'echo got {signal}; exit 5' {signal}; echo ready; while :; do read line; done"
         );
-        let mut child = spawn(&mut system.command(&["run", "--", "sh", "-c", &script]));
+        // A shell cannot trap what was ignored when it began, as by nohup, or in the background.
+        let shell = ["run", "--", "env", "--default-signal", "sh", "-c", &script];
+        let mut child = spawn(&mut system.command(&shell));
         read_until(&mut child, "ready\n");
         let number: i32 = number;
         let sent =
