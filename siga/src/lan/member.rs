@@ -10,7 +10,7 @@ use fabric::control::{Request, WantedAddress};
 use fabric::name::LanName;
 use net::lan::counters::Counter;
 use net::lan::frame::{Mac, destination};
-use net::lan::link::{Frame, Urgency, check};
+use net::lan::link::{Frame, FrameInPlace, Urgency, check};
 use net::lan::offload::Offload;
 use net::lan::table::Member;
 use os::processor::now_ns;
@@ -256,6 +256,18 @@ impl Lan {
     pub fn try_receive(&mut self) -> io::Result<Option<Frame<'_>>> {
         let received = self.mesh.next_frame()?;
         Ok(received.map(|received| self.mesh.frame(received)))
+    }
+
+    /// The next frame, if there is one, for those who give it on to the kernel: the most of a long one stays in the page
+    /// of its sender, who can change it at any time, until this is called again. Call it until there is none: until then
+    /// the sender lacks the page.
+    ///
+    /// # Errors
+    /// As [`Lan::try_receive`].
+    #[inline]
+    pub fn try_receive_in_place(&mut self) -> io::Result<Option<FrameInPlace<'_>>> {
+        let received = self.mesh.next_frame_in_place()?;
+        Ok(received.map(|received| self.mesh.frame_in_place(received)))
     }
 
     /// The next frame. It stays where it is until the next verb. Waits until there is one.
