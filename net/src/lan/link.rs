@@ -18,6 +18,8 @@ pub struct Link {
     receiver: Receiver,
     /// The member at the other end, as the address table had it last.
     peer: Member,
+    /// Bytes of the LAN's largest frame.
+    frame_bytes_max: usize,
     /// The pack of frames to a group that is being given out, and where the next is.
     pack: Option<(path::MessageRef, usize)>,
     /// The frame that is being given out in its sender's page, and a copy of its start.
@@ -82,16 +84,17 @@ pub enum Urgency {
 }
 
 impl Link {
-    /// A link over a path to this member.
+    /// A link over a path to this member, in a LAN whose frames have at most `frame_bytes_max` bytes.
     ///
     /// # Panics
     /// If the path has more than one queue each way: its maker sees to that.
-    pub fn new(mut halves: path::Halves, peer: Member) -> Link {
+    pub fn new(mut halves: path::Halves, peer: Member, frame_bytes_max: usize) -> Link {
         let (sender, receiver) = (halves.senders.pop(), halves.receivers.pop());
         assert!(halves.senders.is_empty() && halves.receivers.is_empty(), "one queue each way");
         let (sender, receiver) = (sender.expect("a queue"), receiver.expect("a queue"));
         let (pack, page, retiring) = (None, None, Vec::new());
-        Link { sender, receiver, peer, pack, page, start: [0; START_BYTES], retiring }
+        let start = [0; START_BYTES];
+        Link { sender, receiver, peer, frame_bytes_max, pack, page, start, retiring }
     }
 
     /// The member at the other end.
@@ -230,8 +233,12 @@ impl Link {
             let (message, at) = match (found.take(), self.pack) {
                 (Some(message), _) => (message, None),
                 (None, Some((message, at))) => (message, Some(at)),
-                (None, None) => match self.receiver.fetch_up_to(copied_bytes_max)? {
+                (None, None) => match self.receiver.fetch_up_to(copied_bytes_max, BYTES_MAX)? {
                     Some(Fetched::Copied(message)) => (message, None),
+                    Some(Fetched::TooLong) => {
+                        counters.add(Counter::DroppedLength, 1);
+                        continue;
+                    }
                     Some(Fetched::InPage(page)) => match self.admit_page(page, own, counters) {
                         Some(received) => return Ok(Some(received)),
                         None => continue,
@@ -255,7 +262,8 @@ impl Link {
                 *at = next;
             }
             let bytes = &body[range.clone()];
-            let admitted = admit(head, bytes, &self.peer, own);
+            let most = self.frame_bytes_max;
+            let admitted = admit(head, bytes, &self.peer, own, most);
             let (at, bytes, pack) = (range.start as u32, bytes.len() as u32, at);
             self.pack = pack.map(|next| (message, next));
             match admitted {
@@ -286,7 +294,7 @@ impl Link {
         let is_whole = is_read && head.len() == page.head_bytes();
         // Packs are in storage of their own.
         let admitted = match is_whole && !group::is_pack(start) {
-            true => admit_start(head, start, bytes, &self.peer, own),
+            true => admit_start(head, start, bytes, &self.peer, own, self.frame_bytes_max),
             false => Err(Counter::DroppedOffload),
         };
         self.page = Some(page);
@@ -372,6 +380,10 @@ impl Link {
     }
 }
 
+/// Bytes of the longest message: a frame. A pack of them is shorter.
+const BYTES_MAX: usize = FRAME_BYTES_MAX;
+const _: () = assert!(BYTES_MAX > group::PACK_BYTES);
+
 /// Frames of which a copy costs less than what it saves: they are copied though they could stay where they are.
 const COPIED_BYTES_MAX: usize = 4096;
 
@@ -384,10 +396,16 @@ fn count_received(counters: &mut Counters, bytes: u32, offload: Offload) {
 /// Frames that one call drops at most.
 pub(super) const DROPPED_PER_CALL_MAX: usize = 64;
 
-/// Whether a frame from another member may come in; else what to count.
+/// Whether a frame from another member may come in, in a LAN whose frames have at most `most` bytes; else what to count.
 #[inline]
-pub fn admit(head: &[u8], bytes: &[u8], from: &Member, own: &Member) -> Result<Offload, Counter> {
-    admit_start(head, bytes, bytes.len(), from, own)
+pub fn admit(
+    head: &[u8],
+    bytes: &[u8],
+    from: &Member,
+    own: &Member,
+    most: usize,
+) -> Result<Offload, Counter> {
+    admit_start(head, bytes, bytes.len(), from, own, most)
 }
 
 /// As [`admit`], of a frame of which no more is at hand than [`START_BYTES`], or all.
@@ -398,6 +416,7 @@ fn admit_start(
     bytes: usize,
     from: &Member,
     own: &Member,
+    most: usize,
 ) -> Result<Offload, Counter> {
     let Some((_, source)) = addresses(start) else { return Err(Counter::DroppedLength) };
     if source != from.mac {
@@ -406,13 +425,16 @@ fn admit_start(
     if has_tag(start) {
         return Err(Counter::DroppedVlan);
     }
-    if head.is_empty() && bytes <= FRAME_BYTES_MAX {
-        return Ok(Offload::NONE);
+    if head.is_empty() {
+        return if bytes <= most { Ok(Offload::NONE) } else { Err(Counter::DroppedLength) };
     }
     let offload = Offload::parse_start(head, start, bytes).map_err(|bad| match bad {
         BadFrame::Length { .. } => Counter::DroppedLength,
         _ => Counter::DroppedOffload,
     })?;
+    if bytes > most && offload.segmentation.is_none() {
+        return Err(Counter::DroppedLength);
+    }
     match offload.vlan {
         Some(_) if !(from.takes(offload.vlan) && own.takes(offload.vlan)) => {
             Err(Counter::DroppedVlan)
@@ -528,23 +550,26 @@ mod tests {
     fn what_is_not_the_senders_own_is_dropped_and_refused() {
         let (one, other) = (member(1, &[7]), member(2, &[]));
         let good = frame_of(other.mac, one.mac, 60);
-        assert_eq!(admit(&[], &good, &one, &other), Ok(Offload::NONE));
-        assert_eq!(admit(&[], &good, &other, &one), Err(Counter::DroppedSource));
-        assert_eq!(admit(&[], &good[..13], &one, &other), Err(Counter::DroppedLength));
+        assert_eq!(admit(&[], &good, &one, &other, 100), Ok(Offload::NONE));
+        assert_eq!(admit(&[], &good, &other, &one, 100), Err(Counter::DroppedSource));
+        assert_eq!(admit(&[], &good[..13], &one, &other, 100), Err(Counter::DroppedLength));
         let mut inside = good.clone();
         inside[12..14].copy_from_slice(&[0x81, 0]);
-        assert_eq!(admit(&[], &inside, &one, &other), Err(Counter::DroppedVlan));
+        assert_eq!(admit(&[], &inside, &one, &other, 100), Err(Counter::DroppedVlan));
         assert_eq!(
             check(Frame { offload: Offload::NONE, bytes: &inside }, &one, 100),
             Err(Refused::Tag)
         );
-        assert_eq!(admit(&[1], &good, &one, &other), Err(Counter::DroppedOffload));
+        assert_eq!(admit(&[], &good, &one, &other, 59), Err(Counter::DroppedLength));
+        assert_eq!(admit(&[1], &good, &one, &other, 100), Err(Counter::DroppedOffload));
         let checksum = Checksum::Partial { start: 34, at: 25 };
         let offload = Offload { checksum, ..Offload::NONE };
-        assert_eq!(admit(&offload.head(), &good, &one, &other), Err(Counter::DroppedOffload));
+        assert_eq!(admit(&offload.head(), &good, &one, &other, 100), Err(Counter::DroppedOffload));
         let tagged = Offload { vlan: Some(7), ..Offload::NONE };
-        assert_eq!(admit(&tagged.head(), &good, &one, &other), Err(Counter::DroppedVlan));
-        assert_eq!(admit(&tagged.head(), &good, &one, &member(3, &[7])), Ok(tagged));
+        assert_eq!(admit(&tagged.head(), &good, &one, &other, 100), Err(Counter::DroppedVlan));
+        assert_eq!(admit(&tagged.head(), &good, &one, &member(3, &[7]), 100), Ok(tagged));
+        let long = admit(&tagged.head(), &good, &one, &member(3, &[7]), 59);
+        assert_eq!(long, Err(Counter::DroppedLength));
 
         let refused = |offload, bytes: &[u8], own: &Member| {
             check(Frame { offload, bytes }, own, 100).unwrap_err()

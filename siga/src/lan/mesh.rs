@@ -69,6 +69,7 @@ pub(super) struct Mesh {
     table: LentTable,
     changes: u64,
     number: usize,
+    frame_bytes_max: usize,
     own: Member,
     counters: Counters,
     /// By the numbers of members.
@@ -200,6 +201,7 @@ impl Mesh {
             table,
             changes: 0,
             number: joined.number.into(),
+            frame_bytes_max: joined.frame_bytes as usize,
             own,
             counters,
             peers,
@@ -229,6 +231,7 @@ impl Mesh {
     /// Whatever host comes next is to give us the same place.
     fn keep_place(&mut self, joined: LanJoined) {
         self.number = joined.number.into();
+        self.frame_bytes_max = joined.frame_bytes as usize;
         self.wish.mac = Mac(joined.mac);
         self.wish.address = joined.address.map_or(WantedAddress::None, WantedAddress::This);
     }
@@ -255,6 +258,11 @@ impl Mesh {
 
     pub(super) fn own(&self) -> &Member {
         &self.own
+    }
+
+    /// Bytes of the LAN's largest frame, by the last host.
+    pub(super) fn frame_bytes_max(&self) -> usize {
+        self.frame_bytes_max
     }
 
     pub(super) fn table(&self) -> &LentTable {
@@ -1038,7 +1046,7 @@ impl Mesh {
         let Some(peer) = found.cloned() else { return self.fail(number, None) };
         self.has_room = true;
         let (halves, membership, _) = path.into_parts();
-        let mut link = Link::new(halves, peer);
+        let mut link = Link::new(halves, peer, self.frame_bytes_max);
         if let Some(capturer) = self.capturers.iter_mut().find(|one| one.number == number) {
             let lost = capturer.begin(&mut link, now_ns());
             self.counters.add(Counter::CapturesLost, lost);

@@ -31,6 +31,8 @@ pub enum Fetched {
     Copied(MessageRef),
     /// In a page of the sender's, not copied yet.
     InPage(InPage),
+    /// Longer than was asked for: it was given back unread.
+    TooLong,
 }
 
 /// A message in memory of our own, until the next is asked for.
@@ -208,6 +210,12 @@ impl List {
     /// What the sender's user wrote beside it.
     pub fn note(&self) -> u8 {
         self.note
+    }
+
+    /// How many bytes its entries have together.
+    pub fn bytes(&self) -> usize {
+        // No more than a list's entries times a storage's bytes: no overflow.
+        self.parts.iter().map(|(_, view)| view.bytes()).sum()
     }
 
     /// The entries. All of them point into storage that was lent.

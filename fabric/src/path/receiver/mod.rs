@@ -229,36 +229,55 @@ impl Receiver {
     pub fn fetch(&mut self) -> Result<Option<MessageRef>, Severed> {
         match self.poll_short()? {
             Some(message) => Ok(Some(message)),
-            None => match self.fetch_otherwise(usize::MAX)? {
+            None => match self.fetch_otherwise(usize::MAX, usize::MAX)? {
                 Some(Fetched::Copied(message)) => Ok(Some(message)),
-                Some(Fetched::InPage(_)) => unreachable!("all that lie in pages are copied"),
+                Some(Fetched::InPage(_) | Fetched::TooLong) => {
+                    unreachable!("all that lie in pages are copied, and none is too long")
+                }
                 None => Ok(None),
             },
         }
     }
 
-    /// As [`Receiver::fetch`], but a message that lies in a page and has more than `copied_bytes_max` is not copied.
+    /// As [`Receiver::fetch`], but a message that lies in a page and has more than `copied_bytes_max` is not copied, and one
+    /// in several pages that has more than `bytes_max` is given back unread.
     ///
     /// # Errors
     /// [`Severed`], in the same cases as [`Receiver::receive`].
     #[inline]
-    pub fn fetch_up_to(&mut self, copied_bytes_max: usize) -> Result<Option<Fetched>, Severed> {
+    pub fn fetch_up_to(
+        &mut self,
+        copied_bytes_max: usize,
+        bytes_max: usize,
+    ) -> Result<Option<Fetched>, Severed> {
         match self.poll_short()? {
             Some(message) => Ok(Some(Fetched::Copied(message))),
-            None => self.fetch_otherwise(copied_bytes_max),
+            None => self.fetch_otherwise(copied_bytes_max, bytes_max),
         }
     }
 
     #[inline(never)]
-    fn fetch_otherwise(&mut self, copied_bytes_max: usize) -> Result<Option<Fetched>, Severed> {
+    fn fetch_otherwise(
+        &mut self,
+        copied_bytes_max: usize,
+        bytes_max: usize,
+    ) -> Result<Option<Fetched>, Severed> {
         if self.copying.is_none() {
             match self.poll_otherwise(copied_bytes_max)? {
                 Some(Incoming::Message(message)) => return Ok(Some(Fetched::Copied(message))),
                 Some(Incoming::Announced(message)) => {
+                    if message.body_bytes() > bytes_max {
+                        assert!(self.release(message).is_ok(), "it was our own");
+                        return Ok(Some(Fetched::TooLong));
+                    }
                     let target = self.large_room(message.body_bytes())?;
                     self.copying = Some(Copying { message, target });
                 }
                 Some(Incoming::List(list)) => {
+                    if list.bytes() > bytes_max {
+                        assert!(self.give_back_list(list).is_ok(), "it was our own");
+                        return Ok(Some(Fetched::TooLong));
+                    }
                     return self.copy_list(list).map(|message| Some(Fetched::Copied(message)));
                 }
                 Some(Incoming::InPage(message)) => return Ok(Some(Fetched::InPage(message))),
