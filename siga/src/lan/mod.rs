@@ -47,4 +47,3 @@ pub use net::lan::offload::{
     BadFrame, Checksum, FRAME_BYTES_MAX, Kind, Offload, Segmentation, complete_checksum, segment,
 };
 pub use net::lan::table::Member;
-pub use os::storage::LentPart;
