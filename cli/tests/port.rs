@@ -59,7 +59,7 @@ fn carry(from: &Tap, to: &Tap, room: &mut [u8]) {
     let mut head = [0; HEAD_BYTES];
     while let Some(bytes) = from.read(&mut head, room).unwrap() {
         // A frame that the other end does not take is lost, as on a wire.
-        let _ = to.write(&[&head, &room[..bytes]]);
+        let _ = to.write(&[&head, &room[..bytes]], None);
     }
 }
 

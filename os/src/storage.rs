@@ -182,6 +182,39 @@ pub struct Borrowed {
     mapping: Arc<Mapping>,
 }
 
+/// A range of storage of another party's. There is no slice of it, for it may change at any time.
+#[derive(Clone, Copy, Debug)]
+pub struct LentPart<'a> {
+    storage: &'a Borrowed,
+    offset: usize,
+    bytes: usize,
+}
+
+impl LentPart<'_> {
+    /// How many bytes there are.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Copies the bytes from `at` on out.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] if there are not so many.
+    pub fn read(&self, at: usize, target: &mut [u8]) -> Result<(), OutOfRange> {
+        if at > self.bytes || target.len() > self.bytes - at {
+            return Err(OutOfRange);
+        }
+        self.storage.read(self.offset + at, target)
+    }
+
+    /// For the kernel to read, which copes with bytes that change.
+    pub(crate) fn as_io(&self) -> libc::iovec {
+        // SAFETY: the range is within the mapping: checked when this was made.
+        let base = unsafe { self.storage.mapping.base().add(self.offset) };
+        libc::iovec { iov_base: base.as_ptr().cast(), iov_len: self.bytes }
+    }
+}
+
 /// A range that is not within what was lent.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("range outside the lent storage")]
@@ -252,6 +285,17 @@ impl Borrowed {
         // overlap: safe code has no slice of a borrowed mapping.
         unsafe { copy_out(source.as_ptr(), target.as_mut_ptr(), target.len()) };
         Ok(())
+    }
+
+    /// A range, to be given to the kernel where it is.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] if it is not within what was lent.
+    pub fn part(&self, offset: usize, bytes: usize) -> Result<LentPart<'_>, OutOfRange> {
+        if !self.contains(offset, bytes) {
+            return Err(OutOfRange);
+        }
+        Ok(LentPart { storage: self, offset, bytes })
     }
 
     #[cfg(not(loom))]

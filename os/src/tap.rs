@@ -8,12 +8,15 @@
 //! Closing the last descriptor removes the interface, which takes the kernel 16 to 23 ms: [`Tap::leave_interface`]
 //! leaves that to the namespace, for those who cannot wait.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode};
+
+use crate::storage::LentPart;
 
 /// Bytes of the head of each frame: `virtio_net_hdr` without the count of buffers.
 pub const HEAD_BYTES: usize = 10;
@@ -91,7 +94,8 @@ impl Tap {
         }
     }
 
-    /// Writes a frame, whose `parts` begin with its head. The kernel has copied it when this returns.
+    /// Writes a frame, whose `parts` begin with its head, and whose end may be storage of another party's. The kernel has
+    /// copied it when this returns, each byte once: what the other party changes meanwhile is as if it had sent that.
     ///
     /// # Errors
     /// The kernel does not take it: the head does not agree with the frame (`InvalidInput`), the interface is not up, or
@@ -100,13 +104,22 @@ impl Tap {
     /// # Panics
     /// If there are more than [`PARTS_MAX`] parts.
     #[inline]
-    pub fn write(&self, parts: &[&[u8]]) -> io::Result<()> {
-        let mut slices = [IoSlice::new(&[]); PARTS_MAX];
-        for (slice, part) in slices[..parts.len()].iter_mut().zip(parts) {
-            *slice = IoSlice::new(part);
+    pub fn write(&self, parts: &[&[u8]], end: Option<LentPart<'_>>) -> io::Result<()> {
+        let mut vectors = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; PARTS_MAX + 1];
+        for (vector, part) in vectors[..PARTS_MAX].iter_mut().zip(parts) {
+            *vector =
+                libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
         }
-        rustix::io::writev(&self.device, &slices[..parts.len()])?;
-        Ok(())
+        let mut count = parts.len();
+        assert!(count <= PARTS_MAX, "{count} parts");
+        if let Some(end) = end {
+            vectors[count] = end.as_io();
+            count += 1;
+        }
+        let (device, vectors) = (self.device.as_raw_fd(), vectors.as_ptr());
+        // SAFETY: the kernel reads `count` vectors, and what they describe: slices, and mapped storage that `end` borrows.
+        let written = unsafe { libc::writev(device, vectors, count as libc::c_int) };
+        if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// The interface is not to go with the last descriptor, but with its network namespace.

@@ -10,7 +10,7 @@ use net::lan::frame;
 use net::lan::neighbour;
 use net::lan::offload::Offload;
 use os::tap::{HEAD_BYTES, Tap};
-use siga::lan::{Counter, Lan, SendFrameError, TrySendFrameError};
+use siga::lan::{Counter, FrameInPlace, Lan, SendFrameError, TrySendFrameError};
 use siga::waiter::Member;
 
 use crate::backlog::{Backlog, Tried};
@@ -159,7 +159,7 @@ impl Agent {
         if let Some(answer) = neighbour::answer(bytes, find) {
             counters.frames_answered += 1;
             lan.count(Counter::AnsweredHere, 1);
-            if tap.write(&[&[0; HEAD_BYTES], &answer]).is_err() {
+            if tap.write(&[&[0; HEAD_BYTES], &answer], None).is_err() {
                 counters.dropped_device += 1;
             }
             return;
@@ -199,19 +199,17 @@ impl Agent {
     fn write_batch(&mut self) -> Result<bool, Ended> {
         let Agent { lan, tap, counters, .. } = self;
         for number in 0..BATCH {
-            let Some(frame) = lan.try_receive().map_err(Ended::Lan)? else {
+            let Some(FrameInPlace { offload, start, rest }) =
+                lan.try_receive_in_place().map_err(Ended::Lan)?
+            else {
                 return Ok(number > 0);
             };
-            let (head, tag) = head::to_kernel(frame.offload);
-            let bytes = frame.bytes.len();
-            let written = match tag {
-                None => tap.write(&[&head, frame.bytes]),
-                Some(tag) => {
-                    // Behind the two addresses. What has none is no frame of a LAN.
-                    let (addresses, rest) = frame.bytes.split_at(bytes.min(12));
-                    tap.write(&[&head, addresses, &tag, rest])
-                }
-            };
+            let (head, tag) = head::to_kernel(offload);
+            let bytes = start.len() + rest.map_or(0, |rest| rest.bytes());
+            // A tag is behind the two addresses. What has none is no frame of a LAN.
+            let (addresses, behind) = start.split_at(start.len().min(12));
+            let tag = tag.as_ref().map_or(&[][..], |tag| &tag[..]);
+            let written = tap.write(&[&head, addresses, tag, behind], rest);
             if written.is_ok() {
                 counters.frames_written += 1;
                 counters.bytes_written += bytes as u64;

@@ -6,3 +6,4 @@
 pub use fabric::path::{
     Announced, Claim, HEAD_BYTES_MAX, InPage, Incoming, MessageRef, PAGE_BYTES, View,
 };
+pub use os::storage::LentPart;

@@ -7,7 +7,8 @@
 /// How long [`Wait::Adaptive`](crate::Wait::Adaptive) polls at most before it sleeps: 50 us.
 pub use crate::waiting::SPIN_NS_MAX;
 pub use fabric::path::{
-    CommitError, Counter, Counters, List, ListError, Receiver, Ringing, SendError, Sender, Shared,
+    CommitError, Counter, Counters, Fetched, List, ListError, Receiver, Ringing, SendError, Sender,
+    Shared,
 };
 pub use fabric::queue::{Entry, EntryFlags, Lease, LeaseLost, Server};
 pub use os::doorbell::Listen;

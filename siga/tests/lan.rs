@@ -7,8 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 use siga::error::Problem;
 use siga::host::{Embedded, System};
 use siga::lan::{
-    Address, Counter, JoinLanError, Lan, LanOptions, Mac, Offload, Refused, SendFrameError,
-    TrySendFrameError,
+    Address, Checksum, Counter, FrameInPlace, JoinLanError, Kind, Lan, LanOptions, Mac, Offload,
+    Refused, Segmentation, SendFrameError, TrySendFrameError,
 };
 use siga::{Guest, Wait};
 
@@ -63,6 +63,63 @@ fn frames_go_to_one_member_and_to_all() {
     assert_eq!(b.counter(Counter::GroupFramesSent), 1);
     // The path that A has asked for serves both directions.
     assert_eq!((a.counter(Counter::PathsMade), b.counter(Counter::PathsMade)), (1, 2));
+}
+
+/// A frame of TCP that stands for segments, with `data` bytes of data.
+fn segments(to: Mac, from: Mac, data: usize) -> (Offload, Vec<u8>) {
+    let mut bytes = frame(to, from, &[]);
+    bytes[12..].copy_from_slice(&[8, 0]);
+    let mut headers = [0; 40];
+    (headers[0], headers[9], headers[32]) = (0x45, 6, 0x50);
+    bytes.extend_from_slice(&headers);
+    bytes.extend((0..data).map(|number| (number % 251) as u8));
+    let (kind, congestion) = (Kind::Tcp4, false);
+    let segmentation = Segmentation { kind, congestion, header_bytes: 54, segment_bytes: 1448 };
+    let checksum = Checksum::Partial { start: 34, at: 16 };
+    (Offload { checksum, segmentation: Some(segmentation), vlan: None }, bytes)
+}
+
+#[test]
+fn long_frames_stay_in_their_senders_pages_until_the_next() {
+    let options = LanOptions { wait: Wait::Block, ..Default::default() };
+    let mut system = System::open();
+    system.lans[0].frame_bytes = 64 << 10;
+    let host = Embedded::start(system).unwrap();
+    let join = |name: &str| {
+        Lan::join(Guest::attach_embedded(&host, name).unwrap(), "hs0", &options).unwrap()
+    };
+    let [mut a, mut b] = ["A", "B"].map(join);
+    let (to, from) = (b.mac(), a.mac());
+    let lengths = [0, 100, 4082, 4083, 30_000, 65_000, 1, 65_450, 200];
+    // Many times what the pages of a path hold.
+    for round in 0..300 {
+        let length = lengths[round % lengths.len()];
+        let (offload, sent) = match round % 2 {
+            0 => (Offload::NONE, frame(to, from, &vec![round as u8; length])),
+            _ => segments(to, from, length + 1),
+        };
+        a.send(offload, &sent).unwrap();
+        let received = loop {
+            if let Some(FrameInPlace { offload: found, start, rest }) =
+                b.try_receive_in_place().unwrap()
+            {
+                assert_eq!(found, offload);
+                assert_eq!(rest.is_some(), sent.len() > 4096, "{length}");
+                let mut bytes = start.to_vec();
+                if let Some(rest) = rest {
+                    assert!(start.len() >= 134);
+                    bytes.resize(start.len() + rest.bytes(), 0);
+                    rest.read(0, &mut bytes[start.len()..]).unwrap();
+                    assert!(rest.read(1, &mut vec![0; rest.bytes()]).is_err());
+                }
+                break bytes;
+            }
+            assert!(a.receive_within(Duration::from_millis(1)).unwrap().is_none());
+        };
+        assert!(received == sent, "{length} bytes");
+    }
+    assert!(b.try_receive_in_place().unwrap().is_none());
+    assert_eq!((b.counter(Counter::FramesReceived), a.counter(Counter::Full)), (300, 0));
 }
 
 #[test]

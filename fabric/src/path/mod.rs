@@ -26,7 +26,9 @@ pub use counters::{Counter, Counters, GAUGES, gauge_word};
 pub use half::NotOurs;
 pub use lending::{LENDS_PENDING_MAX, SEGMENTS_MAX};
 pub use pages::PAGE_BYTES;
-pub use receiver::{Announced, InPage, Incoming, List, Message, MessageRef, Receiver, View};
+pub use receiver::{
+    Announced, Fetched, InPage, Incoming, List, Message, MessageRef, Receiver, View,
+};
 pub use record::{HEAD_BYTES_MAX, LIST_BYTES_MAX};
 pub use sender::{Claim, CommitError, ListError, Ringing, SendError, Sender, Shared};
 pub use severed::{END_DATA_BYTES, Lack, NO_DATA, Reason, Severed, USER_DATA_BYTES, UserData};

@@ -20,11 +20,11 @@
 //! The member that a frame is from is the path's other party, whatever the frame has as its source. The sender
 //! decides what is in a record: a receiver checks the length and what goes with the frame, and believes the time.
 
-use fabric::path::{self, SendError, Severed};
+use fabric::path::{self, Fetched, SendError, Severed};
 
 use super::counters::{Counter, Counters};
 use super::link::{DROPPED_PER_CALL_MAX, Frame, Link, Urgency};
-use super::offload::{BadFrame, HEAD_BYTES, Offload};
+use super::offload::{BadFrame, FRAME_BYTES_MAX, HEAD_BYTES, Offload};
 
 /// Bytes of a record's head.
 pub const RECORD_BYTES: usize = AT_OFFLOAD + HEAD_BYTES;
@@ -123,7 +123,15 @@ pub fn receive(
 ) -> Result<Option<ReceivedRecord>, Severed> {
     let receiver = link.halves().1;
     for _ in 0..DROPPED_PER_CALL_MAX {
-        let Some(message) = receiver.fetch()? else { return Ok(None) };
+        let message = match receiver.fetch_up_to(usize::MAX, FRAME_BYTES_MAX)? {
+            Some(Fetched::Copied(message)) => message,
+            Some(Fetched::TooLong) => {
+                counters.add(Counter::DroppedLength, 1);
+                continue;
+            }
+            Some(Fetched::InPage(_)) => unreachable!("all that lie in pages are copied"),
+            None => return Ok(None),
+        };
         let path::Message { head, body } = receiver.message(message);
         match Record::parse(head, body) {
             Ok(record) => {
@@ -158,7 +166,7 @@ pub fn frame(link: &Link, received: ReceivedRecord) -> Option<Frame<'_>> {
 pub fn drop_all(link: &mut Link, counters: &mut Counters) -> Result<(), Severed> {
     let receiver = link.halves().1;
     for _ in 0..DROPPED_PER_CALL_MAX {
-        if receiver.fetch()?.is_none() {
+        if receiver.fetch_up_to(usize::MAX, FRAME_BYTES_MAX)?.is_none() {
             break;
         }
         counters.add(Counter::DroppedSource, 1);

@@ -1,11 +1,14 @@
 //! Frames over the path between two members.
 
-use fabric::path::{self, ListError, Receiver, SendError, Sender, Severed, Shared};
+use fabric::path::{
+    self, Fetched, InPage, ListError, Receiver, SendError, Sender, Severed, Shared,
+};
+use os::storage::LentPart;
 
 use super::counters::{Counter, Counters};
 use super::frame::{ETHERNET_BYTES, Mac};
 use super::group;
-use super::offload::{BadFrame, FRAME_BYTES_MAX, Offload};
+use super::offload::{BadFrame, FRAME_BYTES_MAX, HEAD_BYTES, Offload, START_BYTES};
 use super::table::Member;
 
 /// One's end of a path to another member of the LAN.
@@ -15,8 +18,13 @@ pub struct Link {
     receiver: Receiver,
     /// The member at the other end, as the address table had it last.
     peer: Member,
+    /// Bytes of the LAN's largest frame.
+    frame_bytes_max: usize,
     /// The pack of frames to a group that is being given out, and where the next is.
     pack: Option<(path::MessageRef, usize)>,
+    /// The frame that is being given out in its sender's page, and a copy of its start.
+    page: Option<InPage>,
+    start: [u8; START_BYTES],
     /// Audience storage that is to be retired, once the path takes it: no more than a path has storages.
     retiring: Vec<u16>,
 }
@@ -30,6 +38,31 @@ pub struct Received {
     bytes: u32,
     /// What is left to do for it.
     pub offload: Offload,
+}
+
+/// A frame that has come, where it lies until [`Link::give_back`]: perhaps in its sender's page.
+#[derive(Clone, Copy, Debug)]
+pub enum ReceivedInPlace {
+    /// In memory of our own.
+    Copied(Received),
+    /// In its sender's page, but for its start.
+    InPage {
+        /// Its length.
+        bytes: u32,
+        /// What is left to do for it.
+        offload: Offload,
+    },
+}
+
+/// A frame, the most of which may lie in its sender's page still.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameInPlace<'a> {
+    /// What is left to do for it. It agrees with the `start`.
+    pub offload: Offload,
+    /// Its first bytes, from the Ethernet header on; with all headers if there is a `rest`.
+    pub start: &'a [u8],
+    /// Those behind them. The sender can change them at any time.
+    pub rest: Option<LentPart<'a>>,
 }
 
 /// A frame, and what goes with it.
@@ -51,15 +84,17 @@ pub enum Urgency {
 }
 
 impl Link {
-    /// A link over a path to this member.
+    /// A link over a path to this member, in a LAN whose frames have at most `frame_bytes_max` bytes.
     ///
     /// # Panics
     /// If the path has more than one queue each way: its maker sees to that.
-    pub fn new(mut halves: path::Halves, peer: Member) -> Link {
+    pub fn new(mut halves: path::Halves, peer: Member, frame_bytes_max: usize) -> Link {
         let (sender, receiver) = (halves.senders.pop(), halves.receivers.pop());
         assert!(halves.senders.is_empty() && halves.receivers.is_empty(), "one queue each way");
         let (sender, receiver) = (sender.expect("a queue"), receiver.expect("a queue"));
-        Link { sender, receiver, peer, pack: None, retiring: Vec::new() }
+        let (pack, page, retiring) = (None, None, Vec::new());
+        let start = [0; START_BYTES];
+        Link { sender, receiver, peer, frame_bytes_max, pack, page, start, retiring }
     }
 
     /// The member at the other end.
@@ -161,16 +196,53 @@ impl Link {
     #[inline(never)]
     fn receive_otherwise(
         &mut self,
-        mut found: Option<path::MessageRef>,
+        found: Option<path::MessageRef>,
         own: &Member,
         counters: &mut Counters,
     ) -> Result<Option<Received>, Severed> {
+        match self.receive_up_to(usize::MAX, found, own, counters)? {
+            Some(ReceivedInPlace::Copied(received)) => Ok(Some(received)),
+            Some(ReceivedInPlace::InPage { .. }) => {
+                unreachable!("all that lie in pages are copied")
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Link::receive`], but most of a long frame stays in its sender's page until [`Link::give_back`], which has to be
+    /// called before anything else is received.
+    ///
+    /// # Errors
+    /// As of [`Link::receive`].
+    pub fn receive_in_place(
+        &mut self,
+        own: &Member,
+        counters: &mut Counters,
+    ) -> Result<Option<ReceivedInPlace>, Severed> {
+        self.receive_up_to(COPIED_BYTES_MAX, None, own, counters)
+    }
+
+    fn receive_up_to(
+        &mut self,
+        copied_bytes_max: usize,
+        mut found: Option<path::MessageRef>,
+        own: &Member,
+        counters: &mut Counters,
+    ) -> Result<Option<ReceivedInPlace>, Severed> {
         for _ in 0..DROPPED_PER_CALL_MAX {
             let (message, at) = match (found.take(), self.pack) {
                 (Some(message), _) => (message, None),
                 (None, Some((message, at))) => (message, Some(at)),
-                (None, None) => match self.receiver.fetch()? {
-                    Some(message) => (message, None),
+                (None, None) => match self.receiver.fetch_up_to(copied_bytes_max, BYTES_MAX)? {
+                    Some(Fetched::Copied(message)) => (message, None),
+                    Some(Fetched::TooLong) => {
+                        counters.add(Counter::DroppedLength, 1);
+                        continue;
+                    }
+                    Some(Fetched::InPage(page)) => match self.admit_page(page, own, counters) {
+                        Some(received) => return Ok(Some(received)),
+                        None => continue,
+                    },
                     None => return Ok(None),
                 },
             };
@@ -190,21 +262,76 @@ impl Link {
                 *at = next;
             }
             let bytes = &body[range.clone()];
-            let admitted = admit(head, bytes, &self.peer, own);
+            let most = self.frame_bytes_max;
+            let admitted = admit(head, bytes, &self.peer, own, most);
             let (at, bytes, pack) = (range.start as u32, bytes.len() as u32, at);
             self.pack = pack.map(|next| (message, next));
             match admitted {
                 Ok(offload) => {
-                    let segments = offload.segments(bytes as usize) as u64;
-                    counters.add(Counter::FramesReceived, 1);
-                    counters.add(Counter::BytesReceived, bytes.into());
-                    counters.add(Counter::SegmentsReceived, segments);
-                    return Ok(Some(Received { message, at, bytes, offload }));
+                    count_received(counters, bytes, offload);
+                    let received = Received { message, at, bytes, offload };
+                    return Ok(Some(ReceivedInPlace::Copied(received)));
                 }
                 Err(reason) => counters.add(reason, 1),
             }
         }
         Ok(None)
+    }
+
+    /// Admits a frame in its sender's page, or counts why not.
+    fn admit_page(
+        &mut self,
+        page: InPage,
+        own: &Member,
+        counters: &mut Counters,
+    ) -> Option<ReceivedInPlace> {
+        // What is checked is a copy: the sender can change the page.
+        let mut head = [0; HEAD_BYTES];
+        let head = head.get_mut(..page.head_bytes()).unwrap_or_default();
+        let bytes = page.body_bytes();
+        let start = &mut self.start[..bytes.min(START_BYTES)];
+        let is_read = page.view().read(0, head).is_ok() && page.read(0, start).is_ok();
+        let is_whole = is_read && head.len() == page.head_bytes();
+        // Packs are in storage of their own.
+        let admitted = match is_whole && !group::is_pack(start) {
+            true => admit_start(head, start, bytes, &self.peer, own, self.frame_bytes_max),
+            false => Err(Counter::DroppedOffload),
+        };
+        self.page = Some(page);
+        match admitted {
+            Ok(offload) => {
+                let bytes = bytes as u32;
+                count_received(counters, bytes, offload);
+                Some(ReceivedInPlace::InPage { bytes, offload })
+            }
+            Err(reason) => {
+                counters.add(reason, 1);
+                self.give_back();
+                None
+            }
+        }
+    }
+
+    /// Gives the page back to its sender in which the frame lies that was received in place last.
+    pub fn give_back(&mut self) {
+        if let Some(page) = self.page.take() {
+            // It is this receiver's.
+            let _ = self.receiver.give_back(page);
+        }
+    }
+
+    /// A frame that was received in place last, and not given back.
+    pub fn frame_in_place(&self, received: ReceivedInPlace) -> FrameInPlace<'_> {
+        let (bytes, offload) = match received {
+            ReceivedInPlace::Copied(received) => {
+                let Frame { offload, bytes } = self.frame(received);
+                return FrameInPlace { offload, start: bytes, rest: None };
+            }
+            ReceivedInPlace::InPage { bytes, offload } => (bytes as usize, offload),
+        };
+        let start = &self.start[..bytes.min(START_BYTES)];
+        let rest = self.page.as_ref().and_then(|page| page.part(start.len()).ok());
+        FrameInPlace { offload, start, rest }
     }
 
     /// A frame that was received last.
@@ -253,26 +380,61 @@ impl Link {
     }
 }
 
+/// Bytes of the longest message: a frame. A pack of them is shorter.
+const BYTES_MAX: usize = FRAME_BYTES_MAX;
+const _: () = assert!(BYTES_MAX > group::PACK_BYTES);
+
+/// Frames of which a copy costs less than what it saves: they are copied though they could stay where they are.
+const COPIED_BYTES_MAX: usize = 4096;
+
+fn count_received(counters: &mut Counters, bytes: u32, offload: Offload) {
+    counters.add(Counter::FramesReceived, 1);
+    counters.add(Counter::BytesReceived, bytes.into());
+    counters.add(Counter::SegmentsReceived, offload.segments(bytes as usize) as u64);
+}
+
 /// Frames that one call drops at most.
 pub(super) const DROPPED_PER_CALL_MAX: usize = 64;
 
-/// Whether a frame from another member may come in; else what to count.
+/// Whether a frame from another member may come in, in a LAN whose frames have at most `most` bytes; else what to count.
 #[inline]
-pub fn admit(head: &[u8], bytes: &[u8], from: &Member, own: &Member) -> Result<Offload, Counter> {
-    let Some((_, source)) = addresses(bytes) else { return Err(Counter::DroppedLength) };
+pub fn admit(
+    head: &[u8],
+    bytes: &[u8],
+    from: &Member,
+    own: &Member,
+    most: usize,
+) -> Result<Offload, Counter> {
+    admit_start(head, bytes, bytes.len(), from, own, most)
+}
+
+/// As [`admit`], of a frame of which no more is at hand than [`START_BYTES`], or all.
+#[inline]
+fn admit_start(
+    head: &[u8],
+    start: &[u8],
+    bytes: usize,
+    from: &Member,
+    own: &Member,
+    most: usize,
+) -> Result<Offload, Counter> {
+    let Some((_, source)) = addresses(start) else { return Err(Counter::DroppedLength) };
     if source != from.mac {
         return Err(Counter::DroppedSource);
     }
-    if has_tag(bytes) {
+    if has_tag(start) {
         return Err(Counter::DroppedVlan);
     }
-    if head.is_empty() && bytes.len() <= FRAME_BYTES_MAX {
-        return Ok(Offload::NONE);
+    if head.is_empty() {
+        return if bytes <= most { Ok(Offload::NONE) } else { Err(Counter::DroppedLength) };
     }
-    let offload = Offload::parse(head, bytes).map_err(|bad| match bad {
+    let offload = Offload::parse_start(head, start, bytes).map_err(|bad| match bad {
         BadFrame::Length { .. } => Counter::DroppedLength,
         _ => Counter::DroppedOffload,
     })?;
+    if bytes > most && offload.segmentation.is_none() {
+        return Err(Counter::DroppedLength);
+    }
     match offload.vlan {
         Some(_) if !(from.takes(offload.vlan) && own.takes(offload.vlan)) => {
             Err(Counter::DroppedVlan)
@@ -388,23 +550,26 @@ mod tests {
     fn what_is_not_the_senders_own_is_dropped_and_refused() {
         let (one, other) = (member(1, &[7]), member(2, &[]));
         let good = frame_of(other.mac, one.mac, 60);
-        assert_eq!(admit(&[], &good, &one, &other), Ok(Offload::NONE));
-        assert_eq!(admit(&[], &good, &other, &one), Err(Counter::DroppedSource));
-        assert_eq!(admit(&[], &good[..13], &one, &other), Err(Counter::DroppedLength));
+        assert_eq!(admit(&[], &good, &one, &other, 100), Ok(Offload::NONE));
+        assert_eq!(admit(&[], &good, &other, &one, 100), Err(Counter::DroppedSource));
+        assert_eq!(admit(&[], &good[..13], &one, &other, 100), Err(Counter::DroppedLength));
         let mut inside = good.clone();
         inside[12..14].copy_from_slice(&[0x81, 0]);
-        assert_eq!(admit(&[], &inside, &one, &other), Err(Counter::DroppedVlan));
+        assert_eq!(admit(&[], &inside, &one, &other, 100), Err(Counter::DroppedVlan));
         assert_eq!(
             check(Frame { offload: Offload::NONE, bytes: &inside }, &one, 100),
             Err(Refused::Tag)
         );
-        assert_eq!(admit(&[1], &good, &one, &other), Err(Counter::DroppedOffload));
+        assert_eq!(admit(&[], &good, &one, &other, 59), Err(Counter::DroppedLength));
+        assert_eq!(admit(&[1], &good, &one, &other, 100), Err(Counter::DroppedOffload));
         let checksum = Checksum::Partial { start: 34, at: 25 };
         let offload = Offload { checksum, ..Offload::NONE };
-        assert_eq!(admit(&offload.head(), &good, &one, &other), Err(Counter::DroppedOffload));
+        assert_eq!(admit(&offload.head(), &good, &one, &other, 100), Err(Counter::DroppedOffload));
         let tagged = Offload { vlan: Some(7), ..Offload::NONE };
-        assert_eq!(admit(&tagged.head(), &good, &one, &other), Err(Counter::DroppedVlan));
-        assert_eq!(admit(&tagged.head(), &good, &one, &member(3, &[7])), Ok(tagged));
+        assert_eq!(admit(&tagged.head(), &good, &one, &other, 100), Err(Counter::DroppedVlan));
+        assert_eq!(admit(&tagged.head(), &good, &one, &member(3, &[7]), 100), Ok(tagged));
+        let long = admit(&tagged.head(), &good, &one, &member(3, &[7]), 59);
+        assert_eq!(long, Err(Counter::DroppedLength));
 
         let refused = |offload, bytes: &[u8], own: &Member| {
             check(Frame { offload, bytes }, own, 100).unwrap_err()

@@ -29,6 +29,9 @@ pub const FRAME_BYTES_MAX: usize = 65_535 + ETHERNET_BYTES;
 /// The most segments of a frame. A frame of 64 KiB has 45 of 1448 bytes, and 122 of 536.
 pub const SEGMENTS_MAX: usize = 256;
 
+/// Bytes at the start of a frame that [`Offload::parse_start`] looks at: headers of Ethernet, IPv4 and TCP with all options.
+pub const START_BYTES: usize = ETHERNET_BYTES + 60 + 60;
+
 const NEEDS_CHECKSUM: u8 = 1;
 const DATA_VALID: u8 = 2;
 const HAS_VLAN: u8 = 4;
@@ -137,7 +140,14 @@ impl Offload {
     /// # Errors
     /// [`BadFrame`]: it makes no sense, or not of this frame.
     pub fn parse(head: &[u8], frame: &[u8]) -> Result<Offload, BadFrame> {
-        let bytes = frame.len();
+        Offload::parse_start(head, frame, frame.len())
+    }
+
+    /// As [`Offload::parse`], of a frame of `bytes` of which no more is at hand than its `start`: [`START_BYTES`], or all.
+    ///
+    /// # Errors
+    /// [`BadFrame`]: it makes no sense, or not of this frame.
+    pub fn parse_start(head: &[u8], start: &[u8], bytes: usize) -> Result<Offload, BadFrame> {
         if !(ETHERNET_BYTES..=FRAME_BYTES_MAX).contains(&bytes) {
             return Err(BadFrame::Length { bytes });
         }
@@ -174,9 +184,11 @@ impl Offload {
         };
         let offload =
             Offload { checksum, segmentation, vlan: (flags & HAS_VLAN != 0).then(|| number(10)) };
-        if segmentation.is_some_and(|segmentation| {
-            Layout::of(frame, segmentation).is_none_or(|layout| !layout.fits(offload, segmentation))
-        }) {
+        let fits = |segmentation: Segmentation| {
+            let layout = Layout::of(start, bytes, segmentation);
+            layout.is_some_and(|layout| layout.fits(offload, segmentation))
+        };
+        if segmentation.is_some_and(|segmentation| !fits(segmentation)) {
             return Err(BadFrame::Segmentation);
         }
         Ok(offload)
@@ -279,8 +291,8 @@ const IPV6_BYTES: usize = 40;
 const UDP_BYTES: usize = 8;
 
 impl Layout {
-    /// None if the frame does not begin with the headers of these segments.
-    fn of(frame: &[u8], segmentation: Segmentation) -> Option<Layout> {
+    /// None if a frame of `end` bytes, of which this is the start, does not begin with the headers of these segments.
+    fn of(frame: &[u8], end: usize, segmentation: Segmentation) -> Option<Layout> {
         let ip = ETHERNET_BYTES;
         let is_v4 = match (u16_at(frame, 12)?, segmentation.kind) {
             (IPV4, Kind::Tcp4 | Kind::Udp) => true,
@@ -306,7 +318,7 @@ impl Layout {
             (Kind::Udp, UDP) => transport + UDP_BYTES,
             _ => return None,
         };
-        Some(Layout { ip, is_v4, transport, data, end: frame.len() })
+        Some(Layout { ip, is_v4, transport, data, end })
     }
 
     /// Whether the head of the frame agrees with its headers.
@@ -333,9 +345,9 @@ pub fn segment(
     room: &mut Vec<u8>,
     mut take: impl FnMut(&mut [u8]),
 ) {
-    let layout = offload
-        .segmentation
-        .and_then(|segmentation| Some((segmentation, Layout::of(frame, segmentation)?)));
+    let layout = offload.segmentation.and_then(|segmentation| {
+        Some((segmentation, Layout::of(frame, frame.len(), segmentation)?))
+    });
     let Some((segmentation, layout)) = layout else {
         room.clear();
         room.extend_from_slice(frame);

@@ -5,7 +5,7 @@ use net::lan::capture::{self, Content};
 use net::lan::counters::{COUNTER_WORDS, Counter, Counters};
 use net::lan::frame::{ETHERNET_BYTES, Mac, source};
 use net::lan::group::{FIRST, put, record_bytes};
-use net::lan::link::{Frame, Link};
+use net::lan::link::{Frame, FrameInPlace, Link};
 use net::lan::neighbour;
 use net::lan::offload::{FRAME_BYTES_MAX, HEAD_BYTES, SEGMENTS_MAX, complete_checksum, segment};
 use net::lan::table::Member;
@@ -19,6 +19,9 @@ use crate::honest::{Pair, pair};
 const OWN: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const PEER: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
+/// Bytes of the LAN's largest frame.
+const FRAME_MAX: usize = 16 << 10;
+
 fn member(name: &str, mac: Mac, vlans: &[u16]) -> Member {
     let name = name.parse().expect("a name");
     Member { name, mac, vlans: vlans.to_vec(), addresses: Vec::new(), captures: false }
@@ -28,17 +31,19 @@ fn member(name: &str, mac: Mac, vlans: &[u16]) -> Member {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taking {
     Frames,
+    /// Frames, long ones from their sender's pages.
+    FramesInPlace,
     /// Copies of frames: it captures.
     Records,
 }
 
 /// Another member that sends any frame with any head, alone, packed, or in packs for a group; first to a member that
-/// takes frames, then to one that captures.
+/// takes frames, with and without copying them, then to one that captures.
 ///
 /// # Panics
 /// If it does harm: a frame is given out that is not the other member's, or not what its head says.
 pub fn lan_peer(program: &[u8]) {
-    for taking in [Taking::Frames, Taking::Records] {
+    for taking in [Taking::Frames, Taking::FramesInPlace, Taking::Records] {
         lan_peer_of(program, taking);
     }
 }
@@ -54,10 +59,11 @@ fn lan_peer_of(program: &[u8], taking: Taking) {
         let (words, _lent) = Words::pair(COUNTER_WORDS).expect("memory");
         let mut counters = Counters::new(words);
         let ours = member("OWN", OWN, &[7]);
-        let mut link = Link::new(own, member("PEER", PEER, &[7, 8]));
+        let mut link = Link::new(own, member("PEER", PEER, &[7, 8]), FRAME_MAX);
         let mut liar = Some(other);
         let mut take = |link: &mut Link| match taking {
             Taking::Frames => take(link, &ours, &mut counters),
+            Taking::FramesInPlace => take_in_place(link, &ours, &mut counters),
             Taking::Records => take_record(link, &mut counters),
         };
         for deed in 0..DEEDS_MAX {
@@ -170,8 +176,23 @@ fn take(link: &mut Link, own: &Member, counters: &mut Counters) {
     assert_eq!(source(frame.bytes), Some(PEER), "a frame of somebody else");
     let tag = frame.offload.vlan;
     assert!(tag.is_none_or(|tag| tag & 0x0fff == 7), "{tag:?}");
+    assert!(frame.bytes.len() <= FRAME_MAX || frame.offload.segmentation.is_some());
     check(frame);
     let _ = neighbour::answer(frame.bytes, |_| Some(OWN));
+}
+
+/// Takes a frame, the most of which may lie in its sender's page.
+fn take_in_place(link: &mut Link, own: &Member, counters: &mut Counters) {
+    let Ok(Some(received)) = link.receive_in_place(own, counters) else { return };
+    let FrameInPlace { offload, start, rest } = link.frame_in_place(received);
+    let mut bytes = start.to_vec();
+    if let Some(rest) = rest {
+        bytes.resize(start.len() + rest.bytes(), 0);
+        rest.read(0, &mut bytes[start.len()..]).expect("all of it");
+    }
+    assert_eq!(source(&bytes), Some(PEER), "a frame of somebody else");
+    check(Frame { offload, bytes: &bytes });
+    link.give_back();
 }
 
 /// Takes a record, and does with its frame what one may that captures.

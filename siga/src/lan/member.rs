@@ -10,7 +10,7 @@ use fabric::control::{Request, WantedAddress};
 use fabric::name::LanName;
 use net::lan::counters::Counter;
 use net::lan::frame::{Mac, destination};
-use net::lan::link::{Frame, Urgency, check};
+use net::lan::link::{Frame, FrameInPlace, Urgency, check};
 use net::lan::offload::Offload;
 use net::lan::table::Member;
 use os::processor::now_ns;
@@ -41,7 +41,6 @@ pub struct Lan {
     pub(super) mesh: Mesh,
     lan: LanName,
     prefix_bits: u8,
-    frame_bytes_max: usize,
 }
 
 impl fmt::Debug for Lan {
@@ -66,8 +65,7 @@ impl Lan {
         let claim = wish.ask(&guest)?;
         let (joined, table) = wish.joined(guest.answer(&claim))?;
         let mesh = Mesh::new(guest, wish, joined, table, counters, options.wait)?;
-        let frame_bytes_max = joined.frame_bytes as usize;
-        Ok(Lan { mesh, lan, prefix_bits: joined.prefix_bits, frame_bytes_max })
+        Ok(Lan { mesh, lan, prefix_bits: joined.prefix_bits })
     }
 
     /// Leaves the LAN, and gives the guest back.
@@ -107,12 +105,12 @@ impl Lan {
 
     /// Bytes of the largest frame that does not stand for segments, Ethernet header included.
     pub fn frame_bytes_max(&self) -> usize {
-        self.frame_bytes_max
+        self.mesh.frame_bytes_max()
     }
 
     /// Bytes of the largest packet of IP that does not stand for segments.
     pub fn mtu(&self) -> u32 {
-        (self.frame_bytes_max - HEADROOM_BYTES) as u32
+        (self.frame_bytes_max() - HEADROOM_BYTES) as u32
     }
 
     /// The members of the LAN, this one included, as of now.
@@ -232,7 +230,7 @@ impl Lan {
         }
         self.mesh.refresh();
         let destination =
-            check(frame, self.mesh.own(), self.frame_bytes_max).map_err(|refused| {
+            check(frame, self.mesh.own(), self.mesh.frame_bytes_max()).map_err(|refused| {
                 self.mesh.count(Counter::Refused, 1);
                 TrySendFrameError::Send(SendFrameError::Refused(refused))
             })?;
@@ -256,6 +254,18 @@ impl Lan {
     pub fn try_receive(&mut self) -> io::Result<Option<Frame<'_>>> {
         let received = self.mesh.next_frame()?;
         Ok(received.map(|received| self.mesh.frame(received)))
+    }
+
+    /// The next frame, if there is one, for those who give it on to the kernel: the most of a long one stays in the page
+    /// of its sender, who can change it at any time, until this is called again. Call it until there is none: until then
+    /// the sender lacks the page.
+    ///
+    /// # Errors
+    /// As [`Lan::try_receive`].
+    #[inline]
+    pub fn try_receive_in_place(&mut self) -> io::Result<Option<FrameInPlace<'_>>> {
+        let received = self.mesh.next_frame_in_place()?;
+        Ok(received.map(|received| self.mesh.frame_in_place(received)))
     }
 
     /// The next frame. It stays where it is until the next verb. Waits until there is one.

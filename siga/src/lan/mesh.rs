@@ -12,7 +12,7 @@ use net::lan::audience::{Audience, Links};
 use net::lan::capture::{self, Content, ReceivedRecord};
 use net::lan::counters::{Counter, Counters};
 use net::lan::frame::Mac;
-use net::lan::link::{Frame, Link, Received, Urgency};
+use net::lan::link::{Frame, FrameInPlace, Link, Received, ReceivedInPlace, Urgency};
 use net::lan::offload::Offload;
 use net::lan::table::{LentTable, MEMBERS_MAX, Member};
 use os::doorbell::Listen;
@@ -69,6 +69,7 @@ pub(super) struct Mesh {
     table: LentTable,
     changes: u64,
     number: usize,
+    frame_bytes_max: usize,
     own: Member,
     counters: Counters,
     /// By the numbers of members.
@@ -77,6 +78,8 @@ pub(super) struct Mesh {
     last: Option<(Mac, Key)>,
     /// From whom frames are taken, and how many more before the next has its turn.
     current: Option<(Key, u32)>,
+    /// Over which link the frame has come that is in its sender's page still.
+    in_page: Option<Key>,
     /// Links of members that have left, and the numbers that these had: one of each number.
     leaving: Vec<(Key, usize)>,
     /// Links with frames that were held back.
@@ -148,6 +151,13 @@ pub(super) struct Found {
     received: Received,
 }
 
+/// A frame that has come and may lie in its sender's page, and over which link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundInPlace {
+    key: Key,
+    received: ReceivedInPlace,
+}
+
 /// What has come for one that captures, and over which link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FoundRecord {
@@ -191,11 +201,13 @@ impl Mesh {
             table,
             changes: 0,
             number: joined.number.into(),
+            frame_bytes_max: joined.frame_bytes as usize,
             own,
             counters,
             peers,
             last: None,
             current: None,
+            in_page: None,
             leaving: Vec::new(),
             unflushed: Vec::new(),
             audience: None,
@@ -219,6 +231,7 @@ impl Mesh {
     /// Whatever host comes next is to give us the same place.
     fn keep_place(&mut self, joined: LanJoined) {
         self.number = joined.number.into();
+        self.frame_bytes_max = joined.frame_bytes as usize;
         self.wish.mac = Mac(joined.mac);
         self.wish.address = joined.address.map_or(WantedAddress::None, WantedAddress::This);
     }
@@ -245,6 +258,11 @@ impl Mesh {
 
     pub(super) fn own(&self) -> &Member {
         &self.own
+    }
+
+    /// Bytes of the LAN's largest frame, by the last host.
+    pub(super) fn frame_bytes_max(&self) -> usize {
+        self.frame_bytes_max
     }
 
     pub(super) fn table(&self) -> &LentTable {
@@ -803,6 +821,31 @@ impl Mesh {
         Ok(found.map(|(key, received)| Found { key, received }))
     }
 
+    /// The next frame, left in its sender's page if it is long. The last one is given back.
+    #[inline]
+    pub(super) fn next_frame_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
+        if let Some(key) = self.in_page.take()
+            && !self.in_child()
+            && let Some(joint) = joint(&mut self.waiter, key)
+        {
+            joint.link.give_back();
+        }
+        let receive = |joint: &mut Joint, own: &Member, counters: &mut Counters| {
+            if joint.link.peer().captures {
+                return capture::drop_all(&mut joint.link, counters).map(|()| None);
+            }
+            joint.link.receive_in_place(own, counters)
+        };
+        let found = match self.next_in_turn(receive) {
+            Some(found) => Some(found),
+            None => self.next_of_others(receive)?,
+        };
+        if let Some((key, ReceivedInPlace::InPage { .. })) = found {
+            self.in_page = Some(key);
+        }
+        Ok(found.map(|(key, received)| FoundInPlace { key, received }))
+    }
+
     /// What has come next for one that captures.
     pub(super) fn next_record(&mut self) -> io::Result<Option<FoundRecord>> {
         let receive = |joint: &mut Joint, _: &Member, counters: &mut Counters| {
@@ -903,6 +946,17 @@ impl Mesh {
         }
     }
 
+    #[inline]
+    pub(super) fn frame_in_place(
+        &self,
+        FoundInPlace { key, received }: FoundInPlace,
+    ) -> FrameInPlace<'_> {
+        match self.waiter.get(key) {
+            Some(Occupant::Link(joint)) => joint.link.frame_in_place(received),
+            _ => unreachable!("the frame was received just now"),
+        }
+    }
+
     /// Whose record it is, and its frame.
     pub(super) fn record(
         &self,
@@ -992,7 +1046,7 @@ impl Mesh {
         let Some(peer) = found.cloned() else { return self.fail(number, None) };
         self.has_room = true;
         let (halves, membership, _) = path.into_parts();
-        let mut link = Link::new(halves, peer);
+        let mut link = Link::new(halves, peer, self.frame_bytes_max);
         if let Some(capturer) = self.capturers.iter_mut().find(|one| one.number == number) {
             let lost = capturer.begin(&mut link, now_ns());
             self.counters.add(Counter::CapturesLost, lost);

@@ -41,7 +41,7 @@ pub use fabric::name::{LanName, NoLanName};
 pub use member::{Lan, LanOptions};
 pub use net::lan::counters::Counter;
 pub use net::lan::frame::{Mac, NoMac};
-pub use net::lan::link::{Frame, Refused};
+pub use net::lan::link::{Frame, FrameInPlace, Refused};
 pub use net::lan::neighbour::answer as answer_neighbour;
 pub use net::lan::offload::{
     BadFrame, Checksum, FRAME_BYTES_MAX, Kind, Offload, Segmentation, complete_checksum, segment,

@@ -115,6 +115,23 @@ fn member_that_asks_for_paths_again_and_again_has_two_at_most() {
 }
 
 #[test]
+fn message_longer_than_frames_may_be_is_given_back_unread() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut lan = member(&host, "A");
+    let rogue = Rogue::join(&host);
+    let mut path = rogue.path(&mut lan, &path_options(false));
+    // More than a frame of this LAN, more than any frame, and more than the memory that a member may have.
+    for (round, bytes) in [20 << 10, 100 << 10, 900 << 10].into_iter().enumerate() {
+        let body = vec![7; bytes];
+        path.send_within(&rogue.frame(&lan, &body), SECOND).unwrap();
+        path.send_within(&rogue.frame(&lan, b"after"), SECOND).unwrap();
+        let frame = lan.receive_within(SECOND).unwrap().expect("the one after it");
+        assert_eq!(&frame.bytes[14..], b"after");
+        assert_eq!(lan.counter(Counter::DroppedLength), round as u64 + 1);
+    }
+}
+
+#[test]
 fn frame_goes_over_a_new_path_if_the_last_target_has_ended_its_own() {
     let host = Embedded::start(System::open()).unwrap();
     let mut lan = member(&host, "A");

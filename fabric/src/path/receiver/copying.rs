@@ -54,7 +54,7 @@ impl Receiver {
 
     /// Copies what a list points to, one entry behind the other, as if it were a message.
     pub(super) fn copy_list(&mut self, list: List) -> Result<MessageRef, Severed> {
-        let bytes = list.parts.iter().map(|(_, view)| view.bytes()).sum();
+        let bytes = list.bytes();
         let mut target = self.large_room(bytes)?;
         let mut rest = &mut target.bytes_mut()[..bytes];
         for (_, view) in &list.parts {

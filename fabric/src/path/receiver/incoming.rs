@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use os::storage::OutOfRange;
+use os::storage::{LentPart, OutOfRange};
 
 use super::lent::Lent;
 use crate::path::half::HalfId;
@@ -22,6 +22,17 @@ pub enum Incoming {
     Announced(Announced),
     /// Entries that mean something to the user of the path.
     List(List),
+}
+
+/// A message that has arrived whole.
+#[derive(Debug)]
+pub enum Fetched {
+    /// In memory of our own: [`Receiver::message`](super::Receiver::message) shows it, until the next is asked for.
+    Copied(MessageRef),
+    /// In a page of the sender's, not copied yet.
+    InPage(InPage),
+    /// Longer than was asked for: it was given back unread.
+    TooLong,
 }
 
 /// A message in memory of our own, until the next is asked for.
@@ -80,6 +91,15 @@ impl View {
         self.range.len()
     }
 
+    /// The bytes from `at` on, to be given to the kernel.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] if there are not so many.
+    pub fn part(&self, at: usize) -> Result<LentPart<'_>, OutOfRange> {
+        let bytes = self.bytes().checked_sub(at).ok_or(OutOfRange)?;
+        self.lent.borrowed.part(self.range.start + at, bytes)
+    }
+
     /// Copies bytes out, from `at` on.
     ///
     /// # Errors
@@ -119,6 +139,14 @@ impl InPage {
     /// How many bytes the body has.
     pub fn body_bytes(&self) -> usize {
         self.view.bytes() - self.head
+    }
+
+    /// The bytes of the body from `at` on, to be given to the kernel.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] if there are not so many.
+    pub fn part(&self, at: usize) -> Result<LentPart<'_>, OutOfRange> {
+        self.view.part(self.head.saturating_add(at))
     }
 
     /// Copies bytes of the body out, from `at` on.
@@ -182,6 +210,12 @@ impl List {
     /// What the sender's user wrote beside it.
     pub fn note(&self) -> u8 {
         self.note
+    }
+
+    /// How many bytes its entries have together.
+    pub fn bytes(&self) -> usize {
+        // No more than a list's entries times a storage's bytes: no overflow.
+        self.parts.iter().map(|(_, view)| view.bytes()).sum()
     }
 
     /// The entries. All of them point into storage that was lent.

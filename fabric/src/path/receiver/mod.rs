@@ -12,7 +12,7 @@ use std::sync::Arc;
 use os::storage::Scratch;
 use os::words::{LentWords, Words};
 
-pub use incoming::{Announced, InPage, Incoming, List, Message, MessageRef, View};
+pub use incoming::{Announced, Fetched, InPage, Incoming, List, Message, MessageRef, View};
 
 use self::copying::Copying;
 use self::incoming::Memory;
@@ -229,25 +229,62 @@ impl Receiver {
     pub fn fetch(&mut self) -> Result<Option<MessageRef>, Severed> {
         match self.poll_short()? {
             Some(message) => Ok(Some(message)),
-            None => self.fetch_otherwise(),
+            None => match self.fetch_otherwise(usize::MAX, usize::MAX)? {
+                Some(Fetched::Copied(message)) => Ok(Some(message)),
+                Some(Fetched::InPage(_) | Fetched::TooLong) => {
+                    unreachable!("all that lie in pages are copied, and none is too long")
+                }
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// As [`Receiver::fetch`], but a message that lies in a page and has more than `copied_bytes_max` is not copied, and one
+    /// in several pages that has more than `bytes_max` is given back unread.
+    ///
+    /// # Errors
+    /// [`Severed`], in the same cases as [`Receiver::receive`].
+    #[inline]
+    pub fn fetch_up_to(
+        &mut self,
+        copied_bytes_max: usize,
+        bytes_max: usize,
+    ) -> Result<Option<Fetched>, Severed> {
+        match self.poll_short()? {
+            Some(message) => Ok(Some(Fetched::Copied(message))),
+            None => self.fetch_otherwise(copied_bytes_max, bytes_max),
         }
     }
 
     #[inline(never)]
-    fn fetch_otherwise(&mut self) -> Result<Option<MessageRef>, Severed> {
+    fn fetch_otherwise(
+        &mut self,
+        copied_bytes_max: usize,
+        bytes_max: usize,
+    ) -> Result<Option<Fetched>, Severed> {
         if self.copying.is_none() {
-            match self.poll_otherwise(usize::MAX)? {
-                Some(Incoming::Message(message)) => return Ok(Some(message)),
+            match self.poll_otherwise(copied_bytes_max)? {
+                Some(Incoming::Message(message)) => return Ok(Some(Fetched::Copied(message))),
                 Some(Incoming::Announced(message)) => {
+                    if message.body_bytes() > bytes_max {
+                        assert!(self.release(message).is_ok(), "it was our own");
+                        return Ok(Some(Fetched::TooLong));
+                    }
                     let target = self.large_room(message.body_bytes())?;
                     self.copying = Some(Copying { message, target });
                 }
-                Some(Incoming::List(list)) => return self.copy_list(list).map(Some),
-                Some(Incoming::InPage(_)) => unreachable!("all that lie in pages are copied"),
+                Some(Incoming::List(list)) => {
+                    if list.bytes() > bytes_max {
+                        assert!(self.give_back_list(list).is_ok(), "it was our own");
+                        return Ok(Some(Fetched::TooLong));
+                    }
+                    return self.copy_list(list).map(|message| Some(Fetched::Copied(message)));
+                }
+                Some(Incoming::InPage(message)) => return Ok(Some(Fetched::InPage(message))),
                 None => return Ok(None),
             }
         }
-        self.copy_on()
+        Ok(self.copy_on()?.map(Fetched::Copied))
     }
 
     /// Refuses a forked child, which has nothing of what was found before.
