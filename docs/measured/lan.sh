@@ -44,13 +44,19 @@ ip -n "$other" addr add 10.9.0.2/24 dev veth1
 ip -n "$one" link set dev veth0 up
 ip -n "$other" link set dev veth1 up
 
+# iperf3 names the control of congestion after it has connected. Where the usual one is bbr, which paces by timers, the
+# timers stay, and what is measured is they.
+unpaced='echo reno > /proc/sys/net/ipv4/tcp_congestion_control'
+ip netns exec "$one" sh -c "$unpaced"
+ip netns exec "$other" sh -c "$unpaced"
+
 # Waits until something listens: whoever asks is refused until then.
 reach() { until "$@" 2>/dev/null; do :; done; }
 # With in_place=exec it takes the place of the shell that calls it, which then has the number of the port.
 port() {
     local name=$1 mtu=$2
     shift 2
-    ${in_place:-} "$siga" run --socket "$work/host" --name "$name" -- sh -c "ip link set hs0 mtu $mtu"' && exec "$@"' sh "$@"
+    ${in_place:-} "$siga" run --socket "$work/host" --name "$name" -- sh -c "ip link set hs0 mtu $mtu && $unpaced"' && exec "$@"' sh "$@"
 }
 
 gigabits() { awk '/"sum_received"/ {is_sum = 1} is_sum && /"bits_per_second"/ {gsub(/[^0-9.e+]/, "", $2); printf "%.2f\n", $2 / 1e9; exit}' "$1"; }
