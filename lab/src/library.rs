@@ -21,6 +21,8 @@ const FILES: &[(&str, &str)] = &[
     ("cases/lan-1500.toml", include_str!("../../cases/lan-1500.toml")),
     ("cases/lan-spread.toml", include_str!("../../cases/lan-spread.toml")),
     ("cases/lan-broadcast.toml", include_str!("../../cases/lan-broadcast.toml")),
+    ("cases/lan-tcp-stream.toml", include_str!("../../cases/lan-tcp-stream.toml")),
+    ("cases/lan-tcp-exchange.toml", include_str!("../../cases/lan-tcp-exchange.toml")),
     ("cases/iucv-pipe.toml", include_str!("../../cases/iucv-pipe.toml")),
     ("cases/border-64.toml", include_str!("../../cases/border-64.toml")),
     ("cases/border-1000.toml", include_str!("../../cases/border-1000.toml")),

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use net::lan::frame::Mac;
 use netlink_packet_core::{
@@ -14,7 +15,8 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressHeader, AddressHeaderFlags, AddressMessage, AddressScope,
 };
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkHeader, LinkMessage,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute,
+    LinkFlags, LinkHeader, LinkInfo, LinkMessage,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -93,6 +95,26 @@ impl Links {
             self.request(RouteNetlinkMessage::NewRoute(to_groups(index)))?;
         }
         Ok(())
+    }
+
+    /// Makes two interfaces that are joined: one here, and one in another network.
+    ///
+    /// # Errors
+    /// As from the kernel: no right to one of the networks, or the names are taken.
+    pub fn add_veth(&mut self, here: &str, there: &str, network: BorrowedFd<'_>) -> io::Result<()> {
+        let mut peer = LinkMessage::default();
+        peer.attributes = vec![
+            LinkAttribute::IfName(there.to_owned()),
+            LinkAttribute::NetNsFd(network.as_raw_fd()),
+        ];
+        let infos = vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+        ];
+        let mut message = LinkMessage::default();
+        message.attributes =
+            vec![LinkAttribute::IfName(here.to_owned()), LinkAttribute::LinkInfo(infos)];
+        self.request(RouteNetlinkMessage::NewLink(message))
     }
 
     /// Changes an interface, and sets these flags.

@@ -263,6 +263,29 @@ impl<'a> Server<'a> {
     }
 }
 
+/// Serves a port that is a thread of its program, asleep while there is nothing to do, until its interface is gone or its LAN
+/// cannot be received from: says which.
+///
+/// # Errors
+/// As from the kernel: it does not let us wait.
+pub fn serve_for_ever(mut agent: Agent) -> io::Result<Ended> {
+    let mut poller = Poller::new()?;
+    poller.add(agent.tap(), DEVICE)?;
+    poller.add(&*agent.lan(), LAN)?;
+    let mut ready = Ready { device: true, lan: true };
+    loop {
+        match agent.poll(ready) {
+            Ok(true) => ready = Ready { device: true, lan: false },
+            Ok(false) if !agent.prepare_wait() => ready = Ready::default(),
+            Ok(false) => {
+                let heard = poller.wait(None)?;
+                ready = Ready { device: heard.contains(&DEVICE), lan: heard.contains(&LAN) };
+            }
+            Err(ended) => return Ok(ended),
+        }
+    }
+}
+
 fn stops_by_terminal(signal: i32) -> bool {
     use rustix::process::Signal;
     [Signal::TSTP, Signal::TTIN, Signal::TTOU].iter().any(|stop| stop.as_raw() == signal)

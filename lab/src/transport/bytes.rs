@@ -112,7 +112,7 @@ pub(crate) fn pipe(opening: Opening<'_>) -> Opened<ByteEnd<PipeReader, PipeWrite
 }
 
 impl<I: AsFd, O: AsFd> ByteEnd<I, O> {
-    fn new(input: I, output: O, order: &Order, bytes: usize) -> Opened<ByteEnd<I, O>> {
+    pub(super) fn new(input: I, output: O, order: &Order, bytes: usize) -> Opened<ByteEnd<I, O>> {
         if spins(order) {
             ioctl_fionbio(&input, true).doing("keep reading from sleeping")?;
             ioctl_fionbio(&output, true).doing("keep writing from sleeping")?;

@@ -9,6 +9,7 @@ mod bytes;
 mod iucv;
 pub(crate) mod lan;
 mod line;
+mod network;
 mod packets;
 mod path;
 mod peer;
@@ -80,6 +81,8 @@ pub const TRANSPORTS: &[Transport] = &[
     packets::UNIX_SEQPACKET,
     bytes::PIPE,
     bytes::TCP_LOOPBACK,
+    network::TCP_PORT,
+    network::TCP_VETH,
     ring::COPY_LIMIT,
     line::CACHE_LINE_1,
     line::CACHE_LINE_2,

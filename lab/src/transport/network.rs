@@ -1,0 +1,144 @@
+//! TCP of the kernel between two networks: over ports of a LAN, and over veth.
+//!
+//! Each party has a network namespace of its own, as a program in `siga run` has. A port is a thread of its party here, so
+//! that what it costs is the party's.
+
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use net::lan::frame::Mac;
+use os::namespace;
+use os::tap::Tap;
+use port::agent::Agent;
+use port::link::{Address, Links};
+use port::member::{self, Options};
+use port::serve::serve_for_ever;
+use port::setup::{Place, Setup};
+use rustix::net::{AddressFamily, SocketType, bind, connect, listen, socket, sockopt};
+use siga::Wait;
+
+use super::bytes::ByteEnd;
+use super::lan::LAN_NAME;
+use super::path::{guest_name, role_name};
+use super::{KERNEL, Opened, Opening, Transport, is_source};
+use crate::control::{Control, Order};
+use crate::fault::{Doing, Fault};
+
+pub(super) const TCP_PORT: Transport = Transport {
+    name: "tcp-port",
+    meaning: "TCP between two networks with ports on a LAN, as programs in siga run; ports asleep",
+    stream: Some(|opening| opening.stream(over_ports)),
+    exchange: Some(|opening| opening.exchange(over_ports)),
+    request: Some(|opening| opening.request(over_ports)),
+    needs_host: true,
+    ..KERNEL
+};
+
+pub(super) const TCP_VETH: Transport = Transport {
+    name: "tcp-veth",
+    meaning: "TCP between two networks joined by veth, offloads on; needs root",
+    stream: Some(|opening| opening.stream(over_veth)),
+    exchange: Some(|opening| opening.exchange(over_veth)),
+    request: Some(|opening| opening.request(over_veth)),
+    ..KERNEL
+};
+
+type TcpEnd = ByteEnd<TcpStream, TcpStream>;
+
+/// What is listened at: nobody else is in the network.
+const TCP_PORT_NUMBER: u16 = 7000;
+
+/// What the control of congestion is for both, where the kernel lets us say so: the usual one may pace by timers.
+const CONGESTION: &str = "cubic";
+
+/// How long the source waits at its end until all is acknowledged, if it is not.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1;
+
+/// The two ends of a veth, and the LAN's MTU, which both networks have.
+const INTERFACES: [&str; 2] = ["veth0", "veth1"];
+const MTU: u32 = 8 << 10;
+
+/// Gives the calling process, which has one thread, a network of its own.
+fn separate() -> Result<(), Fault> {
+    let separated = namespace::separate().map(drop);
+    separated.map_err(|error| Fault::Unable(format!("there can be no network namespace: {error}")))
+}
+
+fn over_ports(opening: Opening<'_>) -> Opened<TcpEnd> {
+    let Opening { order, control, bytes } = opening;
+    separate()?;
+    let socket = order.socket.clone().expect("trials with paths have a host");
+    let name = Some(guest_name(role_name(order), order.number, order.copies));
+    let options =
+        Options { socket, lan: LAN_NAME.to_owned(), name, wait: Wait::Block, ..Options::default() };
+    let lan = member::join(&options, "lab".as_ref()).doing("join a LAN")?;
+    // Nothing is executed: it is only said what there is to set up.
+    let place = Place::Own { program: Vec::new() };
+    let Setup { interface, mac, mtu, addresses, .. } = member::setup(&lan, &options, place);
+    let tap = Tap::create(&interface).map_err(|error| Fault::Unable(error.to_string()))?;
+    let mut links = Links::open().doing("speak with the kernel")?;
+    links.set_loopback_up().doing("set the loopback interface up")?;
+    links.set_up(&interface, mac, mtu, &addresses).doing("set an interface up")?;
+    // Both go with the process.
+    thread::Builder::new()
+        .name("port".to_owned())
+        .spawn(move || serve_for_ever(Agent::new(lan, tap)))
+        .doing("start a thread")?;
+    let own = addresses.first().map(|own| own.address);
+    let own = own.ok_or_else(|| Fault::Unable(format!("{LAN_NAME} has no addresses")))?;
+    connect_over(own, order, control, bytes)
+}
+
+fn over_veth(opening: Opening<'_>) -> Opened<TcpEnd> {
+    let Opening { order, control, bytes } = opening;
+    separate()?;
+    let mut links = Links::open().doing("speak with the kernel")?;
+    links.set_loopback_up().doing("set the loopback interface up")?;
+    let (number, interface) = if is_source(order) {
+        let [network] = control.descriptors()?;
+        let [ours, theirs] = INTERFACES;
+        links.add_veth(ours, theirs, network.as_fd()).map_err(|error| {
+            Fault::Unable(format!("there can be no veth: {error}; it needs root"))
+        })?;
+        control.tell("made")?;
+        (1, ours)
+    } else {
+        let network = File::open("/proc/thread-self/ns/net").doing("open a namespace")?;
+        control.pass("network", &[network.as_fd()])?;
+        control.note()?;
+        (2, INTERFACES[1])
+    };
+    let own = IpAddr::V4(Ipv4Addr::new(10, 9, 0, number));
+    let mac = Mac([2, 0, 0, 0, 0, number]);
+    let address = Address { address: own, prefix_bits: 24 };
+    links.set_up(interface, mac, MTU, &[address]).doing("set an interface up")?;
+    connect_over(own, order, control, bytes)
+}
+
+/// The source connects to where the target listens.
+fn connect_over(own: IpAddr, order: &Order, control: &mut Control, bytes: usize) -> Opened<TcpEnd> {
+    let made = socket(AddressFamily::INET, SocketType::STREAM, None).doing("make a socket")?;
+    // A kernel that does not let us keeps its usual one, for both transports.
+    let _ = sockopt::set_tcp_congestion(&made, CONGESTION);
+    let ours = if is_source(order) {
+        let target: IpAddr = control.note()?.parse().doing("read an address")?;
+        connect(&made, &SocketAddr::new(target, TCP_PORT_NUMBER)).doing("connect")?;
+        // The network goes with the process: what was sent last has to be there before.
+        sockopt::set_socket_linger(&made, Some(LINGER_TIME)).doing("set SO_LINGER")?;
+        TcpStream::from(made)
+    } else {
+        bind(&made, &SocketAddr::new(own, TCP_PORT_NUMBER)).doing("bind a socket")?;
+        listen(&made, BACKLOG).doing("listen")?;
+        control.tell(&own.to_string())?;
+        TcpListener::from(made).accept().doing("accept")?.0
+    };
+    ours.set_nodelay(true).doing("set TCP_NODELAY")?;
+    let input = ours.try_clone().doing("duplicate a descriptor")?;
+    ByteEnd::new(input, ours, order, bytes)
+}
