@@ -31,6 +31,9 @@ pub struct Member {
     /// The MAC address of the interface [default: the host chooses one]
     #[arg(long)]
     mac: Option<Mac>,
+    /// Bytes of the longest packet, 68 to the LAN's [default: the LAN's]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_535))]
+    mtu: Option<u32>,
     /// The processor that moves the frames [default: any]
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
@@ -62,6 +65,7 @@ impl Member {
             name: self.name.clone(),
             address: self.address,
             mac: self.mac,
+            mtu: self.mtu,
             interface: self.interface.clone(),
             wait,
         };

@@ -296,6 +296,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (&["--address", "192.168.0.1"], "does not allow this address: name one in its range"),
         (&["--name", "first"], "a guest is attached under this name already"),
         (&["--name", "a name of more"], "is no name: must be 1 to 8 of A-Z"),
+        (&["--mtu", "9000"], "an MTU of 9000: must be at most 8192, that of the LAN hs0"),
         (&["--interface", "a/b"], "choose another with --interface"),
         (&["--interface", "lo"], "there is one of this name: choose another"),
         (&["--socket", "/no/such/socket"], "start one with: siga up"),
@@ -305,7 +306,9 @@ fn what_is_wrong_is_said_in_one_line() {
         assert!(why.contains(says), "{options:?}: {why}");
         assert_eq!((code(&output), why.lines().count()), (Some(125), 1), "{why}");
     }
-    for options in [&["--address", "10.1.0"][..], &["--wait", "never"], &["--mac", "2:3"]] {
+    for options in
+        [&["--address", "10.1.0"][..], &["--wait", "never"], &["--mac", "2:3"], &["--mtu", "67"]]
+    {
         assert_eq!(code(&run(options)), Some(2), "{options:?}");
     }
     assert_eq!(code(&run(&["--cpu", "4095"])), Some(2));
@@ -317,8 +320,9 @@ fn results_are_objects_in_a_file() {
     let mut other = spawn(&mut system.script("other", "echo ready; read line"));
     read_until(&mut other, "ready\n");
     let file = system.file("results");
-    let run = ["run", "--json", &file, "--name", "client", "--", "ping", "-c", "1", "other"];
-    assert!(system.run(&run).status.success());
+    let ping = ["ping", "-c", "1", "other"];
+    let run = ["run", "--json", &file, "--name", "client", "--mtu", "1400", "--"];
+    assert!(system.run(&[&run[..], &ping].concat()).status.success());
     let lines = std::fs::read_to_string(&file).unwrap();
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let [up, done] = &lines[..] else { panic!("{lines:?}") };
@@ -326,6 +330,7 @@ fn results_are_objects_in_a_file() {
         (&up["name"], &up["lan"], &up["interface"]),
         (&"CLIENT".into(), &"hs0".into(), &"hs0".into())
     );
+    assert_eq!(up["mtu"], 1400);
     assert_eq!((&done["name"], &done["exit_code"]), (&"CLIENT".into(), &0.into()));
     // A question after the address, which the port answers, the echo request, and the echo.
     let count = |name: &str| done[name].as_u64().unwrap();

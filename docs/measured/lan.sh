@@ -56,7 +56,7 @@ reach() { until "$@" 2>/dev/null; do :; done; }
 port() {
     local name=$1 mtu=$2
     shift 2
-    ${in_place:-} "$siga" run --socket "$work/host" --name "$name" -- sh -c "ip link set hs0 mtu $mtu && $unpaced"' && exec "$@"' sh "$@"
+    ${in_place:-} "$siga" run --socket "$work/host" --name "$name" --mtu "$mtu" -- sh -c "$unpaced"' && exec "$@"' sh "$@"
 }
 
 gigabits() { awk '/"sum_received"/ {is_sum = 1} is_sum && /"bits_per_second"/ {gsub(/[^0-9.e+]/, "", $2); printf "%.2f\n", $2 / 1e9; exit}' "$1"; }

@@ -25,6 +25,8 @@ pub struct Options {
     pub address: Option<WrittenAddress>,
     /// The MAC address; the host chooses one, if none is given.
     pub mac: Option<Mac>,
+    /// Bytes of the longest packet; as the LAN, if nothing is given. No more than the LAN's.
+    pub mtu: Option<u32>,
     /// What the interface is called: as the LAN, if nothing is given.
     pub interface: Option<String>,
     /// How the port waits.
@@ -66,6 +68,16 @@ pub enum MemberError {
     /// It is no guest.
     #[error(transparent)]
     Attach(#[from] AttachError),
+    /// The packets would not fit into the LAN's frames.
+    #[error("an MTU of {asked}: must be at most {most}, that of the LAN {lan}")]
+    Mtu {
+        /// What was asked for.
+        asked: u32,
+        /// The LAN's.
+        most: u32,
+        /// The LAN.
+        lan: String,
+    },
     /// The LAN does not take it.
     #[error("{error}{}", hint(.error))]
     Join {
@@ -104,7 +116,15 @@ pub fn join(options: &Options, purpose: &OsStr) -> Result<Lan, MemberError> {
     let guest = attach(options, purpose)?;
     let address = options.address.map_or(Wanted::Chosen, |written| Wanted::This(written.address));
     let lan_options = LanOptions { address, mac: options.mac, wait: options.wait };
-    Lan::join(guest, &options.lan, &lan_options).map_err(|error| MemberError::Join { error })
+    let joined = Lan::join(guest, &options.lan, &lan_options);
+    let lan = joined.map_err(|error| MemberError::Join { error })?;
+    let most = lan.mtu();
+    match options.mtu {
+        Some(asked) if asked > most => {
+            Err(MemberError::Mtu { asked, most, lan: options.lan.clone() })
+        }
+        _ => Ok(lan),
+    }
 }
 
 fn attach(options: &Options, purpose: &OsStr) -> Result<Guest, AttachError> {
@@ -147,7 +167,8 @@ pub fn setup(lan: &Lan, options: &Options, place: Place) -> Setup {
     let addresses =
         addresses.map(|address| Address { address: *address, prefix_bits: prefix_bits(address) });
     let interface = options.interface.clone().unwrap_or_else(|| lan.name().to_string());
-    Setup { place, interface, mac: lan.mac(), mtu: lan.mtu(), addresses: addresses.collect() }
+    let mtu = options.mtu.unwrap_or(lan.mtu());
+    Setup { place, interface, mac: lan.mac(), mtu, addresses: addresses.collect() }
 }
 
 #[cfg(test)]
