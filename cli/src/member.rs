@@ -137,6 +137,7 @@ pub struct Done {
     dropped_device: u64,
     dropped_bad: u64,
     dropped_no_member: u64,
+    dropped_lacking: u64,
     dropped_full: u64,
 }
 
@@ -152,6 +153,7 @@ impl Done {
             dropped_device,
             dropped_bad,
             dropped_no_member,
+            dropped_lacking,
             dropped_full,
         } = agent.counters();
         Done {
@@ -165,6 +167,7 @@ impl Done {
             dropped_device,
             dropped_bad,
             dropped_no_member,
+            dropped_lacking,
             dropped_full,
         }
     }

@@ -58,6 +58,8 @@ pub struct Counters {
     pub dropped_bad: u64,
     /// Frames from the device for nobody, or for a member that cannot be reached.
     pub dropped_no_member: u64,
+    /// Frames from the device that did not go because this process lacks descriptors or memory.
+    pub dropped_lacking: u64,
     /// Frames from the device for a member that was too far behind for too long.
     pub dropped_full: u64,
 }
@@ -156,7 +158,9 @@ impl Agent {
         let Agent { lan, tap, room, backlog, counters } = self;
         let bytes = &room[start..end];
         let find = |address| lan.find_address(address).map(|member| member.mac);
-        if let Some(answer) = neighbour::answer(bytes, find) {
+        // The answer has no tag: to a question in a VLAN its members answer.
+        let answer = if offload.vlan.is_none() { neighbour::answer(bytes, find) } else { None };
+        if let Some(answer) = answer {
             counters.frames_answered += 1;
             lan.count(Counter::AnsweredHere, 1);
             if tap.write(&[&[0; HEAD_BYTES], &answer], None).is_err() {
@@ -227,6 +231,7 @@ impl Counters {
         match error {
             TrySendFrameError::Full => self.dropped_full += 1,
             TrySendFrameError::Send(SendFrameError::Refused(_)) => self.dropped_bad += 1,
+            TrySendFrameError::Send(SendFrameError::Lacking(_)) => self.dropped_lacking += 1,
             _ => self.dropped_no_member += 1,
         }
     }

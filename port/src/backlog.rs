@@ -14,7 +14,7 @@ pub(crate) const ROOM_BYTES: usize = (FRAME_BYTES_MAX + TAG_BYTES).next_multiple
 /// Frames that wait for one target. More than a window of TCP has in segments of 64 KiB.
 pub(crate) const FRAMES_MAX: usize = 256;
 
-/// Bytes that wait for all targets.
+/// Bytes of rooms in which frames wait, for all targets.
 pub(crate) const BYTES_MAX: usize = 32 << 20;
 
 /// Rooms that are kept for the next frames while there are any: making one takes as long as copying it.
@@ -83,7 +83,9 @@ impl Backlog {
         room: &mut Vec<u8>,
         (start, end): (usize, usize),
     ) -> bool {
-        let bytes = end - start;
+        let frame_bytes = end - start;
+        let is_copied = frame_bytes <= COPIED_BYTES_MAX;
+        let bytes = if is_copied { frame_bytes } else { room.len() };
         let at = self.targets.iter().position(|(mac, _)| *mac == target);
         let waiting = at.map_or(0, |at| self.targets[at].1.len());
         if waiting >= FRAMES_MAX || self.bytes + bytes > BYTES_MAX {
@@ -93,8 +95,8 @@ impl Backlog {
             self.targets.push((target, VecDeque::new()));
             self.targets.len() - 1
         });
-        let kept = if bytes <= COPIED_BYTES_MAX {
-            Kept { offload, room: room[start..end].to_vec(), start: 0, end: bytes }
+        let kept = if is_copied {
+            Kept { offload, room: room[start..end].to_vec(), start: 0, end: frame_bytes }
         } else {
             let next = self.room();
             Kept { offload, room: std::mem::replace(room, next), start, end }
@@ -113,9 +115,9 @@ impl Backlog {
                 if let Tried::Full = attempt(*offload, &room[*start..*end]) {
                     return true;
                 }
-                *bytes -= end - start;
                 is_any_done = true;
                 let room = frames.pop_front().expect("it was tried").room;
+                *bytes -= room.len();
                 if room.len() == ROOM_BYTES && spare.len() < SPARE_ROOMS {
                     spare.push(room);
                 }
@@ -169,7 +171,7 @@ mod tests {
         while keep(&mut backlog, Mac([2, 0, 0, 0, 1, (kept / 100) as u8]), b"", 60_000) {
             kept += 1;
         }
-        assert_eq!(kept, (BYTES_MAX - 60 * FRAMES_MAX) / 60_000);
+        assert_eq!(kept, (BYTES_MAX - 60 * FRAMES_MAX) / ROOM_BYTES);
         backlog.retry(|_, _| Tried::Done);
         assert!(backlog.is_empty() && backlog.bytes == 0);
         assert_eq!(backlog.spare.len(), SPARE_ROOMS);

@@ -60,6 +60,9 @@ pub struct Arguments {
 /// Frames that are written before signals and the clock are looked at.
 const FRAMES_PER_TURN: u32 = 256;
 
+/// Interfaces of a file: a member that comes again and again with another address has no more.
+const INTERFACES_MAX: usize = 4096;
+
 /// Bytes that are written at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -267,7 +270,14 @@ impl Recording {
 
     /// A member, which is given an interface if it has none.
     fn source(&mut self, member: &Member, lan: LanName) -> io::Result<&mut Source> {
-        match self.sources.entry((member.name.to_string(), member.mac)) {
+        let mut key = (member.name.to_string(), member.mac);
+        if self.sources.len() >= INTERFACES_MAX && !self.sources.contains_key(&key) {
+            // One that it had before, or anybody's: they are many for a reason.
+            let of_name = (key.0.clone(), Mac([0; 6]))..;
+            let known = self.sources.range(of_name).chain(&self.sources).next();
+            key = known.map(|(known, _)| known.clone()).unwrap_or(key);
+        }
+        match self.sources.entry(key) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(place) => {
                 let addresses: Vec<String> =

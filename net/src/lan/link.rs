@@ -107,6 +107,11 @@ impl Link {
         self.peer = peer;
     }
 
+    /// The LAN has another largest frame.
+    pub fn set_frame_bytes_max(&mut self, frame_bytes_max: usize) {
+        self.frame_bytes_max = frame_bytes_max;
+    }
+
     /// Sends a frame that may leave here: see [`check`].
     ///
     /// # Errors

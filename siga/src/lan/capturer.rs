@@ -27,6 +27,11 @@ impl Capturer {
         Capturer { number, name, waiting: VecDeque::new(), lost: 0, told: 0 }
     }
 
+    /// Copies that wait for the path.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whether the other end has yet to be told of copies that were lost.
     pub(super) fn has_to_tell(&self) -> bool {
         self.lost > self.told

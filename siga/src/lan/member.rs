@@ -110,7 +110,7 @@ impl Lan {
 
     /// Bytes of the largest packet of IP that does not stand for segments.
     pub fn mtu(&self) -> u32 {
-        (self.frame_bytes_max() - HEADROOM_BYTES) as u32
+        self.frame_bytes_max().saturating_sub(HEADROOM_BYTES) as u32
     }
 
     /// The members of the LAN, this one included, as of now.
@@ -257,8 +257,8 @@ impl Lan {
     }
 
     /// The next frame, if there is one, for those who give it on to the kernel: the most of a long one stays in the page
-    /// of its sender, who can change it at any time, until this is called again. Call it until there is none: until then
-    /// the sender lacks the page.
+    /// of its sender, who can change it at any time, until the next verb that receives or waits. Call it until there is none:
+    /// until then the sender lacks the page.
     ///
     /// # Errors
     /// As [`Lan::try_receive`].

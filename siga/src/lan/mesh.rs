@@ -52,6 +52,9 @@ const LOOK_NS: u64 = 1_000_000;
 /// How often a member that waits for room looks whether the other is still in the address table.
 const TABLE_LOOK_NS: u64 = 1_000_000_000;
 
+/// How long others have to become members at a new host: paths to them go on so long.
+const SETTLE_NS: u64 = 5_000_000_000;
+
 /// Members from which on they are an audience: fewer get a copy each.
 const AUDIENCE_MIN: usize = 3;
 
@@ -99,6 +102,8 @@ pub(super) struct Mesh {
     /// The host at which we are a member, and the request to be one at the next.
     attachment: u32,
     rejoining: Option<Claim>,
+    /// When to end the paths of those who have not become members there.
+    pub(super) settle_ns: Option<u64>,
     /// The doorbells are to be heard before anything is looked at.
     has_slept: bool,
     /// They have rung since anything was looked at.
@@ -219,6 +224,7 @@ impl Mesh {
             guard: ForkGuard::here(),
             attachment,
             rejoining: None,
+            settle_ns: None,
             has_slept: false,
             has_heard: false,
             has_room: false,
@@ -321,6 +327,8 @@ impl Mesh {
                 if let Some(own) = found.filter(|own| own.name == self.own.name) {
                     self.own = own;
                 }
+                // At a host before it was another's number.
+                self.leave(number);
                 continue;
             }
             let Some(joint) = self.joint_of(number) else { continue };
@@ -359,6 +367,8 @@ impl Mesh {
             let known = before.iter().position(known).map(|at| before.swap_remove(at));
             capturers.push(known.unwrap_or_else(|| Capturer::new(number, member.name)));
         }
+        let lost: usize = before.iter().map(Capturer::waiting).sum();
+        self.counters.add(Counter::CapturesLost, lost as u64);
     }
 
     /// The member of this number has left: what it sent before is still received.
@@ -573,6 +583,10 @@ impl Mesh {
     /// No path to a member could be made: frames that wait for it are lost.
     fn fail(&mut self, number: usize, lack: Option<Lack>) {
         self.counters.add(Counter::PathsFailed, 1);
+        // A path that is there goes on: without a standing nobody would end it.
+        if let Standing::Joined(_) = self.peers[number] {
+            return;
+        }
         let failed = Standing::Failed { retry_ns: now_ns() + RETRY_NS, lack };
         if let Standing::Connecting(_, waiting) = std::mem::replace(&mut self.peers[number], failed)
         {
@@ -821,15 +835,21 @@ impl Mesh {
         Ok(found.map(|(key, received)| Found { key, received }))
     }
 
-    /// The next frame, left in its sender's page if it is long. The last one is given back.
+    /// Gives the page back to its sender in which a frame was received in place, if there is one.
     #[inline]
-    pub(super) fn next_frame_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
+    fn give_back(&mut self) {
         if let Some(key) = self.in_page.take()
             && !self.in_child()
             && let Some(joint) = joint(&mut self.waiter, key)
         {
             joint.link.give_back();
         }
+    }
+
+    /// The next frame, left in its sender's page if it is long. The last one is given back.
+    #[inline]
+    pub(super) fn next_frame_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
+        self.give_back();
         let receive = |joint: &mut Joint, own: &Member, counters: &mut Counters| {
             if joint.link.peer().captures {
                 return capture::drop_all(&mut joint.link, counters).map(|()| None);
@@ -854,9 +874,9 @@ impl Mesh {
             };
             let mut lost = 0;
             if let Content::Lost(total) = received.record.content {
-                // It only grows.
+                // It only grows, if the member is right.
                 lost = total.saturating_sub(joint.lost);
-                joint.lost = total;
+                joint.lost = joint.lost.max(total);
             }
             Ok(Some((received, lost)))
         };
@@ -896,7 +916,11 @@ impl Mesh {
         if self.in_child() {
             return Err(io::ErrorKind::NotConnected.into());
         }
+        self.give_back();
         self.refresh();
+        if self.settle_ns.is_some() {
+            self.settle();
+        }
         self.current = None;
         self.has_heard = false;
         // Each is looked at once; those that have nothing are not ready again for that.
@@ -922,7 +946,10 @@ impl Mesh {
                         return Ok(Some((key, received)));
                     }
                     // What it sent after it had left.
-                    Some(_) => self.end(key),
+                    Some(_) => {
+                        self.counters.add(Counter::DroppedSource, 1);
+                        self.end(key);
+                    }
                 },
                 Ok(None) if joint.ends_after.is_some() => self.end(key),
                 Ok(None) => {
@@ -1102,9 +1129,37 @@ impl Mesh {
         let Some(answer) = self.guest().take(claim) else { return };
         self.rejoining = None;
         if let Ok((joined, table)) = self.wish.joined(answer) {
+            // What is sent to all from now on is for those who are members there.
+            self.end_audience();
             self.table = table;
             self.keep_place(joined);
+            for number in 0..self.peers.len() {
+                let frame_bytes_max = self.frame_bytes_max;
+                if let Some(joint) = self.joint_of(number) {
+                    joint.link.set_frame_bytes_max(frame_bytes_max);
+                }
+            }
+            self.settle_ns = Some(now_ns() + SETTLE_NS);
             self.refresh();
+        }
+    }
+
+    /// Some time after a new host has come: whoever has not become a member there is none any more. The table says nothing
+    /// of those, for to it they never were.
+    #[cold]
+    fn settle(&mut self) {
+        if self.settle_ns.is_none_or(|settle_ns| now_ns() < settle_ns) {
+            return;
+        }
+        self.settle_ns = None;
+        for number in 0..self.peers.len() {
+            let found = self.table.get(number).cloned();
+            let is_there = |joint: &mut Joint| {
+                found.as_ref().is_some_and(|found| is_same(found, joint.link.peer()))
+            };
+            if self.joint_of(number).is_some_and(|joint| !is_there(joint)) {
+                self.leave(number);
+            }
         }
     }
 
@@ -1133,6 +1188,7 @@ impl Mesh {
 
     /// Waits until there may be a frame, or room.
     pub(super) fn wait_until(&mut self, deadline_ns: u64) -> io::Result<()> {
+        self.give_back();
         self.flush();
         self.waiter.wait_until(deadline_ns)?;
         // It was found and is not served: it is found again.
@@ -1251,6 +1307,7 @@ impl Mesh {
         if self.in_child() {
             return false;
         }
+        self.give_back();
         self.flush();
         // A frame that was given back may go now, and nobody has been told.
         if std::mem::take(&mut self.has_room) || !self.waiter.prepare_wait() {

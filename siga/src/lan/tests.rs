@@ -36,7 +36,10 @@ struct Rogue {
 
 impl Rogue {
     fn join(host: &Embedded) -> Rogue {
-        let guest = Guest::attach_embedded(host, "ROGUE").unwrap();
+        Rogue::join_as(Guest::attach_embedded(host, "ROGUE").unwrap())
+    }
+
+    fn join_as(guest: Guest) -> Rogue {
         let lan = "hs0".parse().unwrap();
         let (wish, counters) = Wish::new(lan, None, WantedAddress::None, false).unwrap();
         let claim = wish.ask(&guest).unwrap();
@@ -112,6 +115,40 @@ fn member_that_asks_for_paths_again_and_again_has_two_at_most() {
         let ended = paths.iter_mut().filter_map(|path| path.try_receive().err()).count();
         assert_eq!(ended, usize::max(round, 1) - 1);
     }
+}
+
+#[test]
+fn whoever_is_no_member_at_a_new_host_is_parted_from() {
+    let socket = std::env::temp_dir().join(format!("siga-settle-{}", std::process::id()));
+    let start = || {
+        let mut system = System::open();
+        system.socket = Some(socket.clone());
+        Embedded::start(system).unwrap()
+    };
+    let host = start();
+    let options = LanOptions { wait: Wait::Block, ..LanOptions::default() };
+    let mut lan = Lan::join(Guest::attach(&socket, "A").unwrap(), "hs0", &options).unwrap();
+    // It attaches to the next host as well, and does not join the LAN there.
+    let rogue = Rogue::join_as(Guest::attach(&socket, "ROGUE").unwrap());
+    let mut path = rogue.path(&mut lan, &path_options(false));
+    drop(host);
+    let host = start();
+    while lan.mesh.settle_ns.is_none() {
+        assert!(lan.receive_within(Duration::from_millis(1)).unwrap().is_none());
+    }
+    // Others may come a little later.
+    let frame = rogue.frame(&lan, b"again");
+    path.send_within(&frame, SECOND).unwrap();
+    assert!(lan.receive_within(SECOND).unwrap().is_some());
+    lan.mesh.settle_ns = Some(1);
+    let sent = (0..2000).take_while(|_| {
+        let _ = lan.receive_within(Duration::from_micros(1)).unwrap();
+        matches!(path.try_send(&frame), Ok(()) | Err(TrySendError::Full))
+    });
+    assert!(sent.count() < 2000, "whoever is no member is heard for ever");
+    assert!(lan.mesh.settle_ns.is_none());
+    drop(host);
+    let _ = std::fs::remove_file(&socket);
 }
 
 #[test]
