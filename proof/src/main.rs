@@ -34,6 +34,14 @@ enum Command {
     TortureGuest(torture::guest::Arguments),
     #[command(hide = true)]
     TortureHoarder(torture::birth::Birth),
+    #[command(hide = true)]
+    TortureLanHost(torture::birth::Birth),
+    #[command(hide = true)]
+    TortureMember(torture::lan::Arguments),
+    #[command(hide = true)]
+    TortureProgram(torture::lan::Arguments),
+    #[command(hide = true)]
+    TortureJoined(torture::lan::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -45,5 +53,9 @@ fn main() -> ExitCode {
         Command::TortureHost(birth) => torture::host::run(&birth),
         Command::TortureGuest(arguments) => torture::guest::run(&arguments),
         Command::TortureHoarder(birth) => torture::hoarder::run(&birth),
+        Command::TortureLanHost(birth) => torture::lan::host::run(&birth),
+        Command::TortureMember(arguments) => torture::lan::member::run(&arguments),
+        Command::TortureProgram(arguments) => torture::lan::program::run(&arguments, false),
+        Command::TortureJoined(arguments) => torture::lan::program::run(&arguments, true),
     }
 }

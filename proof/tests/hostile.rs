@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use proof::hostile::{
     alone, appc_peer, control_protocol_guest, control_protocol_host, doorbell_abuse, iucv_peer,
-    lan_peer, reader_scribble, reader_scribble_meanwhile, writer_scribble,
-    writer_scribble_meanwhile,
+    lan_peer, lan_registration, port_frames, reader_scribble, reader_scribble_meanwhile,
+    writer_scribble, writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ type Body = fn(&[u8]);
 
 #[test]
 fn what_the_fuzzer_has_found_does_no_harm() {
-    let bodies: [(&str, Body); 8] = [
+    let bodies: [(&str, Body); 10] = [
         ("reader_scribble", reader_scribble),
         ("writer_scribble", writer_scribble),
         ("doorbell_abuse", doorbell_abuse),
@@ -29,6 +29,8 @@ fn what_the_fuzzer_has_found_does_no_harm() {
         ("appc_peer", appc_peer),
         ("iucv_peer", iucv_peer),
         ("lan_peer", lan_peer),
+        ("lan_registration", lan_registration),
+        ("port_frames", port_frames),
     ];
     for (target, body) in bodies {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
@@ -97,6 +99,16 @@ proptest! {
     #[test]
     fn member_of_a_lan_is_not_harmed_by_another_that_sends_anything(program in program()) {
         lan_peer(&program);
+    }
+
+    #[test]
+    fn nobody_is_harmed_by_guests_that_register_anything(program in program()) {
+        lan_registration(&program);
+    }
+
+    #[test]
+    fn members_and_device_get_from_a_port_what_was_sent_and_nothing_else(program in program()) {
+        port_frames(&program);
     }
 }
 

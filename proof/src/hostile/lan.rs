@@ -1,4 +1,4 @@
-//! A member of a LAN facing another that sends any frames, and a port facing any frames of its device.
+//! A member of a LAN facing another that sends any frames.
 
 use fabric::path::{HEAD_BYTES_MAX, Halves};
 use net::lan::capture::{self, Content};
@@ -124,7 +124,7 @@ fn act(liar: Option<&mut Halves>, script: &mut Script<'_>, taking: Taking) {
     };
 }
 
-fn head(script: &mut Script<'_>) -> Vec<u8> {
+pub(super) fn head(script: &mut Script<'_>) -> Vec<u8> {
     match script.below(4) {
         0 => Vec::new(),
         1 => script.bytes(HEAD_BYTES_MAX).to_vec(),
@@ -148,7 +148,7 @@ fn head(script: &mut Script<'_>) -> Vec<u8> {
 }
 
 /// A frame of TCP or UDP over IPv4, ARP, or anything.
-fn frame(script: &mut Script<'_>) -> Vec<u8> {
+pub(super) fn frame(script: &mut Script<'_>) -> Vec<u8> {
     let mut frame = vec![0; script.pick(&[0, 13, 14, 42, 60, 54, 100, 1514, 5000, 65_549, 65_550])];
     for (at, byte) in script.bytes(60).iter().enumerate().take(frame.len()) {
         frame[at] = *byte;
@@ -210,7 +210,7 @@ fn take_record(link: &mut Link, counters: &mut Counters) {
 }
 
 /// Checks that a frame is what its head says.
-fn check(Frame { offload, bytes }: Frame<'_>) {
+pub(super) fn check(Frame { offload, bytes }: Frame<'_>) {
     assert!((ETHERNET_BYTES..=FRAME_BYTES_MAX).contains(&bytes.len()));
     let (mut segments, mut room) = (0, Vec::new());
     segment(offload, bytes, &mut room, |segment| {

@@ -1,16 +1,19 @@
-//! `siga-proof torture`: guests stream checked data in a mesh, and are killed; another exhausts.
+//! `siga-proof torture`: guests stream checked data in a mesh, and are killed; another exhausts. Then the same with members of
+//! a LAN and ports.
 
 pub mod birth;
 mod blackbox;
 pub mod guest;
 pub mod hoarder;
 pub mod host;
+pub mod lan;
 mod ledger;
 mod schedule;
 mod supervisor;
 mod wire;
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -31,6 +34,12 @@ pub struct Arguments {
     /// How many processes to kill, at least
     #[arg(long, default_value_t = 100)]
     kills: usize,
+    /// How many members, ports and hosts of a LAN to kill, at least
+    #[arg(long, default_value_t = 100)]
+    lan_kills: usize,
+    /// The command `siga`, for ports [default: the one beside this program]
+    #[arg(long, value_name = "PATH")]
+    siga: Option<PathBuf>,
     /// How often a guest uses a resource up, frees it, and has to work again
     #[arg(long, default_value_t = 0)]
     exhaustions: usize,
@@ -67,11 +76,25 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     println!("seed {seed}, {guests} guests");
     if arguments.show {
         schedule.iter().for_each(|act| println!("{act}"));
+        if arguments.lan_kills > 0 {
+            println!("in a LAN:");
+            let acts = lan::draw(seed, arguments.lan_kills, true);
+            acts.iter().for_each(|act| println!("{act}"));
+        }
         return ExitCode::SUCCESS;
     }
+    let is_mesh_well = kills + exhaustions == 0 || torture_mesh(arguments, &schedule);
+    let is_lan_well = arguments.lan_kills == 0 || torture_lan(arguments, seed);
+    let is_well = is_mesh_well && is_lan_well;
+    println!("{}", if is_well { "all is well".into() } else { format!("NOT WELL, seed {seed}") });
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Kills guests that have paths to each other, and their hosts. Whether all is well.
+fn torture_mesh(arguments: &Arguments, schedule: &[Act]) -> bool {
     let terms = Terms {
-        guests,
-        hoarder: exhaustions > 0,
+        guests: arguments.guests as usize,
+        hoarder: arguments.exhaustions > 0,
         severed_within: Duration::from_millis(arguments.severed_ms),
         patience: Duration::from_secs(arguments.patience_s),
     };
@@ -79,17 +102,69 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(supervisor) => supervisor,
         Err(error) => {
             eprintln!("siga-proof: cannot start: {error}");
-            return ExitCode::FAILURE;
+            return false;
         }
     };
     let start = Instant::now();
-    let fault = kill_all(&mut supervisor, &schedule).err();
+    let fault = kill_all(&mut supervisor, schedule).err();
     if let Some(Fault(what)) = &fault {
         eprintln!("\n{what}\n{}", supervisor.scene());
     }
-    let (text, good) = verdict(&supervisor, seed, fault.as_ref(), start.elapsed());
+    let (text, good) = verdict(&supervisor, fault.as_ref(), start.elapsed());
     print!("{text}");
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    good
+}
+
+/// Kills members of a LAN, programs behind ports, ports and hosts. Whether all is well.
+fn torture_lan(arguments: &Arguments, seed: u64) -> bool {
+    let patience = Duration::from_secs(arguments.patience_s);
+    let siga = arguments.siga.clone().or_else(siga_beside);
+    let (start, mut done) = (Instant::now(), 0);
+    let mut scene = match lan::Scene::new(siga, patience) {
+        Ok(scene) => scene,
+        Err(error) => {
+            eprintln!("siga-proof: cannot start: {error}");
+            return false;
+        }
+    };
+    let torture = |scene: &mut lan::Scene| {
+        if let Some(why) = scene.try_ports()? {
+            eprintln!("siga-proof: SKIPPED: torture of ports: {why}");
+        }
+        scene.start_all()?;
+        for act in lan::draw(seed, arguments.lan_kills, scene.has_ports()) {
+            scene.perform(act).map_err(|error| format!("act {done}, {act}: {error}"))?;
+            done += 1;
+        }
+        scene.end()
+    };
+    let torture: Result<(), String> = { torture }(&mut scene);
+    let tally = scene.tally();
+    let seconds = start.elapsed().as_secs_f64();
+    println!("kills in a LAN {} in {seconds:.1} s", tally.kills.values().sum::<u64>());
+    for kind in lan::Kind::ALL {
+        println!("  {:5} {}", tally.kills.get(&kind).unwrap_or(&0), kind.words());
+    }
+    println!(
+        "parcels received and verified {}; {} lost between living members, each counted",
+        tally.parcels, tally.lost
+    );
+    println!(
+        "inspections of counters and leaks {}, wrong {}",
+        tally.inspections,
+        tally.wrong.len()
+    );
+    tally.wrong.iter().for_each(|wrong| println!("wrong: {wrong}"));
+    if let Err(fault) = &torture {
+        println!("fault: {fault}");
+    }
+    torture.is_ok() && tally.wrong.is_empty()
+}
+
+/// The command `siga` beside this program.
+fn siga_beside() -> Option<PathBuf> {
+    let siga = std::env::current_exe().ok()?.with_file_name("siga");
+    siga.exists().then_some(siga)
 }
 
 /// Performs the schedule, and prints its progress.
@@ -116,12 +191,7 @@ fn kill_all(supervisor: &mut Supervisor, schedule: &[Act]) -> Result<(), Fault> 
 }
 
 /// What has been found, in words, and whether it is good.
-fn verdict(
-    supervisor: &Supervisor,
-    seed: u64,
-    fault: Option<&Fault>,
-    time: Duration,
-) -> (String, bool) {
+fn verdict(supervisor: &Supervisor, fault: Option<&Fault>, time: Duration) -> (String, bool) {
     let (tally, found) = (supervisor.tally(), supervisor.found());
     let mut text = String::new();
     let mut line = |line: String| writeln!(text, "{line}").expect("a string takes any text");
@@ -165,6 +235,5 @@ fn verdict(
     faults.extend(fault.map(|Fault(what)| format!("fault: {what}")));
     faults.iter().for_each(|fault| line(fault.clone()));
     let good = faults.is_empty();
-    line(if good { "all is well".into() } else { format!("NOT WELL, seed {seed}") });
     (text, good)
 }
