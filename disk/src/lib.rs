@@ -1,0 +1,11 @@
+//! Channel programs, control units and volumes: no threads, no clock, no unsafe code.
+//!
+//! In the order in which an I/O passes them:
+//!
+//! | room | what it is |
+//! |---|---|
+//! | [`format`](mod@format) | what lies in storage: CCWs, ORB, SCSW, TCW, TCCB, parameters of ECKD commands |
+//!
+//! Programs use the crate `siga`, which adds waiting. The reasons are in `docs/design/disk.md`.
+
+pub mod format;
