@@ -62,6 +62,11 @@ const WALLS: &[Wall] = &[
         because: "a format is bytes, whoever uses it",
     },
     Wall {
+        place: "disk/src/ckd",
+        without: &["fabric::", "crate::channel", "crate::unit", "crate::exchange"],
+        because: "a volume does not know who reads it",
+    },
+    Wall {
         place: "net/src/lan",
         without: &["crate::tcpip", "smoltcp"],
         because: "a LAN does not know what its frames carry",
