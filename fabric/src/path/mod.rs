@@ -28,7 +28,7 @@ pub use lending::{LENDS_PENDING_MAX, SEGMENTS_MAX};
 pub use pages::PAGE_BYTES;
 pub use receiver::{Announced, InPage, Incoming, List, Message, MessageRef, Receiver, View};
 pub use record::{HEAD_BYTES_MAX, LIST_BYTES_MAX};
-pub use sender::{Claim, CommitError, ListError, Ringing, SendError, Sender, Shared};
+pub use sender::{Claim, CommitError, Lendable, ListError, Ringing, SendError, Sender, Shared};
 pub use severed::{END_DATA_BYTES, Lack, NO_DATA, Reason, Severed, USER_DATA_BYTES, UserData};
 
 pub use crate::queue::slots::SLOTS;
