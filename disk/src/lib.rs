@@ -5,9 +5,11 @@
 //! | room | what it is |
 //! |---|---|
 //! | [`format`](mod@format) | what lies in storage: CCWs, ORB, SCSW, TCW, TCCB, parameters of ECKD commands |
+//! | [`exchange`] | information units between a channel and a control unit, over a path |
 //! | [`ckd`] | volumes: files of count-key-data tracks, as Hercules reads and writes them |
 //!
 //! Programs use the crate `siga`, which adds waiting. The reasons are in `docs/design/disk.md`.
 
 pub mod ckd;
+pub mod exchange;
 pub mod format;
