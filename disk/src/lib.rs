@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`format`](mod@format) | what lies in storage: CCWs, ORB, SCSW, TCW, TCCB, parameters of ECKD commands |
 //! | [`exchange`] | information units between a channel and a control unit, over a path |
+//! | [`unit`] | the control unit: ECKD commands on volumes, with a cache of tracks |
 //! | [`ckd`] | volumes: files of count-key-data tracks, as Hercules reads and writes them |
 //!
 //! Programs use the crate `siga`, which adds waiting. The reasons are in `docs/design/disk.md`.
@@ -13,3 +14,4 @@
 pub mod ckd;
 pub mod exchange;
 pub mod format;
+pub mod unit;
