@@ -1,4 +1,4 @@
-//! `siga volume`: files of count-key-data tracks.
+//! `siga volume`: files of count-key-data tracks, and guests that use them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
@@ -13,9 +13,12 @@ use disk::ckd::model::{self, BLOCK_BYTES};
 use disk::ckd::volume::{Access, OpenError, Volume};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use siga::Wait;
+use siga::disk::{Device, Server};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
+use crate::socket::Socket;
 
 /// Create, list, check, fill and empty volumes
 ///
@@ -33,6 +36,7 @@ enum Command {
     Check(Check),
     Import(Copy),
     Export(Export),
+    Serve(Serve),
 }
 
 /// Create a volume, with a label, a table of contents, and blocks of 4096 bytes
@@ -103,6 +107,55 @@ struct Export {
     output: Output,
 }
 
+/// Be the control unit of volumes, which other guests open as devices
+///
+/// Each volume is a device with its own name. The command serves until Ctrl-C.
+#[derive(Debug, Args)]
+struct Serve {
+    /// The name to attach under
+    name: String,
+    /// The volumes' files, or the first of each
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Let guests only read
+    #[arg(long)]
+    read_only: bool,
+    /// One guest at a time has a volume for itself, and reads in place
+    #[arg(long, conflicts_with = "minidisk")]
+    dedicated: bool,
+    /// A part of the first volume as a device: for example MINI1=100+83 for 83 cylinders from cylinder 100
+    #[arg(long, value_name = "DEVICE=FIRST+CYLINDERS")]
+    minidisk: Vec<Minidisk>,
+    /// MiB of cache for each volume
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    cache: u32,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    socket: Socket,
+}
+
+/// A part of a volume.
+#[derive(Clone, Debug)]
+struct Minidisk {
+    device: String,
+    first: u32,
+    cylinders: u32,
+}
+
+impl std::str::FromStr for Minidisk {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Minidisk, String> {
+        let parts = text.split_once('=').and_then(|(device, range)| {
+            let (first, cylinders) = range.split_once('+')?;
+            let (first, cylinders) = (first.parse().ok()?, cylinders.parse().ok()?);
+            Some(Minidisk { device: device.to_owned(), first, cylinders })
+        });
+        parts.ok_or_else(|| "must be DEVICE=FIRST+CYLINDERS, as in MINI1=100+83".to_owned())
+    }
+}
+
 /// Runs one of the commands.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     match &arguments.command {
@@ -111,6 +164,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Command::Check(arguments) => check_volume(arguments),
         Command::Import(arguments) => import(arguments),
         Command::Export(arguments) => export(arguments),
+        Command::Serve(arguments) => serve(arguments),
     }
 }
 
@@ -407,5 +461,78 @@ fn export(arguments: &Export) -> Result<(), Outcome> {
             other.map_err(named(file))?;
             copied(file, count).print(*output)
         }
+    }
+}
+
+/// What is served.
+#[derive(Debug, Serialize)]
+struct Served {
+    name: String,
+    devices: Vec<ServedDevice>,
+}
+
+/// A device that guests can open.
+#[derive(Debug, Serialize)]
+struct ServedDevice {
+    device: String,
+    volume: String,
+    first_cylinder: u32,
+    cylinders: u32,
+    read_only: bool,
+    dedicated: bool,
+}
+
+fn serve(arguments: &Serve) -> Result<(), Outcome> {
+    let Serve { name, files, read_only, dedicated, minidisk, cache, output, socket } = arguments;
+    let guest = siga::Guest::attach(socket.path()?, name).map_err(Outcome::no)?;
+    let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
+    let access = if *read_only { Access::Read } else { Access::Write };
+    let mut devices = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        // Its name, before the server has it for itself.
+        let volume = open(file, Access::Read)?;
+        let described = describe(file, &volume)?;
+        drop(volume);
+        let cache_bytes = (*cache as usize) << 20;
+        let volume = server.add_volume(file, access, cache_bytes).map_err(Outcome::no)?;
+        let mut add = |device: &str, first_cylinder, cylinders| {
+            let served = ServedDevice {
+                device: device.to_owned(),
+                volume: described.volume.clone(),
+                first_cylinder,
+                cylinders,
+                read_only: *read_only,
+                dedicated: *dedicated,
+            };
+            devices.push(served);
+            let (read_only, dedicated) = (*read_only, *dedicated);
+            let cylinders = Some(cylinders);
+            let options = Device {
+                volume,
+                first_cylinder,
+                cylinders,
+                read_only,
+                dedicated,
+                ..Device::default()
+            };
+            server.add_device(device, options).map_err(Outcome::no)
+        };
+        add(&described.volume, 0, described.cylinders)?;
+        for Minidisk { device, first, cylinders } in minidisk.iter().filter(|_| number == 0) {
+            add(device, *first, *cylinders)?;
+        }
+    }
+    if output.json {
+        // A pipe that nobody reads is no reason to end.
+        let _ = print_json(&Served { name: name.clone(), devices });
+    } else {
+        for ServedDevice { device, volume, first_cylinder, cylinders, .. } in devices {
+            eprintln!(
+                "{name} serves {device}: {cylinders} cylinders from {first_cylinder} of {volume}"
+            );
+        }
+    }
+    match server.serve() {
+        Err(error) => Err(Outcome::no(error)),
     }
 }

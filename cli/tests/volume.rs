@@ -162,3 +162,39 @@ fn we_read_what_hercules_writes() {
     assert_eq!(refused.status.code(), Some(1), "{copied}");
     assert!(text(&refused.stderr).contains("dasdcopy -o CKD"), "{}", text(&refused.stderr));
 }
+
+#[test]
+fn served_volume_is_read_and_written_by_a_guest() {
+    use siga::disk::{Disk, DiskOptions};
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let system = common::System::start("volume-serve");
+    let file = system.file("a.ckd");
+    let create = ["volume", "create", &file, "--cylinders", "4", "--name", "SERVED"];
+    assert_eq!(system.run(&create).status.code(), Some(0));
+    let mut command =
+        system.command(&["volume", "serve", "DASD", &file, "--minidisk", "MINI=2+2", "--json"]);
+    let mut server = common::Process(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let served: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&served["devices"][0]["device"], &served["devices"][1]["cylinders"]),
+        (&"SERVED".into(), &2.into())
+    );
+    let guest = siga::Guest::attach(system.file("siga.sock"), "ALICE").unwrap();
+    let mut disk = Disk::open(&guest, "DASD", "SERVED", &DiskOptions::default()).unwrap();
+    disk.write(180, &image(10)).unwrap();
+    let options = DiskOptions { first_track: 0, ..DiskOptions::default() };
+    let mut minidisk = Disk::open(&guest, "DASD", "MINI", &options).unwrap();
+    let mut found = vec![0; 10 * 4096];
+    minidisk.read(0, &mut found).unwrap();
+    assert!(found == image(10), "block 180 is the first of cylinder 2");
+    drop((disk, minidisk));
+    // Nobody else has the file while it is served; afterwards it is whole.
+    assert_eq!(system.run(&["volume", "check", &file]).status.code(), Some(1));
+    drop(server);
+    let checked = system.run(&["volume", "check", &file]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+}
