@@ -198,3 +198,115 @@ fn served_volume_is_read_and_written_by_a_guest() {
     let checked = system.run(&["volume", "check", &file]);
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
 }
+
+/// Starts a server of a volume, and waits until guests can open it.
+fn start_server(system: &common::System, file: &str) -> common::Process {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    loop {
+        let mut command =
+            system.command(&["volume", "serve", "DASD", file, "--dedicated", "--json"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = common::Process(command.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        // The host may not have heard yet that the last one was killed.
+        if !line.is_empty() {
+            return server;
+        }
+    }
+}
+
+/// A block that says which it is, and which write of it this is.
+fn stamped(number: u64, turn: u64) -> Vec<u8> {
+    let words =
+        (0..512_u64).map(|word| if word == 0 { turn } else { turn ^ (number << 32) ^ word });
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+#[test]
+fn killed_server_loses_nothing_that_was_acknowledged() {
+    use siga::disk::{BLOCK_BYTES, Disk, DiskOptions, Mode, Program};
+    use std::time::{Duration, Instant};
+
+    // SIGA_KILLS=200 for the whole of it.
+    let kills = std::env::var("SIGA_KILLS").map_or(5, |kills| kills.parse().unwrap());
+    const BLOCKS: u64 = 180;
+    let system = common::System::start("volume-kill");
+    let file = system.file("a.ckd");
+    let create = ["volume", "create", &file, "--cylinders", "2"];
+    assert_eq!(system.run(&create).status.code(), Some(0));
+    let guest = siga::Guest::attach(system.file("siga.sock"), "ALICE").unwrap();
+    // Of each block: the last write that was acknowledged, and the last that was begun.
+    let mut known = vec![(0, 0); BLOCKS as usize];
+    let (mut turn, mut dice) = (0_u64, 0x9e37_79b9_7f4a_7c15_u64);
+    for round in 0..kills {
+        let mut server = start_server(&system, &file);
+        let mode = if round % 2 == 0 { Mode::Command } else { Mode::Transport };
+        let options = DiskOptions { mode, depth: 4, blocks_max: 4, ..DiskOptions::default() };
+        let mut disk = Disk::open(&guest, "DASD", "SIGA01", &options).unwrap();
+        let mut running = [(0, 0, 0); 4];
+        let (start, time) = (Instant::now(), Duration::from_micros(2000 + dice % 20_000));
+        let mut killed = false;
+        loop {
+            if !killed && start.elapsed() > time {
+                server.0.kill().unwrap();
+                killed = true;
+            }
+            while let Ok((_, data)) = disk.data() {
+                dice ^= dice << 13;
+                dice ^= dice >> 7;
+                dice ^= dice << 17;
+                turn += 1;
+                let (count, first) = (1 + dice % 4, dice / 7 % (BLOCKS - 4));
+                // Two writes of a block at a time have no order.
+                let is_free =
+                    |one: &(u64, u64, u64)| first >= one.0 + one.1 || one.0 >= first + count;
+                if !running.iter().all(is_free) {
+                    break;
+                }
+                for index in 0..count {
+                    let at = index as usize * BLOCK_BYTES;
+                    data[at..at + BLOCK_BYTES].copy_from_slice(&stamped(first + index, turn));
+                }
+                let program = Program::Write { first, blocks: count as u32 };
+                let Ok(subchannel) = disk.start(program) else { break };
+                running[usize::from(subchannel)] = (first, count, turn);
+                for number in first..first + count {
+                    known[number as usize].1 = turn;
+                }
+            }
+            match disk.wait() {
+                Ok(ended) => {
+                    ended.check().unwrap();
+                    let (first, count, turn) =
+                        std::mem::take(&mut running[usize::from(ended.subchannel())]);
+                    for number in first..first + count {
+                        known[number as usize].0 = turn;
+                    }
+                }
+                Err(siga::disk::DiskError::Severed(_)) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        drop(server);
+        let image = system.file("copy");
+        let exported = system.run(&["volume", "export", &file, &image, "--all"]);
+        assert_eq!(exported.status.code(), Some(0), "{}", text(&exported.stderr));
+        let bytes = fs::read(&image).unwrap();
+        fs::remove_file(&image).unwrap();
+        for (number, (acknowledged, begun)) in known.iter_mut().enumerate() {
+            let block = &bytes[number * BLOCK_BYTES..][..BLOCK_BYTES];
+            let found = u64::from_le_bytes(*block.first_chunk().unwrap());
+            assert!((*acknowledged..=*begun).contains(&found), "round {round}, block {number}");
+            // A block is written in one call, which a kill does not tear here.
+            assert!(
+                found == 0 || block == stamped(number as u64, found),
+                "round {round}, block {number}"
+            );
+            (*acknowledged, *begun) = (found, found);
+        }
+    }
+    assert!(turn > 0);
+}
