@@ -1,5 +1,6 @@
 //! Programs of both modes, from a guest's storage to a simulated disk and back.
 
+#[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
 use disk::ckd::model::{BLOCK_BYTES, TRACK_BYTES};
@@ -488,4 +489,106 @@ fn unit_check_is_explained_by_sense() {
     assert!(guest.execute(&mut world, &orb).is_good());
     assert_eq!(guest.client.storage()[0x2000..0x2020], said.0);
     assert_eq!((said.0[0], said.0[7]), (0x80, 2), "no locate record");
+}
+
+#[test]
+fn nothing_of_a_chain_is_run_after_its_end() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let track = Cchh { cylinder: 0, head: 0 };
+    let extent =
+        Extent { permission: Permission::Update, first: track, last: track, ..Extent::default() };
+    let locate = Locate {
+        operation: operation::WRITE_DATA,
+        count: 1,
+        seek: track,
+        search: track,
+        record: 1,
+        ..Locate::default()
+    };
+    guest.client.storage()[0x1000..0x1010].copy_from_slice(&extent.emit());
+    guest.client.storage()[0x1010..0x1020].copy_from_slice(&locate.emit()[..16]);
+    guest.client.storage()[0x2000..0x3000].fill(0xee);
+    let program = [
+        // There is no locate record: unit check. What follows was sent ahead.
+        (0x86, CC, 4096, 0x4000),
+        (0x63, CC, 16, 0x1000),
+        (0x47, CC, 16, 0x1010),
+        (0x85, 0, 4096, 0x2000),
+    ];
+    let orb = ccws(&mut guest, &program);
+    let scsw = guest.execute(&mut world, &orb);
+    assert_eq!((scsw.device.has(DeviceStatus::UNIT_CHECK), scsw.address), (true, 0x408));
+    read(&mut world, &mut guest, Mode::Transport, 0, 1, |number| block(number, 0));
+    assert_eq!(world.unit.counters().exchanges, 2);
+}
+
+#[test]
+fn more_than_there_is_room_for_is_a_chaining_check() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    // The guest's results have room for 1 MiB: five times 60 blocks do not fit.
+    let track = Cchh { cylinder: 0, head: 0 };
+    let last = Cchh { cylinder: 1, head: 14 };
+    let extent =
+        Extent { permission: Permission::Nothing, first: track, last, ..Extent::default() };
+    let locate = Locate {
+        operation: operation::READ_DATA,
+        count: 255,
+        seek: track,
+        search: track,
+        record: 1,
+        ..Locate::default()
+    };
+    guest.client.storage()[0x1000..0x1010].copy_from_slice(&extent.emit());
+    guest.client.storage()[0x1010..0x1020].copy_from_slice(&locate.emit()[..16]);
+    let mut program = vec![(0x63, CC, 16, 0x1000), (0x47, CC, 16, 0x1010)];
+    program.extend([(0x86, CC, 4096, 0x10_0000); 254]);
+    program.push((0x86, 0, 4096, 0x10_0000));
+    program.insert(2, (0xe4, CC_SLI, 20, 0x3000));
+    program.insert(2, (0xfa, CC_SLI, 256, 0x3000));
+    program.splice(2..2, [(0x64, CC, 64, 0x3000); 100]);
+    let orb = ccws(&mut guest, &program);
+    assert_eq!(guest.execute(&mut world, &orb).subchannel, SubchannelStatus::CHAINING_CHECK);
+    read(&mut world, &mut guest, Mode::Command, 0, 1, |number| block(number, 0));
+}
+
+#[test]
+fn more_than_there_is_a_place_for_is_an_incorrect_length() {
+    let mut world = World::new(2, 100);
+    for dedicated in [false, true] {
+        let mut guest = world.guest(0, 2, true, dedicated);
+        let orb =
+            build(guest.client.storage(), AT, DATA, Mode::Transport, Verb::Read, blocks(0, 2));
+        // The input count of the TCW: one block, of the two that the TCCB asks for.
+        guest.client.storage()[orb.program as usize + 44..][..4]
+            .copy_from_slice(&4096_u32.to_be_bytes());
+        assert_eq!(guest.execute(&mut world, &orb).subchannel, SubchannelStatus::INCORRECT_LENGTH);
+        read(&mut world, &mut guest, Mode::Command, 0, 1, |number| block(number, 0));
+    }
+}
+
+#[test]
+fn reserved_volume_makes_others_wait() {
+    let mut world = World::new(2, 100);
+    let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
+    let orb = ccws(&mut guest, &[(command::RESERVE, 0, 32, 0x2000)]);
+    assert!(guest.execute(&mut world, &orb).is_good());
+    for mode in MODES {
+        let read = build(other.client.storage(), AT, DATA, mode, Verb::Read, blocks(0, 1));
+        other.start(mode as u16, &read);
+    }
+    world.run();
+    world.run();
+    assert_eq!((other.poll(), world.channel.is_busy()), (None, true));
+    read(&mut world, &mut guest, Mode::Transport, 0, 1, |number| block(number, 0));
+    let orb = ccws(&mut guest, &[(command::RELEASE, 0, 32, 0x2000)]);
+    assert!(guest.execute(&mut world, &orb).is_good());
+    world.run();
+    world.run();
+    for _ in MODES {
+        assert!(matches!(other.poll(), Some(Event::Ended { .. })));
+        assert!(other.client.answer().scsw.is_good());
+    }
+    assert!(!world.channel.is_busy());
 }

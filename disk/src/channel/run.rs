@@ -40,6 +40,9 @@ pub trait Guests {
     fn halves(&mut self, guest: usize) -> Option<(&mut Sender, &mut Receiver)>;
 }
 
+/// Bytes of a guest's storage at most. A guest that lends more has none.
+pub const STORAGE_BYTES_MAX: usize = 1 << 31;
+
 /// What a guest is to have.
 #[derive(Debug)]
 pub struct Use {
@@ -199,6 +202,7 @@ impl Channel {
         head.code = may_write.into();
         head.count = volume as u32;
         self.links[link].send(&head, &body).map_err(|_| AttachError::NoLink)?;
+        self.links[link].flush();
         if self.guests.len() <= guest {
             self.guests.resize_with(guest + 1, || None);
         }
@@ -234,6 +238,7 @@ impl Channel {
         let Some(gone) = self.guests.get_mut(guest).and_then(Option::take) else { return };
         // A link that has ended has no connections any more.
         let _ = self.links[gone.link].send(&Head::new(Kind::Disconnect, guest as u16, 0), &[]);
+        self.links[gone.link].flush();
     }
 
     /// Takes what control units have sent, and answers guests. Returns whether there was anything.
@@ -248,6 +253,7 @@ impl Channel {
                 found = true;
                 self.take_unit(index, unit, guests, now)?;
             }
+            self.links[index].flush();
         }
         Ok(found)
     }
@@ -283,19 +289,43 @@ impl Channel {
             let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(found) };
             if head.kind == request::Kind::Storage {
                 let segment = u16::try_from(head.values[0]).ok();
-                guest.storage = segment.and_then(|segment| receiver.lent(segment));
+                let view = segment.and_then(|segment| receiver.lent(segment));
+                // Addresses in results have 32 bits.
+                guest.storage = view.filter(|view| View::bytes(view) <= STORAGE_BYTES_MAX);
                 continue;
             }
             self.request(number, head, start, sender, now)?;
         }
-        let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(found) };
-        for _ in 0..guest.busy.len() {
-            let Some(Some(guest)) = self.guests.get_mut(number) else { break };
-            let Some(subchannel) = guest.busy.pop_front() else { break };
-            self.counters.repeats += 1;
-            self.begin(number, subchannel, sender, now)?;
+        if let Some(Some(guest)) = self.guests.get(number)
+            && found
+        {
+            self.links[guest.link].flush();
         }
         Ok(found)
+    }
+
+    /// Whether a program waits because the control unit was busy. The caller decides when it begins again.
+    pub fn is_busy(&self) -> bool {
+        self.guests.iter().flatten().any(|guest| !guest.busy.is_empty())
+    }
+
+    /// Begins programs again for which the control unit was busy. It may be busy again at once: to be called now and then.
+    pub fn repeat(&mut self, guests: &mut impl Guests, now: u64) {
+        if !self.is_busy() {
+            return;
+        }
+        for number in 0..self.guests.len() {
+            let waiting = self.guests[number].as_ref().map_or(0, |guest| guest.busy.len());
+            for _ in 0..waiting {
+                let Some(Some(guest)) = self.guests.get_mut(number) else { break };
+                let Some(subchannel) = guest.busy.pop_front() else { break };
+                let Some((sender, _)) = guests.halves(number) else { break };
+                self.counters.repeats += 1;
+                // A guest that is gone is noticed when it is polled.
+                let _ = self.begin(number, subchannel, sender, now);
+            }
+        }
+        self.links.iter_mut().for_each(Link::flush);
     }
 
     /// Tells control units what guests have done with, where no command takes the news along. To be called before the
@@ -309,6 +339,7 @@ impl Channel {
                     Head { number: guest.released, ..Head::new(Kind::Release, number as u16, 0) };
                 // A link that has ended has no pins any more.
                 let _ = self.links[guest.link].send(&head, &[]);
+                self.links[guest.link].flush();
             }
         }
     }
@@ -484,7 +515,7 @@ impl Channel {
             interrupt |= step.interrupt;
             let output = match step.direction() {
                 Direction::Input => None,
-                Direction::Output => match gather(storage, &step.pieces) {
+                Direction::Output => match gather(storage, step.pieces.iter()) {
                     Some(bytes) => Some(bytes),
                     None => {
                         let address = step.end;
@@ -603,7 +634,7 @@ impl Channel {
         if tcw.tccb_is_indirect {
             let stream = Stream { address: tcw.tccb, count: tcw.tccb_bytes, is_indirect: true };
             let pieces = stream::pieces(storage, stream)?;
-            tccb.copy_from_slice(&gather(storage, &pieces).ok_or(stream::Wrong)?);
+            tccb.copy_from_slice(&gather(storage, pieces.iter()).ok_or(stream::Wrong)?);
         } else {
             let crosses = tcw.tccb % 4096 + count as u64 > 4096;
             if crosses || !tcw.tccb.is_multiple_of(8) || !storage.fetch(tcw.tccb, tccb) {
@@ -632,7 +663,7 @@ impl Channel {
             Some(output) => {
                 head.flags |= flag::WRITES;
                 let pieces = stream::pieces(storage, output)?;
-                let data = gather(storage, &pieces).ok_or(stream::Wrong)?;
+                let data = gather(storage, pieces.iter()).ok_or(stream::Wrong)?;
                 link.send(&head, &[&*tccb, &data].concat())
             }
         };
@@ -692,11 +723,11 @@ impl Channel {
                 let body = self.links[link].body(unit);
                 let pieces = data_of(&head, body);
                 while run.flights.front().is_some_and(|flight| flight.sequence != head.number) {
-                    run.flights.pop_front();
+                    run.last_end = run.flights.pop_front().map_or(0, |flight| flight.end);
                 }
-                let Some(flight) = run.flights.front() else { return Err(Broken::Rules) };
-                let targets = flight.pieces.clone();
-                guest.absorb(subchannel, &targets, pieces).ok_or(Broken::Rules)
+                let flight = run.flights.front_mut().ok_or(Broken::Rules)?;
+                let targets = std::mem::take(&mut flight.pieces);
+                guest.take_data(subchannel, targets.iter(), pieces).ok_or(Broken::Rules)
             }
             Kind::Status => self.take_status(number, subchannel, link, unit, guests, now),
             Kind::TransportResponse => {
@@ -805,7 +836,7 @@ impl Channel {
         let index = usize::from(subchannel);
         let targets = std::mem::take(&mut guest.subchannels[index].run.input);
         let pieces = data_of(&head, body);
-        let absorbed = guest.absorb(subchannel, &targets, pieces);
+        let absorbed = guest.take_data(subchannel, targets.iter(), pieces);
         let run = &mut guest.subchannels[index].run;
         run.input = targets;
         absorbed.ok_or(Broken::Rules)?;
@@ -880,6 +911,12 @@ impl Channel {
             _ => control::START,
         };
         let is_clear = run.stop == Some(Stop::Clear);
+        let mut scsw = scsw;
+        if run.lost != SubchannelStatus::default() {
+            scsw.subchannel.0 |= run.lost.0;
+            run.answer.places.clear();
+            run.answer.sources.clear();
+        }
         let is_alert = scsw.subchannel.0 & !0x80 != 0 || scsw.device.has(DeviceStatus::UNIT_CHECK);
         let ends = match is_clear {
             true => control::PENDING,
@@ -898,8 +935,30 @@ impl Channel {
 }
 
 impl Guest {
-    /// Takes data in: into the guest's result storage, or as extents of the cache that the guest has been lent.
-    fn absorb(&mut self, subchannel: u16, targets: &[Piece], pieces: Pieces<'_>) -> Option<()> {
+    /// Takes data in, as far as there is room and a place for them. None if the control unit breaks the rules.
+    fn take_data<'a>(
+        &mut self,
+        subchannel: u16,
+        targets: impl Iterator<Item = &'a Piece>,
+        pieces: Pieces<'_>,
+    ) -> Option<()> {
+        let taken = self.absorb(subchannel, targets, pieces)?;
+        if taken != SubchannelStatus::default() {
+            // The guest gets none of it: what it would get is not what it asked for.
+            let run = &mut self.subchannels[usize::from(subchannel)].run;
+            run.lost = taken;
+        }
+        Some(())
+    }
+
+    /// Takes data in: into the guest's result storage, or as extents of the cache that the guest has been lent. Returns what is
+    /// wrong: nothing, chaining check for want of room, or incorrect length for want of a place.
+    fn absorb<'a>(
+        &mut self,
+        subchannel: u16,
+        targets: impl Iterator<Item = &'a Piece>,
+        pieces: Pieces<'_>,
+    ) -> Option<SubchannelStatus> {
         let Guest {
             subchannels, cache, guest_cache, results, results_segment, result_bytes, ..
         } = self;
@@ -913,7 +972,9 @@ impl Guest {
         match pieces {
             Pieces::Bytes(bytes) => {
                 if !bytes.is_empty() {
-                    let at = room(run.result_bytes, bytes.len() as u64)?;
+                    let Some(at) = room(run.result_bytes, bytes.len() as u64) else {
+                        return Some(SubchannelStatus::CHAINING_CHECK);
+                    };
                     results.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
                     let source = Extent::plain(*results_segment, at as u64, bytes.len() as u32);
                     run.answer.add_source(source);
@@ -934,7 +995,9 @@ impl Guest {
                         run.answer.add_source(Extent { segment: *segment, ..extent });
                         continue;
                     }
-                    let mut at = room(run.result_bytes, bytes)?;
+                    let Some(mut at) = room(run.result_bytes, bytes) else {
+                        return Some(SubchannelStatus::CHAINING_CHECK);
+                    };
                     let source = Extent::plain(*results_segment, at as u64, bytes as u32);
                     for place in extent.places() {
                         let record_bytes = extent.record_bytes as usize;
@@ -957,7 +1020,12 @@ impl Guest {
             run.answer.add_place(address, bytes);
             left -= u64::from(bytes);
         }
-        (left == 0).then_some(())
+        let is_placed = left == 0;
+        Some(if is_placed {
+            SubchannelStatus::default()
+        } else {
+            SubchannelStatus::INCORRECT_LENGTH
+        })
     }
 
     /// The control unit was busy: the program begins again with the next poll.
@@ -1042,8 +1110,11 @@ fn conditions(orb: &Orb) -> u16 {
 }
 
 /// Copies data to be written out of the guest's storage, once.
-fn gather(storage: &(impl Storage + ?Sized), pieces: &[Piece]) -> Option<Vec<u8>> {
-    let all: u64 = pieces.iter().map(|piece| u64::from(piece.bytes)).sum();
+fn gather<'a>(
+    storage: &(impl Storage + ?Sized),
+    pieces: impl Iterator<Item = &'a Piece> + Clone,
+) -> Option<Vec<u8>> {
+    let all: u64 = pieces.clone().map(|piece| u64::from(piece.bytes)).sum();
     if all > OUTPUT_BYTES_MAX {
         return None;
     }

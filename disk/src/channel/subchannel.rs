@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use super::request::Answer;
-use super::walk::{Check, Piece, Walk};
+use super::walk::{Check, Piece, PieceList, Walk};
 use crate::format::orb::Orb;
+use crate::format::scsw::SubchannelStatus;
 
 /// The measurement block of a subchannel: times in nanoseconds, added up over all operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct Measurement {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flight {
     pub(super) sequence: u16,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: PieceList,
     pub(super) count: u32,
     /// Behind its last CCW.
     pub(super) end: u32,
@@ -60,6 +61,8 @@ pub(super) struct Run {
     /// Command responses that arrived.
     pub(super) responses: u16,
     pub(super) flights: VecDeque<Flight>,
+    /// Behind the CCW of the last command whose data have come.
+    pub(super) last_end: u32,
     pub(super) stop: Option<Stop>,
     /// The program waits to be resumed.
     pub(super) is_suspended: bool,
@@ -71,6 +74,8 @@ pub(super) struct Run {
     pub(super) answer: Answer,
     /// Bytes of the subchannel's part of the result storage that are in use.
     pub(super) result_bytes: u32,
+    /// Why data were lost, if any were.
+    pub(super) lost: SubchannelStatus,
     pub(super) started_ns: u64,
     pub(super) responded_ns: Option<u64>,
 }
@@ -94,6 +99,7 @@ impl Run {
         self.commands = 0;
         self.responses = 0;
         self.flights.clear();
+        self.last_end = 0;
         self.stop = None;
         self.is_suspended = false;
         self.is_busy = false;
@@ -101,6 +107,7 @@ impl Run {
         self.tsb = 0;
         self.answer.clear();
         self.result_bytes = 0;
+        self.lost = SubchannelStatus::default();
         self.started_ns = now;
         self.responded_ns = None;
     }

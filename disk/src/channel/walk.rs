@@ -26,6 +26,41 @@ pub struct Piece {
     pub skip: bool,
 }
 
+/// The pieces of a command, in order. Most commands have one, for which nothing is allocated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PieceList {
+    first: Option<Piece>,
+    rest: Vec<Piece>,
+}
+
+impl PieceList {
+    /// The pieces.
+    pub fn iter(&self) -> impl Iterator<Item = &Piece> + Clone {
+        self.first.iter().chain(&self.rest)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    fn last_mut(&mut self) -> Option<&mut Piece> {
+        self.rest.last_mut().or(self.first.as_mut())
+    }
+
+    fn push(&mut self, piece: Piece) {
+        match self.first {
+            None => self.first = Some(piece),
+            Some(_) => self.rest.push(piece),
+        }
+    }
+}
+
 /// A command, with all CCWs of its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
@@ -40,7 +75,7 @@ pub struct Step {
     /// The program wants to be told that the channel is here.
     pub interrupt: bool,
     /// Where the data are.
-    pub pieces: Vec<Piece>,
+    pub pieces: PieceList,
     /// Behind the last CCW.
     pub end: u32,
 }
@@ -358,7 +393,10 @@ mod tests {
         assert_eq!((steps.len(), steps[0].command, steps[1].command), (2, 0x63, 0x86));
         assert_eq!((steps[1].count, steps[1].end, steps[1].suppress_length), (0x1800, 0x128, true));
         // What follows directly is one piece.
-        assert_eq!(steps[1].pieces, [Piece { address: 0x2000, bytes: 0x1800, skip: false }]);
+        assert_eq!(
+            steps[1].pieces.iter().copied().collect::<Vec<_>>(),
+            [Piece { address: 0x2000, bytes: 0x1800, skip: false }]
+        );
     }
 
     #[test]
@@ -404,14 +442,20 @@ mod tests {
             .copy_from_slice(&[0, 0, 0, 0, 0, 0, 0x28, 0, 0, 0, 0, 0, 0, 0, 0x40, 0]);
         let steps = walk(&bytes, OrbFlags::IDAW_2).unwrap();
         let piece = |address, bytes| Piece { address, bytes, skip: false };
-        assert_eq!(steps[0].pieces, [piece(0x2800, 0x800), piece(0x4000, 0x1000)]);
+        assert_eq!(
+            steps[0].pieces.iter().copied().collect::<Vec<_>>(),
+            [piece(0x2800, 0x800), piece(0x4000, 0x1000)]
+        );
         bytes[0x40f] = 8;
         assert!(walk(&bytes, OrbFlags::IDAW_2).is_err(), "not at the start of a block");
         // Of format 1: blocks of 2 KiB.
         let mut bytes = storage(&[(0x86, 0x04, 0x900, 0x400)]);
         bytes[0x400..0x408].copy_from_slice(&[0, 0, 0x2f, 0, 0, 0, 0x38, 0]);
         let steps = walk(&bytes, OrbFlags::default()).unwrap();
-        assert_eq!(steps[0].pieces, [piece(0x2f00, 0x100), piece(0x3800, 0x800)]);
+        assert_eq!(
+            steps[0].pieces.iter().copied().collect::<Vec<_>>(),
+            [piece(0x2f00, 0x100), piece(0x3800, 0x800)]
+        );
 
         let mut bytes = storage(&[(0x86, 0x01, 0x30, 0x400)]);
         let first = Midaw { is_last: false, skip: true, interrupt: false, count: 0x10, address: 0 };
@@ -421,7 +465,7 @@ mod tests {
         bytes[0x410..0x420].copy_from_slice(&last.emit());
         let steps = walk(&bytes, OrbFlags::MIDAW).unwrap();
         assert_eq!(
-            steps[0].pieces,
+            steps[0].pieces.iter().copied().collect::<Vec<_>>(),
             [Piece { address: 0, bytes: 16, skip: true }, piece(0x5000, 32)]
         );
         bytes[0x410..0x420].copy_from_slice(&Midaw { is_last: false, ..last }.emit());
@@ -439,7 +483,7 @@ mod tests {
                     Ok(Next::Step(step)) => {
                         let sum: u32 = step.pieces.iter().map(|piece| piece.bytes).sum();
                         prop_assert_eq!(sum, step.count);
-                        for piece in &step.pieces {
+                        for piece in step.pieces.iter() {
                             prop_assert!(piece.skip || bytes[..].holds(piece.address, piece.bytes.into()));
                         }
                         if !step.chained { break; }

@@ -51,7 +51,8 @@ impl Link {
         Link { sender, receiver, backlog: VecDeque::new(), sent: [0; Kind::ALL.len()] }
     }
 
-    /// Sends a unit. If the path has no room the unit waits here, and goes with a later [`Link::receive`].
+    /// Sends a unit, perhaps with others: all have gone after [`Link::flush`]. If the path has no room the unit waits
+    /// here, and goes with a later [`Link::receive`].
     ///
     /// # Errors
     /// [`Broken`].
@@ -59,7 +60,7 @@ impl Link {
     pub fn send(&mut self, head: &Head, body: &[u8]) -> Result<(), Broken> {
         self.sent[head.kind as usize - 1] += 1;
         if self.backlog.is_empty() {
-            match self.sender.send(&head.emit(), body) {
+            match self.sender.push(&head.emit(), body) {
                 Ok(()) => return Ok(()),
                 Err(SendError::Severed(severed)) => return Err(severed.into()),
                 Err(_) => {}
@@ -67,6 +68,12 @@ impl Link {
         }
         self.backlog.push_back((head.emit(), body.to_vec()));
         Ok(())
+    }
+
+    /// Hands over what was sent.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.sender.flush();
     }
 
     #[cold]
@@ -172,6 +179,7 @@ mod tests {
         let head = Head { code: 0x86, ..Head::new(Kind::Command, 1, 2) };
         channel.send(&head, &[]).unwrap();
         channel.send(&Head::new(Kind::Data, 1, 2), &[7; 5000]).unwrap();
+        channel.flush();
         let first = unit.receive().unwrap().unwrap();
         assert_eq!((first.head, unit.body(first).len()), (head, 0));
         let second = unit.receive().unwrap().unwrap();
@@ -189,6 +197,7 @@ mod tests {
         }
         let mut found = 0;
         while found < 1000 {
+            channel.flush();
             while let Some(arrived) = unit.receive().unwrap() {
                 assert_eq!(arrived.head.exchange, found);
                 found += 1;

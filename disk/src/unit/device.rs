@@ -109,7 +109,8 @@ pub fn configuration(unit_address: u8) -> [u8; CONFIGURATION_BYTES] {
         let is_digit = |letter: u8| letter.is_ascii_digit();
         for (target, letter) in bytes.iter_mut().zip(text) {
             // Digits and letters of names, in EBCDIC.
-            *target = if is_digit(*letter) { 0xf0 + letter - b'0' } else { 0xc1 + letter - b'A' };
+            *target =
+                if is_digit(*letter) { 0xf0 + (letter - b'0') } else { 0xc1 + (letter - b'A') };
         }
     };
     for (at, class, kind) in [(0, 0xcc, b"003390"), (32, 0xd4, b"003990")] {
@@ -147,6 +148,16 @@ mod tests {
         assert_eq!(MINIDISK.count_on_volume(MINIDISK.shown_count(count)), count);
         let foreign = Count { track: Cchh { cylinder: 500, head: 2 }, ..Count::default() };
         assert_eq!(MINIDISK.shown_count(foreign), foreign);
+    }
+
+    #[test]
+    fn configuration_names_device_and_control_unit() {
+        let bytes = configuration(7);
+        assert_eq!(bytes[4..13], [0xf0, 0xf0, 0xf3, 0xf3, 0xf9, 0xf0, 0xf0, 0xf0, 0xc1]);
+        assert_eq!(
+            (bytes[31], bytes[36..42].to_vec()),
+            (7, vec![0xf0, 0xf0, 0xf3, 0xf9, 0xf9, 0xf0])
+        );
     }
 
     #[test]

@@ -36,6 +36,8 @@ use crate::format::tccb::{BadTccb, Service, Tccb, transfer_bytes};
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Exchanges of a connection that are under way in command mode.
 pub const EXCHANGES_MAX: usize = 256;
+/// Numbers of subchannels that an exchange's number can have.
+const SUBCHANNELS: usize = 256;
 /// Bytes of output data of one transport command.
 pub const OUTPUT_BYTES_MAX: usize = 16 << 20;
 
@@ -62,6 +64,9 @@ struct Connection {
     /// What the last unit check was for.
     sense: Sense,
     exchanges: Vec<Exchange>,
+    /// By subchannel, which is in the low bits of an exchange's number: the last exchange that has ended. Commands
+    /// of it that were on their way are not run.
+    over: [u32; SUBCHANNELS],
     /// Operations that have ended, modulo 65536, and the slots that are pinned for each.
     ended: u16,
     pins: VecDeque<(u16, Slot)>,
@@ -118,7 +123,8 @@ pub struct Counters {
 pub struct Unit {
     volumes: Vec<Mounted>,
     links: Vec<Option<Link>>,
-    connections: Vec<Option<Connection>>,
+    /// In boxes, because a connection is taken out while a unit of it is looked at.
+    connections: Vec<Option<Box<Connection>>>,
     /// Those that wait for a sync.
     unsynced: Vec<Ending>,
     counters: Counters,
@@ -214,13 +220,16 @@ impl Unit {
         if self.volumes.iter().any(|mounted| mounted.is_unsynced) {
             self.sync();
         }
+        if found {
+            self.links.iter_mut().flatten().for_each(Link::flush);
+        }
         found
     }
 
     /// A channel is gone, or broke the rules: its connections end.
     fn drop_link(&mut self, index: usize) {
         self.links[index] = None;
-        let of_link = |connection: &Option<Connection>| {
+        let of_link = |connection: &Option<Box<Connection>>| {
             connection.as_ref().is_some_and(|connection| connection.link == index)
         };
         let gone: Vec<u16> = (0..self.connections.len() as u16)
@@ -343,15 +352,16 @@ impl Unit {
         if self.connections.len() <= place {
             self.connections.resize_with(place + 1, || None);
         }
-        self.connections[place] = Some(Connection {
+        self.connections[place] = Some(Box::new(Connection {
             device,
             link: index,
             segment,
             sense: Sense::default(),
             exchanges: Vec::new(),
+            over: [0; SUBCHANNELS],
             ended: 0,
             pins: VecDeque::new(),
-        });
+        }));
         answer.code = 0;
         answer.count = segment.into();
         let bytes = self.volumes[volume].lendable.bytes();
@@ -397,6 +407,9 @@ impl Unit {
 
     /// A command of command mode.
     fn command(&mut self, connection: &mut Connection, head: Head) -> Result<(), Broken> {
+        if connection.over[head.exchange as usize % SUBCHANNELS] == head.exchange {
+            return Ok(());
+        }
         let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
         let index = match found {
             Some(index) => index,
@@ -598,6 +611,8 @@ impl Unit {
 
     /// Ends an exchange: at once, or if it has written, with the next sync.
     fn end(&mut self, connection: &mut Connection, ending: Ending) -> Result<(), Broken> {
+        let number = ending.exchange.number;
+        connection.over[number as usize % SUBCHANNELS] = number;
         if ending.exchange.written.is_empty() {
             return self.send_ending(connection, ending);
         }

@@ -70,62 +70,69 @@ impl Moved {
 /// What a command brings.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// Extents of the cache.
-    extents: Vec<Extent>,
+    /// Extents of the cache. Most commands bring one, for which nothing is allocated.
+    first: Option<Extent>,
+    more: Vec<Extent>,
     /// Bytes in a body of their own, if there are no extents.
     bytes: Vec<u8>,
 }
 
 impl Output {
+    fn extents(&self) -> impl Iterator<Item = &Extent> {
+        self.first.iter().chain(&self.more)
+    }
+
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.extents.is_empty() && self.bytes.is_empty()
+        self.first.is_none() && self.bytes.is_empty()
     }
 
     /// Sends it as a data unit.
     pub fn send(&self, link: &mut Link, head: Head) -> Result<(), Broken> {
-        let bytes = self.extents.iter().map(Extent::bytes).sum::<u64>() + self.bytes.len() as u64;
+        let bytes = self.extents().map(Extent::bytes).sum::<u64>() + self.bytes.len() as u64;
         self.send_with(link, Head { count: bytes as u32, ..head }, &[])
     }
 
     /// Sends it as the body of a unit, with something behind it.
     #[inline]
     pub fn send_with(&self, link: &mut Link, mut head: Head, behind: &[u8]) -> Result<(), Broken> {
-        if self.extents.is_empty() {
+        let Some(first) = self.first else {
             if self.bytes.is_empty() || behind.is_empty() {
                 let body = if self.bytes.is_empty() { behind } else { &self.bytes };
                 return link.send(&head, body);
             }
             return link.send(&head, &[&self.bytes, behind].concat());
-        }
+        };
         head.flags |= flag::EXTENTS;
-        if let ([extent], []) = (&self.extents[..], behind) {
-            return link.send(&head, &extent.emit());
+        if self.more.is_empty() && behind.is_empty() {
+            return link.send(&head, &first.emit());
         }
-        let mut body = Vec::with_capacity(self.extents.len() * EXTENT_BYTES + behind.len());
-        for extent in &self.extents {
+        let mut body = Vec::with_capacity((self.more.len() + 1) * EXTENT_BYTES + behind.len());
+        for extent in self.extents() {
             body.extend(extent.emit());
         }
         body.extend(behind);
         link.send(&head, &body)
     }
 
-    /// Adds records of the cache. Those that follow the last one, with the same gap, become part of it.
+    /// Adds records of the cache.
     fn push(&mut self, extent: Extent, cache: &mut Cache) {
         if !self.bytes.is_empty() {
             // Bytes came first: everything has to go with them.
-            let start = self.bytes.len();
             for place in extent.places() {
                 self.bytes.extend(slice(cache, place, extent.record_bytes as usize));
             }
-            debug_assert_eq!(self.bytes.len() - start, extent.bytes() as usize);
             return;
         }
-        self.extents.push(extent);
+        match self.first {
+            None => self.first = Some(extent),
+            Some(_) => self.more.push(extent),
+        }
     }
 
     fn push_bytes(&mut self, bytes: &[u8], cache: &mut Cache) {
-        for extent in std::mem::take(&mut self.extents) {
+        let more = std::mem::take(&mut self.more);
+        for extent in self.first.take().into_iter().chain(more) {
             for place in extent.places() {
                 self.bytes.extend(slice(cache, place, extent.record_bytes as usize));
             }

@@ -28,6 +28,9 @@ const PATH_BYTES: u64 = 4 << 20;
 /// Polls that find nothing before the control unit is told what guests have done with, and the thread waits.
 const IDLE_POLLS: u32 = 200;
 
+/// How long a program waits that found the control unit busy, before it is begun again.
+const REPEAT_TIME: Duration = Duration::from_millis(1);
+
 /// A device that guests can open.
 #[derive(Clone, Debug, Default)]
 pub struct Device {
@@ -214,9 +217,17 @@ impl Server {
             }
             self.channel.flush();
             self.unit.poll();
+            // Nobody rings when another guest releases a volume, or what it has pinned.
+            let is_busy = self.channel.is_busy();
+            let time = if is_busy { time.min(REPEAT_TIME) } else { time };
             match self.waiter.wait_within(time)?.map(|(key, _)| key) {
                 Some(key) => self.serve_member(key)?,
+                None if is_busy => {}
                 None => return Ok(()),
+            }
+            if is_busy {
+                let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
+                self.channel.repeat(&mut paths, now_ns());
             }
         }
     }
