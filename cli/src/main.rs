@@ -17,6 +17,7 @@ mod socket;
 mod top;
 mod transfer;
 mod up;
+mod volume;
 
 use clap::{Parser, Subcommand};
 
@@ -45,6 +46,7 @@ enum Command {
     Audit(audit::Arguments),
     Capture(capture::Arguments),
     Top(top::Arguments),
+    Volume(volume::Arguments),
     Lab(lab::Arguments),
     Monitor(monitor::Arguments),
     /// Play one part of a trial: what `siga lab run` starts
@@ -70,6 +72,7 @@ fn main() -> std::process::ExitCode {
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Volume(arguments) => volume::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments),
         Command::LabWorker => ::lab::worker::run().map_err(Outcome::no),

@@ -47,6 +47,26 @@ const WALLS: &[Wall] = &[
         because: "a network needs its paths alone",
     },
     Wall {
+        place: "disk/src",
+        without: &CLOCKS,
+        because: "disk starts no thread, asks no clock and does not sleep: time is an argument",
+    },
+    Wall {
+        place: "disk/src",
+        without: &["message::", "net::", "host::", "siga::", "lab::", "fabric::control"],
+        because: "a disk needs its paths alone",
+    },
+    Wall {
+        place: "disk/src/format",
+        without: &["crate::ckd", "std::fs", "std::io"],
+        because: "a format is bytes, whoever uses it",
+    },
+    Wall {
+        place: "disk/src/ckd",
+        without: &["fabric::", "crate::channel", "crate::unit", "crate::exchange"],
+        because: "a volume does not know who reads it",
+    },
+    Wall {
         place: "net/src/lan",
         without: &["crate::tcpip", "smoltcp"],
         because: "a LAN does not know what its frames carry",

@@ -2,6 +2,8 @@
 
 pub mod appc;
 pub mod connect;
+#[cfg(feature = "disk")]
+pub mod disk;
 pub mod error;
 mod guest;
 #[cfg(any(feature = "embedded", feature = "observe"))]

@@ -59,6 +59,8 @@ impl Kind {
     pub const APPC: Kind = Kind(2);
     /// Frames between two members of a LAN.
     pub const LAN: Kind = Kind(3);
+    /// Channel programs of a guest, and what becomes of them.
+    pub const DISK: Kind = Kind(4);
 
     /// How many doorbells a path of this kind has: one for each queue, or two for all queues of a
     /// conversation, which one thread serves.
@@ -77,6 +79,7 @@ impl std::fmt::Display for Kind {
             Kind::IUCV => formatter.write_str("IUCV"),
             Kind::APPC => formatter.write_str("APPC"),
             Kind::LAN => formatter.write_str("LAN"),
+            Kind::DISK => formatter.write_str("disk"),
             Kind(other) => write!(formatter, "kind {other}"),
         }
     }

@@ -30,7 +30,7 @@ pub use receiver::{
     Announced, Fetched, InPage, Incoming, List, Message, MessageRef, Receiver, View,
 };
 pub use record::{HEAD_BYTES_MAX, LIST_BYTES_MAX};
-pub use sender::{Claim, CommitError, ListError, Ringing, SendError, Sender, Shared};
+pub use sender::{Claim, CommitError, Lendable, ListError, Ringing, SendError, Sender, Shared};
 pub use severed::{END_DATA_BYTES, Lack, NO_DATA, Reason, Severed, USER_DATA_BYTES, UserData};
 
 pub use crate::queue::slots::SLOTS;

@@ -43,6 +43,31 @@ const SIZES: [usize; 16] =
     [0, 1, 8, 31, 32, 56, 57, 64, 1000, 4096, 4097, 32764, 65_536, 65_537, 100_000, 1_000_000];
 
 #[test]
+fn storage_that_was_lent_is_read_without_a_message() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
+    let mut shared = Shared::create(8192, StorageOptions::default()).unwrap();
+    shared.bytes_mut()[5000..5004].copy_from_slice(b"here");
+    let lendable = shared.lendable().unwrap();
+    assert_eq!(lendable.bytes(), 8192);
+    let segment = sender.lend(&lendable).unwrap();
+    assert!(receiver.lent(segment).is_none(), "its descriptor has not been taken in");
+    sender.send(&[], b"a message behind it").unwrap();
+    expect(&mut receiver, &[], b"a message behind it");
+    let view = receiver.lent(segment).unwrap();
+    let mut found = [0; 4];
+    view.read(5000, &mut found).unwrap();
+    assert_eq!(&found, b"here");
+    assert!(receiver.lent(segment + 1).is_none());
+    // What is written later is seen, and what was retired stays readable.
+    shared.bytes_mut()[5000..5004].copy_from_slice(b"more");
+    sender.retire_shared(segment).unwrap();
+    sender.send(&[], &[]).unwrap();
+    expect(&mut receiver, &[], &[]);
+    view.read(5000, &mut found).unwrap();
+    assert_eq!((&found, receiver.lent(segment).is_none()), (b"more", true));
+}
+
+#[test]
 fn messages_of_every_size_arrive_as_they_were_sent() {
     let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     for round in 0..3 {

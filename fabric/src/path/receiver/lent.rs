@@ -106,6 +106,14 @@ impl Receiver {
         }
     }
 
+    /// All of a storage that the sender's user has lent, to be read at any time and at any place. It counts
+    /// against what the sender may lend until the view is dropped. None if there is no storage of this number.
+    pub fn lent(&self, segment: u16) -> Option<View> {
+        let lent = self.segments.get(usize::from(segment)).and_then(Option::as_ref)?;
+        let range = 0..lent.borrowed.bytes();
+        Some(View { lent: lent.clone(), range })
+    }
+
     /// A range of lent storage as a view, readable whatever becomes of the storage's number.
     pub(super) fn view(&self, entry: &Entry, bytes: u64) -> Result<View, Violation> {
         let (lent, range) = self.locate(entry, bytes)?;

@@ -28,9 +28,33 @@ impl Shared {
     }
 
     /// Its bytes.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let bytes = self.storage.bytes();
         self.storage.bytes_mut(0, bytes)
+    }
+
+    /// What is needed to lend it, for another part of the program that has paths of its own.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn lendable(&self) -> io::Result<Lendable> {
+        let bytes = self.storage.bytes() as u64;
+        Ok(Lendable { descriptor: self.descriptor.try_clone()?, bytes })
+    }
+}
+
+/// The right to lend a [`Shared`] storage, without its bytes.
+#[derive(Debug)]
+pub struct Lendable {
+    descriptor: OwnedFd,
+    bytes: u64,
+}
+
+impl Lendable {
+    /// How many bytes the storage has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 
@@ -75,6 +99,18 @@ impl Sender {
         self.check()?;
         let bytes = shared.storage.bytes() as u64;
         let segment = self.lend_descriptor(shared.descriptor.as_fd(), Segment::Shared, bytes)?;
+        self.half.ring_if_asleep();
+        Ok(segment)
+    }
+
+    /// As [`Sender::lend_shared`], by somebody who has not the storage itself.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub fn lend(&mut self, lendable: &Lendable) -> Result<u16, SendError> {
+        self.check()?;
+        let Lendable { descriptor, bytes } = lendable;
+        let segment = self.lend_descriptor(descriptor.as_fd(), Segment::Shared, *bytes)?;
         self.half.ring_if_asleep();
         Ok(segment)
     }

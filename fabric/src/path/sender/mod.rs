@@ -14,7 +14,7 @@ use os::copy::put;
 use os::words::{LentWords, Words};
 
 pub use claim::{Claim, CommitError};
-pub use lists::{ListError, Shared};
+pub use lists::{Lendable, ListError, Shared};
 
 use self::pack::Pack;
 use super::Terms;

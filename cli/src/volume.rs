@@ -1,0 +1,538 @@
+//! `siga volume`: files of count-key-data tracks, and guests that use them.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use disk::ckd::check::{Fault, check};
+use disk::ckd::create::{Blocks, CopyError, NewVolume, create};
+use disk::ckd::label::{self, DataSet};
+use disk::ckd::model::{self, BLOCK_BYTES};
+use disk::ckd::volume::{Access, OpenError, Volume};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use siga::Wait;
+use siga::disk::{Device, Server};
+
+use crate::outcome::Outcome;
+use crate::output::{Output, print, print_json};
+use crate::socket::Socket;
+
+/// Create, list, check, fill and empty volumes
+///
+/// A volume is a file, or several, of count-key-data tracks, as Hercules reads and writes them.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Create(Create),
+    Ls(Ls),
+    Check(Check),
+    Import(Copy),
+    Export(Export),
+    Serve(Serve),
+}
+
+/// Create a volume, with a label, a table of contents, and blocks of 4096 bytes
+#[derive(Debug, Args)]
+struct Create {
+    /// The file, which must not be there yet
+    file: PathBuf,
+    /// The model: 3390-1, -2, -3, -9, -27 or -54
+    #[arg(long, default_value = "3390-1", conflicts_with = "cylinders")]
+    model: String,
+    /// Cylinders, if not those of a model
+    #[arg(long, value_name = "NUMBER")]
+    cylinders: Option<u32>,
+    /// The volume's name: up to 6 of A-Z, 0-9, $, # and @
+    #[arg(long, default_value = "SIGA01")]
+    name: String,
+    /// Several files of less than 2 GiB if the volume is larger: FILE must end in 1 before the dot
+    #[arg(long)]
+    split: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// List the data sets of a volume
+#[derive(Debug, Args)]
+struct Ls {
+    /// The volume's file, or the first of them
+    file: PathBuf,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Check every track, the label and the table of contents of a volume
+///
+/// Nothing is changed. The exit code is 1 if something is wrong.
+#[derive(Debug, Args)]
+struct Check {
+    /// The volume's file, or the first of them
+    file: PathBuf,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Copy an image into the blocks of a volume
+///
+/// The image is bytes, a multiple of 4096. What was in the blocks before is lost.
+#[derive(Debug, Args)]
+struct Copy {
+    /// The volume's file, or the first of them
+    file: PathBuf,
+    /// The image; - is standard input
+    image: PathBuf,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Copy the blocks of a volume into an image
+#[derive(Debug, Args)]
+struct Export {
+    /// The volume's file, or the first of them
+    file: PathBuf,
+    /// The image, which must not be there yet; - is standard output
+    image: PathBuf,
+    /// All blocks, not only those up to the last that was imported
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Be the control unit of volumes, which other guests open as devices
+///
+/// Each volume is a device with its own name. The command serves until Ctrl-C.
+#[derive(Debug, Args)]
+struct Serve {
+    /// The name to attach under
+    name: String,
+    /// The volumes' files, or the first of each
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Let guests only read
+    #[arg(long)]
+    read_only: bool,
+    /// One guest at a time has a volume for itself, and reads in place
+    #[arg(long, conflicts_with = "minidisk")]
+    dedicated: bool,
+    /// A part of the first volume as a device: for example MINI1=100+83 for 83 cylinders from cylinder 100
+    #[arg(long, value_name = "DEVICE=FIRST+CYLINDERS")]
+    minidisk: Vec<Minidisk>,
+    /// MiB of cache for each volume
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    cache: u32,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    socket: Socket,
+}
+
+/// A part of a volume.
+#[derive(Clone, Debug)]
+struct Minidisk {
+    device: String,
+    first: u32,
+    cylinders: u32,
+}
+
+impl std::str::FromStr for Minidisk {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Minidisk, String> {
+        let parts = text.split_once('=').and_then(|(device, range)| {
+            let (first, cylinders) = range.split_once('+')?;
+            let (first, cylinders) = (first.parse().ok()?, cylinders.parse().ok()?);
+            Some(Minidisk { device: device.to_owned(), first, cylinders })
+        });
+        parts.ok_or_else(|| "must be DEVICE=FIRST+CYLINDERS, as in MINI1=100+83".to_owned())
+    }
+}
+
+/// Runs one of the commands.
+pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    match &arguments.command {
+        Command::Create(arguments) => create_volume(arguments),
+        Command::Ls(arguments) => list(arguments),
+        Command::Check(arguments) => check_volume(arguments),
+        Command::Import(arguments) => import(arguments),
+        Command::Export(arguments) => export(arguments),
+        Command::Serve(arguments) => serve(arguments),
+    }
+}
+
+/// What a volume is.
+#[derive(Debug, Serialize)]
+struct Described {
+    file: PathBuf,
+    volume: String,
+    model: &'static str,
+    cylinders: u32,
+    files: usize,
+    data_sets: Vec<Listed>,
+}
+
+/// A data set of a volume.
+#[derive(Debug, Serialize)]
+struct Listed {
+    name: String,
+    organisation: &'static str,
+    record_format: &'static str,
+    block_bytes: u16,
+    record_bytes: u16,
+    tracks: u32,
+    first_cylinder: u32,
+    first_head: u8,
+    created: String,
+}
+
+impl Listed {
+    fn new(data_set: DataSet) -> Listed {
+        let first = data_set.extents.first().map(|extent| extent.first).unwrap_or_default();
+        Listed {
+            organisation: match data_set.organisation & 0x7fff {
+                0x4000 => "sequential",
+                0x0200 => "partitioned",
+                0x2000 => "direct",
+                0x0008 => "VSAM",
+                _ => "other",
+            },
+            record_format: match (data_set.record_format & 0xc0, data_set.record_format & 0x10) {
+                (0x80, 0) => "fixed",
+                (0x80, _) => "fixed blocked",
+                (0x40, 0) => "variable",
+                (0x40, _) => "variable blocked",
+                _ => "undefined",
+            },
+            block_bytes: data_set.block_bytes,
+            record_bytes: data_set.record_bytes,
+            tracks: data_set.extents.iter().filter_map(label::Tracks::count).sum(),
+            first_cylinder: first.cylinder,
+            first_head: first.head,
+            created: format!("{}.{:03}", data_set.created.0, data_set.created.1),
+            name: data_set.name,
+        }
+    }
+}
+
+fn describe(file: &Path, volume: &Volume) -> Result<Described, Outcome> {
+    let wrong = |error| Outcome::No(format!("{}: {error}", file.display()));
+    let label = label::label(volume).map_err(wrong)?;
+    let contents = label::contents(volume, &label).map_err(wrong)?;
+    let listed = contents.data_sets.into_iter().map(|(_, data_set)| Listed::new(data_set));
+    Ok(Described {
+        file: file.to_owned(),
+        volume: label.volume,
+        model: model::name(volume.cylinders()),
+        cylinders: volume.cylinders(),
+        files: volume.files(),
+        data_sets: listed.collect(),
+    })
+}
+
+fn open(file: &Path, access: Access) -> Result<Volume, Outcome> {
+    Volume::open(file, access).map_err(|error: OpenError| Outcome::no(error))
+}
+
+fn bar(length: u64) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {percent} %, {eta} left");
+    ProgressBar::new(length).with_style(style.expect("a template that is right"))
+}
+
+fn create_volume(arguments: &Create) -> Result<(), Outcome> {
+    let Create { file, model, cylinders, name, split, output } = arguments;
+    let cylinders = match cylinders {
+        Some(cylinders) => *cylinders,
+        None => model::cylinders(model).ok_or_else(|| {
+            let names: Vec<&str> = model::MODELS.iter().map(|(name, _)| *name).collect();
+            Outcome::Usage(format!("--model {model}: must be one of {}", names.join(", ")))
+        })?,
+    };
+    let new = NewVolume { cylinders, name: name.clone(), today: today(), split: *split };
+    let bar = bar(cylinders.into());
+    create(file, &new, |done| bar.set_position(done.into())).map_err(Outcome::no)?;
+    bar.finish_and_clear();
+    let volume = open(file, Access::Read)?;
+    let described = describe(file, &volume)?;
+    if output.json {
+        return print_json(&described);
+    }
+    let Described { volume, model, cylinders, files, .. } = described;
+    let files = if files == 1 { "in one file".to_owned() } else { format!("in {files} files") };
+    print(format_args!("{volume}: {model}, {cylinders} cylinders, {files}"))
+}
+
+/// The year, and the day of it, in UTC.
+fn today() -> (u16, u16) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut day = (since.as_secs() / 86_400) as u32;
+    let mut year = 1970;
+    loop {
+        let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let days = if is_leap { 366 } else { 365 };
+        if day < days {
+            return (year, day as u16 + 1);
+        }
+        day -= days;
+        year += 1;
+    }
+}
+
+fn list(arguments: &Ls) -> Result<(), Outcome> {
+    let volume = open(&arguments.file, Access::Read)?;
+    let described = describe(&arguments.file, &volume)?;
+    if arguments.output.json {
+        return print_json(&described);
+    }
+    let Described { volume, model, cylinders, data_sets, .. } = described;
+    print(format_args!("{volume}: {model}, {cylinders} cylinders"))?;
+    let heads =
+        ["data set", "organisation", "records", "created", "block", "record", "tracks", "at"];
+    let mut table = crate::query::table(&heads, 4);
+    for data_set in data_sets {
+        let Listed { first_cylinder, first_head, .. } = data_set;
+        table.add_row([
+            data_set.name,
+            data_set.organisation.to_owned(),
+            data_set.record_format.to_owned(),
+            data_set.created,
+            data_set.block_bytes.to_string(),
+            data_set.record_bytes.to_string(),
+            data_set.tracks.to_string(),
+            format!("{first_cylinder}/{first_head}"),
+        ]);
+    }
+    print(table.trim_fmt())
+}
+
+/// Something that is wrong with a volume.
+#[derive(Debug, Serialize)]
+struct Found {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cylinder: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    what: String,
+}
+
+impl Found {
+    fn new(fault: &Fault) -> Found {
+        let (kind, track, offset) = match fault {
+            Fault::Track { track, offset, .. } => ("track", Some(*track), Some(*offset)),
+            Fault::Label(_) => ("label", None, None),
+            Fault::DataSet { .. } => ("data set", None, None),
+        };
+        let (cylinder, head) = (track.map(|track| track.cylinder), track.map(|track| track.head));
+        Found { kind, cylinder, head, offset, what: fault.to_string() }
+    }
+}
+
+/// What a check has found in all.
+#[derive(Debug, Serialize)]
+struct Checked<'a> {
+    file: &'a Path,
+    tracks: u32,
+    faults: u64,
+}
+
+fn check_volume(arguments: &Check) -> Result<(), Outcome> {
+    let Check { file, output } = arguments;
+    let volume = open(file, Access::Read)?;
+    let bar = bar(volume.tracks().into());
+    let (mut faults, mut printed) = (0, Ok(()));
+    check(
+        &volume,
+        |done| bar.set_position(done.into()),
+        |fault| {
+            faults += 1;
+            if printed.is_ok() {
+                printed = if output.json { print_json(&Found::new(&fault)) } else { print(&fault) };
+            }
+        },
+    );
+    bar.finish_and_clear();
+    printed?;
+    let tracks = volume.tracks();
+    if output.json {
+        print_json(&Checked { file, tracks, faults })?;
+    } else if faults == 0 {
+        print(format_args!("{}: {tracks} tracks, no faults", file.display()))?;
+    }
+    match faults {
+        0 => Ok(()),
+        1 => Err(Outcome::No(format!("{}: one fault", file.display()))),
+        _ => Err(Outcome::No(format!("{}: {faults} faults", file.display()))),
+    }
+}
+
+/// What was copied.
+#[derive(Debug, Serialize)]
+struct Copied<'a> {
+    file: &'a Path,
+    blocks: u64,
+    bytes: u64,
+}
+
+impl Copied<'_> {
+    fn print(&self, output: Output) -> Result<(), Outcome> {
+        if output.json {
+            return print_json(self);
+        }
+        let Copied { file, blocks, bytes } = self;
+        eprintln!("{}: {blocks} blocks, {bytes} bytes", file.display());
+        Ok(())
+    }
+}
+
+fn copied(file: &Path, blocks: u64) -> Copied<'_> {
+    Copied { file, blocks, bytes: blocks * BLOCK_BYTES as u64 }
+}
+
+fn named(file: &Path) -> impl Fn(CopyError) -> Outcome {
+    move |error| Outcome::No(format!("{}: {error}", file.display()))
+}
+
+fn import(arguments: &Copy) -> Result<(), Outcome> {
+    let Copy { file, image, output } = arguments;
+    let wrong = |error: io::Error| Outcome::No(format!("{}: {error}", image.display()));
+    let (mut source, length): (Box<dyn Read>, u64) = if image == Path::new("-") {
+        (Box::new(io::stdin().lock()), 0)
+    } else {
+        let source = File::open(image).map_err(wrong)?;
+        let length = source.metadata().map_err(wrong)?.len();
+        (Box::new(BufReader::new(source)), length)
+    };
+    let mut volume = open(file, Access::Write)?;
+    let mut blocks = Blocks::find(&volume).map_err(named(file))?;
+    // Before anything is overwritten.
+    if length > blocks.count() * BLOCK_BYTES as u64 {
+        return Err(named(file)(CopyError::TooLong { blocks: blocks.count() }));
+    }
+    if !length.is_multiple_of(BLOCK_BYTES as u64) {
+        return Err(named(file)(CopyError::Part { bytes: length as usize % BLOCK_BYTES }));
+    }
+    let bar = bar(length / BLOCK_BYTES as u64);
+    let imported = blocks.import(&mut volume, &mut source, |done| bar.set_position(done));
+    bar.finish_and_clear();
+    copied(file, imported.map_err(named(file))?).print(*output)
+}
+
+fn export(arguments: &Export) -> Result<(), Outcome> {
+    let Export { file, image, all, output } = arguments;
+    let is_standard = image == Path::new("-");
+    if is_standard && output.json {
+        let why =
+            "--json prints to standard output, where the image goes: name a file for the image";
+        return Err(Outcome::Usage(why.into()));
+    }
+    let volume = open(file, Access::Read)?;
+    let blocks = Blocks::find(&volume).map_err(named(file))?;
+    let count = if *all { blocks.count() } else { blocks.used() };
+    let bar = bar(count);
+    let mut target: Box<dyn Write> = if is_standard {
+        Box::new(io::stdout().lock())
+    } else {
+        let wrong = |error: io::Error| Outcome::No(format!("{}: {error}", image.display()));
+        let target = OpenOptions::new().write(true).create_new(true).open(image);
+        Box::new(BufWriter::new(target.map_err(wrong)?))
+    };
+    let exported = blocks.export(&volume, &mut target, count, |done| bar.set_position(done));
+    bar.finish_and_clear();
+    match exported {
+        Err(CopyError::Image(error))
+            if is_standard && error.kind() == io::ErrorKind::BrokenPipe =>
+        {
+            Err(Outcome::Unread)
+        }
+        other => {
+            other.map_err(named(file))?;
+            copied(file, count).print(*output)
+        }
+    }
+}
+
+/// What is served.
+#[derive(Debug, Serialize)]
+struct Served {
+    name: String,
+    devices: Vec<ServedDevice>,
+}
+
+/// A device that guests can open.
+#[derive(Debug, Serialize)]
+struct ServedDevice {
+    device: String,
+    volume: String,
+    first_cylinder: u32,
+    cylinders: u32,
+    read_only: bool,
+    dedicated: bool,
+}
+
+fn serve(arguments: &Serve) -> Result<(), Outcome> {
+    let Serve { name, files, read_only, dedicated, minidisk, cache, output, socket } = arguments;
+    let guest = siga::Guest::attach(socket.path()?, name).map_err(Outcome::no)?;
+    let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
+    let access = if *read_only { Access::Read } else { Access::Write };
+    let mut devices = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        // Its name, before the server has it for itself.
+        let volume = open(file, Access::Read)?;
+        let described = describe(file, &volume)?;
+        drop(volume);
+        let cache_bytes = (*cache as usize) << 20;
+        let volume = server.add_volume(file, access, cache_bytes).map_err(Outcome::no)?;
+        let mut add = |device: &str, first_cylinder, cylinders| {
+            let served = ServedDevice {
+                device: device.to_owned(),
+                volume: described.volume.clone(),
+                first_cylinder,
+                cylinders,
+                read_only: *read_only,
+                dedicated: *dedicated,
+            };
+            devices.push(served);
+            let (read_only, dedicated) = (*read_only, *dedicated);
+            let cylinders = Some(cylinders);
+            let options = Device {
+                volume,
+                first_cylinder,
+                cylinders,
+                read_only,
+                dedicated,
+                ..Device::default()
+            };
+            server.add_device(device, options).map_err(Outcome::no)
+        };
+        add(&described.volume, 0, described.cylinders)?;
+        for Minidisk { device, first, cylinders } in minidisk.iter().filter(|_| number == 0) {
+            add(device, *first, *cylinders)?;
+        }
+    }
+    if output.json {
+        // A pipe that nobody reads is no reason to end.
+        let _ = print_json(&Served { name: name.clone(), devices });
+    } else {
+        for ServedDevice { device, volume, first_cylinder, cylinders, .. } in devices {
+            eprintln!(
+                "{name} serves {device}: {cylinders} cylinders from {first_cylinder} of {volume}"
+            );
+        }
+    }
+    match server.serve() {
+        Err(error) => Err(Outcome::no(error)),
+    }
+}

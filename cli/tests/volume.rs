@@ -1,0 +1,312 @@
+//! `siga volume`, and what Hercules's tools make of its files, where they are installed.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use common::text;
+
+/// A directory that goes with this.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let name = format!("siga-volume-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        fs::create_dir(&directory).unwrap();
+        Place(directory)
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> Output {
+        Command::new(program).args(arguments).current_dir(&self.0).output().unwrap()
+    }
+
+    fn siga(&self, arguments: &[&str]) -> Output {
+        self.run(env!("CARGO_BIN_EXE_siga"), &[&["volume"], arguments].concat())
+    }
+
+    /// What a command prints that ends well.
+    fn good(&self, arguments: &[&str]) -> String {
+        let output = self.siga(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// A tool of Hercules, standard output and errors together. Its exit code says nothing.
+    fn tool(&self, program: &str, arguments: &[&str]) -> String {
+        let output = self.run(program, arguments);
+        let all = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&all).replace('\r', "\n")
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.0.join(name)).unwrap()
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.0.join(name), bytes).unwrap();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether Hercules's tools are there. It is said loudly if they are not.
+fn has_hercules(test: &str) -> bool {
+    let is_there = Command::new("dasdls").output().is_ok();
+    if !is_there {
+        eprintln!("SKIPPED: {test}: Hercules's tools are not installed (Debian: hercules)");
+    }
+    is_there
+}
+
+fn image(blocks: usize) -> Vec<u8> {
+    (0..blocks * 4096).map(|at| (at * 31 + at / 4096) as u8).collect()
+}
+
+#[test]
+fn volume_is_created_listed_and_checked() {
+    let place = Place::new("create");
+    let line = place.good(&["create", "a.ckd", "--cylinders", "3", "--name", "MINE01"]);
+    assert_eq!(line, "MINE01: 3390-1, 3 cylinders, in one file\n");
+    let listed = place.good(&["ls", "a.ckd"]);
+    assert!(listed.contains("SIGA.BLOCKS"), "{listed}");
+    let listed: Value = serde_json::from_str(&place.good(&["ls", "a.ckd", "--json"])).unwrap();
+    assert_eq!((&listed["volume"], &listed["cylinders"]), (&"MINE01".into(), &3.into()));
+    assert_eq!(listed["data_sets"][0]["tracks"], 30);
+    assert_eq!(place.good(&["check", "a.ckd"]), "a.ckd: 45 tracks, no faults\n");
+    let again = place.siga(&["create", "a.ckd"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again.stderr).contains("a.ckd: File exists"));
+}
+
+#[test]
+fn image_comes_out_as_it_went_in() {
+    let place = Place::new("image");
+    place.good(&["create", "a.ckd", "--cylinders", "2"]);
+    place.write("image", &image(100));
+    place.good(&["import", "a.ckd", "image"]);
+    place.good(&["export", "a.ckd", "copy"]);
+    assert!(place.read("copy") == image(100));
+    let exported = place.siga(&["export", "a.ckd", "-"]);
+    assert!(exported.stdout == image(100));
+    place.write("long", &image(181));
+    let refused = place.siga(&["import", "a.ckd", "long"]);
+    let why = "siga: a.ckd: more than the 180 blocks of the volume\n";
+    assert_eq!((refused.status.code(), text(&refused.stderr).as_str()), (Some(1), why));
+}
+
+#[test]
+fn damage_is_found_and_nothing_is_changed() {
+    let place = Place::new("damage");
+    place.good(&["create", "a.ckd", "--cylinders", "2"]);
+    let mut bytes = place.read("a.ckd");
+    // The length of record 1 on cylinder 1, head 0.
+    let at = 512 + 15 * 56832 + 21;
+    bytes[at + 6] = 0xff;
+    place.write("a.ckd", &bytes);
+    let output = place.siga(&["check", "a.ckd"]);
+    assert_eq!(output.status.code(), Some(1));
+    let what = format!("cylinder 1, head 0 (file 1, byte {at}): record 1 at byte 21 of the track");
+    assert!(text(&output.stdout).starts_with(&what), "{}", text(&output.stdout));
+    let output = place.siga(&["check", "a.ckd", "--json"]);
+    let first: Value = serde_json::from_str(text(&output.stdout).lines().next().unwrap()).unwrap();
+    assert_eq!((&first["cylinder"], &first["offset"]), (&1.into(), &at.into()));
+    assert_eq!(place.siga(&["export", "a.ckd", "copy", "--all"]).status.code(), Some(1));
+    assert!(place.read("a.ckd") == bytes);
+}
+
+#[test]
+fn hercules_reads_what_we_write() {
+    if !has_hercules("hercules_reads_what_we_write") {
+        return;
+    }
+    let place = Place::new("hercules");
+    place.good(&["create", "a.ckd", "--cylinders", "4", "--name", "OURS01"]);
+    place.write("image", &image(540));
+    place.good(&["import", "a.ckd", "image"]);
+    let listed = place.tool("dasdls", &["-hdr", "-info", "a.ckd"]);
+    assert!(listed.contains("VOLSER=OURS01"), "{listed}");
+    assert!(listed.contains("SIGA.BLOCKS"), "{listed}");
+    // To a compressed image, which a checker goes through, and back.
+    let copied = place.tool("dasdcopy", &["-q", "-r", "-o", "CCKD", "a.ckd", "a.cckd"]);
+    assert!(!copied.contains("null track"), "{copied}");
+    let checked = place.tool("cckdcdsk", &["-3", "-ro", "a.cckd"]);
+    assert!(!checked.contains("error") && !checked.contains("HHCCU5"), "{checked}");
+    place.tool("dasdcopy", &["-q", "-r", "-o", "CKD", "a.cckd", "b.ckd"]);
+    assert!(place.read("b.ckd")[512..] == place.read("a.ckd")[512..], "{copied}");
+    place.good(&["export", "b.ckd", "copy"]);
+    assert!(place.read("copy") == image(540));
+}
+
+#[test]
+fn we_read_what_hercules_writes() {
+    if !has_hercules("we_read_what_hercules_writes") {
+        return;
+    }
+    let place = Place::new("foreign");
+    let made = place.tool("dasdinit", &["-linux", "a.ckd", "3390", "THEIRS", "20"]);
+    assert!(made.contains("successfully completed"), "{made}");
+    assert_eq!(place.good(&["check", "a.ckd"]), "a.ckd: 300 tracks, no faults\n");
+    let listed: Value = serde_json::from_str(&place.good(&["ls", "a.ckd", "--json"])).unwrap();
+    assert_eq!((&listed["volume"], &listed["cylinders"]), (&"THEIRS".into(), &20.into()));
+    let copied = place.tool("dasdcopy", &["-q", "-r", "-o", "CCKD", "a.ckd", "a.cckd"]);
+    let refused = place.siga(&["ls", "a.cckd"]);
+    assert_eq!(refused.status.code(), Some(1), "{copied}");
+    assert!(text(&refused.stderr).contains("dasdcopy -o CKD"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn served_volume_is_read_and_written_by_a_guest() {
+    use siga::disk::{Disk, DiskOptions};
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let system = common::System::start("volume-serve");
+    let file = system.file("a.ckd");
+    let create = ["volume", "create", &file, "--cylinders", "4", "--name", "SERVED"];
+    assert_eq!(system.run(&create).status.code(), Some(0));
+    let mut command =
+        system.command(&["volume", "serve", "DASD", &file, "--minidisk", "MINI=2+2", "--json"]);
+    let mut server = common::Process(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let served: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&served["devices"][0]["device"], &served["devices"][1]["cylinders"]),
+        (&"SERVED".into(), &2.into())
+    );
+    let guest = siga::Guest::attach(system.file("siga.sock"), "ALICE").unwrap();
+    let mut disk = Disk::open(&guest, "DASD", "SERVED", &DiskOptions::default()).unwrap();
+    disk.write(180, &image(10)).unwrap();
+    let options = DiskOptions { first_track: 0, ..DiskOptions::default() };
+    let mut minidisk = Disk::open(&guest, "DASD", "MINI", &options).unwrap();
+    let mut found = vec![0; 10 * 4096];
+    minidisk.read(0, &mut found).unwrap();
+    assert!(found == image(10), "block 180 is the first of cylinder 2");
+    drop((disk, minidisk));
+    // Nobody else has the file while it is served; afterwards it is whole.
+    assert_eq!(system.run(&["volume", "check", &file]).status.code(), Some(1));
+    drop(server);
+    let checked = system.run(&["volume", "check", &file]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+}
+
+/// Starts a server of a volume, and waits until guests can open it.
+fn start_server(system: &common::System, file: &str) -> common::Process {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    loop {
+        let mut command =
+            system.command(&["volume", "serve", "DASD", file, "--dedicated", "--json"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = common::Process(command.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        // The host may not have heard yet that the last one was killed.
+        if !line.is_empty() {
+            return server;
+        }
+    }
+}
+
+/// A block that says which it is, and which write of it this is.
+fn stamped(number: u64, turn: u64) -> Vec<u8> {
+    let words =
+        (0..512_u64).map(|word| if word == 0 { turn } else { turn ^ (number << 32) ^ word });
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+#[test]
+fn killed_server_loses_nothing_that_was_acknowledged() {
+    use siga::disk::{BLOCK_BYTES, Disk, DiskOptions, Mode, Program};
+    use std::time::{Duration, Instant};
+
+    // SIGA_KILLS=200 for the whole of it.
+    let kills = std::env::var("SIGA_KILLS").map_or(5, |kills| kills.parse().unwrap());
+    const BLOCKS: u64 = 180;
+    let system = common::System::start("volume-kill");
+    let file = system.file("a.ckd");
+    let create = ["volume", "create", &file, "--cylinders", "2"];
+    assert_eq!(system.run(&create).status.code(), Some(0));
+    let guest = siga::Guest::attach(system.file("siga.sock"), "ALICE").unwrap();
+    // Of each block: the last write that was acknowledged, and the last that was begun.
+    let mut known = vec![(0, 0); BLOCKS as usize];
+    let (mut turn, mut dice) = (0_u64, 0x9e37_79b9_7f4a_7c15_u64);
+    for round in 0..kills {
+        let mut server = start_server(&system, &file);
+        let mode = if round % 2 == 0 { Mode::Command } else { Mode::Transport };
+        let options = DiskOptions { mode, depth: 4, blocks_max: 4, ..DiskOptions::default() };
+        let mut disk = Disk::open(&guest, "DASD", "SIGA01", &options).unwrap();
+        let mut running = [(0, 0, 0); 4];
+        let (start, time) = (Instant::now(), Duration::from_micros(2000 + dice % 20_000));
+        let mut killed = false;
+        loop {
+            if !killed && start.elapsed() > time {
+                server.0.kill().unwrap();
+                killed = true;
+            }
+            while let Ok((_, data)) = disk.data() {
+                dice ^= dice << 13;
+                dice ^= dice >> 7;
+                dice ^= dice << 17;
+                turn += 1;
+                let (count, first) = (1 + dice % 4, dice / 7 % (BLOCKS - 4));
+                // Two writes of a block at a time have no order.
+                let is_free =
+                    |one: &(u64, u64, u64)| first >= one.0 + one.1 || one.0 >= first + count;
+                if !running.iter().all(is_free) {
+                    break;
+                }
+                for index in 0..count {
+                    let at = index as usize * BLOCK_BYTES;
+                    data[at..at + BLOCK_BYTES].copy_from_slice(&stamped(first + index, turn));
+                }
+                let program = Program::Write { first, blocks: count as u32 };
+                let Ok(subchannel) = disk.start(program) else { break };
+                running[usize::from(subchannel)] = (first, count, turn);
+                for number in first..first + count {
+                    known[number as usize].1 = turn;
+                }
+            }
+            match disk.wait() {
+                Ok(ended) => {
+                    ended.check().unwrap();
+                    let (first, count, turn) =
+                        std::mem::take(&mut running[usize::from(ended.subchannel())]);
+                    for number in first..first + count {
+                        known[number as usize].0 = turn;
+                    }
+                }
+                Err(siga::disk::DiskError::Severed(_)) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        drop(server);
+        let image = system.file("copy");
+        let exported = system.run(&["volume", "export", &file, &image, "--all"]);
+        assert_eq!(exported.status.code(), Some(0), "{}", text(&exported.stderr));
+        let bytes = fs::read(&image).unwrap();
+        fs::remove_file(&image).unwrap();
+        for (number, (acknowledged, begun)) in known.iter_mut().enumerate() {
+            let block = &bytes[number * BLOCK_BYTES..][..BLOCK_BYTES];
+            let found = u64::from_le_bytes(*block.first_chunk().unwrap());
+            assert!((*acknowledged..=*begun).contains(&found), "round {round}, block {number}");
+            // A block is written in one call, which a kill does not tear here.
+            assert!(
+                found == 0 || block == stamped(number as u64, found),
+                "round {round}, block {number}"
+            );
+            (*acknowledged, *begun) = (found, found);
+        }
+    }
+    assert!(turn > 0);
+}

@@ -1,0 +1,19 @@
+//! The channel: subchannels that run a guest's channel programs against a control unit.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`storage`] | the guest's storage, which may change while it is read |
+//! | [`walk`] | CCWs, IDAWs and MIDAWs: what a program in command mode asks for |
+//! | [`stream`] | TIDAWs: where the data of a program in transport mode are |
+//! | [`request`] | what a guest and the channel send each other |
+//! | [`subchannel`] | what a subchannel is doing |
+//! | `run` | starting programs, and what comes back from the control unit |
+
+pub mod request;
+mod run;
+pub mod storage;
+pub mod stream;
+pub mod subchannel;
+pub mod walk;
+
+pub use run::{AttachError, Channel, Counters, Guests, Use};

@@ -1,0 +1,94 @@
+//! The data of a program in transport mode: one piece, or a list of TIDAWs.
+
+use super::storage::Storage;
+use super::walk::{PIECES_MAX, Piece};
+use crate::format::idaw::{MIDAW_BYTES, Tidaw, TidawFlags};
+use crate::format::tcw::Stream;
+
+const BLOCK_BYTES: u64 = 4096;
+
+/// A stream or its list is wrong: program check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong;
+
+/// The pieces of a stream, in order.
+///
+/// # Errors
+/// [`Wrong`] if the list breaks a rule, or a piece is not within the storage.
+pub fn pieces(storage: &(impl Storage + ?Sized), stream: Stream) -> Result<Vec<Piece>, Wrong> {
+    let Stream { address, count, is_indirect } = stream;
+    if !is_indirect {
+        if !storage.holds(address, count.into()) {
+            return Err(Wrong);
+        }
+        return Ok(vec![Piece { address, bytes: count, skip: false }]);
+    }
+    let (mut at, mut left, mut pieces) = (address, count, Vec::new());
+    let mut was_transfer = false;
+    loop {
+        let mut bytes = [0; MIDAW_BYTES];
+        if !at.is_multiple_of(MIDAW_BYTES as u64) || !storage.fetch(at, &mut bytes) {
+            return Err(Wrong);
+        }
+        let Tidaw { flags, count, address } = Tidaw::parse(&bytes).ok_or(Wrong)?;
+        if flags.has(TidawFlags::TRANSFER) {
+            if was_transfer || flags.has(TidawFlags::LAST) {
+                return Err(Wrong);
+            }
+            (at, was_transfer) = (address, true);
+            continue;
+        }
+        let skip = flags.has(TidawFlags::SKIP);
+        let is_there = skip || storage.holds(address, count.into());
+        if count == 0 || count > left || !is_there || pieces.len() >= PIECES_MAX {
+            return Err(Wrong);
+        }
+        pieces.push(Piece { address, bytes: count, skip });
+        left -= count;
+        if flags.has(TidawFlags::LAST) {
+            return if left == 0 { Ok(pieces) } else { Err(Wrong) };
+        }
+        at += MIDAW_BYTES as u64;
+        // A list goes into the next block by a transfer alone.
+        if at.is_multiple_of(BLOCK_BYTES) && !was_transfer {
+            return Err(Wrong);
+        }
+        was_transfer = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(tidaws: &[(usize, Tidaw)]) -> Vec<u8> {
+        let mut bytes = vec![0; 0x4000];
+        for (at, tidaw) in tidaws {
+            bytes[*at..*at + 16].copy_from_slice(&tidaw.emit());
+        }
+        bytes
+    }
+
+    fn tidaw(flags: u8, count: u32, address: u64) -> Tidaw {
+        Tidaw { flags: TidawFlags(flags), count, address }
+    }
+
+    #[test]
+    fn lists_are_followed() {
+        let stream = Stream { address: 0x100, count: 0x1100, is_indirect: true };
+        let first = tidaw(0, 0x100, 0x2000);
+        let bytes = with(&[
+            (0x100, first),
+            (0x110, tidaw(0x10, 0, 0x200)),
+            (0x200, tidaw(0x80, 0x1000, 0x3000)),
+        ]);
+        let found = pieces(&bytes[..], stream).unwrap();
+        assert_eq!(found.iter().map(|piece| piece.address).collect::<Vec<_>>(), [0x2000, 0x3000]);
+        let twice = with(&[(0x100, tidaw(0x10, 0, 0x200)), (0x200, tidaw(0x10, 0, 0x100))]);
+        assert_eq!(pieces(&twice[..], stream), Err(Wrong));
+        let short = with(&[(0x100, tidaw(0x80, 0x100, 0x2000))]);
+        assert_eq!(pieces(&short[..], stream), Err(Wrong));
+        let outside = with(&[(0x100, tidaw(0x80, 0x1100, 0x3f00))]);
+        assert_eq!(pieces(&outside[..], stream), Err(Wrong));
+    }
+}

@@ -1,0 +1,129 @@
+//! What lies below a volume: a file, or a simulated one that fails.
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// A place for bytes, of a fixed length.
+pub trait Backing: Debug + Send {
+    /// How many bytes there are.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn bytes(&self) -> io::Result<u64>;
+
+    /// Reads bytes, all of them.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes bytes, all of them. They survive the next [`Backing::sync`].
+    ///
+    /// # Errors
+    /// Those of the place. Any part may have been written then.
+    fn write_at(&mut self, source: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Returns once everything that was written survives a crash.
+    ///
+    /// # Errors
+    /// Those of the place. What was written since the last sync may be lost then.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl Backing for File {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exact_at(target, offset)
+    }
+
+    fn write_at(&mut self, source: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(source, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// A disk in memory that fails at a chosen write or sync, and forgets what was not synced when it does.
+#[derive(Clone, Debug, Default)]
+pub struct Simulated {
+    /// What is there as long as nothing fails.
+    bytes: Vec<u8>,
+    /// What survived.
+    synced: Vec<u8>,
+    /// Writes and syncs that still succeed, if not all.
+    pub steps_left: Option<u64>,
+    /// Bytes of the write that fails that are written all the same.
+    pub torn_bytes: usize,
+    /// Writes and syncs so far.
+    pub steps: u64,
+}
+
+impl Simulated {
+    /// A disk with these bytes.
+    pub fn new(bytes: Vec<u8>) -> Simulated {
+        Simulated { synced: bytes.clone(), bytes, ..Simulated::default() }
+    }
+
+    /// What survived.
+    pub fn synced(&self) -> &[u8] {
+        &self.synced
+    }
+
+    fn step(&mut self) -> bool {
+        self.steps += 1;
+        match &mut self.steps_left {
+            None => true,
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+}
+
+fn range(offset: u64, count: usize, bytes: usize) -> io::Result<std::ops::Range<usize>> {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    match start.checked_add(count) {
+        Some(end) if end <= bytes => Ok(start..end),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+impl Backing for Simulated {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.bytes.len() as u64)
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<()> {
+        let range = range(offset, target.len(), self.bytes.len())?;
+        target.copy_from_slice(&self.bytes[range]);
+        Ok(())
+    }
+
+    fn write_at(&mut self, source: &[u8], offset: u64) -> io::Result<()> {
+        let range = range(offset, source.len(), self.bytes.len())?;
+        if !self.step() {
+            let torn = self.torn_bytes.min(source.len());
+            self.bytes[range][..torn].copy_from_slice(&source[..torn]);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes[range].copy_from_slice(source);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if !self.step() {
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.synced.clone_from(&self.bytes);
+        Ok(())
+    }
+}

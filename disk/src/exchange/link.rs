@@ -1,0 +1,215 @@
+//! One end of the path between a channel and a control unit.
+
+use std::collections::VecDeque;
+use std::io;
+
+use fabric::path::{
+    JoinError, Lendable, Message, MessageRef, Receiver, SendError, Sender, Severed, Shape, Side,
+    Terms, View,
+};
+use os::doorbell::Doorbell;
+
+use super::{HEAD_BYTES, Head, Kind};
+
+/// Units that one poll takes at most: the other side can send as fast as this one polls.
+pub const UNITS_PER_POLL_MAX: usize = 256;
+
+/// Why an end is of no more use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// The path has ended.
+    #[error(transparent)]
+    Severed(#[from] Severed),
+    /// The other party has sent what is no unit.
+    #[error("the other party broke the rules of the exchange")]
+    Rules,
+}
+
+/// One end.
+#[derive(Debug)]
+pub struct Link {
+    sender: Sender,
+    receiver: Receiver,
+    /// Units that the path had no room for. Nothing more is received while there are any, so that they cannot grow
+    /// without bound.
+    backlog: VecDeque<([u8; HEAD_BYTES], Vec<u8>)>,
+    /// Units that were sent, by kind.
+    sent: [u64; Kind::ALL.len()],
+}
+
+/// A unit that arrived, until the next is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit {
+    /// Its head.
+    pub head: Head,
+    message: MessageRef,
+}
+
+impl Link {
+    /// An end of a path that is there.
+    pub fn new(sender: Sender, receiver: Receiver) -> Link {
+        Link { sender, receiver, backlog: VecDeque::new(), sent: [0; Kind::ALL.len()] }
+    }
+
+    /// Sends a unit, perhaps with others: all have gone after [`Link::flush`]. If the path has no room the unit waits
+    /// here, and goes with a later [`Link::receive`].
+    ///
+    /// # Errors
+    /// [`Broken`].
+    #[inline]
+    pub fn send(&mut self, head: &Head, body: &[u8]) -> Result<(), Broken> {
+        self.sent[head.kind as usize - 1] += 1;
+        if self.backlog.is_empty() {
+            match self.sender.push(&head.emit(), body) {
+                Ok(()) => return Ok(()),
+                Err(SendError::Severed(severed)) => return Err(severed.into()),
+                Err(_) => {}
+            }
+        }
+        self.backlog.push_back((head.emit(), body.to_vec()));
+        Ok(())
+    }
+
+    /// Hands over what was sent.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.sender.flush();
+    }
+
+    #[cold]
+    fn send_backlog(&mut self) -> Result<(), Broken> {
+        while let Some((head, body)) = self.backlog.front() {
+            match self.sender.send(head, body) {
+                Ok(()) => drop(self.backlog.pop_front()),
+                Err(SendError::Severed(severed)) => return Err(severed.into()),
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Lends storage to the other party. Returns its number, under which the other party finds it.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub fn lend(&mut self, lendable: &Lendable) -> Result<u16, SendError> {
+        self.sender.lend(lendable)
+    }
+
+    /// All of a storage that the other party has lent.
+    pub fn lent(&self, segment: u16) -> Option<View> {
+        self.receiver.lent(segment)
+    }
+
+    /// The next unit, if one has arrived.
+    ///
+    /// # Errors
+    /// [`Broken`].
+    #[inline]
+    pub fn receive(&mut self) -> Result<Option<Unit>, Broken> {
+        if !self.backlog.is_empty() {
+            self.send_backlog()?;
+            if !self.backlog.is_empty() {
+                return Ok(None);
+            }
+        }
+        let Some(message) = self.receiver.fetch()? else { return Ok(None) };
+        let head = Head::parse(self.receiver.message(message).head).ok_or(Broken::Rules)?;
+        Ok(Some(Unit { head, message }))
+    }
+
+    /// The body of a unit that has just arrived.
+    #[inline]
+    pub fn body(&self, unit: Unit) -> &[u8] {
+        let Message { body, .. } = self.receiver.message(unit.message);
+        body
+    }
+
+    /// Units that were sent over this end, by kind.
+    pub fn sent(&self) -> impl Iterator<Item = (Kind, u64)> {
+        Kind::ALL.into_iter().zip(self.sent)
+    }
+
+    /// How many units of a kind were sent over this end.
+    pub fn sent_of(&self, kind: Kind) -> u64 {
+        self.sent[kind as usize - 1]
+    }
+}
+
+/// Why no path was made.
+#[derive(Debug, thiserror::Error)]
+pub enum PairError {
+    /// No memory or no descriptors left.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The two sides do not fit, which they do.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+}
+
+/// Both ends of a path between a channel and a control unit of one process.
+///
+/// # Errors
+/// [`PairError`].
+pub fn pair(terms: Terms) -> Result<(Link, Link), PairError> {
+    let shape = Shape::SIMPLE;
+    let (left, left_shown) = Side::create(shape)?;
+    let (right, right_shown) = Side::create(shape)?;
+    let (mut left_bells, mut right_bells) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let (left, right) = Doorbell::ends()?;
+        left_bells.push(left);
+        right_bells.push(right);
+    }
+    let mut left = left.join(right_shown, left_bells, terms)?;
+    let mut right = right.join(left_shown, right_bells, terms)?;
+    let link = |halves: &mut fabric::path::Halves| {
+        Link::new(halves.senders.remove(0), halves.receivers.remove(0))
+    };
+    Ok((link(&mut left), link(&mut right)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_cross_and_are_counted() {
+        let (mut channel, mut unit) = pair(Terms::DEFAULT).unwrap();
+        let head = Head { code: 0x86, ..Head::new(Kind::Command, 1, 2) };
+        channel.send(&head, &[]).unwrap();
+        channel.send(&Head::new(Kind::Data, 1, 2), &[7; 5000]).unwrap();
+        channel.flush();
+        let first = unit.receive().unwrap().unwrap();
+        assert_eq!((first.head, unit.body(first).len()), (head, 0));
+        let second = unit.receive().unwrap().unwrap();
+        assert_eq!(unit.body(second), [7; 5000]);
+        assert!(unit.receive().unwrap().is_none());
+        let sent: Vec<_> = channel.sent().filter(|(_, sent)| *sent > 0).collect();
+        assert_eq!(sent, [(Kind::Command, 1), (Kind::Data, 1)]);
+    }
+
+    #[test]
+    fn units_that_find_no_room_wait() {
+        let (mut channel, mut unit) = pair(Terms::DEFAULT).unwrap();
+        for exchange in 0..1000 {
+            channel.send(&Head::new(Kind::Status, 0, exchange), &[1; 100]).unwrap();
+        }
+        let mut found = 0;
+        while found < 1000 {
+            channel.flush();
+            while let Some(arrived) = unit.receive().unwrap() {
+                assert_eq!(arrived.head.exchange, found);
+                found += 1;
+            }
+            assert!(channel.receive().unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_no_unit_breaks_the_exchange() {
+        let (mut channel, mut unit) = pair(Terms::DEFAULT).unwrap();
+        channel.sender.send(&[0; 16], &[]).unwrap();
+        assert_eq!(unit.receive().unwrap_err(), Broken::Rules);
+    }
+}

@@ -1,0 +1,209 @@
+//! The exchange between a channel and a control unit: information units, which are messages of a path.
+//!
+//! ```text
+//! head, 16 bytes | kind 8 | flags 8 | consumed, or sequence 16 | connection 16 | code 8 | 0 8 | exchange 32 | count 32 |
+//! ```
+//!
+//! | unit | from | code | count | body |
+//! |---|---|---|---|---|
+//! | establish | channel | 1: may write | volume | first cylinder 32, cylinders 32 |
+//! | established | control unit | 0, or 1: refused | segment | bytes of the cache 64 |
+//! | command | channel | command | bytes of the CCW | |
+//! | command response | control unit | | | |
+//! | data | either | | bytes | bytes, or extents |
+//! | status | control unit | device status | residual | sense, if there is a unit check |
+//! | transport command | channel | | bytes of the TCCB | TCCB, data to be written |
+//! | transport response | control unit | device status | residual | bytes or extents; at the end sense, if there is a unit check |
+//! | release | channel | | | |
+//! | cancel | channel | | | |
+//! | disconnect | channel | | | |
+//!
+//! *Consumed* is how many operations of the connection the guest has done with, in the order in which they ended, modulo 65536: what was lent of
+//! the cache for those is free. *Sequence* is the command of the exchange, from 0, at which it ended. An exchange is one start of a
+//! subchannel; its number is never used again soon. Numbers are little-endian: both parties are programs of this machine.
+
+mod extent;
+mod link;
+
+pub use extent::{EXTENT_BYTES, Extent, Pieces};
+pub use link::{Broken, Link, PairError, UNITS_PER_POLL_MAX, Unit, pair};
+
+/// Bytes of a unit's head.
+pub const HEAD_BYTES: usize = 16;
+
+/// Commands that a channel sends ahead of their responses.
+pub const PACING: usize = 16;
+
+/// What an information unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A connection is to be made, for a guest's use of a volume.
+    Establish = 1,
+    /// It was made, or not.
+    Established = 2,
+    /// A command of command mode.
+    Command = 3,
+    /// The first command of an exchange has arrived, and later those at which the channel waits.
+    CommandResponse = 4,
+    /// Data.
+    Data = 5,
+    /// The end of an exchange.
+    Status = 6,
+    /// All commands of an exchange.
+    TransportCommand = 7,
+    /// The end of such an exchange.
+    TransportResponse = 8,
+    /// What was lent of the cache is not needed any more.
+    Release = 9,
+    /// An exchange is to end.
+    Cancel = 10,
+    /// A connection ends.
+    Disconnect = 11,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Kind; 11] = [
+        Kind::Establish,
+        Kind::Established,
+        Kind::Command,
+        Kind::CommandResponse,
+        Kind::Data,
+        Kind::Status,
+        Kind::TransportCommand,
+        Kind::TransportResponse,
+        Kind::Release,
+        Kind::Cancel,
+        Kind::Disconnect,
+    ];
+
+    /// Its name, as counters have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Establish => "establish",
+            Kind::Established => "established",
+            Kind::Command => "command",
+            Kind::CommandResponse => "command response",
+            Kind::Data => "data",
+            Kind::Status => "status",
+            Kind::TransportCommand => "transport command",
+            Kind::TransportResponse => "transport response",
+            Kind::Release => "release",
+            Kind::Cancel => "cancel",
+            Kind::Disconnect => "disconnect",
+        }
+    }
+}
+
+/// Flags of a unit.
+pub mod flag {
+    /// Of a command: another one follows.
+    pub const CHAINED: u8 = 0x01;
+    /// Of a command: a length other than the count is no error.
+    pub const SUPPRESS_LENGTH: u8 = 0x02;
+    /// Of data: the body is extents of the cache, not bytes.
+    pub const EXTENTS: u8 = 0x04;
+    /// Of an end: the body ends with sense.
+    pub const SENSE: u8 = 0x08;
+    /// Of an end: a track was read from the file.
+    pub const CACHE_MISS: u8 = 0x10;
+    /// Of an end: less data than the channel asked for.
+    pub const INCORRECT_LENGTH: u8 = 0x20;
+    /// Of an end: the TCCB is wrong, the sequence says where.
+    pub const PROGRAM_CHECK: u8 = 0x40;
+    /// Of a transport command: the exchange writes.
+    pub const WRITES: u8 = 0x80;
+}
+
+/// The head of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What the unit is.
+    pub kind: Kind,
+    /// See [`flag`].
+    pub flags: u8,
+    /// See the picture.
+    pub number: u16,
+    /// Which connection.
+    pub connection: u16,
+    /// See the picture.
+    pub code: u8,
+    /// Which exchange.
+    pub exchange: u32,
+    /// See the picture.
+    pub count: u32,
+}
+
+impl Head {
+    /// A head with nothing in it but its kind and its exchange.
+    pub fn new(kind: Kind, connection: u16, exchange: u32) -> Head {
+        Head { kind, flags: 0, number: 0, connection, code: 0, exchange, count: 0 }
+    }
+
+    /// Takes the bytes apart. None if they are no head.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Option<Head> {
+        let bytes: &[u8; HEAD_BYTES] = bytes.try_into().ok()?;
+        let kind = *Kind::ALL.get(usize::from(bytes[0]).checked_sub(1)?)?;
+        (bytes[7] == 0).then(|| Head {
+            kind,
+            flags: bytes[1],
+            number: u16::from_le_bytes([bytes[2], bytes[3]]),
+            connection: u16::from_le_bytes([bytes[4], bytes[5]]),
+            code: bytes[6],
+            exchange: u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")),
+            count: u32::from_le_bytes(bytes[12..].try_into().expect("four bytes")),
+        })
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn emit(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[0] = self.kind as u8;
+        bytes[1] = self.flags;
+        bytes[2..4].copy_from_slice(&self.number.to_le_bytes());
+        bytes[4..6].copy_from_slice(&self.connection.to_le_bytes());
+        bytes[6] = self.code;
+        bytes[8..12].copy_from_slice(&self.exchange.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.count.to_le_bytes());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn head_is_what_the_picture_says() {
+        let head = Head {
+            flags: flag::CHAINED,
+            number: 0x0102,
+            code: 0x86,
+            count: 0x1000,
+            ..Head::new(Kind::Command, 7, 0x0a0b_0c0d)
+        };
+        let bytes = [3, 1, 2, 1, 7, 0, 0x86, 0, 0x0d, 0x0c, 0x0b, 0x0a, 0, 0x10, 0, 0];
+        assert_eq!((head.emit(), Head::parse(&bytes)), (bytes, Some(head)));
+    }
+
+    #[test]
+    fn kinds_are_numbered_from_1() {
+        for (index, kind) in Kind::ALL.iter().enumerate() {
+            assert_eq!(*kind as usize, index + 1);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_head_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+            if let Some(head) = Head::parse(&bytes) {
+                prop_assert_eq!(head.emit(), &bytes[..]);
+            }
+        }
+    }
+}

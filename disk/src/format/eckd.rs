@@ -1,0 +1,415 @@
+//! ECKD commands, and what goes with them.
+//!
+//! ```text
+//! define extent, 16    | mask 8 | attributes 8 | block size 16 | 0 16 | 0 8 | extent attributes 8 | first CCHH | last CCHH |
+//! locate record, 16    | operation 8 | auxiliary 8 | 0 8 | count 8 | seek CCHH | search CCHHR | sector 8 | factor 16 |
+//! locate extended, 20  | operation 8 | auxiliary 8 | 0 8 | count 8 | seek CCHH | search CCHHR | sector 8 | factor 16 |
+//!                      | command 8 | extended operation 8 | 0 16 |, and then extended parameters
+//! prefix, 64           | format 8 | valid 8 | base unit 8 | auxiliary 8 | base subsystem 8 | 0 7 bytes | define extent, 32 | locate extended, 20 |
+//! count field, 8       | cylinder 16 | head 16 | record 8 | key length 8 | data length 16 |
+//! ```
+//!
+//! A CCHH has the cylinder in its first half and the head in the low 4 bits of its second; the 12 bits above are the high bits of
+//! the cylinder. Linux, `drivers/s390/block/dasd_eckd.h`; IBM 3990/3390 reference.
+
+use super::u16_at;
+
+/// Command codes.
+pub mod command {
+    /// Read the record behind the index point of cylinder 0, head 0.
+    pub const READ_IPL: u8 = 0x02;
+    /// No operation.
+    pub const NOP: u8 = 0x03;
+    /// What the last unit check was for.
+    pub const SENSE: u8 = 0x04;
+    /// Data into the data area of a record.
+    pub const WRITE_DATA: u8 = 0x05;
+    /// The data area of a record.
+    pub const READ_DATA: u8 = 0x06;
+    /// Data into key and data area of a record.
+    pub const WRITE_KEY_DATA: u8 = 0x0d;
+    /// Key and data area of a record.
+    pub const READ_KEY_DATA: u8 = 0x0e;
+    /// The count field of a record.
+    pub const READ_COUNT: u8 = 0x12;
+    /// Record 0.
+    pub const READ_R0: u8 = 0x16;
+    /// The home address.
+    pub const READ_HOME_ADDRESS: u8 = 0x1a;
+    /// A new record behind the current one; nothing stays behind it.
+    pub const WRITE_CKD: u8 = 0x1d;
+    /// Count, key and data of a record.
+    pub const READ_CKD: u8 = 0x1e;
+    /// Ask the subsystem for something.
+    pub const PERFORM_SUBSYSTEM_FUNCTION: u8 = 0x27;
+    /// What it answered.
+    pub const READ_SUBSYSTEM_DATA: u8 = 0x3e;
+    /// Where, and which records.
+    pub const LOCATE_RECORD: u8 = 0x47;
+    /// The same, with more.
+    pub const LOCATE_RECORD_EXTENDED: u8 = 0x4b;
+    /// The limits of a program.
+    pub const DEFINE_EXTENT: u8 = 0x63;
+    /// What the device is like.
+    pub const READ_DEVICE_CHARACTERISTICS: u8 = 0x64;
+    /// Multi-track: go on with the next track. A bit of the codes above.
+    pub const MULTI_TRACK: u8 = 0x80;
+    /// Let others have the device.
+    pub const RELEASE: u8 = 0x94;
+    /// Whole tracks, in a stream.
+    pub const WRITE_TRACK_DATA: u8 = 0xa5;
+    /// Whole tracks, in a stream.
+    pub const READ_TRACK_DATA: u8 = 0xa6;
+    /// Keep the device from others.
+    pub const RESERVE: u8 = 0xb4;
+    /// All records of a track but record 0, in one go.
+    pub const READ_TRACK: u8 = 0xde;
+    /// What kind of device this is.
+    pub const SENSE_ID: u8 = 0xe4;
+    /// Define extent and locate record extended in one.
+    pub const PREFIX: u8 = 0xe7;
+    /// The same, and what is located is read.
+    pub const PREFIX_READ: u8 = 0xea;
+    /// What the subsystem is made of.
+    pub const READ_CONFIGURATION: u8 = 0xfa;
+}
+
+/// Bytes of define extent that mean something here.
+pub const EXTENT_BYTES: usize = 16;
+/// Bytes of locate record.
+pub const LOCATE_BYTES: usize = 16;
+/// Bytes of locate record extended.
+pub const LOCATE_EXTENDED_BYTES: usize = 20;
+/// Bytes of prefix.
+pub const PREFIX_BYTES: usize = 64;
+/// Bytes of a count field.
+pub const COUNT_BYTES: usize = 8;
+
+const PREFIX_EXTENT_AT: usize = 12;
+const PREFIX_LOCATE_AT: usize = 44;
+
+/// A track: cylinder and head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cchh {
+    /// The cylinder, 28 bits.
+    pub cylinder: u32,
+    /// The head, 4 bits.
+    pub head: u8,
+}
+
+impl Cchh {
+    /// Takes four bytes apart.
+    pub fn parse(bytes: &[u8]) -> Cchh {
+        let (low, high) = (u16_at(bytes, 0), u16_at(bytes, 2));
+        Cchh { cylinder: u32::from(low) | u32::from(high >> 4) << 16, head: (high & 0x0f) as u8 }
+    }
+
+    /// The bytes.
+    pub fn emit(self) -> [u8; 4] {
+        let high = (self.cylinder >> 16 << 4) as u16 | u16::from(self.head & 0x0f);
+        let mut bytes = [0; 4];
+        bytes[..2].copy_from_slice(&(self.cylinder as u16).to_be_bytes());
+        bytes[2..].copy_from_slice(&high.to_be_bytes());
+        bytes
+    }
+}
+
+/// A count field: which record this is, and how long its areas are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// The track that the record says it is on.
+    pub track: Cchh,
+    /// Its number.
+    pub record: u8,
+    /// Bytes of its key.
+    pub key_bytes: u8,
+    /// Bytes of its data. None: an end of file.
+    pub data_bytes: u16,
+}
+
+impl Count {
+    /// Takes eight bytes apart.
+    pub fn parse(bytes: &[u8]) -> Count {
+        Count {
+            track: Cchh::parse(bytes),
+            record: bytes[4],
+            key_bytes: bytes[5],
+            data_bytes: u16_at(bytes, 6),
+        }
+    }
+
+    /// The bytes.
+    pub fn emit(self) -> [u8; COUNT_BYTES] {
+        let mut bytes = [0; COUNT_BYTES];
+        bytes[..4].copy_from_slice(&self.track.emit());
+        bytes[4] = self.record;
+        bytes[5] = self.key_bytes;
+        bytes[6..].copy_from_slice(&self.data_bytes.to_be_bytes());
+        bytes
+    }
+
+    /// Bytes of key and data.
+    pub fn area_bytes(&self) -> usize {
+        usize::from(self.key_bytes) + usize::from(self.data_bytes)
+    }
+}
+
+/// What a program may write, from bits 0 and 1 of the mask of define extent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Permission {
+    /// Write data, but no home address and no record 0: 00.
+    #[default]
+    NoHomeAddress = 0,
+    /// Nothing: 01.
+    Nothing = 1,
+    /// Write data into records that are there: 10.
+    Update = 2,
+    /// Everything: 11.
+    All = 3,
+}
+
+/// The parameters of define extent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// What may be written.
+    pub permission: Permission,
+    /// The rest of the mask, as it came.
+    pub mask_rest: u8,
+    /// Attributes, as they came.
+    pub attributes: u8,
+    /// Bytes of a block.
+    pub block_bytes: u16,
+    /// The first track.
+    pub first: Cchh,
+    /// The last track.
+    pub last: Cchh,
+}
+
+impl Extent {
+    /// Takes the bytes apart. None if there are too few.
+    pub fn parse(bytes: &[u8]) -> Option<Extent> {
+        let bytes = bytes.get(..EXTENT_BYTES)?;
+        let permission = match bytes[0] >> 6 {
+            0 => Permission::NoHomeAddress,
+            1 => Permission::Nothing,
+            2 => Permission::Update,
+            _ => Permission::All,
+        };
+        Some(Extent {
+            permission,
+            mask_rest: bytes[0] & 0x3f,
+            attributes: bytes[1],
+            block_bytes: u16_at(bytes, 2),
+            first: Cchh::parse(&bytes[8..12]),
+            last: Cchh::parse(&bytes[12..16]),
+        })
+    }
+
+    /// The bytes.
+    pub fn emit(&self) -> [u8; EXTENT_BYTES] {
+        let mut bytes = [0; EXTENT_BYTES];
+        bytes[0] = (self.permission as u8) << 6 | self.mask_rest & 0x3f;
+        bytes[1] = self.attributes;
+        bytes[2..4].copy_from_slice(&self.block_bytes.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.first.emit());
+        bytes[12..].copy_from_slice(&self.last.emit());
+        bytes
+    }
+}
+
+/// What locate record prepares for: the low six bits of its first byte.
+pub mod operation {
+    /// Only to go there.
+    pub const ORIENT: u8 = 0x00;
+    /// Write data into records.
+    pub const WRITE_DATA: u8 = 0x01;
+    /// Write new records.
+    pub const FORMAT_WRITE: u8 = 0x03;
+    /// Read data of records.
+    pub const READ_DATA: u8 = 0x06;
+    /// Write whole tracks.
+    pub const WRITE_TRACK: u8 = 0x0b;
+    /// Read whole tracks.
+    pub const READ_TRACKS: u8 = 0x0c;
+    /// Read anything.
+    pub const READ: u8 = 0x16;
+    /// See the extended operation.
+    pub const EXTENDED: u8 = 0x3f;
+}
+
+/// The parameters of locate record, and of its extended form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Locate {
+    /// What for: see [`operation`].
+    pub operation: u8,
+    /// Where the operation begins on the track: bits 0 and 1 of the first byte, as they came.
+    pub orientation: u8,
+    /// Auxiliary bits, as they came.
+    pub auxiliary: u8,
+    /// Records, or tracks, that will be read or written.
+    pub count: u8,
+    /// The track.
+    pub seek: Cchh,
+    /// The record's track, as its count field has it.
+    pub search: Cchh,
+    /// The record.
+    pub record: u8,
+    /// The sector: not needed to find it here.
+    pub sector: u8,
+    /// Bytes of a record, or a factor of them, as it came.
+    pub factor: u16,
+    /// The command that reads or writes, of the extended form.
+    pub command: u8,
+    /// The extended operation.
+    pub extended: u8,
+}
+
+impl Locate {
+    /// Takes the bytes apart. None if there are too few.
+    pub fn parse(bytes: &[u8]) -> Option<Locate> {
+        let bytes = bytes.get(..LOCATE_BYTES)?;
+        Some(Locate {
+            operation: bytes[0] & 0x3f,
+            orientation: bytes[0] >> 6,
+            auxiliary: bytes[1],
+            count: bytes[3],
+            seek: Cchh::parse(&bytes[4..8]),
+            search: Cchh::parse(&bytes[8..12]),
+            record: bytes[12],
+            sector: bytes[13],
+            factor: u16_at(bytes, 14),
+            command: 0,
+            extended: 0,
+        })
+    }
+
+    /// Takes the bytes of the extended form apart. None if there are too few.
+    pub fn parse_extended(bytes: &[u8]) -> Option<Locate> {
+        let locate = Locate::parse(bytes)?;
+        let bytes = bytes.get(..LOCATE_EXTENDED_BYTES)?;
+        Some(Locate { command: bytes[16], extended: bytes[17], ..locate })
+    }
+
+    /// The bytes of the extended form; those of the other are its first 16.
+    pub fn emit(&self) -> [u8; LOCATE_EXTENDED_BYTES] {
+        let mut bytes = [0; LOCATE_EXTENDED_BYTES];
+        bytes[0] = self.orientation << 6 | self.operation & 0x3f;
+        bytes[1] = self.auxiliary;
+        bytes[3] = self.count;
+        bytes[4..8].copy_from_slice(&self.seek.emit());
+        bytes[8..12].copy_from_slice(&self.search.emit());
+        bytes[12] = self.record;
+        bytes[13] = self.sector;
+        bytes[14..16].copy_from_slice(&self.factor.to_be_bytes());
+        bytes[16] = self.command;
+        bytes[17] = self.extended;
+        bytes
+    }
+}
+
+/// The parameters of prefix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prefix {
+    /// 0: define extent alone. 1: with locate record extended.
+    pub format: u8,
+    /// Which parts are valid: 80 define extent; the others are carried.
+    pub valid: u8,
+    /// The limits, if they are valid.
+    pub extent: Option<Extent>,
+    /// Where to go, of format 1.
+    pub locate: Option<Locate>,
+}
+
+const PREFIX_HAS_EXTENT: u8 = 0x80;
+
+impl Prefix {
+    /// Takes the bytes apart. None if there are too few, or the format is another one.
+    pub fn parse(bytes: &[u8]) -> Option<Prefix> {
+        let (format, valid) = (*bytes.first()?, *bytes.get(1)?);
+        let extent = match valid & PREFIX_HAS_EXTENT {
+            0 => None,
+            _ => Some(Extent::parse(bytes.get(PREFIX_EXTENT_AT..)?)?),
+        };
+        let locate = match format {
+            0 => None,
+            1 => Some(Locate::parse_extended(bytes.get(PREFIX_LOCATE_AT..)?)?),
+            _ => return None,
+        };
+        Some(Prefix { format, valid, extent, locate })
+    }
+
+    /// The bytes.
+    pub fn emit(&self) -> [u8; PREFIX_BYTES] {
+        let mut bytes = [0; PREFIX_BYTES];
+        bytes[0] = self.format;
+        bytes[1] = self.valid;
+        if let Some(extent) = self.extent {
+            bytes[1] |= PREFIX_HAS_EXTENT;
+            bytes[PREFIX_EXTENT_AT..][..EXTENT_BYTES].copy_from_slice(&extent.emit());
+        }
+        if let Some(locate) = self.locate {
+            bytes[PREFIX_LOCATE_AT..].copy_from_slice(&locate.emit());
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn parameters_are_what_the_picture_says() {
+        let track = Cchh { cylinder: 0x0001_2345, head: 14 };
+        assert_eq!(track.emit(), [0x23, 0x45, 0x00, 0x1e]);
+        let count = Count { track, record: 3, key_bytes: 4, data_bytes: 0x1000 };
+        assert_eq!(count.emit(), [0x23, 0x45, 0x00, 0x1e, 3, 4, 0x10, 0]);
+        let (first, last) = (Cchh { cylinder: 1, head: 2 }, Cchh { cylinder: 3, head: 4 });
+        let extent = Extent {
+            permission: Permission::Update,
+            mask_rest: 0x08,
+            attributes: 0xc0,
+            block_bytes: 0x1000,
+            first,
+            last,
+        };
+        let bytes = [0x88, 0xc0, 0x10, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 3, 0, 4];
+        assert_eq!((extent.emit(), Extent::parse(&bytes)), (bytes, Some(extent)));
+        let locate = Locate {
+            operation: operation::READ_DATA,
+            count: 12,
+            seek: first,
+            search: first,
+            record: 5,
+            sector: 0xff,
+            factor: 0x1000,
+            command: 0x86,
+            ..Locate::default()
+        };
+        let bytes = [6, 0, 0, 12, 0, 1, 0, 2, 0, 1, 0, 2, 5, 0xff, 0x10, 0, 0x86, 0, 0, 0];
+        assert_eq!((locate.emit(), Locate::parse_extended(&bytes)), (bytes, Some(locate)));
+        let prefix = Prefix { format: 1, valid: 0x80, extent: Some(extent), locate: Some(locate) };
+        let bytes = prefix.emit();
+        assert_eq!((bytes[0], bytes[1], bytes[12], bytes[44], bytes[60]), (1, 0x80, 0x88, 6, 0x86));
+        assert_eq!(Prefix::parse(&bytes), Some(prefix));
+    }
+
+    #[test]
+    fn too_few_bytes_are_refused() {
+        assert_eq!(Extent::parse(&[0; 15]), None);
+        assert_eq!(Locate::parse(&[0; 15]), None);
+        assert_eq!(Locate::parse_extended(&[0; 19]), None);
+        assert_eq!(Prefix::parse(&[1, 0x80]), None);
+        assert_eq!(Prefix::parse(&[2; 64]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn tracks_and_counts_survive(bytes: [u8; 8]) {
+            prop_assert_eq!(Count::parse(&bytes).emit(), bytes);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The cache of a volume's tracks, in storage that is lent.
+//!
+//! A slot holds a track. A slot from which data were handed out is *pinned*: it is neither used for another track nor
+//! changed. A write to a pinned track takes another slot, which is the track's from then on; the old one is free when
+//! its last pin goes.
+
+use std::io;
+
+use fabric::path::{Lendable, Shared};
+use os::storage::StorageOptions;
+
+use crate::ckd::model::{TRACK_BYTES, track_of};
+use crate::ckd::track::{self, BadTrack, Shape};
+use crate::ckd::volume::Volume;
+
+/// Slots of a cache at least: a chain uses one track at a time, and a write to a pinned one needs a second.
+pub const SLOTS_MIN: usize = 4;
+
+const NO_TRACK: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
+
+/// A place in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(u32);
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    track: u32,
+    pins: u32,
+    /// Used since the hand of the clock went by.
+    used: bool,
+    shape: Option<Shape>,
+}
+
+/// Why a track is not in the cache.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// Every slot is pinned.
+    #[error("every slot of the cache is pinned")]
+    Pinned,
+    /// The track is damaged.
+    #[error(transparent)]
+    Damaged(#[from] BadTrack),
+    /// The file could not be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The cache of one volume.
+#[derive(Debug)]
+pub struct Cache {
+    storage: Shared,
+    /// By track: its slot.
+    slots_of: Vec<u32>,
+    slots: Vec<State>,
+    hand: usize,
+    /// Tracks that were read from the file.
+    pub misses: u64,
+}
+
+impl Cache {
+    /// A cache for a volume of so many tracks, of at most `bytes`.
+    ///
+    /// # Errors
+    /// No memory or no descriptors left.
+    pub fn new(tracks: u32, bytes: usize, options: StorageOptions) -> io::Result<Cache> {
+        let count = (bytes / TRACK_BYTES).clamp(SLOTS_MIN, (tracks as usize + 1).max(SLOTS_MIN));
+        let empty = State { track: NO_TRACK, pins: 0, used: false, shape: None };
+        Ok(Cache {
+            storage: Shared::create(count * TRACK_BYTES, options)?,
+            slots_of: vec![NO_SLOT; tracks as usize],
+            slots: vec![empty; count],
+            hand: 0,
+            misses: 0,
+        })
+    }
+
+    /// How many slots there are.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What is needed to lend the storage.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn lendable(&self) -> io::Result<Lendable> {
+        self.storage.lendable()
+    }
+
+    /// Where a slot's bytes begin in the storage.
+    #[inline]
+    pub fn offset(slot: Slot) -> u64 {
+        u64::from(slot.0) * TRACK_BYTES as u64
+    }
+
+    /// The bytes of a slot.
+    #[inline]
+    pub fn bytes(&mut self, slot: Slot) -> &mut [u8] {
+        let at = slot.0 as usize * TRACK_BYTES;
+        &mut self.storage.bytes_mut()[at..at + TRACK_BYTES]
+    }
+
+    /// Bytes of the storage.
+    pub fn range(&mut self, offset: usize, bytes: usize) -> &[u8] {
+        &self.storage.bytes_mut()[offset..offset + bytes]
+    }
+
+    /// What the track of a slot is like.
+    ///
+    /// # Panics
+    /// If the slot has no track.
+    #[inline]
+    pub fn shape(&self, slot: Slot) -> Shape {
+        self.slots[slot.0 as usize].shape.expect("a slot that was found has a track")
+    }
+
+    /// The slot of a track. It is read from the volume, and checked, if it is not there.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    #[inline]
+    pub fn find(&mut self, volume: &Volume, track: u32) -> Result<Slot, CacheError> {
+        let slot = self.slots_of[track as usize];
+        if slot != NO_SLOT {
+            self.slots[slot as usize].used = true;
+            return Ok(Slot(slot));
+        }
+        self.load(volume, track)
+    }
+
+    #[inline(never)]
+    fn load(&mut self, volume: &Volume, track: u32) -> Result<Slot, CacheError> {
+        let slot = self.free_slot()?;
+        self.misses += 1;
+        let bytes = self.bytes(slot);
+        volume.read_track(track, bytes)?;
+        let shape = track::check(bytes, track_of(track))?;
+        self.assign(slot, track, shape);
+        Ok(slot)
+    }
+
+    fn assign(&mut self, slot: Slot, track: u32, shape: Shape) {
+        self.slots[slot.0 as usize] = State { track, pins: 0, used: true, shape: Some(shape) };
+        self.slots_of[track as usize] = slot.0;
+    }
+
+    /// A slot without a track and without pins: the one that was not used for longest, about.
+    fn free_slot(&mut self) -> Result<Slot, CacheError> {
+        // Twice round: the first time takes the marks away.
+        for _ in 0..2 * self.slots.len() {
+            let index = self.hand;
+            self.hand = (self.hand + 1) % self.slots.len();
+            let state = &mut self.slots[index];
+            if state.pins > 0 {
+                continue;
+            }
+            if std::mem::take(&mut state.used) && state.track != NO_TRACK {
+                continue;
+            }
+            let track = std::mem::replace(&mut state.track, NO_TRACK);
+            state.shape = None;
+            if track != NO_TRACK {
+                self.slots_of[track as usize] = NO_SLOT;
+            }
+            return Ok(Slot(index as u32));
+        }
+        Err(CacheError::Pinned)
+    }
+
+    /// A slot of this track whose bytes may be changed: another one if the slot is pinned.
+    ///
+    /// # Errors
+    /// [`CacheError::Pinned`].
+    pub fn writable(&mut self, slot: Slot) -> Result<Slot, CacheError> {
+        let State { track, pins, shape, .. } = self.slots[slot.0 as usize];
+        if pins == 0 {
+            return Ok(slot);
+        }
+        let copy = self.free_slot()?;
+        let (from, to) = (slot.0 as usize * TRACK_BYTES, copy.0 as usize * TRACK_BYTES);
+        self.storage.bytes_mut().copy_within(from..from + TRACK_BYTES, to);
+        // The old one is nobody's once its pins have gone.
+        self.slots[slot.0 as usize].track = NO_TRACK;
+        self.assign(copy, track, shape.expect("a slot that was found has a track"));
+        Ok(copy)
+    }
+
+    /// Checks a track that was changed, and keeps what it is like now.
+    ///
+    /// # Errors
+    /// [`BadTrack`]; the track must leave the cache then.
+    pub fn reshape(&mut self, slot: Slot) -> Result<(), BadTrack> {
+        let track = self.slots[slot.0 as usize].track;
+        let shape = track::check(self.bytes(slot), track_of(track))?;
+        self.slots[slot.0 as usize].shape = Some(shape);
+        Ok(())
+    }
+
+    /// Forgets a track: nobody knows what the file has. Data that were handed out stay as they are.
+    pub fn forget(&mut self, track: u32) {
+        let slot = std::mem::replace(&mut self.slots_of[track as usize], NO_SLOT);
+        if slot != NO_SLOT {
+            self.slots[slot as usize].track = NO_TRACK;
+        }
+    }
+
+    /// Keeps a slot as it is, until it is unpinned.
+    #[inline]
+    pub fn pin(&mut self, slot: Slot) {
+        self.slots[slot.0 as usize].pins += 1;
+    }
+
+    /// Takes a pin away.
+    #[inline]
+    pub fn unpin(&mut self, slot: Slot) {
+        let pins = &mut self.slots[slot.0 as usize].pins;
+        *pins = pins.checked_sub(1).expect("a slot that was pinned");
+    }
+
+    /// How many slots are pinned.
+    pub fn pinned(&self) -> usize {
+        self.slots.iter().filter(|state| state.pins > 0).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ckd::backing::Simulated;
+    use crate::ckd::header::Header;
+    use crate::ckd::model::HEADS;
+    use crate::ckd::volume::Access;
+
+    fn volume() -> Volume {
+        let mut bytes = Header::default().emit().to_vec();
+        let mut track_bytes = vec![0; TRACK_BYTES];
+        for number in 0..HEADS {
+            track::clear(&mut track_bytes, track_of(number));
+            track::append(&mut track_bytes, track_of(number), &[], &[number as u8; 100]).unwrap();
+            bytes.extend(&track_bytes);
+        }
+        Volume::from_backing(Box::new(Simulated::new(bytes)), Access::Write).unwrap()
+    }
+
+    fn cache(slots: usize) -> Cache {
+        Cache::new(HEADS, slots * TRACK_BYTES, StorageOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn tracks_are_read_once_while_they_fit() {
+        let (volume, mut cache) = (volume(), cache(4));
+        for _ in 0..3 {
+            for track in 0..4 {
+                let slot = cache.find(&volume, track).unwrap();
+                assert_eq!(cache.bytes(slot)[29], track as u8);
+            }
+        }
+        assert_eq!(cache.misses, 4);
+        cache.find(&volume, 4).unwrap();
+        assert_eq!(cache.misses, 5);
+    }
+
+    #[test]
+    fn pinned_slot_is_neither_evicted_nor_changed() {
+        let (volume, mut cache) = (volume(), cache(4));
+        let slot = cache.find(&volume, 7).unwrap();
+        cache.pin(slot);
+        for track in 0..6 {
+            assert_ne!(cache.find(&volume, track).unwrap(), slot);
+        }
+        let other = cache.writable(slot).unwrap();
+        assert_ne!(other, slot);
+        cache.bytes(other)[29] = 99;
+        cache.reshape(other).unwrap();
+        assert_eq!((cache.bytes(slot)[29], cache.find(&volume, 7).unwrap()), (7, other));
+        cache.unpin(slot);
+        assert_eq!((cache.pinned(), cache.writable(other).unwrap()), (0, other));
+    }
+
+    #[test]
+    fn cache_of_pinned_slots_says_so() {
+        let (volume, mut cache) = (volume(), cache(4));
+        for track in 0..4 {
+            let slot = cache.find(&volume, track).unwrap();
+            cache.pin(slot);
+        }
+        assert!(matches!(cache.find(&volume, 5), Err(CacheError::Pinned)));
+        let slot = cache.find(&volume, 0).unwrap();
+        assert!(matches!(cache.writable(slot), Err(CacheError::Pinned)));
+    }
+
+    #[test]
+    fn forgotten_track_is_read_again() {
+        let (volume, mut cache) = (volume(), cache(4));
+        let slot = cache.find(&volume, 3).unwrap();
+        cache.bytes(slot)[29] = 77;
+        cache.forget(3);
+        let slot = cache.find(&volume, 3).unwrap();
+        assert_eq!((cache.bytes(slot)[29], cache.misses), (3, 2));
+    }
+}

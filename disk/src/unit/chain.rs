@@ -1,0 +1,162 @@
+//! What a control unit knows of an exchange: extent, position, and what remains of the domain.
+
+use crate::format::eckd::{Extent, Locate, Permission, command, operation};
+use crate::format::sense::Fault;
+
+use super::device::Device;
+
+/// The limits that a program has set itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The first track, from the start of the volume.
+    pub first: u32,
+    /// The last track.
+    pub last: u32,
+    /// What may be written.
+    pub permission: Permission,
+}
+
+impl Limits {
+    /// Checks the parameters of define extent against the device.
+    pub fn new(extent: &Extent, device: &Device) -> Result<Limits, Fault> {
+        let first = device.track(extent.first).ok_or(Fault::NoTrack)?;
+        let last = device.track(extent.last).ok_or(Fault::NoTrack)?;
+        if first > last {
+            return Err(Fault::InvalidParameter);
+        }
+        Ok(Limits { first, last, permission: extent.permission })
+    }
+}
+
+/// What locate record has prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Domain {
+    /// See [`operation`].
+    pub operation: u8,
+    /// Records, or tracks, that remain.
+    pub remaining: u32,
+    /// The track, from the start of the volume.
+    pub track: u32,
+    /// The next record: its number among the records of the track, 0 for record 0.
+    pub record: u32,
+}
+
+/// What a command does to a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Reads.
+    Read,
+    /// Writes into areas that are there.
+    Update,
+    /// Writes new records.
+    Format,
+}
+
+impl Deed {
+    /// What an operation of locate record allows.
+    pub fn of(code: u8) -> Option<Deed> {
+        match code {
+            operation::READ_DATA | operation::READ_TRACKS | operation::READ => Some(Deed::Read),
+            operation::WRITE_DATA => Some(Deed::Update),
+            operation::FORMAT_WRITE => Some(Deed::Format),
+            _ => None,
+        }
+    }
+}
+
+/// The state of an exchange.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chain {
+    /// The limits, if they are set.
+    pub limits: Option<Limits>,
+    /// The domain, if there is one.
+    pub domain: Option<Domain>,
+}
+
+impl Chain {
+    /// Define extent: once in a chain.
+    pub fn define_extent(&mut self, extent: &Extent, device: &Device) -> Result<(), Fault> {
+        if self.limits.is_some() {
+            return Err(Fault::InvalidSequence);
+        }
+        self.limits = Some(Limits::new(extent, device)?);
+        Ok(())
+    }
+
+    /// Whether the device and the program's own mask allow a deed.
+    pub fn permit(&self, deed: Deed, device: &Device) -> Result<(), Fault> {
+        let Some(limits) = self.limits else { return Err(Fault::InvalidSequence) };
+        let is_allowed = match deed {
+            Deed::Read => true,
+            Deed::Update => limits.permission != Permission::Nothing,
+            Deed::Format => {
+                matches!(limits.permission, Permission::NoHomeAddress | Permission::All)
+            }
+        };
+        if !is_allowed {
+            return Err(Fault::MaskViolation);
+        }
+        if deed != Deed::Read && !device.is_writable() {
+            return Err(Fault::WriteInhibited);
+        }
+        Ok(())
+    }
+
+    /// Locate record, as far as it needs no track: the track is the caller's to look at. Returns the record to look for.
+    pub fn locate(&mut self, locate: &Locate, device: &Device) -> Result<Domain, Fault> {
+        let limits = self.limits.ok_or(Fault::InvalidSequence)?;
+        if self.domain.is_some_and(|domain| domain.remaining > 0) {
+            return Err(Fault::InvalidSequence);
+        }
+        let code = locate.operation;
+        if code != operation::ORIENT {
+            let deed = Deed::of(code).ok_or(Fault::InvalidParameter)?;
+            self.permit(deed, device)?;
+            if locate.count == 0 {
+                return Err(Fault::InvalidParameter);
+            }
+        }
+        let track = device.track(locate.seek).ok_or(Fault::NoTrack)?;
+        if !(limits.first..=limits.last).contains(&track) {
+            return Err(Fault::OutsideExtent);
+        }
+        Ok(Domain { operation: code, remaining: locate.count.into(), track, record: 0 })
+    }
+
+    /// The domain, for a command that does this to records.
+    pub fn domain(&mut self, deed: Deed) -> Result<&mut Domain, Fault> {
+        let domain = self.domain.as_mut().ok_or(Fault::InvalidSequence)?;
+        if domain.remaining == 0 || Deed::of(domain.operation) != Some(deed) {
+            return Err(Fault::InvalidSequence);
+        }
+        Ok(domain)
+    }
+
+    /// Goes on with the next track, if it is within the limits.
+    pub fn next_track(&mut self) -> Result<(), Fault> {
+        let (Some(limits), Some(domain)) = (self.limits, &mut self.domain) else {
+            return Err(Fault::InvalidSequence);
+        };
+        if domain.track >= limits.last {
+            return Err(Fault::OutsideExtent);
+        }
+        domain.track += 1;
+        domain.record = 1;
+        Ok(())
+    }
+}
+
+/// What a command code does to records, if that is what it does, without its multi-track bit.
+pub fn deed(code: u8) -> Option<Deed> {
+    match code & !command::MULTI_TRACK {
+        command::READ_DATA
+        | command::READ_KEY_DATA
+        | command::READ_CKD
+        | command::READ_COUNT
+        | command::READ_R0
+        | command::READ_HOME_ADDRESS => Some(Deed::Read),
+        command::WRITE_DATA | command::WRITE_KEY_DATA => Some(Deed::Update),
+        command::WRITE_CKD => Some(Deed::Format),
+        _ => None,
+    }
+}

@@ -1,0 +1,723 @@
+//! The control unit: it runs ECKD commands on volumes, for connections over the paths of channels.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`device`] | a volume, or the part of it that a minidisk is |
+//! | [`cache`] | tracks in lent storage |
+//! | [`chain`] | extent, position and domain of an exchange |
+//! | `perform` | the commands |
+//!
+//! All operations that arrive before a [`Unit::poll`] share one sync of each volume that they write: an operation that
+//! writes ends only when its data are on the disk.
+
+pub mod cache;
+pub mod chain;
+pub mod device;
+mod perform;
+
+use std::collections::VecDeque;
+use std::io;
+
+use fabric::path::Lendable;
+use os::storage::StorageOptions;
+
+use self::cache::{Cache, Slot};
+use self::chain::Chain;
+use self::device::Device;
+use self::perform::Output;
+use crate::ckd::volume::{Access, Volume};
+use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, flag};
+use crate::format::ccw::{Direction, direction};
+use crate::format::scsw::DeviceStatus;
+use crate::format::sense::{Fault, Sense};
+use crate::format::tccb::{BadTccb, Service, Tccb, transfer_bytes};
+
+/// Connections of a control unit.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// Exchanges of a connection that are under way in command mode.
+pub const EXCHANGES_MAX: usize = 256;
+/// Numbers of subchannels that an exchange's number can have.
+const SUBCHANNELS: usize = 256;
+/// Bytes of output data of one transport command.
+pub const OUTPUT_BYTES_MAX: usize = 16 << 20;
+
+/// A volume and its cache.
+#[derive(Debug)]
+struct Mounted {
+    volume: Volume,
+    cache: Cache,
+    lendable: Lendable,
+    /// The number under which the cache is lent over each link.
+    segments: Vec<Option<u16>>,
+    /// Something was written since the last sync.
+    is_unsynced: bool,
+    /// The connection that has reserved the volume.
+    reserved: Option<u16>,
+}
+
+/// A guest's use of a device.
+#[derive(Debug)]
+struct Connection {
+    device: Device,
+    link: usize,
+    segment: u16,
+    /// What the last unit check was for.
+    sense: Sense,
+    exchanges: Vec<Exchange>,
+    /// By subchannel, which is in the low bits of an exchange's number: the last exchange that has ended. Commands
+    /// of it that were on their way are not run.
+    over: [u32; SUBCHANNELS],
+    /// Operations that have ended, modulo 65536, and the slots that are pinned for each.
+    ended: u16,
+    pins: VecDeque<(u16, Slot)>,
+}
+
+/// An exchange that is under way.
+#[derive(Debug, Default)]
+struct Exchange {
+    number: u32,
+    chain: Chain,
+    /// Commands so far.
+    commands: u16,
+    /// A command that waits for its data.
+    awaiting: Option<Head>,
+    /// Slots that were handed out.
+    slots: Vec<Slot>,
+    /// Tracks that were written.
+    written: Vec<u32>,
+    /// Tracks that were read from the file.
+    misses: u64,
+}
+
+/// How an exchange ends.
+#[derive(Debug)]
+struct Ending {
+    connection: u16,
+    exchange: Exchange,
+    kind: Kind,
+    status: DeviceStatus,
+    residual: u32,
+    flags: u8,
+    sense: Sense,
+    /// Data, of a transport response.
+    output: Output,
+}
+
+/// What a control unit has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Exchanges that ended.
+    pub exchanges: u64,
+    /// Of them, those with unit check.
+    pub unit_checks: u64,
+    /// Commands that were run.
+    pub commands: u64,
+    /// Syncs of volumes.
+    pub syncs: u64,
+    /// Exchanges that wrote.
+    pub writes: u64,
+}
+
+/// A control unit.
+#[derive(Debug, Default)]
+pub struct Unit {
+    volumes: Vec<Mounted>,
+    links: Vec<Option<Link>>,
+    /// In boxes, because a connection is taken out while a unit of it is looked at.
+    connections: Vec<Option<Box<Connection>>>,
+    /// Those that wait for a sync.
+    unsynced: Vec<Ending>,
+    counters: Counters,
+}
+
+impl Unit {
+    /// A control unit without volumes.
+    pub fn new() -> Unit {
+        Unit::default()
+    }
+
+    /// Adds a volume, with a cache of at most `cache_bytes`. Returns its number.
+    ///
+    /// # Errors
+    /// No memory or no descriptors left.
+    pub fn add_volume(
+        &mut self,
+        volume: Volume,
+        cache_bytes: usize,
+        options: StorageOptions,
+    ) -> io::Result<usize> {
+        let cache = Cache::new(volume.tracks(), cache_bytes, options)?;
+        let lendable = cache.lendable()?;
+        self.volumes.push(Mounted {
+            volume,
+            cache,
+            lendable,
+            segments: Vec::new(),
+            is_unsynced: false,
+            reserved: None,
+        });
+        Ok(self.volumes.len() - 1)
+    }
+
+    /// Adds a channel path: the control unit's end.
+    pub fn add_link(&mut self, link: Link) {
+        self.links.push(Some(link));
+    }
+
+    /// What is needed to lend the cache of a volume to a guest.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn lendable(&self, volume: usize) -> io::Result<Lendable> {
+        self.volumes[volume].cache.lendable()
+    }
+
+    /// The cylinders of a volume.
+    pub fn cylinders(&self, volume: usize) -> u32 {
+        self.volumes[volume].volume.cylinders()
+    }
+
+    /// Whether a volume may be written.
+    pub fn is_writable(&self, volume: usize) -> bool {
+        self.volumes[volume].volume.access() == Access::Write
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Units that were sent to channels, by kind.
+    pub fn sent_of(&self, kind: Kind) -> u64 {
+        self.links.iter().flatten().map(|link| link.sent_of(kind)).sum()
+    }
+
+    /// Tracks that were read from the file of a volume.
+    pub fn misses(&self, volume: usize) -> u64 {
+        self.volumes[volume].cache.misses
+    }
+
+    /// Slots of a volume's cache that are pinned.
+    pub fn pinned(&self, volume: usize) -> usize {
+        self.volumes[volume].cache.pinned()
+    }
+
+    /// Takes and runs what has arrived, a bounded number of units. Returns whether there was anything.
+    pub fn poll(&mut self) -> bool {
+        let mut found = false;
+        for index in 0..self.links.len() {
+            for _ in 0..UNITS_PER_POLL_MAX {
+                match self.poll_link(index) {
+                    Ok(true) => found = true,
+                    Ok(false) => break,
+                    Err(_) => {
+                        self.drop_link(index);
+                        break;
+                    }
+                }
+            }
+        }
+        if self.volumes.iter().any(|mounted| mounted.is_unsynced) {
+            self.sync();
+        }
+        if found {
+            self.links.iter_mut().flatten().for_each(Link::flush);
+        }
+        found
+    }
+
+    /// A channel is gone, or broke the rules: its connections end.
+    fn drop_link(&mut self, index: usize) {
+        self.links[index] = None;
+        let of_link = |connection: &Option<Box<Connection>>| {
+            connection.as_ref().is_some_and(|connection| connection.link == index)
+        };
+        let gone: Vec<u16> = (0..self.connections.len() as u16)
+            .filter(|number| of_link(&self.connections[usize::from(*number)]))
+            .collect();
+        for number in gone {
+            self.disconnect(number);
+        }
+    }
+
+    fn link(&mut self, index: usize) -> Result<&mut Link, Broken> {
+        self.links.get_mut(index).and_then(Option::as_mut).ok_or(Broken::Rules)
+    }
+
+    /// Takes one unit of a link. False if there is none.
+    fn poll_link(&mut self, index: usize) -> Result<bool, Broken> {
+        let Some(link) = &mut self.links[index] else { return Ok(false) };
+        let Some(unit) = link.receive()? else { return Ok(false) };
+        let head = unit.head;
+        if head.kind == Kind::Establish {
+            let body = link.body(unit);
+            let number = |at: usize| {
+                let bytes = body.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+                bytes.map(u32::from_le_bytes).ok_or(Broken::Rules)
+            };
+            let (first, cylinders) = (number(0)?, number(4)?);
+            self.establish(index, head, first, cylinders)?;
+            return Ok(true);
+        }
+        // A unit of a connection that is another link's, or none, breaks the rules; one of a connection that has
+        // just ended does not.
+        let place = usize::from(head.connection);
+        let Some(Some(connection)) = self.connections.get_mut(place) else { return Ok(true) };
+        if connection.link != index {
+            return Err(Broken::Rules);
+        }
+        let mut connection = self.connections[place].take().expect("seen above");
+        let done = self.take_unit(&mut connection, unit, head);
+        let is_there = head.kind != Kind::Disconnect;
+        self.connections[place] = Some(connection);
+        if !is_there {
+            self.disconnect(head.connection);
+        }
+        done.map(|()| true)
+    }
+
+    fn take_unit(
+        &mut self,
+        connection: &mut Connection,
+        unit: crate::exchange::Unit,
+        head: Head,
+    ) -> Result<(), Broken> {
+        match head.kind {
+            Kind::Command => {
+                self.release(connection, head.number);
+                self.command(connection, head)
+            }
+            Kind::Data => {
+                let body = self.link(connection.link)?.body(unit).to_vec();
+                self.data(connection, head, &body)
+            }
+            Kind::TransportCommand => {
+                self.release(connection, head.number);
+                self.transport(connection, unit, head)
+            }
+            Kind::Release => {
+                self.release(connection, head.number);
+                Ok(())
+            }
+            Kind::Cancel => {
+                let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
+                let Some(index) = found else { return Ok(()) };
+                let exchange = connection.exchanges.swap_remove(index);
+                let ending = Ending::new(head.connection, exchange, Kind::Status);
+                self.end(connection, ending)
+            }
+            Kind::Disconnect => Ok(()),
+            Kind::Establish
+            | Kind::Established
+            | Kind::CommandResponse
+            | Kind::Status
+            | Kind::TransportResponse => Err(Broken::Rules),
+        }
+    }
+
+    /// Makes a connection: the channel has chosen its number.
+    fn establish(
+        &mut self,
+        index: usize,
+        head: Head,
+        first_cylinder: u32,
+        cylinders: u32,
+    ) -> Result<(), Broken> {
+        let place = usize::from(head.connection);
+        if place >= CONNECTIONS_MAX || matches!(self.connections.get(place), Some(Some(_))) {
+            return Err(Broken::Rules);
+        }
+        let volume = head.count as usize;
+        let mut answer = Head { code: 1, ..Head::new(Kind::Established, head.connection, 0) };
+        let Some(mounted) = self.volumes.get_mut(volume) else {
+            return self.link(index)?.send(&answer, &[0; 8]);
+        };
+        let end = first_cylinder.checked_add(cylinders);
+        if cylinders == 0 || end.is_none_or(|end| end > mounted.volume.cylinders()) {
+            return self.link(index)?.send(&answer, &[0; 8]);
+        }
+        if mounted.segments.len() <= index {
+            mounted.segments.resize(index + 1, None);
+        }
+        let link = self.links[index].as_mut().ok_or(Broken::Rules)?;
+        let segment = match mounted.segments[index] {
+            Some(segment) => segment,
+            None => match link.lend(&mounted.lendable) {
+                Ok(segment) => *mounted.segments[index].insert(segment),
+                Err(_) => return link.send(&answer, &[0; 8]),
+            },
+        };
+        let may_write = head.code == 1 && mounted.volume.access() == Access::Write;
+        let device = Device { volume, first_cylinder, cylinders, may_write };
+        if self.connections.len() <= place {
+            self.connections.resize_with(place + 1, || None);
+        }
+        self.connections[place] = Some(Box::new(Connection {
+            device,
+            link: index,
+            segment,
+            sense: Sense::default(),
+            exchanges: Vec::new(),
+            over: [0; SUBCHANNELS],
+            ended: 0,
+            pins: VecDeque::new(),
+        }));
+        answer.code = 0;
+        answer.count = segment.into();
+        let bytes = self.volumes[volume].lendable.bytes();
+        self.link(index)?.send(&answer, &bytes.to_le_bytes())
+    }
+
+    fn disconnect(&mut self, number: u16) {
+        let Some(mut connection) =
+            self.connections.get_mut(usize::from(number)).and_then(Option::take)
+        else {
+            return;
+        };
+        let mounted = &mut self.volumes[connection.device.volume];
+        for (_, slot) in connection.pins.drain(..) {
+            mounted.cache.unpin(slot);
+        }
+        for slot in connection.exchanges.drain(..).flat_map(|exchange| exchange.slots) {
+            mounted.cache.unpin(slot);
+        }
+        if mounted.reserved == Some(number) {
+            mounted.reserved = None;
+        }
+        let is_gone = |ending: &mut Ending| ending.connection == number;
+        for ending in self.unsynced.extract_if(.., is_gone) {
+            for slot in ending.exchange.slots {
+                mounted.cache.unpin(slot);
+            }
+        }
+    }
+
+    /// Frees what was pinned for operations that the guest has done with.
+    #[inline]
+    fn release(&mut self, connection: &mut Connection, consumed: u16) {
+        let cache = &mut self.volumes[connection.device.volume].cache;
+        while let Some((ended, slot)) = connection.pins.front() {
+            if (consumed.wrapping_sub(*ended) as i16) < 0 {
+                break;
+            }
+            cache.unpin(*slot);
+            connection.pins.pop_front();
+        }
+    }
+
+    /// A command of command mode.
+    fn command(&mut self, connection: &mut Connection, head: Head) -> Result<(), Broken> {
+        if connection.over[head.exchange as usize % SUBCHANNELS] == head.exchange {
+            return Ok(());
+        }
+        let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
+        let index = match found {
+            Some(index) => index,
+            None if connection.exchanges.len() < EXCHANGES_MAX => {
+                connection
+                    .exchanges
+                    .push(Exchange { number: head.exchange, ..Exchange::default() });
+                connection.exchanges.len() - 1
+            }
+            None => return Err(Broken::Rules),
+        };
+        if connection.exchanges[index].awaiting.is_some() {
+            return Err(Broken::Rules);
+        }
+        let commands = connection.exchanges[index].commands;
+        // The first has arrived, or a whole group.
+        if commands == 0 || usize::from(commands) % PACING == PACING - 1 {
+            let response = Head::new(Kind::CommandResponse, head.connection, head.exchange);
+            self.link(connection.link)?.send(&response, &[])?;
+        }
+        if direction(head.code) == Some(Direction::Output) && head.count > 0 {
+            connection.exchanges[index].awaiting = Some(head);
+            return Ok(());
+        }
+        self.run(connection, index, head, &[])
+    }
+
+    /// Data for a command that waits for them.
+    fn data(&mut self, connection: &mut Connection, head: Head, body: &[u8]) -> Result<(), Broken> {
+        // An exchange that has just ended early knows nothing of data that were on their way.
+        let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
+        let Some(index) = found else { return Ok(()) };
+        let command = connection.exchanges[index].awaiting.take().ok_or(Broken::Rules)?;
+        if body.len() != command.count as usize {
+            return Err(Broken::Rules);
+        }
+        self.run(connection, index, command, body)
+    }
+
+    /// Runs a command of command mode, and sends what it brings.
+    fn run(
+        &mut self,
+        connection: &mut Connection,
+        index: usize,
+        head: Head,
+        data: &[u8],
+    ) -> Result<(), Broken> {
+        let mut output = Output::default();
+        let mut exchange = connection.exchanges.swap_remove(index);
+        let sequence = exchange.commands;
+        exchange.commands = sequence.wrapping_add(1);
+        self.counters.commands += 1;
+        let count = head.count;
+        let moved = self.perform(
+            connection,
+            head.connection,
+            &mut exchange,
+            head.code,
+            count,
+            data,
+            &mut output,
+        );
+        let mut ending = Ending::new(head.connection, Exchange::default(), Kind::Status);
+        match moved {
+            Ok(moved) => {
+                if !output.is_empty() {
+                    let link = self.link(connection.link)?;
+                    let data = Head::new(Kind::Data, head.connection, head.exchange);
+                    output.send(link, Head { number: sequence, ..data })?;
+                }
+                ending.status = moved.status;
+                ending.residual = count - moved.bytes.min(count);
+                let is_length = moved.bytes != moved.expected || ending.residual > 0;
+                if is_length && head.flags & flag::SUPPRESS_LENGTH == 0 {
+                    ending.flags |= flag::INCORRECT_LENGTH;
+                }
+            }
+            Err(perform::Refusal::Fault(fault)) => {
+                ending.fail(fault, connection, &exchange.chain);
+                ending.residual = count;
+            }
+            Err(perform::Refusal::Busy) => {
+                ending.status = DeviceStatus::BUSY;
+                ending.residual = count;
+            }
+        }
+        let goes_on = ending.status == DeviceStatus::ENDED
+            && ending.flags & flag::INCORRECT_LENGTH == 0
+            && head.flags & flag::CHAINED != 0;
+        if goes_on {
+            connection.exchanges.push(exchange);
+            return Ok(());
+        }
+        exchange.commands = sequence;
+        ending.exchange = exchange;
+        self.end(connection, ending)
+    }
+
+    /// All commands of a transport mode operation.
+    fn transport(
+        &mut self,
+        connection: &mut Connection,
+        unit: crate::exchange::Unit,
+        head: Head,
+    ) -> Result<(), Broken> {
+        // The TCCB is copied: the output data behind it are long, and stay where they are.
+        let body = self.link(connection.link)?.body(unit);
+        let mut exchange = Exchange { number: head.exchange, ..Exchange::default() };
+        let bytes = head.count as usize;
+        if bytes > body.len() {
+            return Err(Broken::Rules);
+        }
+        let has_output = body.len() > bytes;
+        let mut ending = Ending::new(head.connection, Exchange::default(), Kind::TransportResponse);
+        let mut tccb_bytes = [0; TCCB_BYTES_MAX];
+        let Some(tccb_bytes) = tccb_bytes.get_mut(..bytes) else { return Err(Broken::Rules) };
+        tccb_bytes.copy_from_slice(&body[..bytes]);
+        let data = if has_output { body[bytes..].to_vec() } else { Vec::new() };
+        let mut output = Output::default();
+        let refused = self.transport_commands(
+            connection,
+            head,
+            &mut exchange,
+            tccb_bytes,
+            &data,
+            &mut output,
+        );
+        let (residual, refused) = match refused {
+            Ok(residual) => (residual, None),
+            Err(refused) => (0, Some(refused)),
+        };
+        ending.residual = residual;
+        match refused {
+            None => {}
+            Some((at, Stop::Bad(bad))) => {
+                ending.fail(Fault::InvalidParameter, connection, &exchange.chain);
+                ending.sense.0[8] = bad as u8;
+                ending.flags |= flag::PROGRAM_CHECK;
+                exchange.commands = at as u16;
+            }
+            Some((at, Stop::Refused(perform::Refusal::Fault(fault)))) => {
+                ending.fail(fault, connection, &exchange.chain);
+                exchange.commands = at as u16;
+            }
+            Some((_, Stop::Refused(perform::Refusal::Busy))) => ending.status = DeviceStatus::BUSY,
+            Some((at, Stop::Status(status))) => {
+                ending.status = status;
+                exchange.commands = at as u16;
+            }
+        }
+        if exchange.misses > 0 {
+            ending.flags |= flag::CACHE_MISS;
+        }
+        ending.exchange = exchange;
+        ending.output = output;
+        self.end(connection, ending)
+    }
+
+    /// Runs the commands of a TCCB. Returns how many bytes of data were not moved, or where it stopped.
+    fn transport_commands(
+        &mut self,
+        connection: &mut Connection,
+        head: Head,
+        exchange: &mut Exchange,
+        tccb_bytes: &[u8],
+        data: &[u8],
+        output: &mut Output,
+    ) -> Result<u32, (usize, Stop)> {
+        let tccb = Tccb::parse(tccb_bytes).map_err(|(bad, at)| (at, Stop::Bad(bad)))?;
+        if tccb.service == Service::Interrogate {
+            // Every operation ends before the next unit is taken: there is nothing to tell.
+            return Ok(0);
+        }
+        let all: u64 = tccb.dcws().map(|(_, dcw)| u64::from(dcw.count)).sum();
+        let all = u32::try_from(all).map_err(|_| (0, Stop::Bad(BadTccb::Trailer)))?;
+        if all > u32::MAX - 8 || transfer_bytes(all) != tccb.transfer_bytes {
+            return Err((tccb_bytes.len() - 8, Stop::Bad(BadTccb::Trailer)));
+        }
+        let (mut at, mut residual) = (0, 0);
+        for (offset, dcw) in tccb.dcws() {
+            self.counters.commands += 1;
+            let stop = |refusal| (offset, Stop::Refused(refusal));
+            let writes = perform::writes(dcw.command, dcw.control);
+            // Parameters go with the command; what is written is the output data.
+            let rest = &data[at.min(data.len())..];
+            let piece = if writes { rest.get(..dcw.count as usize) } else { Some(&[][..]) };
+            let piece = piece.ok_or((offset, Stop::Bad(BadTccb::Dcw)))?;
+            at += piece.len();
+            let moved = self
+                .perform_transport(connection, head.connection, exchange, &dcw, piece, output)
+                .map_err(stop)?;
+            residual += dcw.count.saturating_sub(moved.bytes);
+            if moved.status != DeviceStatus::ENDED {
+                return Err((offset, Stop::Status(moved.status)));
+            }
+        }
+        Ok(residual)
+    }
+
+    /// Ends an exchange: at once, or if it has written, with the next sync.
+    fn end(&mut self, connection: &mut Connection, ending: Ending) -> Result<(), Broken> {
+        let number = ending.exchange.number;
+        connection.over[number as usize % SUBCHANNELS] = number;
+        if ending.exchange.written.is_empty() {
+            return self.send_ending(connection, ending);
+        }
+        self.unsynced.push(ending);
+        Ok(())
+    }
+
+    fn send_ending(&mut self, connection: &mut Connection, ending: Ending) -> Result<(), Broken> {
+        let Ending { exchange, kind, status, residual, flags, sense, output, .. } = ending;
+        self.counters.exchanges += 1;
+        connection.ended = connection.ended.wrapping_add(1);
+        let ended = connection.ended;
+        connection.pins.extend(exchange.slots.iter().map(|slot| (ended, *slot)));
+        let mut head = Head {
+            flags,
+            number: exchange.commands,
+            code: status.0,
+            count: residual,
+            ..Head::new(kind, ending.connection, exchange.number)
+        };
+        let mut sense_bytes: &[u8] = &[];
+        if status.has(DeviceStatus::UNIT_CHECK) {
+            self.counters.unit_checks += 1;
+            connection.sense = sense;
+            head.flags |= flag::SENSE;
+            sense_bytes = &sense.0;
+        }
+        let link = self.link(connection.link)?;
+        output.send_with(link, head, sense_bytes)
+    }
+
+    /// Makes what was written survive a crash, and ends the operations that wrote.
+    fn sync(&mut self) {
+        for index in 0..self.volumes.len() {
+            let mounted = &mut self.volumes[index];
+            if !std::mem::take(&mut mounted.is_unsynced) {
+                continue;
+            }
+            self.counters.syncs += 1;
+            if mounted.volume.sync().is_err() {
+                self.fail_unsynced(index);
+            }
+        }
+        for ending in std::mem::take(&mut self.unsynced) {
+            self.counters.writes += 1;
+            let place = usize::from(ending.connection);
+            let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
+            else {
+                continue;
+            };
+            let link = connection.link;
+            let sent = self.send_ending(&mut connection, ending);
+            self.connections[place] = Some(connection);
+            if sent.is_err() {
+                self.drop_link(link);
+            }
+        }
+    }
+
+    /// Nobody knows what the file has of what was written since the last sync.
+    fn fail_unsynced(&mut self, volume: usize) {
+        for ending in &mut self.unsynced {
+            let connection = self.connections.get(usize::from(ending.connection));
+            let Some(Some(connection)) = connection else { continue };
+            if connection.device.volume != volume {
+                continue;
+            }
+            for track in &ending.exchange.written {
+                self.volumes[volume].cache.forget(*track);
+            }
+            let chain = ending.exchange.chain;
+            ending.fail(Fault::Equipment, connection, &chain);
+        }
+    }
+}
+
+/// Bytes of the longest TCCB that a TCW can name.
+const TCCB_BYTES_MAX: usize = 272;
+
+/// Why a transport mode operation stopped.
+#[derive(Debug)]
+enum Stop {
+    Bad(BadTccb),
+    Refused(perform::Refusal),
+    Status(DeviceStatus),
+}
+
+impl Ending {
+    fn new(connection: u16, exchange: Exchange, kind: Kind) -> Ending {
+        Ending {
+            connection,
+            exchange,
+            kind,
+            status: DeviceStatus::ENDED,
+            residual: 0,
+            flags: 0,
+            sense: Sense::default(),
+            output: Output::default(),
+        }
+    }
+
+    fn fail(&mut self, fault: Fault, connection: &Connection, chain: &Chain) {
+        self.status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_CHECK);
+        let track = chain.domain.map(|domain| connection.device.shown_number(domain.track));
+        let track = track.unwrap_or_default();
+        self.sense = fault.sense(track.cylinder, track.head);
+    }
+}

@@ -1,0 +1,717 @@
+//! The commands of a control unit.
+
+use super::cache::{Cache, CacheError, Slot};
+use super::chain::{Deed, Domain, deed};
+use super::device::{
+    CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, IDENTITY, characteristics, configuration,
+};
+use super::{Connection, Exchange, Mounted, Unit};
+use crate::ckd::model::{TRACK_BYTES, track_of};
+use crate::ckd::track::{self, END, HOME_BYTES, Record};
+use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
+use crate::format::eckd::{
+    COUNT_BYTES, Count, Extent as Limits, LOCATE_BYTES, LOCATE_EXTENDED_BYTES, Locate, Prefix,
+    command, operation,
+};
+use crate::format::scsw::DeviceStatus;
+use crate::format::sense::{Fault, SENSE_BYTES};
+use crate::format::tccb::Dcw;
+
+/// Tracks without a record that a command goes over.
+const EMPTY_TRACKS_MAX: u32 = 16;
+
+/// Bytes that a command brings at most in a body of its own: a track.
+const BYTES_MAX: usize = TRACK_BYTES;
+
+/// Why a command was not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Unit check.
+    Fault(Fault),
+    /// Not now: another connection has reserved the volume, or the cache is pinned.
+    Busy,
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Refusal {
+        Refusal::Fault(fault)
+    }
+}
+
+impl From<CacheError> for Refusal {
+    fn from(error: CacheError) -> Refusal {
+        match error {
+            CacheError::Pinned => Refusal::Busy,
+            CacheError::Damaged(_) => Refusal::Fault(Fault::InvalidTrackFormat),
+            CacheError::Io(_) => Refusal::Fault(Fault::Equipment),
+        }
+    }
+}
+
+/// What a command has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Bytes.
+    pub bytes: u32,
+    /// Bytes that there were to move.
+    pub expected: u32,
+    /// How it ended.
+    pub status: DeviceStatus,
+}
+
+impl Moved {
+    const NOTHING: Moved = Moved { bytes: 0, expected: 0, status: DeviceStatus::ENDED };
+
+    fn of(bytes: usize, expected: usize) -> Moved {
+        Moved { bytes: bytes as u32, expected: expected as u32, ..Moved::NOTHING }
+    }
+}
+
+/// What a command brings.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Extents of the cache. Most commands bring one, for which nothing is allocated.
+    first: Option<Extent>,
+    more: Vec<Extent>,
+    /// Bytes in a body of their own, if there are no extents.
+    bytes: Vec<u8>,
+}
+
+impl Output {
+    fn extents(&self) -> impl Iterator<Item = &Extent> {
+        self.first.iter().chain(&self.more)
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none() && self.bytes.is_empty()
+    }
+
+    /// Sends it as a data unit.
+    pub fn send(&self, link: &mut Link, head: Head) -> Result<(), Broken> {
+        let bytes = self.extents().map(Extent::bytes).sum::<u64>() + self.bytes.len() as u64;
+        self.send_with(link, Head { count: bytes as u32, ..head }, &[])
+    }
+
+    /// Sends it as the body of a unit, with something behind it.
+    #[inline]
+    pub fn send_with(&self, link: &mut Link, mut head: Head, behind: &[u8]) -> Result<(), Broken> {
+        let Some(first) = self.first else {
+            if self.bytes.is_empty() || behind.is_empty() {
+                let body = if self.bytes.is_empty() { behind } else { &self.bytes };
+                return link.send(&head, body);
+            }
+            return link.send(&head, &[&self.bytes, behind].concat());
+        };
+        head.flags |= flag::EXTENTS;
+        if self.more.is_empty() && behind.is_empty() {
+            return link.send(&head, &first.emit());
+        }
+        let mut body = Vec::with_capacity((self.more.len() + 1) * EXTENT_BYTES + behind.len());
+        for extent in self.extents() {
+            body.extend(extent.emit());
+        }
+        body.extend(behind);
+        link.send(&head, &body)
+    }
+
+    /// Adds records of the cache.
+    fn push(&mut self, extent: Extent, cache: &mut Cache) {
+        if !self.bytes.is_empty() {
+            // Bytes came first: everything has to go with them.
+            for place in extent.places() {
+                self.bytes.extend(slice(cache, place, extent.record_bytes as usize));
+            }
+            return;
+        }
+        match self.first {
+            None => self.first = Some(extent),
+            Some(_) => self.more.push(extent),
+        }
+    }
+
+    fn push_bytes(&mut self, bytes: &[u8], cache: &mut Cache) {
+        let more = std::mem::take(&mut self.more);
+        for extent in self.first.take().into_iter().chain(more) {
+            for place in extent.places() {
+                self.bytes.extend(slice(cache, place, extent.record_bytes as usize));
+            }
+        }
+        self.bytes.extend(bytes);
+    }
+}
+
+fn slice(cache: &mut Cache, place: u64, bytes: usize) -> &[u8] {
+    cache.range(place as usize, bytes)
+}
+
+/// Whether a command of a DCW takes data from the output stream.
+pub fn writes(code: u8, control: &[u8]) -> bool {
+    let of = |code: u8| matches!(deed(code), Some(Deed::Update | Deed::Format));
+    match code {
+        command::PREFIX => Prefix::parse(control)
+            .and_then(|prefix| prefix.locate)
+            .is_some_and(|locate| of(locate.command)),
+        command::LOCATE_RECORD_EXTENDED => {
+            Locate::parse_extended(control).is_some_and(|locate| of(locate.command))
+        }
+        _ => of(code),
+    }
+}
+
+/// A record, as a command needs it.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    slot: Slot,
+    track: u32,
+    record: Record,
+}
+
+impl Unit {
+    /// Runs a command of a DCW. Parameters are its control data; a locate record can have the command embedded that moves the data.
+    pub(super) fn perform_transport(
+        &mut self,
+        connection: &mut Connection,
+        number: u16,
+        exchange: &mut Exchange,
+        dcw: &Dcw<'_>,
+        data: &[u8],
+        output: &mut Output,
+    ) -> Result<Moved, Refusal> {
+        let Dcw { command: code, count, control } = *dcw;
+        let locate = match code {
+            command::DEFINE_EXTENT | command::LOCATE_RECORD => None,
+            command::LOCATE_RECORD_EXTENDED => Locate::parse_extended(control),
+            command::PREFIX | command::PREFIX_READ => {
+                Prefix::parse(control).and_then(|prefix| prefix.locate)
+            }
+            _ => {
+                return self.perform(connection, number, exchange, code, count, data, output);
+            }
+        };
+        let parameters = control.len() as u32;
+        self.perform(connection, number, exchange, code, parameters, control, output)?;
+        let embedded = locate.map_or(0, |locate| locate.command);
+        match deed(embedded) {
+            None if embedded == 0 => Ok(Moved::NOTHING),
+            None => Err(Fault::InvalidParameter.into()),
+            Some(Deed::Read) if code == command::PREFIX => Err(Fault::InvalidParameter.into()),
+            Some(Deed::Update | Deed::Format) if code == command::PREFIX_READ => {
+                Err(Fault::InvalidParameter.into())
+            }
+            Some(_) => {
+                self.all_records(connection, number, exchange, embedded, count, data, output)
+            }
+        }
+    }
+
+    /// Runs a command for every record of the domain.
+    #[expect(clippy::too_many_arguments, reason = "what a command is, and where its data go")]
+    fn all_records(
+        &mut self,
+        connection: &mut Connection,
+        number: u16,
+        exchange: &mut Exchange,
+        code: u8,
+        count: u32,
+        data: &[u8],
+        output: &mut Output,
+    ) -> Result<Moved, Refusal> {
+        if code & !command::MULTI_TRACK == command::READ_DATA {
+            return self.read_all_data(connection, exchange, count, output);
+        }
+        let (mut moved, mut data) = (0, data);
+        while exchange.chain.domain.is_some_and(|domain| domain.remaining > 0) && moved < count {
+            let left = count - moved;
+            let one = match deed(code) {
+                Some(Deed::Read) => {
+                    self.perform(connection, number, exchange, code, left, &[], output)?
+                }
+                _ => {
+                    let one =
+                        self.perform(connection, number, exchange, code, left, data, output)?;
+                    data = data.get(one.bytes as usize..).unwrap_or(&[]);
+                    one
+                }
+            };
+            moved += one.bytes;
+            if one.status != DeviceStatus::ENDED || one.bytes == 0 {
+                return Ok(Moved { bytes: moved, ..one });
+            }
+        }
+        Ok(Moved { bytes: moved, expected: count, status: DeviceStatus::ENDED })
+    }
+
+    /// Reads the data of the records of a domain: on most tracks they are one extent for each track.
+    fn read_all_data(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        count: u32,
+        output: &mut Output,
+    ) -> Result<Moved, Refusal> {
+        let mut left = count;
+        loop {
+            let domain = match exchange.chain.domain {
+                Some(domain) if domain.remaining == 0 => break,
+                _ => *exchange.chain.domain(Deed::Read)?,
+            };
+            if left == 0 {
+                break;
+            }
+            let mounted = &mut self.volumes[connection.device.volume];
+            let slot = find(mounted, exchange, domain.track)?;
+            let uniform = mounted.cache.shape(slot).uniform;
+            let uniform =
+                uniform.filter(|one| domain.record >= 1 && domain.record <= u32::from(one.records));
+            let Some(uniform) = uniform else {
+                let found = self.next_record(connection, exchange)?;
+                let data_bytes = found.record.count.data_bytes;
+                let at = Cache::offset(found.slot) + found.record.data_at() as u64;
+                let bytes = u32::from(data_bytes).min(left);
+                if data_bytes == 0 {
+                    let status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION);
+                    return Ok(Moved { bytes: count - left, expected: count, status });
+                }
+                let mounted = &mut self.volumes[connection.device.volume];
+                pin(mounted, exchange, found.slot);
+                output.push(Extent::plain(connection.segment, at, bytes), &mut mounted.cache);
+                left -= bytes;
+                step(exchange, found.track);
+                continue;
+            };
+            let here = u32::from(uniform.records) - domain.record + 1;
+            let data_bytes = u32::from(uniform.data_bytes);
+            let whole = here.min(domain.remaining).min(left.div_ceil(data_bytes));
+            let at = uniform.data_at(domain.record as u8).expect("a record of the track");
+            pin(mounted, exchange, slot);
+            // The last may be wanted in part.
+            let full = whole.min(left / data_bytes);
+            let base = Cache::offset(slot) + at as u64;
+            if full > 0 {
+                let extent = Extent {
+                    offset: base,
+                    records: full as u16,
+                    gap: COUNT_BYTES as u8,
+                    record_bytes: data_bytes,
+                    segment: connection.segment,
+                };
+                output.push(extent, &mut mounted.cache);
+                left -= full * data_bytes;
+            }
+            if full < whole {
+                let at = base + u64::from(full) * u64::from(data_bytes + COUNT_BYTES as u32);
+                output.push(Extent::plain(connection.segment, at, left), &mut mounted.cache);
+                left = 0;
+            }
+            let domain = exchange.chain.domain.as_mut().expect("there is one");
+            domain.remaining -= whole;
+            domain.record += whole;
+            if domain.record > u32::from(uniform.records) && domain.remaining > 0 {
+                exchange.chain.next_track()?;
+            }
+        }
+        Ok(Moved { bytes: count - left, expected: count, status: DeviceStatus::ENDED })
+    }
+
+    /// Runs a command. `count` is what the program has room for, or brings.
+    #[expect(clippy::too_many_arguments, reason = "what a command is, and where its data go")]
+    pub(super) fn perform(
+        &mut self,
+        connection: &mut Connection,
+        number: u16,
+        exchange: &mut Exchange,
+        code: u8,
+        count: u32,
+        data: &[u8],
+        output: &mut Output,
+    ) -> Result<Moved, Refusal> {
+        let device = connection.device;
+        let mounted = &mut self.volumes[device.volume];
+        if mounted.reserved.is_some_and(|owner| owner != number) {
+            return Err(Refusal::Busy);
+        }
+        let answer = |output: &mut Output, cache: &mut Cache, bytes: &[u8]| {
+            let moved = bytes.len().min(count as usize);
+            output.push_bytes(&bytes[..moved], cache);
+            Ok(Moved::of(moved, bytes.len()))
+        };
+        let taken = |bytes: usize| {
+            let is_enough = data.len() >= bytes;
+            if is_enough {
+                Ok(Moved::of(data.len(), bytes.max(data.len())))
+            } else {
+                Err(Fault::CountTooSmall)
+            }
+        };
+        match code {
+            command::NOP => Ok(Moved { bytes: count, expected: count, ..Moved::NOTHING }),
+            command::SENSE => {
+                let sense = std::mem::take(&mut connection.sense);
+                answer(output, &mut mounted.cache, &sense.0)
+            }
+            command::SENSE_ID => answer(output, &mut mounted.cache, &IDENTITY),
+            command::READ_DEVICE_CHARACTERISTICS => {
+                let bytes: [u8; CHARACTERISTICS_BYTES] = characteristics(&device);
+                answer(output, &mut mounted.cache, &bytes)
+            }
+            command::READ_CONFIGURATION => {
+                let bytes: [u8; CONFIGURATION_BYTES] = configuration(device.volume as u8);
+                answer(output, &mut mounted.cache, &bytes)
+            }
+            command::RESERVE | command::RELEASE => {
+                mounted.reserved = (code == command::RESERVE).then_some(number);
+                answer(output, &mut mounted.cache, &[0; SENSE_BYTES])
+            }
+            command::DEFINE_EXTENT => {
+                let limits = Limits::parse(data).ok_or(Fault::CountTooSmall)?;
+                exchange.chain.define_extent(&limits, &device)?;
+                Ok(taken(crate::format::eckd::EXTENT_BYTES)?)
+            }
+            command::LOCATE_RECORD => {
+                let locate = Locate::parse(data).ok_or(Fault::CountTooSmall)?;
+                self.locate(connection, exchange, &locate)?;
+                Ok(taken(LOCATE_BYTES)?)
+            }
+            command::LOCATE_RECORD_EXTENDED => {
+                let locate = Locate::parse_extended(data).ok_or(Fault::CountTooSmall)?;
+                self.locate(connection, exchange, &locate)?;
+                Ok(taken(LOCATE_EXTENDED_BYTES)?)
+            }
+            command::PREFIX | command::PREFIX_READ => {
+                if data.len() < 2 {
+                    return Err(Fault::CountTooSmall.into());
+                }
+                let prefix = Prefix::parse(data).ok_or(Fault::InvalidParameter)?;
+                if let Some(extent) = &prefix.extent {
+                    exchange.chain.define_extent(extent, &device)?;
+                }
+                if let Some(locate) = &prefix.locate {
+                    self.locate(connection, exchange, locate)?;
+                }
+                Ok(Moved::of(data.len(), data.len()))
+            }
+            command::READ_IPL => {
+                if exchange.chain.domain.is_some() {
+                    return Err(Fault::InvalidSequence.into());
+                }
+                let domain =
+                    Domain { operation: operation::READ, remaining: 1, track: 0, record: 1 };
+                exchange.chain.limits = Some(super::chain::Limits {
+                    first: 0,
+                    last: 0,
+                    permission: Default::default(),
+                });
+                exchange.chain.domain = Some(domain);
+                let first = device.track(Default::default()).ok_or(Fault::NoTrack)?;
+                exchange.chain.domain = Some(Domain { track: first, ..domain });
+                self.read(connection, exchange, command::READ_DATA, count, output)
+            }
+            command::READ_TRACK => self.read_track(connection, exchange, count, output),
+            _ => match deed(code) {
+                Some(Deed::Read) => self.read(connection, exchange, code, count, output),
+                Some(Deed::Update) => self.update(connection, exchange, code, data),
+                Some(Deed::Format) => self.format(connection, exchange, data),
+                None => Err(Fault::InvalidCommand.into()),
+            },
+        }
+    }
+
+    /// Locate record: where the next command begins.
+    fn locate(
+        &mut self,
+        connection: &Connection,
+        exchange: &mut Exchange,
+        locate: &Locate,
+    ) -> Result<(), Refusal> {
+        let device = connection.device;
+        let mut domain = exchange.chain.locate(locate, &device)?;
+        let is_search = matches!(
+            locate.operation,
+            operation::READ_DATA
+                | operation::READ
+                | operation::WRITE_DATA
+                | operation::FORMAT_WRITE
+        );
+        if is_search {
+            let search = Count { track: locate.search, record: locate.record, ..Count::default() };
+            let search = device.count_on_volume(search);
+            let mounted = &mut self.volumes[device.volume];
+            let slot = find(mounted, exchange, domain.track)?;
+            let shape = mounted.cache.shape(slot);
+            let is_here = search.track == track_of(domain.track);
+            domain.record = match shape.uniform {
+                Some(uniform) if is_here && search.record <= uniform.records => {
+                    search.record.into()
+                }
+                _ => {
+                    let bytes = mounted.cache.bytes(slot);
+                    let is_it = |record: &Record| {
+                        record.count.track == search.track && record.count.record == search.record
+                    };
+                    let mut records = track::records(bytes).map_while(Result::ok);
+                    records.position(|record| is_it(&record)).ok_or(Fault::NoRecord)? as u32
+                }
+            };
+            if locate.operation == operation::FORMAT_WRITE {
+                // What is found is the record before the new one.
+                domain.record += 1;
+            }
+        }
+        exchange.chain.domain = Some(domain);
+        Ok(())
+    }
+
+    /// The next record of the domain: of the next tracks, if this one has no more.
+    fn next_record(
+        &mut self,
+        connection: &Connection,
+        exchange: &mut Exchange,
+    ) -> Result<Found, Refusal> {
+        let mounted = &mut self.volumes[connection.device.volume];
+        for _ in 0..EMPTY_TRACKS_MAX {
+            let Some(Domain { track, record, .. }) = exchange.chain.domain else {
+                return Err(Fault::InvalidSequence.into());
+            };
+            let slot = find(mounted, exchange, track)?;
+            let found = match mounted.cache.shape(slot).uniform {
+                Some(uniform) if record >= 1 => {
+                    let at = u8::try_from(record).ok().and_then(|record| uniform.data_at(record));
+                    at.map(|at| {
+                        let (track, record) = (track_of(track), record as u8);
+                        let data_bytes = uniform.data_bytes;
+                        let count = Count { track, record, key_bytes: 0, data_bytes };
+                        Record { offset: at - COUNT_BYTES, count }
+                    })
+                }
+                _ => {
+                    let bytes = mounted.cache.bytes(slot);
+                    track::records(bytes).map_while(Result::ok).nth(record as usize)
+                }
+            };
+            match found {
+                Some(record) => return Ok(Found { slot, track, record }),
+                None => exchange.chain.next_track()?,
+            }
+        }
+        Err(Fault::NoRecord.into())
+    }
+
+    /// Reads one record.
+    fn read(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        code: u8,
+        count: u32,
+        output: &mut Output,
+    ) -> Result<Moved, Refusal> {
+        let code = code & !command::MULTI_TRACK;
+        let track = exchange.chain.domain(Deed::Read)?.track;
+        let device = connection.device;
+        if matches!(code, command::READ_HOME_ADDRESS | command::READ_R0) {
+            let mounted = &mut self.volumes[device.volume];
+            let slot = find(mounted, exchange, track)?;
+            let shown = device.shown_number(track);
+            let mut bytes = mounted.cache.bytes(slot)[..HOME_BYTES + 2 * COUNT_BYTES].to_vec();
+            bytes[1..HOME_BYTES].copy_from_slice(&shown.emit());
+            bytes[HOME_BYTES..][..4].copy_from_slice(&shown.emit());
+            let range =
+                if code == command::READ_R0 { HOME_BYTES..bytes.len() } else { 0..HOME_BYTES };
+            let bytes = &bytes[range];
+            let moved = bytes.len().min(count as usize);
+            output.push_bytes(&bytes[..moved], &mut mounted.cache);
+            exchange.chain.domain(Deed::Read)?.remaining -= 1;
+            return Ok(Moved::of(moved, bytes.len()));
+        }
+        let found = self.next_record(connection, exchange)?;
+        let Found { slot, record, track } = found;
+        let mounted = &mut self.volumes[device.volume];
+        let shown = device.shown_count(record.count);
+        step(exchange, track);
+        let (at, bytes) = match code {
+            command::READ_DATA => (record.data_at(), usize::from(record.count.data_bytes)),
+            command::READ_KEY_DATA => (record.key_at(), record.count.area_bytes()),
+            command::READ_COUNT => {
+                let moved = COUNT_BYTES.min(count as usize);
+                output.push_bytes(&shown.emit()[..moved], &mut mounted.cache);
+                return Ok(Moved::of(moved, COUNT_BYTES));
+            }
+            _ => {
+                let all = COUNT_BYTES + record.count.area_bytes();
+                let mut bytes = mounted.cache.bytes(slot)[record.offset..][..all].to_vec();
+                bytes[..COUNT_BYTES].copy_from_slice(&shown.emit());
+                let moved = all.min(count as usize);
+                output.push_bytes(&bytes[..moved], &mut mounted.cache);
+                return Ok(Moved::of(moved, all));
+            }
+        };
+        if record.is_end_of_file() {
+            let status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION);
+            return Ok(Moved { status, ..Moved::of(0, 0) });
+        }
+        let moved = bytes.min(count as usize);
+        if moved > 0 {
+            pin(mounted, exchange, slot);
+            let at = Cache::offset(slot) + at as u64;
+            output.push(Extent::plain(connection.segment, at, moved as u32), &mut mounted.cache);
+        }
+        Ok(Moved::of(moved, bytes))
+    }
+
+    /// Reads all records of a track but record 0: count, key and data of each.
+    fn read_track(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        count: u32,
+        output: &mut Output,
+    ) -> Result<Moved, Refusal> {
+        let domain = *exchange.chain.domain(Deed::Read)?;
+        if domain.operation != operation::READ_TRACKS {
+            return Err(Fault::InvalidSequence.into());
+        }
+        let device = connection.device;
+        let mounted = &mut self.volumes[device.volume];
+        let slot = find(mounted, exchange, domain.track)?;
+        let bytes = mounted.cache.bytes(slot);
+        let mut content = Vec::with_capacity(BYTES_MAX);
+        for record in track::records(bytes).map_while(Result::ok).skip(1) {
+            content.extend(device.shown_count(record.count).emit());
+            content.extend(&bytes[record.key_at()..record.end()]);
+        }
+        let moved = content.len().min(count as usize);
+        output.push_bytes(&content[..moved], &mut mounted.cache);
+        let domain = exchange.chain.domain(Deed::Read)?;
+        domain.remaining -= 1;
+        if domain.remaining > 0 {
+            exchange.chain.next_track()?;
+        }
+        Ok(Moved::of(moved, content.len()))
+    }
+
+    /// Writes into the areas of a record that is there.
+    fn update(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        code: u8,
+        data: &[u8],
+    ) -> Result<Moved, Refusal> {
+        exchange.chain.domain(Deed::Update)?;
+        exchange.chain.permit(Deed::Update, &connection.device)?;
+        let Found { slot, track, record } = self.next_record(connection, exchange)?;
+        if record.count.record == 0 {
+            return Err(Fault::MaskViolation.into());
+        }
+        let with_key = code & !command::MULTI_TRACK == command::WRITE_KEY_DATA;
+        let at = if with_key { record.key_at() } else { record.data_at() };
+        let bytes = record.end() - at;
+        let moved = data.len().min(bytes);
+        let mounted = &mut self.volumes[connection.device.volume];
+        let slot = mounted.cache.writable(slot)?;
+        let target = &mut mounted.cache.bytes(slot)[at..at + bytes];
+        target[..moved].copy_from_slice(&data[..moved]);
+        // What the program does not bring is zeros.
+        target[moved..].fill(0);
+        write(mounted, exchange, slot, track, at, bytes)?;
+        step(exchange, track);
+        if bytes == 0 {
+            let status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION);
+            return Ok(Moved { status, ..Moved::of(0, 0) });
+        }
+        Ok(Moved::of(moved, bytes))
+    }
+
+    /// Writes a new record behind the current one. Nothing stays behind it.
+    fn format(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        data: &[u8],
+    ) -> Result<Moved, Refusal> {
+        let domain = *exchange.chain.domain(Deed::Format)?;
+        exchange.chain.permit(Deed::Format, &connection.device)?;
+        let device = connection.device;
+        let count = data.get(..COUNT_BYTES).ok_or(Fault::CountTooSmall)?;
+        let count = device.count_on_volume(Count::parse(count));
+        let mounted = &mut self.volumes[device.volume];
+        let slot = find(mounted, exchange, domain.track)?;
+        let bytes = mounted.cache.bytes(slot);
+        // The number of the new record is at least 1: record 0 stays.
+        let index = domain.record as usize - 1;
+        let before =
+            track::records(bytes).map_while(Result::ok).nth(index).ok_or(Fault::NoRecord)?;
+        let (at, end) = (before.end(), before.end() + COUNT_BYTES + count.area_bytes());
+        let is_end = count.emit() == END;
+        if end + END.len() > TRACK_BYTES || is_end || count.record == 0 {
+            return Err(Fault::InvalidTrackFormat.into());
+        }
+        let slot = mounted.cache.writable(slot)?;
+        let target = &mut mounted.cache.bytes(slot)[at..end + END.len()];
+        let areas = &data[COUNT_BYTES..];
+        let moved = areas.len().min(count.area_bytes());
+        target[..COUNT_BYTES].copy_from_slice(&count.emit());
+        target[COUNT_BYTES..][..moved].copy_from_slice(&areas[..moved]);
+        target[COUNT_BYTES + moved..][..count.area_bytes() - moved].fill(0);
+        target[end - at..].copy_from_slice(&END);
+        if mounted.cache.reshape(slot).is_err() {
+            mounted.cache.forget(domain.track);
+            return Err(Fault::InvalidTrackFormat.into());
+        }
+        write(mounted, exchange, slot, domain.track, at, end + END.len() - at)?;
+        let domain = exchange.chain.domain(Deed::Format)?;
+        domain.record += 1;
+        domain.remaining -= 1;
+        Ok(Moved::of(COUNT_BYTES + moved, COUNT_BYTES + count.area_bytes()))
+    }
+}
+
+/// The slot of a track. A track that is read from the file is counted.
+#[inline]
+fn find(mounted: &mut Mounted, exchange: &mut Exchange, track: u32) -> Result<Slot, Refusal> {
+    let before = mounted.cache.misses;
+    let slot = mounted.cache.find(&mounted.volume, track)?;
+    exchange.misses += mounted.cache.misses - before;
+    Ok(slot)
+}
+
+/// Keeps a slot until the guest has consumed what the exchange brings.
+#[inline]
+fn pin(mounted: &mut Mounted, exchange: &mut Exchange, slot: Slot) {
+    if exchange.slots.last() != Some(&slot) {
+        mounted.cache.pin(slot);
+        exchange.slots.push(slot);
+    }
+}
+
+/// A record of the domain is done.
+fn step(exchange: &mut Exchange, track: u32) {
+    if let Some(domain) = &mut exchange.chain.domain {
+        domain.track = track;
+        domain.record += 1;
+        domain.remaining = domain.remaining.saturating_sub(1);
+    }
+}
+
+/// Writes a part of a track into the file, from the cache.
+fn write(
+    mounted: &mut Mounted,
+    exchange: &mut Exchange,
+    slot: Slot,
+    track: u32,
+    at: usize,
+    bytes: usize,
+) -> Result<(), Refusal> {
+    let source = &mounted.cache.bytes(slot)[at..at + bytes];
+    if mounted.volume.write(track, at, source).is_err() {
+        mounted.cache.forget(track);
+        // What was written before it in this exchange may be on the disk or not: the exchange fails as a whole.
+        return Err(Fault::Equipment.into());
+    }
+    mounted.is_unsynced = true;
+    if exchange.written.last() != Some(&track) {
+        exchange.written.push(track);
+    }
+    Ok(())
+}

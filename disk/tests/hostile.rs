@@ -1,0 +1,145 @@
+//! Any bytes as a channel program end in a status, or go on until they are halted; and nothing else happens.
+
+#[expect(dead_code, reason = "the other tests use more of it")]
+mod world;
+
+use disk::channel::request::Kind;
+use disk::ckd::check::check;
+use disk::ckd::volume::{Access, Volume};
+use disk::format::orb::{Orb, OrbFlags};
+use disk::program::blocks::{Blocks, Mode, Verb, build};
+use disk::program::client::Event;
+use proptest::prelude::*;
+
+use world::{Guest, World, block};
+
+/// Lets everybody work for some rounds. A program may go on for ever.
+fn rounds(world: &mut World, count: usize) {
+    for _ in 0..count {
+        for number in 0..world.sides.0.len() {
+            let Some((sender, receiver)) = &mut world.sides.0[number] else { continue };
+            world.channel.poll_guest(number, sender, receiver, 1).unwrap();
+        }
+        world.unit.poll();
+        world.channel.poll_units(&mut world.sides, 1).unwrap();
+    }
+}
+
+/// Whether the program on subchannel 0 has ended, after a halt if need be.
+fn ends(world: &mut World, guest: &mut Guest) -> bool {
+    for halt in [false, true, true] {
+        if halt {
+            guest.client.request(Kind::Halt, 0, &mut guest.sender).unwrap();
+        }
+        rounds(world, 20);
+        while let Some(event) = guest.poll() {
+            match event {
+                Event::Ended { .. } => {
+                    guest.client.place().unwrap();
+                    return true;
+                }
+                Event::Intermediate { .. } | Event::Refused { .. } => {}
+                event => panic!("{event:?}"),
+            }
+        }
+    }
+    false
+}
+
+fn untouched(world: &mut World) {
+    let mut reader = world.guest(0, 1, false, false);
+    let orb = build(
+        reader.client.storage(),
+        0,
+        0x1_0000,
+        Mode::Transport,
+        Verb::Read,
+        Blocks { first_track: 0, first: 0, count: 24 },
+    );
+    assert!(reader.execute(world, &orb).is_good());
+    for number in 0..24 {
+        let at = 0x1_0000 + number as usize * 4096;
+        assert!(reader.client.storage()[at..at + 4096] == block(number, 0));
+    }
+    // Whatever was written, every track is one.
+    let bytes = world.disk.0.lock().unwrap().synced().to_vec();
+    let simulated = disk::ckd::backing::Simulated::new(bytes);
+    let volume = Volume::from_backing(Box::new(simulated), Access::Read).unwrap();
+    let mut damaged = 0;
+    check(
+        &volume,
+        |_| (),
+        |fault| {
+            damaged += u32::from(matches!(fault, disk::ckd::check::Fault::Track { .. }));
+        },
+    );
+    assert_eq!(damaged, 0);
+}
+
+const COMMANDS: [u8; 31] = [
+    0x02, 0x03, 0x04, 0x05, 0x06, 0x0d, 0x0e, 0x12, 0x16, 0x1a, 0x1d, 0x1e, 0x27, 0x47, 0x4b, 0x63,
+    0x64, 0x85, 0x86, 0x92, 0x94, 0x95, 0x9d, 0xa6, 0xb4, 0xde, 0xe4, 0xe7, 0xea, 0xfa, 0x08,
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_ccws_end(
+        ccws in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u16..5000, 0_u32..0x300), 1..12),
+        parameters in prop::collection::vec(0_u8..20, 0x200..0x201),
+        flags: u32,
+        format_1: bool,
+    ) {
+        let mut world = World::new(2, 6);
+        // The second cylinder is this guest's, and the first is not.
+        let mut guest = world.guest(1, 1, true, flags & 1 == 1);
+        let storage = guest.client.storage();
+        storage[0x100..0x300].copy_from_slice(&parameters);
+        for (index, (command, bits, count, address)) in ccws.iter().enumerate() {
+            let command = *command.get(&COMMANDS);
+            let address = if command == 0x08 { address & 0x78 } else { *address };
+            let bits = if bits & 3 == 0 { *bits } else { 0x60 };
+            let at = index * 8;
+            storage[at..at + 8].copy_from_slice(&match format_1 {
+                true => [command, bits, (count >> 8) as u8, *count as u8, 0, 0, (address >> 8) as u8, address as u8],
+                false => [command, 0, (address >> 8) as u8, address as u8, bits, 0, (count >> 8) as u8, *count as u8],
+            });
+        }
+        let flags = OrbFlags(flags & 0x0fff_00c0 & !(OrbFlags::TRANSPORT.0 | OrbFlags::FORMAT_1.0));
+        let flags = if format_1 { flags.with(OrbFlags::FORMAT_1) } else { flags };
+        let orb = Orb { flags, paths: 0x80, ..Orb::default() };
+        guest.start(0, &orb);
+        prop_assert!(ends(&mut world, &mut guest));
+        drop(guest);
+        world.sides.0[0] = None;
+        world.channel.detach(0);
+        world.run();
+        prop_assert_eq!(world.unit.pinned(0), 0);
+        untouched(&mut world);
+    }
+
+    #[test]
+    fn any_transport_program_ends(
+        changes in prop::collection::vec((0_usize..300, any::<u8>()), 0..6),
+        write: bool,
+        count in 1_u32..20,
+    ) {
+        let mut world = World::new(2, 6);
+        let mut guest = world.guest(1, 1, true, write);
+        let verb = if write { Verb::Write } else { Verb::Read };
+        let blocks = Blocks { first_track: 0, first: 3, count };
+        let orb = build(guest.client.storage(), 0, 0x1_0000, Mode::Transport, verb, blocks);
+        for (at, value) in changes {
+            guest.client.storage()[orb.program as usize + at] = value;
+        }
+        guest.start(0, &orb);
+        prop_assert!(ends(&mut world, &mut guest));
+        drop(guest);
+        world.sides.0[0] = None;
+        world.channel.detach(0);
+        world.run();
+        prop_assert_eq!(world.unit.pinned(0), 0);
+        untouched(&mut world);
+    }
+}

@@ -1,0 +1,594 @@
+//! Programs of both modes, from a guest's storage to a simulated disk and back.
+
+#[expect(dead_code, reason = "the other programs use more of it")]
+mod world;
+
+use disk::ckd::model::{BLOCK_BYTES, TRACK_BYTES};
+use disk::exchange::Kind;
+use disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
+use disk::format::eckd::{Cchh, Count, Extent, Locate, Permission, command, operation};
+use disk::format::orb::{Orb, OrbFlags};
+use disk::format::scsw::{DeviceStatus, SubchannelStatus, TSB_STORED, control};
+use disk::format::tsb::{TransportStatus, Tsb};
+use disk::program::blocks::{Blocks, Mode, Verb, build};
+use disk::program::client::Event;
+
+use world::{Guest, World, block};
+
+const AT: u32 = 0;
+const DATA: u32 = 0x10_0000;
+const MODES: [Mode; 2] = [Mode::Command, Mode::Transport];
+
+fn blocks(first: u64, count: u32) -> Blocks {
+    Blocks { first_track: 0, first, count }
+}
+
+/// Reads blocks and compares them with what they must be.
+fn read(
+    world: &mut World,
+    guest: &mut Guest,
+    mode: Mode,
+    first: u64,
+    count: u32,
+    content: impl Fn(u64) -> Vec<u8>,
+) {
+    let orb = build(guest.client.storage(), AT, DATA, mode, Verb::Read, blocks(first, count));
+    let scsw = guest.execute(world, &orb);
+    assert!(
+        scsw.is_good(),
+        "{mode:?} {first} {count}: {scsw:x?} {:?}",
+        guest.client.answer().sense
+    );
+    for index in 0..u64::from(count) {
+        let at = DATA as usize + index as usize * BLOCK_BYTES;
+        let found = &guest.client.storage()[at..at + BLOCK_BYTES];
+        assert!(found == content(first + index), "{mode:?}: block {}", first + index);
+    }
+}
+
+fn write(
+    world: &mut World,
+    guest: &mut Guest,
+    mode: Mode,
+    first: u64,
+    count: u32,
+    seed: u8,
+) -> DeviceStatus {
+    for index in 0..u64::from(count) {
+        let at = DATA as usize + index as usize * BLOCK_BYTES;
+        guest.client.storage()[at..at + BLOCK_BYTES].copy_from_slice(&block(first + index, seed));
+    }
+    let orb = build(guest.client.storage(), AT, DATA, mode, Verb::Write, blocks(first, count));
+    guest.execute(world, &orb).device
+}
+
+/// A program of CCWs of format 1 at address 0x400, and how to start it.
+fn ccws(guest: &mut Guest, ccws: &[(u8, u8, u16, u32)]) -> Orb {
+    for (index, (command, flags, count, address)) in ccws.iter().enumerate() {
+        let ccw =
+            Ccw { command: *command, flags: CcwFlags(*flags), count: *count, address: *address };
+        let at = 0x400 + index * 8;
+        guest.client.storage()[at..at + 8].copy_from_slice(&ccw.emit(CcwFormat::One));
+    }
+    Orb { flags: OrbFlags::FORMAT_1, paths: 0x80, program: 0x400, parameter: 77, ..Orb::default() }
+}
+
+const CC: u8 = 0x40;
+const CC_SLI: u8 = 0x60;
+
+#[test]
+fn both_modes_read_the_same_blocks() {
+    let mut world = World::new(3, 100);
+    for dedicated in [false, true] {
+        let mut guest = world.guest(0, 3, true, dedicated);
+        for mode in MODES {
+            for (first, count) in [(0, 1), (11, 1), (11, 2), (5, 64), (100, 255), (539, 1)] {
+                read(&mut world, &mut guest, mode, first, count, |number| block(number, 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_one_mode_writes_the_other_reads_and_the_disk_has() {
+    let mut world = World::new(3, 100);
+    let mut guest = world.guest(0, 3, true, true);
+    let mut other = world.guest(0, 3, true, false);
+    for (seed, mode, reader) in
+        [(1, Mode::Command, Mode::Transport), (2, Mode::Transport, Mode::Command)]
+    {
+        assert_eq!(write(&mut world, &mut guest, mode, 20, 30, seed), DeviceStatus::ENDED);
+        read(&mut world, &mut other, reader, 20, 30, |number| block(number, seed));
+        let simulated = world.disk.0.lock().unwrap();
+        // Block 24 is the first of track 2.
+        let at = 512 + 2 * TRACK_BYTES + 5 + 16 + 8;
+        assert!(simulated.synced()[at..at + BLOCK_BYTES] == block(24, seed));
+    }
+    assert!(world.unit.counters().syncs >= 2);
+}
+
+#[test]
+fn units_of_transport_mode_do_not_grow_with_the_records() {
+    let mut world = World::new(3, 100);
+    let mut guest = world.guest(0, 3, true, true);
+    let mut units = |mode: Mode, count: u32| {
+        let sent = |world: &World| -> u64 {
+            Kind::ALL
+                .iter()
+                .filter(|kind| **kind != Kind::Release)
+                .map(|kind| world.channel.sent_of(*kind) + world.unit.sent_of(*kind))
+                .sum()
+        };
+        let before = sent(&world);
+        read(&mut world, &mut guest, mode, 0, count, |number| block(number, 0));
+        sent(&world) - before
+    };
+    let of = |units: &mut dyn FnMut(Mode, u32) -> u64, mode| {
+        [1, 4, 16, 32, 64].map(|count| units(mode, count))
+    };
+    assert_eq!(of(&mut units, Mode::Transport), [2; 5]);
+    // Commands, their data both ways, responses, and the status.
+    assert_eq!(of(&mut units, Mode::Command), [8, 14, 39, 72, 138]);
+}
+
+#[test]
+fn minidisk_ends_at_its_bounds_and_shows_its_own_cylinders() {
+    let mut world = World::new(5, 100);
+    let mut guest = world.guest(2, 2, true, false);
+    read(&mut world, &mut guest, Mode::Transport, 0, 5, |number| block(number + 2 * 180, 0));
+    for mode in MODES {
+        let orb = build(guest.client.storage(), AT, DATA, mode, Verb::Read, blocks(2 * 180, 1));
+        let scsw = guest.execute(&mut world, &orb);
+        assert!(scsw.device.has(DeviceStatus::UNIT_CHECK), "{mode:?}");
+        let sense = guest.client.answer().sense.unwrap();
+        assert_eq!((sense.0[0], sense.0[7]), (0x80, 4), "{mode:?}: no such track");
+    }
+    // The count field of record 3 of cylinder 1, head 4, which is cylinder 3 of the volume.
+    let track = Cchh { cylinder: 1, head: 4 };
+    let extent =
+        Extent { permission: Permission::Nothing, first: track, last: track, ..Extent::default() };
+    let locate = Locate {
+        operation: operation::READ,
+        count: 1,
+        seek: track,
+        search: track,
+        record: 3,
+        ..Locate::default()
+    };
+    guest.client.storage()[0x1000..0x1010].copy_from_slice(&extent.emit());
+    guest.client.storage()[0x1010..0x1020].copy_from_slice(&locate.emit()[..16]);
+    let orb =
+        ccws(&mut guest, &[(0x63, CC, 16, 0x1000), (0x47, CC, 16, 0x1010), (0x12, 0, 8, 0x2000)]);
+    assert!(guest.execute(&mut world, &orb).is_good());
+    let count = Count::parse(&guest.client.storage()[0x2000..0x2008]);
+    assert_eq!(count, Count { track, record: 3, key_bytes: 0, data_bytes: 4096 });
+}
+
+#[test]
+fn who_may_only_read_writes_nothing() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, false, false);
+    for mode in MODES {
+        let status = write(&mut world, &mut guest, mode, 0, 1, 9);
+        assert!(status.has(DeviceStatus::UNIT_CHECK), "{mode:?}");
+        assert_eq!(guest.client.answer().sense.unwrap().0[1], 0x02, "{mode:?}: write inhibited");
+        read(&mut world, &mut guest, mode, 0, 1, |number| block(number, 0));
+    }
+}
+
+#[test]
+fn extent_and_mask_of_the_program_are_enforced() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let (first, last) = (Cchh { cylinder: 0, head: 2 }, Cchh { cylinder: 0, head: 3 });
+    let outside = Cchh { cylinder: 0, head: 4 };
+    let mut run = |permission, seek: Cchh, operation, code, world: &mut World| {
+        let extent = Extent { permission, first, last, ..Extent::default() };
+        let locate =
+            Locate { operation, count: 20, seek, search: seek, record: 12, ..Locate::default() };
+        guest.client.storage()[0x1000..0x1010].copy_from_slice(&extent.emit());
+        guest.client.storage()[0x1010..0x1020].copy_from_slice(&locate.emit()[..16]);
+        let programs = [
+            (0x63, CC, 16, 0x1000),
+            (0x47, CC, 16, 0x1010),
+            (code, CC, 4096, 0x2000),
+            (code, 0, 4096, 0x2000),
+        ];
+        let orb = ccws(&mut guest, &programs);
+        let scsw = guest.execute(world, &orb);
+        let sense = guest.client.answer().sense.map_or((0, 0), |sense| (sense.0[0], sense.0[1]));
+        (scsw.device.has(DeviceStatus::UNIT_CHECK), sense, scsw.address)
+    };
+    let read = operation::READ_DATA;
+    assert_eq!(run(Permission::Nothing, outside, read, 0x86, &mut world), (true, (0, 4), 0x410));
+    assert!(!run(Permission::Nothing, first, read, 0x86, &mut world).0);
+    // From the last record of the last track the next one is outside.
+    assert_eq!(run(Permission::Nothing, last, read, 0x86, &mut world), (true, (0, 4), 0x420));
+    let write = operation::WRITE_DATA;
+    assert_eq!(run(Permission::Nothing, first, write, 0x85, &mut world), (true, (0x80, 4), 0x410));
+    assert_eq!(
+        run(Permission::Update, first, operation::FORMAT_WRITE, 0x1d, &mut world),
+        (true, (0x80, 4), 0x410)
+    );
+    assert_eq!(run(Permission::Update, first, write, 0x86, &mut world), (true, (0x80, 0), 0x418));
+}
+
+#[test]
+fn track_is_formatted_and_read_whole() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, true);
+    let track = Cchh { cylinder: 1, head: 1 };
+    let extent =
+        Extent { permission: Permission::All, first: track, last: track, ..Extent::default() };
+    let locate = |operation, count| Locate {
+        operation,
+        count,
+        seek: track,
+        search: track,
+        ..Locate::default()
+    };
+    let storage = guest.client.storage();
+    storage[0x1000..0x1010].copy_from_slice(&extent.emit());
+    storage[0x1010..0x1020].copy_from_slice(&locate(operation::FORMAT_WRITE, 2).emit()[..16]);
+    storage[0x1020..0x1030].copy_from_slice(&locate(operation::READ_TRACKS, 1).emit()[..16]);
+    let count =
+        |record, key_bytes, data_bytes| Count { track, record, key_bytes, data_bytes }.emit();
+    storage[0x2000..0x2008].copy_from_slice(&count(1, 4, 10));
+    storage[0x2008..0x2016].copy_from_slice(b"KEY1data data ");
+    storage[0x3000..0x3008].copy_from_slice(&count(2, 0, 20));
+    storage[0x3008..0x3010].copy_from_slice(b"in part ");
+    let program = [
+        (0x63, CC, 16, 0x1000),
+        (0x47, CC, 16, 0x1010),
+        (0x1d, CC, 22, 0x2000),
+        (0x1d, CC_SLI, 16, 0x3000),
+        (0x47, CC, 16, 0x1020),
+        (0xde, 0x20, 4096, 0x4000),
+    ];
+    let orb = ccws(&mut guest, &program);
+    let scsw = guest.execute(&mut world, &orb);
+    assert!(scsw.is_good(), "{scsw:x?} {:?}", guest.client.answer().sense);
+    assert_eq!(scsw.count, 4096 - 22 - 28);
+    let found = &guest.client.storage()[0x4000..0x4000 + 22 + 28];
+    assert_eq!(&found[8..22], b"KEY1data data ");
+    assert_eq!((&found[30..38], &found[38..]), (&b"in part "[..], &[0; 12][..]));
+    assert_eq!(found[..8], count(1, 4, 10));
+    // The old records are gone, from the file too.
+    let simulated = world.disk.0.lock().unwrap();
+    let at = 512 + 16 * TRACK_BYTES + 21 + 50;
+    assert_eq!(simulated.synced()[at..at + 8], [0xff; 8]);
+}
+
+#[test]
+fn wrong_programs_end_in_program_checks_after_what_came_before() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let orb = ccws(&mut guest, &[(0x08, 0, 0, 0x400)]);
+    let scsw = guest.execute(&mut world, &orb);
+    assert_eq!((scsw.subchannel, scsw.address), (SubchannelStatus::PROGRAM_CHECK, 0x408));
+    assert_eq!(scsw.control & control::STATUS, 0x17);
+    // SENSE ID is done before the wrong CCW is found.
+    let orb = ccws(&mut guest, &[(0xe4, CC_SLI, 20, 0x5000), (0x00, 0, 1, 0)]);
+    let scsw = guest.execute(&mut world, &orb);
+    assert_eq!((scsw.subchannel, scsw.address), (SubchannelStatus::PROGRAM_CHECK, 0x410));
+    assert_eq!(guest.client.storage()[0x5000..0x5004], [0xff, 0x39, 0x90, 0xe9]);
+    let wrong = Orb { program: 0x401, ..orb };
+    assert_eq!(guest.execute(&mut world, &wrong).subchannel, SubchannelStatus::PROGRAM_CHECK);
+    let nowhere = Orb { program: 0x7fff_fff8, ..orb };
+    assert_eq!(guest.execute(&mut world, &nowhere).subchannel, SubchannelStatus::PROGRAM_CHECK);
+    let transport = Orb { flags: OrbFlags::TRANSPORT, program: 0x440, ..orb };
+    assert_eq!(guest.execute(&mut world, &transport).subchannel, SubchannelStatus::PROGRAM_CHECK);
+    let no_path = Orb { paths: 0x0f, ..orb };
+    assert_eq!(guest.execute(&mut world, &no_path).conditions & 0x0300, 0x0300);
+}
+
+#[test]
+fn length_is_checked_unless_suppressed() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let orb = ccws(&mut guest, &[(0xe4, CC, 7, 0x5000), (0x03, 0, 1, 0)]);
+    let scsw = guest.execute(&mut world, &orb);
+    assert_eq!((scsw.subchannel, scsw.address), (SubchannelStatus::INCORRECT_LENGTH, 0x408));
+    let orb = ccws(&mut guest, &[(0xe4, CC_SLI, 7, 0x5000), (0x03, 0, 1, 0)]);
+    assert!(guest.execute(&mut world, &orb).is_good());
+}
+
+#[test]
+fn tccb_that_is_wrong_is_a_program_check_of_the_device() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let orb = build(guest.client.storage(), AT, DATA, Mode::Transport, Verb::Read, blocks(0, 1));
+    // The TCCB is behind the TCW.
+    guest.client.storage()[orb.program as usize + 64] = 0x7e;
+    let scsw = guest.execute(&mut world, &orb);
+    assert_eq!((scsw.subchannel, scsw.count), (SubchannelStatus::PROGRAM_CHECK, TSB_STORED));
+    let at = orb.program as usize + 192;
+    let tsb = Tsb::parse(guest.client.storage()[at..at + 68].try_into().unwrap()).unwrap();
+    assert!(matches!(tsb.status, TransportStatus::ProgramCheck { reason: 1, .. }), "{tsb:?}");
+}
+
+#[test]
+fn suspended_program_is_resumed() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let mut orb = ccws(&mut guest, &[(0xe4, CC_SLI, 20, 0x5000), (0xe4, 0x22, 20, 0x6000)]);
+    orb.flags = orb.flags.with(OrbFlags::SUSPEND);
+    guest.start(0, &orb);
+    world.run();
+    assert_eq!(guest.poll(), Some(Event::Intermediate { subchannel: 0, parameter: 77 }));
+    assert_eq!(guest.client.answer().scsw.control & control::SUSPENDED, control::SUSPENDED);
+    guest.client.request(disk::channel::request::Kind::Resume, 0, &mut guest.sender).unwrap();
+    world.run();
+    assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
+    guest.client.place().unwrap();
+    assert!(guest.client.answer().scsw.is_good());
+    assert_eq!(guest.client.storage()[0x6000..0x6004], [0xff, 0x39, 0x90, 0xe9]);
+}
+
+#[test]
+fn endless_loop_disturbs_nobody_and_is_halted() {
+    let mut world = World::new(2, 100);
+    let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
+    let orb = ccws(&mut guest, &[(0x03, CC, 1, 0), (0x08, 0, 0, 0x400)]);
+    guest.start(3, &orb);
+    let rounds = |world: &mut World| {
+        for number in 0..2 {
+            let (sender, receiver) = world.sides.0[number].as_mut().unwrap();
+            world.channel.poll_guest(number, sender, receiver, 0).unwrap();
+        }
+        world.unit.poll();
+        world.channel.poll_units(&mut world.sides, 0).unwrap();
+    };
+    let read = build(other.client.storage(), AT, DATA, Mode::Transport, Verb::Read, blocks(3, 1));
+    other.start(0, &read);
+    for _ in 0..10 {
+        rounds(&mut world);
+    }
+    assert_eq!(other.poll(), Some(Event::Ended { subchannel: 0, parameter: 0 }));
+    assert_eq!(guest.poll(), None);
+    guest.client.request(disk::channel::request::Kind::Halt, 3, &mut guest.sender).unwrap();
+    for _ in 0..10 {
+        rounds(&mut world);
+    }
+    assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 3, parameter: 77 }));
+    assert_eq!(guest.client.answer().scsw.control & control::HALT, control::HALT);
+    read_after(&mut world, &mut guest);
+}
+
+fn read_after(world: &mut World, guest: &mut Guest) {
+    read(world, guest, Mode::Command, 7, 3, |number| block(number, 0));
+}
+
+#[test]
+fn busy_and_missing_subchannels_refuse() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let orb = build(guest.client.storage(), AT, DATA, Mode::Command, Verb::Read, blocks(0, 1));
+    guest.start(0, &orb);
+    guest.start(0, &orb);
+    guest.start(8, &orb);
+    world.run();
+    let mut found = Vec::new();
+    while let Some(event) = guest.poll() {
+        found.push(event);
+    }
+    assert!(found.contains(&Event::Refused { subchannel: 0, code: 2 }), "{found:?}");
+    assert!(found.contains(&Event::Refused { subchannel: 8, code: 3 }), "{found:?}");
+    assert!(found.contains(&Event::Ended { subchannel: 0, parameter: 0 }), "{found:?}");
+}
+
+#[test]
+fn data_in_place_stay_while_the_track_is_rewritten_and_evicted() {
+    let mut world = World::new(3, 8);
+    let mut guest = world.guest(0, 3, true, true);
+    let mut other = world.guest(0, 3, true, false);
+    let orb = build(guest.client.storage(), AT, DATA, Mode::Transport, Verb::Read, blocks(5, 1));
+    guest.start(0, &orb);
+    world.run();
+    assert!(matches!(guest.poll(), Some(Event::Ended { .. })));
+    // Another guest rewrites the block, and reads all other tracks, of which the cache holds eight.
+    write(&mut world, &mut other, Mode::Transport, 5, 1, 3);
+    for track in 0..45 {
+        let seed = |number| if number == 5 { 3 } else { 0 };
+        read(&mut world, &mut other, Mode::Command, track * 12, 12, |number| {
+            block(number, seed(number))
+        });
+    }
+    let mut found = vec![0; BLOCK_BYTES];
+    guest.client.copy(&mut found).unwrap();
+    assert!(found == block(5, 0), "what was read stays what it was");
+    assert_eq!(world.unit.pinned(0), 1);
+    guest.client.consume(&mut guest.sender).unwrap();
+    world.run();
+    assert_eq!(world.unit.pinned(0), 0);
+    read(&mut world, &mut guest, Mode::Transport, 5, 1, |number| block(number, 3));
+}
+
+#[test]
+fn guest_that_goes_leaves_nothing_pinned() {
+    let mut world = World::new(3, 8);
+    let mut guest = world.guest(0, 3, true, true);
+    let orb = build(guest.client.storage(), AT, DATA, Mode::Transport, Verb::Read, blocks(5, 30));
+    guest.start(0, &orb);
+    world.run();
+    assert_eq!(world.unit.pinned(0), 3);
+    // As the owner of the paths does when a doorbell says that the guest is gone.
+    world.sides.0[guest.number] = None;
+    world.channel.detach(guest.number);
+    drop(guest);
+    world.run();
+    assert_eq!(world.unit.pinned(0), 0);
+    let mut other = world.guest(0, 3, true, false);
+    read(&mut world, &mut other, Mode::Command, 0, 5, |number| block(number, 0));
+}
+
+#[test]
+fn failing_disk_is_a_unit_check_and_loses_nothing_that_was_acknowledged() {
+    for mode in MODES {
+        for steps in 0..5 {
+            for torn_bytes in [0, 1000] {
+                let mut world = World::new(2, 100);
+                let mut guest = world.guest(0, 2, true, true);
+                {
+                    let mut simulated = world.disk.0.lock().unwrap();
+                    (simulated.steps_left, simulated.torn_bytes) = (Some(steps), torn_bytes);
+                }
+                let mut acknowledged = Vec::new();
+                for number in 0..4 {
+                    let status = write(&mut world, &mut guest, mode, number, 1, 5);
+                    match status == DeviceStatus::ENDED {
+                        true => acknowledged.push(number),
+                        false => {
+                            assert!(status.has(DeviceStatus::UNIT_CHECK));
+                            let sense = guest.client.answer().sense.unwrap();
+                            assert_eq!(sense.0[0], 0x10, "equipment check");
+                        }
+                    }
+                }
+                assert_eq!(acknowledged.len() as u64, steps / 2, "a write and a sync each");
+                let simulated = world.disk.0.lock().unwrap();
+                for number in acknowledged {
+                    let at = 512 + 21 + 8 + number as usize * (BLOCK_BYTES + 8);
+                    assert!(
+                        simulated.synced()[at..at + BLOCK_BYTES] == block(number, 5),
+                        "{number}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_track_is_named_and_never_written() {
+    let mut bytes = world::image(2);
+    bytes[512 + 2 * TRACK_BYTES + 27] = 0xff;
+    let mut world = World::with(bytes.clone(), 100);
+    let mut guest = world.guest(0, 2, true, true);
+    for mode in MODES {
+        for verb in [Verb::Read, Verb::Write] {
+            let orb = build(guest.client.storage(), AT, DATA, mode, verb, blocks(24, 1));
+            let scsw = guest.execute(&mut world, &orb);
+            assert!(scsw.device.has(DeviceStatus::UNIT_CHECK), "{mode:?} {verb:?}");
+            assert_eq!(guest.client.answer().sense.unwrap().0[1], 0x40, "invalid track format");
+        }
+    }
+    read(&mut world, &mut guest, Mode::Command, 23, 1, |number| block(number, 0));
+    assert!(world.disk.0.lock().unwrap().synced() == bytes);
+}
+
+#[test]
+fn unit_check_is_explained_by_sense() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let orb = ccws(&mut guest, &[(0x86, 0, 4096, 0x2000)]);
+    let scsw = guest.execute(&mut world, &orb);
+    assert_eq!(scsw.device, DeviceStatus::ENDED.with(DeviceStatus::UNIT_CHECK));
+    let said = guest.client.answer().sense.unwrap();
+    let orb = ccws(&mut guest, &[(command::SENSE, 0, 32, 0x2000)]);
+    assert!(guest.execute(&mut world, &orb).is_good());
+    assert_eq!(guest.client.storage()[0x2000..0x2020], said.0);
+    assert_eq!((said.0[0], said.0[7]), (0x80, 2), "no locate record");
+}
+
+#[test]
+fn nothing_of_a_chain_is_run_after_its_end() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let track = Cchh { cylinder: 0, head: 0 };
+    let extent =
+        Extent { permission: Permission::Update, first: track, last: track, ..Extent::default() };
+    let locate = Locate {
+        operation: operation::WRITE_DATA,
+        count: 1,
+        seek: track,
+        search: track,
+        record: 1,
+        ..Locate::default()
+    };
+    guest.client.storage()[0x1000..0x1010].copy_from_slice(&extent.emit());
+    guest.client.storage()[0x1010..0x1020].copy_from_slice(&locate.emit()[..16]);
+    guest.client.storage()[0x2000..0x3000].fill(0xee);
+    let program = [
+        // There is no locate record: unit check. What follows was sent ahead.
+        (0x86, CC, 4096, 0x4000),
+        (0x63, CC, 16, 0x1000),
+        (0x47, CC, 16, 0x1010),
+        (0x85, 0, 4096, 0x2000),
+    ];
+    let orb = ccws(&mut guest, &program);
+    let scsw = guest.execute(&mut world, &orb);
+    assert_eq!((scsw.device.has(DeviceStatus::UNIT_CHECK), scsw.address), (true, 0x408));
+    read(&mut world, &mut guest, Mode::Transport, 0, 1, |number| block(number, 0));
+    assert_eq!(world.unit.counters().exchanges, 2);
+}
+
+#[test]
+fn more_than_there_is_room_for_is_a_chaining_check() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    // The guest's results have room for 1 MiB: five times 60 blocks do not fit.
+    let track = Cchh { cylinder: 0, head: 0 };
+    let last = Cchh { cylinder: 1, head: 14 };
+    let extent =
+        Extent { permission: Permission::Nothing, first: track, last, ..Extent::default() };
+    let locate = Locate {
+        operation: operation::READ_DATA,
+        count: 255,
+        seek: track,
+        search: track,
+        record: 1,
+        ..Locate::default()
+    };
+    guest.client.storage()[0x1000..0x1010].copy_from_slice(&extent.emit());
+    guest.client.storage()[0x1010..0x1020].copy_from_slice(&locate.emit()[..16]);
+    let mut program = vec![(0x63, CC, 16, 0x1000), (0x47, CC, 16, 0x1010)];
+    program.extend([(0x86, CC, 4096, 0x10_0000); 254]);
+    program.push((0x86, 0, 4096, 0x10_0000));
+    program.insert(2, (0xe4, CC_SLI, 20, 0x3000));
+    program.insert(2, (0xfa, CC_SLI, 256, 0x3000));
+    program.splice(2..2, [(0x64, CC, 64, 0x3000); 100]);
+    let orb = ccws(&mut guest, &program);
+    assert_eq!(guest.execute(&mut world, &orb).subchannel, SubchannelStatus::CHAINING_CHECK);
+    read(&mut world, &mut guest, Mode::Command, 0, 1, |number| block(number, 0));
+}
+
+#[test]
+fn more_than_there_is_a_place_for_is_an_incorrect_length() {
+    let mut world = World::new(2, 100);
+    for dedicated in [false, true] {
+        let mut guest = world.guest(0, 2, true, dedicated);
+        let orb =
+            build(guest.client.storage(), AT, DATA, Mode::Transport, Verb::Read, blocks(0, 2));
+        // The input count of the TCW: one block, of the two that the TCCB asks for.
+        guest.client.storage()[orb.program as usize + 44..][..4]
+            .copy_from_slice(&4096_u32.to_be_bytes());
+        assert_eq!(guest.execute(&mut world, &orb).subchannel, SubchannelStatus::INCORRECT_LENGTH);
+        read(&mut world, &mut guest, Mode::Command, 0, 1, |number| block(number, 0));
+    }
+}
+
+#[test]
+fn reserved_volume_makes_others_wait() {
+    let mut world = World::new(2, 100);
+    let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
+    let orb = ccws(&mut guest, &[(command::RESERVE, 0, 32, 0x2000)]);
+    assert!(guest.execute(&mut world, &orb).is_good());
+    for mode in MODES {
+        let read = build(other.client.storage(), AT, DATA, mode, Verb::Read, blocks(0, 1));
+        other.start(mode as u16, &read);
+    }
+    world.run();
+    world.run();
+    assert_eq!((other.poll(), world.channel.is_busy()), (None, true));
+    read(&mut world, &mut guest, Mode::Transport, 0, 1, |number| block(number, 0));
+    let orb = ccws(&mut guest, &[(command::RELEASE, 0, 32, 0x2000)]);
+    assert!(guest.execute(&mut world, &orb).is_good());
+    world.run();
+    world.run();
+    for _ in MODES {
+        assert!(matches!(other.poll(), Some(Event::Ended { .. })));
+        assert!(other.client.answer().scsw.is_good());
+    }
+    assert!(!world.channel.is_busy());
+}

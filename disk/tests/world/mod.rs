@@ -1,0 +1,222 @@
+//! A guest, a channel and a control unit in one thread, with every path between them.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use disk::channel::{Channel, Guests, Use};
+use disk::ckd::backing::{Backing, Simulated};
+use disk::ckd::header::Header;
+use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, HEADS, TRACK_BYTES, track_of};
+use disk::ckd::track;
+use disk::ckd::volume::{Access, Volume};
+use disk::exchange::pair;
+use disk::format::orb::Orb;
+use disk::program::client::{Client, Event};
+use disk::unit::Unit;
+use fabric::path::{Receiver, Sender, Shape, Side, Terms};
+use os::doorbell::Doorbell;
+use os::storage::StorageOptions;
+
+/// A simulated disk that the test can look at while a volume has it.
+#[derive(Clone, Debug)]
+pub struct Disk(pub Arc<Mutex<Simulated>>);
+
+impl Backing for Disk {
+    fn bytes(&self) -> io::Result<u64> {
+        self.0.lock().unwrap().bytes()
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.lock().unwrap().read_at(target, offset)
+    }
+
+    fn write_at(&mut self, source: &[u8], offset: u64) -> io::Result<()> {
+        self.0.lock().unwrap().write_at(source, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.lock().unwrap().sync()
+    }
+}
+
+/// The content of a block: it says which it is.
+pub fn block(number: u64, seed: u8) -> Vec<u8> {
+    (0..BLOCK_BYTES).map(|at| (at as u64 * 7 + number * 131) as u8 ^ seed).collect()
+}
+
+/// A volume of so many cylinders, all of it blocks of seed 0.
+pub fn image(cylinders: u32) -> Vec<u8> {
+    let mut bytes = Header::default().emit().to_vec();
+    let mut content = vec![0; TRACK_BYTES];
+    for number in 0..cylinders * HEADS {
+        track::clear(&mut content, track_of(number));
+        for record in 0..BLOCKS_PER_TRACK {
+            let index = u64::from(number * BLOCKS_PER_TRACK + record);
+            track::append(&mut content, track_of(number), &[], &block(index, 0)).unwrap();
+        }
+        bytes.extend(&content);
+    }
+    bytes
+}
+
+/// One side of every guest's path.
+pub struct Sides(pub Vec<Option<(Sender, Receiver)>>);
+
+impl Guests for Sides {
+    fn halves(&mut self, guest: usize) -> Option<(&mut Sender, &mut Receiver)> {
+        self.0.get_mut(guest)?.as_mut().map(|(sender, receiver)| (sender, receiver))
+    }
+}
+
+/// Both ends of a path.
+pub fn path() -> ((Sender, Receiver), (Sender, Receiver)) {
+    let terms =
+        Terms { storage_bytes_max: 1 << 30, peer_storage_bytes_max: 1 << 30, ..Terms::DEFAULT };
+    let (left, left_shown) = Side::create(Shape::SIMPLE).unwrap();
+    let (right, right_shown) = Side::create(Shape::SIMPLE).unwrap();
+    let (mut left_bells, mut right_bells) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let (one, other) = Doorbell::ends().unwrap();
+        left_bells.push(one);
+        right_bells.push(other);
+    }
+    let mut left = left.join(right_shown, left_bells, terms).unwrap();
+    let mut right = right.join(left_shown, right_bells, terms).unwrap();
+    (
+        (left.senders.remove(0), left.receivers.remove(0)),
+        (right.senders.remove(0), right.receivers.remove(0)),
+    )
+}
+
+/// All parties.
+pub struct World {
+    pub unit: Unit,
+    pub channel: Channel,
+    pub sides: Sides,
+    pub disk: Disk,
+    pub now_ns: u64,
+}
+
+impl World {
+    /// A control unit with one volume, and a cache of so many tracks.
+    pub fn new(cylinders: u32, slots: usize) -> World {
+        World::with(image(cylinders), slots)
+    }
+
+    pub fn with(bytes: Vec<u8>, slots: usize) -> World {
+        let disk = Disk(Arc::new(Mutex::new(Simulated::new(bytes))));
+        let volume = Volume::from_backing(Box::new(disk.clone()), Access::Write).unwrap();
+        let mut unit = Unit::new();
+        unit.add_volume(volume, slots * TRACK_BYTES, StorageOptions::default()).unwrap();
+        let mut channel = Channel::new();
+        let terms =
+            Terms { storage_bytes_max: 1 << 32, peer_storage_bytes_max: 1 << 32, ..Terms::DEFAULT };
+        for _ in 0..4 {
+            let (ours, theirs) = pair(terms).unwrap();
+            channel.add_link(ours);
+            unit.add_link(theirs);
+        }
+        World { unit, channel, sides: Sides(Vec::new()), disk, now_ns: 0 }
+    }
+
+    /// A guest with these cylinders of the volume.
+    pub fn guest(
+        &mut self,
+        first_cylinder: u32,
+        cylinders: u32,
+        may_write: bool,
+        dedicated: bool,
+    ) -> Guest {
+        let (theirs, mut ours) = path();
+        let number = self.sides.0.len();
+        self.sides.0.push(Some(theirs));
+        let cache = dedicated.then(|| self.unit.lendable(0).unwrap());
+        let wish = Use {
+            volume: 0,
+            first_cylinder,
+            cylinders,
+            may_write,
+            subchannels: 8,
+            result_bytes: 1 << 20,
+            cache,
+        };
+        let (sender, _) = self.sides.0[number].as_mut().unwrap();
+        self.channel.attach(number, sender, wish).unwrap();
+        let client = Client::new(16 << 20, &mut ours.0).unwrap();
+        let mut guest = Guest { number, client, sender: ours.0, receiver: ours.1 };
+        self.run();
+        self.run();
+        assert!(matches!(guest.poll(), Some(Event::Attached(_))));
+        guest
+    }
+
+    /// A program of guest 0 runs to its end, if it needs no file.
+    pub fn turn(&mut self) {
+        let (sender, receiver) = self.sides.0[0].as_mut().unwrap();
+        self.channel.poll_guest(0, sender, receiver, self.now_ns).unwrap();
+        while self.unit.poll() {
+            self.channel.poll_units(&mut self.sides, self.now_ns).unwrap();
+        }
+    }
+
+    /// Everybody does what there is to do.
+    pub fn run(&mut self) {
+        self.channel.repeat(&mut self.sides, self.now_ns);
+        loop {
+            self.now_ns += 1000;
+            let mut found = false;
+            for number in 0..self.sides.0.len() {
+                let Some((sender, receiver)) = &mut self.sides.0[number] else { continue };
+                match self.channel.poll_guest(number, sender, receiver, self.now_ns) {
+                    Ok(polled) => found |= polled,
+                    Err(_) => {
+                        self.sides.0[number] = None;
+                        self.channel.detach(number);
+                    }
+                }
+            }
+            found |= self.unit.poll();
+            found |= self.channel.poll_units(&mut self.sides, self.now_ns).unwrap();
+            if !found {
+                break;
+            }
+        }
+        self.channel.flush();
+        self.unit.poll();
+    }
+}
+
+/// A guest.
+pub struct Guest {
+    pub number: usize,
+    pub client: Client,
+    pub sender: Sender,
+    pub receiver: Receiver,
+}
+
+impl Guest {
+    pub fn poll(&mut self) -> Option<Event> {
+        self.client.poll(&mut self.receiver).unwrap()
+    }
+
+    pub fn start(&mut self, subchannel: u16, orb: &Orb) {
+        self.client.start(subchannel, orb, &mut self.sender).unwrap();
+    }
+
+    /// Runs a program to its end. Its data are placed.
+    pub fn execute(&mut self, world: &mut World, orb: &Orb) -> disk::format::scsw::Scsw {
+        self.start(0, orb);
+        for _ in 0..1000 {
+            world.run();
+            match self.poll() {
+                Some(Event::Ended { subchannel: 0, .. }) => {
+                    self.client.place().unwrap();
+                    return self.client.answer().scsw;
+                }
+                Some(Event::Intermediate { .. }) | None => {}
+                Some(event) => panic!("{event:?}"),
+            }
+        }
+        panic!("no end");
+    }
+}

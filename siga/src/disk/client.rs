@@ -1,0 +1,559 @@
+//! A guest's device.
+
+use std::io;
+
+use disk::channel::request;
+use disk::format::orb::Orb;
+use disk::format::scsw::Scsw;
+use disk::format::sense::Sense;
+use disk::program::blocks::{self, BLOCKS_MAX, Mode, PROGRAM_BYTES, Verb};
+use disk::program::client::{Client, ClientError, Event};
+use fabric::control::Kind;
+use fabric::path;
+use thiserror::Error;
+
+use super::{BLOCK_BYTES, Wanted, device_name};
+use crate::in_place::View;
+use crate::{ConnectError, Guest, Path, PathOptions, Severed, Wait};
+
+/// Programs that run at a time.
+const DEPTH_MAX: u16 = 128;
+
+/// What to ask for when a device is opened. All fields have defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// How programs of blocks run: in transport mode unless set.
+    pub mode: Mode,
+    /// Programs that run at a time, 1 to 128; each has a subchannel. 1 unless set.
+    pub depth: u16,
+    /// Blocks of one program, 1 to 255; 64 unless set. They take storage when they are used.
+    pub blocks_max: u32,
+    /// The track with block 0, from the start of the device: 15, where the blocks of `siga volume create` begin, unless set. A
+    /// minidisk that begins behind cylinder 0 has 0.
+    pub first_track: u32,
+    /// How to wait for the end of a program.
+    pub wait: Wait,
+}
+
+impl Default for DiskOptions {
+    fn default() -> DiskOptions {
+        let mode = Mode::Transport;
+        DiskOptions { mode, depth: 1, blocks_max: 64, first_track: 15, wait: Wait::Adaptive }
+    }
+}
+
+/// Why a device was not opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenDiskError {
+    /// The name is too long, or empty.
+    #[error("device name {name:?}: must have 1 to 8 letters")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// An option is out of its bounds.
+    #[error("{option} = {value}: must be 1 to {most}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// What it is.
+        value: u32,
+        /// What it may be.
+        most: u32,
+    },
+    /// No path to the server, or it has no such device for this guest.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// No memory or no descriptors left.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The server gave no device.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// Why a device is of no more use, or a program was not started.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DiskError {
+    /// The path has ended.
+    #[error(transparent)]
+    Severed(#[from] Severed),
+    /// The server has sent what is no result.
+    #[error("the server broke the rules")]
+    Rules,
+    /// Every subchannel has a program: wait for one.
+    #[error("every subchannel has a program")]
+    Busy,
+    /// No program runs: there is nothing to wait for.
+    #[error("no program runs")]
+    Idle,
+    /// The program has no blocks, more than the options allow, or blocks that the device has not.
+    #[error(
+        "{blocks} blocks from block {first}: the device has {device}, and a program at most {most}"
+    )]
+    Blocks {
+        /// The first.
+        first: u64,
+        /// How many.
+        blocks: u32,
+        /// How many the device has.
+        device: u64,
+        /// How many a program has.
+        most: u32,
+    },
+    /// What is to be read or written is not a number of whole blocks.
+    #[error("{bytes} bytes: must be blocks of 4096")]
+    Bytes {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// A subchannel refused a request.
+    #[error("subchannel {subchannel} refused, with condition code {code}")]
+    Refused {
+        /// Which.
+        subchannel: u16,
+        /// Why: 1 nothing to do it to, 2 busy, 3 not there.
+        code: u8,
+    },
+    /// A program ended with an error.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+}
+
+impl From<ClientError> for DiskError {
+    fn from(error: ClientError) -> DiskError {
+        match error {
+            ClientError::Severed(severed) => DiskError::Severed(severed),
+            _ => DiskError::Rules,
+        }
+    }
+}
+
+/// How a program ended that did not end well.
+#[derive(Clone, Copy, Debug, Error)]
+#[error("device status {:02x}, subchannel status {:02x}{}", scsw.device.0, scsw.subchannel.0, said(sense))]
+pub struct ProgramError {
+    /// The status.
+    pub scsw: Scsw,
+    /// What the control unit says of it.
+    pub sense: Option<Sense>,
+}
+
+fn said(sense: &Option<Sense>) -> String {
+    sense.map_or(String::new(), |sense| format!(": {sense}"))
+}
+
+/// What to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// Blocks one after the other, from the device.
+    Read {
+        /// The first.
+        first: u64,
+        /// How many.
+        blocks: u32,
+    },
+    /// Blocks one after the other, to the device, from [`Disk::data`] of the subchannel that runs it.
+    Write {
+        /// The first.
+        first: u64,
+        /// How many.
+        blocks: u32,
+    },
+}
+
+/// A device of a server, as a guest has it. What it starts runs on a subchannel of its own.
+#[derive(Debug)]
+pub struct Disk {
+    path: Path,
+    client: Client,
+    options: DiskOptions,
+    cylinders: u32,
+    may_write: bool,
+    is_dedicated: bool,
+    /// Subchannels without a program. The one that was used last is used next: its data are in cache.
+    free: Vec<u16>,
+}
+
+impl Disk {
+    /// Opens a device of a server, and waits until programs can be started.
+    ///
+    /// # Errors
+    /// [`OpenDiskError`].
+    pub fn open(
+        guest: &Guest,
+        server: &str,
+        device: &str,
+        options: &DiskOptions,
+    ) -> Result<Disk, OpenDiskError> {
+        let name =
+            device_name(device).ok_or_else(|| OpenDiskError::Name { name: device.to_owned() })?;
+        let bounded = |option, value: u32, most: u32| match (1..=most).contains(&value) {
+            true => Ok(()),
+            false => Err(OpenDiskError::Option { option, value, most }),
+        };
+        bounded("depth", options.depth.into(), DEPTH_MAX.into())?;
+        bounded("blocks_max", options.blocks_max, BLOCKS_MAX)?;
+        let data_bytes = options.blocks_max as usize * BLOCK_BYTES;
+        let result_pages = (data_bytes / 4096) as u16;
+        let wanted = Wanted { name, subchannels: options.depth, result_pages };
+        let bytes = usize::from(options.depth) * (PROGRAM_BYTES + data_bytes);
+        let path_options = PathOptions {
+            kind: Kind::DISK,
+            data: wanted.emit(),
+            storage_bytes: bytes as u64 + (4 << 20),
+            wait: options.wait,
+            ..PathOptions::default()
+        };
+        let mut path = guest.connect(server, &path_options)?;
+        let client = Client::new(bytes, path.sender().raw())?;
+        let mut disk = Disk {
+            path,
+            client,
+            options: *options,
+            cylinders: 0,
+            may_write: false,
+            is_dedicated: false,
+            free: (0..options.depth).rev().collect(),
+        };
+        match disk.next_event()? {
+            Event::Attached(attached) => {
+                disk.cylinders = attached.cylinders;
+                disk.may_write = attached.may_write;
+                disk.is_dedicated = attached.cache.is_some();
+                disk.free.retain(|subchannel| *subchannel < attached.subchannels);
+                Ok(disk)
+            }
+            Event::Refused { subchannel, code } => {
+                Err(DiskError::Refused { subchannel, code }.into())
+            }
+            _ => Err(DiskError::Rules.into()),
+        }
+    }
+
+    /// Cylinders of the device.
+    pub fn cylinders(&self) -> u32 {
+        self.cylinders
+    }
+
+    /// Blocks of the device, from its first track with blocks on.
+    pub fn blocks(&self) -> u64 {
+        let tracks =
+            (self.cylinders * disk::ckd::model::HEADS).saturating_sub(self.options.first_track);
+        u64::from(tracks) * u64::from(disk::ckd::model::BLOCKS_PER_TRACK)
+    }
+
+    /// Whether the guest may write.
+    pub fn may_write(&self) -> bool {
+        self.may_write
+    }
+
+    /// Whether what is read lies in the control unit's cache. Otherwise it was copied for this guest.
+    pub fn is_in_place(&self) -> bool {
+        self.is_dedicated
+    }
+
+    /// Subchannels that have no program.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Sets how programs of blocks run from now on.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.options.mode = mode;
+    }
+
+    /// The guest's storage, in which addresses of channel programs are: offsets from its start.
+    pub fn storage(&mut self) -> &mut [u8] {
+        self.client.storage()
+    }
+
+    fn data_at(&self, subchannel: u16) -> usize {
+        let programs = usize::from(self.options.depth) * PROGRAM_BYTES;
+        programs + usize::from(subchannel) * self.options.blocks_max as usize * BLOCK_BYTES
+    }
+
+    /// The subchannel that the next program runs on, and its data.
+    ///
+    /// # Errors
+    /// [`DiskError::Busy`].
+    pub fn data(&mut self) -> Result<(u16, &mut [u8]), DiskError> {
+        let subchannel = *self.free.last().ok_or(DiskError::Busy)?;
+        let at = self.data_at(subchannel);
+        let bytes = self.options.blocks_max as usize * BLOCK_BYTES;
+        Ok((subchannel, &mut self.client.storage()[at..at + bytes]))
+    }
+
+    /// Starts a program, and returns the subchannel that runs it.
+    ///
+    /// # Errors
+    /// [`DiskError`]; nothing was started then.
+    #[inline]
+    pub fn start(&mut self, program: Program) -> Result<u16, DiskError> {
+        let subchannel = *self.free.last().ok_or(DiskError::Busy)?;
+        let (verb, first, count) = match program {
+            Program::Read { first, blocks } => (Verb::Read, first, blocks),
+            Program::Write { first, blocks } => (Verb::Write, first, blocks),
+        };
+        let (device, most) = (self.blocks(), self.options.blocks_max);
+        let end = first.checked_add(count.into());
+        if !(1..=most).contains(&count) || end.is_none_or(|end| end > device) {
+            return Err(DiskError::Blocks { first, blocks: count, device, most });
+        }
+        let at = u32::from(subchannel) * PROGRAM_BYTES as u32;
+        let data = self.data_at(subchannel) as u32;
+        let blocks = blocks::Blocks { first_track: self.options.first_track, first, count };
+        let mode = self.options.mode;
+        let mut orb = blocks::build(self.client.storage(), at, data, mode, verb, blocks);
+        orb.parameter = subchannel.into();
+        self.start_orb(&orb)
+    }
+
+    /// Starts a program that the caller has put into [`Disk::storage`], and returns the subchannel that runs it.
+    ///
+    /// # Errors
+    /// [`DiskError`]; nothing was started then.
+    #[inline]
+    pub fn start_orb(&mut self, orb: &Orb) -> Result<u16, DiskError> {
+        let subchannel = *self.free.last().ok_or(DiskError::Busy)?;
+        let Disk { path, client, .. } = self;
+        loop {
+            match client.start(subchannel, orb, path.sender().raw()) {
+                Ok(()) => break,
+                Err(path::SendError::Severed(severed)) => return Err(severed.into()),
+                Err(_) => path.sender().wait(),
+            }
+        }
+        self.free.pop();
+        Ok(subchannel)
+    }
+
+    /// Asks that the program of a subchannel be halted. It ends with the next results.
+    ///
+    /// # Errors
+    /// [`DiskError::Severed`].
+    pub fn halt(&mut self, subchannel: u16) -> Result<(), DiskError> {
+        self.request(request::Kind::Halt, subchannel)
+    }
+
+    /// Asks that the program of a subchannel be ended, and its status be forgotten.
+    ///
+    /// # Errors
+    /// [`DiskError::Severed`].
+    pub fn clear(&mut self, subchannel: u16) -> Result<(), DiskError> {
+        self.request(request::Kind::Clear, subchannel)
+    }
+
+    /// Lets a suspended program go on.
+    ///
+    /// # Errors
+    /// [`DiskError::Severed`].
+    pub fn resume(&mut self, subchannel: u16) -> Result<(), DiskError> {
+        self.request(request::Kind::Resume, subchannel)
+    }
+
+    fn request(&mut self, kind: request::Kind, subchannel: u16) -> Result<(), DiskError> {
+        let Disk { path, client, .. } = self;
+        loop {
+            match client.request(kind, subchannel, path.sender().raw()) {
+                Ok(()) => return Ok(()),
+                Err(path::SendError::Severed(severed)) => return Err(severed.into()),
+                Err(_) => path.sender().wait(),
+            }
+        }
+    }
+
+    fn next_event(&mut self) -> Result<Event, DiskError> {
+        loop {
+            let Disk { path, client, .. } = self;
+            let receiver = path.receiver();
+            if let Some(event) = client.poll(receiver.raw())? {
+                return Ok(event);
+            }
+            receiver.wait();
+        }
+    }
+
+    /// Waits for the end of a program, or for one that wants attention on its way.
+    ///
+    /// # Errors
+    /// [`DiskError`]; `Idle` if no program runs.
+    #[inline]
+    pub fn wait(&mut self) -> Result<Ended<'_>, DiskError> {
+        if self.free.len() == usize::from(self.options.depth) {
+            return Err(DiskError::Idle);
+        }
+        let event = self.next_event()?;
+        self.ended(event)
+    }
+
+    /// The end of a program, if one has ended.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    #[inline]
+    pub fn try_next(&mut self) -> Result<Option<Ended<'_>>, DiskError> {
+        let Disk { path, client, .. } = self;
+        match client.poll(path.receiver().raw())? {
+            Some(event) => self.ended(event).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn ended(&mut self, event: Event) -> Result<Ended<'_>, DiskError> {
+        match event {
+            Event::Ended { subchannel, parameter } => {
+                if subchannel >= self.options.depth || self.free.contains(&subchannel) {
+                    return Err(DiskError::Rules);
+                }
+                self.free.push(subchannel);
+                Ok(Ended { disk: self, subchannel, parameter, is_over: true })
+            }
+            Event::Intermediate { subchannel, parameter } => {
+                Ok(Ended { disk: self, subchannel, parameter, is_over: false })
+            }
+            Event::Refused { subchannel, code } => {
+                // A start that was refused runs no program.
+                if code == 3 && subchannel < self.options.depth && !self.free.contains(&subchannel)
+                {
+                    self.free.push(subchannel);
+                }
+                Err(DiskError::Refused { subchannel, code })
+            }
+            _ => Err(DiskError::Rules),
+        }
+    }
+
+    /// Reads blocks, and waits. No other program may run.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn read(&mut self, first: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        if !target.len().is_multiple_of(BLOCK_BYTES) {
+            return Err(DiskError::Bytes { bytes: target.len() });
+        }
+        let piece = self.options.blocks_max as usize * BLOCK_BYTES;
+        let mut at = first;
+        for target in target.chunks_mut(piece) {
+            let blocks = (target.len() / BLOCK_BYTES) as u32;
+            self.start(Program::Read { first: at, blocks })?;
+            let ended = self.wait()?;
+            ended.check()?;
+            ended.copy(target)?;
+            at += u64::from(blocks);
+        }
+        Ok(())
+    }
+
+    /// Writes blocks, and waits until they are on the server's disk. No other program may run.
+    ///
+    /// # Errors
+    /// [`DiskError`]. The blocks before the fault were written then.
+    pub fn write(&mut self, first: u64, source: &[u8]) -> Result<(), DiskError> {
+        if !source.len().is_multiple_of(BLOCK_BYTES) {
+            return Err(DiskError::Bytes { bytes: source.len() });
+        }
+        let piece = self.options.blocks_max as usize * BLOCK_BYTES;
+        let mut at = first;
+        for source in source.chunks(piece) {
+            let blocks = (source.len() / BLOCK_BYTES) as u32;
+            let (_, data) = self.data()?;
+            data[..source.len()].copy_from_slice(source);
+            self.start(Program::Write { first: at, blocks })?;
+            self.wait()?.check()?;
+            at += u64::from(blocks);
+        }
+        Ok(())
+    }
+
+    /// Lets the server use what was read last for others. Done by every start too.
+    ///
+    /// # Errors
+    /// [`DiskError::Severed`].
+    pub fn consume(&mut self) -> Result<(), DiskError> {
+        let Disk { path, client, .. } = self;
+        match client.consume(path.sender().raw()) {
+            Err(path::SendError::Severed(severed)) => Err(severed.into()),
+            // The next start takes the news along.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A program that has ended. What it has read is there until the next program is started.
+#[derive(Debug)]
+pub struct Ended<'a> {
+    disk: &'a mut Disk,
+    subchannel: u16,
+    parameter: u32,
+    is_over: bool,
+}
+
+impl Ended<'_> {
+    /// The subchannel that ran it.
+    pub fn subchannel(&self) -> u16 {
+        self.subchannel
+    }
+
+    /// From its ORB.
+    pub fn parameter(&self) -> u32 {
+        self.parameter
+    }
+
+    /// Whether the program has ended. If not, it was suspended, or asked for an interruption.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Its status.
+    pub fn scsw(&self) -> Scsw {
+        self.disk.client.answer().scsw
+    }
+
+    /// What the control unit says of a unit check.
+    pub fn sense(&self) -> Option<Sense> {
+        self.disk.client.answer().sense
+    }
+
+    /// Whether it ended well.
+    ///
+    /// # Errors
+    /// [`ProgramError`] if not.
+    #[inline]
+    pub fn check(&self) -> Result<(), ProgramError> {
+        let scsw = self.scsw();
+        if scsw.is_good() { Ok(()) } else { Err(ProgramError { scsw, sense: self.sense() }) }
+    }
+
+    /// Bytes that were read.
+    pub fn bytes(&self) -> u64 {
+        self.disk.client.read_bytes()
+    }
+
+    /// Copies what was read, from the start. Returns how many bytes.
+    ///
+    /// # Errors
+    /// [`DiskError::Rules`] if the server names what it has not lent.
+    pub fn copy(&self, target: &mut [u8]) -> Result<usize, DiskError> {
+        Ok(self.disk.client.copy(target)?)
+    }
+
+    /// Hands out where each record lies that was read: the storage, the offset, and how many bytes.
+    ///
+    /// # Errors
+    /// [`DiskError::Rules`] if the server names what it has not lent.
+    #[inline]
+    pub fn in_place(&self, record: impl FnMut(&View, usize, usize)) -> Result<(), DiskError> {
+        Ok(self.disk.client.in_place(record)?)
+    }
+
+    /// Places what was read at the addresses that the program names, as a channel does.
+    ///
+    /// # Errors
+    /// [`DiskError::Rules`] if the server names what it has not lent.
+    pub fn place(&mut self) -> Result<(), DiskError> {
+        Ok(self.disk.client.place()?)
+    }
+}

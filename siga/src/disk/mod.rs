@@ -1,0 +1,89 @@
+//! Volumes by channel programs: a guest starts programs on a subchannel, a channel runs them against a control unit.
+//!
+//! A guest opens a device of a [`Server`], a guest that has volumes, and reads and writes blocks of 4096 bytes:
+//!
+//! ```no_run
+//! use siga::Guest;
+//! use siga::disk::{Disk, DiskOptions, Mode, Program};
+//!
+//! let guest = Guest::attach(siga::default_socket()?, "ALICE")?;
+//! let options = DiskOptions { mode: Mode::Transport, depth: 8, ..DiskOptions::default() };
+//! let mut disk = Disk::open(&guest, "DASD", "SIGA01", &options)?;
+//! let mut block = [0; 4096];
+//! disk.read(0, &mut block)?;
+//! disk.write(1, &block)?;
+//!
+//! // Several at a time, and read in place where the guest has the volume for itself.
+//! for first in 0..8 {
+//!     disk.start(Program::Read { first: first * 100, blocks: 4 })?;
+//! }
+//! for _ in 0..8 {
+//!     let ended = disk.wait()?;
+//!     ended.check()?;
+//!     let mut sum = 0;
+//!     ended.in_place(|view, at, bytes| {
+//!         let mut word = [0; 8];
+//!         view.read(at, &mut word).expect("within the record");
+//!         sum += u64::from_le_bytes(word) + bytes as u64;
+//!     })?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Programs can be written CCW by CCW too: [`Disk::storage`] is what their addresses mean, [`Disk::start_orb`] starts them, and
+//! [`format`](mod@format) has what lies in them. `docs/design/disk.md` has the reasons.
+
+mod client;
+mod server;
+
+pub use client::{Disk, DiskError, DiskOptions, Ended, OpenDiskError, Program, ProgramError};
+pub use disk::channel::subchannel::Measurement;
+pub use disk::ckd;
+pub use disk::exchange::Kind as UnitKind;
+pub use disk::format;
+pub use disk::program::blocks::Mode;
+pub use server::{Device, Server, ServerError};
+
+/// Bytes of a block.
+pub const BLOCK_BYTES: usize = disk::ckd::model::BLOCK_BYTES;
+
+/// Letters of a device's name.
+pub const DEVICE_NAME_BYTES: usize = 8;
+
+/// What a guest wants, in the user data of its connection: the name of the device, how many subchannels, and how much it reads at a time.
+///
+/// ```text
+/// | name 8, with zeros behind | subchannels 16 | result pages of 4096 bytes 16 | 0 32 |     little-endian
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    name: [u8; DEVICE_NAME_BYTES],
+    subchannels: u16,
+    result_pages: u16,
+}
+
+impl Wanted {
+    fn emit(self) -> crate::UserData {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.name);
+        bytes[8..10].copy_from_slice(&self.subchannels.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.result_pages.to_le_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &crate::UserData) -> Wanted {
+        let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let name = *bytes.first_chunk().expect("8 of 16");
+        Wanted { name, subchannels: short(8), result_pages: short(10) }
+    }
+}
+
+/// A device's name as it goes with a connection. None if it is too long, or empty.
+fn device_name(name: &str) -> Option<[u8; DEVICE_NAME_BYTES]> {
+    let mut bytes = [0; DEVICE_NAME_BYTES];
+    if name.is_empty() || name.len() > DEVICE_NAME_BYTES {
+        return None;
+    }
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    Some(bytes)
+}

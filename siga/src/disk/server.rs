@@ -1,0 +1,370 @@
+//! A guest that has volumes, with channel and control unit, and serves them to others.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path as FilePath;
+use std::time::Duration;
+
+use disk::channel::{AttachError, Channel, Guests, Use};
+use disk::ckd::model::TRACK_BYTES;
+use disk::ckd::volume::{Access, OpenError, Volume};
+use disk::exchange::{PairError, pair};
+use disk::unit::Unit;
+use fabric::control::{Kind, Pending};
+use fabric::name::Name;
+use fabric::path::{self, Terms};
+use os::processor::now_ns;
+use os::storage::StorageOptions;
+use thiserror::Error;
+
+use super::{Measurement, UnitKind, Wanted};
+use crate::waiter::Key;
+use crate::{Guest, PathOptions, Served, Wait, Waiter};
+
+/// Channel paths between channel and control unit.
+const LINKS: usize = 4;
+/// Bytes that a guest's path lends besides results and cache.
+const PATH_BYTES: u64 = 4 << 20;
+/// Polls that find nothing before the control unit is told what guests have done with, and the thread waits.
+const IDLE_POLLS: u32 = 200;
+
+/// How long a program waits that found the control unit busy, before it is begun again.
+const REPEAT_TIME: Duration = Duration::from_millis(1);
+
+/// A device that guests can open.
+#[derive(Clone, Debug, Default)]
+pub struct Device {
+    /// Which volume: the number from [`Server::add_volume`].
+    pub volume: usize,
+    /// The first cylinder of the volume that belongs to the device.
+    pub first_cylinder: u32,
+    /// How many do: all behind the first unless set.
+    pub cylinders: Option<u32>,
+    /// Whether guests may only read.
+    pub read_only: bool,
+    /// One guest at a time has it, is lent the cache of the whole volume, and reads in place.
+    pub dedicated: bool,
+    /// The guests that may open it: all, if none is named.
+    pub guests: Vec<Name>,
+}
+
+/// Why something could not be served.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// A volume could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// No memory or no descriptors left.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Channel and control unit could not be joined.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// The name of a device does not do, or is there already.
+    #[error("device {name:?}: a name has 1 to 8 letters, and is there once")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// The cylinders of a device are not on its volume.
+    #[error(
+        "device {name}: {cylinders} cylinders from cylinder {first} are not on the volume, which has {volume}"
+    )]
+    Cylinders {
+        /// The name.
+        name: String,
+        /// The first.
+        first: u32,
+        /// How many.
+        cylinders: u32,
+        /// How many the volume has.
+        volume: u32,
+    },
+    /// There is no volume of this number.
+    #[error("device {name}: there is no volume {volume}")]
+    NoVolume {
+        /// The name.
+        name: String,
+        /// The number.
+        volume: usize,
+    },
+    /// A dedicated device shares its volume with another one.
+    #[error("device {name}: a dedicated device has its volume for itself")]
+    Shared {
+        /// The name.
+        name: String,
+    },
+    /// The channel and the control unit do not understand each other.
+    #[error("the exchange between channel and control unit: {0}")]
+    Exchange(#[from] disk::exchange::Broken),
+}
+
+/// A guest that serves volumes to other guests. One thread runs the channel and the control unit.
+#[derive(Debug)]
+pub struct Server {
+    waiter: Waiter<Served>,
+    guest: Key,
+    unit: Unit,
+    channel: Channel,
+    devices: HashMap<[u8; super::DEVICE_NAME_BYTES], Device>,
+    /// The paths of guests, by their number at the channel, with what each has opened.
+    paths: Vec<Option<(Key, [u8; super::DEVICE_NAME_BYTES])>>,
+    cache_bytes: Vec<u64>,
+    wait: Wait,
+}
+
+struct Paths<'a> {
+    waiter: &'a mut Waiter<Served>,
+    paths: &'a [Option<(Key, [u8; super::DEVICE_NAME_BYTES])>],
+}
+
+impl Guests for Paths<'_> {
+    #[inline]
+    fn halves(&mut self, guest: usize) -> Option<(&mut path::Sender, &mut path::Receiver)> {
+        let (key, _) = (*self.paths.get(guest)?)?;
+        let Some(Served::Path(path)) = self.waiter.get_mut(key) else { return None };
+        let (senders, receivers) = path.halves();
+        Some((senders[0].raw(), receivers[0].raw()))
+    }
+}
+
+impl Server {
+    /// A server without volumes, under the name that the guest has.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn new(guest: Guest, wait: Wait) -> Result<Server, ServerError> {
+        let mut waiter = Waiter::new(wait)?;
+        let guest = waiter.add(Served::Guest(guest))?;
+        let (mut unit, mut channel) = (Unit::new(), Channel::new());
+        // Caches are lent over these paths, of which nobody else knows.
+        let most = 1 << 46;
+        let terms =
+            Terms { storage_bytes_max: most, peer_storage_bytes_max: most, ..Terms::DEFAULT };
+        for _ in 0..LINKS {
+            let (ours, theirs) = pair(terms)?;
+            channel.add_link(ours);
+            unit.add_link(theirs);
+        }
+        let (devices, paths, cache_bytes) = (HashMap::new(), Vec::new(), Vec::new());
+        Ok(Server { waiter, guest, unit, channel, devices, paths, cache_bytes, wait })
+    }
+
+    /// Opens a volume, with a cache of at most `cache_bytes` for its tracks, and returns its number.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn add_volume(
+        &mut self,
+        file: impl AsRef<FilePath>,
+        access: Access,
+        cache_bytes: usize,
+    ) -> Result<usize, ServerError> {
+        let volume = Volume::open(file.as_ref(), access)?;
+        let all = (volume.tracks() as usize + 1) * TRACK_BYTES;
+        let cache_bytes = cache_bytes.min(all);
+        let number = self.unit.add_volume(
+            volume,
+            cache_bytes,
+            StorageOptions { huge: true, locked: false },
+        )?;
+        self.cache_bytes.push(cache_bytes.max(TRACK_BYTES * 4) as u64);
+        Ok(number)
+    }
+
+    /// Lets guests open a device.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn add_device(&mut self, name: &str, device: Device) -> Result<(), ServerError> {
+        let wrong = || ServerError::Name { name: name.to_owned() };
+        let bytes = super::device_name(name).ok_or_else(wrong)?;
+        let name = name.to_owned();
+        if device.volume >= self.cache_bytes.len() {
+            return Err(ServerError::NoVolume { name, volume: device.volume });
+        }
+        let volume = self.unit.cylinders(device.volume);
+        let first = device.first_cylinder;
+        let cylinders = device.cylinders.unwrap_or(volume.saturating_sub(first));
+        let end = first.checked_add(cylinders);
+        if cylinders == 0 || end.is_none_or(|end| end > volume) {
+            return Err(ServerError::Cylinders { name, first, cylinders, volume });
+        }
+        let is_shared = self
+            .devices
+            .values()
+            .any(|other| other.volume == device.volume && (other.dedicated || device.dedicated));
+        if is_shared {
+            return Err(ServerError::Shared { name });
+        }
+        if self.devices.contains_key(&bytes) {
+            return Err(ServerError::Name { name });
+        }
+        self.devices.insert(bytes, Device { cylinders: Some(cylinders), ..device });
+        Ok(())
+    }
+
+    /// Serves until there is nothing to do for so long.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn serve_within(&mut self, time: Duration) -> Result<(), ServerError> {
+        loop {
+            let mut idle = 0;
+            while idle < IDLE_POLLS {
+                idle = if self.poll()? { 0 } else { idle + 1 };
+            }
+            self.channel.flush();
+            self.unit.poll();
+            // Nobody rings when another guest releases a volume, or what it has pinned.
+            let is_busy = self.channel.is_busy();
+            let time = if is_busy { time.min(REPEAT_TIME) } else { time };
+            match self.waiter.wait_within(time)?.map(|(key, _)| key) {
+                Some(key) => self.serve_member(key)?,
+                None if is_busy => {}
+                None => return Ok(()),
+            }
+            if is_busy {
+                let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
+                self.channel.repeat(&mut paths, now_ns());
+            }
+        }
+    }
+
+    /// Serves for ever.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn serve(&mut self) -> Result<std::convert::Infallible, ServerError> {
+        loop {
+            self.serve_within(Duration::from_secs(3600))?;
+        }
+    }
+
+    /// Does what there is to do, without waiting. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn poll(&mut self) -> Result<bool, ServerError> {
+        let mut found = false;
+        // All that is ready goes to the control unit together, and shares its sync.
+        for _ in 0..self.waiter.len() {
+            let Some(key) = self.waiter.try_next()?.map(|(key, _)| key) else { break };
+            self.serve_member(key)?;
+            found = true;
+        }
+        found |= self.unit.poll();
+        let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
+        found |= self.channel.poll_units(&mut paths, now_ns())?;
+        Ok(found)
+    }
+
+    fn serve_member(&mut self, key: Key) -> Result<(), ServerError> {
+        if key == self.guest {
+            return self.accept();
+        }
+        let of_key =
+            |path: &Option<(Key, _)>| path.as_ref().is_some_and(|(known, _)| *known == key);
+        let Some(number) = self.paths.iter().position(of_key) else { return Ok(()) };
+        let Some(Served::Path(path)) = self.waiter.get_mut(key) else { return Ok(()) };
+        let (senders, receivers) = path.halves();
+        let polled =
+            self.channel.poll_guest(number, senders[0].raw(), receivers[0].raw(), now_ns());
+        if polled.is_err() {
+            self.leave(number);
+        }
+        Ok(())
+    }
+
+    /// A guest is gone, or broke the rules.
+    fn leave(&mut self, number: usize) {
+        if let Some((key, _)) = self.paths[number].take() {
+            self.channel.detach(number);
+            self.waiter.remove(key);
+        }
+    }
+
+    fn accept(&mut self) -> Result<(), ServerError> {
+        loop {
+            let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
+            let Some(pending) = guest.pending() else { return Ok(()) };
+            let Some((number, device, wanted)) = self.wish(&pending) else {
+                let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) else {
+                    return Ok(());
+                };
+                guest.refuse(pending, [0; 16]);
+                continue;
+            };
+            let result_bytes = u32::from(wanted.result_pages) * 4096;
+            let cache = if device.dedicated { self.cache_bytes[device.volume] } else { 0 };
+            let results = u64::from(wanted.subchannels) * u64::from(result_bytes);
+            let options = PathOptions {
+                storage_bytes: PATH_BYTES + results + cache,
+                wait: self.wait,
+                ..PathOptions::default()
+            };
+            let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
+            // It was withdrawn, or something is lacking, of which the asking guest learns.
+            let Ok(mut path) = guest.accept_pending(pending, &options) else { continue };
+            let lendable =
+                device.dedicated.then(|| self.unit.lendable(device.volume)).transpose()?;
+            let wish = Use {
+                volume: device.volume,
+                first_cylinder: device.first_cylinder,
+                cylinders: device.cylinders.unwrap_or(0),
+                may_write: !device.read_only,
+                subchannels: wanted.subchannels,
+                result_bytes,
+                cache: lendable,
+            };
+            match self.channel.attach(number, path.sender().raw(), wish) {
+                Ok(()) => {
+                    let key = self.waiter.add(Served::Path(path))?;
+                    if self.paths.len() <= number {
+                        self.paths.resize(number + 1, None);
+                    }
+                    self.paths[number] = Some((key, wanted.name));
+                }
+                // The path ends, which tells the guest.
+                Err(AttachError::Io(error)) => return Err(error.into()),
+                Err(_) => drop(path),
+            }
+        }
+    }
+
+    /// What a guest may have of what it wants.
+    fn wish(&self, pending: &Pending) -> Option<(usize, Device, Wanted)> {
+        let wanted = Wanted::parse(&pending.data);
+        let device = self.devices.get(&wanted.name).filter(|_| pending.kind == Kind::DISK)?;
+        let may_open = device.guests.is_empty() || device.guests.contains(&pending.from);
+        let of_device =
+            |path: &&Option<(Key, [u8; 8])>| path.is_some_and(|(_, name)| name == wanted.name);
+        let is_taken = device.dedicated && self.paths.iter().any(|path| of_device(&path));
+        let fits = wanted.subchannels > 0 && wanted.result_pages > 0;
+        let number = self.paths.iter().position(Option::is_none).unwrap_or(self.paths.len());
+        (may_open && !is_taken && fits).then(|| (number, device.clone(), wanted))
+    }
+
+    /// Guests that have a device open.
+    pub fn guests(&self) -> usize {
+        self.paths.iter().flatten().count()
+    }
+
+    /// Information units that channel and control unit have sent each other, by kind.
+    pub fn units(&self) -> Vec<(UnitKind, u64)> {
+        let of = |kind| (kind, self.channel.sent_of(kind) + self.unit.sent_of(kind));
+        UnitKind::ALL.into_iter().map(of).collect()
+    }
+
+    /// The measurement blocks of all subchannels, with the guest's number.
+    pub fn measurements(&self) -> impl Iterator<Item = (usize, Measurement)> {
+        let guests = (0..self.paths.len()).filter(|number| self.paths[*number].is_some());
+        guests.flat_map(|number| self.channel.measurements(number).map(move |one| (number, one)))
+    }
+
+    /// Tracks that were read from the file of a volume.
+    pub fn misses(&self, volume: usize) -> u64 {
+        self.unit.misses(volume)
+    }
+}

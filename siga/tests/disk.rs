@@ -1,0 +1,186 @@
+//! Volumes by channel programs, between guests of a host.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use siga::disk::ckd::create::{NewVolume, create};
+use siga::disk::ckd::volume::Access;
+use siga::disk::{
+    BLOCK_BYTES, Device, Disk, DiskError, DiskOptions, Mode, OpenDiskError, Program, Server,
+    UnitKind,
+};
+use siga::host::{Embedded, System};
+use siga::{ConnectError, Guest, Wait};
+
+/// A volume's file, which goes with this.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("siga-dasd-{name}-{}", std::process::id()));
+        let new = NewVolume { cylinders: 3, name: "SIGA01".into(), today: (2026, 1), split: false };
+        create(&path, &new, |_| ()).unwrap();
+        Place(path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A server on a thread of its own.
+struct Serving(Option<JoinHandle<Server>>, Arc<AtomicBool>);
+
+impl Serving {
+    fn start(host: &Embedded, place: &Place, device: Device) -> Serving {
+        let guest = Guest::attach_embedded(host, "DASD").unwrap();
+        let mut server = Server::new(guest, Wait::Block).unwrap();
+        server.add_volume(&place.0, Access::Write, 64 << 20).unwrap();
+        server.add_device("SIGA01", device).unwrap();
+        let done = Arc::new(AtomicBool::new(false));
+        let seen = done.clone();
+        let serving = thread::spawn(move || {
+            while !seen.load(Ordering::Relaxed) {
+                server.serve_within(Duration::from_millis(10)).unwrap();
+            }
+            server
+        });
+        Serving(Some(serving), done)
+    }
+
+    fn stop(mut self) -> Server {
+        self.1.store(true, Ordering::Relaxed);
+        self.0.take().unwrap().join().unwrap()
+    }
+}
+
+fn options(mode: Mode) -> DiskOptions {
+    DiskOptions { mode, depth: 4, wait: Wait::Block, ..DiskOptions::default() }
+}
+
+fn pattern(seed: u64, blocks: usize) -> Vec<u8> {
+    (0..blocks * BLOCK_BYTES)
+        .map(|at| (at as u64 * 13 + seed * 7 + at as u64 / 4096) as u8)
+        .collect()
+}
+
+#[test]
+fn what_is_written_is_read_in_both_modes_copied_and_in_place() {
+    for dedicated in [false, true] {
+        let host = Embedded::start(System::open()).unwrap();
+        let place = Place::new(if dedicated { "dedicated" } else { "minidisk" });
+        let serving = Serving::start(&host, &place, Device { dedicated, ..Device::default() });
+        let guest = Guest::attach_embedded(&host, "ALICE").unwrap();
+        for mode in [Mode::Command, Mode::Transport] {
+            let mut disk = Disk::open(&guest, "DASD", "SIGA01", &options(mode)).unwrap();
+            assert_eq!((disk.cylinders(), disk.blocks(), disk.is_in_place()), (3, 360, dedicated));
+            let bytes = pattern(mode as u64, 100);
+            disk.write(17, &bytes).unwrap();
+            let mut found = vec![0; bytes.len()];
+            disk.read(17, &mut found).unwrap();
+            assert!(found == bytes);
+            for first in 0..4 {
+                disk.start(Program::Read { first: 17 + first * 20, blocks: 20 }).unwrap();
+            }
+            assert!(matches!(
+                disk.start(Program::Read { first: 0, blocks: 1 }),
+                Err(DiskError::Busy)
+            ));
+            for _ in 0..4 {
+                let ended = disk.wait().unwrap();
+                ended.check().unwrap();
+                let first = ended.subchannel();
+                let mut content = Vec::new();
+                ended
+                    .in_place(|view, at, bytes| {
+                        let start = content.len();
+                        content.resize(start + bytes, 0);
+                        view.read(at, &mut content[start..]).unwrap();
+                    })
+                    .unwrap();
+                let at = bytes.chunks(20 * BLOCK_BYTES).position(|part| part == content);
+                assert!(at.is_some(), "subchannel {first}");
+            }
+            assert!(matches!(disk.wait(), Err(DiskError::Idle)));
+        }
+        let server = serving.stop();
+        let units = server.units();
+        assert!(units.iter().any(|(kind, sent)| *kind == UnitKind::TransportCommand && *sent > 0));
+    }
+}
+
+#[test]
+fn devices_are_given_to_those_who_may_have_them() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("allowed");
+    let guests = vec!["ALICE".parse().unwrap()];
+    let device = Device { dedicated: true, guests, read_only: true, ..Device::default() };
+    let serving = Serving::start(&host, &place, device);
+    let alice = Guest::attach_embedded(&host, "ALICE").unwrap();
+    let bob = Guest::attach_embedded(&host, "BOB").unwrap();
+    let refused = |guest: &Guest, device: &str| {
+        let opened = Disk::open(guest, "DASD", device, &options(Mode::Transport));
+        matches!(opened, Err(OpenDiskError::Connect(ConnectError::Refused { .. })))
+    };
+    assert!(refused(&bob, "SIGA01"));
+    assert!(refused(&alice, "OTHER"));
+    let mut disk = Disk::open(&alice, "DASD", "SIGA01", &options(Mode::Transport)).unwrap();
+    assert!(refused(&alice, "SIGA01"), "one guest at a time");
+    assert!(!disk.may_write());
+    let error = disk.write(0, &[1; BLOCK_BYTES]).unwrap_err().to_string();
+    assert!(error.contains("write inhibited"), "{error}");
+    disk.read(0, &mut [0; BLOCK_BYTES]).unwrap();
+    assert!(matches!(disk.read(360, &mut [0; BLOCK_BYTES]), Err(DiskError::Blocks { .. })));
+    drop(disk);
+    // The server learns of the end from the path.
+    let mut tries = 0;
+    while refused(&alice, "SIGA01") {
+        tries += 1;
+        assert!(tries < 1000);
+        thread::yield_now();
+    }
+    let server = serving.stop();
+    assert_eq!(server.misses(0), 1);
+}
+
+#[test]
+fn minidisks_of_one_volume_are_apart() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("apart");
+    let guest = Guest::attach_embedded(&host, "DASD").unwrap();
+    let mut server = Server::new(guest, Wait::Block).unwrap();
+    let volume = server.add_volume(&place.0, Access::Write, 64 << 20).unwrap();
+    for (name, first_cylinder) in [("ONE", 1), ("TWO", 2)] {
+        let device = Device { volume, first_cylinder, cylinders: Some(1), ..Device::default() };
+        server.add_device(name, device).unwrap();
+    }
+    let outside = Device { volume, first_cylinder: 2, cylinders: Some(2), ..Device::default() };
+    assert!(server.add_device("THREE", outside).is_err());
+    assert!(server.add_device("FOUR", Device { dedicated: true, ..Device::default() }).is_err());
+    let done = Arc::new(AtomicBool::new(false));
+    let seen = done.clone();
+    let serving = thread::spawn(move || {
+        while !seen.load(Ordering::Relaxed) {
+            server.serve_within(Duration::from_millis(10)).unwrap();
+        }
+    });
+    let alice = Guest::attach_embedded(&host, "ALICE").unwrap();
+    let options = DiskOptions { first_track: 0, ..options(Mode::Transport) };
+    let mut one = Disk::open(&alice, "DASD", "ONE", &options).unwrap();
+    let mut two = Disk::open(&alice, "DASD", "TWO", &options).unwrap();
+    assert_eq!((one.blocks(), two.blocks()), (180, 180));
+    one.write(0, &pattern(1, 180)).unwrap();
+    two.write(0, &pattern(2, 180)).unwrap();
+    let mut found = vec![0; 180 * BLOCK_BYTES];
+    one.read(0, &mut found).unwrap();
+    assert!(found == pattern(1, 180));
+    two.read(0, &mut found).unwrap();
+    assert!(found == pattern(2, 180));
+    done.store(true, Ordering::Relaxed);
+    serving.join().unwrap();
+}
