@@ -148,7 +148,7 @@ impl World {
         } else if script.below(4) == 0 {
             script.bytes(HEAD_BYTES).iter().zip(&mut head).for_each(|(byte, at)| *at = *byte);
         }
-        if self.device.write(&[&head, &frame]).is_err() {
+        if self.device.write(&[&head, &frame], None).is_err() {
             // The port is behind.
             return;
         }
