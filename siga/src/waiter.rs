@@ -577,6 +577,12 @@ impl<M: Member> Waiter<M> {
         });
     }
 
+    /// Trims all members now; those that sleep go on sleeping. Whether there may be more to trim later.
+    pub(crate) fn trim(&mut self) -> bool {
+        let seats = self.places.iter_mut().filter_map(|place| place.seat.as_mut());
+        seats.fold(false, |may_trim, seat| seat.member.trim() | may_trim)
+    }
+
     /// Trims members, if it is time, and says when the next time is; `u64::MAX` if never.
     fn trim_members(&mut self, now_ns: u64) -> u64 {
         let later_ns = now_ns.saturating_add(TRIM_PERIOD.as_nanos() as u64);

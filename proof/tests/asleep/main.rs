@@ -1,6 +1,6 @@
 //! What sleeps, against a model of it: random programs of all that can happen to a waiter with guests and
-//! paths, and to guests of IUCV and of APPC. Nobody sleeps with something to report, and nobody is ready for ever
-//! with nothing, also while the host is dead, or does not read what it is asked for a while.
+//! paths, to guests of IUCV and of APPC, and to members of a LAN. Nobody sleeps with something to report, and
+//! nobody is ready for ever with nothing, also while the host is dead, or does not read what it is asked for a while.
 //!
 //! All parties and their host are polled by one thread, so the seed repeats everything. (The host has a
 //! thread of its own for as long as a verb waits for its answer, and goes on then if it was stopped.)
@@ -13,6 +13,7 @@
 mod appc;
 mod conversing;
 mod iucv;
+mod lan;
 mod place;
 mod served;
 
@@ -56,6 +57,17 @@ proptest! {
         deeds in vec(conversing::deed(appc::verb()), 1..120),
     ) {
         converse::<appc::Party>(deeds);
+    }
+
+    #[test]
+    fn members_of_a_lan_get_what_was_sent_once_and_in_order_and_never_wait_for_ever(
+        deeds in vec(lan::deed(), 1..200),
+    ) {
+        let mut world = lan::World::new();
+        for deed in deeds {
+            world.act(deed);
+        }
+        world.end();
     }
 }
 

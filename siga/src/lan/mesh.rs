@@ -1279,21 +1279,10 @@ impl Mesh {
         self.in_child() || self.has_heard || self.waiter.is_one_ready() || !self.table.is_current()
     }
 
-    /// Gives back memory of all links that was not used lately. Returns whether there may be more later.
+    /// Gives back memory of all links that was not used lately. Returns whether there may be more later. Links that sleep
+    /// go on sleeping: whoever trims a member that sleeps does not prepare it for sleep again.
     pub(super) fn trim(&mut self) -> bool {
-        if self.in_child() {
-            return false;
-        }
-        let Mesh { waiter, peers, .. } = self;
-        let mut may_trim = false;
-        for standing in peers.iter() {
-            if let Standing::Joined(key) = standing
-                && let Some(joint) = joint(waiter, *key)
-            {
-                may_trim |= joint.link.trim();
-            }
-        }
-        may_trim
+        !self.in_child() && self.waiter.trim()
     }
 
     /// Prepares for a wait in a waiter, which asks [`Mesh::is_ready`] then. Room, or a path, is told once.

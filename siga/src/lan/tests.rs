@@ -1,5 +1,6 @@
 //! Members that face another which keeps to no rules.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use fabric::control::{Request, WantedAddress};
@@ -8,6 +9,7 @@ use host::system::System;
 use net::lan::counters::{Counter, Counters};
 use net::lan::frame::Mac;
 use net::lan::offload::Offload;
+use os::poller::wait_any;
 use os::processor::now_ns;
 
 use super::joining::{Wish, change};
@@ -269,4 +271,23 @@ fn member_that_a_waiter_puts_to_sleep_announces_it_though_there_is_a_new_path() 
     os::poller::wait_readable(&lan, Some(SECOND)).unwrap();
     lan.hear(0);
     assert!(lan.try_receive().unwrap().is_some());
+}
+
+#[test]
+fn member_that_is_trimmed_in_its_sleep_is_woken() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (mut one, mut other) = (member(&host, "A"), member(&host, "B"));
+    let frame = [&other.mac().0[..], &one.mac().0, &[0x88, 0xb5], b"hello"].concat();
+    one.send(Offload::NONE, &frame).unwrap();
+    while other.try_receive().unwrap().is_none() {
+        assert!(one.try_receive().unwrap().is_none());
+    }
+    while !other.prepare_wait() {
+        assert!(other.try_receive().unwrap().is_none());
+    }
+    // A waiter does that about once a second, also to those of its members that sleep.
+    other.trim();
+    one.send(Offload::NONE, &frame).unwrap();
+    let is_readable = wait_any([Some(other.as_fd())], Some(Duration::ZERO)).unwrap();
+    assert_eq!(is_readable, [true]);
 }
