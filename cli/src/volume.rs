@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use disk::ckd::check::{Fault, check};
 use disk::ckd::create::{Blocks, CopyError, NewVolume, create};
-use disk::ckd::label::{self, DataSet};
+use disk::ckd::label::{self, DataSet, LabelError};
 use disk::ckd::model::{self, BLOCK_BYTES};
 use disk::ckd::volume::{Access, OpenError, Volume};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -225,8 +225,13 @@ impl Listed {
 fn describe(file: &Path, volume: &Volume) -> Result<Described, Outcome> {
     let wrong = |error| Outcome::No(format!("{}: {error}", file.display()));
     let label = label::label(volume).map_err(wrong)?;
-    let contents = label::contents(volume, &label).map_err(wrong)?;
-    let listed = contents.data_sets.into_iter().map(|(_, data_set)| Listed::new(data_set));
+    let data_sets = match label::contents(volume, &label) {
+        Ok(contents) => contents.data_sets,
+        // As Hercules's `dasdinit` leaves a volume, without -linux.
+        Err(LabelError::NoVtoc) => Vec::new(),
+        Err(error) => return Err(wrong(error)),
+    };
+    let listed = data_sets.into_iter().map(|(_, data_set)| Listed::new(data_set));
     Ok(Described {
         file: file.to_owned(),
         volume: label.volume,

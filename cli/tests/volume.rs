@@ -135,6 +135,9 @@ fn hercules_reads_what_we_write() {
     let listed = place.tool("dasdls", &["-hdr", "-info", "a.ckd"]);
     assert!(listed.contains("VOLSER=OURS01"), "{listed}");
     assert!(listed.contains("SIGA.BLOCKS"), "{listed}");
+    // The blocks are an ordinary sequential data set, which a tool writes into a file of the same name.
+    let copied = place.tool("dasdseq", &["a.ckd", "SIGA.BLOCKS"]);
+    assert!(place.read("SIGA.BLOCKS") == image(540), "{copied}");
     // To a compressed image, which a checker goes through, and back.
     let copied = place.tool("dasdcopy", &["-q", "-r", "-o", "CCKD", "a.ckd", "a.cckd"]);
     assert!(!copied.contains("null track"), "{copied}");
@@ -157,6 +160,14 @@ fn we_read_what_hercules_writes() {
     assert_eq!(place.good(&["check", "a.ckd"]), "a.ckd: 300 tracks, no faults\n");
     let listed: Value = serde_json::from_str(&place.good(&["ls", "a.ckd", "--json"])).unwrap();
     assert_eq!((&listed["volume"], &listed["cylinders"]), (&"THEIRS".into(), &20.into()));
+    // Without a table of contents a volume has its name all the same.
+    place.tool("dasdinit", &["b.ckd", "3390", "PLAIN", "20"]);
+    let listed: Value = serde_json::from_str(&place.good(&["ls", "b.ckd", "--json"])).unwrap();
+    assert_eq!(
+        (&listed["volume"], listed["data_sets"].as_array().unwrap().len()),
+        (&"PLAIN".into(), 0)
+    );
+    assert_eq!(place.siga(&["check", "b.ckd"]).status.code(), Some(1));
     let copied = place.tool("dasdcopy", &["-q", "-r", "-o", "CCKD", "a.ckd", "a.cckd"]);
     let refused = place.siga(&["ls", "a.cckd"]);
     assert_eq!(refused.status.code(), Some(1), "{copied}");

@@ -8,7 +8,7 @@
 //! | [`program`] | the guest's side: programs in its storage, and what became of them |
 //! | [`channel`] | subchannels, which run a guest's channel programs |
 //! | [`exchange`] | information units between a channel and a control unit, over a path |
-//! | [`unit`] | the control unit: ECKD commands on volumes, with a cache of tracks |
+//! | [`unit`](mod@unit) | the control unit: ECKD commands on volumes, with a cache of tracks |
 //! | [`ckd`] | volumes: files of count-key-data tracks, as Hercules reads and writes them |
 //!
 //! Programs use the crate `siga`, which adds waiting. The reasons are in `docs/design/disk.md`.

@@ -317,6 +317,9 @@ fn suspended_program_is_resumed() {
     world.run();
     assert_eq!(guest.poll(), Some(Event::Intermediate { subchannel: 0, parameter: 77 }));
     assert_eq!(guest.client.answer().scsw.control & control::SUSPENDED, control::SUSPENDED);
+    // What was read before comes with it.
+    guest.client.place().unwrap();
+    assert_eq!(guest.client.storage()[0x5000..0x5004], [0xff, 0x39, 0x90, 0xe9]);
     guest.client.request(disk::channel::request::Kind::Resume, 0, &mut guest.sender).unwrap();
     world.run();
     assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));

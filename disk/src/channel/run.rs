@@ -603,8 +603,15 @@ impl Channel {
                     address: run.flights.back().map_or(run.orb.program, |flight| flight.end),
                     ..Scsw::default()
                 };
-                let parameter = run.orb.parameter;
-                guest.send_intermediate(subchannel, parameter, scsw, sender)
+                // What was read so far goes with it: the control unit may use its place again once the guest has
+                // consumed this, or what ended after it.
+                run.answer.scsw = scsw;
+                let mut head = run.answer.head(subchannel);
+                head.flags |= request::flag::INTERMEDIATE;
+                (head.token, head.values[0]) = (guest.ended, run.orb.parameter);
+                run.answer.emit(&mut guest.body);
+                run.answer.clear();
+                send(sender, &mut guest.backlog, &head, &guest.body)
             }
             Stop::Halt | Stop::Clear => {
                 self.finish(number, subchannel, Scsw::default(), sender, now)

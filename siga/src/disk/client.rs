@@ -502,7 +502,8 @@ impl Ended<'_> {
         self.parameter
     }
 
-    /// Whether the program has ended. If not, it was suspended, or asked for an interruption.
+    /// Whether the program has ended. If not, it was suspended, with what it has read so far, or asked for an
+    /// interruption.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
