@@ -424,7 +424,8 @@ impl TcpStream {
     }
 }
 
-/// Errors are those of [`std::net::TcpStream`]: `ConnectionReset`, `TimedOut`, and `WouldBlock` at a time limit.
+/// Errors are those of [`std::net::TcpStream`]: `ConnectionReset`, `TimedOut`, `HostUnreachable` if the other side's member
+/// has left the LAN, and `WouldBlock` at a time limit.
 impl Read for &TcpStream {
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
         if target.is_empty() {
@@ -527,6 +528,7 @@ fn ended(end: End) -> io::Error {
         End::Refused => io::ErrorKind::ConnectionRefused,
         End::Reset => io::ErrorKind::ConnectionReset,
         End::TimedOut => io::ErrorKind::TimedOut,
+        End::Gone => io::ErrorKind::HostUnreachable,
         _ => return io::Error::other("the stack has failed, and given this connection up"),
     };
     kind.into()
