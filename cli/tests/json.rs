@@ -66,7 +66,7 @@ fn every_command_has_it() {
             }
         }
     }
-    let all = "up send receive identify run join query audit capture top lab list lab run lab report \
+    let all = "up send receive identify run join forward query audit capture top lab list lab run lab report \
                monitor dump";
     assert_eq!(found.join(" "), all);
 }

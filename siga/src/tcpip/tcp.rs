@@ -273,6 +273,18 @@ impl TcpStream {
         })
     }
 
+    /// Ends the connection with a reset: the other side learns that what it has may not be all.
+    ///
+    /// # Errors
+    /// `ResourceBusy` as [`Stack::poll`].
+    pub fn reset(&self) -> io::Result<()> {
+        self.with(|core, id| {
+            core.net.abort(id);
+            core.push();
+            Ok(())
+        })
+    }
+
     /// Whether verbs do not wait: they give `WouldBlock` where they would.
     ///
     /// # Errors
