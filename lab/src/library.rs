@@ -21,6 +21,8 @@ const FILES: &[(&str, &str)] = &[
     ("cases/lan-1500.toml", include_str!("../../cases/lan-1500.toml")),
     ("cases/lan-spread.toml", include_str!("../../cases/lan-spread.toml")),
     ("cases/lan-broadcast.toml", include_str!("../../cases/lan-broadcast.toml")),
+    ("cases/tcp-stream.toml", include_str!("../../cases/tcp-stream.toml")),
+    ("cases/tcp-rr.toml", include_str!("../../cases/tcp-rr.toml")),
     ("cases/iucv-pipe.toml", include_str!("../../cases/iucv-pipe.toml")),
     ("cases/border-64.toml", include_str!("../../cases/border-64.toml")),
     ("cases/border-1000.toml", include_str!("../../cases/border-1000.toml")),

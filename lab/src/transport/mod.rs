@@ -13,6 +13,7 @@ mod packets;
 mod path;
 mod peer;
 mod ring;
+mod tcpip;
 mod wake;
 
 use host::report::Counts;
@@ -75,6 +76,7 @@ pub const TRANSPORTS: &[Transport] = &[
     iucv::IUCV_SEND,
     appc::APPC,
     lan::LAN,
+    tcpip::TCP_LAN,
     bytes::UNIX_STREAM,
     batch::UNIX_STREAM_BATCHED,
     packets::UNIX_SEQPACKET,
