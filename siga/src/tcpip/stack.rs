@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use net::lan::frame::Mac;
 use net::lan::link::Frame;
 use net::lan::offload::Offload;
 use net::tcpip::{BindError, Congestion, ConnectionId, Counter, Link, Options, Secret, Unsent};
@@ -118,7 +119,14 @@ impl Stack {
             ..Options::default()
         };
         let net = net::tcpip::Stack::new(lan.mac(), lan.addresses(), options, Secret(secret));
-        let core = Core { lan, net, frame: Vec::new(), changes: 0, gone: HashMap::new() };
+        let core = Core {
+            lan,
+            net,
+            frame: Vec::new(),
+            changes: 0,
+            gone: HashMap::new(),
+            senders: HashMap::new(),
+        };
         let core = RefCell::new(core);
         Ok(Stack { shared: Rc::new(Shared { core, dropped: RefCell::default() }) })
     }
@@ -249,6 +257,8 @@ pub(super) struct Core {
     changes: u64,
     /// Hosts to which there are connections and whose members are missing, and since when.
     gone: HashMap<IpAddr, u64>,
+    /// Whose addresses have been seen: what a member has sent before it left is still received after.
+    senders: HashMap<IpAddr, Mac>,
 }
 
 impl Core {
@@ -287,9 +297,14 @@ impl Core {
                 self.frame.clear();
                 self.frame.extend_from_slice(frame.bytes);
                 let frame = Frame { offload: frame.offload, bytes: &self.frame };
-                self.net.receive(now, frame, &mut Wire { lan: &mut self.lan });
+                self.net.receive(
+                    now,
+                    frame,
+                    &mut Wire { lan: &mut self.lan, senders: &mut self.senders },
+                );
             }
-            let has_more = self.net.poll(now, &mut Wire { lan: &mut self.lan });
+            let has_more =
+                self.net.poll(now, &mut Wire { lan: &mut self.lan, senders: &mut self.senders });
             if received == 0 && !has_more {
                 break;
             }
@@ -301,7 +316,7 @@ impl Core {
 
     /// Finds out which connections have lost their other side: nothing may come from there that would say so.
     fn follow_members(&mut self) {
-        let Core { lan, net, changes, gone, .. } = self;
+        let Core { lan, net, changes, gone, senders, .. } = self;
         // Who is still there, or there again, is asked whether it knows its connections.
         let mut asked: Vec<IpAddr> = Vec::new();
         for member in lan.take_parted() {
@@ -312,6 +327,7 @@ impl Core {
             *changes = now_changes;
             let hosts = net.hosts();
             asked.retain(|host| hosts.contains(host));
+            senders.retain(|host, _| hosts.contains(host) || lan.find_address(*host).is_some());
             let before = std::mem::take(gone);
             for host in hosts {
                 match lan.find_address(host) {
@@ -326,7 +342,7 @@ impl Core {
                 }
             }
             for host in asked {
-                net.question(host, &mut Wire { lan });
+                net.question(host, &mut Wire { lan, senders });
             }
         }
         if !gone.is_empty() {
@@ -351,7 +367,7 @@ impl Core {
     pub(super) fn push(&mut self) {
         let now = now_ns();
         for _ in 0..ROUNDS_MAX {
-            if !self.net.poll(now, &mut Wire { lan: &mut self.lan }) {
+            if !self.net.poll(now, &mut Wire { lan: &mut self.lan, senders: &mut self.senders }) {
                 break;
             }
         }
@@ -387,7 +403,12 @@ impl Core {
         to: SocketAddr,
         data: &[u8],
     ) -> Result<(), net::tcpip::SendToError> {
-        self.net.send_to(from, to, data, &mut Wire { lan: &mut self.lan })
+        self.net.send_to(
+            from,
+            to,
+            data,
+            &mut Wire { lan: &mut self.lan, senders: &mut self.senders },
+        )
     }
 }
 
@@ -402,6 +423,7 @@ impl Drop for Core {
 /// The LAN, as a stack sees it.
 struct Wire<'a> {
     lan: &'a mut Lan,
+    senders: &'a mut HashMap<IpAddr, Mac>,
 }
 
 impl Link for Wire<'_> {
@@ -423,8 +445,17 @@ impl Link for Wire<'_> {
 
     fn may_send_from(&mut self, frame: &[u8], address: IpAddr) -> bool {
         // That the MAC address is the sender's has been checked by the LAN.
-        let source = net::lan::frame::source(frame);
-        self.lan.find_address(address).is_some_and(|member| Some(member.mac) == source)
+        let Some(source) = net::lan::frame::source(frame) else { return false };
+        let known = self.senders.get(&address).copied();
+        match self.lan.find_address(address).map(|member| member.mac) {
+            Some(owner) => {
+                if owner == source && known != Some(source) {
+                    self.senders.insert(address, source);
+                }
+                owner == source
+            }
+            None => known == Some(source),
+        }
     }
 }
 
