@@ -2,6 +2,7 @@
 
 mod audit;
 mod capture;
+mod forward;
 mod identify;
 mod join;
 mod lab;
@@ -42,6 +43,7 @@ enum Command {
     Identify(identify::Arguments),
     Run(run::Arguments),
     Join(join::Arguments),
+    Forward(forward::Arguments),
     Query(query::Arguments),
     Audit(audit::Arguments),
     Capture(capture::Arguments),
@@ -68,6 +70,7 @@ fn main() -> std::process::ExitCode {
         Command::Identify(arguments) => identify::run(&arguments),
         Command::Run(arguments) => return run::run(&arguments),
         Command::Join(arguments) => join::run(&arguments),
+        Command::Forward(arguments) => forward::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),

@@ -23,6 +23,8 @@ const FILES: &[(&str, &str)] = &[
     ("cases/lan-broadcast.toml", include_str!("../../cases/lan-broadcast.toml")),
     ("cases/lan-tcp-stream.toml", include_str!("../../cases/lan-tcp-stream.toml")),
     ("cases/lan-tcp-exchange.toml", include_str!("../../cases/lan-tcp-exchange.toml")),
+    ("cases/tcp-stream.toml", include_str!("../../cases/tcp-stream.toml")),
+    ("cases/tcp-rr.toml", include_str!("../../cases/tcp-rr.toml")),
     ("cases/iucv-pipe.toml", include_str!("../../cases/iucv-pipe.toml")),
     ("cases/border-64.toml", include_str!("../../cases/border-64.toml")),
     ("cases/border-1000.toml", include_str!("../../cases/border-1000.toml")),

@@ -18,6 +18,7 @@ pub mod processor;
 pub mod program;
 pub mod random;
 pub mod signals;
+pub mod socket;
 pub mod storage;
 pub mod sync;
 pub mod tap;

@@ -44,6 +44,17 @@ impl Poller {
         Ok(epoll::add(&self.epoll, descriptor, data, EventFlags::IN)?)
     }
 
+    /// Waits for `descriptor` too, each time that it becomes readable or writable, and calls it `name`. Whoever uses it
+    /// reads and writes until the kernel refuses.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub fn add_edges(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
+        self.check_fork()?;
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        Ok(epoll::add(&self.epoll, descriptor, EventData::new_u64(name), flags)?)
+    }
+
     /// Waits for `descriptor` no longer.
     ///
     /// # Errors

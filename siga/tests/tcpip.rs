@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use siga::host::{Embedded, System};
-use siga::lan::{Address, Lan, LanOptions};
+use siga::lan::{Address, Checksum, Lan, LanOptions, Offload};
 use siga::tcpip::{Counter, Stack, StackOptions, TcpListener, TcpStream, UdpSocket};
 use siga::{Guest, Wait};
 
@@ -269,6 +269,52 @@ fn full_backlog_lets_nobody_in_until_one_is_accepted() {
             assert!(stack.finish(LONG).unwrap());
         },
     );
+}
+
+/// Answers the first request for a connection, as a stack would, and leaves the LAN without a word of it.
+fn answer_and_leave(mut lan: Lan) {
+    let request = loop {
+        let frame = lan.receive_within(LONG).unwrap().expect("a request").bytes.to_vec();
+        if frame[12..14] == [8, 0] && frame[23] == 6 {
+            break frame;
+        }
+    };
+    let mut frame = [&request[6..12], &lan.mac().0, &[8, 0]].concat();
+    // A header of IP whose checksum the other side verifies, and one of TCP whose checksum is marked as right.
+    let mut ip =
+        [&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0], &request[30..34], &request[26..30]];
+    let words = |ip: &[&[u8]]| {
+        let sum: u32 =
+            ip.concat().chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+        !((sum & 0xffff) + (sum >> 16)) as u16
+    };
+    let sum = words(&ip).to_be_bytes();
+    let head = [0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, sum[0], sum[1]];
+    ip[0] = &head;
+    frame.extend(ip.concat());
+    let first = u32::from_be_bytes(request[38..42].try_into().unwrap());
+    frame.extend_from_slice(&[&request[36..38], &request[34..36], &[0, 0, 0, 7]].concat());
+    frame.extend_from_slice(&first.wrapping_add(1).to_be_bytes());
+    frame.extend_from_slice(&[5 << 4, 0x12, 255, 255, 0, 0, 0, 0]);
+    let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
+    lan.send(offload, &frame).unwrap();
+    // The acknowledgement of that, which shows that the other side has it.
+    lan.receive_within(LONG).unwrap().expect("an acknowledgement");
+}
+
+#[test]
+fn reader_learns_that_the_other_member_is_gone() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (gone, asking) = (member(&host, "SERVER"), member(&host, "CLIENT"));
+    let address = gone.addresses()[0];
+    let gone = thread::spawn(move || answer_and_leave(gone));
+    let stack = stack(asking);
+    let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let error = stream.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::HostUnreachable);
+    assert_eq!(stack.counter(Counter::Gone), 1);
+    gone.join().unwrap();
 }
 
 #[test]

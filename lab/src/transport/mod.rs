@@ -14,6 +14,7 @@ mod packets;
 mod path;
 mod peer;
 mod ring;
+mod tcpip;
 mod wake;
 
 use host::report::Counts;
@@ -76,6 +77,7 @@ pub const TRANSPORTS: &[Transport] = &[
     iucv::IUCV_SEND,
     appc::APPC,
     lan::LAN,
+    tcpip::TCP_LAN,
     bytes::UNIX_STREAM,
     batch::UNIX_STREAM_BATCHED,
     packets::UNIX_SEQPACKET,

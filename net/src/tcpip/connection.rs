@@ -23,6 +23,8 @@ pub enum End {
     Reset,
     /// The other side was silent for too long.
     TimedOut,
+    /// The other side's member has left the LAN.
+    Gone,
     /// The state machine has failed: a defect of the stack.
     Broken,
 }
@@ -64,12 +66,14 @@ pub(super) struct Connection {
     /// Whether the network knows it: its packets are for it and its timers run.
     pub(super) is_live: bool,
     pub(super) is_busy: bool,
-    /// Whether it waits for room at its target.
-    pub(super) is_stalled: bool,
+    /// Which of all connections it is: those begun later have higher numbers.
+    pub(super) number: u64,
     /// Whether it is complete and waits to be accepted.
     pub(super) is_ready: bool,
     /// Whether the program wants nothing more of what comes.
     pub(super) is_receive_shut: bool,
+    /// What had come before that and was not received.
+    pub(super) kept: Vec<u8>,
     pub(super) end: Option<End>,
     /// When it is to be served, in the table of timers.
     pub(super) due: Option<u64>,
@@ -82,7 +86,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(tuple: Tuple, machine: Machine, listener: Option<SocketAddr>) -> Connection {
+    pub(super) fn new(
+        number: u64,
+        tuple: Tuple,
+        machine: Machine,
+        listener: Option<SocketAddr>,
+    ) -> Connection {
         Connection {
             tuple,
             machine: Some(machine),
@@ -90,9 +99,10 @@ impl Connection {
             listener,
             is_live: true,
             is_busy: false,
-            is_stalled: false,
+            number,
             is_ready: false,
             is_receive_shut: false,
+            kept: Vec::new(),
             end: None,
             due: None,
             deadline: None,
@@ -112,7 +122,7 @@ impl Connection {
 
     pub(super) fn readable(&self) -> Readable {
         if self.is_receive_shut {
-            return Readable::Finished;
+            return if self.kept.is_empty() { Readable::Finished } else { Readable::Bytes };
         }
         if let Some(machine) = &self.machine {
             if machine.socket().can_recv() {

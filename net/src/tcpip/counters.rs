@@ -22,6 +22,8 @@ listed! {
         Reset => "reset",
         /// Connections given up because the other side was silent for too long.
         TimedOut => "timed_out",
+        /// Connections given up because the other side's member has left the LAN.
+        Gone => "gone",
         /// Connections ended by a fault in the state machine. Each is a defect to be reported.
         Broken => "broken",
         /// Echo requests answered.
@@ -38,7 +40,7 @@ listed! {
         Malformed => "dropped_malformed",
         /// Received frames dropped: a wrong checksum.
         BadChecksum => "dropped_checksum",
-        /// Received frames dropped: the address of a group, of this stack or of nobody as source.
+        /// Received frames dropped: the address of a group, of this stack, of nobody or of another member as source.
         BadSource => "dropped_source",
         /// Received frames dropped: for another address.
         NotOurs => "dropped_not_ours",
@@ -48,6 +50,8 @@ listed! {
         OtherProtocol => "dropped_protocol",
         /// Received segments dropped: of a listener whose backlog is full.
         BacklogFull => "dropped_backlog",
+        /// Half-open connections given up for newer ones: their listener's backlog was full.
+        HalfOpenEvicted => "dropped_half_open",
         /// Received segments dropped: for one connection more than the stack may have.
         ConnectionsFull => "dropped_connections",
         /// Received segments dropped: no sequence number was found that is after those of an earlier connection.
@@ -58,7 +62,7 @@ listed! {
         NoSocket => "dropped_no_socket",
         /// Received datagrams dropped: their socket has no room.
         SocketFull => "dropped_socket_full",
-        /// Frames not sent: too many wait for their target.
+        /// Frames not sent: their target is full, and they are answers or too many wait for it.
         TargetFull => "dropped_target_full",
         /// Frames not sent: the LAN has no member with that address, or does not reach it.
         Unreachable => "dropped_unreachable",

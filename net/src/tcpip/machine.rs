@@ -92,6 +92,8 @@ pub(super) struct Sent {
     pub(super) acknowledged: u32,
     pub(super) window: u16,
     pub(super) is_any: bool,
+    /// Whether it was not the first segment, whose window is not scaled and which may acknowledge nothing.
+    is_beyond_first: bool,
     /// Whether the other side has acknowledged any of it.
     has_acknowledgement: bool,
     /// The window that the other side has offered last.
@@ -106,6 +108,27 @@ pub(super) enum Unacknowledged {
     Bytes,
     /// The end of the stream alone, which was sent.
     End,
+}
+
+/// What of a segment is beyond what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Excess {
+    None,
+    /// Data that smoltcp cuts off. The end of the stream is to be taken away from it.
+    End,
+    /// So many bytes of data that smoltcp would take. They are to be cut off before, with the end of the stream.
+    Data(usize),
+}
+
+/// What a segment says of how far the other side is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing new.
+    None,
+    /// It has more of what was sent.
+    Some,
+    /// It has no room for more (RFC 1122 4.2.2.17).
+    Closed,
 }
 
 pub(super) struct Machine {
@@ -208,28 +231,87 @@ impl Machine {
         self.window_shift = if scales { bits.saturating_sub(16) } else { 0 };
     }
 
-    /// Whether a segment has more data than was asked for. smoltcp drops what is too much, and would still believe that
-    /// the segment's end is the end of the stream.
-    pub(super) fn is_cut(&self, segment: &Segment) -> bool {
-        let window = u32::from(self.sent.window) << self.window_shift;
-        let end = self.sent.acknowledged.wrapping_add(window);
-        segment.data_bytes > 0 && is_before(end, segment.data_end())
+    /// How much of a segment's data is beyond what was asked for, and whether smoltcp is to be given it nevertheless.
+    ///
+    /// smoltcp drops what is too much, and would still believe that the segment's end is the end of the stream. And it
+    /// takes the window of our first segment as scaled, which it is not: then it has no room for what it takes.
+    pub(super) fn excess(&self, segment: &Segment) -> Excess {
+        let Sent { is_beyond_first, window, acknowledged, .. } = self.sent;
+        let end = match is_beyond_first {
+            true => acknowledged.wrapping_add(u32::from(window) << self.window_shift),
+            false => self.first_received.wrapping_add(1).wrapping_add(window.into()),
+        };
+        if segment.data_bytes == 0 || !is_before(end, segment.data_end()) {
+            return Excess::None;
+        }
+        let bytes = segment.data_end().wrapping_sub(end) as usize;
+        match is_beyond_first {
+            true => Excess::End,
+            false => Excess::Data(bytes.min(segment.data_bytes)),
+        }
+    }
+
+    /// Whether a segment is where the next is expected, or behind that and within our window.
+    pub(super) fn is_acceptable(&self, segment: &Segment) -> bool {
+        let expected = self.expected();
+        let ahead = segment.sequence.wrapping_sub(expected) as usize;
+        ahead <= self.socket().recv_capacity() || self.reaches_over(expected, segment)
+    }
+
+    /// Whether a segment begins at the next byte that is expected, or before it, and has data behind it.
+    pub(super) fn brings_data(&self, segment: &Segment) -> bool {
+        let expected = self.expected();
+        let is_next = segment.sequence == expected && segment.data_bytes > 0;
+        is_next || self.reaches_over(expected, segment)
+    }
+
+    fn reaches_over(&self, expected: u32, segment: &Segment) -> bool {
+        is_before(segment.sequence, expected) && is_before(expected, segment.data_end())
+    }
+
+    /// Whether a segment acknowledges what we may have sent, as far as anybody would say it now (RFC 5961 5.2).
+    pub(super) fn acknowledges_rightly(&self, segment: &Segment) -> bool {
+        // No window is longer than that.
+        const WINDOW_MAX: u32 = 1 << 30;
+        let number = segment.acknowledgement;
+        segment.has(packet::ACK)
+            && !is_before(self.sent.next, number)
+            && self.sent.next.wrapping_sub(number) <= WINDOW_MAX
     }
 
     /// Takes note of what the other side acknowledges, if it can be true.
-    pub(super) fn note_acknowledged(&mut self, segment: &Segment) {
+    pub(super) fn note_acknowledged(&mut self, segment: &Segment) -> Progress {
         let number = segment.acknowledgement;
+        let is_first = segment.has(packet::SYN);
+        if !segment.has(packet::ACK) || !self.sent.is_any {
+            return Progress::None;
+        }
+        if !is_first && !self.is_acceptable(segment) {
+            return Progress::None;
+        }
         let is_news = !self.sent.has_acknowledgement || is_before(self.acknowledged, number);
-        if segment.has(packet::ACK)
-            && self.sent.is_any
-            && is_news
-            && !is_before(self.sent.next, number)
-        {
+        let is_possible = !is_before(self.sent.next, number);
+        if is_news && is_possible {
             self.acknowledged = number;
             self.sent.has_acknowledgement = true;
         }
-        if !segment.has(packet::SYN) {
+        if !is_first {
             self.sent.window_to_us = segment.window;
+        }
+        match is_news && is_possible {
+            true => Progress::Some,
+            false if number == self.acknowledged && segment.window == 0 => Progress::Closed,
+            false => Progress::None,
+        }
+    }
+
+    /// A segment that asks the other side for an acknowledgement, and changes nothing (RFC 9293 3.8.4).
+    pub(super) fn question(&self) -> packet::Bare {
+        packet::Bare {
+            flags: packet::ACK,
+            sequence: self.sent.next.wrapping_sub(1),
+            acknowledgement: self.expected(),
+            window: self.sent.window,
         }
     }
 
@@ -398,6 +480,8 @@ struct Input<'a>(&'a [u8]);
 
 struct Transmit<'a, L> {
     to: IpAddr,
+    /// Whether it is an answer to what has just been received.
+    is_answer: bool,
     segment_bytes: Option<u16>,
     sent: &'a mut Sent,
     way: Way<'a, L>,
@@ -420,10 +504,11 @@ impl<L: Link> TxToken for Transmit<'_, L> {
             _ => unreachable!("it was left just now"),
         };
         if let Ok(mut segment) = Segment::parse(&room[transport..]) {
-            // smoltcp goes back in the sequence when it sends again, also with bare acknowledgements. The other side may
-            // be beyond that, and then it does not look at them: two sides that both send again would never go on.
-            if segment.is_bare() && self.sent.is_any && is_before(segment.sequence, self.sent.next)
-            {
+            // smoltcp goes back in the sequence when it sends again, also with bare acknowledgements and with the reset that
+            // ends a connection. The other side may be beyond that, and then it does not look at them: two sides that
+            // both send again would never go on. A reset as an answer has the number that was asked for.
+            let is_moved = segment.is_bare() || segment.has(packet::RST) && !self.is_answer;
+            if is_moved && self.sent.is_any && is_before(segment.sequence, self.sent.next) {
                 segment.sequence = self.sent.next;
                 room[transport + 4..transport + 8].copy_from_slice(&segment.sequence.to_be_bytes());
             }
@@ -453,6 +538,7 @@ fn note(sent: &mut Sent, segment: &Segment) {
     if segment.has(packet::RST) {
         return;
     }
+    sent.is_beyond_first = !segment.has(packet::SYN);
     let next = segment.sequence.wrapping_add(segment.length());
     if !sent.is_any || is_before(sent.next, next) {
         sent.next = next;
@@ -493,11 +579,11 @@ impl TxToken for Nowhere {
 }
 
 impl<L> Tap<'_, '_, L> {
-    fn token(&mut self) -> Transmit<'_, L> {
+    fn token(&mut self, is_answer: bool) -> Transmit<'_, L> {
         let Tap { to, sent, way, .. } = self;
         let Way { link, output, counters, room } = &mut **way;
         let way = Way { link: &mut **link, output, counters, room };
-        Transmit { to: *to, segment_bytes: None, sent, way }
+        Transmit { to: *to, is_answer, segment_bytes: None, sent, way }
     }
 }
 
@@ -514,12 +600,12 @@ impl<L: Link> Device for Tap<'_, '_, L> {
     fn receive(&mut self, _: time::Instant) -> Option<(Self::RxToken<'_>, Self::TxToken<'_>)> {
         let input = self.input.take()?;
         // An answer waits in the output if its target is full: the packet cannot be given back.
-        Some((Input(input), self.token()))
+        Some((Input(input), self.token(true)))
     }
 
     fn transmit(&mut self, _: time::Instant) -> Option<Self::TxToken<'_>> {
         let is_full = self.way.output.is_full(self.to);
-        (!is_full).then(|| self.token())
+        (!is_full).then(|| self.token(false))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {

@@ -10,8 +10,10 @@ use std::net::IpAddr;
 use super::counters::{Counter, Counters};
 use crate::lan::offload::Offload;
 
-/// Frames that wait for their targets, at most. A connection leaves at most one data frame; the others are answers.
-const HELD_MAX: usize = 1024;
+/// Frames that wait for one target, at most. The first may be full of data: while it waits nobody makes another of that
+/// kind for the target. Those behind it are acknowledgements and the like. Each target has its own, so one that takes
+/// nothing is in nobody else's way.
+const HELD_PER_TARGET_MAX: usize = 64;
 
 /// Where a stack's frames go: a LAN, or the simulation of one.
 pub trait Link {
@@ -24,6 +26,9 @@ pub trait Link {
 
     /// Sends a whole frame, Ethernet header included, if there is room: whoever asked asks again.
     fn answer(&mut self, frame: &[u8]);
+
+    /// Whether the member that has sent this frame may send from that address. What others send is dropped.
+    fn may_send_from(&mut self, frame: &[u8], address: IpAddr) -> bool;
 }
 
 /// Why a link did not take a frame.
@@ -37,14 +42,12 @@ pub enum Unsent {
 
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    held: VecDeque<Held>,
-    /// How many frames are held for each target that is full.
-    full: HashMap<IpAddr, usize>,
+    /// The frames that are held for each target that is full. No queue is empty.
+    held: HashMap<IpAddr, VecDeque<Held>>,
 }
 
 #[derive(Debug)]
 struct Held {
-    to: IpAddr,
     offload: Offload,
     frame: Vec<u8>,
 }
@@ -52,10 +55,15 @@ struct Held {
 impl Output {
     /// Whether frames for this target would wait.
     pub(super) fn is_full(&self, to: IpAddr) -> bool {
-        !self.full.is_empty() && self.full.contains_key(&to)
+        !self.held.is_empty() && self.held.contains_key(&to)
     }
 
-    /// Sends a frame, or keeps it until its target has room. False if it is kept.
+    /// Whether no frame waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Sends a frame, or keeps it until its target has room. It is dropped if too many wait already.
     pub(super) fn send(
         &mut self,
         link: &mut impl Link,
@@ -63,27 +71,30 @@ impl Output {
         to: IpAddr,
         offload: Offload,
         frame: &mut [u8],
-    ) -> bool {
-        if !self.is_full(to) {
-            match link.transmit(to, offload, frame) {
-                Ok(()) => {
-                    counters.count(Counter::FramesSent);
-                    return true;
-                }
-                Err(Unsent::Unreachable) => {
-                    counters.count(Counter::Unreachable);
-                    return true;
-                }
-                Err(Unsent::Full) => {}
-            }
+    ) {
+        if !self.is_full(to) && transmit(link, counters, to, offload, frame) {
+            return;
         }
-        if self.held.len() >= HELD_MAX {
+        let held = self.held.entry(to).or_default();
+        if held.len() >= HELD_PER_TARGET_MAX {
+            return counters.count(Counter::TargetFull);
+        }
+        held.push_back(Held { offload, frame: frame.to_vec() });
+    }
+
+    /// Sends a frame that answers one of somebody who asks again if no answer comes. It is not kept: whoever takes no
+    /// answers gets none.
+    pub(super) fn answer(
+        &mut self,
+        link: &mut impl Link,
+        counters: &mut Counters,
+        to: IpAddr,
+        offload: Offload,
+        frame: &mut [u8],
+    ) {
+        if self.is_full(to) || !transmit(link, counters, to, offload, frame) {
             counters.count(Counter::TargetFull);
-            return false;
         }
-        self.held.push_back(Held { to, offload, frame: frame.to_vec() });
-        *self.full.entry(to).or_default() += 1;
-        false
     }
 
     /// Tries again what was kept. Calls `has_room` with each target for which nothing is left.
@@ -93,33 +104,31 @@ impl Output {
         counters: &mut Counters,
         mut has_room: impl FnMut(IpAddr),
     ) {
-        if self.held.is_empty() {
-            return;
-        }
-        let mut still_full: Vec<IpAddr> = Vec::new();
-        for mut held in std::mem::take(&mut self.held) {
-            let sent = match still_full.contains(&held.to) {
-                true => Err(Unsent::Full),
-                false => link.transmit(held.to, held.offload, &mut held.frame),
-            };
-            match sent {
-                Err(Unsent::Full) => {
-                    if !still_full.contains(&held.to) {
-                        still_full.push(held.to);
-                    }
-                    self.held.push_back(held);
-                    continue;
+        self.held.retain(|to, held| {
+            while let Some(first) = held.front_mut() {
+                if !transmit(link, counters, *to, first.offload, &mut first.frame) {
+                    return true;
                 }
-                Ok(()) => counters.count(Counter::FramesSent),
-                Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),
+                held.pop_front();
             }
-            if let Some(count) = self.full.get_mut(&held.to) {
-                *count -= 1;
-                if *count == 0 {
-                    self.full.remove(&held.to);
-                    has_room(held.to);
-                }
-            }
-        }
+            has_room(*to);
+            false
+        });
     }
+}
+
+/// Sends a frame, unless its target is full: false then. A frame that nobody can be given is gone.
+fn transmit(
+    link: &mut impl Link,
+    counters: &mut Counters,
+    to: IpAddr,
+    offload: Offload,
+    frame: &mut [u8],
+) -> bool {
+    match link.transmit(to, offload, frame) {
+        Ok(()) => counters.count(Counter::FramesSent),
+        Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),
+        Err(Unsent::Full) => return false,
+    }
+    true
 }

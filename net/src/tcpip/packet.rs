@@ -196,9 +196,15 @@ impl Segment {
 /// Where the flags are in a header of TCP.
 const FLAGS_AT: usize = 13;
 
-/// The packet without the sign that this is the end.
-pub(super) fn without_end(packet: &Packet<'_>) -> Vec<u8> {
-    let mut bytes = packet.bytes.to_vec();
+/// The packet with so many bytes less of data, and without the sign that this is the end.
+pub(super) fn without_end(packet: &Packet<'_>, bytes_less: usize) -> Vec<u8> {
+    let mut bytes = packet.bytes[..packet.bytes.len() - bytes_less].to_vec();
+    // The checksums are not looked at any more.
+    let (at, length) = match packet.source {
+        IpAddr::V4(_) => (2, bytes.len()),
+        IpAddr::V6(_) => (4, bytes.len() - IPV6_BYTES),
+    };
+    bytes[at..at + 2].copy_from_slice(&(length as u16).to_be_bytes());
     if let Some(flags) = bytes.get_mut(packet.header_bytes + FLAGS_AT) {
         *flags &= !FIN;
     }

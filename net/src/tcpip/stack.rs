@@ -1,12 +1,14 @@
 //! A stack: frames in, frames out, and the verbs of programs in between.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use super::connection::{Connection, ConnectionId, Connections, End, Readable, Writable};
 use super::counters::{Counter, Counters};
-use super::machine::{Broken, Engine, Machine, Manner, State, Unacknowledged, Way, is_before};
+use super::machine::{
+    Broken, Engine, Excess, Machine, Manner, Progress, State, Unacknowledged, Way, is_before,
+};
 use super::output::{Link, Output, Unsent};
 use super::packet::{
     self, ACK, Bare, Datagram, FIN, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet, RST, SYN,
@@ -52,7 +54,7 @@ pub struct Options {
     pub send_bytes: usize,
     /// How connections react to congestion.
     pub congestion: Congestion,
-    /// For how long an acknowledgement waits for data to go with. A second segment does not wait.
+    /// For how long an acknowledgement waits for data to go with: 500 ms at most. A second segment does not wait.
     pub acknowledge_after: Duration,
     /// How long the other side may leave what was sent without an answer.
     pub silence_max: Duration,
@@ -80,8 +82,16 @@ impl Default for Options {
     }
 }
 
-/// How long the other side has to complete what it began, or to close its half after ours is closed for good.
+/// How long the other side has to complete what it began, or to close its half after ours is closed for good, and how
+/// long its target may be full while a connection's last segment waits.
 const HALF_OPEN_MAX: Duration = Duration::from_secs(60);
+
+/// The longest time that an acknowledgement may wait (RFC 1122 4.2.3.2).
+const ACKNOWLEDGE_AFTER_MAX: Duration = Duration::from_millis(500);
+
+/// How long a half-open connection is safe from newer ones of the same host. Over memory the other side has long answered
+/// by then, or asked again.
+const HALF_OPEN_SAFE_NS: u64 = 1_000_000_000;
 
 /// Segments that one connection sends before the next has its turn.
 const BURST: usize = 64;
@@ -123,8 +133,42 @@ pub enum ConnectError {
 #[derive(Debug)]
 struct Listener {
     backlog: usize,
-    half_open: usize,
+    half_open: HalfOpen,
     ready: VecDeque<u32>,
+}
+
+/// The connections of a listener whose other sides have not answered yet.
+#[derive(Debug, Default)]
+struct HalfOpen {
+    /// By the address of the other side and the number of the connection: when it began, and its index.
+    by_host: HashMap<IpAddr, BTreeMap<u64, (u64, u32)>>,
+    count: usize,
+}
+
+impl HalfOpen {
+    fn insert(&mut self, now: u64, host: IpAddr, number: u64, index: u32) {
+        self.count += 1;
+        self.by_host.entry(host).or_default().insert(number, (now, index));
+    }
+
+    fn remove(&mut self, host: IpAddr, number: u64) {
+        let Some(ones) = self.by_host.get_mut(&host) else { return };
+        self.count -= usize::from(ones.remove(&number).is_some());
+        if ones.is_empty() {
+            self.by_host.remove(&host);
+        }
+    }
+
+    /// Which one goes for another of `host`: the oldest of the host that has the most. A host that has the most itself
+    /// waits, until its oldest is old: so one that asks for many at once loses none of them, and one that asks for
+    /// connections and does not answer is in nobody's way but its own.
+    fn evictable(&self, now: u64, host: IpAddr) -> Option<u32> {
+        let own = self.by_host.get(&host).map_or(0, BTreeMap::len);
+        let most = self.by_host.values().max_by_key(|ones| ones.len())?;
+        let (_, (begun, index)) = most.first_key_value()?;
+        let is_old = now.saturating_sub(*begun) >= HALF_OPEN_SAFE_NS;
+        (most.len() > own || is_old).then_some(*index)
+    }
 }
 
 /// How many first sequence numbers are tried until one is after that of an earlier connection: one in four thousand
@@ -144,6 +188,10 @@ impl Link for Answer {
     }
 
     fn answer(&mut self, _: &[u8]) {}
+
+    fn may_send_from(&mut self, _: &[u8], _: IpAddr) -> bool {
+        true
+    }
 }
 
 /// A TCP/IP stack.
@@ -170,7 +218,7 @@ pub struct Stack {
     /// Connections that may have something to send.
     busy: VecDeque<u32>,
     /// Connections whose target is full.
-    stalled: HashMap<IpAddr, Vec<u32>>,
+    stalled: HashMap<IpAddr, HashSet<u32>>,
     /// Connections begun so far.
     begun: u64,
     room: Vec<u8>,
@@ -191,7 +239,7 @@ impl Stack {
     pub fn new(mac: Mac, addresses: &[IpAddr], options: Options, secret: Secret) -> Stack {
         let buffer = |bytes: usize| bytes.clamp(4 << 10, 16 << 20);
         let mtu = options.mtu.clamp(1280, 65_535);
-        let delay_us = options.acknowledge_after.as_micros() as u64;
+        let delay_us = options.acknowledge_after.min(ACKNOWLEDGE_AFTER_MAX).as_micros() as u64;
         let manner = Manner {
             receive_bytes: buffer(options.receive_bytes),
             send_bytes: buffer(options.send_bytes),
@@ -286,6 +334,9 @@ impl Stack {
         if !self.addresses.contains(&packet.destination) {
             return Err(Counter::NotOurs);
         }
+        if !link.may_send_from(frame.bytes, packet.source) {
+            return Err(Counter::BadSource);
+        }
         if !packet.is_intact(frame.offload.checksum) {
             return Err(Counter::BadChecksum);
         }
@@ -311,18 +362,12 @@ impl Stack {
         message[0] = reply;
         let mut frame = packet::control(packet.destination, packet.source, message);
         self.counters.count(Counter::EchoesAnswered);
-        self.send_frame(packet.source, Offload::NONE, &mut frame, link);
+        self.answer(packet.source, Offload::NONE, &mut frame, link);
         Ok(())
     }
 
-    fn send_frame(
-        &mut self,
-        to: IpAddr,
-        offload: Offload,
-        frame: &mut [u8],
-        link: &mut impl Link,
-    ) -> bool {
-        self.output.send(link, &mut self.counters, to, offload, frame)
+    fn answer(&mut self, to: IpAddr, offload: Offload, frame: &mut [u8], link: &mut impl Link) {
+        self.output.answer(link, &mut self.counters, to, offload, frame);
     }
 
     fn take_segment(
@@ -350,7 +395,13 @@ impl Stack {
                 let taken = self.take_first(now, listening, tuple, packet, segment, after, link);
                 return taken.map(|()| self.time_wait.remove(&tuple));
             }
-            // A reset does not shorten it (RFC 1337). What takes no sequence space needs no answer.
+            // A reset does not shorten it (RFC 1337), unless it is where the other side was told to be: so a side that has
+            // forgotten the last connection and asks for one with lower numbers gets it with its next try.
+            if segment.has(RST) && segment.sequence == entry.expected {
+                self.time_wait.remove(&tuple);
+                return Ok(());
+            }
+            // What takes no sequence space needs no answer.
             if !segment.has(RST) && segment.length() > 0 {
                 let (sequence, acknowledgement) = (entry.next, entry.expected);
                 let bare = Bare { flags: ACK, sequence, acknowledgement, window: u16::MAX };
@@ -387,7 +438,7 @@ impl Stack {
     fn send_bare(&mut self, tuple: Tuple, bare: Bare, link: &mut impl Link) {
         let mut frame = packet::bare(tuple.local, tuple.remote, bare);
         let offload = packet::leave_checksum(&mut frame);
-        self.send_frame(tuple.remote.ip(), offload, &mut frame, link);
+        self.answer(tuple.remote.ip(), offload, &mut frame, link);
     }
 
     /// The first segment of a connection, for a listener. Our sequence numbers are to begin `after` this one, if there
@@ -404,9 +455,12 @@ impl Stack {
         link: &mut impl Link,
     ) -> Result<(), Counter> {
         let Some(listener) = self.listeners.get(&listening) else { return Ok(()) };
-        // Dropped and not refused: the other side tries again in a second.
-        if listener.half_open + listener.ready.len() >= listener.backlog {
-            return Err(Counter::BacklogFull);
+        let host = tuple.remote.ip();
+        if listener.half_open.count + listener.ready.len() >= listener.backlog {
+            // Dropped and not refused: the other side tries again in a second.
+            let evictable = listener.half_open.evictable(now, host);
+            self.forget(evictable.ok_or(Counter::BacklogFull)?);
+            self.counters.count(Counter::HalfOpenEvicted);
         }
         if self.connections.len() >= self.options.connections_max {
             return Err(Counter::ConnectionsFull);
@@ -420,12 +474,13 @@ impl Stack {
                 continue;
             }
             if let Some((offload, mut frame)) = answer.frame {
-                self.send_frame(tuple.remote.ip(), offload, &mut frame, link);
+                self.output.send(link, &mut self.counters, host, offload, &mut frame);
             }
+            let connection = Connection::new(self.begun, tuple, machine, Some(listening));
+            let index = self.connections.insert(connection);
             if let Some(listener) = self.listeners.get_mut(&listening) {
-                listener.half_open += 1;
+                listener.half_open.insert(now, host, self.begun, index);
             }
-            let index = self.connections.insert(Connection::new(tuple, machine, Some(listening)));
             self.tuples.insert(tuple, index);
             self.make_busy(index);
             return Ok(());
@@ -492,26 +547,37 @@ impl Stack {
             return Ok(());
         }
         if is_orphan && segment.data_bytes > 0 && is_before(expected, segment.data_end()) {
-            // Nobody will ever receive this: the other side has to know (RFC 2525 2.16).
-            machine.abort();
-            self.make_busy(index);
+            // Nobody will ever receive this: the other side has to know (RFC 2525 2.16). One who cannot say how far we are
+            // has to find out first.
+            match machine.brings_data(&segment) && machine.acknowledges_rightly(&segment) {
+                true => {
+                    machine.abort();
+                    self.make_busy(index);
+                }
+                false => self.challenge(now, index, link),
+            }
             return Ok(());
         }
         if before == State::SynSent && segment.has(SYN) {
             machine.begin(&segment, packet.transport());
         }
-        machine.note_acknowledged(&segment);
+        let progress = machine.note_acknowledged(&segment);
         let mut way = Way { link, output, counters, room };
-        let received = match segment.has(FIN) && machine.is_cut(&segment) {
-            true => machine.receive(engine, now, &packet::without_end(packet), None, &mut way),
-            false => machine.receive(engine, now, packet.bytes, None, &mut way),
+        let cut = match machine.excess(&segment) {
+            Excess::None => None,
+            Excess::End if !segment.has(FIN) => None,
+            Excess::End => Some(packet::without_end(packet, 0)),
+            Excess::Data(bytes) => Some(packet::without_end(packet, bytes)),
         };
+        let bytes = cut.as_deref().unwrap_or(packet.bytes);
+        let received = machine.receive(engine, now, bytes, None, &mut way);
         if received == Err(Broken) {
             self.break_down(index);
             return Ok(());
         }
         let after = machine.state();
-        if !is_orphan {
+        // A side that has no room says so for as long as a program here waits for it.
+        if progress == Progress::Some || progress == Progress::Closed && !is_orphan {
             connection.deadline = None;
         }
         match (before, after) {
@@ -569,7 +635,7 @@ impl Stack {
         let listener = connection.listener.and_then(|at| self.listeners.get_mut(&at));
         if let Some(listener) = listener {
             connection.is_ready = true;
-            listener.half_open -= 1;
+            listener.half_open.remove(connection.tuple.remote.ip(), connection.number);
             listener.ready.push_back(index);
         }
     }
@@ -588,11 +654,10 @@ impl Stack {
         let Stack { output, counters, stalled, busy, connections, timers, .. } = self;
         output.retry(link, counters, |to| {
             for index in stalled.remove(&to).unwrap_or_default() {
-                if let Some(connection) = connections.get_mut(index) {
-                    connection.is_stalled = false;
-                    if !std::mem::replace(&mut connection.is_busy, true) {
-                        busy.push_back(index);
-                    }
+                if let Some(connection) = connections.get_mut(index)
+                    && !std::mem::replace(&mut connection.is_busy, true)
+                {
+                    busy.push_back(index);
                 }
             }
         });
@@ -620,7 +685,7 @@ impl Stack {
 
     /// Whether frames wait for room at their targets.
     pub fn waits_for_room(&self) -> bool {
-        !self.stalled.is_empty()
+        !self.output.is_empty()
     }
 
     fn make_busy(&mut self, index: u32) {
@@ -644,9 +709,21 @@ impl Stack {
             while machine.take(|bytes| (bytes.len(), bytes.len())).is_some_and(|count| count > 0) {}
         }
         if connection.deadline.is_some_and(|deadline| deadline <= now) {
-            connection.end = Some(End::TimedOut);
-            counters.count(Counter::TimedOut);
-            machine.abort();
+            connection.deadline = None;
+            match machine.state() {
+                // The reset has found no room. Whoever takes nothing is not told.
+                State::Closed => {
+                    counters.count(Counter::TargetFull);
+                    return self.retire(index);
+                }
+                // Nor has the last acknowledgement: from here on the table answers.
+                State::TimeWait => return self.rest(now, index),
+                _ => {
+                    connection.end = Some(End::TimedOut);
+                    counters.count(Counter::TimedOut);
+                    machine.abort();
+                }
+            }
         }
         let mut way = Way { link, output, counters, room };
         let mut sent = Ok(true);
@@ -703,9 +780,7 @@ impl Stack {
         let Some(machine) = &mut connection.machine else { return };
         let state = machine.state();
         if output.is_full(remote) {
-            if !std::mem::replace(&mut connection.is_stalled, true) {
-                stalled.entry(remote).or_default().push(index);
-            }
+            stalled.entry(remote).or_default().insert(index);
         } else if has_more {
             return self.make_busy(index);
         }
@@ -713,19 +788,15 @@ impl Stack {
             State::Closed if machine.socket().remote_endpoint().is_none() => {
                 return self.retire(index);
             }
-            // The reset has not gone yet.
-            State::Closed => return,
             State::TimeWait if machine.sent.acknowledged == machine.expected() => {
-                let (next, expected) = (machine.sent.next, machine.expected());
-                let until = now + nanoseconds(options.time_wait);
-                self.time_wait.insert(now, connection.tuple, next, expected, until);
-                return self.retire(index);
+                return self.rest(now, index);
             }
             _ => {}
         }
         let limit = match state {
             State::SynSent => Some(options.connect_max),
-            State::SynReceived => Some(HALF_OPEN_MAX),
+            // The reset or the last acknowledgement has not gone yet.
+            State::SynReceived | State::Closed | State::TimeWait => Some(HALF_OPEN_MAX),
             State::FinWait2 if is_orphan => Some(HALF_OPEN_MAX),
             State::FinWait1 | State::Closing | State::LastAck if is_orphan => {
                 Some(options.silence_max.min(HALF_OPEN_MAX))
@@ -736,7 +807,7 @@ impl Stack {
         };
         connection.deadline = match (limit, connection.deadline) {
             (Some(_), Some(deadline)) => Some(deadline),
-            (Some(limit), None) => Some(now + nanoseconds(limit)),
+            (Some(limit), None) => Some(now.saturating_add(nanoseconds(limit))),
             (None, _) => None,
         };
         let Ok(due) = machine.due(engine, now) else { return self.break_down(index) };
@@ -769,9 +840,34 @@ impl Stack {
         self.retire(index);
     }
 
+    /// A connection is over, but for what the other side may not have heard: an entry in a table answers that.
+    fn rest(&mut self, now: u64, index: u32) {
+        if let Some(connection) = self.connections.get_mut(index)
+            && let Some(machine) = &connection.machine
+        {
+            let until = now.saturating_add(nanoseconds(self.options.time_wait));
+            let (next, expected) = (machine.sent.next, machine.expected());
+            self.time_wait.insert(now, connection.tuple, next, expected, until);
+        }
+        self.retire(index);
+    }
+
+    /// A connection waits for room at its target no more.
+    fn unstall(&mut self, index: u32) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let remote = connection.tuple.remote.ip();
+        if let Some(stalled) = self.stalled.get_mut(&remote) {
+            stalled.remove(&index);
+            if stalled.is_empty() {
+                self.stalled.remove(&remote);
+            }
+        }
+    }
+
     /// The network has done with a connection. A program may still receive what has come.
     fn retire(&mut self, index: u32) {
         self.set_timer(index, None);
+        self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         if std::mem::take(&mut connection.is_live) {
             self.tuples.remove(&connection.tuple);
@@ -789,13 +885,14 @@ impl Stack {
     /// Forgets a connection that nobody has.
     fn forget(&mut self, index: u32) {
         self.set_timer(index, None);
+        self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         if connection.is_live {
             self.tuples.remove(&connection.tuple);
         }
         // One that is complete is not forgotten before it is accepted: so this one was not.
         if let Some(listener) = connection.listener.and_then(|at| self.listeners.get_mut(&at)) {
-            listener.half_open = listener.half_open.saturating_sub(1);
+            listener.half_open.remove(connection.tuple.remote.ip(), connection.number);
         }
         self.connections.remove(index);
     }
@@ -858,7 +955,11 @@ impl Stack {
         let address = self.choose_address(address, |stack, address| {
             Stack::is_in_the_way(address, stack.listeners.keys())
         })?;
-        let listener = Listener { backlog: backlog.max(1), half_open: 0, ready: VecDeque::new() };
+        let listener = Listener {
+            backlog: backlog.max(1),
+            half_open: HalfOpen::default(),
+            ready: VecDeque::new(),
+        };
         self.listeners.insert(address, listener);
         Ok(address)
     }
@@ -878,11 +979,8 @@ impl Stack {
     /// Listens no more. Connections that nobody has accepted are reset.
     pub fn stop_listening(&mut self, listening: SocketAddr) {
         let Some(listener) = self.listeners.remove(&listening) else { return };
-        let half_open: Vec<u32> = match listener.half_open {
-            0 => Vec::new(),
-            _ => self.tuples.values().copied().collect(),
-        };
-        for index in half_open.into_iter().chain(listener.ready) {
+        let half_open = listener.half_open.by_host.into_values().flat_map(BTreeMap::into_values);
+        for index in half_open.map(|(_, index)| index).chain(listener.ready) {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             if connection.listener == Some(listening) {
                 connection.listener = None;
@@ -923,7 +1021,7 @@ impl Stack {
         let seed = self.seed(tuple);
         let machine = Machine::connect(&self.engine, &self.manner, tuple.local, remote, seed)
             .ok_or(ConnectError::NoHost)?;
-        let index = self.connections.insert(Connection::new(tuple, machine, None));
+        let index = self.connections.insert(Connection::new(self.begun, tuple, machine, None));
         self.tuples.insert(tuple, index);
         self.make_busy(index);
         Ok(self.connections.id(index))
@@ -980,6 +1078,11 @@ impl Stack {
         }
         let index = self.connections.index(id)?;
         let connection = self.connections.get_mut(index)?;
+        if !connection.kept.is_empty() {
+            let (taken, result) = take(&connection.kept);
+            connection.kept.drain(..taken.min(connection.kept.len()));
+            return Some(result);
+        }
         let machine = connection.machine.as_mut()?;
         let result = machine.take(take);
         if connection.is_live {
@@ -993,9 +1096,11 @@ impl Stack {
 
     /// What has come, as far as it lies in one piece. It stays.
     pub fn peek(&mut self, id: ConnectionId) -> &[u8] {
-        let machine =
-            self.connections.find_mut(id).and_then(|connection| connection.machine.as_mut());
-        machine.map_or(&[], Machine::peek)
+        match self.connections.find_mut(id) {
+            Some(Connection { is_receive_shut: true, kept, .. }) => kept,
+            Some(Connection { machine: Some(machine), .. }) => machine.peek(),
+            _ => &[],
+        }
     }
 
     /// Gives room for what is to be sent to `fill`, as far as it lies in one piece. `fill` says how much of it it has
@@ -1026,13 +1131,24 @@ impl Stack {
         }
     }
 
-    /// Receives nothing more: what comes is acknowledged and thrown away.
+    /// Receives nothing more after what has come already: what comes now is acknowledged and thrown away.
     pub fn shut_receiving(&mut self, id: ConnectionId) {
         let Some(index) = self.connections.index(id) else { return };
-        if let Some(connection) = self.connections.get_mut(index) {
-            connection.is_receive_shut = true;
-            self.make_busy(index);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if connection.is_receive_shut {
+            return;
         }
+        connection.is_receive_shut = true;
+        let Connection { machine, kept, .. } = connection;
+        if let Some(machine) = machine {
+            // It is in two pieces where the buffer begins again.
+            let mut keep = |bytes: &[u8]| {
+                kept.extend_from_slice(bytes);
+                (bytes.len(), bytes.len())
+            };
+            while machine.take(&mut keep).is_some_and(|count| count > 0) {}
+        }
+        self.make_busy(index);
     }
 
     /// Whether small segments go at once, though others are not acknowledged (RFC 9293 3.7.4).
@@ -1049,6 +1165,7 @@ impl Stack {
         let Some(index) = self.connections.index(id) else { return };
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.is_held = false;
+        connection.kept = Vec::new();
         let Some(machine) = connection.machine.as_mut().filter(|_| connection.is_live) else {
             return self.forget(index);
         };
@@ -1073,6 +1190,41 @@ impl Stack {
             machine.abort();
         }
         self.make_busy(index);
+    }
+
+    /// The hosts to which there are connections.
+    pub fn hosts(&self) -> HashSet<IpAddr> {
+        self.tuples.keys().map(|tuple| tuple.remote.ip()).collect()
+    }
+
+    /// Asks a host whether it still has its connections. One that has not ends them with a reset.
+    pub fn question(&mut self, host: IpAddr, link: &mut impl Link) {
+        for index in self.indexes_of(host) {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            let Some(machine) = &connection.machine else { continue };
+            if !matches!(machine.state(), State::SynSent | State::SynReceived | State::Closed) {
+                let (tuple, question) = (connection.tuple, machine.question());
+                let mut frame = packet::bare(tuple.local, tuple.remote, question);
+                let offload = packet::leave_checksum(&mut frame);
+                self.output.send(link, &mut self.counters, host, offload, &mut frame);
+            }
+        }
+    }
+
+    /// Ends all connections with a host, because nobody has its address any more.
+    pub fn end_with(&mut self, host: IpAddr) {
+        for index in self.indexes_of(host) {
+            if let Some(connection) = self.connections.get_mut(index) {
+                connection.end = Some(End::Gone);
+                self.counters.count(Counter::Gone);
+            }
+            self.retire(index);
+        }
+    }
+
+    fn indexes_of(&self, host: IpAddr) -> Vec<u32> {
+        let of_host = self.tuples.iter().filter(|(tuple, _)| tuple.remote.ip() == host);
+        of_host.map(|(_, index)| *index).collect()
     }
 
     /// Ends all connections with a reset.
@@ -1157,7 +1309,7 @@ impl Stack {
         }
         let mut frame = packet::datagram(SocketAddr::new(source, address.port()), to, data);
         let offload = packet::leave_checksum(&mut frame);
-        self.send_frame(to.ip(), offload, &mut frame, link);
+        self.output.send(link, &mut self.counters, to.ip(), offload, &mut frame);
         Ok(())
     }
 }
@@ -1179,5 +1331,5 @@ fn is_link_local(address: IpAddr) -> bool {
 }
 
 fn nanoseconds(time: Duration) -> u64 {
-    time.as_nanos() as u64
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

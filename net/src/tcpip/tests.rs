@@ -17,6 +17,9 @@ use crate::lan::offload::{Checksum, Kind, Offload, Segmentation, complete_checks
 
 const SECOND: u64 = 1_000_000_000;
 
+/// An address that neither of the two has.
+const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 1, 9, 9));
+
 const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2])];
 
 /// A generator of numbers from a seed (xorshift64*): the same ones each time.
@@ -122,6 +125,10 @@ impl Link for Wire {
     fn answer(&mut self, frame: &[u8]) {
         self.send(Offload::NONE, frame.to_vec());
     }
+
+    fn may_send_from(&mut self, _: &[u8], address: IpAddr) -> bool {
+        address != STRANGER
+    }
 }
 
 /// Two stacks, and a wire in each direction.
@@ -162,6 +169,11 @@ impl World {
 
     /// Sends what is to be sent, and goes on to the next thing that happens. False if nothing ever will.
     fn step(&mut self) -> bool {
+        self.step_before(u64::MAX)
+    }
+
+    /// The same, but goes on to no later time than this.
+    fn step_before(&mut self, limit: u64) -> bool {
         for at in [0, 1] {
             self.wires[at].now = self.now;
             self.stacks[at].poll(self.now, &mut self.wires[at]);
@@ -173,7 +185,7 @@ impl World {
         let rooms = self.stacks.iter().filter(|stack| stack.waits_for_room());
         let rooms = rooms.map(|_| self.now + 1000);
         let Some(next) = arrivals.chain(dues).chain(rooms).min() else { return false };
-        self.now = self.now.max(next);
+        self.now = self.now.max(next.min(limit));
         for from in [0, 1] {
             self.wires[1 - from].now = self.now;
             while let Some(entry) = self.wires[from].under_way.first_entry()
@@ -194,7 +206,7 @@ impl World {
             if is_so(self) {
                 return true;
             }
-            if !self.step() {
+            if !self.step_before(end) {
                 break;
             }
         }
@@ -576,9 +588,282 @@ fn half_open_connections_fill_the_backlog_and_nothing_else() {
     }
     assert_eq!(world.stacks[1].counts(), (8, 0));
     assert_eq!(world.stacks[1].counter(Counter::BacklogFull), 92);
-    // They go when their time is over, and there is room again.
-    assert!(world.until(70 * SECOND, |world| world.stacks[1].counts() == (0, 0)));
+    // Another host has one of their places at once.
     world.connect();
+    assert!(world.now < SECOND / 10);
+    assert_eq!(world.stacks[1].counter(Counter::HalfOpenEvicted), 1);
+    // They go when their time is over.
+    assert!(world.until(70 * SECOND, |world| world.stacks[1].counts() == (1, 0)));
+}
+
+#[test]
+fn address_that_its_sender_has_not_registered_is_dropped() {
+    let mut world = World::plain();
+    let to = world.at(1, 7);
+    world.stacks[1].listen(to, 8).unwrap();
+    let bare = Bare { flags: SYN, sequence: 0, acknowledgement: 0, window: 100 };
+    let mut frame = packet::bare(SocketAddr::new(STRANGER, 1024), to, bare);
+    packet::leave_checksum(&mut frame);
+    address(&mut frame, MACS[1], MACS[0]);
+    let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
+    inject(&mut world, offload, &frame);
+    assert_eq!(world.stacks[1].counts(), (0, 0));
+    assert_eq!(world.stacks[1].counter(Counter::BadSource), 1);
+}
+
+/// Puts so many bytes into what a side sends.
+fn put(world: &mut World, side: usize, id: ConnectionId, bytes: usize) {
+    let count = world.stacks[side].send_with(id, |room| {
+        for (at, place) in room[..bytes].iter_mut().enumerate() {
+            *place = byte(side, at);
+        }
+        (bytes, bytes)
+    });
+    assert_eq!(count, Some(bytes));
+}
+
+#[test]
+fn member_that_takes_nothing_keeps_no_connection_for_ever() {
+    let mut world = World::plain();
+    let all: Vec<_> = (0..300).map(|_| world.connect()).collect();
+    world.wires[1].faults.full = 100;
+    for ids in &all {
+        put(&mut world, 0, ids[0], 10);
+    }
+    assert!(!world.until(SECOND / 100, |_| false));
+    // What has come is not read: so each is to be told by a reset, for which there is no room.
+    for ids in &all {
+        world.stacks[1].close(ids[1]);
+    }
+    assert!(!world.until(SECOND / 100, |_| false));
+    assert_eq!(world.stacks[1].counts(), (300, 0));
+    assert!(world.until(61 * SECOND, |world| world.stacks[1].counts() == (0, 0)));
+    // What was waiting for the target goes when there is room.
+    world.wires[1].faults.full = 0;
+    assert!(world.until(SECOND, |world| !world.stacks[1].waits_for_room()));
+}
+
+/// Asks for a connection from an address where nobody is, and completes it. Returns the sequence numbers of both sides.
+fn forge_connection(world: &mut World, from: SocketAddr, to: SocketAddr) -> (u32, u32) {
+    // A scale of windows, so that the other side scales its own.
+    let mut frame = packet::begin(from.ip(), to.ip(), packet::TCP, 24);
+    frame.extend_from_slice(&[from.port().to_be_bytes(), to.port().to_be_bytes()].concat());
+    frame.extend_from_slice(&[0, 0, 0, 9, 0, 0, 0, 0, 6 << 4, SYN, 255, 255, 0, 0, 0, 0]);
+    frame.extend_from_slice(&[1, 3, 3, 7]);
+    address(&mut frame, MACS[1], MACS[0]);
+    let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
+    inject(world, offload, &frame);
+    let (_, (_, answer)) = world.wires[1].under_way.pop_last().unwrap();
+    let answer = packet::Packet::parse(&answer).unwrap();
+    let answer = packet::Segment::parse(answer.transport()).unwrap();
+    assert_eq!((answer.flags, answer.acknowledgement), (SYN | ACK, 10));
+    (10, answer.sequence.wrapping_add(1))
+}
+
+#[test]
+fn data_beyond_the_first_window_is_not_taken() {
+    for first in [0, 40_000, 70_000] {
+        let mtu = 57_344;
+        let options = Options { mtu, receive_bytes: 1 << 20, ..Options::default() };
+        let mut world = World::new(1, Faults::default(), false, options, 0);
+        let (from, to) = (SocketAddr::new([10, 1, 7, 7].into(), 1024), world.at(1, 7));
+        world.stacks[1].listen(to, 8).unwrap();
+        let (sequence, acknowledgement) = forge_connection(&mut world, from, to);
+        // All of it comes before the other side has sent anything but its first segment, whose window is 65,535 bytes.
+        for at in (first..1_200_000).step_by(50_000) {
+            let sequence = sequence + at as u32;
+            let bare = Bare { flags: ACK, sequence, acknowledgement, window: 65_535 };
+            let mut frame = packet::bare(from, to, bare);
+            frame.extend((0..50_000).map(|byte_at| byte(0, at + byte_at)));
+            let total = (frame.len() - 14) as u16;
+            frame[16..18].copy_from_slice(&total.to_be_bytes());
+            frame[24..26].fill(0);
+            let sum = !crate::lan::offload::folded(crate::lan::offload::sum_of(&frame[14..34]));
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            address(&mut frame, MACS[1], MACS[0]);
+            let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
+            inject(&mut world, offload, &frame);
+        }
+        assert_eq!(world.stacks[1].counter(Counter::Broken), 0);
+        assert_eq!(world.stacks[1].counter(Counter::Malformed), 0);
+        let (id, _) = world.stacks[1].accept(to).unwrap();
+        let received = world.stacks[1].receive_with(id, |bytes| {
+            assert!(bytes.iter().enumerate().all(|(at, found)| *found == byte(0, at)));
+            (bytes.len(), bytes.len())
+        });
+        assert_eq!(received, (first == 0).then_some(65_535));
+    }
+}
+
+#[test]
+fn segments_that_acknowledge_nothing_new_do_not_keep_a_silent_side() {
+    let (mut world, ids) = in_mid_conversation();
+    assert!(world.until(SECOND, |world| world.stacks.iter().all(|stack| stack.due().is_none())));
+    let (sequence, _) = world.stacks[0].numbers(ids[0]);
+    put(&mut world, 1, ids[1], 1);
+    for wire in &mut world.wires {
+        wire.faults.lost = 100;
+    }
+    let now = world.now;
+    let (next, _) = world.stacks[1].numbers(ids[1]);
+    for _ in 0..118 {
+        world.until(SECOND, |_| false);
+        let bare = Bare { flags: ACK, sequence, acknowledgement: next, window: 1000 };
+        let frame = segment_to(&world, ids, bare, &[]);
+        inject(&mut world, Offload::NONE, &frame);
+    }
+    assert!(world.until(9 * SECOND, |world| world.stacks[1].writable(ids[1]) == Writable::Failed));
+    assert_eq!(world.stacks[1].take_end(ids[1]), Some(End::TimedOut));
+    assert_eq!((world.now - now) / SECOND, 120);
+}
+
+#[test]
+fn side_that_does_not_read_for_an_hour_keeps_its_connection() {
+    let options = Options { receive_bytes: 4096, send_bytes: 16_384, ..Options::default() };
+    let mut world = World::new(1, Faults::default(), false, options, 0);
+    let ids = world.connect();
+    put(&mut world, 0, ids[0], 16_384);
+    assert!(!world.until(3600 * SECOND, |_| false));
+    assert_eq!(world.stacks[0].writable(ids[0]), Writable::Room);
+    let mut received = 0;
+    assert!(world.until(100 * SECOND, |world| {
+        let count = world.stacks[1].receive_with(ids[1], |bytes| {
+            assert!(bytes.iter().enumerate().all(|(at, found)| *found == byte(0, received + at)));
+            (bytes.len(), bytes.len())
+        });
+        received += count.unwrap_or(0);
+        received == 16_384
+    }));
+}
+
+#[test]
+fn what_was_written_before_a_close_goes_on_while_the_other_side_reads() {
+    let options = Options { receive_bytes: 4096, ..Options::default() };
+    let mut world = World::new(1, Faults::default(), false, options, 0);
+    let ids = world.connect();
+    put(&mut world, 0, ids[0], 60_000);
+    world.stacks[0].close(ids[0]);
+    let mut received = 0;
+    while world.stacks[1].readable(ids[1]) != Readable::Finished {
+        assert_ne!(world.stacks[1].readable(ids[1]), Readable::Failed, "after {received} bytes");
+        world.until(20 * SECOND, |_| false);
+        let count = world.stacks[1].receive_with(ids[1], |bytes| (bytes.len(), bytes.len()));
+        received += count.unwrap_or(0);
+    }
+    assert_eq!(received, 60_000);
+    assert!(world.now > 200 * SECOND);
+}
+
+#[test]
+fn reset_is_believed_after_a_side_has_begun_to_send_again() {
+    let mut world = World::plain();
+    let ids = world.connect();
+    world.wires[1].faults.lost = 100;
+    put(&mut world, 0, ids[0], 100_000);
+    world.until(5 * SECOND / 2, |_| false);
+    world.wires[1].faults.lost = 0;
+    world.stacks[0].abort(ids[0]);
+    let has_ended = world.until(SECOND / 10, |world| {
+        world.stacks[1].receive_with(ids[1], |bytes| (bytes.len(), ()));
+        world.stacks[1].readable(ids[1]) == Readable::Failed
+    });
+    assert!(has_ended);
+    assert_eq!(world.stacks[1].counter(Counter::OutOfWindow), 0);
+    assert_eq!(world.stacks[1].take_end(ids[1]), Some(End::Reset));
+}
+
+#[test]
+fn blind_byte_does_not_reset_a_connection_that_is_being_closed() {
+    let (mut world, ids) = in_mid_conversation();
+    assert!(world.until(SECOND, |world| world.stacks[1].peek(ids[1]).len() == 1000));
+    world.stacks[1].receive_with(ids[1], |bytes| (bytes.len(), ()));
+    let (next, expected) = world.stacks[1].numbers(ids[1]);
+    world.stacks[1].close(ids[1]);
+    world.until(SECOND, |_| false);
+    assert_eq!(world.stacks[1].counts(), (1, 0));
+    let say = |world: &mut World, sequence, acknowledgement| {
+        let bare = Bare { flags: ACK, sequence, acknowledgement, window: 1000 };
+        let frame = segment_to(world, ids, bare, &[7]);
+        inject(world, Offload::NONE, &frame);
+        world.until(SECOND, |_| false);
+    };
+    for (sequence, acknowledgement) in
+        [(expected + 5, next), (expected.wrapping_add(1 << 30), next), (expected, next + 70_000)]
+    {
+        say(&mut world, sequence, acknowledgement);
+    }
+    assert_eq!(world.stacks[1].counts(), (1, 0));
+    assert_eq!(world.stacks[1].counter(Counter::ChallengesSent), 3);
+    // The other side knows where it is.
+    say(&mut world, expected, next);
+    assert_eq!(world.stacks[1].counts(), (0, 0));
+    assert_eq!(world.stacks[0].writable(ids[0]), Writable::Closed);
+}
+
+#[test]
+fn times_without_end_are_no_overflow() {
+    let options = Options {
+        silence_max: Duration::MAX,
+        connect_max: Duration::MAX,
+        time_wait: Duration::MAX,
+        acknowledge_after: Duration::MAX,
+        ..Options::default()
+    };
+    let mut world = World::new(1, Faults::default(), false, options, 0);
+    let ids = world.connect();
+    assert_eq!(transfer(&mut world, ids, 100_000), [Outcome::Complete, Outcome::Complete]);
+    for side in [0, 1] {
+        world.stacks[side].close(ids[side]);
+    }
+    assert!(world.until(60 * SECOND, |world| world.stacks.iter().all(Stack::is_quiet)));
+}
+
+#[test]
+fn what_had_come_before_receiving_was_shut_is_received() {
+    let (mut world, ids) = in_mid_conversation();
+    assert!(world.until(SECOND, |world| world.stacks[1].peek(ids[1]).len() == 1000));
+    world.stacks[1].shut_receiving(ids[1]);
+    put(&mut world, 0, ids[0], 100_000);
+    world.until(SECOND, |_| false);
+    assert_eq!(world.stacks[1].readable(ids[1]), Readable::Bytes);
+    assert_eq!(world.stacks[1].peek(ids[1]), &[0; 1000]);
+    let taken = world.stacks[1].receive_with(ids[1], |bytes| (600, bytes.len()));
+    assert_eq!(taken, Some(1000));
+    assert_eq!(world.stacks[1].peek(ids[1]), &[0; 400]);
+    world.stacks[1].receive_with(ids[1], |_| (400, ()));
+    assert_eq!(world.stacks[1].readable(ids[1]), Readable::Finished);
+    // What came later was taken, and is gone.
+    assert_eq!(world.stacks[0].writable(ids[0]), Writable::Room);
+    let (next, _) = world.stacks[0].numbers(ids[0]);
+    assert_eq!(world.stacks[1].numbers(ids[1]).1, next);
+}
+
+#[test]
+fn reader_learns_that_the_other_side_is_gone_or_another() {
+    let (mut world, ids) = in_mid_conversation();
+    world.until(SECOND, |_| false);
+    let host = world.at(1, 0).ip();
+    assert_eq!(world.stacks[0].hosts(), [host].into());
+    // One that is still there answers, and nothing changes.
+    let World { stacks, wires, .. } = &mut world;
+    stacks[0].question(host, &mut wires[0]);
+    let sent = world.stacks[1].counter(Counter::FramesSent);
+    world.until(SECOND, |_| false);
+    assert_eq!(world.stacks[1].counter(Counter::FramesSent), sent + 1);
+    assert_eq!(world.stacks[0].readable(ids[0]), Readable::Bytes);
+    world.stacks[0].receive_with(ids[0], |bytes| (bytes.len(), ()));
+    // Another stack at the same address knows nothing of it.
+    world.stacks[1] = Stack::new(MACS[1], &[host], Options::default(), Secret([9; 16]));
+    let World { stacks, wires, .. } = &mut world;
+    stacks[0].question(host, &mut wires[0]);
+    world.until(SECOND, |_| false);
+    assert_eq!(world.stacks[0].take_end(ids[0]), Some(End::Reset));
+
+    let ids = world.connect();
+    world.stacks[0].end_with(host);
+    assert_eq!(world.stacks[0].readable(ids[0]), Readable::Failed);
+    assert_eq!(world.stacks[0].take_end(ids[0]), Some(End::Gone));
+    assert!(world.stacks[0].is_quiet());
 }
 
 #[test]
@@ -762,6 +1047,21 @@ fn pair_of_ports_in_time_wait_is_used_again_behind_its_last_bytes() {
         let old = say(&mut world, SYN, last.wrapping_sub(1));
         assert_eq!((old.flags, old.sequence, old.acknowledgement), (ACK, end, last + 1));
         assert_eq!(world.stacks[1].counts(), (0, 1));
+        if number % 2 == 0 {
+            // It is told that this is no part of any connection: then one with lower numbers is as good as another.
+            for (sequence, left) in [(last.wrapping_add(2), 1), (last.wrapping_add(1), 0)] {
+                let bare = Bare { flags: RST, sequence, acknowledgement: 0, window: 0 };
+                let mut frame = packet::bare(from, to, bare);
+                packet::leave_checksum(&mut frame);
+                address(&mut frame, MACS[1], MACS[0]);
+                let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
+                inject(&mut world, offload, &frame);
+                assert_eq!(world.stacks[1].counts(), (0, left));
+            }
+            let again = say(&mut world, SYN, last.wrapping_sub(1));
+            assert_eq!((again.flags, again.acknowledgement), (SYN | ACK, last));
+            continue;
+        }
         let new = say(&mut world, SYN, last.wrapping_add(10));
         assert_eq!((new.flags, new.acknowledgement), (SYN | ACK, last + 11));
         assert!((new.sequence.wrapping_sub(end) as i32) > 0, "it begins behind the last one");

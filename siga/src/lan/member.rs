@@ -305,6 +305,12 @@ impl Lan {
         if self.mesh.take_room() { Ok(()) } else { self.mesh.wait_until(deadline_ns) }
     }
 
+    /// The members whose paths have ended since this was asked last.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn take_parted(&mut self) -> Vec<Member> {
+        self.mesh.take_parted()
+    }
+
     /// How many frames wait for the path to their target, which is being made. They are lost if the membership ends.
     pub fn waiting_frames(&self) -> usize {
         self.mesh.waiting_frames()

@@ -110,6 +110,9 @@ pub(super) struct Mesh {
     has_heard: bool,
     /// There is room, or a path, for a frame that was given back.
     has_room: bool,
+    /// Members whose paths have ended, once each, for a stack that has connections with them.
+    #[cfg(feature = "tcpip")]
+    parted: Vec<Member>,
 }
 
 /// How things stand with another member.
@@ -228,6 +231,8 @@ impl Mesh {
             has_slept: false,
             has_heard: false,
             has_room: false,
+            #[cfg(feature = "tcpip")]
+            parted: Vec::new(),
         };
         mesh.keep_place(joined);
         mesh.refresh();
@@ -627,6 +632,10 @@ impl Mesh {
         self.leaving.retain(|(leaving, _)| *leaving != key);
         if let Some(Occupant::Link(mut joint)) = self.waiter.remove(key) {
             joint.link.close();
+            #[cfg(feature = "tcpip")]
+            if !self.parted.iter().any(|member| member.name == joint.link.peer().name) {
+                self.parted.push(joint.link.peer().clone());
+            }
             let is_its_own =
                 |standing: &Standing| matches!(standing, Standing::Joined(own) if *own == key);
             if is_its_own(&self.peers[joint.number]) {
@@ -1178,6 +1187,12 @@ impl Mesh {
                 return next(self);
             }
         }
+    }
+
+    /// The members whose paths have ended since this was asked last.
+    #[cfg(feature = "tcpip")]
+    pub(super) fn take_parted(&mut self) -> Vec<Member> {
+        std::mem::take(&mut self.parted)
     }
 
     /// Whether there is room again after a frame was given back, and nobody has been told.

@@ -1,6 +1,7 @@
 //! A stack on a LAN, driven by the verbs of its sockets.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use net::lan::frame::Mac;
 use net::lan::link::Frame;
 use net::lan::offload::Offload;
 use net::tcpip::{BindError, Congestion, ConnectionId, Counter, Link, Options, Secret, Unsent};
@@ -22,6 +24,10 @@ const FRAMES_PER_POLL: usize = 4;
 /// Rounds of that in one verb that does not wait. More is left to the next verb.
 const ROUNDS_MAX: usize = 64;
 
+/// How long a host may be missing from the LAN before connections with it end: a new host of the system has to hear from
+/// all members again first.
+const GONE_NS: u64 = 3_000_000_000;
+
 /// How a stack behaves. All fields have defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackOptions {
@@ -31,7 +37,7 @@ pub struct StackOptions {
     pub send_bytes: usize,
     /// How connections react to congestion: as Cubic unless set.
     pub congestion: Congestion,
-    /// For how long an acknowledgement waits for data to go with: 1 ms unless set.
+    /// For how long an acknowledgement waits for data to go with: 1 ms unless set, 500 ms at most.
     pub acknowledge_after: Duration,
     /// How long the other side of a connection may leave what was sent without an answer: 120 s unless set.
     pub silence_max: Duration,
@@ -113,7 +119,15 @@ impl Stack {
             ..Options::default()
         };
         let net = net::tcpip::Stack::new(lan.mac(), lan.addresses(), options, Secret(secret));
-        let core = RefCell::new(Core { lan, net, frame: Vec::new() });
+        let core = Core {
+            lan,
+            net,
+            frame: Vec::new(),
+            changes: 0,
+            gone: HashMap::new(),
+            senders: HashMap::new(),
+        };
+        let core = RefCell::new(core);
         Ok(Stack { shared: Rc::new(Shared { core, dropped: RefCell::default() }) })
     }
 
@@ -168,7 +182,7 @@ impl Stack {
             if !core.lan.prepare_wait() {
                 return Ok(Duration::ZERO);
             }
-            let due = core.net.due();
+            let due = core.due();
             Ok(due.map_or(Duration::MAX, |due| Duration::from_nanos(due.saturating_sub(now_ns()))))
         })
     }
@@ -239,6 +253,12 @@ pub(super) struct Core {
     pub(super) net: net::tcpip::Stack,
     /// The frame that is looked at: a copy, because its sender may still write where it lies.
     frame: Vec<u8>,
+    /// The count of the LAN's changes up to which the other sides' members were looked for.
+    changes: u64,
+    /// Hosts to which there are connections and whose members are missing, and since when.
+    gone: HashMap<IpAddr, u64>,
+    /// Whose addresses have been seen: what a member has sent before it left is still received after.
+    senders: HashMap<IpAddr, Mac>,
 }
 
 impl Core {
@@ -277,22 +297,77 @@ impl Core {
                 self.frame.clear();
                 self.frame.extend_from_slice(frame.bytes);
                 let frame = Frame { offload: frame.offload, bytes: &self.frame };
-                self.net.receive(now, frame, &mut Wire { lan: &mut self.lan });
+                self.net.receive(
+                    now,
+                    frame,
+                    &mut Wire { lan: &mut self.lan, senders: &mut self.senders },
+                );
             }
-            let has_more = self.net.poll(now, &mut Wire { lan: &mut self.lan });
+            let has_more =
+                self.net.poll(now, &mut Wire { lan: &mut self.lan, senders: &mut self.senders });
             if received == 0 && !has_more {
                 break;
             }
         }
+        self.follow_members();
         self.lan.flush();
         Ok(())
+    }
+
+    /// Finds out which connections have lost their other side: nothing may come from there that would say so.
+    fn follow_members(&mut self) {
+        let Core { lan, net, changes, gone, senders, .. } = self;
+        // Who is still there, or there again, is asked whether it knows its connections.
+        let mut asked: Vec<IpAddr> = Vec::new();
+        for member in lan.take_parted() {
+            asked.extend(member.addresses);
+        }
+        let now_changes = lan.changes();
+        if *changes != now_changes || !asked.is_empty() {
+            *changes = now_changes;
+            let hosts = net.hosts();
+            asked.retain(|host| hosts.contains(host));
+            senders.retain(|host, _| hosts.contains(host) || lan.find_address(*host).is_some());
+            let before = std::mem::take(gone);
+            for host in hosts {
+                match lan.find_address(host) {
+                    None => {
+                        let since = before.get(&host).copied().unwrap_or_else(now_ns);
+                        gone.insert(host, since);
+                    }
+                    Some(_) if before.contains_key(&host) && !asked.contains(&host) => {
+                        asked.push(host);
+                    }
+                    Some(_) => {}
+                }
+            }
+            for host in asked {
+                net.question(host, &mut Wire { lan, senders });
+            }
+        }
+        if !gone.is_empty() {
+            let now = now_ns();
+            gone.retain(|host, since| {
+                let is_over = now.saturating_sub(*since) >= GONE_NS;
+                if is_over {
+                    net.end_with(*host);
+                }
+                !is_over
+            });
+        }
+    }
+
+    /// When something is to be done at the latest, if nothing comes before.
+    fn due(&self) -> Option<u64> {
+        let gone = self.gone.values().map(|since| since + GONE_NS);
+        self.net.due().into_iter().chain(gone).min()
     }
 
     /// Sends what there is to send.
     pub(super) fn push(&mut self) {
         let now = now_ns();
         for _ in 0..ROUNDS_MAX {
-            if !self.net.poll(now, &mut Wire { lan: &mut self.lan }) {
+            if !self.net.poll(now, &mut Wire { lan: &mut self.lan, senders: &mut self.senders }) {
                 break;
             }
         }
@@ -310,7 +385,7 @@ impl Core {
 
     /// Waits until something may have come or is due.
     fn wait(&mut self, deadline: u64) -> io::Result<()> {
-        let until = self.net.due().unwrap_or(u64::MAX).min(deadline);
+        let until = self.due().unwrap_or(u64::MAX).min(deadline);
         if until <= now_ns() {
             return Ok(());
         }
@@ -328,7 +403,12 @@ impl Core {
         to: SocketAddr,
         data: &[u8],
     ) -> Result<(), net::tcpip::SendToError> {
-        self.net.send_to(from, to, data, &mut Wire { lan: &mut self.lan })
+        self.net.send_to(
+            from,
+            to,
+            data,
+            &mut Wire { lan: &mut self.lan, senders: &mut self.senders },
+        )
     }
 }
 
@@ -343,6 +423,7 @@ impl Drop for Core {
 /// The LAN, as a stack sees it.
 struct Wire<'a> {
     lan: &'a mut Lan,
+    senders: &'a mut HashMap<IpAddr, Mac>,
 }
 
 impl Link for Wire<'_> {
@@ -360,6 +441,21 @@ impl Link for Wire<'_> {
     fn answer(&mut self, frame: &[u8]) {
         // Whoever asked asks again.
         let _ = self.lan.try_push(Offload::NONE, frame);
+    }
+
+    fn may_send_from(&mut self, frame: &[u8], address: IpAddr) -> bool {
+        // That the MAC address is the sender's has been checked by the LAN.
+        let Some(source) = net::lan::frame::source(frame) else { return false };
+        let known = self.senders.get(&address).copied();
+        match self.lan.find_address(address).map(|member| member.mac) {
+            Some(owner) => {
+                if owner == source && known != Some(source) {
+                    self.senders.insert(address, source);
+                }
+                owner == source
+            }
+            None => known == Some(source),
+        }
     }
 }
 

@@ -273,6 +273,18 @@ impl TcpStream {
         })
     }
 
+    /// Ends the connection with a reset: the other side learns that what it has may not be all.
+    ///
+    /// # Errors
+    /// `ResourceBusy` as [`Stack::poll`].
+    pub fn reset(&self) -> io::Result<()> {
+        self.with(|core, id| {
+            core.net.abort(id);
+            core.push();
+            Ok(())
+        })
+    }
+
     /// Whether verbs do not wait: they give `WouldBlock` where they would.
     ///
     /// # Errors
@@ -424,7 +436,8 @@ impl TcpStream {
     }
 }
 
-/// Errors are those of [`std::net::TcpStream`]: `ConnectionReset`, `TimedOut`, and `WouldBlock` at a time limit.
+/// Errors are those of [`std::net::TcpStream`]: `ConnectionReset`, `TimedOut`, `HostUnreachable` if the other side's member
+/// has left the LAN, and `WouldBlock` at a time limit.
 impl Read for &TcpStream {
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
         if target.is_empty() {
@@ -527,6 +540,7 @@ fn ended(end: End) -> io::Error {
         End::Refused => io::ErrorKind::ConnectionRefused,
         End::Reset => io::ErrorKind::ConnectionReset,
         End::TimedOut => io::ErrorKind::TimedOut,
+        End::Gone => io::ErrorKind::HostUnreachable,
         _ => return io::Error::other("the stack has failed, and given this connection up"),
     };
     kind.into()

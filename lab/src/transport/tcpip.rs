@@ -1,0 +1,120 @@
+//! TCP of the guests' own stack: a connection over a LAN, driven by the verbs of each side.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use host::report::Counts;
+use siga::Guest;
+use siga::lan::{Address, Lan, LanOptions};
+use siga::tcpip::{Congestion, Counter, Stack, StackOptions, TcpListener, TcpStream};
+
+use super::lan::LAN_NAME;
+use super::path::{OVER_PATHS, TARGET, guest_name, role_name};
+use super::{End, Opened, Opening, Transport, is_source, wait};
+use crate::fault::{Doing, Fault};
+
+pub(super) const TCP_LAN: Transport = Transport {
+    name: "tcp-lan",
+    meaning: "TCP of the guests' own stack over a LAN, driven by the program's verbs, without delay",
+    stream: Some(|opening| opening.stream(TcpLanEnd::open)),
+    exchange: Some(|opening| opening.exchange(TcpLanEnd::open)),
+    request: Some(|opening| opening.request(TcpLanEnd::open)),
+    has_pairs: true,
+    ..OVER_PATHS
+};
+
+const PORT: u16 = 7;
+
+/// How long an end waits for the other to have all.
+const FINISH_MAX: Duration = Duration::from_secs(10);
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(crate) struct TcpLanEnd {
+    // Before the stack, which resets what is not closed.
+    stream: TcpStream,
+    stack: Stack,
+    buffer: Vec<u8>,
+}
+
+impl TcpLanEnd {
+    /// The target listens, and says so; the source connects.
+    fn open(opening: Opening<'_>) -> Opened<TcpLanEnd> {
+        let Opening { order, control, bytes } = opening;
+        if is_source(order) {
+            control.parcel()?;
+        }
+        let name = guest_name(role_name(order), order.number, order.copies);
+        let socket = order.socket.as_ref().expect("trials with paths have a host");
+        let guest = Guest::attach(socket, &name).doing("attach to the host")?;
+        let options =
+            LanOptions { wait: wait(order), address: Address::Chosen, ..LanOptions::default() };
+        let mut lan = Lan::join(guest, LAN_NAME, &options).doing("join a LAN")?;
+        let target = guest_name(TARGET, order.number, order.copies);
+        let found = lan.members().find(|member| member.name.as_str() == target);
+        let address = found.and_then(|member| member.addresses.first().copied());
+        // Over memory a full target is told, and nothing is lost.
+        let options = StackOptions {
+            congestion: Congestion::None,
+            receive_bytes: 1 << 20,
+            send_bytes: 1 << 20,
+            ..StackOptions::default()
+        };
+        let stack = Stack::new(lan, &options).doing("put a stack on a LAN")?;
+        let stream = if is_source(order) {
+            let address = address.ok_or(Fault::Ended)?;
+            TcpStream::connect(&stack, (address, PORT)).doing("connect on a LAN")?
+        } else {
+            let listener = TcpListener::bind(&stack, ("0.0.0.0", PORT)).doing("listen on a LAN")?;
+            control.pass("listening", &[])?;
+            listener.accept().doing("accept on a LAN")?.0
+        };
+        stream.set_nodelay(true).doing("set no delay")?;
+        Ok(TcpLanEnd { stream, stack, buffer: vec![0; bytes] })
+    }
+}
+
+impl End for TcpLanEnd {
+    #[inline(always)]
+    fn send(&mut self, bytes: usize, mut build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
+        let message = &mut self.buffer[..bytes];
+        build(message);
+        self.stream.write_all(message).doing("write")
+    }
+
+    fn flush(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
+        let mut at = 0;
+        while at < bytes {
+            match self.stream.read(&mut self.buffer[at..bytes]).doing("read")? {
+                0 if at == 0 => return Ok(false),
+                0 => return Err(Fault::Ended),
+                more => at += more,
+            }
+        }
+        read(0, &self.buffer[..bytes]);
+        Ok(true)
+    }
+
+    fn finish(&mut self) -> Result<(), Fault> {
+        // The stack goes with this end, and what is not acknowledged goes with the stack: so it stays until the other side
+        // has closed too.
+        self.stream.shutdown(Shutdown::Write).doing("shut a connection")?;
+        self.stream.set_read_timeout(Some(FINISH_MAX)).doing("set a time limit")?;
+        match self.stream.read(&mut [0]).doing("wait for the end")? {
+            0 => Ok(()),
+            _ => Err(Fault::Ended),
+        }
+    }
+
+    fn counts(&mut self) -> Counts {
+        let count =
+            |counter: Counter| (format!("tcpip_{}", counter.name()), self.stack.counter(counter));
+        Counter::ALL.into_iter().map(count).collect()
+    }
+}
