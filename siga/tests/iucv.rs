@@ -710,6 +710,8 @@ fn connection_that_was_taken_back_leaves_its_number() {
         server.revoke("PRINTER", Scope::Local).unwrap();
         assert_eq!(client.try_event().unwrap(), None);
     }
+    // The host answers each guest over a connection of its own: what it has told the client is there before this answer.
+    client.guest().identify("CLERK", Scope::Local).unwrap();
     let _connecting = server.start_connecting("CLIENT", &options).unwrap();
     client.set_control_mask(ControlMask::ALL);
     let event = event_by_descriptor(&mut client);
