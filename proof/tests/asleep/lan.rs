@@ -216,7 +216,9 @@ impl World {
         };
         match sent {
             Ok(()) => {
-                for at in (0..MEMBERS).filter(|at| is_there[*at] && *at != from) {
+                // One that has died and comes again may get what waited for a path to it.
+                let may_get = |at: &usize| (is_there[*at] || self.have_died[*at]) && *at != from;
+                for at in (0..MEMBERS).filter(may_get) {
                     if to.is_none_or(|to| to == at) {
                         let is_again = self.have_died[at];
                         let pair = self.pairs.entry((one.life, at));
