@@ -13,7 +13,7 @@ use siga::{Guest, Wait};
 
 use super::talk::Talk;
 use super::wire::{FromParty, Report};
-use super::{Arguments, INTERFACE, PARTIES, PORT, Post, ROUND_NS, address, mac, name};
+use super::{Arguments, INTERFACE, MEMBERS, PARTIES, PORT, Post, ROUND_NS, address, mac, name};
 use crate::crew;
 
 /// How long it waits before it tries again to become a member: there may be no host, or the host may not know yet that
@@ -37,7 +37,7 @@ const UDP: u8 = 17;
 pub fn run(arguments: &Arguments) -> ExitCode {
     arguments.birth.die_with_parent();
     let mut post = Post::new(arguments);
-    let mut talk = Talk::new(arguments.party, arguments.birth.life, PARTIES);
+    let mut talk = Talk::new(arguments.party, arguments.birth.life, PARTIES, MEMBERS);
     let Some(mut lan) = join(arguments, &mut post, &talk) else { return ExitCode::SUCCESS };
     let own = address(arguments.party);
     let (mut round_ns, mut rounds) = (0, 0_u64);

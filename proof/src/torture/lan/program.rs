@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 
 use super::talk::{PARCEL_BYTES_MAX, Talk};
 use super::wire::Report;
-use super::{Arguments, PARTIES, PORT, Post, ROUND_NS, address};
+use super::{Arguments, MEMBERS, PARTIES, PORT, Post, ROUND_NS, address};
 
 /// Lives until it is killed, or its supervisor or its port is. In a network of its own if it has to make that itself.
 pub fn run(arguments: &Arguments, has_to_separate: bool) -> ExitCode {
@@ -19,7 +19,7 @@ pub fn run(arguments: &Arguments, has_to_separate: bool) -> ExitCode {
         arguments.birth.die_with_parent();
         os::namespace::separate().expect("the supervisor has tried it");
     }
-    let mut talk = Talk::new(arguments.party, arguments.birth.life, PARTIES);
+    let mut talk = Talk::new(arguments.party, arguments.birth.life, PARTIES, MEMBERS);
     let socket = UdpSocket::bind(("0.0.0.0", PORT)).expect("nobody else is in this network");
     socket.set_nonblocking(true).expect("a socket");
     let mut post = Post::new(arguments);

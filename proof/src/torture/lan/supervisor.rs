@@ -469,7 +469,8 @@ impl Scene {
                 report.lans.iter().map(|lan| lan.members.len()).sum()
             };
             Ok(scene.query().is_ok_and(|report| count(report) == all))
-        })?;
+        })
+        .map_err(|error| format!("{error}\n{}", self.describe()))?;
         self.quiet()?;
         self.compare_parcels();
         self.compare_counters()?;

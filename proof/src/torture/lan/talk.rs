@@ -9,7 +9,7 @@
 //!        32  content, made of the sender, its life, the receiver and the sequence
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proof::dice::mix;
 use serde::{Deserialize, Serialize};
@@ -29,11 +29,17 @@ const WINDOW: u64 = 16;
 /// After so long without an acknowledgement one more parcel goes all the same: those before may be lost.
 const NUDGE_NS: u64 = 20_000_000;
 
+/// Parcels that a kernel may send after later ones: those that waited for the receiver's MAC address go once it is known,
+/// and a program that sends just then overtakes them.
+const OVERTAKEN_MAX: u64 = 128;
+
 /// What one party has said to the others and heard of them.
 #[derive(Debug)]
 pub struct Talk {
     own: u8,
     life: u32,
+    /// The first of the parties that have a kernel between them and the LAN.
+    first_behind_kernel: usize,
     peers: Vec<Peer>,
     /// Parcels for all that went.
     to_all: u64,
@@ -49,6 +55,8 @@ struct Peer {
     nudged_ns: u64,
     /// What was heard, by its lives.
     heard: BTreeMap<u32, Heard>,
+    /// Of the last life, what may come still, for later ones have come.
+    overtaken: BTreeSet<u64>,
 }
 
 /// What was heard of one life of a party.
@@ -56,17 +64,19 @@ struct Peer {
 pub struct Heard {
     /// Parcels.
     pub received: u64,
-    /// The number of the first.
+    /// The number of the first that came.
     pub first: u64,
-    /// The number of the last.
+    /// The highest number.
     pub last: u64,
 }
 
 impl Talk {
-    /// A talk of party `own` in its life `life`, with as many others as make `parties`.
-    pub fn new(own: usize, life: u32, parties: usize) -> Talk {
+    /// A talk of party `own` in its life `life`, with as many others as make `parties`. Those from `first_behind_kernel`
+    /// on have a kernel that sends for them.
+    pub fn new(own: usize, life: u32, parties: usize, first_behind_kernel: usize) -> Talk {
         let peers = (0..parties).map(|_| Peer::default()).collect();
-        Talk { own: own as u8, life, peers, to_all: 0, heard_of_all: BTreeMap::new() }
+        let heard_of_all = BTreeMap::new();
+        Talk { own: own as u8, life, first_behind_kernel, peers, to_all: 0, heard_of_all }
     }
 
     /// The next parcel for a party, if one may go now. It counts once [`Talk::went`] is called.
@@ -116,6 +126,7 @@ impl Talk {
         {
             return Err(format!("{what} is for party {to}, and came to {}", self.own));
         }
+        let has_kernel = usize::from(from) >= self.first_behind_kernel;
         let peer = &mut self.peers[usize::from(from)];
         let last = match to {
             ALL => self.heard_of_all.entry((from, life)).or_default(),
@@ -123,10 +134,23 @@ impl Talk {
                 if acknowledged.0 == self.life {
                     peer.acknowledged = peer.acknowledged.max(acknowledged.1.min(peer.sent));
                 }
+                if peer.heard.last_key_value().is_none_or(|(newest, _)| *newest < life) {
+                    peer.overtaken.clear();
+                }
                 let heard = peer.heard.entry(life).or_default();
                 heard.received += 1;
                 if heard.first == 0 {
                     heard.first = sequence;
+                }
+                if has_kernel {
+                    if sequence < heard.last && peer.overtaken.remove(&sequence) {
+                        return Ok(());
+                    }
+                    let from = sequence.saturating_sub(OVERTAKEN_MAX).max(heard.last + 1);
+                    peer.overtaken.extend(from..sequence);
+                    while peer.overtaken.len() > OVERTAKEN_MAX as usize {
+                        peer.overtaken.pop_first();
+                    }
                 }
                 &mut heard.last
             }
@@ -180,7 +204,7 @@ mod tests {
 
     #[test]
     fn parcels_are_heard_once_and_in_order() {
-        let (mut one, mut other) = (Talk::new(0, 7, 2), Talk::new(1, 3, 2));
+        let (mut one, mut other) = (Talk::new(0, 7, 2, 2), Talk::new(1, 3, 2, 2));
         let mut parcels = Vec::new();
         for _ in 0..WINDOW {
             parcels.push(one.next(1, 0).unwrap());
@@ -198,13 +222,31 @@ mod tests {
         one.hear(&answer).unwrap();
         assert!(one.next(1, 0).is_some(), "all was acknowledged");
         // Another life begins anew.
-        let mut again = Talk::new(0, 8, 2);
+        let mut again = Talk::new(0, 8, 2, 2);
         other.hear(&again.next(1, 0).unwrap()).unwrap();
     }
 
     #[test]
+    fn kernel_may_let_parcels_be_overtaken_and_sends_none_twice() {
+        let (mut one, mut other) = (Talk::new(1, 7, 2, 1), Talk::new(0, 3, 2, 1));
+        let mut parcels = Vec::new();
+        for _ in 0..WINDOW {
+            parcels.push(one.next(0, 0).unwrap());
+            one.went(0);
+        }
+        for at in [4, 0, 1, 3, 2, 5, 7, 6] {
+            other.hear(&parcels[at]).unwrap();
+        }
+        let heard = Heard { received: 8, first: 5, last: 8 };
+        assert_eq!(other.heard(), [None, Some((7, heard))]);
+        for at in [4, 0, 6, 7] {
+            assert!(other.hear(&parcels[at]).is_err(), "{at} came twice");
+        }
+    }
+
+    #[test]
     fn wrong_parcels_are_found() {
-        let (mut one, mut other) = (Talk::new(0, 7, 3), Talk::new(1, 3, 3));
+        let (mut one, mut other) = (Talk::new(0, 7, 3, 3), Talk::new(1, 3, 3, 3));
         let parcel = one.next(1, 0).unwrap();
         for at in [4, 6, 8, 16, HEAD_BYTES, parcel.len() - 1] {
             let mut wrong = parcel.clone();
