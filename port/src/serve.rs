@@ -52,6 +52,8 @@ pub struct Server<'a> {
     /// Since when nothing was found, for an adaptive port.
     idle_since_ns: Option<u64>,
     rounds: u32,
+    /// The user was told that a new host refuses what the port had.
+    has_told: bool,
 }
 
 /// What ended a port that has no program of its own.
@@ -86,8 +88,17 @@ impl<'a> Server<'a> {
         let mut agent = agent;
         poller.add(&*agent.lan(), LAN)?;
         let ready = Ready { device: true, lan: true };
-        let mut server =
-            Server { agent, held, poller, wait, hosts, ready, idle_since_ns: None, rounds: 0 };
+        let mut server = Server {
+            agent,
+            held,
+            poller,
+            wait,
+            hosts,
+            ready,
+            idle_since_ns: None,
+            rounds: 0,
+            has_told: false,
+        };
         server.follow_members();
         Ok(server)
     }
@@ -212,6 +223,14 @@ impl<'a> Server<'a> {
             // Without memory the names stay what they were, and are tried again with the next change.
             let _ = hosts.follow(self.agent.lan());
         }
+        let lan = self.agent.lan();
+        let refused = lan.refused();
+        if let Some(error) = refused
+            && !self.has_told
+        {
+            eprintln!("siga: {}: the new host says: {error}; it is asked again", lan.name());
+        }
+        self.has_told = refused.is_some();
     }
 
     /// Takes note of what the program did; how it ended, if it has.

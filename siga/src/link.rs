@@ -26,6 +26,8 @@ pub(crate) struct Link {
 struct Inner {
     /// None while there is no host.
     packets: Option<Arc<Packets>>,
+    /// How many hosts there have been.
+    hosts: u64,
     serial: u32,
     /// By numbers of our own: a path of a guest with itself has two accounts, and one token.
     accounts: HashMap<u64, Entry>,
@@ -115,6 +117,7 @@ impl Link {
         let packets = Some(Arc::new(packets));
         let inner = Inner {
             packets,
+            hosts: 1,
             serial: 0,
             accounts: HashMap::new(),
             next_account: 0,
@@ -148,6 +151,7 @@ impl Link {
             return;
         }
         let mut inner = self.lock();
+        inner.hosts += u64::from(packets.is_some());
         inner.packets = packets.map(Arc::new);
         inner.unsent.clear();
         inner.unannounced.clear();
@@ -171,12 +175,29 @@ impl Link {
         Ok(serial)
     }
 
+    /// Which host this is, or was: each has another number.
+    pub(crate) fn host(&self) -> u64 {
+        if self.in_child() { 0 } else { self.lock().hosts }
+    }
+
     /// Notifies the host, without an answer: at once, or when there is room.
     pub(crate) fn notify_host(&self, request: &Request) {
+        self.notify(request, |_| true);
+    }
+
+    /// Notifies this host, if it is still there: to the next one the same numbers mean something else.
+    pub(crate) fn notify_this_host(&self, host: u64, request: &Request) {
+        self.notify(request, |hosts| hosts == host);
+    }
+
+    fn notify(&self, request: &Request, is_meant: impl FnOnce(u64) -> bool) {
         if self.in_child() {
             return;
         }
         let mut inner = self.lock();
+        if !is_meant(inner.hosts) {
+            return;
+        }
         let serial = inner.next_serial();
         let bytes = request.bytes(serial);
         let said = inner.send_unsent().and_then(|()| inner.send(&bytes, &[]));

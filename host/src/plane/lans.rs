@@ -37,6 +37,8 @@ struct Lan {
     /// The table's storage, to be lent.
     lent: OwnedFd,
     members: Vec<Option<Record>>,
+    /// How many members there have been.
+    lives: u32,
 }
 
 #[derive(Debug)]
@@ -90,7 +92,7 @@ impl Lans {
             let members = (0..MEMBERS_MAX).map(|_| None).collect();
             let table = Table::new(Words::own(storage));
             let index = u8::try_from(index).expect("a system has at most 256 LANs");
-            Ok((rule.name, Lan { index, rule: rule.clone(), table, lent, members }))
+            Ok((rule.name, Lan { index, rule: rule.clone(), table, lent, members, lives: 0 }))
         };
         let lans = system.lans.iter().enumerate().map(lan).collect::<std::io::Result<_>>()?;
         Ok(Lans { lans, of: BTreeMap::new() })
@@ -128,7 +130,9 @@ impl Lans {
             (found.addresses(guest, address)?, vlans)
         };
         let address = addresses.first().copied();
-        let member = Member { name: guest, mac, vlans, addresses, captures };
+        found.lives = found.lives.wrapping_add(1);
+        let life = found.lives;
+        let member = Member { name: guest, mac, vlans, addresses, captures, life };
         info!(%guest, %lan, number, %mac, ?address, captures, "joined a LAN");
         found.table.set(number, Some(&member));
         found.members[number] = Some(Record { member, counters });

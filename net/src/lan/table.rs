@@ -8,7 +8,7 @@
 //!                   0      sequence: odd while the entry is being written
 //!                   1      MAC address, in the low 48 bits; 0: no member
 //!                   2      name of the guest, 8 characters
-//!                   3      bit 0: captures; the others 0
+//!                   3      bit 0: captures; bits 32..64: its life; the others 0
 //!                   4..8   numbers of VLANs, 16 bits each; 0: none
 //!                   8..16  IP addresses, two words each in network order, IPv4 as IPv6 has it; 0: none
 //! ```
@@ -70,6 +70,9 @@ pub struct Member {
     pub addresses: Vec<IpAddr>,
     /// Whether it captures: the others give it copies of what they send, and it takes no frame of its own.
     pub captures: bool,
+    /// Which membership of this LAN it is, as its host counts them: one that has left and come again has another. It begins
+    /// anew, at 2^32 too: so often nobody comes while another looks away.
+    pub life: u32,
 }
 
 impl Member {
@@ -83,7 +86,8 @@ impl Member {
         let [a, b, c, d, e, f] = self.mac.0;
         words[AT_MAC] = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
         words[AT_NAME] = u64::from_be_bytes(self.name.bytes());
-        words[AT_FLAGS] = if self.captures { CAPTURES } else { 0 };
+        let flags = if self.captures { CAPTURES } else { 0 };
+        words[AT_FLAGS] = (u64::from(self.life) << 32) | flags;
         for (at, vlan) in self.vlans.iter().take(MEMBER_VLANS_MAX).enumerate() {
             words[AT_VLANS + at / VLANS_PER_WORD] |=
                 u64::from(*vlan) << (16 * (at % VLANS_PER_WORD));
@@ -119,8 +123,10 @@ impl Member {
         let addresses = (0..MEMBER_ADDRESSES_MAX).map(address);
         let addresses = addresses.filter(|address| !address.is_unspecified());
         let addresses = addresses.map(|address| IpAddr::V6(address).to_canonical());
+        let (vlans, addresses) = (vlans.collect(), addresses.collect());
         let (name, captures) = (Name::parse(name)?, words[AT_FLAGS] & CAPTURES != 0);
-        Some(Member { name, mac, vlans: vlans.collect(), addresses: addresses.collect(), captures })
+        let life = (words[AT_FLAGS] >> 32) as u32;
+        Some(Member { name, mac, vlans, addresses, captures, life })
     }
 }
 
@@ -316,7 +322,7 @@ mod tests {
         let mac = Mac([2, 0, 0, 0, 0, last]);
         let name = format!("GUEST{last}").parse().unwrap();
         let addresses = vec![IpAddr::from([10, 1, 0, last]), "fe80::1".parse().unwrap()];
-        Member { name, mac, vlans: vlans.to_vec(), addresses, captures: false }
+        Member { name, mac, vlans: vlans.to_vec(), addresses, captures: false, life: 7 }
     }
 
     fn refreshed(lent: &mut LentTable) -> Vec<(usize, Option<Member>)> {

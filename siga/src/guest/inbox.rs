@@ -22,6 +22,10 @@ pub(super) struct Inbox {
     pub(super) pending: VecDeque<(Pending, bool)>,
     /// There will be no host again, which was not reported yet.
     pub(super) is_newly_forsaken: bool,
+    /// When somebody wants to look at something, though nothing may have come (`u64::MAX`: never); whether that time has
+    /// come.
+    pub(super) reminder_ns: u64,
+    pub(super) is_reminded: bool,
     /// Something has arrived, or was left, since the descriptor's waiter polled last.
     pub(super) has_come: bool,
     /// A waiter waits for the descriptor, and polls when it is readable.
@@ -84,6 +88,8 @@ impl Inbox {
             rejoining: HashMap::new(),
             pending: VecDeque::new(),
             is_newly_forsaken: false,
+            reminder_ns: u64::MAX,
+            is_reminded: false,
             has_come: false,
             is_asleep: false,
         }
@@ -117,6 +123,15 @@ impl Inbox {
     pub(super) fn take_pending(&mut self, pending: &Pending) -> bool {
         let at = self.pending.iter().position(|(known, _)| known == pending);
         at.and_then(|at| self.pending.remove(at)).is_some()
+    }
+
+    /// Whether the time has come that somebody wants to be reminded of, which is news then; when it comes, if it has not.
+    pub(super) fn remind(&mut self, now_ns: u64) -> Option<u64> {
+        if now_ns < self.reminder_ns {
+            return (self.reminder_ns < u64::MAX).then_some(self.reminder_ns);
+        }
+        (self.reminder_ns, self.is_reminded, self.has_come) = (u64::MAX, true, true);
+        None
     }
 
     pub(super) fn forget_pending(&mut self, path: u64) {

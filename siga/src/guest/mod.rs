@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -49,7 +49,7 @@ const NO_DATA: UserData = [0; 16];
 pub struct Guest {
     name: Name,
     /// Where to connect to a new host; none for one in this process.
-    socket: Option<PathBuf>,
+    socket: Option<Box<FilePath>>,
     link: Arc<Link>,
     /// Readable when the host has sent something, and when the guest is to be polled without that; the same
     /// descriptor for every host.
@@ -59,12 +59,14 @@ pub struct Guest {
     resources: RefCell<Vec<(Name, Scope)>>,
 }
 
-/// A connection that was asked for. Give it to [`Guest::complete`] of the guest that asked for it, or drop it to
-/// take it back.
+/// A connection that was asked for, or is being accepted. Give it to [`Guest::complete`] of the guest that asked for it,
+/// or drop it to take it back.
 #[derive(Debug)]
 #[must_use = "a connection that is dropped is taken back"]
 pub struct Connecting {
     claim: Claim,
+    /// The other's request that is being accepted, if it is not ours, and at which host.
+    pending: Option<(Pending, u64)>,
     side: Option<Side>,
     board: Option<OwnedFd>,
     options: PathOptions,
@@ -83,8 +85,22 @@ fn answered(answer: Answer) -> Answered {
 
 impl Drop for Connecting {
     fn drop(&mut self) {
-        if self.side.is_some() {
-            self.link.notify_host(&Request::Cancel { connect: self.claim.serial });
+        match (&self.side, &self.pending) {
+            (Some(_), None) => {
+                self.link.notify_host(&Request::Cancel { connect: self.claim.serial });
+            }
+            // If the host has joined us by now, its answer is not claimed, and the path is given up.
+            (Some(_), Some(_)) => self.refuse(),
+            (None, _) => {}
+        }
+    }
+}
+
+impl Connecting {
+    /// Refuses the other's request, if it waits still, so that it waits no longer.
+    fn refuse(&self) {
+        if let Some((Pending { path, .. }, host)) = self.pending {
+            self.link.notify_this_host(host, &Request::Refuse { path, data: NO_DATA });
         }
     }
 }
@@ -99,7 +115,7 @@ impl Guest {
         let socket = socket.as_ref();
         let name = name.parse()?;
         let packets = Packets::connect(socket).map_err(|error| unreached(socket, error))?;
-        Guest::attach_over(packets, Some(socket.to_owned()), name)
+        Guest::attach_over(packets, Some(socket.into()), name)
     }
 
     /// Attaches to a host in this process.
@@ -118,7 +134,7 @@ impl Guest {
 
     fn attach_over(
         packets: Packets,
-        socket: Option<PathBuf>,
+        socket: Option<Box<FilePath>>,
         name: Name,
     ) -> Result<Guest, AttachError> {
         close_on_a_thread(spawn_closer);
@@ -207,6 +223,7 @@ impl Guest {
         let claim = self.ask(&request, &[board.as_fd(), lines.as_fd()]);
         Ok(Connecting {
             claim: claim?,
+            pending: None,
             side: Some(side),
             board: Some(board),
             options: *options,
@@ -256,7 +273,16 @@ impl Guest {
     fn finish(&self, connecting: &mut Connecting, answer: Answer) -> Result<Path, ConnectError> {
         let side = connecting.side.take().expect("checked before");
         let board = connecting.board.take().expect("as long as the side");
-        self.join(side, board, connecting.options.kind, answer, &connecting.options)
+        let Connecting { options, pending, .. } = &*connecting;
+        let Some((pending, _)) = pending else {
+            return self.join(side, board, options.kind, answer, options);
+        };
+        if let Answer::Reply(Reply::Failed { .. }, _) = answer {
+            // The connection is still pending at the host unless it was withdrawn; no guest will accept it now.
+            connecting.refuse();
+        }
+        let joined = self.join(side, board, pending.kind, answer, options)?;
+        Ok(joined.with_negotiated(pending.flags, pending.data))
     }
 
     /// Joins our side with the other that the host has sent.
@@ -410,6 +436,7 @@ impl Guest {
         };
         inbox.is_newly_forsaken
             || inbox.is_newly_attached
+            || inbox.is_reminded
             || inbox.pending.iter().any(|(_, is_handed_out)| !is_handed_out)
             || inbox.answers.values().any(is_news)
     }
@@ -429,6 +456,7 @@ impl Guest {
         // The caller learns it from the result.
         let mut inbox = self.inbox.borrow_mut();
         (inbox.is_newly_forsaken, inbox.is_newly_attached) = (false, false);
+        inbox.is_reminded = false;
         drop(inbox);
         let pending = self.next_pending(|_| true);
         self.pass_on();
@@ -455,10 +483,26 @@ impl Guest {
         pending: Pending,
         options: &PathOptions,
     ) -> Result<Path, ConnectError> {
+        let mut accepting = self.start_accepting(pending, options)?;
+        let answer = self.wait_for_answer(&accepting.claim, after(ANSWER_TIME));
+        self.finish(&mut accepting, answer.unwrap_or(Answer::HostGone))
+    }
+
+    /// Accepts a connection that waits, and does not wait for the host: [`Guest::try_complete`] has the path. If it is
+    /// dropped, or accepting fails, the connection is refused, so that the asking guest does not wait.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; `Refused` with [`Problem::NoPath`] if it was taken back meanwhile, or waits for another
+    /// guest, or at a host that is gone.
+    pub fn start_accepting(
+        &self,
+        pending: Pending,
+        options: &PathOptions,
+    ) -> Result<Connecting, ConnectError> {
         if !self.inbox.borrow_mut().take_pending(&pending) {
             return Err(ConnectError::Refused { problem: Problem::NoPath, data: NO_DATA });
         }
-        let Pending { path, kind, .. } = pending;
+        let Pending { path, .. } = pending;
         let side = Side::create(pending.shape).inspect_err(|_| self.refuse_path(path, NO_DATA))?;
         let (side, SideDescriptors { board, lines }) = side;
         let allowance: Allowance = options.allowance();
@@ -468,14 +512,14 @@ impl Guest {
         if claim.is_err() {
             self.refuse_path(path, NO_DATA);
         }
-        let answer = self.wait_for_answer(&claim?, after(ANSWER_TIME));
-        let answer = answer.unwrap_or(Answer::HostGone);
-        if let Answer::Reply(Reply::Failed { .. }, _) = answer {
-            // The connection is still pending at the host unless it was withdrawn; no guest will accept it now.
-            self.refuse_path(path, NO_DATA);
-        }
-        let joined = self.join(side, board, kind, answer, options)?;
-        Ok(joined.with_negotiated(pending.flags, pending.data))
+        Ok(Connecting {
+            claim: claim?,
+            pending: Some((pending, self.link.host())),
+            side: Some(side),
+            board: Some(board),
+            options: *options,
+            link: self.link.clone(),
+        })
     }
 
     /// Refuses a connection that is pending: its guest's error is `Refused`, with `data`. One that is pending for another
@@ -546,6 +590,16 @@ impl Guest {
     /// From now on a new host is news, until [`Guest::pending`] is called.
     pub(crate) fn follow_hosts(&self) {
         self.inbox.borrow_mut().follows_hosts = true;
+    }
+
+    /// There is news at this time, whatever comes: until [`Guest::pending`] is called after it. One time is remembered, the
+    /// earliest.
+    pub(crate) fn remind(&self, at_ns: u64) {
+        let mut inbox = self.inbox.borrow_mut();
+        inbox.reminder_ns = inbox.reminder_ns.min(at_ns);
+        drop(inbox);
+        // The poll that follows sets the alarm.
+        self.link.ring();
     }
 
     /// How many hosts this guest has been attached to so far.

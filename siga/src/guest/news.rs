@@ -56,6 +56,8 @@ impl Guest {
     /// Polls for a verb that waits for something of its own: see [`Guest::pass_on`].
     pub(super) fn poll_inside(&self, now_ns: u64) -> Option<u64> {
         let due_ns = self.poll_host(now_ns);
+        let reminder_ns = self.inbox.borrow_mut().remind(now_ns);
+        let due_ns = [due_ns, reminder_ns].into_iter().flatten().min();
         self.link.set_alarm(due_ns, now_ns)
     }
 

@@ -131,6 +131,12 @@ impl Lan {
         self.mesh.changes()
     }
 
+    /// Why the host that is there now has not given this member all that it had at the one before; none if it has, or if there
+    /// was none before. The member goes on trying; meanwhile paths to others go on for some seconds.
+    pub fn refused(&self) -> Option<&JoinLanError> {
+        self.mesh.following.refused.as_ref()
+    }
+
     /// Registers another IP address, for at most four. Waits at most 10 s for the host.
     ///
     /// # Errors
@@ -151,6 +157,11 @@ impl Lan {
         let request = joining::registration(address, is_ours);
         joining::change(self.mesh.guest(), self.lan, &request)?;
         self.mesh.refresh();
+        let addresses = &mut self.mesh.following.addresses;
+        addresses.retain(|own| *own != address);
+        if is_ours {
+            addresses.push(address);
+        }
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric::control::{Kind, LanJoined, Pending, Target, WantedAddress};
+use fabric::control::{Kind, LanJoined, Pending, Target};
 use fabric::path::{END_DATA_BYTES, Lack, SendError, Sender, Severed, Shape};
 use net::lan::audience::{Audience, Links};
 use net::lan::capture::{self, Content, ReceivedRecord};
@@ -23,8 +23,9 @@ use os::sync::pause;
 
 use super::capturer::Capturer;
 use super::error::{SendFrameError, TrySendFrameError};
+use super::following::Following;
 use super::joining::Wish;
-use crate::guest::{Claim, ConnectError, Connecting, Guest};
+use crate::guest::{ConnectError, Connecting, Guest};
 use crate::link::Membership;
 use crate::options::PathOptions;
 use crate::path::Path;
@@ -52,9 +53,6 @@ const LOOK_NS: u64 = 1_000_000;
 /// How often a member that waits for room looks whether the other is still in the address table.
 const TABLE_LOOK_NS: u64 = 1_000_000_000;
 
-/// How long others have to become members at a new host: paths to them go on so long.
-const SETTLE_NS: u64 = 5_000_000_000;
-
 /// Members from which on they are an audience: fewer get a copy each.
 const AUDIENCE_MIN: usize = 3;
 
@@ -68,8 +66,8 @@ const NO_DATA: [u8; END_DATA_BYTES] = [0; END_DATA_BYTES];
 pub(super) struct Mesh {
     waiter: Waiter<Occupant>,
     guest: Key,
-    wish: Wish,
-    table: LentTable,
+    pub(super) wish: Wish,
+    pub(super) table: LentTable,
     changes: u64,
     number: usize,
     frame_bytes_max: usize,
@@ -77,6 +75,8 @@ pub(super) struct Mesh {
     counters: Counters,
     /// By the numbers of members.
     peers: Vec<Standing>,
+    /// Paths that members have asked for, and that are being accepted: one of each.
+    accepting: Vec<Accepting>,
     /// Where the last frame went.
     last: Option<(Mac, Key)>,
     /// From whom frames are taken, and how many more before the next has its turn.
@@ -99,11 +99,7 @@ pub(super) struct Mesh {
     wait: Wait,
     /// A forked child has none of the memory that all this stands for.
     guard: ForkGuard,
-    /// The host at which we are a member, and the request to be one at the next.
-    attachment: u32,
-    rejoining: Option<Claim>,
-    /// When to end the paths of those who have not become members there.
-    pub(super) settle_ns: Option<u64>,
+    pub(super) following: Following,
     /// The doorbells are to be heard before anything is looked at.
     has_slept: bool,
     /// They have rung since anything was looked at.
@@ -123,10 +119,18 @@ enum Standing {
     Apart,
     /// No path could be made, perhaps for something that this process lacks: leave it alone until then.
     Failed { retry_ns: u64, lack: Option<Lack> },
-    /// A path was asked for, and frames wait for it.
-    Connecting(Box<Connecting>, VecDeque<(Offload, Vec<u8>)>),
+    /// A path was asked for, by us or, if there is nothing of ours, by the member, and frames wait for it.
+    Connecting(Option<Box<Connecting>>, VecDeque<(Offload, Vec<u8>)>),
     /// There is a path.
     Joined(Key),
+}
+
+/// A path that a member has asked for, and that is being accepted.
+#[derive(Debug)]
+struct Accepting {
+    number: usize,
+    member: Member,
+    connecting: Box<Connecting>,
 }
 
 /// What the waiter serves.
@@ -138,7 +142,7 @@ enum Occupant {
 
 /// A link, and what keeps it in the host's accounts.
 #[derive(Debug)]
-struct Joint {
+pub(super) struct Joint {
     link: Link,
     number: usize,
     /// A frame was given back for want of room.
@@ -198,6 +202,7 @@ impl Mesh {
             vlans: Vec::new(),
             addresses: joined.address.into_iter().collect(),
             captures: wish.captures,
+            life: 0,
         };
         let mut waiter = Waiter::new(wait)?;
         let guest = waiter.add(Occupant::Guest(Box::new(guest)))?;
@@ -213,6 +218,7 @@ impl Mesh {
             own,
             counters,
             peers,
+            accepting: Vec::new(),
             last: None,
             current: None,
             in_page: None,
@@ -225,9 +231,7 @@ impl Mesh {
             look_ns: 0,
             wait,
             guard: ForkGuard::here(),
-            attachment,
-            rejoining: None,
-            settle_ns: None,
+            following: Following::new(attachment),
             has_slept: false,
             has_heard: false,
             has_room: false,
@@ -236,15 +240,21 @@ impl Mesh {
         };
         mesh.keep_place(joined);
         mesh.refresh();
+        mesh.following.addresses.clone_from(&mesh.own.addresses);
         Ok(mesh)
     }
 
     /// Whatever host comes next is to give us the same place.
-    fn keep_place(&mut self, joined: LanJoined) {
+    pub(super) fn keep_place(&mut self, joined: LanJoined) {
         self.number = joined.number.into();
         self.frame_bytes_max = joined.frame_bytes as usize;
         self.wish.mac = Mac(joined.mac);
-        self.wish.address = joined.address.map_or(WantedAddress::None, WantedAddress::This);
+        for number in 0..self.peers.len() {
+            let frame_bytes_max = self.frame_bytes_max;
+            if let Some(joint) = self.joint_of(number) {
+                joint.link.set_frame_bytes_max(frame_bytes_max);
+            }
+        }
     }
 
     /// Gives the guest back. All paths end.
@@ -265,6 +275,11 @@ impl Mesh {
             Some(Occupant::Guest(guest)) => guest,
             _ => unreachable!("made with a guest"),
         }
+    }
+
+    /// How many numbers of members there are.
+    pub(super) fn peers(&self) -> usize {
+        self.peers.len()
     }
 
     pub(super) fn own(&self) -> &Member {
@@ -315,8 +330,11 @@ impl Mesh {
         self.changes += 1;
         for (number, was) in changed {
             let found = self.table.get(number).cloned();
+            // One that has left and come again meanwhile has nothing left of what it had.
+            let is_reborn =
+                was.as_ref().zip(found.as_ref()).is_some_and(|(was, found)| was.life != found.life);
             let is_other = match (&was, &found) {
-                (Some(was), Some(found)) => !is_same(found, was),
+                (Some(was), Some(found)) => is_reborn || !is_same(found, was),
                 (None, None) => false,
                 _ => true,
             };
@@ -338,7 +356,9 @@ impl Mesh {
             }
             let Some(joint) = self.joint_of(number) else { continue };
             match found {
-                Some(found) if is_same(&found, joint.link.peer()) => joint.link.set_peer(found),
+                Some(found) if !is_reborn && is_same(&found, joint.link.peer()) => {
+                    joint.link.set_peer(found);
+                }
                 // Somebody else has its number, or nobody.
                 _ => self.leave(number),
             }
@@ -377,7 +397,7 @@ impl Mesh {
     }
 
     /// The member of this number has left: what it sent before is still received.
-    fn leave(&mut self, number: usize) {
+    pub(super) fn leave(&mut self, number: usize) {
         let Standing::Joined(key) = self.peers[number] else { return };
         self.peers[number] = Standing::Apart;
         self.let_end(key, number);
@@ -400,7 +420,7 @@ impl Mesh {
         }
     }
 
-    fn joint_of(&mut self, number: usize) -> Option<&mut Joint> {
+    pub(super) fn joint_of(&mut self, number: usize) -> Option<&mut Joint> {
         match self.peers.get(number)? {
             Standing::Joined(key) => joint(&mut self.waiter, *key),
             _ => None,
@@ -570,11 +590,16 @@ impl Mesh {
         {
             return failed(lack);
         }
+        // The member was first.
+        if self.is_accepting(number) {
+            self.peers[number] = Standing::Connecting(None, VecDeque::new());
+            return Ok(());
+        }
         let options = path_options(member.captures);
         match self.guest().start_connecting_to(Target::Guest(name), &options) {
             Ok(connecting) => {
                 let waiting = VecDeque::new();
-                self.peers[number] = Standing::Connecting(Box::new(connecting), waiting);
+                self.peers[number] = Standing::Connecting(Some(Box::new(connecting)), waiting);
                 Ok(())
             }
             Err(error) => {
@@ -927,9 +952,6 @@ impl Mesh {
         }
         self.give_back();
         self.refresh();
-        if self.settle_ns.is_some() {
-            self.settle();
-        }
         self.current = None;
         self.has_heard = false;
         // Each is looked at once; those that have nothing are not ready again for that.
@@ -1009,7 +1031,7 @@ impl Mesh {
     /// Does what the guest has news of: members that want a path, paths that were asked for, a new host.
     pub(super) fn serve_guest(&mut self) {
         self.refresh();
-        // Each waits for the host. What is left is news still.
+        // Each takes descriptors and memory. What is left is news still.
         for _ in 0..PENDING_PER_CALL_MAX {
             let Some(pending) = self.guest().pending() else { break };
             self.refresh();
@@ -1018,7 +1040,9 @@ impl Mesh {
         for number in 0..self.peers.len() {
             self.take_complete(number);
         }
+        self.take_accepted();
         self.follow_host();
+        self.settle();
     }
 
     /// A member wants a path.
@@ -1032,36 +1056,36 @@ impl Mesh {
         let Some((number, member)) = known.filter(is_fit) else {
             return self.guest().refuse(pending, NO_DATA);
         };
+        let member = member.clone();
         let options = path_options(member.captures);
         // If both ask at once, the path is kept that the member with the lower number has asked for.
-        if let Standing::Connecting(..) = self.peers[number]
+        if let Standing::Connecting(Some(_), _) = self.peers[number]
             && self.number < number
         {
             return self.guest().refuse(pending, NO_DATA);
         }
-        match self.guest().accept_pending(pending, &options) {
-            Ok(path) => self.join(number, path),
+        match self.guest().start_accepting(pending, &options) {
+            Ok(connecting) => {
+                // What we asked for before is taken back, and so is what it asked for before.
+                if let Standing::Connecting(ours, _) = &mut self.peers[number] {
+                    *ours = None;
+                }
+                self.accepting.retain(|other| other.number != number);
+                let connecting = Box::new(connecting);
+                self.accepting.push(Accepting { number, member, connecting });
+            }
             Err(_) => self.counters.add(Counter::PathsFailed, 1),
         }
     }
 
     /// Whether a path that was asked for is there.
     fn take_complete(&mut self, number: usize) {
-        if !matches!(self.peers[number], Standing::Connecting(..)) {
-            return;
-        }
-        let Standing::Connecting(mut connecting, waiting) = std::mem::take(&mut self.peers[number])
-        else {
-            return;
-        };
+        let Standing::Connecting(ours, _) = &mut self.peers[number] else { return };
+        let Some(mut connecting) = ours.take() else { return };
         match self.guest().try_complete(&mut connecting) {
-            Ok(None) => self.peers[number] = Standing::Connecting(connecting, waiting),
-            Ok(Some(path)) => {
-                self.peers[number] = Standing::Connecting(connecting, waiting);
-                self.join(number, path);
-            }
+            Ok(None) => self.ask_on(number, connecting),
+            Ok(Some(path)) => self.join(number, path, None),
             Err(error) => {
-                self.peers[number] = Standing::Connecting(connecting, waiting);
                 // It refuses because it has asked too, and that path is kept. The host has passed its request on before
                 // the refusal, but it may not have had its turn here.
                 let from = self.table.get(number).map(|member| member.name);
@@ -1069,17 +1093,56 @@ impl Mesh {
                 if let Some(pending) = pending {
                     self.take_pending(pending);
                 }
-                if let Standing::Connecting(..) = self.peers[number] {
+                if !self.is_accepting(number)
+                    && let Standing::Connecting(..) = self.peers[number]
+                {
                     self.fail(number, lack_of(&error));
                 }
             }
         }
     }
 
-    /// There is a path to a member: frames that waited for it go.
-    fn join(&mut self, number: usize, path: Path) {
+    fn ask_on(&mut self, number: usize, connecting: Box<Connecting>) {
+        if let Standing::Connecting(ours, _) = &mut self.peers[number] {
+            *ours = Some(connecting);
+        }
+    }
+
+    /// Whether paths that members have asked for are there.
+    fn take_accepted(&mut self) {
+        for mut accepting in std::mem::take(&mut self.accepting) {
+            let number = accepting.number;
+            match self.guest().try_complete(&mut accepting.connecting) {
+                Ok(None) => self.accepting.push(accepting),
+                Ok(Some(path)) => self.join(number, path, Some(accepting.member)),
+                // Frames that waited for this path are lost.
+                Err(error) if matches!(self.peers[number], Standing::Connecting(None, _)) => {
+                    self.fail(number, lack_of(&error));
+                }
+                Err(_) => self.counters.add(Counter::PathsFailed, 1),
+            }
+        }
+    }
+
+    /// Whether a path is being accepted that the member has asked for which has this number now.
+    fn is_accepting(&self, number: usize) -> bool {
+        let mut accepting = self.accepting.iter();
+        accepting.any(|other| other.number == number && self.is_there(number, &other.member))
+    }
+
+    /// Whether a member is still there: nobody has come in its place, nor itself again.
+    fn is_there(&self, number: usize, member: &Member) -> bool {
+        let found = self.table.get(number);
+        found.is_some_and(|found| is_same(found, member) && found.life == member.life)
+    }
+
+    /// There is a path to a member: frames that waited for it go. If the member was accepted and has left meanwhile, what it
+    /// has sent is still received.
+    fn join(&mut self, number: usize, path: Path, accepted: Option<Member>) {
+        let left = accepted.filter(|accepted| !self.is_there(number, accepted));
+        let has_left = left.is_some();
         let found = self.table.get(number).filter(|member| member.name == path.peer());
-        let Some(peer) = found.cloned() else { return self.fail(number, None) };
+        let Some(peer) = left.or_else(|| found.cloned()) else { return self.fail(number, None) };
         self.has_room = true;
         let (halves, membership, _) = path.into_parts();
         let mut link = Link::new(halves, peer, self.frame_bytes_max);
@@ -1097,17 +1160,16 @@ impl Mesh {
             _membership: membership,
         };
         self.end_audience();
-        let before = std::mem::take(&mut self.peers[number]);
         let key = match self.waiter.add(Occupant::Link(Box::new(joint))) {
             Ok(key) => key,
-            Err(error) => {
-                self.peers[number] = before;
-                return self.fail(number, Some(Lack::of(&error)));
-            }
+            Err(error) => return self.fail(number, Some(Lack::of(&error))),
         };
         self.counters.add(Counter::PathsMade, 1);
-        self.peers[number] = Standing::Joined(key);
-        match before {
+        if has_left {
+            // Its number may be another's.
+            return self.let_end(key, number);
+        }
+        match std::mem::replace(&mut self.peers[number], Standing::Joined(key)) {
             // The member has asked again: what it sent over the old path is still received.
             Standing::Joined(old) => {
                 self.let_end(old, number);
@@ -1121,54 +1183,6 @@ impl Mesh {
                 }
             }
             Standing::Apart | Standing::Failed { .. } => {}
-        }
-    }
-
-    /// Becomes a member at a new host, under the addresses that we had. Paths go on meanwhile.
-    fn follow_host(&mut self) {
-        let attachment = self.guest().attachments();
-        if attachment != self.attachment {
-            // If it cannot be asked now, it is asked at the next news.
-            self.rejoining = self.wish.ask(self.guest()).ok();
-            if self.rejoining.is_some() {
-                self.attachment = attachment;
-            }
-        }
-        let Some(claim) = &self.rejoining else { return };
-        let Some(answer) = self.guest().take(claim) else { return };
-        self.rejoining = None;
-        if let Ok((joined, table)) = self.wish.joined(answer) {
-            // What is sent to all from now on is for those who are members there.
-            self.end_audience();
-            self.table = table;
-            self.keep_place(joined);
-            for number in 0..self.peers.len() {
-                let frame_bytes_max = self.frame_bytes_max;
-                if let Some(joint) = self.joint_of(number) {
-                    joint.link.set_frame_bytes_max(frame_bytes_max);
-                }
-            }
-            self.settle_ns = Some(now_ns() + SETTLE_NS);
-            self.refresh();
-        }
-    }
-
-    /// Some time after a new host has come: whoever has not become a member there is none any more. The table says nothing
-    /// of those, for to it they never were.
-    #[cold]
-    fn settle(&mut self) {
-        if self.settle_ns.is_none_or(|settle_ns| now_ns() < settle_ns) {
-            return;
-        }
-        self.settle_ns = None;
-        for number in 0..self.peers.len() {
-            let found = self.table.get(number).cloned();
-            let is_there = |joint: &mut Joint| {
-                found.as_ref().is_some_and(|found| is_same(found, joint.link.peer()))
-            };
-            if self.joint_of(number).is_some_and(|joint| !is_there(joint)) {
-                self.leave(number);
-            }
         }
     }
 
@@ -1352,8 +1366,8 @@ fn lack_of(error: &ConnectError) -> Option<Lack> {
     }
 }
 
-/// Whether a member is still the one that it was, and does what it did.
-fn is_same(one: &Member, other: &Member) -> bool {
+/// Whether a member is still the one that it was, and does what it did. Lives are counted anew by each host.
+pub(super) fn is_same(one: &Member, other: &Member) -> bool {
     one.name == other.name && one.captures == other.captures
 }
 
@@ -1366,6 +1380,13 @@ fn joint(waiter: &mut Waiter<Occupant>, key: Key) -> Option<&mut Joint> {
     match waiter.get_mut(key)? {
         Occupant::Link(joint) => Some(joint),
         Occupant::Guest(_) => None,
+    }
+}
+
+impl Joint {
+    /// The member that it leads to, as the last table has it.
+    pub(super) fn peer(&self) -> &Member {
+        self.link.peer()
     }
 }
 

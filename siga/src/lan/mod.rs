@@ -28,6 +28,7 @@
 mod capture;
 mod capturer;
 mod error;
+mod following;
 mod joining;
 mod member;
 mod mesh;

@@ -1,5 +1,6 @@
 //! Members that face another which keeps to no rules.
 
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use net::lan::offload::Offload;
 use os::poller::wait_any;
 use os::processor::now_ns;
 
+use super::error::JoinLanError;
 use super::joining::{Wish, change};
 use super::member::{Lan, LanOptions};
 use super::mesh::{RETRY_NS, path_options};
@@ -42,8 +44,12 @@ impl Rogue {
     }
 
     fn join_as(guest: Guest) -> Rogue {
+        Rogue::join_with(guest, None, WantedAddress::None)
+    }
+
+    fn join_with(guest: Guest, mac: Option<Mac>, address: WantedAddress) -> Rogue {
         let lan = "hs0".parse().unwrap();
-        let (wish, counters) = Wish::new(lan, None, WantedAddress::None, false).unwrap();
+        let (wish, counters) = Wish::new(lan, mac, address, false).unwrap();
         let claim = wish.ask(&guest).unwrap();
         let (joined, _) = wish.joined(guest.answer(&claim)).unwrap();
         Rogue { guest, mac: Mac(joined.mac), _counters: counters }
@@ -52,12 +58,15 @@ impl Rogue {
     fn path(&self, lan: &mut Lan, options: &PathOptions) -> Path {
         let name = lan.own().name.to_string();
         let mut connecting = self.guest.start_connecting(&name, options).unwrap();
-        loop {
+        let before = lan.counter(Counter::PathsMade);
+        let mut path = None;
+        while path.is_none() || lan.counter(Counter::PathsMade) == before {
             assert!(lan.try_receive().unwrap().is_none());
-            if let Some(path) = self.guest.try_complete(&mut connecting).unwrap() {
-                return path;
+            if path.is_none() {
+                path = self.guest.try_complete(&mut connecting).unwrap();
             }
         }
+        path.expect("the loop has ended")
     }
 
     fn frame(&self, lan: &Lan, body: &[u8]) -> Vec<u8> {
@@ -135,22 +144,84 @@ fn whoever_is_no_member_at_a_new_host_is_parted_from() {
     let mut path = rogue.path(&mut lan, &path_options(false));
     drop(host);
     let host = start();
-    while lan.mesh.settle_ns.is_none() {
+    while lan.mesh.following.settle_ns.is_none() {
         assert!(lan.receive_within(Duration::from_millis(1)).unwrap().is_none());
     }
     // Others may come a little later.
     let frame = rogue.frame(&lan, b"again");
     path.send_within(&frame, SECOND).unwrap();
     assert!(lan.receive_within(SECOND).unwrap().is_some());
-    lan.mesh.settle_ns = Some(1);
+    lan.mesh.following.settle_ns = Some(1);
+    lan.mesh.guest().remind(1);
     let sent = (0..2000).take_while(|_| {
         let _ = lan.receive_within(Duration::from_micros(1)).unwrap();
         matches!(path.try_send(&frame), Ok(()) | Err(TrySendError::Full))
     });
     assert!(sent.count() < 2000, "whoever is no member is heard for ever");
-    assert!(lan.mesh.settle_ns.is_none());
+    assert!(lan.mesh.following.settle_ns.is_none());
     drop(host);
     let _ = std::fs::remove_file(&socket);
+}
+
+#[test]
+fn member_has_its_place_and_all_addresses_at_a_new_host_once_they_are_free() {
+    let socket = std::env::temp_dir().join(format!("siga-follow-{}", std::process::id()));
+    let start = || {
+        let mut system = System::open();
+        system.socket = Some(socket.clone());
+        Embedded::start(system).unwrap()
+    };
+    let host = start();
+    let [first, second] = [5, 6].map(|last| IpAddr::from([10, 1, 0, last]));
+    let address = WantedAddress::This(first);
+    let options = LanOptions { address, wait: Wait::Block, ..LanOptions::default() };
+    let mut lan = Lan::join(Guest::attach(&socket, "A").unwrap(), "hs0", &options).unwrap();
+    lan.register(second).unwrap();
+    let mac = lan.mac();
+    drop(host);
+    let host = start();
+    // Both of these are faster.
+    let one = Rogue::join_with(Guest::attach(&socket, "ONE").unwrap(), Some(mac), address);
+    let address = WantedAddress::This(second);
+    let other = Rogue::join_with(Guest::attach(&socket, "OTHER").unwrap(), None, address);
+    let until = |lan: &mut Lan, is_done: &dyn Fn(&JoinLanError) -> bool| {
+        while !lan.refused().is_some_and(is_done) {
+            assert!(lan.receive_within(Duration::from_millis(1)).unwrap().is_none());
+        }
+    };
+    let by = |name: &'static str| move |error: &JoinLanError| matches!(error, JoinLanError::Taken { by, .. } if by.as_str() == name);
+    until(&mut lan, &by("ONE"));
+    one.leave();
+    until(&mut lan, &by("OTHER"));
+    assert_eq!((lan.mac(), lan.addresses()), (mac, &[first][..]));
+    other.leave();
+    while lan.refused().is_some() {
+        assert!(lan.receive_within(Duration::from_millis(1)).unwrap().is_none());
+    }
+    lan.mesh.refresh();
+    assert_eq!(lan.addresses(), [first, second]);
+    drop(host);
+    let _ = std::fs::remove_file(&socket);
+}
+
+#[test]
+fn member_that_has_left_and_come_again_gets_nothing_over_its_old_path() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut lan = member(&host, "A");
+    let mut rogue = Rogue::join(&host);
+    let mut path = rogue.path(&mut lan, &path_options(false));
+    let frame = [&rogue.mac.0[..], &lan.mac().0, &[0x88, 0xb5, 1]].concat();
+    lan.send(Offload::NONE, &frame).unwrap();
+    assert_eq!(path.receive().unwrap().body, frame);
+    rogue.leave();
+    rogue = Rogue::join_with(rogue.guest, Some(rogue.mac), WantedAddress::None);
+    lan.send(Offload::NONE, &frame).unwrap();
+    assert_eq!(lan.waiting_frames(), 1, "it went to the life before");
+    let mut path = rogue.guest.accept_with(&path_options(false)).unwrap();
+    while lan.waiting_frames() > 0 {
+        assert!(lan.receive_within(Duration::from_millis(1)).unwrap().is_none());
+    }
+    assert_eq!(path.receive().unwrap().body, frame);
 }
 
 #[test]

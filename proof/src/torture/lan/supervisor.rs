@@ -285,13 +285,16 @@ impl Scene {
                 self.ended(&mut port, "a port whose network is gone").map(|_| ())
             }
             Kind::Join => {
-                let (Some(mut port), Some(process)) = (own.port.take(), own.process) else {
-                    return Ok(());
-                };
+                let Some(process) = own.process else { return Ok(()) };
+                let Some(mut port) = own.port.take() else { return Ok(()) };
+                // Nobody starts another port meanwhile, whose interface has the same name.
+                own.process = None;
                 end(&mut port);
                 self.until("the interface of a killed port is there", |_| {
                     Ok(!has_interface(&process.to_string()))
-                })
+                })?;
+                self.parties[party].process = Some(process);
+                Ok(())
             }
             Kind::Host => unreachable!("killed above"),
         }
