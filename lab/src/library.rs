@@ -21,6 +21,7 @@ const FILES: &[(&str, &str)] = &[
     ("cases/lan-1500.toml", include_str!("../../cases/lan-1500.toml")),
     ("cases/lan-spread.toml", include_str!("../../cases/lan-spread.toml")),
     ("cases/lan-broadcast.toml", include_str!("../../cases/lan-broadcast.toml")),
+    ("cases/lan-beside.toml", include_str!("../../cases/lan-beside.toml")),
     ("cases/lan-tcp-stream.toml", include_str!("../../cases/lan-tcp-stream.toml")),
     ("cases/lan-tcp-exchange.toml", include_str!("../../cases/lan-tcp-exchange.toml")),
     ("cases/tcp-stream.toml", include_str!("../../cases/tcp-stream.toml")),

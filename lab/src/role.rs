@@ -19,6 +19,9 @@ pub const SOURCE: &str = "source";
 /// The role that receives, or answers.
 pub const TARGET: &str = "target";
 
+/// The role that has no part in the work that is measured, and goes about its own beside it.
+pub const NEIGHBOUR: &str = "neighbour";
+
 /// Copies of all roles of a trial.
 pub const PARTIES_MAX: usize = 512;
 
@@ -64,6 +67,11 @@ pub(crate) const A_SOURCE: RoleSpec = RoleSpec { name: SOURCE, peer: Some(TARGET
 /// The one target of a workload of two parties. The target verifies what comes, so it is the measured role.
 pub(crate) const A_TARGET: RoleSpec =
     RoleSpec { name: TARGET, peer: Some(SOURCE), is_measured: true, ..ONE };
+
+/// The one neighbour of a workload, where `count` says that there is one.
+pub(crate) const fn neighbour(count: fn(&Factors) -> usize) -> RoleSpec {
+    RoleSpec { name: NEIGHBOUR, count, ..ONE }
+}
 
 /// A copy of a role.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -19,7 +19,7 @@ use crate::factor::{Factor, Factors};
 use crate::fault::Fault;
 use crate::measure::{Meter, Unit};
 use crate::quantity::{Party, Report, total};
-use crate::role::{HOST, RoleSpec};
+use crate::role::{HOST, NEIGHBOUR, RoleSpec};
 use crate::transport::End;
 use host::report::Counts;
 use os::processor::now_ns;
@@ -96,9 +96,10 @@ impl Reports {
         self.0.iter().filter(move |party| party.role == role).map(|party| &party.report)
     }
 
-    /// The reports of all but the host.
-    fn guests(&self) -> impl Iterator<Item = &Report> {
-        self.0.iter().filter(|party| party.role != HOST).map(|party| &party.report)
+    /// The reports of all who have a part in the work.
+    fn workers(&self) -> impl Iterator<Item = &Report> {
+        let works = |party: &&Party| party.role != HOST && party.role != NEIGHBOUR;
+        self.0.iter().filter(works).map(|party| &party.report)
     }
 
     /// Messages of a role, from first to last.
@@ -150,7 +151,7 @@ const WAIT: Factor = Factor {
 /// All that was done in the window is nothing if a side has done none of it.
 fn check_work(reports: &Reports, kind: &str) -> Result<(), Fault> {
     let is_idle = |report: &Report| report.work(kind) == 0;
-    if reports.guests().any(is_idle) { Err(Fault::Nothing) } else { Ok(()) }
+    if reports.workers().any(is_idle) { Err(Fault::Nothing) } else { Ok(()) }
 }
 
 /// What a message of `bytes` is of each kind of work.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use host::report::Counts;
 use os::processor::now_ns;
 use siga::Waiter;
-use siga::lan::{Counter, Mac, Offload};
+use siga::lan::{Counter, Mac, Offload, TrySendFrameError};
 
 use super::stream::{BYTES, check};
 use super::{WAIT, Workload, units};
 use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor};
+use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::{Doing, Fault};
 use crate::measure::Meter;
 use crate::pattern::{Reading, fill};
@@ -43,10 +43,21 @@ pub(super) const WORKLOAD: Workload = Workload {
             domain: Domain::Number { least: 0, most: 120 },
             usual: &["0"],
         },
+        Factor {
+            name: "beside",
+            meaning: "what another process does meanwhile, on the processors of the others",
+            domain: Domain::Words(&[NOBODY, "burns", "floods", "stalls", "comes-and-goes"]),
+            usual: &[NOBODY],
+        },
         BYTES,
         WAIT,
     ],
-    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
+    roles: &[
+        role::host(|_| 1),
+        role::neighbour(|levels| usize::from(has_neighbour(levels))),
+        A_SOURCE,
+        A_TARGET,
+    ],
     metrics: &[
         "rate_messages_per_s",
         "rate_bytes_per_s",
@@ -64,6 +75,13 @@ pub(super) const WORKLOAD: Workload = Workload {
     check,
 };
 
+/// There is no other process.
+const NOBODY: &str = "nobody";
+
+fn has_neighbour(levels: &Factors) -> bool {
+    matches!(levels.get("beside"), Some(Level::Word(word)) if word != NOBODY)
+}
+
 /// Bytes of frames that go before the target says that it has them, and twice of which may be on their way: all
 /// members must be able to keep up with frames to all.
 const BURST_BYTES: usize = 256 << 10;
@@ -76,7 +94,11 @@ fn burst(bytes: usize) -> u64 {
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     os::memory::allow_descriptors(1 << 20);
-    if order.is_source() { source(order, control) } else { target(order, control) }
+    match &*order.role {
+        role::SOURCE => source(order, control),
+        role::NEIGHBOUR => neighbour(order, control),
+        _ => target(order, control),
+    }
 }
 
 /// How many members get frames.
@@ -233,6 +255,42 @@ fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let report = meter.close(if is_to_all { came / members } else { came }, Counts::new)?;
     control.pass("received", &[])?;
     Ok(report)
+}
+
+/// Goes about its own, without a pause, until the window is over.
+fn neighbour(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order, &[]);
+    let mut is_going_on = || meter.poll(now_ns(), 0, Counts::new) < window.end_ns;
+    match order.word("beside") {
+        "burns" => while is_going_on() {},
+        "comes-and-goes" => {
+            while is_going_on() {
+                member(order, "RESTLESS")?.leave().doing("leave a LAN")?;
+            }
+        }
+        // Another member takes what it sends, or takes nothing.
+        what => {
+            let (mut one, mut other) = (member(order, "FLOOD")?, member(order, "OTHER")?);
+            let mut frame = vec![0; HEADER_BYTES + order.number("bytes") as usize];
+            header(&mut frame, other.mac(), one.mac(), MESSAGE);
+            while is_going_on() {
+                match one.try_push(Offload::NONE, &frame) {
+                    Ok(()) => {}
+                    Err(TrySendFrameError::Full) => {
+                        one.try_receive().doing("receive a frame")?;
+                        let is_met = one.waiting_frames() == 0;
+                        while (what == "floods" || !is_met)
+                            && other.try_receive().doing("receive a frame")?.is_some()
+                        {
+                        }
+                    }
+                    Err(error) => return Err(error).doing("send a frame"),
+                }
+            }
+        }
+    }
+    meter.close(0, Counts::new)
 }
 
 #[cfg(test)]
