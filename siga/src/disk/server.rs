@@ -116,6 +116,9 @@ pub struct Server {
     wait: Wait,
     /// When programs that found the control unit busy were begun again, and the like.
     tended_ns: u64,
+    /// When the last poll was over, and the time of all polls that found nothing.
+    polled_ns: u64,
+    spinning_ns: u64,
 }
 
 struct Paths<'a> {
@@ -152,8 +155,20 @@ impl Server {
             unit.add_link(theirs);
         }
         let (devices, paths, cache_bytes) = (HashMap::new(), Vec::new(), Vec::new());
-        let tended_ns = now_ns();
-        Ok(Server { waiter, guest, unit, channel, devices, paths, cache_bytes, wait, tended_ns })
+        let now = now_ns();
+        Ok(Server {
+            waiter,
+            guest,
+            unit,
+            channel,
+            devices,
+            paths,
+            cache_bytes,
+            wait,
+            tended_ns: now,
+            polled_ns: now,
+            spinning_ns: 0,
+        })
     }
 
     /// Opens a volume, with a cache of at most `cache_bytes` for its tracks, and returns its number.
@@ -232,6 +247,43 @@ impl Server {
         }
     }
 
+    /// Serves until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds). A server that
+    /// spins polls all the time.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn serve_until(&mut self, deadline_ns: u64) -> Result<(), ServerError> {
+        let mut idle = 0;
+        loop {
+            idle = if self.poll()? { 0 } else { idle + 1 };
+            if self.polled_ns >= deadline_ns {
+                return Ok(());
+            }
+            if idle < IDLE_POLLS {
+                continue;
+            }
+            idle = 0;
+            if self.wait == Wait::Spin {
+                if self.polled_ns - self.tended_ns >= REPEAT_TIME.as_nanos() as u64 {
+                    self.tend()?;
+                }
+                continue;
+            }
+            self.tend()?;
+            let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
+            let time = if self.channel.is_busy() { left.min(REPEAT_TIME) } else { left };
+            if let Some(key) = self.waiter.wait_within(time)?.map(|(key, _)| key) {
+                self.serve_member(key)?;
+            }
+            self.polled_ns = now_ns();
+        }
+    }
+
+    /// Nanoseconds of polls that found nothing, so far.
+    pub fn spinning_ns(&self) -> u64 {
+        self.spinning_ns
+    }
+
     /// Does what nobody rings for: begins programs again that found the control unit busy, sends what was held back, and tells the
     /// control unit what guests have done with.
     fn tend(&mut self) -> Result<(), ServerError> {
@@ -275,7 +327,7 @@ impl Server {
         let mut found = false;
         // All that is ready goes to the control unit together, and shares its sync.
         for _ in 0..self.waiter.len() {
-            let Some(key) = self.waiter.try_next()?.map(|(key, _)| key) else { break };
+            let Some(key) = self.waiter.try_next_busy()? else { break };
             self.serve_member(key)?;
             found = true;
         }
@@ -286,6 +338,12 @@ impl Server {
         if found && now.saturating_sub(self.tended_ns) >= REPEAT_TIME.as_nanos() as u64 {
             // Others have work all the time, perhaps.
             self.tend()?;
+        }
+        if found {
+            self.polled_ns = now_ns();
+        } else {
+            self.spinning_ns += now.saturating_sub(self.polled_ns);
+            self.polled_ns = now;
         }
         Ok(found)
     }

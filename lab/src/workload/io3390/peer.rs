@@ -1,0 +1,126 @@
+//! The same I/Os by the kernel's calls on a plain file, in one thread on the control unit's processor; and what copying such
+//! pieces takes at least.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use host::report::Counts;
+use os::processor::{keep_on, now_ns};
+
+use super::content::{Dice, is_of, make, records, write_plain};
+use super::{COPY_LIMIT, RECORD_BYTES};
+use crate::control::{Control, Order};
+use crate::fault::{Doing, Fault};
+use crate::measure::Meter;
+use crate::place::Place;
+use crate::quantity::Report;
+
+/// How a file comes into the page cache is in every figure of its reads: it is written in pieces of 12 records and read once
+/// in the same pieces.
+const LOAD_RECORDS: u64 = 12;
+
+pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    if !order.peer_place.is_empty() {
+        keep_on(&order.peer_place).doing("keep a worker on its processors")?;
+    }
+    if order.word("mode") == COPY_LIMIT { copy(order, control) } else { call(order, control) }
+}
+
+/// A file of the records of a volume.
+struct Plain {
+    file: File,
+    records: u64,
+}
+
+impl Plain {
+    fn make(order: &Order) -> Result<Plain, Fault> {
+        let in_memory = order.word("storage") == "memory";
+        let place = if in_memory { Place::make_in_memory() } else { Place::make() };
+        let place = place.doing("make a directory for a file")?;
+        let name: PathBuf = place.file("records");
+        let cylinders = order.number("cylinders") as u32;
+        write_plain(&name, cylinders).doing("write a file")?;
+        let file = File::options().read(true).write(true).open(&name).doing("open a file")?;
+        let plain = Plain { file, records: records(cylinders) };
+        let mut piece = vec![0; LOAD_RECORDS as usize * RECORD_BYTES];
+        for first in (0..plain.records).step_by(LOAD_RECORDS as usize) {
+            plain
+                .file
+                .read_exact_at(&mut piece, first * RECORD_BYTES as u64)
+                .doing("read a file")?;
+        }
+        Ok(plain)
+    }
+}
+
+/// Read calls, and write calls of which as many as are under way share a sync.
+fn call(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let Plain { file, records } = Plain::make(order)?;
+    let count = order.number("records");
+    let look_bytes = order.number("look_bytes") as usize;
+    let read_percent = order.number("read_percent");
+    let depth = order.factors.get("depth").map_or(1, |_| order.number("depth"));
+    let mut bytes = vec![0; count as usize * RECORD_BYTES];
+    let (mut dice, end) = (Dice::of(order.number), records + 1 - count);
+    let window = control.ready()?;
+    let units = [("ios", 1.0), ("bytes", count as f64 * RECORD_BYTES as f64)];
+    let mut meter = Meter::new(window, order, &units).timing("latency", 1);
+    let (mut number, mut written) = (0, 0);
+    let mut now = now_ns();
+    while now < window.end_ns {
+        let first = dice.below(end);
+        let offset = first * RECORD_BYTES as u64;
+        if read_percent == 100 || dice.below(100) < read_percent {
+            file.read_exact_at(&mut bytes, offset).doing("read")?;
+            let mut records = (first..).zip(bytes.chunks(RECORD_BYTES));
+            if !records.all(|(number, record)| is_of(&record[..look_bytes], number)) {
+                return Err(Fault::Corrupt(first));
+            }
+            number += 1;
+        } else {
+            let version = dice.next() >> 44;
+            for (number, record) in (first..).zip(bytes.chunks_mut(RECORD_BYTES)) {
+                make(record, number, version);
+            }
+            file.write_all_at(&bytes, offset).doing("write")?;
+            written += 1;
+            if written < depth {
+                continue;
+            }
+            file.sync_data().doing("sync")?;
+            number += std::mem::take(&mut written);
+        }
+        let before = std::mem::replace(&mut now, now_ns());
+        meter.time(now - before);
+        now = meter.poll(now, number, Counts::new);
+    }
+    meter.close(number, Counts::new)
+}
+
+/// Copies pieces from random places of as many bytes as a volume has to as many places as there are I/Os under way.
+fn copy(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let count = order.number("records");
+    let bytes = count as usize * RECORD_BYTES;
+    let depth = order.number("depth") as usize;
+    let records = records(order.number("cylinders") as u32);
+    let mut source = vec![0; records as usize * RECORD_BYTES];
+    for (number, record) in (0..).zip(source.chunks_mut(RECORD_BYTES)) {
+        make(record, number, 0);
+    }
+    let mut target = vec![0; depth * bytes];
+    let (mut dice, end) = (Dice::of(order.number), records + 1 - count);
+    let window = control.ready()?;
+    let units = [("ios", 1.0), ("bytes", bytes as f64)];
+    let mut meter = Meter::new(window, order, &units);
+    let mut number: u64 = 0;
+    while meter.poll(now_ns(), number, Counts::new) < window.end_ns {
+        for target in target.chunks_mut(bytes) {
+            let at = dice.below(end) as usize * RECORD_BYTES;
+            target.copy_from_slice(&source[at..at + bytes]);
+            std::hint::black_box(target);
+            number += 1;
+        }
+    }
+    meter.close(number, Counts::new)
+}
