@@ -971,3 +971,26 @@ fn results_that_a_guest_does_not_take_are_bounded() {
     }
     assert!(ended);
 }
+
+#[test]
+fn records_of_a_track_are_written_in_one_piece() {
+    let mut world = World::new(3, 100);
+    let mut guest = world.guest(0, 3, true, true);
+    let before = world.disk.0.lock().unwrap().steps;
+    // Blocks 5 to 68: the rest of track 0, four whole tracks, and a part of track 5.
+    assert_eq!(write(&mut world, &mut guest, Mode::Transport, 5, 64, 7), DeviceStatus::ENDED);
+    assert_eq!(world.disk.0.lock().unwrap().steps - before, 6 + 1, "six writes and a sync");
+    for number in 0..72 {
+        let seed = if (5..69).contains(&number) { 7 } else { 0 };
+        read(&mut world, &mut guest, Mode::Command, number, 1, |number| block(number, seed));
+    }
+    let volume = world.disk.0.lock().unwrap().synced().to_vec();
+    let backing = disk::ckd::backing::Simulated::new(volume);
+    let access = disk::ckd::volume::Access::Read;
+    let volume = disk::ckd::volume::Volume::from_backing(Box::new(backing), access).unwrap();
+    disk::ckd::check::check(
+        &volume,
+        |_| (),
+        |fault| assert!(!matches!(fault, disk::ckd::check::Fault::Track { .. }), "{fault:?}"),
+    );
+}

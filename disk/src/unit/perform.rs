@@ -222,6 +222,13 @@ impl Unit {
         }
         let (mut moved, mut data) = (0, data);
         while exchange.chain.domain.is_some_and(|domain| domain.remaining > 0) && moved < count {
+            if code & !command::MULTI_TRACK == command::WRITE_DATA {
+                let written = self.write_whole(connection, exchange, data)?;
+                if written > 0 {
+                    (moved, data) = (moved + written as u32, &data[written..]);
+                    continue;
+                }
+            }
             let left = count - moved;
             let one = match deed(code) {
                 Some(Deed::Read) => {
@@ -312,6 +319,46 @@ impl Unit {
             }
         }
         Ok(Moved { bytes: count - left, expected: count, status: DeviceStatus::ENDED })
+    }
+
+    /// Writes data into the records of a domain that are left on its track, in one piece: of a track whose records are alike, as
+    /// many as there are data for. Returns how many bytes.
+    fn write_whole(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        data: &[u8],
+    ) -> Result<usize, Refusal> {
+        let domain = *exchange.chain.domain(Deed::Update)?;
+        exchange.chain.permit(Deed::Update, &connection.device)?;
+        let mounted = &mut self.volumes[connection.device.volume];
+        let slot = find(mounted, exchange, domain.track)?;
+        let Some(uniform) = mounted.cache.shape(slot).uniform else { return Ok(0) };
+        let data_bytes = usize::from(uniform.data_bytes);
+        let Some(here) = (u32::from(uniform.records) + 1).checked_sub(domain.record) else {
+            return Ok(0);
+        };
+        let whole = here.min(domain.remaining).min((data.len() / data_bytes.max(1)) as u32);
+        if domain.record == 0 || data_bytes == 0 || whole == 0 {
+            return Ok(0);
+        }
+        let at = uniform.data_at(domain.record as u8).expect("a record of the track");
+        let slot = mounted.cache.writable(slot)?;
+        let step = data_bytes + COUNT_BYTES;
+        let bytes = whole as usize * step - COUNT_BYTES;
+        let target = &mut mounted.cache.bytes(slot)[at..at + bytes];
+        for (target, source) in target.chunks_mut(step).zip(data.chunks(data_bytes)) {
+            target[..data_bytes].copy_from_slice(source);
+        }
+        // The count fields between the records go along as they are.
+        write(mounted, exchange, slot, domain.track, at, bytes)?;
+        let domain = exchange.chain.domain.as_mut().expect("there is one");
+        domain.remaining -= whole;
+        domain.record += whole;
+        if domain.record > u32::from(uniform.records) && domain.remaining > 0 {
+            exchange.chain.next_track()?;
+        }
+        Ok(whole as usize * data_bytes)
     }
 
     /// Runs a command. `count` is what the program has room for, or brings.

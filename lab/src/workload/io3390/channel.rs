@@ -1,5 +1,7 @@
 //! The channel with its control unit, and the host beside them.
 
+use std::os::fd::AsRawFd;
+
 use host::report::Counts;
 use os::processor::{now_ns, process_ns};
 use siga::Guest;
@@ -9,11 +11,10 @@ use siga::disk::{Device, Server, UnitKind};
 use siga::host::{Embedded, System};
 
 use super::Layout;
-use super::content::write_volume;
+use super::content::{unnamed, write_volume};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::measure::{Meter, work_for};
-use crate::place::Place;
 use crate::quantity::Report;
 use crate::transport::wait;
 
@@ -32,13 +33,12 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
     let host = Embedded::start(system).doing("start a host")?;
     let guest = Guest::attach_embedded(&host, SERVER).doing("attach to the host")?;
     let mut server = Server::new(guest, wait(order)).doing("make a server of volumes")?;
-    let in_memory = order.word("storage") == "memory";
-    let place = if in_memory { Place::make_in_memory() } else { Place::make() };
-    let place = place.doing("make a directory for volumes")?;
+    let is_in_memory = order.word("storage") == "memory";
     let tracks = layout.cylinders as usize * HEADS as usize;
     for volume in 0..layout.volumes {
-        let file = place.file(&format!("volume-{volume}.ckd"));
-        write_volume(&file, layout.cylinders).doing("write a volume")?;
+        let unnamed = unnamed(is_in_memory).doing("make a file")?;
+        write_volume(&unnamed, layout.cylinders).doing("write a volume")?;
+        let file = format!("/proc/self/fd/{}", unnamed.as_raw_fd());
         // A slot more than there are tracks: everything is cached, and a write finds a second one.
         let cache_bytes = (tracks + 2) * TRACK_BYTES;
         server.add_volume(&file, Access::Write, cache_bytes).doing("open a volume")?;
@@ -55,8 +55,6 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
             server.add_device(&layout.device(guest), device).doing("add a device")?;
         }
     }
-    // The volumes are open: nothing is left behind however the trial ends.
-    drop(place);
     work_for(super::CHANNEL);
     control.announce()?;
     let window = loop {

@@ -12,7 +12,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 
 use siga::disk::ckd::header::Header;
 use siga::disk::ckd::model::{BLOCKS_PER_TRACK, HEADS, TRACK_BYTES, track_of};
@@ -20,6 +19,7 @@ use siga::disk::ckd::track;
 
 use super::RECORD_BYTES;
 use crate::pattern::{fill, is_intact};
+use crate::place::Place;
 
 const NUMBER_BITS: u32 = 40;
 const SEED_BYTES: usize = 8;
@@ -45,9 +45,15 @@ pub(super) fn records(cylinders: u32) -> u64 {
     u64::from(cylinders * HEADS * BLOCKS_PER_TRACK)
 }
 
-/// Writes the file of a volume, all of it records of version 0, track by track.
-pub(super) fn write_volume(file: &Path, cylinders: u32) -> io::Result<()> {
-    let mut file = BufWriter::with_capacity(1 << 20, File::create_new(file)?);
+/// A file without a name, where the files of volumes are to be: nothing is left behind however a trial ends.
+pub(super) fn unnamed(is_in_memory: bool) -> io::Result<File> {
+    let place = if is_in_memory { Place::make_in_memory() } else { Place::make() }?;
+    File::options().read(true).write(true).create_new(true).open(place.file("records"))
+}
+
+/// Writes a volume into a file, all of it records of version 0, track by track.
+pub(super) fn write_volume(file: &File, cylinders: u32) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 20, file);
     file.write_all(&Header::default().emit())?;
     let mut content = vec![0; TRACK_BYTES];
     let mut record = vec![0; RECORD_BYTES];
@@ -63,9 +69,8 @@ pub(super) fn write_volume(file: &Path, cylinders: u32) -> io::Result<()> {
     file.into_inner()?.sync_all()
 }
 
-/// Writes a plain file of the same records, as many at a time as a track has.
-pub(super) fn write_plain(file: &Path, cylinders: u32) -> io::Result<()> {
-    let mut file = File::create_new(file)?;
+/// Writes the same records into a plain file, as many at a time as a track has.
+pub(super) fn write_plain(mut file: &File, cylinders: u32) -> io::Result<()> {
     let mut content = vec![0; RECORD_BYTES * BLOCKS_PER_TRACK as usize];
     for first in (0..records(cylinders)).step_by(BLOCKS_PER_TRACK as usize) {
         for (number, record) in (first..).zip(content.chunks_mut(RECORD_BYTES)) {

@@ -15,6 +15,9 @@ use crate::measure::Meter;
 use crate::quantity::Report;
 use crate::transport::wait;
 
+/// Records of an I/O by which a device is read before the trial begins: those of four tracks.
+const LOAD_RECORDS: u32 = 48;
+
 /// What runs on a subchannel.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flight {
@@ -83,7 +86,7 @@ impl Player {
                 _ => Mode::Transport,
             },
             depth: order.number("depth") as u16,
-            blocks_max: records,
+            blocks_max: records.max(LOAD_RECORDS),
             first_track: 0,
             wait: wait(order),
         };
@@ -108,7 +111,7 @@ impl Player {
         let mut first = 0;
         let blocks = self.disk.blocks();
         while first < blocks {
-            let count = u64::from(self.records).min(blocks - first);
+            let count = u64::from(LOAD_RECORDS).min(blocks - first);
             let started = self.disk.start(Program::Read { first, blocks: count as u32 });
             let subchannel = started.doing("start an I/O")?;
             self.flights[usize::from(subchannel)] =

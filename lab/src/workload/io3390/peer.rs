@@ -3,17 +3,15 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
 use host::report::Counts;
 use os::processor::{keep_on, now_ns};
 
-use super::content::{Dice, is_of, make, records, write_plain};
+use super::content::{Dice, is_of, make, records, unnamed, write_plain};
 use super::{COPY_LIMIT, RECORD_BYTES};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::measure::Meter;
-use crate::place::Place;
 use crate::quantity::Report;
 
 /// How a file comes into the page cache is in every figure of its reads: it is written in pieces of 12 records and read once
@@ -35,13 +33,9 @@ struct Plain {
 
 impl Plain {
     fn make(order: &Order) -> Result<Plain, Fault> {
-        let in_memory = order.word("storage") == "memory";
-        let place = if in_memory { Place::make_in_memory() } else { Place::make() };
-        let place = place.doing("make a directory for a file")?;
-        let name: PathBuf = place.file("records");
+        let file = unnamed(order.word("storage") == "memory").doing("make a file")?;
         let cylinders = order.number("cylinders") as u32;
-        write_plain(&name, cylinders).doing("write a file")?;
-        let file = File::options().read(true).write(true).open(&name).doing("open a file")?;
+        write_plain(&file, cylinders).doing("write a file")?;
         let plain = Plain { file, records: records(cylinders) };
         let mut piece = vec![0; LOAD_RECORDS as usize * RECORD_BYTES];
         for first in (0..plain.records).step_by(LOAD_RECORDS as usize) {
