@@ -727,9 +727,11 @@ impl Channel {
             Some(output) => {
                 head.flags |= flag::WRITES;
                 let pieces = stream::pieces(storage, output)?;
-                let data = gather(storage, pieces.iter()).ok_or(stream::Wrong)?;
-                self.counters.output_bytes += data.len() as u64;
-                link.send(&head, &[&*tccb, &data].concat())
+                let mut body = tccb.to_vec();
+                let count =
+                    gather_behind(storage, pieces.iter(), &mut body).ok_or(stream::Wrong)?;
+                self.counters.output_bytes += count;
+                link.send(&head, &body)
             }
         };
         Ok(())
@@ -1221,12 +1223,23 @@ fn gather<'a>(
     storage: &(impl Storage + ?Sized),
     pieces: impl Iterator<Item = &'a Piece> + Clone,
 ) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    gather_behind(storage, pieces, &mut bytes)?;
+    Some(bytes)
+}
+
+/// The same, behind what is there already. Returns how many bytes.
+fn gather_behind<'a>(
+    storage: &(impl Storage + ?Sized),
+    pieces: impl Iterator<Item = &'a Piece> + Clone,
+    bytes: &mut Vec<u8>,
+) -> Option<u64> {
     let all: u64 = pieces.clone().map(|piece| u64::from(piece.bytes)).sum();
     if all > OUTPUT_BYTES_MAX {
         return None;
     }
-    let mut bytes = vec![0; all as usize];
-    let mut at = 0;
+    let mut at = bytes.len();
+    bytes.resize(at + all as usize, 0);
     for piece in pieces {
         let end = at + piece.bytes as usize;
         if !storage.fetch(piece.address, &mut bytes[at..end]) {
@@ -1234,7 +1247,7 @@ fn gather<'a>(
         }
         at = end;
     }
-    Some(bytes)
+    Some(all)
 }
 
 /// Copies data of a command to be written out of the guest's storage, once: as many bytes as a command can use.

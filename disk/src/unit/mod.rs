@@ -539,16 +539,15 @@ impl Unit {
         let mut tccb_bytes = [0; TCCB_BYTES_MAX];
         let Some(tccb_bytes) = tccb_bytes.get_mut(..bytes) else { return Err(Broken::Rules) };
         tccb_bytes.copy_from_slice(&body[..bytes]);
-        let data = if has_output { body[bytes..].to_vec() } else { Vec::new() };
+        // The link is laid aside while its bytes are used: no command sends anything.
+        let link = if has_output { self.links[connection.link].take() } else { None };
+        let data = link.as_ref().map_or(&[][..], |link| &link.body(unit)[bytes..]);
         let mut output = Output::default();
-        let refused = self.transport_commands(
-            connection,
-            head,
-            &mut exchange,
-            tccb_bytes,
-            &data,
-            &mut output,
-        );
+        let refused =
+            self.transport_commands(connection, head, &mut exchange, tccb_bytes, data, &mut output);
+        if link.is_some() {
+            self.links[connection.link] = link;
+        }
         let (residual, refused) = match refused {
             Ok(residual) => (residual, None),
             Err(refused) => (0, Some(refused)),
