@@ -370,11 +370,11 @@ fn worker_that_dies_is_named_with_its_last_words() {
 
 #[test]
 fn volumes_are_read_and_written_by_channel_programs_of_both_modes() {
-    for (mode, disk, guests, wait, units) in [
-        ("command", "dedicated", "1", "spin", 14.0),
-        ("transport", "dedicated", "1", "spin", 2.0),
-        ("command", "full-pack", "2", "block", 14.0),
-        ("transport", "partial-pack", "2", "adaptive", 2.0),
+    for (mode, disk, guests, wait) in [
+        ("command", "dedicated", "1", "spin"),
+        ("transport", "dedicated", "1", "spin"),
+        ("command", "full-pack", "2", "block"),
+        ("transport", "partial-pack", "2", "adaptive"),
     ] {
         for (depth, read_percent) in [("1", "100"), ("5", "50")] {
             let levels = [
@@ -396,19 +396,23 @@ fn volumes_are_read_and_written_by_channel_programs_of_both_modes() {
             }
             // Nothing is left of it where spinning is interrupted by others.
             assert!(metrics.contains_key("cp_cpu_ns_per_io"), "{levels:?}");
-            // I/Os begin in the window that end after it.
-            let found = metrics["units_per_io"];
-            let is_all_reads = read_percent == "100";
-            assert!(!is_all_reads || (found / units - 1.0).abs() < 0.5, "{found} {levels:?}");
+            // Each mode has its own information units.
+            let has = |metric: &str| metrics.get(metric).is_some_and(|units| *units > 0.0);
+            assert_eq!(has("unit_commands_per_io"), mode == "command", "{levels:?}");
+            assert_eq!(has("unit_transport_per_io"), mode == "transport", "{levels:?}");
         }
     }
 }
 
 #[test]
 fn same_records_are_read_and_written_by_calls_on_a_plain_file() {
-    for (mode, read_percent, storage) in
-        [("calls", "100", "memory"), ("calls", "50", "disk"), ("copy-limit", "100", "memory")]
-    {
+    for (mode, read_percent, storage) in [
+        ("calls", "100", "memory"),
+        ("calls", "50", "disk"),
+        ("copy-limit", "100", "memory"),
+        ("io-uring", "100", "memory"),
+        ("io-uring-polled", "100", "disk"),
+    ] {
         let levels = [
             ("mode", mode),
             ("depth", "4"),
@@ -418,7 +422,7 @@ fn same_records_are_read_and_written_by_calls_on_a_plain_file() {
             ("cylinders", "3"),
             ("storage", storage),
         ];
-        let Measured { metrics, .. } = run("io3390", &levels);
+        let Some(Measured { metrics, .. }) = run_if_able("io3390", &levels) else { continue };
         assert!(metrics["rate_ios_per_s"] > 0.0, "{levels:?}");
     }
 }

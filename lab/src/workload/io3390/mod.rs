@@ -26,7 +26,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor {
             name: "mode",
             meaning: "how an I/O goes: a chain of commands, one transport command; or calls of the kernel on a plain file",
-            domain: Domain::Words(&["command", "transport", CALLS, COPY_LIMIT]),
+            domain: Domain::Words(&["command", "transport", CALLS, RING, POLLED_RING, COPY_LIMIT]),
             usual: &["command", "transport"],
         },
         Factor {
@@ -135,6 +135,8 @@ const GUEST: &str = "guest";
 
 /// Peers, which do without a channel.
 const CALLS: &str = "calls";
+const RING: &str = "io-uring";
+const POLLED_RING: &str = "io-uring-polled";
 const COPY_LIMIT: &str = "copy-limit";
 
 const DEDICATED: &str = "dedicated";
@@ -161,7 +163,7 @@ fn is_level(factors: &Factors, name: &str, word: &str) -> bool {
 
 /// Whether an I/O is a channel program.
 fn has_channel(factors: &Factors) -> bool {
-    !is_level(factors, "mode", CALLS) && !is_level(factors, "mode", COPY_LIMIT)
+    ![CALLS, RING, POLLED_RING, COPY_LIMIT].iter().any(|mode| is_level(factors, "mode", mode))
 }
 
 fn fit(factors: &mut Factors) {
@@ -174,6 +176,9 @@ fn fit(factors: &mut Factors) {
         for name in ["read_percent", "look_bytes", "storage"] {
             factors.remove(name);
         }
+    }
+    if [RING, POLLED_RING].iter().any(|mode| is_level(factors, "mode", mode)) {
+        factors.insert("read_percent".to_owned(), Level::Number(100));
     }
     // Calls read one after the other, and write as many before a sync as there are I/Os under way.
     let only_reads = factors.get("read_percent") == Some(&Level::Number(100));
@@ -268,6 +273,7 @@ mod tests {
         assert_eq!(fitted("command", 100), "command, 8, dedicated, 1, spin");
         assert_eq!(fitted("calls", 100), "calls");
         assert_eq!(fitted("calls", 33), "calls, 8");
+        assert_eq!(fitted("io-uring", 33), "io-uring, 8");
         assert_eq!(fitted("copy-limit", 100), "copy-limit, 8");
     }
 

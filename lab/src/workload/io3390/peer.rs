@@ -6,9 +6,10 @@ use std::os::unix::fs::FileExt;
 
 use host::report::Counts;
 use os::processor::{keep_on, now_ns};
+use os::uring::Reads;
 
 use super::content::{Dice, is_of, make, records, unnamed, write_plain};
-use super::{COPY_LIMIT, RECORD_BYTES};
+use super::{CALLS, COPY_LIMIT, POLLED_RING, RECORD_BYTES};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::measure::Meter;
@@ -22,7 +23,56 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
     if !order.peer_place.is_empty() {
         keep_on(&order.peer_place).doing("keep a worker on its processors")?;
     }
-    if order.word("mode") == COPY_LIMIT { copy(order, control) } else { call(order, control) }
+    match order.word("mode") {
+        COPY_LIMIT => copy(order, control),
+        CALLS => call(order, control),
+        _ => ring(order, control),
+    }
+}
+
+/// Reads through a ring, as many under way as the depth says. A polling thread of the kernel has the guest's processor.
+fn ring(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let Plain { file, records } = Plain::make(order)?;
+    let count = order.number("records");
+    let look_bytes = order.number("look_bytes") as usize;
+    let is_polled = order.word("mode") == POLLED_RING;
+    let polled_on = order.place.first().filter(|_| is_polled).map(|processor| *processor as u32);
+    let depth = order.number("depth") as usize;
+    let reads = Reads::new(file, depth, count as usize * RECORD_BYTES, polled_on);
+    let mut reads = reads.map_err(|error| Fault::Unable(format!("no ring: {error}")))?;
+    let (mut dice, end) = (Dice::of(order.number), records + 1 - count);
+    let mut firsts = vec![(0, 0); depth];
+    let mut begin = |reads: &mut Reads, place: usize, now: u64| {
+        let first = dice.below(end);
+        reads.begin(place, first * RECORD_BYTES as u64);
+        (first, now)
+    };
+    let window = control.ready()?;
+    let units = [("ios", 1.0), ("bytes", count as f64 * RECORD_BYTES as f64)];
+    let mut meter = Meter::new(window, order, &units).timing("latency", 1);
+    let mut number = 0;
+    let mut now = now_ns();
+    for (place, flight) in firsts.iter_mut().enumerate() {
+        *flight = begin(&mut reads, place, now);
+    }
+    while now < window.end_ns {
+        // Where a thread of the kernel polls nobody sleeps.
+        let submitted = if is_polled { reads.submit() } else { reads.wait() };
+        submitted.doing("submit reads")?;
+        while let Some(place) = reads.ended().doing("read")? {
+            let (first, started_ns) = firsts[place];
+            let mut records = (first..).zip(reads.data(place).chunks(RECORD_BYTES));
+            if !records.all(|(number, record)| is_of(&record[..look_bytes], number)) {
+                return Err(Fault::Corrupt(first));
+            }
+            number += 1;
+            now = now_ns();
+            meter.time(now - started_ns);
+            firsts[place] = begin(&mut reads, place, now);
+        }
+        now = meter.poll(now_ns(), number, Counts::new);
+    }
+    meter.close(number, Counts::new)
 }
 
 /// A file of the records of a volume.
