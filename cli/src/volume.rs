@@ -213,7 +213,12 @@ impl Listed {
             },
             block_bytes: data_set.block_bytes,
             record_bytes: data_set.record_bytes,
-            tracks: data_set.extents.iter().filter_map(label::Tracks::count).sum(),
+            // A damaged volume may say anything.
+            tracks: data_set
+                .extents
+                .iter()
+                .filter_map(label::Tracks::count)
+                .fold(0, u32::saturating_add),
             first_cylinder: first.cylinder,
             first_head: first.head,
             created: format!("{}.{:03}", data_set.created.0, data_set.created.1),

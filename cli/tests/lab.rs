@@ -109,8 +109,8 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
         (&["run", "--peers", "none"], "none does not belong to this siga: No such file"),
         (&["run", "--peers", "/bin/echo"], "--version should print \"siga-peers "),
         (
-            &["run", "channel-io"],
-            "channel-io is a draft, whose workload channel-io is not built yet: must be a case; siga lab report ",
+            &["run", "inbound-tcpip"],
+            "inbound-tcpip is a draft, whose workload network-stream, network-request is not built yet: must be a case; siga lab report ",
         ),
         (&["list", "line-drivers"], "line-drivers is a draft, whose workload network-stream is "),
         (&["report", "--published", "nonsense"], "no case \"nonsense\": must be one of messages, "),

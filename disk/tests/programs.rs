@@ -552,7 +552,13 @@ fn more_than_there_is_room_for_is_a_chaining_check() {
     program.insert(2, (0xfa, CC_SLI, 256, 0x3000));
     program.splice(2..2, [(0x64, CC, 64, 0x3000); 100]);
     let orb = ccws(&mut guest, &program);
-    assert_eq!(guest.execute(&mut world, &orb).subchannel, SubchannelStatus::CHAINING_CHECK);
+    let scsw = guest.execute(&mut world, &orb);
+    assert_eq!(
+        scsw.subchannel,
+        SubchannelStatus::CHAINING_CHECK,
+        "{scsw:x?} {:?}",
+        guest.client.answer().sense
+    );
     read(&mut world, &mut guest, Mode::Command, 0, 1, |number| block(number, 0));
 }
 
@@ -594,4 +600,397 @@ fn reserved_volume_makes_others_wait() {
         assert!(other.client.answer().scsw.is_good());
     }
     assert!(!world.channel.is_busy());
+}
+
+/// Lets everybody work once.
+fn round(world: &mut World) {
+    for number in 0..world.sides.0.len() {
+        let Some((sender, receiver)) = &mut world.sides.0[number] else { continue };
+        world.channel.poll_guest(number, sender, receiver, 0).unwrap();
+    }
+    world.unit.poll();
+    world.channel.poll_units(&mut world.sides, 0).unwrap();
+}
+
+/// Lets the channel take what a guest has sent, and nobody else do anything.
+fn take(world: &mut World, guest: &Guest) {
+    let (sender, receiver) = world.sides.0[guest.number].as_mut().unwrap();
+    world.channel.poll_guest(guest.number, sender, receiver, 0).unwrap();
+}
+
+#[test]
+fn chain_of_more_commands_than_16_bits_count_is_halted() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let before = world.unit.counters().commands;
+    let orb = ccws(&mut guest, &[(0x03, CC, 1, 0), (0x08, 0, 0, 0x400)]);
+    guest.start(0, &orb);
+    while world.unit.counters().commands - before < 140_000 {
+        round(&mut world);
+    }
+    guest.client.request(disk::channel::request::Kind::Halt, 0, &mut guest.sender).unwrap();
+    for _ in 0..10 {
+        round(&mut world);
+    }
+    assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
+    read_after(&mut world, &mut guest);
+}
+
+/// A chain that writes block 1 of cylinder 0, and has these commands behind.
+fn writing_chain(guest: &mut Guest, seed: u8, behind: &[(u8, u8, u16, u32)]) -> Orb {
+    let track = Cchh { cylinder: 0, head: 0 };
+    let last = Cchh { cylinder: 1, head: 14 };
+    let extent = Extent { permission: Permission::Update, first: track, last, ..Extent::default() };
+    let locate = |operation, head| Locate {
+        operation,
+        count: 1,
+        seek: Cchh { cylinder: 0, head },
+        search: Cchh { cylinder: 0, head },
+        record: 1,
+        ..Locate::default()
+    };
+    let storage = guest.client.storage();
+    storage[0x3000..0x3010].copy_from_slice(&extent.emit());
+    storage[0x3010..0x3020].copy_from_slice(&locate(operation::WRITE_DATA, 0).emit()[..16]);
+    for head in 0..15 {
+        let at = 0x3020 + usize::from(head) * 16;
+        storage[at..at + 16].copy_from_slice(&locate(operation::READ_DATA, head).emit()[..16]);
+    }
+    storage[0x4000..0x5000].copy_from_slice(&block(0, seed));
+    let mut program =
+        vec![(0x63, CC, 16, 0x3000), (0x47, CC, 16, 0x3010), (0x85, CC, 4096, 0x4000)];
+    program.extend(behind);
+    ccws(guest, &program)
+}
+
+#[test]
+fn chain_that_goes_on_after_a_failed_sync_is_not_acknowledged() {
+    let mut world = World::new(2, 100);
+    let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
+    // Longer than what is sent ahead: the write is synced before the end of the chain is sent.
+    let mut behind = vec![(0x03, CC, 1, 0); 100];
+    behind.push((0x03, 0, 1, 0));
+    let orb = writing_chain(&mut guest, 9, &behind);
+    world.disk.0.lock().unwrap().steps_left = Some(1);
+    guest.start(0, &orb);
+    round(&mut world);
+    world.disk.0.lock().unwrap().steps_left = None;
+    // What another guest writes is synced, and does not make the first write good.
+    assert_eq!(write(&mut world, &mut other, Mode::Transport, 100, 1, 3), DeviceStatus::ENDED);
+    world.run();
+    assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
+    assert!(guest.client.answer().scsw.device.has(DeviceStatus::UNIT_CHECK));
+    assert_eq!(guest.client.answer().sense.unwrap().0[0], 0x10, "equipment check");
+    // A chain whose write was synced while it went on ends without another sync.
+    let syncs = world.unit.counters().syncs;
+    let orb = writing_chain(&mut guest, 8, &behind);
+    assert!(guest.execute(&mut world, &orb).is_good());
+    assert_eq!(world.unit.counters().syncs, syncs + 1);
+}
+
+#[test]
+fn failed_sync_forgets_what_a_guest_has_written_that_has_gone() {
+    let mut world = World::new(2, 100);
+    let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
+    read(&mut world, &mut other, Mode::Transport, 0, 1, |number| block(number, 0));
+    let misses = world.unit.misses(0);
+    let orb = writing_chain(&mut guest, 9, &[(0x03, 0, 1, 0)]);
+    world.disk.0.lock().unwrap().steps_left = Some(1);
+    guest.start(0, &orb);
+    take(&mut world, &guest);
+    world.sides.0[guest.number] = None;
+    world.channel.detach(guest.number);
+    world.unit.poll();
+    world.disk.0.lock().unwrap().steps_left = None;
+    let orb = build(other.client.storage(), AT, DATA, Mode::Transport, Verb::Read, blocks(0, 1));
+    assert!(other.execute(&mut world, &orb).is_good());
+    assert_eq!(world.unit.misses(0), misses + 1, "the track was read from the disk again");
+}
+
+#[test]
+fn number_of_a_guest_that_has_gone_is_given_again() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, true);
+    let orb = build(guest.client.storage(), AT, DATA, Mode::Transport, Verb::Read, blocks(0, 1));
+    guest.start(7, &orb);
+    take(&mut world, &guest);
+    let gone = guest.number;
+    // The control unit has yet to answer when the guest goes, and another one comes with fewer subchannels, and a third one.
+    for _ in 0..2 {
+        world.sides.0[gone] = None;
+        world.channel.detach(gone);
+        let cache = Some(world.unit.lendable(0).unwrap());
+        let wish = disk::channel::Use {
+            volume: 0,
+            first_cylinder: 0,
+            cylinders: 2,
+            may_write: true,
+            subchannels: 1,
+            result_bytes: 1 << 20,
+            cache,
+        };
+        let mut next = world.guest_at(gone, wish);
+        for _ in 0..3 {
+            read(&mut world, &mut next, Mode::Transport, 30, 30, |number| block(number, 0));
+        }
+        next.client.consume(&mut next.sender).unwrap();
+        world.run();
+        assert_eq!(world.unit.pinned(0), 0);
+        next.start(0, &orb);
+        take(&mut world, &next);
+    }
+}
+
+#[test]
+fn output_of_a_pass_is_bounded() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    // Define extent with 256 chained CCWs of data, 16 MiB in all, of which the command uses 16 bytes.
+    let mut program = Vec::new();
+    for _ in 0..20 {
+        program.push((0x63, 0x80 | CC_SLI, 65535, 0x1_0000));
+        program.extend([(0, 0x80 | CC_SLI, 65535, 0x1_0000); 254]);
+        program.push((0, CC_SLI, 65535, 0x1_0000));
+    }
+    program.push((0x03, 0, 1, 0));
+    let orb = ccws(&mut guest, &program);
+    for subchannel in 0..8 {
+        guest.start(subchannel, &orb);
+    }
+    let before = world.channel.counters().output_bytes;
+    take(&mut world, &guest);
+    let bytes = world.channel.counters().output_bytes - before;
+    assert!((1..=disk::exchange::PASS_BYTES_MAX as u64 + (16 << 20)).contains(&bytes), "{bytes}");
+    world.run();
+    for _ in 0..8 {
+        // The second define extent of a chain is not allowed.
+        assert!(matches!(guest.poll(), Some(Event::Ended { .. })));
+        assert_eq!(guest.client.answer().sense.unwrap().0[7], 2);
+    }
+    // Transport commands of 8 MiB.
+    let count = 8 << 20;
+    for subchannel in 0..8_u16 {
+        let at = u32::from(subchannel) * 4096;
+        let mut orb =
+            build(guest.client.storage(), at, DATA, Mode::Transport, Verb::Write, blocks(0, 1));
+        orb.parameter = subchannel.into();
+        let tcw = orb.program as usize;
+        guest.client.storage()[tcw + 40..tcw + 44].copy_from_slice(&u32::to_be_bytes(count));
+        guest.start(subchannel, &orb);
+    }
+    let before = world.channel.counters().output_bytes;
+    take(&mut world, &guest);
+    let bytes = world.channel.counters().output_bytes - before;
+    assert!((1..=disk::exchange::PASS_BYTES_MAX as u64 + (16 << 20)).contains(&bytes), "{bytes}");
+    world.run();
+    for _ in 0..8 {
+        let event = guest.poll();
+        assert!(matches!(event, Some(Event::Ended { .. })), "{event:?}");
+    }
+}
+
+#[test]
+fn minidisk_that_is_reserved_is_not_the_volume() {
+    let mut world = World::new(4, 100);
+    let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(2, 2, true, false));
+    let mut reader = world.guest(0, 4, false, false);
+    let orb = ccws(&mut reader, &[(command::RESERVE, 0, 32, 0x2000)]);
+    assert!(reader.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+    assert_eq!(reader.client.answer().sense.unwrap().0[1], 0x02, "write inhibited");
+    let orb = ccws(&mut guest, &[(command::RESERVE, 0, 32, 0x2000)]);
+    assert!(guest.execute(&mut world, &orb).is_good());
+    read(&mut world, &mut other, Mode::Transport, 0, 1, |number| block(number + 360, 0));
+    let orb = ccws(&mut other, &[(command::RESERVE, 0, 32, 0x2000)]);
+    assert!(other.execute(&mut world, &orb).is_good(), "each its own");
+    let read = build(reader.client.storage(), AT, DATA, Mode::Command, Verb::Read, blocks(0, 1));
+    reader.start(0, &read);
+    world.run();
+    assert_eq!((reader.poll(), world.channel.is_busy()), (None, true));
+    // A guest that goes has reserved nothing any more.
+    for gone in [guest.number, other.number] {
+        world.sides.0[gone] = None;
+        world.channel.detach(gone);
+    }
+    world.run();
+    world.run();
+    assert!(matches!(reader.poll(), Some(Event::Ended { .. })));
+}
+
+#[test]
+fn reservation_waits_for_a_chain_that_is_under_way() {
+    let mut world = World::new(2, 100);
+    let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
+    let endless = ccws(&mut guest, &[(0x03, CC, 1, 0), (0x08, 0, 0, 0x400)]);
+    guest.start(0, &endless);
+    round(&mut world);
+    let reserve = ccws(&mut other, &[(command::RESERVE, 0, 32, 0x2000)]);
+    other.start(0, &reserve);
+    for _ in 0..5 {
+        round(&mut world);
+    }
+    assert_eq!((other.poll(), world.channel.is_busy()), (None, true));
+    guest.client.request(disk::channel::request::Kind::Halt, 0, &mut guest.sender).unwrap();
+    for _ in 0..5 {
+        round(&mut world);
+    }
+    world.run();
+    assert!(matches!(other.poll(), Some(Event::Ended { .. })));
+    assert!(other.client.answer().scsw.is_good());
+}
+
+#[test]
+fn chain_whose_data_are_lost_is_ended_and_pins_a_bounded_number_of_tracks() {
+    // In place nothing is copied, and a chain can read what the cache holds.
+    let mut world = World::new(4, 20);
+    for dedicated in [true, false] {
+        let mut guest = world.guest(0, 4, true, dedicated);
+        let mut behind = Vec::new();
+        for head in 0..15 {
+            behind.push((0x47, CC, 16, 0x3020 + head * 16));
+            behind.push((0x86, CC, 4096, 0x8000));
+        }
+        // And again, for ever.
+        behind.push((0x08, 0, 0, 0x400 + 3 * 8));
+        let orb = writing_chain(&mut guest, 0, &behind);
+        guest.start(0, &orb);
+        let mut most = 0;
+        for _ in 0..2000 {
+            round(&mut world);
+            most = most.max(world.unit.pinned(0));
+        }
+        assert!(most <= 10, "{most}");
+        let event = guest.poll();
+        assert_eq!(event, Some(Event::Ended { subchannel: 0, parameter: 77 }), "{dedicated}");
+        let sense = guest.client.answer().sense.unwrap();
+        assert_eq!(sense.0[0], 0x04, "overrun");
+        world.sides.0[guest.number] = None;
+        world.channel.detach(guest.number);
+        world.run();
+    }
+    // With a cache of all tracks the copies have no room, at last.
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let orb = writing_chain(
+        &mut guest,
+        0,
+        &[(0x47, CC, 16, 0x3020), (0x86, CC, 4096, 0x8000), (0x08, 0, 0, 0x400 + 3 * 8)],
+    );
+    guest.start(0, &orb);
+    for _ in 0..2000 {
+        round(&mut world);
+    }
+    assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
+    assert_eq!(guest.client.answer().scsw.subchannel, SubchannelStatus::CHAINING_CHECK);
+    read_after(&mut world, &mut guest);
+}
+
+#[test]
+fn chain_that_has_written_is_not_begun_again() {
+    let mut world = World::new(4, 4);
+    let mut holder = world.guest(0, 4, true, true);
+    // Three of the four slots of the cache are pinned: their results are not taken.
+    for index in 0..3_u16 {
+        let (at, first) = (u32::from(index) * 4096, u64::from(10 + index) * 12);
+        let orb =
+            build(holder.client.storage(), at, DATA, Mode::Transport, Verb::Read, blocks(first, 1));
+        holder.start(index, &orb);
+    }
+    world.run();
+    assert_eq!(world.unit.pinned(0), 3);
+    let mut guest = world.guest(0, 4, true, false);
+    // It writes, pins the last slot, and finds none for another track.
+    let orb = writing_chain(
+        &mut guest,
+        6,
+        &[
+            (0x47, CC, 16, 0x3020),
+            (0x86, CC, 4096, 0x8000),
+            (0x47, CC, 16, 0x3050),
+            (0x86, 0, 4096, 0x8000),
+        ],
+    );
+    guest.start(0, &orb);
+    world.run();
+    assert!(!world.channel.is_busy());
+    assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
+    assert!(guest.client.answer().scsw.device.has(DeviceStatus::UNIT_CHECK));
+    assert_eq!(guest.client.answer().sense.unwrap().0[0], 0x04, "overrun");
+}
+
+#[test]
+fn halt_of_a_program_whose_device_is_busy_is_not_forgotten() {
+    let mut world = World::new(2, 100);
+    let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
+    let orb = ccws(&mut guest, &[(command::RESERVE, 0, 32, 0x2000)]);
+    assert!(guest.execute(&mut world, &orb).is_good());
+    for mode in MODES {
+        for kind in [disk::channel::request::Kind::Halt, disk::channel::request::Kind::Clear] {
+            let read = build(other.client.storage(), AT, DATA, mode, Verb::Read, blocks(0, 1));
+            other.start(0, &read);
+            take(&mut world, &other);
+            // The control unit answers that the device is busy, while the halt is on its way.
+            other.client.request(kind, 0, &mut other.sender).unwrap();
+            take(&mut world, &other);
+            world.run();
+            assert!(!world.channel.is_busy(), "{mode:?} {kind:?}");
+            assert_eq!(other.poll(), Some(Event::Ended { subchannel: 0, parameter: 0 }));
+        }
+    }
+}
+
+#[test]
+fn results_that_a_guest_does_not_take_are_bounded() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    // An endless chain with program-controlled interruptions.
+    let orb = ccws(&mut guest, &[(0x03, CC | 0x08, 1, 0), (0x08, 0, 0, 0x400)]);
+    guest.start(0, &orb);
+    for _ in 0..2000 {
+        round(&mut world);
+    }
+    assert!(world.channel.held_back(guest.number) <= 1);
+    while guest.poll().is_some() {}
+    guest.client.request(disk::channel::request::Kind::Halt, 0, &mut guest.sender).unwrap();
+    let mut ended = false;
+    for _ in 0..10 {
+        round(&mut world);
+        while let Some(event) = guest.poll() {
+            ended |= matches!(event, Event::Ended { .. });
+        }
+    }
+    assert!(ended);
+    // A guest that asks again and again, and takes no answer, has its path ended.
+    let mut ended = false;
+    for _ in 0..2000 {
+        let _ = guest.client.request(disk::channel::request::Kind::Halt, 0, &mut guest.sender);
+        let (sender, receiver) = world.sides.0[guest.number].as_mut().unwrap();
+        ended = world.channel.poll_guest(guest.number, sender, receiver, 0).is_err();
+        if ended {
+            break;
+        }
+    }
+    assert!(ended);
+}
+
+#[test]
+fn records_of_a_track_are_written_in_one_piece() {
+    let mut world = World::new(3, 100);
+    let mut guest = world.guest(0, 3, true, true);
+    let before = world.disk.0.lock().unwrap().steps;
+    // Blocks 5 to 68: the rest of track 0, four whole tracks, and a part of track 5.
+    assert_eq!(write(&mut world, &mut guest, Mode::Transport, 5, 64, 7), DeviceStatus::ENDED);
+    assert_eq!(world.disk.0.lock().unwrap().steps - before, 6 + 1, "six writes and a sync");
+    for number in 0..72 {
+        let seed = if (5..69).contains(&number) { 7 } else { 0 };
+        read(&mut world, &mut guest, Mode::Command, number, 1, |number| block(number, seed));
+    }
+    let volume = world.disk.0.lock().unwrap().synced().to_vec();
+    let backing = disk::ckd::backing::Simulated::new(volume);
+    let access = disk::ckd::volume::Access::Read;
+    let volume = disk::ckd::volume::Volume::from_backing(Box::new(backing), access).unwrap();
+    disk::ckd::check::check(
+        &volume,
+        |_| (),
+        |fault| assert!(!matches!(fault, disk::ckd::check::Fault::Track { .. }), "{fault:?}"),
+    );
 }

@@ -252,6 +252,23 @@ impl Control {
         }
     }
 
+    /// Says that all is set up, without waiting: [`Control::window`] says when it is for everybody.
+    pub(crate) fn announce(&self) -> Result<(), Fault> {
+        self.send(&FromWorker::Ready, &[])
+    }
+
+    /// The window in which things count, once all are set up.
+    pub(crate) fn window(&mut self) -> Result<Option<Window>, Fault> {
+        self.take_in()?;
+        Ok(self.window)
+    }
+
+    /// Whether a note has come: to a party that attends, that the others are done.
+    pub(crate) fn is_told(&mut self) -> Result<bool, Fault> {
+        self.take_in()?;
+        Ok(!self.parcels.is_empty())
+    }
+
     /// Passes a note to the peer.
     ///
     /// # Errors

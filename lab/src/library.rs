@@ -46,6 +46,12 @@ const FILES: &[(&str, &str)] = &[
     ("cases/iucv-pipe-large.toml", include_str!("../../cases/iucv-pipe-large.toml")),
     ("cases/iucv-pipe-1.toml", include_str!("../../cases/iucv-pipe-1.toml")),
     ("cases/iucv-outstanding.toml", include_str!("../../cases/iucv-outstanding.toml")),
+    ("cases/channel-io.toml", include_str!("../../cases/channel-io.toml")),
+    ("cases/channel-read.toml", include_str!("../../cases/channel-read.toml")),
+    ("cases/channel-cost.toml", include_str!("../../cases/channel-cost.toml")),
+    ("cases/channel-large.toml", include_str!("../../cases/channel-large.toml")),
+    ("cases/channel-write.toml", include_str!("../../cases/channel-write.toml")),
+    ("cases/channel-io-sweep.toml", include_str!("../../cases/channel-io-sweep.toml")),
 ];
 
 /// The drafts of cases, in the order of their documents.
@@ -67,11 +73,6 @@ const DRAFTS: &[(&str, &str)] = &[
     (
         "cases/drafts/device-mp-connect.toml",
         include_str!("../../cases/drafts/device-mp-connect.toml"),
-    ),
-    ("cases/drafts/channel-io.toml", include_str!("../../cases/drafts/channel-io.toml")),
-    (
-        "cases/drafts/channel-io-sweep.toml",
-        include_str!("../../cases/drafts/channel-io-sweep.toml"),
     ),
     ("cases/drafts/inbound-tcpip.toml", include_str!("../../cases/drafts/inbound-tcpip.toml")),
     ("cases/drafts/inbound-vtam.toml", include_str!("../../cases/drafts/inbound-vtam.toml")),
@@ -344,7 +345,7 @@ mod tests {
             let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
             select(&wanted).unwrap().into_iter().map(|case| case.name).collect()
         };
-        assert_eq!(names(&[]), ["message-stream", "message-exchange", "iucv-pipe"]);
+        assert_eq!(names(&[]), ["message-stream", "message-exchange", "iucv-pipe", "channel-io"]);
         assert_eq!(names(&["messages", "studies"]), names(&[]));
         assert!(names(&["border"]).iter().all(|name| name.starts_with("border-")));
         let second = names(&["border-2"]);
@@ -402,13 +403,14 @@ mod tests {
 
     #[test]
     fn drafts_have_published_tables_and_are_not_run() {
-        let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/drafts/channel-io.toml");
-        for name in ["channel-io", draft] {
+        let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/drafts/line-drivers.toml");
+        for name in ["line-drivers", draft] {
             let error = select(&[name.to_owned()]).unwrap_err().to_string();
-            let start = format!("{name} is a draft, whose workload channel-io is not built yet: ");
+            let start =
+                format!("{name} is a draft, whose workload network-stream is not built yet: ");
             assert!(error.starts_with(&start), "{error}");
             let studies = published(&[name.to_owned()]).unwrap();
-            assert_eq!((studies[0].name.as_str(), studies[0].tables.len()), ("channel-io", 1));
+            assert_eq!(studies[0].name.as_str(), "line-drivers");
         }
         let named = |names: &[&str]| -> Vec<String> {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -428,7 +430,7 @@ mod tests {
         }
         let error = published(&["nonsense".to_owned()]).unwrap_err().to_string();
         assert!(
-            error.contains("must be one of messages, ") && error.contains("channel-io"),
+            error.contains("must be one of messages, ") && error.contains("qdio-gigabit"),
             "{error}"
         );
     }

@@ -26,6 +26,17 @@ const MESSAGES: &[Unit] = &[
     with_short("thousand messages/s", "thousand/s", 1e3),
     with_short("million messages/s", "million/s", 1e6),
 ];
+const IOS: &[Unit] = &[
+    with_short("I/Os/s", "/s", 1.0),
+    with_short("thousand I/Os/s", "thousand/s", 1e3),
+    with_short("million I/Os/s", "million/s", 1e6),
+];
+const IOS_PER_CPU_S: &[Unit] = &[
+    with_short("1/CPU-s", "/CPU-s", 1.0),
+    unit("thousand/CPU-s", 1e3),
+    unit("million/CPU-s", 1e6),
+];
+const UNITS: &[Unit] = &[with_short("units/I/O", "units", 1.0)];
 const PER_S: &[Unit] =
     &[with_short("1/s", "/s", 1.0), unit("thousand/s", 1e3), unit("million/s", 1e6)];
 const BYTES_PER_S: &[Unit] =
@@ -47,9 +58,13 @@ const FAMILIES: &[(&str, &[Unit])] = &[
     ("_mib_per_s", &[unit("MiB/s", 1.0)]),
     ("_s_per_s", &[unit("CPU-s/s", 1.0)]),
     ("_percent", &[unit("%", 1.0)]),
+    ("_ios_per_cpu_s", IOS_PER_CPU_S),
+    ("_ns_per_io", TIME),
+    ("_per_io", UNITS),
     ("_ns_per_message", TIME),
     ("_ns_per_exchange", TIME),
     ("_messages_per_s", MESSAGES),
+    ("_ios_per_s", IOS),
     ("_bytes_per_s", BYTES_PER_S),
     ("_ns", TIME),
     ("_per_s", PER_S),

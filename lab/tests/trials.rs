@@ -367,3 +367,62 @@ fn worker_that_dies_is_named_with_its_last_words() {
     let start = "cannot start a worker, /nonexistent/siga: ";
     assert!(error.to_string().starts_with(start), "{error}");
 }
+
+#[test]
+fn volumes_are_read_and_written_by_channel_programs_of_both_modes() {
+    for (mode, disk, guests, wait) in [
+        ("command", "dedicated", "1", "spin"),
+        ("transport", "dedicated", "1", "spin"),
+        ("command", "full-pack", "2", "block"),
+        ("transport", "partial-pack", "2", "adaptive"),
+    ] {
+        for (depth, read_percent) in [("1", "100"), ("5", "50")] {
+            let levels = [
+                ("mode", mode),
+                ("disk", disk),
+                ("guests_per_volume", guests),
+                ("volumes", if guests == "1" { "2" } else { "1" }),
+                ("depth", depth),
+                ("read_percent", read_percent),
+                ("records", "4"),
+                ("look_bytes", "4096"),
+                ("cylinders", "3"),
+                ("storage", "memory"),
+                ("wait", wait),
+            ];
+            let Measured { metrics, .. } = run("io3390", &levels);
+            for metric in ["rate_ios_per_s", "service_ns_per_io"] {
+                assert!(metrics[metric] > 0.0, "{metric} {levels:?}");
+            }
+            // Nothing is left of it where spinning is interrupted by others.
+            assert!(metrics.contains_key("cp_cpu_ns_per_io"), "{levels:?}");
+            // Each mode has its own information units.
+            let has = |metric: &str| metrics.get(metric).is_some_and(|units| *units > 0.0);
+            assert_eq!(has("unit_commands_per_io"), mode == "command", "{levels:?}");
+            assert_eq!(has("unit_transport_per_io"), mode == "transport", "{levels:?}");
+        }
+    }
+}
+
+#[test]
+fn same_records_are_read_and_written_by_calls_on_a_plain_file() {
+    for (mode, read_percent, storage) in [
+        ("calls", "100", "memory"),
+        ("calls", "50", "disk"),
+        ("copy-limit", "100", "memory"),
+        ("io-uring", "100", "memory"),
+        ("io-uring-polled", "100", "disk"),
+    ] {
+        let levels = [
+            ("mode", mode),
+            ("depth", "4"),
+            ("read_percent", read_percent),
+            ("records", "4"),
+            ("look_bytes", "64"),
+            ("cylinders", "3"),
+            ("storage", storage),
+        ];
+        let Some(Measured { metrics, .. }) = run_if_able("io3390", &levels) else { continue };
+        assert!(metrics["rate_ios_per_s"] > 0.0, "{levels:?}");
+    }
+}

@@ -22,4 +22,6 @@ pub mod socket;
 pub mod storage;
 pub mod sync;
 pub mod tap;
+#[cfg(feature = "uring")]
+pub mod uring;
 pub mod words;

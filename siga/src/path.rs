@@ -550,6 +550,12 @@ impl Sender {
         self.wants_room
     }
 
+    /// Sets whether a waiter finds this half ready when there is room: for sends past it, to the engine's half.
+    #[cfg(feature = "disk")]
+    pub(crate) fn set_wants_room(&mut self, wants_room: bool) {
+        self.wants_room = wants_room;
+    }
+
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.half.descriptor()
     }

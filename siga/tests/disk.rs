@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use siga::connect::Kind;
 use siga::disk::ckd::create::{NewVolume, create};
 use siga::disk::ckd::volume::Access;
+use siga::disk::format::orb::{Orb, OrbFlags};
 use siga::disk::{
     BLOCK_BYTES, Device, Disk, DiskError, DiskOptions, Mode, OpenDiskError, Program, Server,
     UnitKind,
 };
 use siga::host::{Embedded, System};
-use siga::{ConnectError, Guest, Wait};
+use siga::{ConnectError, Guest, Path, PathOptions, Wait};
 
 /// A volume's file, which goes with this.
 struct Place(PathBuf);
@@ -146,6 +148,92 @@ fn devices_are_given_to_those_who_may_have_them() {
     }
     let server = serving.stop();
     assert_eq!(server.misses(0), 1);
+}
+
+/// A path to a server, for a device: what a guest sends that does not use [`Disk`].
+fn connect(
+    guest: &Guest,
+    subchannels: u16,
+    pages: u16,
+    outputs: usize,
+) -> Result<Path, ConnectError> {
+    let mut data = [0; 16];
+    data[..6].copy_from_slice(b"SIGA01");
+    data[8..10].copy_from_slice(&subchannels.to_le_bytes());
+    data[10..12].copy_from_slice(&pages.to_le_bytes());
+    let options = PathOptions {
+        kind: Kind::DISK,
+        data,
+        outputs,
+        wait: Wait::Block,
+        ..PathOptions::default()
+    };
+    guest.connect("DASD", &options)
+}
+
+#[test]
+fn what_a_guest_wants_is_bounded() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("bounded");
+    let serving = Serving::start(&host, &place, Device::default());
+    let guest = Guest::attach_embedded(&host, "ALICE").unwrap();
+    for (subchannels, pages, outputs) in [(128, 65535, 1), (128, 257, 1), (0, 1, 1), (1, 1, 2)] {
+        let refused = connect(&guest, subchannels, pages, outputs);
+        assert!(matches!(refused, Err(ConnectError::Refused { .. })), "{subchannels} {pages}");
+    }
+    drop(connect(&guest, 128, 256, 1).unwrap());
+    serving.stop();
+}
+
+#[test]
+fn server_that_sleeps_hears_of_room_for_what_it_has_held_back() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("room");
+    let serving = Serving::start(&host, &place, Device::default());
+    let guest = Guest::attach_embedded(&host, "ALICE").unwrap();
+    let mut path = connect(&guest, 1, 1, 1).unwrap();
+    // Halts of a subchannel with no program: each is refused, and the path has room for fewer refusals.
+    let halts = 600;
+    let mut halt = [0; 16];
+    halt[0] = 3;
+    for _ in 0..halts {
+        path.sender().send_with_head(&halt, &[]).unwrap();
+    }
+    let mut refused = 0;
+    while refused < halts {
+        let message = path.receiver().receive().unwrap();
+        refused += u32::from(message.head[0] == 19);
+    }
+    serving.stop();
+}
+
+#[test]
+fn busy_program_has_its_turn_while_others_work_all_the_time() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("turn");
+    let serving = Serving::start(&host, &place, Device::default());
+    let guest = Guest::attach_embedded(&host, "ALICE").unwrap();
+    let open = || Disk::open(&guest, "DASD", "SIGA01", &options(Mode::Transport)).unwrap();
+    let (mut owner, mut waiting, mut looping) = (open(), open(), open());
+    let run = |disk: &mut Disk, ccws: &[[u8; 8]]| {
+        for (index, ccw) in ccws.iter().enumerate() {
+            disk.storage()[0x400 + index * 8..][..8].copy_from_slice(ccw);
+        }
+        let flags = OrbFlags::FORMAT_1;
+        disk.start_orb(&Orb { flags, paths: 0x80, program: 0x400, ..Orb::default() }).unwrap()
+    };
+    // Reserve, with 32 bytes of sense at 0x800.
+    run(&mut owner, &[[0xb4, 0, 0, 32, 0, 0, 8, 0]]);
+    owner.wait().unwrap().check().unwrap();
+    waiting.start(Program::Read { first: 0, blocks: 1 }).unwrap();
+    // Release, then a chain without an end.
+    run(&mut owner, &[[0x94, 0, 0, 32, 0, 0, 8, 0]]);
+    owner.wait().unwrap().check().unwrap();
+    let endless = run(&mut looping, &[[3, 0x40, 0, 1, 0, 0, 0, 0], [8, 0, 0, 0, 0, 0, 4, 0]]);
+    waiting.wait().unwrap().check().unwrap();
+    looping.halt(endless).unwrap();
+    looping.wait().unwrap();
+    serving.stop();
 }
 
 #[test]

@@ -11,15 +11,14 @@ use super::storage::Storage;
 use super::stream;
 use super::subchannel::{Flight, Measurement, Stop, Subchannel};
 use super::walk::{Next, Piece, Walk};
-use crate::exchange::{
-    Broken, Extent, Head, Kind, Link, PACING, Pieces, UNITS_PER_POLL_MAX, Unit, flag,
-};
+use crate::exchange::{Broken, Extent, Head, Kind, Link, Pieces, UNITS_PER_POLL_MAX, Unit, flag};
 use crate::format::ccw::Direction;
 use crate::format::orb::{ORB_BYTES, Orb, OrbFlags};
 use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, TSB_STORED, control};
 use crate::format::sense::{SENSE_BYTES, Sense};
 use crate::format::tcw::{Stream, TCW_BYTES, Tcw};
 use crate::format::tsb::{TransportStatus, Tsb};
+use crate::unit::COMMAND_OUTPUT_BYTES_MAX;
 
 /// Subchannels of one guest's path: fewer than its queue has buffers, so that every result finds room.
 pub const SUBCHANNELS_MAX: u16 = 128;
@@ -31,8 +30,12 @@ const MESSAGES_PER_POLL_MAX: usize = 128;
 const TCCB_BYTES_MAX: usize = 272;
 /// Channel paths that an ORB can name.
 const PATHS: u8 = 0xf0;
-/// Bytes of output data of one command or operation.
+/// Bytes of output data of a transport mode operation.
 const OUTPUT_BYTES_MAX: u64 = crate::unit::OUTPUT_BYTES_MAX as u64;
+/// Results that are held back for a guest whose path has no room. A guest with more does not take what it has asked for.
+pub const HELD_BACK_MAX: usize = 512;
+/// Places of the data of a program, and sources: what the head of a result can count, and then some.
+const PARTS_MAX: usize = 8192;
 
 /// The guests' paths: who owns them lends their halves for the length of a call.
 pub trait Guests {
@@ -99,11 +102,16 @@ pub struct Counters {
     pub repeats: u64,
     /// Guests whose path was ended because they broke the rules.
     pub violations: u64,
+    /// Bytes of output data that were sent to control units.
+    pub output_bytes: u64,
 }
 
 #[derive(Debug)]
 struct Guest {
     link: usize,
+    /// Which of all connections: what comes for this guest's number before the control unit has answered was meant for a guest that had
+    /// the number before.
+    connection: u32,
     /// The control unit has the connection.
     is_established: bool,
     is_refused: bool,
@@ -137,7 +145,10 @@ struct Guest {
 #[derive(Debug, Default)]
 pub struct Channel {
     links: Vec<Link>,
+    /// By link: guests and subchannels whose chains wait because the link is behind.
+    waiting: Vec<VecDeque<(usize, u16)>>,
     guests: Vec<Option<Guest>>,
+    next_connection: u32,
     next_exchange: u32,
     counters: Counters,
 }
@@ -149,8 +160,11 @@ impl Channel {
     }
 
     /// Adds a channel path: the channel's end.
-    pub fn add_link(&mut self, link: Link) {
+    pub fn add_link(&mut self, mut link: Link) {
+        // The control unit's end stops receiving while it is behind.
+        link.always_receive();
         self.links.push(link);
+        self.waiting.push(VecDeque::new());
     }
 
     /// What was done so far.
@@ -198,7 +212,9 @@ impl Channel {
         let mut body = [0; 8];
         body[..4].copy_from_slice(&first_cylinder.to_le_bytes());
         body[4..].copy_from_slice(&cylinders.to_le_bytes());
-        let mut head = Head::new(Kind::Establish, guest as u16, 0);
+        self.next_connection = self.next_connection.wrapping_add(1);
+        let connection = self.next_connection;
+        let mut head = Head::new(Kind::Establish, guest as u16, connection);
         head.code = may_write.into();
         head.count = volume as u32;
         self.links[link].send(&head, &body).map_err(|_| AttachError::NoLink)?;
@@ -210,6 +226,7 @@ impl Channel {
         all.resize_with(subchannels.into(), Subchannel::default);
         self.guests[guest] = Some(Guest {
             link,
+            connection,
             is_established: false,
             is_refused: false,
             cache: None,
@@ -241,17 +258,33 @@ impl Channel {
         self.links[gone.link].flush();
     }
 
-    /// Takes what control units have sent, and answers guests. Returns whether there was anything.
+    /// Takes what control units have sent, and answers guests. Returns whether there was anything, or something waits to be sent.
     ///
     /// # Errors
     /// [`Broken`] if a control unit is gone, or broke the rules.
     pub fn poll_units(&mut self, guests: &mut impl Guests, now: u64) -> Result<bool, Broken> {
         let mut found = false;
         for index in 0..self.links.len() {
+            found |= self.links[index].is_behind();
+            self.links[index].begin_pass();
             for _ in 0..UNITS_PER_POLL_MAX {
-                let Some(unit) = self.links[index].receive()? else { break };
+                let Some(unit) = self.links[index].receive()? else {
+                    found |= self.links[index].is_ready();
+                    break;
+                };
                 found = true;
                 self.take_unit(index, unit, guests, now)?;
+            }
+            for _ in 0..self.waiting[index].len() {
+                if self.links[index].is_behind() {
+                    break;
+                }
+                let Some((number, subchannel)) = self.waiting[index].pop_front() else { break };
+                found = true;
+                if let Some((sender, _)) = guests.halves(number) {
+                    // A guest that is gone is noticed when it is polled.
+                    let _ = self.advance(number, subchannel, sender, now);
+                }
             }
             self.links[index].flush();
         }
@@ -270,11 +303,13 @@ impl Channel {
         now: u64,
     ) -> Result<bool, Broken> {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(false) };
-        let mut found = false;
-        if !guest.backlog.is_empty() && !guest.send_backlog(sender)? {
-            return Ok(false);
-        }
+        let mut found = guest.send_backlog(sender)?;
+        let link = guest.link;
         for _ in 0..MESSAGES_PER_POLL_MAX {
+            if self.links[link].is_behind() {
+                // What the guest has sent stays where it is, until the control unit has taken what is before it.
+                break;
+            }
             let Some(message) = receiver.fetch()? else { break };
             found = true;
             let Message { head, body } = receiver.message(message);
@@ -295,13 +330,20 @@ impl Channel {
                 continue;
             }
             self.request(number, head, start, sender, now)?;
+            if self.held_back(number) > HELD_BACK_MAX {
+                self.counters.violations += 1;
+                return Err(Broken::Rules);
+            }
         }
-        if let Some(Some(guest)) = self.guests.get(number)
-            && found
-        {
-            self.links[guest.link].flush();
+        if found {
+            self.links[link].flush();
         }
         Ok(found)
+    }
+
+    /// Results of a guest that its path had no room for. They go when the guest is polled next and its path has room.
+    pub fn held_back(&self, guest: usize) -> usize {
+        self.guests.get(guest).and_then(Option::as_ref).map_or(0, |guest| guest.backlog.len())
     }
 
     /// Whether a program waits because the control unit was busy. The caller decides when it begins again.
@@ -318,6 +360,9 @@ impl Channel {
             let waiting = self.guests[number].as_ref().map_or(0, |guest| guest.busy.len());
             for _ in 0..waiting {
                 let Some(Some(guest)) = self.guests.get_mut(number) else { break };
+                if self.links[guest.link].is_behind() {
+                    break;
+                }
                 let Some(subchannel) = guest.busy.pop_front() else { break };
                 let Some((sender, _)) = guests.halves(number) else { break };
                 self.counters.repeats += 1;
@@ -495,11 +540,14 @@ impl Channel {
         let Guest { subchannels, storage, link, released, told, .. } = guest;
         let run = &mut subchannels[usize::from(subchannel)].run;
         let (Some(storage), Some(exchange)) = (storage, run.exchange) else { return Ok(()) };
-        let link = &mut self.links[*link];
+        let link_index = *link;
+        let link = &mut self.links[link_index];
         let mut interrupt = false;
-        // The first response is to the first command, each other one to a whole group.
-        let groups = usize::from(run.responses.max(1));
-        while !run.is_sent && run.stop.is_none() && usize::from(run.commands) < groups * PACING {
+        while !run.is_sent && run.stop.is_none() && run.commands < run.commands_max() {
+            if link.is_behind() {
+                self.waiting[link_index].push_back((number, subchannel));
+                break;
+            }
             let Some(walk) = &mut run.walk else { break };
             let step = match walk.next(&*storage) {
                 Ok(Next::Step(step)) => step,
@@ -515,7 +563,7 @@ impl Channel {
             interrupt |= step.interrupt;
             let output = match step.direction() {
                 Direction::Input => None,
-                Direction::Output => match gather(storage, step.pieces.iter()) {
+                Direction::Output => match gather_most(storage, step.pieces.iter()) {
                     Some(bytes) => Some(bytes),
                     None => {
                         let address = step.end;
@@ -535,6 +583,7 @@ impl Channel {
             if let Some(bytes) = output
                 && !bytes.is_empty()
             {
+                self.counters.output_bytes += bytes.len() as u64;
                 let _ = link.send(&Head::new(Kind::Data, number as u16, exchange), &bytes);
             }
             run.flights.push_back(Flight {
@@ -543,7 +592,7 @@ impl Channel {
                 count: step.count,
                 end: step.end,
             });
-            run.commands = run.commands.wrapping_add(1);
+            run.commands += 1;
             run.is_sent = !step.chained;
         }
         let (stop, is_empty) = (run.stop, run.commands == 0);
@@ -616,6 +665,14 @@ impl Channel {
             Stop::Halt | Stop::Clear => {
                 self.finish(number, subchannel, Scsw::default(), sender, now)
             }
+            Stop::Lost => {
+                let guest = self.guests.get(number).and_then(Option::as_ref);
+                let run = guest.map(|guest| &guest.subchannels[usize::from(subchannel)].run);
+                let address =
+                    run.and_then(|run| run.flights.front()).map_or(0, |flight| flight.end);
+                let scsw = Scsw { address, device: DeviceStatus::ENDED, ..Scsw::default() };
+                self.finish(number, subchannel, scsw, sender, now)
+            }
         }
     }
 
@@ -670,8 +727,11 @@ impl Channel {
             Some(output) => {
                 head.flags |= flag::WRITES;
                 let pieces = stream::pieces(storage, output)?;
-                let data = gather(storage, pieces.iter()).ok_or(stream::Wrong)?;
-                link.send(&head, &[&*tccb, &data].concat())
+                let mut body = tccb.to_vec();
+                let count =
+                    gather_behind(storage, pieces.iter(), &mut body).ok_or(stream::Wrong)?;
+                self.counters.output_bytes += count;
+                link.send(&head, &body)
             }
         };
         Ok(())
@@ -691,11 +751,17 @@ impl Channel {
             return Err(Broken::Rules);
         }
         if head.kind == Kind::Established {
+            if head.exchange != guest.connection {
+                return Ok(());
+            }
             guest.is_established = head.code == 0;
             guest.is_refused = head.code != 0;
             guest.cache_segment = head.count as u16;
             guest.cache = self.links[link].lent(guest.cache_segment);
             return self.tell_attached(number, guests);
+        }
+        if !guest.is_established {
+            return Ok(());
         }
         let subchannel = (head.exchange & 0xff) as u16;
         let Some(one) = guest.subchannels.get_mut(usize::from(subchannel)) else {
@@ -719,7 +785,7 @@ impl Channel {
         }
         match head.kind {
             Kind::CommandResponse => {
-                run.responses += 1;
+                run.respond();
                 if let Some((sender, _)) = guests.halves(number) {
                     // A guest that is gone is noticed when it is polled.
                     let _ = self.advance(number, subchannel, sender, now);
@@ -729,12 +795,21 @@ impl Channel {
             Kind::Data => {
                 let body = self.links[link].body(unit);
                 let pieces = data_of(&head, body);
-                while run.flights.front().is_some_and(|flight| flight.sequence != head.number) {
-                    run.last_end = run.flights.pop_front().map_or(0, |flight| flight.end);
+                let is_of = |flight: &Flight| flight.sequence as u16 == head.number;
+                while run.flights.front().is_some_and(|flight| !is_of(flight)) {
+                    run.flights.pop_front();
                 }
                 let flight = run.flights.front_mut().ok_or(Broken::Rules)?;
                 let targets = std::mem::take(&mut flight.pieces);
-                guest.take_data(subchannel, targets.iter(), pieces).ok_or(Broken::Rules)
+                guest.take_data(subchannel, targets.iter(), pieces).ok_or(Broken::Rules)?;
+                let run = &mut guest.subchannels[usize::from(subchannel)].run;
+                if run.lost != SubchannelStatus::default() && run.stop.is_none() {
+                    run.stop = Some(Stop::Lost);
+                    let head = Head::new(Kind::Cancel, number as u16, head.exchange);
+                    // A link that has ended says so when it is polled.
+                    let _ = self.links[link].send(&head, &[]);
+                }
+                Ok(())
             }
             Kind::Status => self.take_status(number, subchannel, link, unit, guests, now),
             Kind::TransportResponse => {
@@ -787,19 +862,25 @@ impl Channel {
             run.answer.sense = Some(Sense(sense));
         }
         let device = DeviceStatus(head.code);
+        let stop = run.stop;
         let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
         // A guest that is gone is noticed when it is polled.
         if device == DeviceStatus::BUSY {
-            guest.retry(subchannel);
+            match stop {
+                Some(stop @ (Stop::Halt | Stop::Clear)) => {
+                    let _ = self.stopped(number, subchannel, stop, sender, now);
+                }
+                _ => guest.retry(subchannel),
+            }
             return Ok(());
         }
         let is_good = device == DeviceStatus::ENDED && head.flags & flag::INCORRECT_LENGTH == 0;
-        let stop = run.stop;
         if is_good && let Some(stop) = stop {
             let _ = self.stopped(number, subchannel, stop, sender, now);
             return Ok(());
         }
-        let flight = run.flights.iter().find(|flight| flight.sequence == head.number);
+        let is_of = |flight: &&Flight| flight.sequence as u16 == head.number;
+        let flight = run.flights.iter().find(is_of);
         let (address, count) = flight.map_or((0, 0), |flight| (flight.end, flight.count));
         let incorrect = head.flags & flag::INCORRECT_LENGTH != 0;
         let subchannel_status = if incorrect {
@@ -837,7 +918,14 @@ impl Channel {
         }
         let device = DeviceStatus(head.code);
         if device == DeviceStatus::BUSY {
-            guest.retry(subchannel);
+            let stop = guest.subchannels[usize::from(subchannel)].run.stop;
+            let Some(stop) = stop else {
+                guest.retry(subchannel);
+                return Ok(());
+            };
+            let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
+            // A guest that is gone is noticed when it is polled.
+            let _ = self.stopped(number, subchannel, stop, sender, now);
             return Ok(());
         }
         let index = usize::from(subchannel);
@@ -1018,7 +1106,12 @@ impl Guest {
             }
         }
         let mut left = moved;
+        let is_too_much =
+            |answer: &Answer| answer.places.len() > PARTS_MAX || answer.sources.len() > PARTS_MAX;
         for piece in targets {
+            if is_too_much(&run.answer) {
+                break;
+            }
             let bytes = u64::from(piece.bytes).min(left) as u32;
             if bytes == 0 {
                 break;
@@ -1026,6 +1119,9 @@ impl Guest {
             let address = if piece.skip { SKIPPED } else { u32::try_from(piece.address).ok()? };
             run.answer.add_place(address, bytes);
             left -= u64::from(bytes);
+        }
+        if is_too_much(&run.answer) {
+            return Some(SubchannelStatus::CHAINING_CHECK);
         }
         let is_placed = left == 0;
         Some(if is_placed {
@@ -1035,7 +1131,7 @@ impl Guest {
         })
     }
 
-    /// The control unit was busy: the program begins again with the next poll.
+    /// The control unit was busy, before the program wrote anything: the program begins again with the next poll.
     fn retry(&mut self, subchannel: u16) {
         let run = &mut self.subchannels[usize::from(subchannel)].run;
         let (orb, started_ns) = (run.orb, run.started_ns);
@@ -1057,6 +1153,10 @@ impl Guest {
         scsw: Scsw,
         sender: &mut Sender,
     ) -> Result<(), Broken> {
+        if !self.backlog.is_empty() {
+            // The guest has not taken its status: a condition that is pending already is not made pending again.
+            return Ok(());
+        }
         let answer = Answer { scsw, ..Answer::default() };
         let mut head = answer.head(subchannel);
         head.flags |= request::flag::INTERMEDIATE;
@@ -1075,21 +1175,23 @@ impl Guest {
         send(sender, &mut self.backlog, head, body)
     }
 
-    /// Sends what the path had no room for. False if there is still none.
+    /// Sends what the path had no room for, as far as there is room now. Returns whether anything was sent.
     fn send_backlog(&mut self, sender: &mut Sender) -> Result<bool, Broken> {
+        let mut has_sent = false;
         while let Some((head, body)) = self.backlog.front() {
             match sender.send(&head.emit(), body) {
                 Ok(()) => drop(self.backlog.pop_front()),
                 Err(SendError::Severed(severed)) => return Err(severed.into()),
-                Err(_) => return Ok(false),
+                Err(_) => break,
             }
+            has_sent = true;
         }
-        Ok(true)
+        Ok(has_sent)
     }
 }
 
-/// Sends a message to a guest. What the path has no room for waits; while anything waits the guest's messages are
-/// left where they are, so that no more comes than its subchannels bring.
+/// Sends a message to a guest. What the path has no room for waits. A guest for which more than [`HELD_BACK_MAX`] wait is ended
+/// when it is polled.
 fn send(
     sender: &mut Sender,
     backlog: &mut VecDeque<(request::Head, Vec<u8>)>,
@@ -1121,12 +1223,23 @@ fn gather<'a>(
     storage: &(impl Storage + ?Sized),
     pieces: impl Iterator<Item = &'a Piece> + Clone,
 ) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    gather_behind(storage, pieces, &mut bytes)?;
+    Some(bytes)
+}
+
+/// The same, behind what is there already. Returns how many bytes.
+fn gather_behind<'a>(
+    storage: &(impl Storage + ?Sized),
+    pieces: impl Iterator<Item = &'a Piece> + Clone,
+    bytes: &mut Vec<u8>,
+) -> Option<u64> {
     let all: u64 = pieces.clone().map(|piece| u64::from(piece.bytes)).sum();
     if all > OUTPUT_BYTES_MAX {
         return None;
     }
-    let mut bytes = vec![0; all as usize];
-    let mut at = 0;
+    let mut at = bytes.len();
+    bytes.resize(at + all as usize, 0);
     for piece in pieces {
         let end = at + piece.bytes as usize;
         if !storage.fetch(piece.address, &mut bytes[at..end]) {
@@ -1134,7 +1247,28 @@ fn gather<'a>(
         }
         at = end;
     }
-    Some(bytes)
+    Some(all)
+}
+
+/// Copies data of a command to be written out of the guest's storage, once: as many bytes as a command can use.
+fn gather_most<'a>(
+    storage: &(impl Storage + ?Sized),
+    pieces: impl Iterator<Item = &'a Piece> + Clone,
+) -> Option<Vec<u8>> {
+    let all: u64 = pieces.clone().map(|piece| u64::from(piece.bytes)).sum();
+    if all <= COMMAND_OUTPUT_BYTES_MAX.into() {
+        return gather(storage, pieces);
+    }
+    let mut left = COMMAND_OUTPUT_BYTES_MAX;
+    let mut used = Vec::new();
+    for piece in pieces {
+        let bytes = piece.bytes.min(left);
+        if bytes > 0 {
+            used.push(Piece { bytes, ..*piece });
+        }
+        left -= bytes;
+    }
+    gather(storage, used.iter())
 }
 
 fn data_of<'a>(head: &Head, body: &'a [u8]) -> Pieces<'a> {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::request::Answer;
 use super::walk::{Check, Piece, PieceList, Walk};
+use crate::exchange::PACING;
 use crate::format::orb::Orb;
 use crate::format::scsw::SubchannelStatus;
 
@@ -27,7 +28,7 @@ pub struct Measurement {
 /// A command that was sent and may not be done.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flight {
-    pub(super) sequence: u16,
+    pub(super) sequence: u64,
     pub(super) pieces: PieceList,
     pub(super) count: u32,
     /// Behind its last CCW.
@@ -45,6 +46,8 @@ pub(super) enum Stop {
     Halt,
     /// It was cleared.
     Clear,
+    /// Data of it were lost: there is no use in more.
+    Lost,
 }
 
 /// What runs on a subchannel.
@@ -57,12 +60,12 @@ pub(super) struct Run {
     pub(super) walk: Option<Walk>,
     /// All commands were sent.
     pub(super) is_sent: bool,
-    pub(super) commands: u16,
+    /// Commands that were sent in this exchange. A chain may have no end: 64 bits do not wrap.
+    pub(super) commands: u64,
     /// Command responses that arrived.
-    pub(super) responses: u16,
+    pub(super) responses: u64,
+    /// The commands that the control unit may still have to do, at most twice the pacing.
     pub(super) flights: VecDeque<Flight>,
-    /// Behind the CCW of the last command whose data have come.
-    pub(super) last_end: u32,
     pub(super) stop: Option<Stop>,
     /// The program waits to be resumed.
     pub(super) is_suspended: bool,
@@ -90,6 +93,21 @@ pub(super) struct Subchannel {
 }
 
 impl Run {
+    /// A command response has arrived: the control unit has done what comes before the command that it answers.
+    pub(super) fn respond(&mut self) {
+        self.responses += 1;
+        // The first response is to the first command, each other one to the last command of a group.
+        let answered = ((self.responses - 1) * PACING as u64).saturating_sub(1);
+        while self.flights.front().is_some_and(|flight| flight.sequence < answered) {
+            self.flights.pop_front();
+        }
+    }
+
+    /// Commands that may be sent now, in all: one group ahead of the responses.
+    pub(super) fn commands_max(&self) -> u64 {
+        self.responses.max(1) * PACING as u64
+    }
+
     /// Forgets everything, and keeps the memory.
     pub(super) fn begin(&mut self, orb: Orb, now: u64) {
         self.orb = orb;
@@ -99,7 +117,6 @@ impl Run {
         self.commands = 0;
         self.responses = 0;
         self.flights.clear();
-        self.last_end = 0;
         self.stop = None;
         self.is_suspended = false;
         self.is_busy = false;

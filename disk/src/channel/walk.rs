@@ -253,9 +253,10 @@ impl Walk {
         }
         step.count += piece.bytes;
         if let Some(last) = step.pieces.last_mut()
-            && last.address + u64::from(last.bytes) == piece.address
+            // The address of what is skipped can be any.
             && !last.skip
             && !piece.skip
+            && last.address + u64::from(last.bytes) == piece.address
         {
             last.bytes += piece.bytes;
             return Ok(());
@@ -468,6 +469,9 @@ mod tests {
             steps[0].pieces.iter().copied().collect::<Vec<_>>(),
             [Piece { address: 0, bytes: 16, skip: true }, piece(0x5000, 32)]
         );
+        let end = Midaw { address: u64::MAX - 15, ..first };
+        bytes[0x400..0x410].copy_from_slice(&end.emit());
+        assert_eq!(walk(&bytes, OrbFlags::MIDAW).unwrap()[0].count, 48, "skipped, wherever it is");
         bytes[0x410..0x420].copy_from_slice(&Midaw { is_last: false, ..last }.emit());
         assert!(walk(&bytes, OrbFlags::MIDAW).is_err(), "the last one is not marked");
     }

@@ -14,6 +14,9 @@ use super::{HEAD_BYTES, Head, Kind};
 /// Units that one poll takes at most: the other side can send as fast as this one polls.
 pub const UNITS_PER_POLL_MAX: usize = 256;
 
+/// Bytes of bodies that an end sends in one pass, about: what comes after them waits for the next pass.
+pub const PASS_BYTES_MAX: usize = 16 << 20;
+
 /// Why an end is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
@@ -30,9 +33,13 @@ pub enum Broken {
 pub struct Link {
     sender: Sender,
     receiver: Receiver,
-    /// Units that the path had no room for. Nothing more is received while there are any, so that they cannot grow
-    /// without bound.
+    /// Units that the path had no room for.
     backlog: VecDeque<([u8; HEAD_BYTES], Vec<u8>)>,
+    /// Units are received while there is a backlog. One end of the two must do so, or both could wait for each other for ever; its
+    /// owner sends nothing new while the end is behind. The other end receives nothing meanwhile, which bounds its backlog.
+    always_receives: bool,
+    /// Bytes of bodies that were sent in this pass.
+    pass_bytes: usize,
     /// Units that were sent, by kind.
     sent: [u64; Kind::ALL.len()],
 }
@@ -48,7 +55,32 @@ pub struct Unit {
 impl Link {
     /// An end of a path that is there.
     pub fn new(sender: Sender, receiver: Receiver) -> Link {
-        Link { sender, receiver, backlog: VecDeque::new(), sent: [0; Kind::ALL.len()] }
+        Link {
+            sender,
+            receiver,
+            backlog: VecDeque::new(),
+            always_receives: false,
+            pass_bytes: 0,
+            sent: [0; Kind::ALL.len()],
+        }
+    }
+
+    /// Receives from now on also while there are units that the path has no room for. The owner sends nothing new while
+    /// [`Link::is_behind`].
+    pub fn always_receive(&mut self) {
+        self.always_receives = true;
+    }
+
+    /// Whether units wait for room in the path, or enough bytes were sent in this pass.
+    #[inline]
+    pub fn is_behind(&self) -> bool {
+        !self.backlog.is_empty() || self.pass_bytes >= PASS_BYTES_MAX
+    }
+
+    /// Begins a pass: counts bytes from 0 again.
+    #[inline]
+    pub fn begin_pass(&mut self) {
+        self.pass_bytes = 0;
     }
 
     /// Sends a unit, perhaps with others: all have gone after [`Link::flush`]. If the path has no room the unit waits
@@ -59,6 +91,7 @@ impl Link {
     #[inline]
     pub fn send(&mut self, head: &Head, body: &[u8]) -> Result<(), Broken> {
         self.sent[head.kind as usize - 1] += 1;
+        self.pass_bytes += body.len();
         if self.backlog.is_empty() {
             match self.sender.push(&head.emit(), body) {
                 Ok(()) => return Ok(()),
@@ -109,13 +142,19 @@ impl Link {
     pub fn receive(&mut self) -> Result<Option<Unit>, Broken> {
         if !self.backlog.is_empty() {
             self.send_backlog()?;
-            if !self.backlog.is_empty() {
+            if !self.backlog.is_empty() && !self.always_receives {
                 return Ok(None);
             }
         }
         let Some(message) = self.receiver.fetch()? else { return Ok(None) };
         let head = Head::parse(self.receiver.message(message).head).ok_or(Broken::Rules)?;
         Ok(Some(Unit { head, message }))
+    }
+
+    /// Whether [`Link::receive`] has something to do: a unit that has arrived, or a part of a long one.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.receiver.is_ready()
     }
 
     /// The body of a unit that has just arrived.
@@ -204,6 +243,30 @@ mod tests {
             }
             assert!(channel.receive().unwrap().is_none());
         }
+    }
+
+    #[test]
+    fn ends_that_are_both_behind_go_on() {
+        let (mut channel, mut unit) = pair(Terms::DEFAULT).unwrap();
+        channel.always_receive();
+        for exchange in 0..1000 {
+            for end in [&mut channel, &mut unit] {
+                end.send(&Head::new(Kind::Data, 0, exchange), &[1; 100]).unwrap();
+                end.flush();
+            }
+        }
+        assert!(channel.is_behind() && unit.is_behind());
+        let mut found = [0; 2];
+        for _ in 0..1000 {
+            for (end, found) in [&mut channel, &mut unit].into_iter().zip(&mut found) {
+                while let Some(arrived) = end.receive().unwrap() {
+                    assert_eq!(arrived.head.exchange, *found);
+                    *found += 1;
+                }
+                end.flush();
+            }
+        }
+        assert_eq!(found, [1000; 2]);
     }
 
     #[test]

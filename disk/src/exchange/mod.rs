@@ -20,13 +20,14 @@
 //!
 //! *Consumed* is how many operations of the connection the guest has done with, in the order in which they ended, modulo 65536: what was lent of
 //! the cache for those is free. *Sequence* is the command of the exchange, from 0, at which it ended. An exchange is one start of a
-//! subchannel; its number is never used again soon. Numbers are little-endian: both parties are programs of this machine.
+//! subchannel; its number is never used again soon. Of establish and established the exchange is a number that no other connection has:
+//! what comes before the answer to an establish belongs to a connection that had the number before. Numbers are little-endian: both parties are programs of this machine.
 
 mod extent;
 mod link;
 
 pub use extent::{EXTENT_BYTES, Extent, Pieces};
-pub use link::{Broken, Link, PairError, UNITS_PER_POLL_MAX, Unit, pair};
+pub use link::{Broken, Link, PASS_BYTES_MAX, PairError, UNITS_PER_POLL_MAX, Unit, pair};
 
 /// Bytes of a unit's head.
 pub const HEAD_BYTES: usize = 16;

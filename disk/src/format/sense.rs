@@ -43,11 +43,13 @@ pub enum Fault {
     EndOfCylinder = 12,
     /// There is no device, or it is gone.
     Intervention = 13,
+    /// The cache cannot hold what the operation has read any longer.
+    Overrun = 14,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 13] = [
+    pub const ALL: [Fault; 14] = [
         Fault::InvalidCommand,
         Fault::InvalidSequence,
         Fault::CountTooSmall,
@@ -61,6 +63,7 @@ impl Fault {
         Fault::Equipment,
         Fault::EndOfCylinder,
         Fault::Intervention,
+        Fault::Overrun,
     ];
 
     /// The first two bytes, and byte 7.
@@ -79,6 +82,7 @@ impl Fault {
             Fault::Equipment => ([0x10, 0x80], 0x10),
             Fault::EndOfCylinder => ([0, 0x20], 0x00),
             Fault::Intervention => ([0x40, 0], 0x00),
+            Fault::Overrun => ([0x04, 0], 0x00),
         }
     }
 
@@ -113,6 +117,7 @@ impl std::fmt::Display for Sense {
             (0, 0x40, "intervention required"),
             (0, 0x10, "equipment check"),
             (0, 0x08, "data check"),
+            (0, 0x04, "overrun"),
             (1, 0x80, "permanent error"),
             (1, 0x40, "invalid track format"),
             (1, 0x20, "end of cylinder"),

@@ -80,6 +80,13 @@ impl Cache {
         self.slots.len()
     }
 
+    /// Slots that one exchange may pin, so that others find free ones: half of them, or all if every track has one.
+    #[inline]
+    pub fn pins_max(&self) -> usize {
+        let holds_all = self.slots.len() > self.slots_of.len();
+        if holds_all { self.slots.len() } else { self.slots.len() / 2 }
+    }
+
     /// What is needed to lend the storage.
     ///
     /// # Errors

@@ -22,6 +22,13 @@ impl Device {
         self.may_write
     }
 
+    /// Whether the two have a cylinder in common.
+    pub fn overlaps(&self, other: &Device) -> bool {
+        self.volume == other.volume
+            && self.first_cylinder < other.first_cylinder + other.cylinders
+            && other.first_cylinder < self.first_cylinder + self.cylinders
+    }
+
     /// The number of a track on the volume, from the address that the guest has. None if the device has no such track.
     #[inline]
     pub fn track(&self, track: Cchh) -> Option<u32> {

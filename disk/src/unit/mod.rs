@@ -25,6 +25,7 @@ use self::cache::{Cache, Slot};
 use self::chain::Chain;
 use self::device::Device;
 use self::perform::Output;
+use crate::ckd::model::TRACK_BYTES;
 use crate::ckd::volume::{Access, Volume};
 use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, flag};
 use crate::format::ccw::{Direction, direction};
@@ -41,6 +42,11 @@ const SUBCHANNELS: usize = 256;
 /// Bytes of output data of one transport command.
 pub const OUTPUT_BYTES_MAX: usize = 16 << 20;
 
+/// Bytes of output data that a command of command mode can use: no record with its count is longer than a track.
+pub const COMMAND_OUTPUT_BYTES_MAX: u32 = TRACK_BYTES as u32;
+/// Slots of the cache that an exchange pins at most. A program of 255 blocks pins 23.
+pub const SLOTS_PER_EXCHANGE_MAX: usize = 256;
+
 /// A volume and its cache.
 #[derive(Debug)]
 struct Mounted {
@@ -49,10 +55,10 @@ struct Mounted {
     lendable: Lendable,
     /// The number under which the cache is lent over each link.
     segments: Vec<Option<u16>>,
-    /// Something was written since the last sync.
-    is_unsynced: bool,
-    /// The connection that has reserved the volume.
-    reserved: Option<u16>,
+    /// Tracks that were written since the last sync, by whomever. If the sync fails nobody knows what the file has of them.
+    unsynced: Vec<u32>,
+    /// Connections that have reserved their device.
+    reserved: Vec<u16>,
 }
 
 /// A guest's use of a device.
@@ -77,14 +83,18 @@ struct Connection {
 struct Exchange {
     number: u32,
     chain: Chain,
-    /// Commands so far.
-    commands: u16,
+    /// Commands so far, or at the end where it stopped. A chain may have no end: 64 bits do not wrap.
+    commands: u64,
     /// A command that waits for its data.
     awaiting: Option<Head>,
     /// Slots that were handed out.
     slots: Vec<Slot>,
-    /// Tracks that were written.
-    written: Vec<u32>,
+    /// It has written.
+    has_written: bool,
+    /// Some of that is not synced.
+    is_unsynced: bool,
+    /// A sync of what it has written has failed.
+    has_failed: bool,
     /// Tracks that were read from the file.
     misses: u64,
 }
@@ -153,8 +163,8 @@ impl Unit {
             cache,
             lendable,
             segments: Vec::new(),
-            is_unsynced: false,
-            reserved: None,
+            unsynced: Vec::new(),
+            reserved: Vec::new(),
         });
         Ok(self.volumes.len() - 1)
     }
@@ -209,7 +219,10 @@ impl Unit {
             for _ in 0..UNITS_PER_POLL_MAX {
                 match self.poll_link(index) {
                     Ok(true) => found = true,
-                    Ok(false) => break,
+                    Ok(false) => {
+                        found |= self.links[index].as_ref().is_some_and(Link::is_ready);
+                        break;
+                    }
                     Err(_) => {
                         self.drop_link(index);
                         break;
@@ -217,7 +230,7 @@ impl Unit {
                 }
             }
         }
-        if self.volumes.iter().any(|mounted| mounted.is_unsynced) {
+        if self.volumes.iter().any(|mounted| !mounted.unsynced.is_empty()) {
             self.sync();
         }
         if found {
@@ -328,7 +341,8 @@ impl Unit {
             return Err(Broken::Rules);
         }
         let volume = head.count as usize;
-        let mut answer = Head { code: 1, ..Head::new(Kind::Established, head.connection, 0) };
+        let mut answer =
+            Head { code: 1, ..Head::new(Kind::Established, head.connection, head.exchange) };
         let Some(mounted) = self.volumes.get_mut(volume) else {
             return self.link(index)?.send(&answer, &[0; 8]);
         };
@@ -381,9 +395,7 @@ impl Unit {
         for slot in connection.exchanges.drain(..).flat_map(|exchange| exchange.slots) {
             mounted.cache.unpin(slot);
         }
-        if mounted.reserved == Some(number) {
-            mounted.reserved = None;
-        }
+        mounted.reserved.retain(|owner| *owner != number);
         let is_gone = |ending: &mut Ending| ending.connection == number;
         for ending in self.unsynced.extract_if(.., is_gone) {
             for slot in ending.exchange.slots {
@@ -426,7 +438,7 @@ impl Unit {
         }
         let commands = connection.exchanges[index].commands;
         // The first has arrived, or a whole group.
-        if commands == 0 || usize::from(commands) % PACING == PACING - 1 {
+        if commands == 0 || commands % PACING as u64 == PACING as u64 - 1 {
             let response = Head::new(Kind::CommandResponse, head.connection, head.exchange);
             self.link(connection.link)?.send(&response, &[])?;
         }
@@ -443,7 +455,7 @@ impl Unit {
         let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
         let Some(index) = found else { return Ok(()) };
         let command = connection.exchanges[index].awaiting.take().ok_or(Broken::Rules)?;
-        if body.len() != command.count as usize {
+        if body.len() != command.count.min(COMMAND_OUTPUT_BYTES_MAX) as usize {
             return Err(Broken::Rules);
         }
         self.run(connection, index, command, body)
@@ -460,7 +472,7 @@ impl Unit {
         let mut output = Output::default();
         let mut exchange = connection.exchanges.swap_remove(index);
         let sequence = exchange.commands;
-        exchange.commands = sequence.wrapping_add(1);
+        exchange.commands = sequence + 1;
         self.counters.commands += 1;
         let count = head.count;
         let moved = self.perform(
@@ -478,7 +490,7 @@ impl Unit {
                 if !output.is_empty() {
                     let link = self.link(connection.link)?;
                     let data = Head::new(Kind::Data, head.connection, head.exchange);
-                    output.send(link, Head { number: sequence, ..data })?;
+                    output.send(link, Head { number: sequence as u16, ..data })?;
                 }
                 ending.status = moved.status;
                 ending.residual = count - moved.bytes.min(count);
@@ -492,7 +504,7 @@ impl Unit {
                 ending.residual = count;
             }
             Err(perform::Refusal::Busy) => {
-                ending.status = DeviceStatus::BUSY;
+                ending.be_busy(connection, &exchange);
                 ending.residual = count;
             }
         }
@@ -527,16 +539,15 @@ impl Unit {
         let mut tccb_bytes = [0; TCCB_BYTES_MAX];
         let Some(tccb_bytes) = tccb_bytes.get_mut(..bytes) else { return Err(Broken::Rules) };
         tccb_bytes.copy_from_slice(&body[..bytes]);
-        let data = if has_output { body[bytes..].to_vec() } else { Vec::new() };
+        // The link is laid aside while its bytes are used: no command sends anything.
+        let link = if has_output { self.links[connection.link].take() } else { None };
+        let data = link.as_ref().map_or(&[][..], |link| &link.body(unit)[bytes..]);
         let mut output = Output::default();
-        let refused = self.transport_commands(
-            connection,
-            head,
-            &mut exchange,
-            tccb_bytes,
-            &data,
-            &mut output,
-        );
+        let refused =
+            self.transport_commands(connection, head, &mut exchange, tccb_bytes, data, &mut output);
+        if link.is_some() {
+            self.links[connection.link] = link;
+        }
         let (residual, refused) = match refused {
             Ok(residual) => (residual, None),
             Err(refused) => (0, Some(refused)),
@@ -548,16 +559,19 @@ impl Unit {
                 ending.fail(Fault::InvalidParameter, connection, &exchange.chain);
                 ending.sense.0[8] = bad as u8;
                 ending.flags |= flag::PROGRAM_CHECK;
-                exchange.commands = at as u16;
+                exchange.commands = at as u64;
             }
             Some((at, Stop::Refused(perform::Refusal::Fault(fault)))) => {
                 ending.fail(fault, connection, &exchange.chain);
-                exchange.commands = at as u16;
+                exchange.commands = at as u64;
             }
-            Some((_, Stop::Refused(perform::Refusal::Busy))) => ending.status = DeviceStatus::BUSY,
+            Some((at, Stop::Refused(perform::Refusal::Busy))) => {
+                ending.be_busy(connection, &exchange);
+                exchange.commands = at as u64;
+            }
             Some((at, Stop::Status(status))) => {
                 ending.status = status;
-                exchange.commands = at as u16;
+                exchange.commands = at as u64;
             }
         }
         if exchange.misses > 0 {
@@ -609,11 +623,15 @@ impl Unit {
         Ok(residual)
     }
 
-    /// Ends an exchange: at once, or if it has written, with the next sync.
-    fn end(&mut self, connection: &mut Connection, ending: Ending) -> Result<(), Broken> {
+    /// Ends an exchange: at once, or with the next sync if that is to make what it has written survive.
+    fn end(&mut self, connection: &mut Connection, mut ending: Ending) -> Result<(), Broken> {
         let number = ending.exchange.number;
         connection.over[number as usize % SUBCHANNELS] = number;
-        if ending.exchange.written.is_empty() {
+        if ending.exchange.has_failed {
+            let chain = ending.exchange.chain;
+            ending.fail(Fault::Equipment, connection, &chain);
+        }
+        if !ending.exchange.is_unsynced {
             return self.send_ending(connection, ending);
         }
         self.unsynced.push(ending);
@@ -623,12 +641,19 @@ impl Unit {
     fn send_ending(&mut self, connection: &mut Connection, ending: Ending) -> Result<(), Broken> {
         let Ending { exchange, kind, status, residual, flags, sense, output, .. } = ending;
         self.counters.exchanges += 1;
+        self.counters.writes += u64::from(exchange.has_written);
         connection.ended = connection.ended.wrapping_add(1);
         let ended = connection.ended;
-        connection.pins.extend(exchange.slots.iter().map(|slot| (ended, *slot)));
+        if status == DeviceStatus::BUSY {
+            // It begins again, and the guest gets nothing of this.
+            let cache = &mut self.volumes[connection.device.volume].cache;
+            exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
+        } else {
+            connection.pins.extend(exchange.slots.iter().map(|slot| (ended, *slot)));
+        }
         let mut head = Head {
             flags,
-            number: exchange.commands,
+            number: exchange.commands as u16,
             code: status.0,
             count: residual,
             ..Head::new(kind, ending.connection, exchange.number)
@@ -648,16 +673,19 @@ impl Unit {
     fn sync(&mut self) {
         for index in 0..self.volumes.len() {
             let mounted = &mut self.volumes[index];
-            if !std::mem::take(&mut mounted.is_unsynced) {
+            if mounted.unsynced.is_empty() {
                 continue;
             }
             self.counters.syncs += 1;
-            if mounted.volume.sync().is_err() {
-                self.fail_unsynced(index);
+            let is_synced = mounted.volume.sync().is_ok();
+            for track in mounted.unsynced.drain(..) {
+                if !is_synced {
+                    mounted.cache.forget(track);
+                }
             }
+            self.mark_synced(index, is_synced);
         }
         for ending in std::mem::take(&mut self.unsynced) {
-            self.counters.writes += 1;
             let place = usize::from(ending.connection);
             let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
             else {
@@ -672,19 +700,23 @@ impl Unit {
         }
     }
 
-    /// Nobody knows what the file has of what was written since the last sync.
-    fn fail_unsynced(&mut self, volume: usize) {
-        for ending in &mut self.unsynced {
+    /// Tells all exchanges that have written to a volume, those that have ended and those that go on, what became of the sync.
+    fn mark_synced(&mut self, volume: usize, is_synced: bool) {
+        for connection in self.connections.iter_mut().flatten() {
+            if connection.device.volume == volume {
+                for exchange in &mut connection.exchanges {
+                    exchange.has_failed |= exchange.is_unsynced && !is_synced;
+                    exchange.is_unsynced = false;
+                }
+            }
+        }
+        for ending in self.unsynced.iter_mut().filter(|_| !is_synced) {
             let connection = self.connections.get(usize::from(ending.connection));
             let Some(Some(connection)) = connection else { continue };
-            if connection.device.volume != volume {
-                continue;
+            if connection.device.volume == volume {
+                let chain = ending.exchange.chain;
+                ending.fail(Fault::Equipment, connection, &chain);
             }
-            for track in &ending.exchange.written {
-                self.volumes[volume].cache.forget(*track);
-            }
-            let chain = ending.exchange.chain;
-            ending.fail(Fault::Equipment, connection, &chain);
         }
     }
 }
@@ -711,6 +743,16 @@ impl Ending {
             flags: 0,
             sense: Sense::default(),
             output: Output::default(),
+        }
+    }
+
+    /// The exchange could not go on now. One that has written is not to be begun again: what it would write then may be older than
+    /// what others have written meanwhile.
+    fn be_busy(&mut self, connection: &Connection, exchange: &Exchange) {
+        if exchange.has_written {
+            self.fail(Fault::Overrun, connection, &exchange.chain);
+        } else {
+            self.status = DeviceStatus::BUSY;
         }
     }
 

@@ -3,9 +3,9 @@
 use super::cache::{Cache, CacheError, Slot};
 use super::chain::{Deed, Domain, deed};
 use super::device::{
-    CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, IDENTITY, characteristics, configuration,
+    CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, Device, IDENTITY, characteristics, configuration,
 };
-use super::{Connection, Exchange, Mounted, Unit};
+use super::{Connection, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX, Unit};
 use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, END, HOME_BYTES, Record};
 use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
@@ -222,6 +222,13 @@ impl Unit {
         }
         let (mut moved, mut data) = (0, data);
         while exchange.chain.domain.is_some_and(|domain| domain.remaining > 0) && moved < count {
+            if code & !command::MULTI_TRACK == command::WRITE_DATA {
+                let written = self.write_whole(connection, exchange, data)?;
+                if written > 0 {
+                    (moved, data) = (moved + written as u32, &data[written..]);
+                    continue;
+                }
+            }
             let left = count - moved;
             let one = match deed(code) {
                 Some(Deed::Read) => {
@@ -274,7 +281,7 @@ impl Unit {
                     return Ok(Moved { bytes: count - left, expected: count, status });
                 }
                 let mounted = &mut self.volumes[connection.device.volume];
-                pin(mounted, exchange, found.slot);
+                pin(mounted, exchange, found.slot)?;
                 output.push(Extent::plain(connection.segment, at, bytes), &mut mounted.cache);
                 left -= bytes;
                 step(exchange, found.track);
@@ -284,7 +291,7 @@ impl Unit {
             let data_bytes = u32::from(uniform.data_bytes);
             let whole = here.min(domain.remaining).min(left.div_ceil(data_bytes));
             let at = uniform.data_at(domain.record as u8).expect("a record of the track");
-            pin(mounted, exchange, slot);
+            pin(mounted, exchange, slot)?;
             // The last may be wanted in part.
             let full = whole.min(left / data_bytes);
             let base = Cache::offset(slot) + at as u64;
@@ -314,6 +321,46 @@ impl Unit {
         Ok(Moved { bytes: count - left, expected: count, status: DeviceStatus::ENDED })
     }
 
+    /// Writes data into the records of a domain that are left on its track, in one piece: of a track whose records are alike, as
+    /// many as there are data for. Returns how many bytes.
+    fn write_whole(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        data: &[u8],
+    ) -> Result<usize, Refusal> {
+        let domain = *exchange.chain.domain(Deed::Update)?;
+        exchange.chain.permit(Deed::Update, &connection.device)?;
+        let mounted = &mut self.volumes[connection.device.volume];
+        let slot = find(mounted, exchange, domain.track)?;
+        let Some(uniform) = mounted.cache.shape(slot).uniform else { return Ok(0) };
+        let data_bytes = usize::from(uniform.data_bytes);
+        let Some(here) = (u32::from(uniform.records) + 1).checked_sub(domain.record) else {
+            return Ok(0);
+        };
+        let whole = here.min(domain.remaining).min((data.len() / data_bytes.max(1)) as u32);
+        if domain.record == 0 || data_bytes == 0 || whole == 0 {
+            return Ok(0);
+        }
+        let at = uniform.data_at(domain.record as u8).expect("a record of the track");
+        let slot = mounted.cache.writable(slot)?;
+        let step = data_bytes + COUNT_BYTES;
+        let bytes = whole as usize * step - COUNT_BYTES;
+        let target = &mut mounted.cache.bytes(slot)[at..at + bytes];
+        for (target, source) in target.chunks_mut(step).zip(data.chunks(data_bytes)) {
+            target[..data_bytes].copy_from_slice(source);
+        }
+        // The count fields between the records go along as they are.
+        write(mounted, exchange, slot, domain.track, at, bytes)?;
+        let domain = exchange.chain.domain.as_mut().expect("there is one");
+        domain.remaining -= whole;
+        domain.record += whole;
+        if domain.record > u32::from(uniform.records) && domain.remaining > 0 {
+            exchange.chain.next_track()?;
+        }
+        Ok(whole as usize * data_bytes)
+    }
+
     /// Runs a command. `count` is what the program has room for, or brings.
     #[expect(clippy::too_many_arguments, reason = "what a command is, and where its data go")]
     pub(super) fn perform(
@@ -328,7 +375,11 @@ impl Unit {
     ) -> Result<Moved, Refusal> {
         let device = connection.device;
         let mounted = &mut self.volumes[device.volume];
-        if mounted.reserved.is_some_and(|owner| owner != number) {
+        // A chain that has begun goes on: a reservation is granted when no chain of others is under way.
+        if exchange.commands <= 1
+            && !mounted.reserved.is_empty()
+            && is_reserved(mounted, &self.connections, device, number)
+        {
             return Err(Refusal::Busy);
         }
         let answer = |output: &mut Output, cache: &mut Cache, bytes: &[u8]| {
@@ -359,8 +410,23 @@ impl Unit {
                 let bytes: [u8; CONFIGURATION_BYTES] = configuration(device.volume as u8);
                 answer(output, &mut mounted.cache, &bytes)
             }
-            command::RESERVE | command::RELEASE => {
-                mounted.reserved = (code == command::RESERVE).then_some(number);
+            command::RESERVE => {
+                if !device.is_writable() {
+                    return Err(Fault::WriteInhibited.into());
+                }
+                let is_under_way = |other: &Connection| {
+                    other.device.overlaps(&device) && !other.exchanges.is_empty()
+                };
+                if self.connections.iter().flatten().any(|other| is_under_way(other)) {
+                    return Err(Refusal::Busy);
+                }
+                if !mounted.reserved.contains(&number) {
+                    mounted.reserved.push(number);
+                }
+                answer(output, &mut mounted.cache, &[0; SENSE_BYTES])
+            }
+            command::RELEASE => {
+                mounted.reserved.retain(|owner| *owner != number);
                 answer(output, &mut mounted.cache, &[0; SENSE_BYTES])
             }
             command::DEFINE_EXTENT => {
@@ -552,7 +618,7 @@ impl Unit {
         }
         let moved = bytes.min(count as usize);
         if moved > 0 {
-            pin(mounted, exchange, slot);
+            pin(mounted, exchange, slot)?;
             let at = Cache::offset(slot) + at as u64;
             output.push(Extent::plain(connection.segment, at, moved as u32), &mut mounted.cache);
         }
@@ -678,11 +744,28 @@ fn find(mounted: &mut Mounted, exchange: &mut Exchange, track: u32) -> Result<Sl
 
 /// Keeps a slot until the guest has consumed what the exchange brings.
 #[inline]
-fn pin(mounted: &mut Mounted, exchange: &mut Exchange, slot: Slot) {
+fn pin(mounted: &mut Mounted, exchange: &mut Exchange, slot: Slot) -> Result<(), Fault> {
     if exchange.slots.last() != Some(&slot) {
+        if exchange.slots.len() >= SLOTS_PER_EXCHANGE_MAX.min(mounted.cache.pins_max()) {
+            return Err(Fault::Overrun);
+        }
         mounted.cache.pin(slot);
         exchange.slots.push(slot);
     }
+    Ok(())
+}
+
+/// Whether another connection has reserved what overlaps a device.
+#[cold]
+fn is_reserved(
+    mounted: &Mounted,
+    connections: &[Option<Box<Connection>>],
+    device: Device,
+    number: u16,
+) -> bool {
+    let of = |owner: &u16| connections.get(usize::from(*owner)).and_then(Option::as_ref);
+    let others = mounted.reserved.iter().filter(|owner| **owner != number);
+    others.filter_map(of).any(|other| other.device.overlaps(&device))
 }
 
 /// A record of the domain is done.
@@ -709,9 +792,9 @@ fn write(
         // What was written before it in this exchange may be on the disk or not: the exchange fails as a whole.
         return Err(Fault::Equipment.into());
     }
-    mounted.is_unsynced = true;
-    if exchange.written.last() != Some(&track) {
-        exchange.written.push(track);
+    if mounted.unsynced.last() != Some(&track) {
+        mounted.unsynced.push(track);
     }
+    (exchange.has_written, exchange.is_unsynced) = (true, true);
     Ok(())
 }

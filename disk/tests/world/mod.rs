@@ -127,9 +127,6 @@ impl World {
         may_write: bool,
         dedicated: bool,
     ) -> Guest {
-        let (theirs, mut ours) = path();
-        let number = self.sides.0.len();
-        self.sides.0.push(Some(theirs));
         let cache = dedicated.then(|| self.unit.lendable(0).unwrap());
         let wish = Use {
             volume: 0,
@@ -140,6 +137,15 @@ impl World {
             result_bytes: 1 << 20,
             cache,
         };
+        let number = self.sides.0.len();
+        self.sides.0.push(None);
+        self.guest_at(number, wish)
+    }
+
+    /// A guest of this number, which nobody has now.
+    pub fn guest_at(&mut self, number: usize, wish: Use) -> Guest {
+        let (theirs, mut ours) = path();
+        self.sides.0[number] = Some(theirs);
         let (sender, _) = self.sides.0[number].as_mut().unwrap();
         self.channel.attach(number, sender, wish).unwrap();
         let client = Client::new(16 << 20, &mut ours.0).unwrap();

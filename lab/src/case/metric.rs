@@ -30,7 +30,7 @@ pub(super) struct WrittenMetric {
 }
 
 /// The parts of processor time, and of the time of whole processors.
-const CPU_PARTS: &[&str] = &["user", "system", "spinning", "error"];
+const CPU_PARTS: &[&str] = &["user", "system", "spinning", "busy", "error"];
 const PROCESSOR_PARTS: &[&str] = &["busy", "stolen"];
 
 impl WrittenMetric {
@@ -272,7 +272,7 @@ down = "transport"
             (
                 "\"system\"",
                 "\"idle\"",
-                "c.toml:10: there is no part of cpu \"idle\": must be one of user, system, spinning, error",
+                "c.toml:10: there is no part of cpu \"idle\": must be one of user, system, spinning, busy, error",
             ),
             (
                 "\"p9999\"",

@@ -11,14 +11,17 @@ enum Who {
     All,
     /// All but those that attend, as a host.
     Guests,
+    /// Those that attend.
+    Attending,
     Measured,
 }
-use Who::{All, Guests, Measured};
+use Who::{All, Attending, Guests, Measured};
 
 /// Name, quantity, kind, part, roles, per, and how many base units one of the result's unit is.
 type Row = (&'static str, Quantity, &'static str, &'static str, Who, Per, f64);
 
 const MESSAGE: Per = Per::Work("messages");
+const IO: Per = Per::Work("ios");
 const MIB: f64 = 1_048_576.0;
 const S: f64 = 1e9;
 
@@ -43,6 +46,18 @@ const ROWS: &[Row] = &[
     ("cpu_cp_ns_per_message", Quantity::Cpu, "", "system", Guests, MESSAGE, 1.0),
     ("cpu_split_error_ns_per_message", Quantity::Cpu, "", "error", Guests, MESSAGE, 1.0),
     ("cpu_processors_ns_per_message", Quantity::Processor, "", "busy", Guests, MESSAGE, 1.0),
+    ("rate_ios_per_s", Quantity::Work, "ios", "", Measured, Per::Second, 1.0),
+    ("rate_ios_per_cpu_s", Quantity::Work, "ios", "", All, Per::CpuSecond, 1.0),
+    ("service_ns_per_io", Quantity::Counter, "service_ns", "", Attending, IO, 1.0),
+    ("cp_cpu_ns_per_io", Quantity::Cpu, "", "busy", Attending, IO, 1.0),
+    ("cp_spinning_ns_per_io", Quantity::Cpu, "", "spinning", Attending, IO, 1.0),
+    ("guest_cpu_ns_per_io", Quantity::Cpu, "", "", Guests, IO, 1.0),
+    ("units_per_io", Quantity::Counter, "units", "", Attending, IO, 1.0),
+    ("unit_commands_per_io", Quantity::Counter, "unit_commands", "", Attending, IO, 1.0),
+    ("unit_responses_per_io", Quantity::Counter, "unit_responses", "", Attending, IO, 1.0),
+    ("unit_data_per_io", Quantity::Counter, "unit_data", "", Attending, IO, 1.0),
+    ("unit_status_per_io", Quantity::Counter, "unit_status", "", Attending, IO, 1.0),
+    ("unit_transport_per_io", Quantity::Counter, "unit_transport", "", Attending, IO, 1.0),
     // A second in a second is all of a processor.
     ("cpu_percent_of_core", Quantity::Cpu, "", "", All, Per::Second, S / 100.0),
     ("resident_bytes_per_path_side", Quantity::Level, "resident", "", All, Per::Trial, 1.0),
@@ -74,6 +89,7 @@ fn define(name: &str, part: &Part) -> MetricDef {
     let is_meant = |role: &&RoleSpec| match who {
         All => true,
         Guests => !role.attends,
+        Attending => role.attends,
         Measured => role.is_measured,
     };
     let word = |word: &str| (!word.is_empty()).then(|| word.to_owned());

@@ -303,6 +303,11 @@ fn cpu_in(report: &Report, role: &str, is_own: bool, part: Option<&str>) -> Opti
     if part == Some("spinning") {
         return report.spinning_ns.filter(|_| is_own);
     }
+    if part == Some("busy") {
+        let all = cpu_in(report, role, is_own, None)?;
+        let spinning_ns = report.spinning_ns.filter(|_| is_own).unwrap_or(0);
+        return Some(all.saturating_sub(spinning_ns));
+    }
     let threads = report.cpu.iter().filter(|thread| thread.role == role);
     let ns = threads.map(|thread| match part {
         Some("user") => thread.user_ns,

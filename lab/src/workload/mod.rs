@@ -5,6 +5,7 @@ mod connect;
 mod crowd;
 pub(crate) mod exchange;
 mod idle;
+mod io3390;
 mod outstanding;
 mod pace;
 mod pairs;
@@ -66,6 +67,7 @@ pub const WORKLOADS: &[Workload] = &[
     outstanding::WORKLOAD,
     pairs::WORKLOAD,
     spread::WORKLOAD,
+    io3390::WORKLOAD,
 ];
 
 /// The workload of this name.

@@ -5,14 +5,14 @@ use std::io;
 use std::path::Path as FilePath;
 use std::time::Duration;
 
-use disk::channel::{AttachError, Channel, Guests, Use};
+use disk::channel::{Channel, Guests, Use};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError, Volume};
 use disk::exchange::{PairError, pair};
 use disk::unit::Unit;
 use fabric::control::{Kind, Pending};
 use fabric::name::Name;
-use fabric::path::{self, Terms};
+use fabric::path::{self, Shape, Terms};
 use os::processor::now_ns;
 use os::storage::StorageOptions;
 use thiserror::Error;
@@ -28,8 +28,10 @@ const PATH_BYTES: u64 = 4 << 20;
 /// Polls that find nothing before the control unit is told what guests have done with, and the thread waits.
 const IDLE_POLLS: u32 = 200;
 
-/// How long a program waits that found the control unit busy, before it is begun again.
+/// How long a program waits that found the control unit busy, before it is begun again, and what is held back for a guest.
 const REPEAT_TIME: Duration = Duration::from_millis(1);
+/// Bytes of storage for results that a guest may want, over all its subchannels: 128 of programs of 255 blocks.
+pub const RESULT_BYTES_MAX: u64 = 128 << 20;
 
 /// A device that guests can open.
 #[derive(Clone, Debug, Default)]
@@ -112,6 +114,11 @@ pub struct Server {
     paths: Vec<Option<(Key, [u8; super::DEVICE_NAME_BYTES])>>,
     cache_bytes: Vec<u64>,
     wait: Wait,
+    /// When programs that found the control unit busy were begun again, and the like.
+    tended_ns: u64,
+    /// When the last poll was over, and the time of all polls that found nothing.
+    polled_ns: u64,
+    spinning_ns: u64,
 }
 
 struct Paths<'a> {
@@ -148,7 +155,20 @@ impl Server {
             unit.add_link(theirs);
         }
         let (devices, paths, cache_bytes) = (HashMap::new(), Vec::new(), Vec::new());
-        Ok(Server { waiter, guest, unit, channel, devices, paths, cache_bytes, wait })
+        let now = now_ns();
+        Ok(Server {
+            waiter,
+            guest,
+            unit,
+            channel,
+            devices,
+            paths,
+            cache_bytes,
+            wait,
+            tended_ns: now,
+            polled_ns: now,
+            spinning_ns: 0,
+        })
     }
 
     /// Opens a volume, with a cache of at most `cache_bytes` for its tracks, and returns its number.
@@ -215,8 +235,7 @@ impl Server {
             while idle < IDLE_POLLS {
                 idle = if self.poll()? { 0 } else { idle + 1 };
             }
-            self.channel.flush();
-            self.unit.poll();
+            self.tend()?;
             // Nobody rings when another guest releases a volume, or what it has pinned.
             let is_busy = self.channel.is_busy();
             let time = if is_busy { time.min(REPEAT_TIME) } else { time };
@@ -225,11 +244,69 @@ impl Server {
                 None if is_busy => {}
                 None => return Ok(()),
             }
-            if is_busy {
-                let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
-                self.channel.repeat(&mut paths, now_ns());
+        }
+    }
+
+    /// Serves until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds). A server that
+    /// spins polls all the time.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn serve_until(&mut self, deadline_ns: u64) -> Result<(), ServerError> {
+        let mut idle = 0;
+        loop {
+            idle = if self.poll()? { 0 } else { idle + 1 };
+            if self.polled_ns >= deadline_ns {
+                return Ok(());
+            }
+            if idle < IDLE_POLLS {
+                continue;
+            }
+            idle = 0;
+            if self.wait == Wait::Spin {
+                if self.polled_ns - self.tended_ns >= REPEAT_TIME.as_nanos() as u64 {
+                    self.tend()?;
+                }
+                continue;
+            }
+            self.tend()?;
+            let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
+            let time = if self.channel.is_busy() { left.min(REPEAT_TIME) } else { left };
+            if let Some(key) = self.waiter.wait_within(time)?.map(|(key, _)| key) {
+                self.serve_member(key)?;
+            }
+            self.polled_ns = now_ns();
+        }
+    }
+
+    /// Nanoseconds of polls that found nothing, so far.
+    pub fn spinning_ns(&self) -> u64 {
+        self.spinning_ns
+    }
+
+    /// Does what nobody rings for: begins programs again that found the control unit busy, sends what was held back, and tells the
+    /// control unit what guests have done with.
+    fn tend(&mut self) -> Result<(), ServerError> {
+        let now = now_ns();
+        self.tended_ns = now;
+        for number in 0..self.paths.len() {
+            let Some((key, _)) = self.paths[number] else { continue };
+            let was_held_back = self.channel.held_back(number) > 0;
+            if was_held_back {
+                self.serve_member(key)?;
+                let is_held_back = self.channel.held_back(number) > 0;
+                if let Some(Served::Path(path)) = self.waiter.get_mut(key) {
+                    path.sender().set_wants_room(is_held_back);
+                }
             }
         }
+        if self.channel.is_busy() {
+            let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
+            self.channel.repeat(&mut paths, now);
+        }
+        self.channel.flush();
+        self.unit.poll();
+        Ok(())
     }
 
     /// Serves for ever.
@@ -250,13 +327,24 @@ impl Server {
         let mut found = false;
         // All that is ready goes to the control unit together, and shares its sync.
         for _ in 0..self.waiter.len() {
-            let Some(key) = self.waiter.try_next()?.map(|(key, _)| key) else { break };
+            let Some(key) = self.waiter.try_next_busy()? else { break };
             self.serve_member(key)?;
             found = true;
         }
         found |= self.unit.poll();
+        let now = now_ns();
         let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
-        found |= self.channel.poll_units(&mut paths, now_ns())?;
+        found |= self.channel.poll_units(&mut paths, now)?;
+        if found && now.saturating_sub(self.tended_ns) >= REPEAT_TIME.as_nanos() as u64 {
+            // Others have work all the time, perhaps.
+            self.tend()?;
+        }
+        if found {
+            self.polled_ns = now_ns();
+        } else {
+            self.spinning_ns += now.saturating_sub(self.polled_ns);
+            self.polled_ns = now;
+        }
         Ok(found)
     }
 
@@ -271,6 +359,9 @@ impl Server {
         let (senders, receivers) = path.halves();
         let polled =
             self.channel.poll_guest(number, senders[0].raw(), receivers[0].raw(), now_ns());
+        if senders[0].wants_room() {
+            senders[0].set_wants_room(self.channel.held_back(number) > 0);
+        }
         if polled.is_err() {
             self.leave(number);
         }
@@ -307,8 +398,9 @@ impl Server {
             let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
             // It was withdrawn, or something is lacking, of which the asking guest learns.
             let Ok(mut path) = guest.accept_pending(pending, &options) else { continue };
-            let lendable =
-                device.dedicated.then(|| self.unit.lendable(device.volume)).transpose()?;
+            // What is lacking for this guest must not end the others: its path ends, which tells the guest.
+            let lendable = device.dedicated.then(|| self.unit.lendable(device.volume)).transpose();
+            let Ok(lendable) = lendable else { continue };
             let wish = Use {
                 volume: device.volume,
                 first_cylinder: device.first_cylinder,
@@ -318,17 +410,17 @@ impl Server {
                 result_bytes,
                 cache: lendable,
             };
-            match self.channel.attach(number, path.sender().raw(), wish) {
-                Ok(()) => {
-                    let key = self.waiter.add(Served::Path(path))?;
+            if self.channel.attach(number, path.sender().raw(), wish).is_err() {
+                continue;
+            }
+            match self.waiter.add(Served::Path(path)) {
+                Ok(key) => {
                     if self.paths.len() <= number {
                         self.paths.resize(number + 1, None);
                     }
                     self.paths[number] = Some((key, wanted.name));
                 }
-                // The path ends, which tells the guest.
-                Err(AttachError::Io(error)) => return Err(error.into()),
-                Err(_) => drop(path),
+                Err(_) => self.channel.detach(number),
             }
         }
     }
@@ -341,7 +433,9 @@ impl Server {
         let of_device =
             |path: &&Option<(Key, [u8; 8])>| path.is_some_and(|(_, name)| name == wanted.name);
         let is_taken = device.dedicated && self.paths.iter().any(|path| of_device(&path));
-        let fits = wanted.subchannels > 0 && wanted.result_pages > 0;
+        let result_bytes = u64::from(wanted.subchannels) * u64::from(wanted.result_pages) * 4096;
+        // Nobody reads a second queue.
+        let fits = (1..=RESULT_BYTES_MAX).contains(&result_bytes) && pending.shape == Shape::SIMPLE;
         let number = self.paths.iter().position(Option::is_none).unwrap_or(self.paths.len());
         (may_open && !is_taken && fits).then(|| (number, device.clone(), wanted))
     }

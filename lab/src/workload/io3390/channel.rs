@@ -1,0 +1,109 @@
+//! The channel with its control unit, and the host beside them.
+
+use std::os::fd::AsRawFd;
+
+use host::report::Counts;
+use os::processor::{now_ns, process_ns};
+use siga::Guest;
+use siga::disk::ckd::model::{HEADS, TRACK_BYTES};
+use siga::disk::ckd::volume::Access;
+use siga::disk::{Device, Server, UnitKind};
+use siga::host::{Embedded, System};
+
+use super::Layout;
+use super::content::{unnamed, write_volume};
+use crate::control::{Control, Order};
+use crate::fault::{Doing, Fault};
+use crate::measure::{Meter, work_for};
+use crate::quantity::Report;
+use crate::transport::wait;
+
+/// The guest that has the volumes.
+pub(super) const SERVER: &str = "DASD";
+
+/// How long the server serves before it looks whether the lab says something, before and after the window.
+const SLICE_NS: u64 = 1_000_000;
+
+pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    os::memory::allow_descriptors(1 << 16);
+    let layout = Layout::of(&order.factors);
+    let socket = order.socket.as_ref().expect("there is a party that attends");
+    let mut system = System::open();
+    system.socket = Some(socket.clone());
+    let host = Embedded::start(system).doing("start a host")?;
+    let guest = Guest::attach_embedded(&host, SERVER).doing("attach to the host")?;
+    let mut server = Server::new(guest, wait(order)).doing("make a server of volumes")?;
+    let is_in_memory = order.word("storage") == "memory";
+    let tracks = layout.cylinders as usize * HEADS as usize;
+    for volume in 0..layout.volumes {
+        let unnamed = unnamed(is_in_memory).doing("make a file")?;
+        write_volume(&unnamed, layout.cylinders).doing("write a volume")?;
+        let file = format!("/proc/self/fd/{}", unnamed.as_raw_fd());
+        // A slot more than there are tracks: everything is cached, and a write finds a second one.
+        let cache_bytes = (tracks + 2) * TRACK_BYTES;
+        server.add_volume(&file, Access::Write, cache_bytes).doing("open a volume")?;
+        let first = volume * layout.guests_per_volume;
+        let devices = if layout.is_partial { layout.guests_per_volume } else { 1 };
+        for guest in first..first + devices {
+            let device = Device {
+                volume,
+                first_cylinder: layout.first_cylinder(guest),
+                cylinders: layout.is_partial.then_some(super::PART_CYLINDERS),
+                dedicated: layout.is_dedicated,
+                ..Device::default()
+            };
+            server.add_device(&layout.device(guest), device).doing("add a device")?;
+        }
+    }
+    work_for(super::CHANNEL);
+    control.announce()?;
+    let window = loop {
+        server.serve_until(now_ns() + SLICE_NS).doing("serve volumes")?;
+        if let Some(window) = control.window()? {
+            break window;
+        }
+    };
+    let mut meter = Meter::new(window, order, &[]);
+    let counts = |server: &Server| counts(server, &layout);
+    while meter.poll(now_ns(), 0, || counts(&server)) < window.end_ns {
+        server.serve_until(meter.edge_ns()).doing("serve volumes")?;
+    }
+    let report = meter.close(0, || counts(&server))?;
+    while !control.is_told()? {
+        server.serve_until(now_ns() + SLICE_NS).doing("serve volumes")?;
+    }
+    Ok(report)
+}
+
+/// What was counted so far: information units by kind, and the measurement blocks of all subchannels.
+fn counts(server: &Server, layout: &Layout) -> Counts {
+    let mut counts = Counts::new();
+    let mut all = 0;
+    for (kind, sent) in server.units() {
+        let name = match kind {
+            UnitKind::Command => "unit_commands",
+            UnitKind::CommandResponse => "unit_responses",
+            UnitKind::Data => "unit_data",
+            UnitKind::Status => "unit_status",
+            UnitKind::TransportCommand | UnitKind::TransportResponse => "unit_transport",
+            _ => continue,
+        };
+        all += sent;
+        *counts.entry(name.to_owned()).or_default() += sent;
+    }
+    counts.insert("units".to_owned(), all);
+    let (mut samples, mut service_ns) = (0, 0);
+    for (_, block) in server.measurements() {
+        samples += block.samples;
+        service_ns += block.pending_ns + block.connect_ns;
+    }
+    counts.insert("samples".to_owned(), samples);
+    counts.insert("service_ns".to_owned(), service_ns);
+    // What is missing in the blocks of a guest that has one I/O under way at a time.
+    let elapsed_ns = now_ns() * (layout.volumes * layout.guests_per_volume) as u64;
+    counts.insert("missing_ns".to_owned(), elapsed_ns.saturating_sub(service_ns));
+    let spinning_ns = server.spinning_ns();
+    counts.insert("spinning_ns".to_owned(), spinning_ns);
+    counts.insert("cp_ns".to_owned(), process_ns().saturating_sub(spinning_ns));
+    counts
+}

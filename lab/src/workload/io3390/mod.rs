@@ -1,0 +1,291 @@
+//! Random reads and writes of volumes by channel programs, in both modes, and by the kernel's calls on a plain file.
+//!
+//! A guest for each device starts I/Os of some records at random places, a number of them at a time, and verifies what it
+//! reads. One thread runs channel and control unit, the role `channel`: its processor time, less what it polls without
+//! finding anything, is what CP pays.
+//!
+//! Every record says which it is, so that a guest knows it whoever wrote it last. See [`content`].
+
+mod channel;
+mod content;
+mod guest;
+mod peer;
+
+use super::{Reports, WAIT, Workload, check_work};
+use crate::control::{Control, Order};
+use crate::factor::{Domain, Factor, Factors, Level};
+use crate::fault::Fault;
+use crate::placement::Placement;
+use crate::quantity::Report;
+use crate::role::RoleSpec;
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "io3390",
+    summary: "guests start I/Os at random places of volumes, by channel programs of either mode or by the kernel's calls",
+    factors: &[
+        Factor {
+            name: "mode",
+            meaning: "how an I/O goes: a chain of commands, one transport command; or calls of the kernel on a plain file",
+            domain: Domain::Words(&["command", "transport", CALLS, RING, POLLED_RING, COPY_LIMIT]),
+            usual: &["command", "transport"],
+        },
+        Factor {
+            name: "read_percent",
+            meaning: "how many I/Os of a hundred read",
+            domain: Domain::Number { least: 0, most: 100 },
+            usual: &["100"],
+        },
+        Factor {
+            name: "records",
+            meaning: "records of 4096 bytes of an I/O, one after the other",
+            domain: Domain::Number { least: 1, most: 255 },
+            usual: &["1", "64"],
+        },
+        Factor {
+            name: "depth",
+            meaning: "I/Os of a guest that are under way",
+            domain: Domain::Number { least: 1, most: 128 },
+            usual: &["1"],
+        },
+        Factor {
+            name: "disk",
+            meaning: "what a guest has: a volume for itself, read in place; a volume with others; 83 cylinders of one",
+            domain: Domain::Words(&[DEDICATED, FULL_PACK, PARTIAL_PACK]),
+            usual: &[DEDICATED],
+        },
+        Factor {
+            name: "look_bytes",
+            meaning: "bytes of each record read that the guest verifies",
+            domain: Domain::Number { least: 64, most: 4096 },
+            usual: &["4096"],
+        },
+        Factor {
+            name: "volumes",
+            meaning: "volumes",
+            domain: Domain::Number { least: 1, most: 8 },
+            usual: &["1"],
+        },
+        Factor {
+            name: "guests_per_volume",
+            meaning: "guests of each volume",
+            domain: Domain::Number { least: 1, most: 10 },
+            usual: &["1"],
+        },
+        Factor {
+            name: "cylinders",
+            meaning: "cylinders of a volume: more if its guests need more",
+            domain: Domain::Number { least: 2, most: 10_017 },
+            usual: &["100"],
+        },
+        Factor {
+            name: "storage",
+            meaning: "where the files of the volumes are: in memory, where a sync does nothing, or on the disk of temporary files",
+            domain: Domain::Words(&["memory", "disk"]),
+            usual: &["memory"],
+        },
+        Factor { usual: &["spin"], ..WAIT },
+    ],
+    roles: &[
+        RoleSpec {
+            name: CHANNEL,
+            count: |_| 1,
+            is_of_threads: |_| false,
+            attends: true,
+            place: Placement::Own,
+            is_measured: false,
+            peer: None,
+        },
+        RoleSpec {
+            name: GUEST,
+            count: |factors| number(factors, "volumes") * number(factors, "guests_per_volume"),
+            is_of_threads: |_| false,
+            attends: false,
+            place: Placement::Shared,
+            is_measured: true,
+            peer: Some(CHANNEL),
+        },
+    ],
+    metrics: &[
+        "rate_ios_per_s",
+        "rate_ios_per_cpu_s",
+        "rate_bytes_per_s",
+        "service_ns_per_io",
+        "cp_cpu_ns_per_io",
+        "cp_spinning_ns_per_io",
+        "guest_cpu_ns_per_io",
+        "latency_p50_ns",
+        "latency_p99_ns",
+        "units_per_io",
+        "unit_commands_per_io",
+        "unit_responses_per_io",
+        "unit_data_per_io",
+        "unit_status_per_io",
+        "unit_transport_per_io",
+    ],
+    fit,
+    work,
+    parts: &[],
+    unit: "ios",
+    check,
+};
+
+/// The roles.
+const CHANNEL: &str = "channel";
+const GUEST: &str = "guest";
+
+/// Peers, which do without a channel.
+const CALLS: &str = "calls";
+const RING: &str = "io-uring";
+const POLLED_RING: &str = "io-uring-polled";
+const COPY_LIMIT: &str = "copy-limit";
+
+const DEDICATED: &str = "dedicated";
+const FULL_PACK: &str = "full-pack";
+const PARTIAL_PACK: &str = "partial-pack";
+
+/// Cylinders of a minidisk that is a part of a volume.
+const PART_CYLINDERS: u32 = 83;
+
+/// Bytes of a record.
+const RECORD_BYTES: usize = siga::disk::BLOCK_BYTES;
+
+/// The number that a factor has; 1 if it does not apply.
+fn number(factors: &Factors, name: &str) -> usize {
+    match factors.get(name) {
+        Some(Level::Number(number)) => *number as usize,
+        _ => 1,
+    }
+}
+
+fn is_level(factors: &Factors, name: &str, word: &str) -> bool {
+    factors.get(name) == Some(&Level::Word(word.to_owned()))
+}
+
+/// Whether an I/O is a channel program.
+fn has_channel(factors: &Factors) -> bool {
+    ![CALLS, RING, POLLED_RING, COPY_LIMIT].iter().any(|mode| is_level(factors, "mode", mode))
+}
+
+fn fit(factors: &mut Factors) {
+    if !has_channel(factors) {
+        for name in ["disk", "volumes", "guests_per_volume", "wait"] {
+            factors.remove(name);
+        }
+    }
+    if is_level(factors, "mode", COPY_LIMIT) {
+        for name in ["read_percent", "look_bytes", "storage"] {
+            factors.remove(name);
+        }
+    }
+    if [RING, POLLED_RING].iter().any(|mode| is_level(factors, "mode", mode)) {
+        factors.insert("read_percent".to_owned(), Level::Number(100));
+    }
+    // Calls read one after the other, and write as many before a sync as there are I/Os under way.
+    let only_reads = factors.get("read_percent") == Some(&Level::Number(100));
+    if is_level(factors, "mode", CALLS) && only_reads {
+        factors.remove("depth");
+    }
+    if is_level(factors, "disk", DEDICATED) {
+        factors.insert("guests_per_volume".to_owned(), Level::Number(1));
+    }
+}
+
+fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let has_channel = has_channel(&order.factors);
+    match (&*order.role, has_channel) {
+        (CHANNEL, true) => channel::work(order, control),
+        (CHANNEL, false) => super::attend(control),
+        (_, true) => guest::work(order, control),
+        (_, false) => peer::work(order, control),
+    }
+}
+
+fn check(reports: &Reports) -> Result<(), Fault> {
+    let guests =
+        Reports(reports.0.iter().filter(|party| party.role.ends_with(GUEST)).cloned().collect());
+    check_work(&guests, "ios")
+}
+
+/// The devices of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    volumes: usize,
+    guests_per_volume: usize,
+    /// Of a volume.
+    cylinders: u32,
+    is_dedicated: bool,
+    is_partial: bool,
+}
+
+impl Layout {
+    fn of(factors: &Factors) -> Layout {
+        let guests_per_volume = number(factors, "guests_per_volume");
+        let is_partial = is_level(factors, "disk", PARTIAL_PACK);
+        let parts = if is_partial { guests_per_volume as u32 * PART_CYLINDERS } else { 0 };
+        Layout {
+            volumes: number(factors, "volumes"),
+            guests_per_volume,
+            cylinders: (number(factors, "cylinders") as u32).max(parts),
+            is_dedicated: is_level(factors, "disk", DEDICATED),
+            is_partial,
+        }
+    }
+
+    /// The name of a guest's device.
+    fn device(&self, guest: usize) -> String {
+        let (volume, part) = (guest / self.guests_per_volume, guest % self.guests_per_volume);
+        if self.is_partial { format!("D{volume}P{part}") } else { format!("D{volume}") }
+    }
+
+    /// The first cylinder of a guest's device.
+    fn first_cylinder(&self, guest: usize) -> u32 {
+        let part = (guest % self.guests_per_volume) as u32;
+        if self.is_partial { part * PART_CYLINDERS } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn factors(levels: &[(&str, Level)]) -> Factors {
+        levels.iter().map(|(name, level)| ((*name).to_owned(), level.clone())).collect()
+    }
+
+    #[test]
+    fn factors_that_do_not_apply_are_left_out() {
+        let fitted = |mode: &str, read_percent| {
+            let word = |word: &str| Level::Word(word.to_owned());
+            let mut factors = factors(&[
+                ("mode", word(mode)),
+                ("read_percent", Level::Number(read_percent)),
+                ("depth", Level::Number(8)),
+                ("disk", word(DEDICATED)),
+                ("guests_per_volume", Level::Number(10)),
+                ("wait", word("spin")),
+            ]);
+            fit(&mut factors);
+            crate::factor::describe(
+                &factors,
+                &["mode", "depth", "disk", "guests_per_volume", "wait"],
+            )
+        };
+        assert_eq!(fitted("command", 100), "command, 8, dedicated, 1, spin");
+        assert_eq!(fitted("calls", 100), "calls");
+        assert_eq!(fitted("calls", 33), "calls, 8");
+        assert_eq!(fitted("io-uring", 33), "io-uring, 8");
+        assert_eq!(fitted("copy-limit", 100), "copy-limit, 8");
+    }
+
+    #[test]
+    fn parts_of_a_volume_are_apart_and_on_it() {
+        let layout = Layout::of(&factors(&[
+            ("disk", Level::Word(PARTIAL_PACK.to_owned())),
+            ("volumes", Level::Number(2)),
+            ("guests_per_volume", Level::Number(3)),
+            ("cylinders", Level::Number(100)),
+        ]));
+        assert_eq!((layout.cylinders, layout.is_dedicated), (249, false));
+        assert_eq!((layout.device(4), layout.first_cylinder(4)), ("D1P1".to_owned(), 83));
+    }
+}

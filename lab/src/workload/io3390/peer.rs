@@ -1,0 +1,170 @@
+//! The same I/Os by the kernel's calls on a plain file, in one thread on the control unit's processor; and what copying such
+//! pieces takes at least.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use host::report::Counts;
+use os::processor::{keep_on, now_ns};
+use os::uring::Reads;
+
+use super::content::{Dice, is_of, make, records, unnamed, write_plain};
+use super::{CALLS, COPY_LIMIT, POLLED_RING, RECORD_BYTES};
+use crate::control::{Control, Order};
+use crate::fault::{Doing, Fault};
+use crate::measure::Meter;
+use crate::quantity::Report;
+
+/// How a file comes into the page cache is in every figure of its reads: it is written in pieces of 12 records and read once
+/// in the same pieces.
+const LOAD_RECORDS: u64 = 12;
+
+pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    if !order.peer_place.is_empty() {
+        keep_on(&order.peer_place).doing("keep a worker on its processors")?;
+    }
+    match order.word("mode") {
+        COPY_LIMIT => copy(order, control),
+        CALLS => call(order, control),
+        _ => ring(order, control),
+    }
+}
+
+/// Reads through a ring, as many under way as the depth says. A polling thread of the kernel has the guest's processor.
+fn ring(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let Plain { file, records } = Plain::make(order)?;
+    let count = order.number("records");
+    let look_bytes = order.number("look_bytes") as usize;
+    let is_polled = order.word("mode") == POLLED_RING;
+    let polled_on = order.place.first().filter(|_| is_polled).map(|processor| *processor as u32);
+    let depth = order.number("depth") as usize;
+    let reads = Reads::new(file, depth, count as usize * RECORD_BYTES, polled_on);
+    let mut reads = reads.map_err(|error| Fault::Unable(format!("no ring: {error}")))?;
+    let (mut dice, end) = (Dice::of(order.number), records + 1 - count);
+    let mut firsts = vec![(0, 0); depth];
+    let mut begin = |reads: &mut Reads, place: usize, now: u64| {
+        let first = dice.below(end);
+        reads.begin(place, first * RECORD_BYTES as u64);
+        (first, now)
+    };
+    let window = control.ready()?;
+    let units = [("ios", 1.0), ("bytes", count as f64 * RECORD_BYTES as f64)];
+    let mut meter = Meter::new(window, order, &units).timing("latency", 1);
+    let mut number = 0;
+    let mut now = now_ns();
+    for (place, flight) in firsts.iter_mut().enumerate() {
+        *flight = begin(&mut reads, place, now);
+    }
+    while now < window.end_ns {
+        // Where a thread of the kernel polls nobody sleeps.
+        let submitted = if is_polled { reads.submit() } else { reads.wait() };
+        submitted.doing("submit reads")?;
+        while let Some(place) = reads.ended().doing("read")? {
+            let (first, started_ns) = firsts[place];
+            let mut records = (first..).zip(reads.data(place).chunks(RECORD_BYTES));
+            if !records.all(|(number, record)| is_of(&record[..look_bytes], number)) {
+                return Err(Fault::Corrupt(first));
+            }
+            number += 1;
+            now = now_ns();
+            meter.time(now - started_ns);
+            firsts[place] = begin(&mut reads, place, now);
+        }
+        now = meter.poll(now_ns(), number, Counts::new);
+    }
+    meter.close(number, Counts::new)
+}
+
+/// A file of the records of a volume.
+struct Plain {
+    file: File,
+    records: u64,
+}
+
+impl Plain {
+    fn make(order: &Order) -> Result<Plain, Fault> {
+        let file = unnamed(order.word("storage") == "memory").doing("make a file")?;
+        let cylinders = order.number("cylinders") as u32;
+        write_plain(&file, cylinders).doing("write a file")?;
+        let plain = Plain { file, records: records(cylinders) };
+        let mut piece = vec![0; LOAD_RECORDS as usize * RECORD_BYTES];
+        for first in (0..plain.records).step_by(LOAD_RECORDS as usize) {
+            plain
+                .file
+                .read_exact_at(&mut piece, first * RECORD_BYTES as u64)
+                .doing("read a file")?;
+        }
+        Ok(plain)
+    }
+}
+
+/// Read calls, and write calls of which as many as are under way share a sync.
+fn call(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let Plain { file, records } = Plain::make(order)?;
+    let count = order.number("records");
+    let look_bytes = order.number("look_bytes") as usize;
+    let read_percent = order.number("read_percent");
+    let depth = order.factors.get("depth").map_or(1, |_| order.number("depth"));
+    let mut bytes = vec![0; count as usize * RECORD_BYTES];
+    let (mut dice, end) = (Dice::of(order.number), records + 1 - count);
+    let window = control.ready()?;
+    let units = [("ios", 1.0), ("bytes", count as f64 * RECORD_BYTES as f64)];
+    let mut meter = Meter::new(window, order, &units).timing("latency", 1);
+    let (mut number, mut written) = (0, 0);
+    let mut now = now_ns();
+    while now < window.end_ns {
+        let first = dice.below(end);
+        let offset = first * RECORD_BYTES as u64;
+        if read_percent == 100 || dice.below(100) < read_percent {
+            file.read_exact_at(&mut bytes, offset).doing("read")?;
+            let mut records = (first..).zip(bytes.chunks(RECORD_BYTES));
+            if !records.all(|(number, record)| is_of(&record[..look_bytes], number)) {
+                return Err(Fault::Corrupt(first));
+            }
+            number += 1;
+        } else {
+            let version = dice.next() >> 44;
+            for (number, record) in (first..).zip(bytes.chunks_mut(RECORD_BYTES)) {
+                make(record, number, version);
+            }
+            file.write_all_at(&bytes, offset).doing("write")?;
+            written += 1;
+            if written < depth {
+                continue;
+            }
+            file.sync_data().doing("sync")?;
+            number += std::mem::take(&mut written);
+        }
+        let before = std::mem::replace(&mut now, now_ns());
+        meter.time(now - before);
+        now = meter.poll(now, number, Counts::new);
+    }
+    meter.close(number, Counts::new)
+}
+
+/// Copies pieces from random places of as many bytes as a volume has to as many places as there are I/Os under way.
+fn copy(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let count = order.number("records");
+    let bytes = count as usize * RECORD_BYTES;
+    let depth = order.number("depth") as usize;
+    let records = records(order.number("cylinders") as u32);
+    let mut source = vec![0; records as usize * RECORD_BYTES];
+    for (number, record) in (0..).zip(source.chunks_mut(RECORD_BYTES)) {
+        make(record, number, 0);
+    }
+    let mut target = vec![0; depth * bytes];
+    let (mut dice, end) = (Dice::of(order.number), records + 1 - count);
+    let window = control.ready()?;
+    let units = [("ios", 1.0), ("bytes", bytes as f64)];
+    let mut meter = Meter::new(window, order, &units);
+    let mut number: u64 = 0;
+    while meter.poll(now_ns(), number, Counts::new) < window.end_ns {
+        for target in target.chunks_mut(bytes) {
+            let at = dice.below(end) as usize * RECORD_BYTES;
+            target.copy_from_slice(&source[at..at + bytes]);
+            std::hint::black_box(target);
+            number += 1;
+        }
+    }
+    meter.close(number, Counts::new)
+}
