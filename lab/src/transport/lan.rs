@@ -104,6 +104,11 @@ fn join(order: &Order, control: &mut Control) -> Result<Lan, Fault> {
 pub(crate) fn member(order: &Order, name: &str) -> Result<Lan, Fault> {
     let socket = order.socket.as_ref().expect("trials with paths have a host");
     let guest = Guest::attach(socket, name).doing("attach to the host")?;
+    member_of(order, guest)
+}
+
+/// A guest as a member.
+pub(crate) fn member_of(order: &Order, guest: Guest) -> Result<Lan, Fault> {
     let options = LanOptions { wait: wait(order), ..LanOptions::default() };
     Lan::join(guest, LAN_NAME, &options).doing("join a LAN")
 }

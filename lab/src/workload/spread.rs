@@ -17,7 +17,7 @@ use crate::pattern::{Reading, fill};
 use crate::quantity::Report;
 use crate::role::{self, A_SOURCE, A_TARGET};
 use crate::transport::lan::{
-    END, HEADER_BYTES, MESSAGE, content, counts_of_lan, header, member, push,
+    END, HEADER_BYTES, MESSAGE, content, counts_of_lan, header, member, member_of, push,
 };
 use crate::transport::wait;
 
@@ -259,33 +259,26 @@ fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 
 /// Goes about its own, without a pause, until the window is over.
 fn neighbour(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let mut one = member(order, "RESTLESS")?;
+    let mut other = member(order, "OTHER")?;
+    let mut frame = vec![0; HEADER_BYTES + order.number("bytes") as usize];
+    header(&mut frame, other.mac(), one.mac(), MESSAGE);
     let window = control.ready()?;
     let mut meter = Meter::new(window, order, &[]);
-    let mut is_going_on = || meter.poll(now_ns(), 0, Counts::new) < window.end_ns;
-    match order.word("beside") {
-        "burns" => while is_going_on() {},
-        "comes-and-goes" => {
-            while is_going_on() {
-                member(order, "RESTLESS")?.leave().doing("leave a LAN")?;
-            }
-        }
-        // Another member takes what it sends, or takes nothing.
-        what => {
-            let (mut one, mut other) = (member(order, "FLOOD")?, member(order, "OTHER")?);
-            let mut frame = vec![0; HEADER_BYTES + order.number("bytes") as usize];
-            header(&mut frame, other.mac(), one.mac(), MESSAGE);
-            while is_going_on() {
-                match one.try_push(Offload::NONE, &frame) {
-                    Ok(()) => {}
-                    Err(TrySendFrameError::Full) => {
-                        one.try_receive().doing("receive a frame")?;
-                        let is_met = one.waiting_frames() == 0;
-                        while (what == "floods" || !is_met)
-                            && other.try_receive().doing("receive a frame")?.is_some()
-                        {
-                        }
-                    }
+    while meter.poll(now_ns(), 0, Counts::new) < window.end_ns {
+        match order.word("beside") {
+            "burns" => {}
+            "comes-and-goes" => one = member_of(order, one.leave().doing("leave a LAN")?)?,
+            what => {
+                let is_full = match one.try_push(Offload::NONE, &frame) {
+                    Ok(()) => false,
+                    Err(TrySendFrameError::Full) => true,
                     Err(error) => return Err(error).doing("send a frame"),
+                };
+                // What waits for a path needs both to make it.
+                if is_full && (what == "floods" || one.waiting_frames() > 0) {
+                    one.try_receive().doing("receive a frame")?;
+                    while other.try_receive().doing("receive a frame")?.is_some() {}
                 }
             }
         }
