@@ -35,7 +35,8 @@ impl Reads {
         if let Some(processor) = polled_on {
             builder.setup_sqpoll(POLLING_IDLE_MS).setup_sqpoll_cpu(processor);
         }
-        let entries = (places.max(1) as u32).next_power_of_two();
+        // A polling thread can answer a read before it has given the entry back.
+        let entries = (2 * places.max(1) as u32).next_power_of_two();
         let ring = builder.build(entries)?;
         let mut places: Vec<Box<[u8]>> = (0..places).map(|_| vec![0; bytes].into()).collect();
         let vectors: Vec<libc::iovec> = places
@@ -63,7 +64,7 @@ impl Reads {
         // SAFETY: the place is memory of ours that lives until the ring is dropped, and until the read has ended nobody
         // looks at it: `data` refuses, and dropping waits.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        assert!(pushed.is_ok(), "the ring has an entry for each place");
+        assert!(pushed.is_ok(), "the ring has two entries for each place");
         self.is_under_way[place] = true;
     }
 

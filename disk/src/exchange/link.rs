@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 
 use fabric::path::{
-    JoinError, Lendable, Message, MessageRef, Receiver, SendError, Sender, Severed, Shape, Side,
-    Terms, View,
+    JoinError, Lendable, Message, MessageRef, Receiver, Ringing, SendError, Sender, Severed, Shape,
+    Side, Terms, View,
 };
 use os::doorbell::Doorbell;
 
@@ -38,6 +38,8 @@ pub struct Link {
     /// Units are received while there is a backlog. One end of the two must do so, or both could wait for each other for ever; its
     /// owner sends nothing new while the end is behind. The other end receives nothing meanwhile, which bounds its backlog.
     always_receives: bool,
+    /// The other end is polled: nobody rings.
+    is_silent: bool,
     /// Bytes of bodies that were sent in this pass.
     pass_bytes: usize,
     /// Units that were sent, by kind.
@@ -60,6 +62,7 @@ impl Link {
             receiver,
             backlog: VecDeque::new(),
             always_receives: false,
+            is_silent: false,
             pass_bytes: 0,
             sent: [0; Kind::ALL.len()],
         }
@@ -106,7 +109,11 @@ impl Link {
     /// Hands over what was sent.
     #[inline]
     pub fn flush(&mut self) {
-        self.sender.flush();
+        if self.is_silent {
+            self.sender.publish();
+        } else {
+            self.sender.flush();
+        }
     }
 
     #[cold]
@@ -186,7 +193,8 @@ pub enum PairError {
     Join(#[from] JoinError),
 }
 
-/// Both ends of a path between a channel and a control unit of one process.
+/// Both ends of a path between a channel and a control unit of one thread, which polls both: nobody sleeps, and nobody rings.
+/// Whether the other sleeps is not looked up, which takes a fence for each unit.
 ///
 /// # Errors
 /// [`PairError`].
@@ -203,7 +211,9 @@ pub fn pair(terms: Terms) -> Result<(Link, Link), PairError> {
     let mut left = left.join(right_shown, left_bells, terms)?;
     let mut right = right.join(left_shown, right_bells, terms)?;
     let link = |halves: &mut fabric::path::Halves| {
-        Link::new(halves.senders.remove(0), halves.receivers.remove(0))
+        let mut sender = halves.senders.remove(0);
+        sender.set_ringing(Ringing::Deferred);
+        Link { is_silent: true, ..Link::new(sender, halves.receivers.remove(0)) }
     };
     Ok((link(&mut left), link(&mut right)))
 }
