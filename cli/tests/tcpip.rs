@@ -8,6 +8,7 @@ mod common;
 use std::env;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use siga::Guest;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{self, Counter, Stack, StackOptions};
 
-use common::{System, text};
+use common::{Process, System, text};
 
 /// Where the program in a network of its own finds what it is to do: the address of the stack.
 const ADDRESS: &str = "SIGA_TEST_STACK";
@@ -204,11 +205,12 @@ fn speak(test: &str, mtu: &str) {
     let mut program = vec!["run", "--name", "KERNEL", "--mtu", mtu, "--", "timeout", "60"];
     program.extend([own, "--exact", "kernel_side", "--nocapture"]);
     let mut command = system.command(&program);
-    command.env(ADDRESS, address);
-    let program = thread::spawn(move || command.output().unwrap());
+    command.env(ADDRESS, address).stdout(Stdio::piped());
+    let mut program = Process(command.spawn().unwrap());
     serve(&Stack::new(lan, &StackOptions::default()).unwrap());
-    let output = program.join().unwrap();
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let mut said = String::new();
+    program.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(program.0.wait().unwrap().success(), "{said}");
 }
 
 #[test]

@@ -16,6 +16,9 @@ use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::workload::tcp_crr::BACKLOG;
 
+/// Bytes of each buffer of a connection of the stack. Each connection has fresh ones, which are filled with zeros.
+const BUFFER_BYTES: usize = 64 << 10;
+
 /// Makes connections, or accepts them.
 pub(crate) trait Dials {
     /// A connection. Its verbs wait unless the party spins.
@@ -67,11 +70,11 @@ impl StackDials {
         let spins = spins(order);
         if is_source(order) {
             control.parcel()?;
-            let (stack, address) = join(order)?;
+            let (stack, address) = join(order, BUFFER_BYTES)?;
             let target = address.map(|address| SocketAddr::new(address, PORT));
             return Ok(StackDials { stack, listener: None, target, spins });
         }
-        let (stack, _) = join(order)?;
+        let (stack, _) = join(order, BUFFER_BYTES)?;
         let at = ("0.0.0.0", PORT);
         let listener = tcpip::TcpListener::bind_with_backlog(&stack, at, BACKLOG.into());
         let listener = listener.doing("listen on a LAN")?;

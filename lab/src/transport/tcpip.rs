@@ -27,11 +27,14 @@ pub(super) const TCP_LAN: Transport = Transport {
 
 pub(super) const PORT: u16 = 7;
 
+/// Bytes of each buffer of a connection that carries many messages.
+const BUFFER_BYTES: usize = 1 << 20;
+
 /// How long an end waits for the other to have all.
 pub(super) const FINISH_MAX: Duration = Duration::from_secs(10);
 
-/// Puts a stack of this party on the LAN; with the address of the target, if that is there already.
-pub(super) fn join(order: &Order) -> Result<(Stack, Option<IpAddr>), Fault> {
+/// Puts a stack of this party on the LAN, whose connections have two buffers of so many bytes; with the address of the target, if that is there already.
+pub(super) fn join(order: &Order, buffer_bytes: usize) -> Result<(Stack, Option<IpAddr>), Fault> {
     let name = guest_name(role_name(order), order.number, order.copies);
     let socket = order.socket.as_ref().expect("trials with paths have a host");
     let guest = Guest::attach(socket, &name).doing("attach to the host")?;
@@ -44,8 +47,8 @@ pub(super) fn join(order: &Order) -> Result<(Stack, Option<IpAddr>), Fault> {
     // Over memory a full target is told, and nothing is lost.
     let options = StackOptions {
         congestion: Congestion::None,
-        receive_bytes: 1 << 20,
-        send_bytes: 1 << 20,
+        receive_bytes: buffer_bytes,
+        send_bytes: buffer_bytes,
         ..StackOptions::default()
     };
     Ok((Stack::new(lan, &options).doing("put a stack on a LAN")?, address))
@@ -73,7 +76,7 @@ impl TcpLanEnd {
         if is_source(order) {
             control.parcel()?;
         }
-        let (stack, address) = join(order)?;
+        let (stack, address) = join(order, BUFFER_BYTES)?;
         let stream = if is_source(order) {
             let address = address.ok_or(Fault::Ended)?;
             TcpStream::connect(&stack, (address, PORT)).doing("connect on a LAN")?
