@@ -28,6 +28,9 @@ const KEPT_BYTES: usize = 32 << 10;
 /// Reads and writes of one direction before the next has its turn.
 const TURNS_MAX: usize = 8;
 
+/// How long programs of this system wait to be accepted after that has failed, because there were no descriptors left.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
 /// How long a connection to a server of this system is tried.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
@@ -188,6 +191,17 @@ impl Entrance {
 /// A connection whose other half is being made by a thread.
 type Connecting = (u64, io::Result<TcpStream>);
 
+/// How far accepting has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepted {
+    /// Nobody waits.
+    All,
+    /// There are as many connections as there may be.
+    Full,
+    /// The system gives no more for now.
+    Failed,
+}
+
 struct Forwarder {
     stack: Stack,
     entrance: Entrance,
@@ -245,36 +259,64 @@ impl Forwarder {
                     return Ok(());
                 }
             }
-            let received = self.stack.counter(Counter::FramesReceived);
+            let news = self.news();
             self.stack.poll()?;
-            self.accept()?;
+            let accepted = self.accept()?;
             self.complete()?;
             let has_more = self.carry();
             let time = self.stack.prepare_wait()?;
-            // What came while others were served may be for one that was served before.
-            let has_news = self.stack.counter(Counter::FramesReceived) != received;
-            let time = if has_more || has_news { Duration::ZERO } else { time };
+            // What came or ended while others were served may be of one that was served before.
+            let has_news = self.news() != news;
+            let time = match accepted {
+                // An edge tells of programs that wait only once: now there is room for them.
+                Accepted::Full if self.has_room() => Duration::ZERO,
+                _ if has_more || has_news => Duration::ZERO,
+                Accepted::Failed => time.min(ACCEPT_AGAIN),
+                Accepted::All | Accepted::Full => time,
+            };
             self.poller.wait((time != Duration::MAX).then_some(time))?;
         }
     }
 
-    fn accept(&mut self) -> io::Result<()> {
-        while self.sessions.len() + self.waiting.len() < CONNECTIONS_MAX {
+    /// A count that changes with all that connections on the LAN can learn without being served.
+    fn news(&self) -> u64 {
+        let counters = [
+            Counter::FramesReceived,
+            Counter::TimedOut,
+            Counter::Gone,
+            Counter::Broken,
+            Counter::TargetFull,
+        ];
+        counters.into_iter().fold(0, |sum, counter| sum.wrapping_add(self.stack.counter(counter)))
+    }
+
+    fn has_room(&self) -> bool {
+        self.sessions.len() + self.waiting.len() < CONNECTIONS_MAX
+    }
+
+    /// Accepts all that wait, as far as there is room.
+    fn accept(&mut self) -> io::Result<Accepted> {
+        while self.has_room() {
             match &self.entrance {
                 Entrance::System(listener) => match listener.accept() {
                     Ok((system, _)) => self.begin_to_lan(system),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                    // Of a connection that is over already, or for want of descriptors: the next try shows.
-                    Err(_) => return Ok(()),
+                    Err(error) => match error.kind() {
+                        ErrorKind::WouldBlock => return Ok(Accepted::All),
+                        // A connection that is over already.
+                        ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                        _ => return Ok(Accepted::Failed),
+                    },
                 },
                 Entrance::Lan(listener) => match listener.accept() {
-                    Ok((lan, _)) => self.begin_to_system(lan)?,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                    Ok((lan, _)) => self.begin_to_system(lan),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        return Ok(Accepted::All);
+                    }
                     Err(error) => return Err(error),
                 },
             }
         }
-        Ok(())
+        Ok(Accepted::Full)
     }
 
     fn begin_to_lan(&mut self, system: TcpStream) {
@@ -289,18 +331,25 @@ impl Forwarder {
         }
     }
 
-    /// Has a thread connect to the server: the system's own verb waits.
-    fn begin_to_system(&mut self, lan: tcpip::TcpStream) -> io::Result<()> {
+    /// Has a thread connect to the server: the system's own verb waits. If there can be no thread, the connection fails,
+    /// and the others go on.
+    fn begin_to_system(&mut self, lan: tcpip::TcpStream) {
         self.done.connections += 1;
         self.begun += 1;
         let (number, to, making) = (self.begun, self.to, self.making.clone());
-        let mut wake = self.wake.1.try_clone()?;
-        std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
-            let _ = making.send((number, TcpStream::connect_timeout(&to, CONNECT_MAX)));
-            let _ = wake.write_all(&[1]);
-        })?;
-        self.waiting.push((number, lan));
-        Ok(())
+        let begun = self.wake.1.try_clone().and_then(|mut wake| {
+            std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
+                let _ = making.send((number, TcpStream::connect_timeout(&to, CONNECT_MAX)));
+                let _ = wake.write_all(&[1]);
+            })
+        });
+        match begun {
+            Ok(_) => self.waiting.push((number, lan)),
+            Err(_) => {
+                self.done.failed += 1;
+                let _ = lan.reset();
+            }
+        }
     }
 
     /// Takes the connections that threads have made.

@@ -426,3 +426,19 @@ fn same_records_are_read_and_written_by_calls_on_a_plain_file() {
         assert!(metrics["rate_ios_per_s"] > 0.0, "{levels:?}");
     }
 }
+
+#[test]
+fn connections_of_tcp_each_carry_a_question_and_an_answer() {
+    for transport in ["tcp-lan", "tcp-loopback", "tcp-veth"] {
+        for (connections, wait) in [("1", "block"), ("1", "spin"), ("5", "spin")] {
+            let levels = [("transport", transport), ("connections", connections), ("wait", wait)];
+            let Some(Measured { parties, .. }) = run_if_able("tcp-crr", &levels) else { continue };
+            let messages = |role: &str| {
+                let of_role = parties.iter().find(|party| party.role == role);
+                of_role.map(|party| party.report.messages)
+            };
+            assert!(messages("source") > Some(0), "{levels:?}");
+            assert_eq!(messages("source"), messages("target"), "{levels:?}");
+        }
+    }
+}

@@ -377,6 +377,47 @@ fn two_hundred_connections_at_once() {
     );
 }
 
+/// A datagram of UDP from port 9 to port 7, its checksum left out.
+fn datagram(from: (&[u8], IpAddr), to: (&[u8], IpAddr), data: &[u8]) -> Vec<u8> {
+    let octets = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.octets(),
+        IpAddr::V6(_) => unreachable!("the range of the LAN is one of IPv4"),
+    };
+    let length = |bytes: usize| (bytes as u16).to_be_bytes();
+    let mut ip = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0].to_vec();
+    ip[2..4].copy_from_slice(&length(28 + data.len()));
+    ip.extend([octets(from.1), octets(to.1)].concat());
+    let sum: u32 = ip.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    ip[10..12].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    let [high, low] = length(8 + data.len());
+    [to.0, from.0, &[8, 0], &ip, &[0, 9, 0, 7, high, low, 0, 0], data].concat()
+}
+
+#[test]
+fn datagram_of_a_member_that_has_left_is_received_though_nothing_of_it_was_heard_before() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (receiving, mut leaving) = (member(&host, "SERVER"), member(&host, "CLIENT"));
+    let (mac, address, from) = (receiving.mac(), receiving.addresses()[0], leaving.addresses()[0]);
+    let stack = stack(receiving);
+    let socket = UdpSocket::bind(&stack, "0.0.0.0:7").unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    // The path is there when a frame has come that says nothing of addresses.
+    let frame = [&mac.0[..], &leaving.mac().0, &[0x88, 0xb5, 0]].concat();
+    leaving.send(Offload::NONE, &frame).unwrap();
+    // Both sides have a part in making the path.
+    while stack.counter(Counter::FramesReceived) == 0 {
+        assert!(leaving.try_receive().unwrap().is_none());
+        stack.wait(Duration::from_millis(1)).unwrap();
+    }
+    let own = leaving.mac();
+    let frame = datagram((&own.0, from), (&mac.0, address), b"farewell");
+    leaving.send(Offload::NONE, &frame).unwrap();
+    drop(leaving);
+    let mut bytes = [0; 100];
+    let (count, source) = socket.recv_from(&mut bytes).unwrap();
+    assert_eq!((&bytes[..count], source), (&b"farewell"[..], SocketAddr::new(from, 9)));
+}
+
 #[test]
 fn datagrams_go_there_and_back() {
     run(

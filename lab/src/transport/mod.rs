@@ -6,6 +6,7 @@
 mod appc;
 mod batch;
 mod bytes;
+mod dial;
 mod iucv;
 pub(crate) mod lan;
 mod line;
@@ -25,6 +26,7 @@ use crate::fault::Fault;
 use crate::quantity::Report;
 use crate::workload::{exchange, request, stream};
 
+pub(crate) use dial::{Dials, KernelDials, StackDials};
 pub(crate) use iucv::{connect_iucv, counts_of_iucv};
 pub(crate) use line::OneLineEnd;
 pub(crate) use path::{attach, connect, counts_of, ended, wait};
@@ -48,6 +50,8 @@ pub struct Transport {
     needs_host: bool,
     /// Whether the factor `ring` applies.
     has_ring: bool,
+    /// Whether the factor `mtu` applies.
+    has_mtu: bool,
     /// How a side can wait. A side that cannot wait as asked waits in the first of these ways.
     waits: &'static [&'static str],
     /// How long messages can be.
@@ -105,6 +109,7 @@ const KERNEL: Transport = Transport {
     is_peer: false,
     needs_host: false,
     has_ring: false,
+    has_mtu: false,
     waits: &["block", "spin"],
     bytes: MessageBytes::Any,
 };
@@ -166,6 +171,9 @@ pub(crate) fn fit(factors: &mut Factors) {
     let Some(transport) = of(factors) else { return };
     if !transport.has_ring {
         factors.remove("ring");
+    }
+    if !transport.has_mtu {
+        factors.remove("mtu");
     }
     if matches!(transport.bytes, MessageBytes::Fixed(_)) {
         factors.remove("bytes");

@@ -25,6 +25,7 @@ use super::lan::LAN_NAME;
 use super::path::{guest_name, role_name};
 use super::{KERNEL, Opened, Opening, Transport, is_source};
 use crate::control::{Control, Order};
+use crate::factor::Level;
 use crate::fault::{Doing, Fault};
 
 pub(super) const TCP_PORT: Transport = Transport {
@@ -43,6 +44,7 @@ pub(super) const TCP_VETH: Transport = Transport {
     stream: Some(|opening| opening.stream(over_veth)),
     exchange: Some(|opening| opening.exchange(over_veth)),
     request: Some(|opening| opening.request(over_veth)),
+    has_mtu: true,
     ..KERNEL
 };
 
@@ -52,7 +54,7 @@ type TcpEnd = ByteEnd<TcpStream, TcpStream>;
 const TCP_PORT_NUMBER: u16 = 7000;
 
 /// What the control of congestion is for both, where the kernel lets us say so: the usual one may pace by timers.
-const CONGESTION: &str = "cubic";
+pub(super) const CONGESTION: &str = "cubic";
 
 /// How long the source waits at its end until all is acknowledged, if it is not.
 const LINGER_TIME: Duration = Duration::from_secs(2);
@@ -60,9 +62,11 @@ const LINGER_TIME: Duration = Duration::from_secs(2);
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1;
 
-/// The two ends of a veth, and the LAN's MTU, which both networks have.
+/// The two ends of a veth.
 const INTERFACES: [&str; 2] = ["veth0", "veth1"];
-const MTU: u32 = 8 << 10;
+
+/// The MTU of a LAN that no system file names: what veth has in workloads without the factor.
+const LAN_MTU: u32 = 8 << 10;
 
 /// Gives the calling process, which has one thread, a network of its own.
 fn separate() -> Result<(), Fault> {
@@ -97,6 +101,12 @@ fn over_ports(opening: Opening<'_>) -> Opened<TcpEnd> {
 
 fn over_veth(opening: Opening<'_>) -> Opened<TcpEnd> {
     let Opening { order, control, bytes } = opening;
+    let own = join_veth(order, control)?;
+    connect_over(own, order, control, bytes)
+}
+
+/// Gives this party a network of its own, which veth joins with the other's, and its address there.
+pub(super) fn join_veth(order: &Order, control: &mut Control) -> Result<IpAddr, Fault> {
     separate()?;
     let mut links = Links::open().doing("speak with the kernel")?;
     links.set_loopback_up().doing("set the loopback interface up")?;
@@ -117,8 +127,12 @@ fn over_veth(opening: Opening<'_>) -> Opened<TcpEnd> {
     let own = IpAddr::V4(Ipv4Addr::new(10, 9, 0, number));
     let mac = Mac([2, 0, 0, 0, 0, number]);
     let address = Address { address: own, prefix_bits: 24 };
-    links.set_up(interface, mac, MTU, &[address]).doing("set an interface up")?;
-    connect_over(own, order, control, bytes)
+    let mtu = match order.factors.get("mtu") {
+        Some(Level::Number(mtu)) => u32::try_from(*mtu).expect("it is below 2^16"),
+        _ => LAN_MTU,
+    };
+    links.set_up(interface, mac, mtu, &[address]).doing("set an interface up")?;
+    Ok(own)
 }
 
 /// The source connects to where the target listens.

@@ -1,7 +1,7 @@
 //! TCP of the guests' own stack: a connection over a LAN, driven by the verbs of each side.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::time::Duration;
 
 use host::report::Counts;
@@ -12,6 +12,7 @@ use siga::tcpip::{Congestion, Counter, Stack, StackOptions, TcpListener, TcpStre
 use super::lan::LAN_NAME;
 use super::path::{OVER_PATHS, TARGET, guest_name, role_name};
 use super::{End, Opened, Opening, Transport, is_source, wait};
+use crate::control::Order;
 use crate::fault::{Doing, Fault};
 
 pub(super) const TCP_LAN: Transport = Transport {
@@ -24,10 +25,40 @@ pub(super) const TCP_LAN: Transport = Transport {
     ..OVER_PATHS
 };
 
-const PORT: u16 = 7;
+pub(super) const PORT: u16 = 7;
+
+/// Bytes of each buffer of a connection that carries many messages.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// How long an end waits for the other to have all.
-const FINISH_MAX: Duration = Duration::from_secs(10);
+pub(super) const FINISH_MAX: Duration = Duration::from_secs(10);
+
+/// Puts a stack of this party on the LAN, whose connections have two buffers of so many bytes; with the address of the target, if that is there already.
+pub(super) fn join(order: &Order, buffer_bytes: usize) -> Result<(Stack, Option<IpAddr>), Fault> {
+    let name = guest_name(role_name(order), order.number, order.copies);
+    let socket = order.socket.as_ref().expect("trials with paths have a host");
+    let guest = Guest::attach(socket, &name).doing("attach to the host")?;
+    let options =
+        LanOptions { wait: wait(order), address: Address::Chosen, ..LanOptions::default() };
+    let mut lan = Lan::join(guest, LAN_NAME, &options).doing("join a LAN")?;
+    let target = guest_name(TARGET, order.number, order.copies);
+    let found = lan.members().find(|member| member.name.as_str() == target);
+    let address = found.and_then(|member| member.addresses.first().copied());
+    // Over memory a full target is told, and nothing is lost.
+    let options = StackOptions {
+        congestion: Congestion::None,
+        receive_bytes: buffer_bytes,
+        send_bytes: buffer_bytes,
+        ..StackOptions::default()
+    };
+    Ok((Stack::new(lan, &options).doing("put a stack on a LAN")?, address))
+}
+
+/// What a stack has counted.
+pub(super) fn counts_of_stack(stack: &Stack) -> Counts {
+    let count = |counter: Counter| (format!("tcpip_{}", counter.name()), stack.counter(counter));
+    Counter::ALL.into_iter().map(count).collect()
+}
 
 /// One end of a connection.
 #[derive(Debug)]
@@ -45,23 +76,7 @@ impl TcpLanEnd {
         if is_source(order) {
             control.parcel()?;
         }
-        let name = guest_name(role_name(order), order.number, order.copies);
-        let socket = order.socket.as_ref().expect("trials with paths have a host");
-        let guest = Guest::attach(socket, &name).doing("attach to the host")?;
-        let options =
-            LanOptions { wait: wait(order), address: Address::Chosen, ..LanOptions::default() };
-        let mut lan = Lan::join(guest, LAN_NAME, &options).doing("join a LAN")?;
-        let target = guest_name(TARGET, order.number, order.copies);
-        let found = lan.members().find(|member| member.name.as_str() == target);
-        let address = found.and_then(|member| member.addresses.first().copied());
-        // Over memory a full target is told, and nothing is lost.
-        let options = StackOptions {
-            congestion: Congestion::None,
-            receive_bytes: 1 << 20,
-            send_bytes: 1 << 20,
-            ..StackOptions::default()
-        };
-        let stack = Stack::new(lan, &options).doing("put a stack on a LAN")?;
+        let (stack, address) = join(order, BUFFER_BYTES)?;
         let stream = if is_source(order) {
             let address = address.ok_or(Fault::Ended)?;
             TcpStream::connect(&stack, (address, PORT)).doing("connect on a LAN")?
@@ -113,8 +128,6 @@ impl End for TcpLanEnd {
     }
 
     fn counts(&mut self) -> Counts {
-        let count =
-            |counter: Counter| (format!("tcpip_{}", counter.name()), self.stack.counter(counter));
-        Counter::ALL.into_iter().map(count).collect()
+        counts_of_stack(&self.stack)
     }
 }

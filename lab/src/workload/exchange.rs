@@ -5,7 +5,7 @@ use std::thread;
 use os::processor::{now_ns, pin};
 
 use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
-use super::stream::{BYTES, check};
+use super::stream::{BYTES, MTU, check};
 use super::{MESSAGE_METRICS, WAIT, Workload};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors};
@@ -27,6 +27,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             usual: &["path", "unix-stream"],
         },
         BYTES,
+        MTU,
         RATE,
         THINK,
         THINK_TIMES,

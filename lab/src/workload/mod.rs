@@ -12,6 +12,7 @@ mod pairs;
 pub(crate) mod request;
 mod spread;
 pub(crate) mod stream;
+pub(crate) mod tcp_crr;
 
 use std::collections::BTreeMap;
 
@@ -67,6 +68,7 @@ pub const WORKLOADS: &[Workload] = &[
     outstanding::WORKLOAD,
     pairs::WORKLOAD,
     spread::WORKLOAD,
+    tcp_crr::WORKLOAD,
     io3390::WORKLOAD,
 ];
 

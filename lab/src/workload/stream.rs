@@ -24,6 +24,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         RING,
         BYTES,
+        MTU,
         WAIT,
     ],
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
@@ -49,6 +50,14 @@ pub(super) const BYTES: Factor = Factor {
     meaning: "size of a message",
     domain: Domain::Bytes { least: 1, most: 16 << 20 },
     usual: &["64"],
+};
+
+/// The MTU of networks that veth joins.
+pub(super) const MTU: Factor = Factor {
+    name: "mtu",
+    meaning: "MTU of the networks that veth joins",
+    domain: Domain::Bytes { least: 1280, most: 65_535 },
+    usual: &["8 KiB"],
 };
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {

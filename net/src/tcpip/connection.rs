@@ -147,7 +147,7 @@ impl Connection {
         match &self.machine {
             Some(machine) if self.is_live => match machine.state() {
                 State::SynSent | State::SynReceived => return Writable::Nothing,
-                State::Established | State::CloseWait if machine.socket().can_send() => {
+                State::Established | State::CloseWait if machine.has_room() => {
                     return Writable::Room;
                 }
                 State::Established | State::CloseWait => return Writable::Nothing,

@@ -34,6 +34,8 @@ listed! {
         ResetsSent => "resets_sent",
         /// Acknowledgements sent to segments that would change a connection and may be forged (RFC 5961).
         ChallengesSent => "challenges_sent",
+        /// Segments with data that were sent again, or ask whether a window is still closed.
+        Resent => "segments_resent",
         /// Received frames dropped: a tag of a VLAN.
         Vlan => "dropped_vlan",
         /// Received frames dropped: a length or a field that makes no sense.

@@ -19,7 +19,7 @@ use smoltcp::wire::{HardwareAddress, IpEndpoint, IpListenEndpoint};
 
 pub(super) use smoltcp::socket::tcp::State;
 
-use super::counters::Counters;
+use super::counters::{Counter, Counters};
 use super::output::{Link, Output};
 use super::packet::{self, Segment};
 use super::stack::Congestion;
@@ -28,6 +28,9 @@ use crate::lan::offload::{Kind, SEGMENTS_MAX, Segmentation};
 
 /// Bytes of the longest packet that stands for segments.
 const SEGMENTS_BYTES_MAX: usize = 65_535;
+
+/// The part of the buffer for what is to be sent that has to be empty before more is put there. Linux waits for a third.
+const ROOM_PART: usize = 4;
 
 /// The state machine has panicked. Nothing of its connection can be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -416,6 +419,16 @@ impl Machine {
         self.socket_mut().peek(bytes).unwrap_or_default()
     }
 
+    /// Whether there is room for what is to be sent, and enough of it.
+    ///
+    /// A program that writes into whatever room there is sends segments as short as the last acknowledgement was, and these
+    /// are acknowledged one by one: a full buffer would stay with short segments for good.
+    pub(super) fn has_room(&self) -> bool {
+        let socket = self.socket();
+        let room = socket.send_capacity() - socket.send_queue();
+        socket.can_send() && room >= socket.send_capacity() / ROOM_PART
+    }
+
     /// Gives the room for what is to be sent to `fill`, which says how much of it it has filled.
     pub(super) fn fill<R>(&mut self, fill: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
         let filled = self.socket_mut().send(|room| {
@@ -496,7 +509,11 @@ impl RxToken for Input<'_> {
 impl<L: Link> TxToken for Transmit<'_, L> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, bytes: usize, fill: F) -> R {
         let Way { link, output, counters, room } = self.way;
-        room.resize(ETHERNET_BYTES + bytes, 0);
+        // It only grows: to fill it with zeros again behind each short segment costs as much as a copy.
+        if room.len() < ETHERNET_BYTES + bytes {
+            room.resize(ETHERNET_BYTES + bytes, 0);
+        }
+        let room = &mut room[..ETHERNET_BYTES + bytes];
         let result = fill(&mut room[ETHERNET_BYTES..]);
         let mut offload = packet::leave_checksum(room);
         let transport = match offload.checksum {
@@ -511,6 +528,12 @@ impl<L: Link> TxToken for Transmit<'_, L> {
             if is_moved && self.sent.is_any && is_before(segment.sequence, self.sent.next) {
                 segment.sequence = self.sent.next;
                 room[transport + 4..transport + 8].copy_from_slice(&segment.sequence.to_be_bytes());
+            }
+            if segment.data_bytes > 0
+                && self.sent.is_any
+                && is_before(segment.sequence, self.sent.next)
+            {
+                counters.count(Counter::Resent);
             }
             note(self.sent, &segment);
             if let Some(segment_bytes) = self.segment_bytes

@@ -124,6 +124,7 @@ impl Stack {
             net,
             frame: Vec::new(),
             changes: 0,
+            noted: None,
             gone: HashMap::new(),
             senders: HashMap::new(),
         };
@@ -255,9 +256,12 @@ pub(super) struct Core {
     frame: Vec<u8>,
     /// The count of the LAN's changes up to which the other sides' members were looked for.
     changes: u64,
+    /// The same, up to which their addresses were taken note of.
+    noted: Option<u64>,
     /// Hosts to which there are connections and whose members are missing, and since when.
     gone: HashMap<IpAddr, u64>,
-    /// Whose addresses have been seen: what a member has sent before it left is still received after.
+    /// Whose addresses the members' are, or were when the LAN changed last: what a member has sent before it left is still
+    /// received after.
     senders: HashMap<IpAddr, Mac>,
 }
 
@@ -287,6 +291,7 @@ impl Core {
 
     /// Receives what has come, and sends what is due.
     pub(super) fn pump(&mut self) -> io::Result<()> {
+        self.note_members();
         for _ in 0..ROUNDS_MAX {
             let now = now_ns();
             let mut received = 0;
@@ -300,11 +305,11 @@ impl Core {
                 self.net.receive(
                     now,
                     frame,
-                    &mut Wire { lan: &mut self.lan, senders: &mut self.senders },
+                    &mut Wire { lan: &mut self.lan, senders: &self.senders },
                 );
             }
             let has_more =
-                self.net.poll(now, &mut Wire { lan: &mut self.lan, senders: &mut self.senders });
+                self.net.poll(now, &mut Wire { lan: &mut self.lan, senders: &self.senders });
             if received == 0 && !has_more {
                 break;
             }
@@ -312,6 +317,17 @@ impl Core {
         self.follow_members();
         self.lan.flush();
         Ok(())
+    }
+
+    /// Takes note of whose addresses are whose, before one of them leaves whose frames are still to be received. One load if
+    /// nothing has changed.
+    fn note_members(&mut self) {
+        let changes = self.lan.changes();
+        if self.noted.replace(changes) != Some(changes) {
+            for member in self.lan.members() {
+                self.senders.extend(member.addresses.iter().map(|address| (*address, member.mac)));
+            }
+        }
     }
 
     /// Finds out which connections have lost their other side: nothing may come from there that would say so.
@@ -342,7 +358,7 @@ impl Core {
                 }
             }
             for host in asked {
-                net.question(host, &mut Wire { lan, senders });
+                net.question(host, &mut Wire { lan, senders: &*senders });
             }
         }
         if !gone.is_empty() {
@@ -367,7 +383,7 @@ impl Core {
     pub(super) fn push(&mut self) {
         let now = now_ns();
         for _ in 0..ROUNDS_MAX {
-            if !self.net.poll(now, &mut Wire { lan: &mut self.lan, senders: &mut self.senders }) {
+            if !self.net.poll(now, &mut Wire { lan: &mut self.lan, senders: &self.senders }) {
                 break;
             }
         }
@@ -403,12 +419,7 @@ impl Core {
         to: SocketAddr,
         data: &[u8],
     ) -> Result<(), net::tcpip::SendToError> {
-        self.net.send_to(
-            from,
-            to,
-            data,
-            &mut Wire { lan: &mut self.lan, senders: &mut self.senders },
-        )
+        self.net.send_to(from, to, data, &mut Wire { lan: &mut self.lan, senders: &self.senders })
     }
 }
 
@@ -423,7 +434,7 @@ impl Drop for Core {
 /// The LAN, as a stack sees it.
 struct Wire<'a> {
     lan: &'a mut Lan,
-    senders: &'a mut HashMap<IpAddr, Mac>,
+    senders: &'a HashMap<IpAddr, Mac>,
 }
 
 impl Link for Wire<'_> {
@@ -446,15 +457,9 @@ impl Link for Wire<'_> {
     fn may_send_from(&mut self, frame: &[u8], address: IpAddr) -> bool {
         // That the MAC address is the sender's has been checked by the LAN.
         let Some(source) = net::lan::frame::source(frame) else { return false };
-        let known = self.senders.get(&address).copied();
         match self.lan.find_address(address).map(|member| member.mac) {
-            Some(owner) => {
-                if owner == source && known != Some(source) {
-                    self.senders.insert(address, source);
-                }
-                owner == source
-            }
-            None => known == Some(source),
+            Some(owner) => owner == source,
+            None => self.senders.get(&address) == Some(&source),
         }
     }
 }

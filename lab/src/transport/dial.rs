@@ -1,0 +1,188 @@
+//! Connections of TCP that a party makes or accepts one after the other: of the guests' own stack, and of the kernel's.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+
+use host::report::Counts;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt,
+};
+use siga::tcpip::{self, Stack};
+
+use super::tcpip::{FINISH_MAX, PORT, counts_of_stack, join};
+use super::{is_source, network, spins};
+use crate::control::{Control, Order};
+use crate::fault::{Doing, Fault};
+use crate::workload::tcp_crr::BACKLOG;
+
+/// Bytes of each buffer of a connection of the stack. Each connection has fresh ones, which are filled with zeros.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Makes connections, or accepts them.
+pub(crate) trait Dials {
+    /// A connection. Its verbs wait unless the party spins.
+    type Stream: Read + Write;
+
+    /// Connects to the target. If the party spins, the connection may not be there yet, and its verbs are `WouldBlock`.
+    fn connect(&mut self) -> io::Result<Self::Stream>;
+
+    /// The next connection that the source has made. None if the party spins and there is none.
+    fn accept(&mut self) -> io::Result<Option<Self::Stream>>;
+
+    /// Whether [`Dials::accept`] waits, so that one connection has to be served before the next is accepted.
+    fn accepts_one_by_one(order: &Order) -> bool {
+        !spins(order)
+    }
+
+    /// What was counted so far.
+    fn counts(&self) -> Counts {
+        Counts::new()
+    }
+
+    /// Waits until the other side has all.
+    fn finish(self) -> Result<(), Fault>;
+}
+
+/// The result of accepting; none if there is nobody.
+fn accepted<S>(result: io::Result<S>) -> io::Result<Option<S>> {
+    match result {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Connections of the guests' own stack on a LAN.
+#[derive(Debug)]
+pub(crate) struct StackDials {
+    stack: Stack,
+    /// Of the target.
+    listener: Option<tcpip::TcpListener>,
+    /// The target's address, for the source.
+    target: Option<SocketAddr>,
+    spins: bool,
+}
+
+impl StackDials {
+    /// The target listens, and says so.
+    pub(crate) fn open(order: &Order, control: &mut Control) -> Result<StackDials, Fault> {
+        let spins = spins(order);
+        if is_source(order) {
+            control.parcel()?;
+            let (stack, address) = join(order, BUFFER_BYTES)?;
+            let target = address.map(|address| SocketAddr::new(address, PORT));
+            return Ok(StackDials { stack, listener: None, target, spins });
+        }
+        let (stack, _) = join(order, BUFFER_BYTES)?;
+        let at = ("0.0.0.0", PORT);
+        let listener = tcpip::TcpListener::bind_with_backlog(&stack, at, BACKLOG.into());
+        let listener = listener.doing("listen on a LAN")?;
+        listener.set_nonblocking(spins).doing("keep accepting from waiting")?;
+        control.pass("listening", &[])?;
+        Ok(StackDials { stack, listener: Some(listener), target: None, spins })
+    }
+}
+
+impl Dials for StackDials {
+    type Stream = tcpip::TcpStream;
+
+    fn connect(&mut self) -> io::Result<tcpip::TcpStream> {
+        let target = self.target.ok_or(ErrorKind::HostUnreachable)?;
+        match self.spins {
+            true => tcpip::TcpStream::start_connecting(&self.stack, target),
+            false => tcpip::TcpStream::connect(&self.stack, target),
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<Option<tcpip::TcpStream>> {
+        let listener = self.listener.as_ref().ok_or(ErrorKind::Unsupported)?;
+        let accepted = accepted(listener.accept().map(|(stream, _)| stream))?;
+        if let Some(stream) = &accepted {
+            stream.set_nonblocking(self.spins)?;
+        }
+        Ok(accepted)
+    }
+
+    fn counts(&self) -> Counts {
+        counts_of_stack(&self.stack)
+    }
+
+    fn finish(self) -> Result<(), Fault> {
+        self.stack.finish(FINISH_MAX).doing("wait for the other side").map(drop)
+    }
+}
+
+/// Connections of the kernel, over loopback or between two networks.
+#[derive(Debug)]
+pub(crate) struct KernelDials {
+    listener: Option<TcpListener>,
+    target: SocketAddr,
+    spins: bool,
+}
+
+/// The ports that the source has connections from: all that the stack has, too.
+const PORTS: (&str, &str) = ("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535");
+
+impl KernelDials {
+    /// The target listens, and says where.
+    pub(crate) fn open(order: &Order, control: &mut Control) -> Result<KernelDials, Fault> {
+        let spins = spins(order);
+        let own = match order.word("transport") {
+            "tcp-veth" => {
+                let own = network::join_veth(order, control)?;
+                std::fs::write(PORTS.0, PORTS.1).doing("set the range of ports")?;
+                own
+            }
+            _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
+        if is_source(order) {
+            let target = control.note()?.parse().doing("read an address")?;
+            return Ok(KernelDials { listener: None, target, spins });
+        }
+        let made = socket(spins)?;
+        bind(&made, &SocketAddr::new(own, 0)).map_err(io::Error::from).doing("bind a socket")?;
+        listen(&made, BACKLOG.into()).map_err(io::Error::from).doing("listen")?;
+        let listener = TcpListener::from(made);
+        let target = listener.local_addr().doing("listen")?;
+        control.tell(&target.to_string())?;
+        Ok(KernelDials { listener: Some(listener), target, spins })
+    }
+}
+
+/// A socket with the control of congestion that both transports have, where the kernel lets us say so.
+fn socket(is_nonblocking: bool) -> Result<std::os::fd::OwnedFd, Fault> {
+    let flags = match is_nonblocking {
+        true => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        false => SocketFlags::CLOEXEC,
+    };
+    let made = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
+    let made = made.map_err(io::Error::from).doing("make a socket")?;
+    let _ = sockopt::set_tcp_congestion(&made, network::CONGESTION);
+    Ok(made)
+}
+
+impl Dials for KernelDials {
+    type Stream = TcpStream;
+
+    fn connect(&mut self) -> io::Result<TcpStream> {
+        let made = socket(self.spins).map_err(io::Error::other)?;
+        match connect(&made, &self.target) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(made)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<Option<TcpStream>> {
+        let listener = self.listener.as_ref().ok_or(ErrorKind::Unsupported)?;
+        let accepted = accepted(listener.accept().map(|(stream, _)| stream))?;
+        if let Some(stream) = &accepted {
+            stream.set_nonblocking(self.spins)?;
+        }
+        Ok(accepted)
+    }
+
+    fn finish(self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
