@@ -454,7 +454,8 @@ impl Link for Wire<'_> {
                 }
                 owner == source
             }
-            None => known == Some(source),
+            // What one has sent before it left is still received, also if nothing of it was received before.
+            None => known == Some(source) || self.lan.has_left_with(source, address),
         }
     }
 }
