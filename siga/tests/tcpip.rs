@@ -457,6 +457,41 @@ fn datagrams_go_there_and_back() {
 }
 
 #[test]
+fn datagram_of_a_member_that_leaves_before_it_was_heard_is_received() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut watching = member(&host, "WATCHER");
+    let (served, mut leaving) = (member(&host, "SERVER"), member(&host, "CLIENT"));
+    let (to, from) = (served.addresses()[0], leaving.addresses()[0]);
+    let ends = [&served.mac().0[..], &leaving.mac().0].concat();
+    let stack = stack(served);
+    let socket = UdpSocket::bind(&stack, "0.0.0.0:53").unwrap();
+    // A path, over which nothing comes that says who it is from.
+    let nothing = [&ends[..], &[0x88, 0xb5], &[0; 46]].concat();
+    leaving.send(Offload::NONE, &nothing).unwrap();
+    while stack.counter(Counter::FramesReceived) == 0 {
+        assert!(leaving.try_receive().unwrap().is_none());
+        stack.wait(Duration::from_millis(1)).unwrap();
+    }
+    let [IpAddr::V4(from), IpAddr::V4(to)] = [from, to] else { panic!("addresses of IPv4") };
+    let mut ip = [0x45, 0, 0, 33, 0, 0, 0x40, 0, 64, 17, 0, 0].to_vec();
+    ip.extend_from_slice(&[from.octets(), to.octets()].concat());
+    let words = ip.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum: u32 = words.sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    let datagram = [0, 99, 0, 53, 0, 13, 0, 0, b'h', b'e', b'l', b'l', b'o'];
+    leaving.send(Offload::NONE, &[&ends[..], &[8, 0], &ip, &datagram].concat()).unwrap();
+    drop(leaving);
+    while watching.find_address(from.into()).is_some() {
+        watching.receive_within(Duration::from_millis(1)).unwrap();
+    }
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    let mut bytes = [0; 10];
+    assert_eq!(socket.recv_from(&mut bytes).unwrap(), (5, SocketAddr::new(from.into(), 99)));
+    assert_eq!(&bytes[..5], b"hello");
+}
+
+#[test]
 fn time_limits_and_settings_are_those_of_the_standard_library() {
     let (done, is_done) = mpsc::channel::<()>();
     run(

@@ -66,6 +66,8 @@ pub(super) struct Connection {
     /// Whether the network knows it: its packets are for it and its timers run.
     pub(super) is_live: bool,
     pub(super) is_busy: bool,
+    /// What its program calls it when it wants to be told of changes.
+    pub(super) token: Option<u64>,
     /// Which of all connections it is: those begun later have higher numbers.
     pub(super) number: u64,
     /// Whether it is complete and waits to be accepted.
@@ -99,6 +101,7 @@ impl Connection {
             listener,
             is_live: true,
             is_busy: false,
+            token: None,
             number,
             is_ready: false,
             is_receive_shut: false,

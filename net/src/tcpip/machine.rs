@@ -32,6 +32,11 @@ const SEGMENTS_BYTES_MAX: usize = 65_535;
 /// The part of the buffer for what is to be sent that has to be empty before more is put there. Linux waits for a third.
 const ROOM_PART: usize = 4;
 
+/// Bytes of the shortest segments of which such a packet has no more than a frame may have, although options take of what
+/// each has for data.
+const SEGMENT_BYTES_MIN: usize =
+    SEGMENTS_BYTES_MAX.div_ceil(SEGMENTS_MAX) + packet::TCP_OPTIONS_BYTES_MAX;
+
 /// The state machine has panicked. Nothing of its connection can be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Broken;
@@ -56,6 +61,8 @@ pub(super) struct Manner {
 /// What all state machines of a stack share.
 pub(super) struct Engine {
     interface: Interface,
+    /// For connections whose segments are short: each goes in a frame of its own.
+    interface_of_short: Interface,
     mtu: usize,
 }
 
@@ -69,15 +76,25 @@ pub(super) struct Way<'a, L> {
 
 impl Engine {
     pub(super) fn new(mtu: usize) -> Engine {
-        Engine { interface: interface(mtu, 0), mtu }
+        Engine {
+            interface: interface(mtu, 0, Some(segments_bytes_max(mtu))),
+            interface_of_short: interface(mtu, 0, None),
+            mtu,
+        }
+    }
+
+    /// The interface of a connection.
+    fn interface(&mut self, has_short_segments: bool) -> &mut Interface {
+        if has_short_segments { &mut self.interface_of_short } else { &mut self.interface }
     }
 }
 
-/// An interface that takes packets for any address. Its sequence numbers begin with what `seed` makes of them.
-fn interface(mtu: usize, seed: u64) -> Interface {
+/// An interface that takes packets for any address. Its sequence numbers begin with what `seed` makes of them. What it
+/// sends stands for segments, if that may be so long.
+fn interface(mtu: usize, seed: u64, segments_bytes_max: Option<usize>) -> Interface {
     let mut config = Config::new(HardwareAddress::Ip);
     config.random_seed = seed;
-    let mut interface = Interface::new(config, &mut Medial { mtu }, instant(0));
+    let mut interface = Interface::new(config, &mut Medial { mtu, segments_bytes_max }, instant(0));
     interface.set_any_ip(true);
     interface
 }
@@ -146,6 +163,8 @@ pub(super) struct Machine {
     received: u32,
     /// By how many bits the windows that we offer are shifted.
     window_shift: u32,
+    /// Whether the other side takes segments so short that a frame might have more of them than the LAN takes.
+    has_short_segments: bool,
 }
 
 impl Machine {
@@ -170,6 +189,7 @@ impl Machine {
             first_received: 0,
             received: 0,
             window_shift: 0,
+            has_short_segments: false,
         }
     }
 
@@ -182,7 +202,7 @@ impl Machine {
         seed: u64,
     ) -> Option<Machine> {
         let mut machine = Machine::new(manner, remote.ip());
-        let mut first = interface(engine.mtu, seed);
+        let mut first = interface(engine.mtu, seed, None);
         let socket = machine.set.get_mut::<tcp::Socket>(machine.handle);
         socket
             .connect(first.context(), endpoint(remote), IpListenEndpoint::from(endpoint(local)))
@@ -232,6 +252,7 @@ impl Machine {
         let bits = usize::BITS - capacity.leading_zeros();
         let scales = packet::scales_window(transport);
         self.window_shift = if scales { bits.saturating_sub(16) } else { 0 };
+        self.has_short_segments = packet::segment_bytes_max(transport) < SEGMENT_BYTES_MIN;
     }
 
     /// How much of a segment's data is beyond what was asked for, and whether smoltcp is to be given it nevertheless.
@@ -366,16 +387,13 @@ impl Machine {
         seed: Option<u64>,
         way: &mut Way<'_, L>,
     ) -> Result<(), Broken> {
-        let mut first;
+        let (mtu, mut first) = (engine.mtu, None);
         let interface = match seed {
-            Some(seed) => {
-                first = interface(engine.mtu, seed);
-                &mut first
-            }
-            None => &mut engine.interface,
+            Some(seed) => first.insert(interface(mtu, seed, None)),
+            None => engine.interface(self.has_short_segments),
         };
         let Machine { set, sent, remote, .. } = self;
-        let mut tap = Tap { mtu: engine.mtu, input: Some(packet), to: *remote, sent, way };
+        let mut tap = Tap { mtu, input: Some(packet), to: *remote, sent, way };
         guard(|| interface.poll_ingress_single(instant(now), &mut tap, set))
             .map(|_: PollIngressSingleResult| ())
     }
@@ -387,16 +405,18 @@ impl Machine {
         now: u64,
         way: &mut Way<'_, L>,
     ) -> Result<bool, Broken> {
-        let Machine { set, sent, remote, .. } = self;
-        let interface = &mut engine.interface;
-        let mut tap = Tap { mtu: engine.mtu, input: None, to: *remote, sent, way };
+        let Machine { set, sent, remote, has_short_segments, .. } = self;
+        let mtu = engine.mtu;
+        let interface = engine.interface(*has_short_segments);
+        let mut tap = Tap { mtu, input: None, to: *remote, sent, way };
         guard(|| interface.poll_egress(instant(now), &mut tap, set) != PollResult::None)
     }
 
     /// When something is to be done without being asked, in nanoseconds.
     pub(super) fn due(&mut self, engine: &mut Engine, now: u64) -> Result<Option<u64>, Broken> {
-        let Machine { set, .. } = self;
-        let due = guard(|| engine.interface.poll_at(instant(now), set))?;
+        let Machine { set, has_short_segments, .. } = self;
+        let interface = engine.interface(*has_short_segments);
+        let due = guard(|| interface.poll_at(instant(now), set))?;
         Ok(due.map(|due| due.total_micros().max(0) as u64 * 1000))
     }
 
@@ -457,7 +477,7 @@ fn endpoint(address: SocketAddr) -> IpEndpoint {
     IpEndpoint::new(address.ip().into(), address.port())
 }
 
-fn capabilities(mtu: usize) -> DeviceCapabilities {
+fn capabilities(mtu: usize, segments_bytes_max: Option<usize>) -> DeviceCapabilities {
     let mut capabilities = DeviceCapabilities::default();
     capabilities.medium = Medium::Ip;
     capabilities.max_transmission_unit = mtu;
@@ -465,7 +485,7 @@ fn capabilities(mtu: usize) -> DeviceCapabilities {
     checksum.ipv4 = Checksum::Tx;
     capabilities.checksum = checksum;
     // What smoltcp makes of IPv6 forgets into which segments it is to be cut: so those are made one by one.
-    capabilities.segmentation.tcpv4 = std::num::NonZeroUsize::new(segments_bytes_max(mtu));
+    capabilities.segmentation.tcpv4 = segments_bytes_max.and_then(std::num::NonZeroUsize::new);
     capabilities
 }
 
@@ -478,6 +498,7 @@ fn segments_bytes_max(mtu: usize) -> usize {
 /// A device that says what an interface has to know, and does nothing.
 struct Medial {
     mtu: usize,
+    segments_bytes_max: Option<usize>,
 }
 
 /// A device that has one packet at most to be received, and sends to where a stack sends.
@@ -589,7 +610,7 @@ impl Device for Medial {
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
-        capabilities(self.mtu)
+        capabilities(self.mtu, self.segments_bytes_max)
     }
 }
 
@@ -632,6 +653,7 @@ impl<L: Link> Device for Tap<'_, '_, L> {
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
-        capabilities(self.mtu)
+        // What an interface can do, it has been told when it was made.
+        capabilities(self.mtu, None)
     }
 }

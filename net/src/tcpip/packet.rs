@@ -211,22 +211,39 @@ pub(super) fn without_end(packet: &Packet<'_>, bytes_less: usize) -> Vec<u8> {
     bytes
 }
 
+/// Bytes of the longest segment of one that says nothing of it (RFC 9293 3.7.1).
+pub(super) const SEGMENT_BYTES_MAX: usize = 536;
+
+/// Bytes of the longest options of TCP.
+pub(super) const TCP_OPTIONS_BYTES_MAX: usize = 40;
+
 /// Whether a header of TCP has the option that windows are scaled (RFC 7323 2.2).
 pub(super) fn scales_window(transport: &[u8]) -> bool {
+    const WINDOW_SCALE: u8 = 3;
+    option(transport, WINDOW_SCALE).is_some_and(|option| option.len() == 3)
+}
+
+/// Bytes of the longest segment that a side takes, as the header of its first segment says (RFC 9293 3.7.1).
+pub(super) fn segment_bytes_max(transport: &[u8]) -> usize {
+    const SEGMENT_BYTES: u8 = 2;
+    match option(transport, SEGMENT_BYTES) {
+        Some(&[_, 4, high, low]) if (high, low) != (0, 0) => u16::from_be_bytes([high, low]).into(),
+        _ => SEGMENT_BYTES_MAX,
+    }
+}
+
+/// The option of this kind in a header of TCP, from its kind on.
+fn option(transport: &[u8], kind: u8) -> Option<&[u8]> {
     const END: u8 = 0;
     const NOTHING: u8 = 1;
-    const WINDOW_SCALE: u8 = 3;
     let header_bytes = transport.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
     let mut options = transport.get(TCP_BYTES..header_bytes).unwrap_or_default();
     loop {
         options = match *options {
-            [END, ..] | [] | [_] => return false,
+            [END, ..] | [] | [_] => return None,
             [NOTHING, ref rest @ ..] => rest,
-            [WINDOW_SCALE, length, ..] => return length == 3 && options.len() >= 3,
-            [_, length, ..] => match options.get(usize::from(length.max(2))..) {
-                Some(rest) => rest,
-                None => return false,
-            },
+            [found, length, ..] if found == kind => return options.get(..usize::from(length)),
+            [_, length, ..] => options.get(usize::from(length.max(2))..)?,
         };
     }
 }

@@ -210,6 +210,8 @@ pub struct Stack {
     ports: Ports,
     connections: Connections,
     tuples: HashMap<Tuple, u32>,
+    /// The connections in `tuples`, by the address of the other side. None is empty.
+    by_host: HashMap<IpAddr, HashSet<u32>>,
     listeners: HashMap<SocketAddr, Listener>,
     sockets: Sockets,
     time_wait: TimeWait,
@@ -217,6 +219,8 @@ pub struct Stack {
     timers: BTreeSet<(u64, u32)>,
     /// Connections that may have something to send.
     busy: VecDeque<u32>,
+    /// Connections whose program wants to be told that they have changed, and has not been told.
+    changed: BTreeSet<u32>,
     /// Connections whose target is full.
     stalled: HashMap<IpAddr, HashSet<u32>>,
     /// Connections begun so far.
@@ -258,11 +262,13 @@ impl Stack {
             ports: Ports::new(secret),
             connections: Connections::default(),
             tuples: HashMap::new(),
+            by_host: HashMap::new(),
             listeners: HashMap::new(),
             sockets: Sockets::default(),
             time_wait: TimeWait::default(),
             timers: BTreeSet::new(),
             busy: VecDeque::new(),
+            changed: BTreeSet::new(),
             stalled: HashMap::new(),
             begun: 0,
             room: Vec::new(),
@@ -481,7 +487,7 @@ impl Stack {
             if let Some(listener) = self.listeners.get_mut(&listening) {
                 listener.half_open.insert(now, host, self.begun, index);
             }
-            self.tuples.insert(tuple, index);
+            self.enter(tuple, index);
             self.make_busy(index);
             return Ok(());
         }
@@ -606,6 +612,7 @@ impl Stack {
             _ => {}
         }
         self.make_busy(index);
+        self.note_change(index);
         Ok(())
     }
 
@@ -708,6 +715,7 @@ impl Stack {
         if connection.is_receive_shut {
             while machine.take(|bytes| (bytes.len(), bytes.len())).is_some_and(|count| count > 0) {}
         }
+        let mut has_failed = false;
         if connection.deadline.is_some_and(|deadline| deadline <= now) {
             connection.deadline = None;
             match machine.state() {
@@ -722,6 +730,7 @@ impl Stack {
                     connection.end = Some(End::TimedOut);
                     counters.count(Counter::TimedOut);
                     machine.abort();
+                    has_failed = true;
                 }
             }
         }
@@ -764,6 +773,10 @@ impl Stack {
                     }
                 }
             }
+        }
+        // Its reset may have no room: the program is told before it has gone.
+        if has_failed {
+            self.note_change(index);
         }
         match sent {
             Err(Broken) => self.break_down(index),
@@ -869,15 +882,19 @@ impl Stack {
         self.set_timer(index, None);
         self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
-        if std::mem::take(&mut connection.is_live) {
-            self.tuples.remove(&connection.tuple);
-        }
+        let is_live = std::mem::take(&mut connection.is_live);
+        let tuple = connection.tuple;
         let has_bytes =
             connection.machine.as_ref().is_some_and(|machine| machine.socket().can_recv());
         if !has_bytes {
             connection.machine = None;
         }
-        if !connection.is_held && !connection.is_ready {
+        let is_wanted = connection.is_held || connection.is_ready;
+        if is_live {
+            self.leave(tuple, index);
+        }
+        self.note_change(index);
+        if !is_wanted {
             self.forget(index);
         }
     }
@@ -887,14 +904,41 @@ impl Stack {
         self.set_timer(index, None);
         self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
-        if connection.is_live {
-            self.tuples.remove(&connection.tuple);
-        }
+        let (tuple, is_live) = (connection.tuple, connection.is_live);
         // One that is complete is not forgotten before it is accepted: so this one was not.
         if let Some(listener) = connection.listener.and_then(|at| self.listeners.get_mut(&at)) {
-            listener.half_open.remove(connection.tuple.remote.ip(), connection.number);
+            listener.half_open.remove(tuple.remote.ip(), connection.number);
         }
+        if is_live {
+            self.leave(tuple, index);
+        }
+        self.changed.remove(&index);
         self.connections.remove(index);
+    }
+
+    /// The packets between these two are for this connection from now on.
+    fn enter(&mut self, tuple: Tuple, index: u32) {
+        self.tuples.insert(tuple, index);
+        self.by_host.entry(tuple.remote.ip()).or_default().insert(index);
+    }
+
+    /// The packets between these two are for no connection any more.
+    fn leave(&mut self, tuple: Tuple, index: u32) {
+        self.tuples.remove(&tuple);
+        let host = tuple.remote.ip();
+        if let Some(of_host) = self.by_host.get_mut(&host) {
+            of_host.remove(&index);
+            if of_host.is_empty() {
+                self.by_host.remove(&host);
+            }
+        }
+    }
+
+    /// A connection may be ready for what it was not ready for before: its program is told, if it wants to be.
+    fn note_change(&mut self, index: u32) {
+        if self.connections.get_mut(index).is_some_and(|connection| connection.token.is_some()) {
+            self.changed.insert(index);
+        }
     }
 
     // Addresses.
@@ -1022,7 +1066,7 @@ impl Stack {
         let machine = Machine::connect(&self.engine, &self.manner, tuple.local, remote, seed)
             .ok_or(ConnectError::NoHost)?;
         let index = self.connections.insert(Connection::new(self.begun, tuple, machine, None));
-        self.tuples.insert(tuple, index);
+        self.enter(tuple, index);
         self.make_busy(index);
         Ok(self.connections.id(index))
     }
@@ -1054,6 +1098,27 @@ impl Stack {
     /// How a connection has failed, if it has. It is said once.
     pub fn take_end(&mut self, id: ConnectionId) -> Option<End> {
         self.connections.find_mut(id)?.end.take()
+    }
+
+    /// Has [`Stack::take_changed`] name a connection when it may be ready for what it was not ready for before. It is named
+    /// once at the beginning.
+    pub fn watch(&mut self, id: ConnectionId, token: u64) {
+        let Some(index) = self.connections.index(id) else { return };
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.token = Some(token);
+        }
+        self.note_change(index);
+    }
+
+    /// The token of a connection that is watched, and may be ready for what it was not ready for when it was named last.
+    pub fn take_changed(&mut self) -> Option<u64> {
+        let index = self.changed.pop_first()?;
+        self.connections.get_mut(index)?.token
+    }
+
+    /// Whether [`Stack::take_changed`] has one to name.
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
     }
 
     /// What can be received.
@@ -1194,7 +1259,7 @@ impl Stack {
 
     /// The hosts to which there are connections.
     pub fn hosts(&self) -> HashSet<IpAddr> {
-        self.tuples.keys().map(|tuple| tuple.remote.ip()).collect()
+        self.by_host.keys().copied().collect()
     }
 
     /// Asks a host whether it still has its connections. One that has not ends them with a reset.
@@ -1223,8 +1288,7 @@ impl Stack {
     }
 
     fn indexes_of(&self, host: IpAddr) -> Vec<u32> {
-        let of_host = self.tuples.iter().filter(|(tuple, _)| tuple.remote.ip() == host);
-        of_host.map(|(_, index)| *index).collect()
+        self.by_host.get(&host).into_iter().flatten().copied().collect()
     }
 
     /// Ends all connections with a reset.

@@ -646,10 +646,20 @@ fn member_that_takes_nothing_keeps_no_connection_for_ever() {
 /// Asks for a connection from an address where nobody is, and completes it. Returns the sequence numbers of both sides.
 fn forge_connection(world: &mut World, from: SocketAddr, to: SocketAddr) -> (u32, u32) {
     // A scale of windows, so that the other side scales its own.
+    forge_connection_with(world, from, to, [1, 3, 3, 7])
+}
+
+/// The same, with these options.
+fn forge_connection_with(
+    world: &mut World,
+    from: SocketAddr,
+    to: SocketAddr,
+    options: [u8; 4],
+) -> (u32, u32) {
     let mut frame = packet::begin(from.ip(), to.ip(), packet::TCP, 24);
     frame.extend_from_slice(&[from.port().to_be_bytes(), to.port().to_be_bytes()].concat());
     frame.extend_from_slice(&[0, 0, 0, 9, 0, 0, 0, 0, 6 << 4, SYN, 255, 255, 0, 0, 0, 0]);
-    frame.extend_from_slice(&[1, 3, 3, 7]);
+    frame.extend_from_slice(&options);
     address(&mut frame, MACS[1], MACS[0]);
     let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
     inject(world, offload, &frame);
@@ -692,6 +702,32 @@ fn data_beyond_the_first_window_is_not_taken() {
             (bytes.len(), bytes.len())
         });
         assert_eq!(received, (first == 0).then_some(65_535));
+    }
+}
+
+#[test]
+fn frames_have_no_more_segments_than_the_lan_takes_however_short_they_are() {
+    for (mtu, segment_bytes) in [(1500, 1460), (57_344, 536), (57_344, 200), (1500, 100), (1500, 1)]
+    {
+        let options = Options { mtu, congestion: Congestion::None, ..Options::default() };
+        let mut world = World::new(1, Faults::default(), false, options, 0);
+        let (from, to) = (SocketAddr::new([10, 1, 7, 7].into(), 1024), world.at(1, 7));
+        world.stacks[1].listen(to, 8).unwrap();
+        let [high, low] = u16::to_be_bytes(segment_bytes);
+        let numbers = forge_connection_with(&mut world, from, to, [2, 4, high, low]);
+        let (sequence, acknowledgement) = numbers;
+        let bare = Bare { flags: ACK, sequence, acknowledgement, window: 65_535 };
+        let mut frame = packet::bare(from, to, bare);
+        address(&mut frame, MACS[1], MACS[0]);
+        inject(&mut world, Offload { checksum: Checksum::Verified, ..Offload::NONE }, &frame);
+        let (id, _) = world.stacks[1].accept(to).unwrap();
+        put(&mut world, 1, id, 200_000);
+        // The wire refuses what the LAN would.
+        let World { stacks, wires, now } = &mut world;
+        while stacks[1].poll(*now, &mut wires[1]) {}
+        assert_eq!(stacks[1].counter(Counter::Broken), 0);
+        let sent = world.wires[1].under_way.values().map(|(_, bytes)| bytes.len() - 54);
+        assert!(sent.sum::<usize>() > 65_535 - 2 * 1460, "{segment_bytes}");
     }
 }
 
@@ -864,6 +900,44 @@ fn reader_learns_that_the_other_side_is_gone_or_another() {
     assert_eq!(world.stacks[0].readable(ids[0]), Readable::Failed);
     assert_eq!(world.stacks[0].take_end(ids[0]), Some(End::Gone));
     assert!(world.stacks[0].is_quiet());
+}
+
+#[test]
+fn watched_connections_are_named_when_they_change_and_only_then() {
+    let mut world = World::plain();
+    let all: Vec<_> = (0..3).map(|_| world.connect()).collect();
+    let named = |world: &mut World| {
+        let mut named = Vec::new();
+        while let Some(token) = world.stacks[1].take_changed() {
+            named.push(token);
+        }
+        assert!(!world.stacks[1].has_changed());
+        named
+    };
+    world.stacks[1].watch(all[1][1], 71);
+    world.stacks[1].watch(all[2][1], 72);
+    assert_eq!(named(&mut world), [71, 72]);
+    // Bytes of one, and of one that is not watched.
+    put(&mut world, 0, all[0][0], 10);
+    put(&mut world, 0, all[1][0], 10);
+    world.until(SECOND, |_| false);
+    assert_eq!(named(&mut world), [71]);
+    // What the program does itself is no news; that there is room is.
+    world.stacks[1].receive_with(all[1][1], |bytes| (bytes.len(), ()));
+    assert_eq!(named(&mut world), [0; 0]);
+    put(&mut world, 1, all[2][1], 10);
+    world.until(SECOND, |_| false);
+    assert_eq!(named(&mut world), [72]);
+    // The end of all connections with a host, without a frame.
+    let host = world.at(0, 0).ip();
+    assert_eq!(world.stacks[1].hosts(), [host].into());
+    world.stacks[1].end_with(host);
+    assert_eq!(named(&mut world), [71, 72]);
+    assert!(world.stacks[1].hosts().is_empty());
+    // One that is closed is not named any more.
+    world.stacks[1].watch(all[1][1], 73);
+    world.stacks[1].close(all[1][1]);
+    assert_eq!(named(&mut world), [0; 0]);
 }
 
 #[test]

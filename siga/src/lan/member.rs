@@ -322,6 +322,12 @@ impl Lan {
         self.mesh.take_parted()
     }
 
+    /// Whether a member that has left, and of which frames are still received, had both of these addresses.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn has_left_with(&self, mac: Mac, address: IpAddr) -> bool {
+        self.mesh.has_left_with(mac, address)
+    }
+
     /// How many frames wait for the path to their target, which is being made. They are lost if the membership ends.
     pub fn waiting_frames(&self) -> usize {
         self.mesh.waiting_frames()

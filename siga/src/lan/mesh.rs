@@ -1209,6 +1209,16 @@ impl Mesh {
         std::mem::take(&mut self.parted)
     }
 
+    /// Whether a member that has left, and of which frames are still received, had both of these addresses.
+    #[cfg(feature = "tcpip")]
+    pub(super) fn has_left_with(&self, mac: Mac, address: std::net::IpAddr) -> bool {
+        let mut links = self.leaving.iter().filter_map(|(key, _)| match self.waiter.get(*key)? {
+            Occupant::Link(joint) => Some(joint.link.peer()),
+            Occupant::Guest(_) => None,
+        });
+        links.any(|member| member.mac == mac && member.addresses.contains(&address))
+    }
+
     /// Whether there is room again after a frame was given back, and nobody has been told.
     #[cfg(feature = "tcpip")]
     pub(super) fn take_room(&mut self) -> bool {

@@ -459,7 +459,11 @@ impl Link for Wire<'_> {
         let Some(source) = net::lan::frame::source(frame) else { return false };
         match self.lan.find_address(address).map(|member| member.mac) {
             Some(owner) => owner == source,
-            None => self.senders.get(&address) == Some(&source),
+            // What one has sent before it left is still received; and what one sends that is not a member yet at a new host.
+            None => {
+                self.senders.get(&address) == Some(&source)
+                    || self.lan.has_left_with(source, address)
+            }
         }
     }
 }
