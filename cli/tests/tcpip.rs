@@ -1,0 +1,416 @@
+//! The stack of TCP/IP and the kernel's, which a port brings together. A test is skipped, and says so, where a program or a
+//! right is missing.
+
+mod common;
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use common::{System, text};
+use siga::Guest;
+use siga::lan::{Address, Lan, LanOptions};
+use siga::tcpip::{Counter, Stack, StackOptions, TcpListener, TcpStream};
+
+const LONG: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_millis(10);
+
+/// What all programs at the kernel's side begin with. The stack's address is their argument.
+const PRELUDE: &str = "
+import socket, struct, sys, threading, fcntl
+socket.setdefaulttimeout(50)
+STACK = sys.argv[1]
+def pattern(count):
+    return b''.join(at.to_bytes(4, 'little') for at in range(count // 4))
+def receive(connection, count=1 << 60):
+    data = bytearray()
+    while len(data) < count:
+        piece = connection.recv(min(count - len(data), 1 << 16))
+        if not piece: break
+        data += piece
+    return bytes(data)
+def connect(port=7):
+    return socket.create_connection((STACK, port))
+def own_address():
+    asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    asking.connect((STACK, 9))
+    return asking.getsockname()[0]
+def listen():
+    listener = socket.create_server(('', 7))
+    print(own_address(), flush=True)
+    return listener
+";
+
+fn skip(test: &str, why: &str) {
+    // Past the harness, which keeps to itself what a test prints that passes.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
+}
+
+/// A host and a stack at it, if this user may make networks on this machine.
+fn start(test: &str) -> Option<(System, Stack)> {
+    let found = Command::new("sh").arg("-c").arg("command -v python3").output();
+    if !found.is_ok_and(|found| found.status.success()) {
+        skip(test, "python3 is not installed");
+        return None;
+    }
+    let system = System::start(test);
+    let tried = system.run(&["run", "--", "true"]);
+    if !tried.status.success() {
+        let why = text(&tried.stderr);
+        assert!(why.contains("/dev/net/tun") || why.contains("no network"), "{why}");
+        skip(test, why.trim());
+        return None;
+    }
+    let guest = Guest::attach(system.file("siga.sock"), "STACK").unwrap();
+    let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
+    let lan = Lan::join(guest, "hs0", &options).unwrap();
+    Some((system, Stack::new(lan, &StackOptions::default()).unwrap()))
+}
+
+/// A program over the kernel's TCP.
+struct Kernel {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Kernel {
+    fn start(system: &System, stack: &Stack, program: &str) -> Kernel {
+        let program = format!("{PRELUDE}{program}");
+        let address = stack.addresses()[0].to_string();
+        let arguments = ["run", "--name", "kernel", "--", "timeout", "60", "python3", "-c"];
+        let mut command = system.command(&[&arguments[..], &[&program, &address]].concat());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Kernel { child, stdout }
+    }
+
+    /// The next line that it prints.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// Where it listens.
+    fn listening(&mut self) -> SocketAddr {
+        let line = self.line();
+        let address: Result<IpAddr, _> = line.parse();
+        match address {
+            Ok(address) => SocketAddr::new(address, 7),
+            Err(_) => {
+                let mut why = String::new();
+                self.child.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+                panic!("{line:?} is no address: {why}");
+            }
+        }
+    }
+
+    fn say(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
+    }
+
+    /// Serves the stack until the program has ended well.
+    fn end(mut self, stack: &Stack) {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            stack.wait(SHORT).unwrap();
+        };
+        let mut why = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+        assert!(status.success(), "{why}");
+    }
+}
+
+/// The same bytes as those of the programs.
+fn pattern(count: usize) -> Vec<u8> {
+    (0..count as u32 / 4).flat_map(u32::to_le_bytes).collect()
+}
+
+fn is_early<R>(result: &std::io::Result<R>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+/// Sends back what comes over so many connections, each until its end.
+fn echo(stack: &Stack, listener: &TcpListener, connections: usize) {
+    listener.set_nonblocking(true).unwrap();
+    // What is not sent back yet, and whether that is all.
+    let mut open: Vec<(TcpStream, Vec<u8>, bool)> = Vec::new();
+    let (mut accepted, mut most) = (0, 0);
+    while accepted < connections || !open.is_empty() {
+        stack.wait(SHORT).unwrap();
+        while accepted < connections {
+            let stream = listener.accept();
+            if is_early(&stream) {
+                break;
+            }
+            let (stream, _) = stream.unwrap();
+            stream.set_nonblocking(true).unwrap();
+            open.push((stream, Vec::new(), false));
+            accepted += 1;
+        }
+        most = most.max(open.len());
+        open.retain_mut(|(stream, kept, has_ended)| {
+            let mut piece = vec![0; 1 << 16];
+            while kept.len() < 1 << 18 && !*has_ended {
+                let read = stream.read(&mut piece);
+                if is_early(&read) {
+                    break;
+                }
+                let count = read.unwrap();
+                *has_ended = count == 0;
+                kept.extend_from_slice(&piece[..count]);
+            }
+            while !kept.is_empty() {
+                let written = stream.write(kept);
+                if is_early(&written) {
+                    break;
+                }
+                kept.drain(..written.unwrap());
+            }
+            !(*has_ended && kept.is_empty())
+        });
+    }
+    assert_eq!(most, connections);
+    assert!(stack.finish(LONG).unwrap());
+}
+
+/// Sends all of it and receives as much, at the same time.
+fn exchange(stack: &Stack, stream: &TcpStream, sent: &[u8]) {
+    stream.set_nonblocking(true).unwrap();
+    let (mut left, mut received) = (sent, Vec::new());
+    let mut piece = vec![0; 1 << 16];
+    while received.len() < sent.len() {
+        let written = (&*stream).write(left);
+        if !is_early(&written) {
+            left = &left[written.unwrap()..];
+        }
+        let read = (&*stream).read(&mut piece);
+        if is_early(&read) {
+            stack.wait(SHORT).unwrap();
+            continue;
+        }
+        let count = read.unwrap();
+        assert!(count > 0, "the end came too early");
+        received.extend_from_slice(&piece[..count]);
+    }
+    assert!(received == sent);
+}
+
+const ASKS_FOR_AN_ECHO: &str = "
+connection, sent = connect(), pattern(4000000)
+writer = threading.Thread(target=connection.sendall, args=(sent,))
+writer.start()
+assert receive(connection, len(sent)) == sent
+writer.join()
+connection.close()
+";
+
+const ECHOES: &str = "
+connection, _ = listen().accept()
+while piece := connection.recv(1 << 16): connection.sendall(piece)
+connection.close()
+";
+
+#[test]
+fn bulk_is_intact_in_both_directions() {
+    let Some((system, stack)) = start("tcpip-bulk") else { return };
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let kernel = Kernel::start(&system, &stack, ASKS_FOR_AN_ECHO);
+    echo(&stack, &listener, 1);
+    kernel.end(&stack);
+    let mut kernel = Kernel::start(&system, &stack, ECHOES);
+    let stream = TcpStream::connect(&stack, kernel.listening()).unwrap();
+    exchange(&stack, &stream, &pattern(4_000_000));
+    drop(stream);
+    kernel.end(&stack);
+}
+
+#[test]
+fn short_packets_carry_bulk() {
+    // Of an interface that can send and receive no longer ones: 64 KiB are more segments than the LAN takes in one frame.
+    const SHORTENS: &str = "
+name = [name for _, name in socket.if_nameindex() if name != 'lo'][0]
+try:
+    fcntl.ioctl(socket.socket(), 0x8922, struct.pack('16si12x', name.encode(), 200))
+except PermissionError:
+    print('may not set the MTU', flush=True)
+    sys.exit(0)
+";
+    let Some((system, stack)) = start("tcpip-short") else { return };
+    let mut kernel = Kernel::start(&system, &stack, &format!("{SHORTENS}{ECHOES}"));
+    let line = kernel.line();
+    let Ok(address) = line.parse::<IpAddr>() else {
+        kernel.end(&stack);
+        return skip("tcpip-short", &line);
+    };
+    let stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+    exchange(&stack, &stream, &pattern(400_000));
+    drop(stream);
+    kernel.end(&stack);
+}
+
+#[test]
+fn two_hundred_connections_are_open_at_once() {
+    let Some((system, stack)) = start("tcpip-many") else { return };
+    let listener = TcpListener::bind_with_backlog(&stack, "0.0.0.0:7", 200).unwrap();
+    let program = "
+all = [connect() for _ in range(200)]
+for number, connection in enumerate(all): connection.sendall(number.to_bytes(4, 'big') * 500)
+for number, connection in enumerate(all):
+    connection.shutdown(socket.SHUT_WR)
+    assert receive(connection) == number.to_bytes(4, 'big') * 500
+";
+    let kernel = Kernel::start(&system, &stack, program);
+    echo(&stack, &listener, 200);
+    kernel.end(&stack);
+    assert_eq!(stack.counter(Counter::Accepted), 200);
+}
+
+#[test]
+fn resets_reach_the_other_side() {
+    let Some((system, stack)) = start("tcpip-reset") else { return };
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let program = "
+connection = connect()
+connection.sendall(b'x')
+assert connection.recv(1) == b'y'
+connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+connection.close()
+connection = connect()
+connection.sendall(b'x')
+try: assert False, connection.recv(1)
+except ConnectionResetError: pass
+";
+    let kernel = Kernel::start(&system, &stack, program);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    stream.write_all(b"y").unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    stream.reset().unwrap();
+    kernel.end(&stack);
+    assert_eq!(stack.counter(Counter::Reset), 1);
+}
+
+#[test]
+fn half_that_is_closed_leaves_the_other_open() {
+    let Some((system, stack)) = start("tcpip-half") else { return };
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let program = "
+connection = connect()
+connection.sendall(pattern(100000))
+connection.shutdown(socket.SHUT_WR)
+assert receive(connection) == pattern(400000)
+connection, _ = listen().accept()
+assert receive(connection) == pattern(100000)
+connection.sendall(pattern(400000))
+connection.close()
+";
+    let mut kernel = Kernel::start(&system, &stack, program);
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    assert!(received == pattern(100_000));
+    stream.write_all(&pattern(400_000)).unwrap();
+    drop(stream);
+    assert!(stack.finish(LONG).unwrap());
+    let mut stream = TcpStream::connect(&stack, kernel.listening()).unwrap();
+    stream.write_all(&pattern(100_000)).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    received.clear();
+    stream.read_to_end(&mut received).unwrap();
+    assert!(received == pattern(400_000));
+    drop(stream);
+    kernel.end(&stack);
+}
+
+/// Goes on until nothing comes any more, and then until so many frames have gone and come again: what asks whether there is
+/// room, and what answers that.
+fn wait_for_probes(stack: &Stack) {
+    let counts = || [Counter::FramesReceived, Counter::FramesSent].map(|one| stack.counter(one));
+    let mut before = counts();
+    loop {
+        stack.wait(10 * SHORT).unwrap();
+        let now = counts();
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    while counts().iter().zip(before).any(|(now, before)| *now < before + 3) {
+        stack.wait(LONG).unwrap();
+    }
+}
+
+#[test]
+fn side_that_does_not_read_is_asked_until_it_does() {
+    let Some((system, stack)) = start("tcpip-window") else { return };
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let program = "
+connection = connect()
+sys.stdin.readline()
+assert receive(connection, 8000000) == pattern(8000000)
+connection.sendall(pattern(8000000))
+connection.close()
+";
+    let mut kernel = Kernel::start(&system, &stack, program);
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let sent = pattern(8_000_000);
+    let mut left = &sent[..];
+    let mut is_told = false;
+    while !left.is_empty() {
+        let written = (&stream).write(left);
+        if !is_early(&written) {
+            left = &left[written.unwrap()..];
+            continue;
+        }
+        let before = stack.counter(Counter::FramesReceived);
+        stack.wait(10 * SHORT).unwrap();
+        if !is_told && stack.counter(Counter::FramesReceived) == before {
+            wait_for_probes(&stack);
+            assert!(is_early(&(&stream).write(left)), "there is room that nobody has made");
+            kernel.say();
+            is_told = true;
+        }
+    }
+    assert!(is_told);
+    // Now it is the stack that does not read.
+    while stream.peek(&mut [0]).is_err() {
+        stack.wait(LONG).unwrap();
+    }
+    wait_for_probes(&stack);
+    stream.set_nonblocking(false).unwrap();
+    let mut received = Vec::new();
+    (&stream).read_to_end(&mut received).unwrap();
+    assert!(received == sent);
+    drop(stream);
+    kernel.end(&stack);
+}
+
+#[test]
+fn port_that_nobody_listens_at_is_refused() {
+    let Some((system, stack)) = start("tcpip-refused") else { return };
+    let program = "
+try: connect(8)
+except ConnectionRefusedError: pass
+else: assert False, 'it is not refused'
+print(own_address(), flush=True)
+sys.stdin.readline()
+";
+    let mut kernel = Kernel::start(&system, &stack, program);
+    while stack.counter(Counter::ResetsSent) == 0 {
+        stack.wait(SHORT).unwrap();
+    }
+    let to = kernel.listening();
+    assert_eq!(TcpStream::connect(&stack, to).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    kernel.say();
+    kernel.end(&stack);
+}
