@@ -5,10 +5,10 @@ mod common;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use common::{System, text};
+use common::{Process, System, text};
 use siga::Guest;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{Counter, Stack, StackOptions, TcpListener, TcpStream};
@@ -70,7 +70,7 @@ fn start(test: &str) -> Option<(System, Stack)> {
 
 /// A program over the kernel's TCP.
 struct Kernel {
-    child: Child,
+    process: Process,
     stdout: BufReader<ChildStdout>,
 }
 
@@ -83,7 +83,7 @@ impl Kernel {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        Kernel { child, stdout }
+        Kernel { process: Process(child), stdout }
     }
 
     /// The next line that it prints.
@@ -101,26 +101,26 @@ impl Kernel {
             Ok(address) => SocketAddr::new(address, 7),
             Err(_) => {
                 let mut why = String::new();
-                self.child.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+                self.process.0.stderr.take().unwrap().read_to_string(&mut why).unwrap();
                 panic!("{line:?} is no address: {why}");
             }
         }
     }
 
     fn say(&mut self) {
-        self.child.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
+        self.process.0.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
     }
 
     /// Serves the stack until the program has ended well.
     fn end(mut self, stack: &Stack) {
         let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.process.0.try_wait().unwrap() {
                 break status;
             }
             stack.wait(SHORT).unwrap();
         };
         let mut why = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+        self.process.0.stderr.take().unwrap().read_to_string(&mut why).unwrap();
         assert!(status.success(), "{why}");
     }
 }
