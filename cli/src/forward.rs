@@ -1,10 +1,12 @@
 //! `siga forward`: connections between the programs of this system and a LAN.
 
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -19,8 +21,11 @@ use crate::outcome::Outcome;
 use crate::output::{Output, print_json};
 use crate::socket::Socket;
 
-/// Connections at once. Others wait until one of these has ended.
+/// Connections at once, if the system gives as many descriptors. Others wait until one of these has ended.
 const CONNECTIONS_MAX: usize = 1024;
+
+/// Descriptors for each connection: one, and one that is left to the LAN, which needs some for each path.
+const DESCRIPTORS_PER_CONNECTION: usize = 2;
 
 /// Bytes that are kept of one direction of a connection: what has been read and not been written.
 const KEPT_BYTES: usize = 32 << 10;
@@ -28,11 +33,14 @@ const KEPT_BYTES: usize = 32 << 10;
 /// Reads and writes of one direction before the next has its turn.
 const TURNS_MAX: usize = 8;
 
-/// How long programs of this system wait to be accepted after that has failed, because there were no descriptors left.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-
 /// How long a connection to a server of this system is tried.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// When a connection is tried again that the system had no descriptor for.
+const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
+
+/// What the poller calls the descriptors that are not a connection's. Connections are called by their numbers.
+const OTHERS: u64 = 0;
 
 /// Connect programs of this system and servers on a LAN, either way
 ///
@@ -191,31 +199,35 @@ impl Entrance {
 /// A connection whose other half is being made by a thread.
 type Connecting = (u64, io::Result<TcpStream>);
 
-/// How far accepting has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Accepted {
-    /// Nobody waits.
-    All,
-    /// There are as many connections as there may be.
-    Full,
-    /// The system gives no more for now.
-    Failed,
-}
-
 struct Forwarder {
     stack: Stack,
     entrance: Entrance,
     to: SocketAddr,
     poller: Poller,
-    sessions: Vec<Session>,
+    /// By their numbers, which are also what the poller and the stack call them.
+    sessions: HashMap<u64, Session>,
+    /// Those that may have something to carry.
+    ready: BTreeSet<u64>,
     /// From the LAN, and waiting for the system's side.
-    waiting: Vec<(u64, tcpip::TcpStream)>,
+    waiting: HashMap<u64, tcpip::TcpStream>,
     begun: u64,
+    connections_max: usize,
     made: Receiver<Connecting>,
     making: Sender<Connecting>,
     /// A byte comes out of the first for each connection that a thread has made or not made.
-    wake: (UnixStream, UnixStream),
+    wake: (UnixStream, Arc<UnixStream>),
     done: Done,
+}
+
+/// Whether there may be another connection to accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepting {
+    /// None until somebody asks for one.
+    Idle,
+    /// None until one of those that there are has ended.
+    Full,
+    /// The system has no descriptor for one.
+    Short,
 }
 
 impl Forwarder {
@@ -226,27 +238,31 @@ impl Forwarder {
         held: &HeldSignals,
     ) -> io::Result<Forwarder> {
         let poller = Poller::new()?;
-        let wake = UnixStream::pair()?;
-        wake.0.set_nonblocking(true)?;
-        // All are looked at whenever one has news: the names do not matter.
-        poller.add(&stack.descriptor()?, 0)?;
-        poller.add(held.as_fd(), 0)?;
-        poller.add(&wake.0, 0)?;
+        let (awake, wake) = UnixStream::pair()?;
+        awake.set_nonblocking(true)?;
+        poller.add(&stack.descriptor()?, OTHERS)?;
+        poller.add(held.as_fd(), OTHERS)?;
+        poller.add(&awake, OTHERS)?;
         if let Entrance::System(listener) = &entrance {
-            poller.add_edges(listener, 0)?;
+            poller.add_edges(listener, OTHERS)?;
         }
         let (making, made) = channel();
+        let descriptors_max = CONNECTIONS_MAX * DESCRIPTORS_PER_CONNECTION;
+        let descriptors = os::memory::allow_descriptors(descriptors_max as u64);
         Ok(Forwarder {
             stack,
             entrance,
             to,
             poller,
-            sessions: Vec::new(),
-            waiting: Vec::new(),
-            begun: 0,
+            sessions: HashMap::new(),
+            ready: BTreeSet::new(),
+            waiting: HashMap::new(),
+            begun: OTHERS,
+            connections_max: (descriptors as usize / DESCRIPTORS_PER_CONNECTION)
+                .clamp(1, CONNECTIONS_MAX),
             made,
             making,
-            wake,
+            wake: (awake, Arc::new(wake)),
             done: Done::default(),
         })
     }
@@ -259,71 +275,63 @@ impl Forwarder {
                     return Ok(());
                 }
             }
-            let news = self.news();
             self.stack.poll()?;
-            let accepted = self.accept()?;
-            self.complete()?;
-            let has_more = self.carry();
-            let time = self.stack.prepare_wait()?;
-            // What came or ended while others were served may be of one that was served before.
-            let has_news = self.news() != news;
-            let time = match accepted {
-                // An edge tells of programs that wait only once: now there is room for them.
-                Accepted::Full if self.has_room() => Duration::ZERO,
-                _ if has_more || has_news => Duration::ZERO,
-                Accepted::Failed => time.min(ACCEPT_AGAIN),
-                Accepted::All | Accepted::Full => time,
-            };
-            self.poller.wait((time != Duration::MAX).then_some(time))?;
+            self.complete();
+            let accepting = self.accept()?;
+            let received = self.stack.counter(Counter::FramesReceived);
+            while let Some(number) = self.stack.take_changed()? {
+                self.ready.insert(number);
+            }
+            let before = self.sessions.len();
+            self.carry();
+            let has_room = accepting == Accepting::Full && self.sessions.len() < before;
+            // What came while others were served may be for one that was served before: then the stack has it to name. Or
+            // it may ask for another connection.
+            let mut time = self.stack.prepare_wait()?;
+            let has_news = self.stack.counter(Counter::FramesReceived) != received;
+            if has_news || has_room || !self.ready.is_empty() {
+                time = Duration::ZERO;
+            } else if accepting == Accepting::Short {
+                time = time.min(SHORT_OF_DESCRIPTORS);
+            }
+            let ready = self.poller.wait((time != Duration::MAX).then_some(time))?;
+            self.ready.extend(ready.iter().filter(|number| **number != OTHERS));
         }
     }
 
-    /// A count that changes with all that connections on the LAN can learn without being served.
-    fn news(&self) -> u64 {
-        let counters = [
-            Counter::FramesReceived,
-            Counter::TimedOut,
-            Counter::Gone,
-            Counter::Broken,
-            Counter::TargetFull,
-        ];
-        counters.into_iter().fold(0, |sum, counter| sum.wrapping_add(self.stack.counter(counter)))
-    }
-
-    fn has_room(&self) -> bool {
-        self.sessions.len() + self.waiting.len() < CONNECTIONS_MAX
-    }
-
-    /// Accepts all that wait, as far as there is room.
-    fn accept(&mut self) -> io::Result<Accepted> {
-        while self.has_room() {
+    fn accept(&mut self) -> io::Result<Accepting> {
+        while self.sessions.len() + self.waiting.len() < self.connections_max {
             match &self.entrance {
                 Entrance::System(listener) => match listener.accept() {
                     Ok((system, _)) => self.begin_to_lan(system),
-                    Err(error) => match error.kind() {
-                        ErrorKind::WouldBlock => return Ok(Accepted::All),
-                        // A connection that is over already.
-                        ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
-                        _ => return Ok(Accepted::Failed),
-                    },
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        return Ok(Accepting::Idle);
+                    }
+                    // That one is over already.
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            ErrorKind::ConnectionAborted | ErrorKind::Interrupted
+                        ) => {}
+                    Err(_) => return Ok(Accepting::Short),
                 },
                 Entrance::Lan(listener) => match listener.accept() {
                     Ok((lan, _)) => self.begin_to_system(lan),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        return Ok(Accepted::All);
+                        return Ok(Accepting::Idle);
                     }
                     Err(error) => return Err(error),
                 },
             }
         }
-        Ok(Accepted::Full)
+        Ok(Accepting::Full)
     }
 
     fn begin_to_lan(&mut self, system: TcpStream) {
         self.done.connections += 1;
-        let lan = tcpip::TcpStream::start_connecting(&self.stack, self.to);
-        match lan.and_then(|lan| Session::ready(&self.poller, &system).map(|()| lan)) {
-            Ok(lan) => self.sessions.push(Session::of(system, lan)),
+        self.begun += 1;
+        match tcpip::TcpStream::start_connecting(&self.stack, self.to) {
+            Ok(lan) => self.begin(self.begun, system, lan),
             Err(_) => {
                 self.done.failed += 1;
                 let _ = os::socket::reset_when_closed(&system);
@@ -331,20 +339,21 @@ impl Forwarder {
         }
     }
 
-    /// Has a thread connect to the server: the system's own verb waits. If there can be no thread, the connection fails,
-    /// and the others go on.
+    /// Has a thread connect to the server: the system's own verb waits.
     fn begin_to_system(&mut self, lan: tcpip::TcpStream) {
         self.done.connections += 1;
         self.begun += 1;
         let (number, to, making) = (self.begun, self.to, self.making.clone());
-        let begun = self.wake.1.try_clone().and_then(|mut wake| {
-            std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
-                let _ = making.send((number, TcpStream::connect_timeout(&to, CONNECT_MAX)));
-                let _ = wake.write_all(&[1]);
-            })
+        let wake = self.wake.1.clone();
+        let spawned = std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
+            let _ = making.send((number, TcpStream::connect_timeout(&to, CONNECT_MAX)));
+            let _ = (&*wake).write_all(&[1]);
         });
-        match begun {
-            Ok(_) => self.waiting.push((number, lan)),
+        match spawned {
+            Ok(_) => {
+                self.waiting.insert(number, lan);
+            }
+            // The system has no room for one more, which is no reason to end the others.
             Err(_) => {
                 self.done.failed += 1;
                 let _ = lan.reset();
@@ -353,51 +362,61 @@ impl Forwarder {
     }
 
     /// Takes the connections that threads have made.
-    fn complete(&mut self) -> io::Result<()> {
+    fn complete(&mut self) {
         let mut bytes = [0; 64];
         while (&self.wake.0).read(&mut bytes).is_ok_and(|count| count == bytes.len()) {}
         while let Ok((number, system)) = self.made.try_recv() {
-            let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == number) else {
-                continue;
-            };
-            let (_, lan) = self.waiting.swap_remove(at);
-            lan.set_nonblocking(true)?;
-            match system.and_then(|system| Session::ready(&self.poller, &system).map(|()| system)) {
-                Ok(system) => self.sessions.push(Session::of(system, lan)),
+            let Some(lan) = self.waiting.remove(&number) else { continue };
+            match system {
+                Ok(system) => self.begin(number, system, lan),
                 Err(_) => {
                     self.done.failed += 1;
                     let _ = lan.reset();
                 }
             }
         }
-        Ok(())
     }
 
-    /// Carries bytes of all connections. True if there is more to carry at once.
-    fn carry(&mut self) -> bool {
-        let Forwarder { sessions, done, entrance, .. } = self;
+    /// Both halves of a connection are there, or on their way.
+    fn begin(&mut self, number: u64, system: TcpStream, lan: tcpip::TcpStream) {
+        let session = Session::of(system, lan);
+        match session.watch(&self.poller, number) {
+            Ok(()) => {
+                self.ready.insert(number);
+                self.sessions.insert(number, session);
+            }
+            Err(_) => {
+                self.done.failed += 1;
+                session.reset();
+            }
+        }
+    }
+
+    /// Carries bytes of those connections that may have some. Those that have more stay ready.
+    fn carry(&mut self) {
+        let Forwarder { sessions, ready, done, entrance, .. } = self;
         let is_to_lan = matches!(entrance, Entrance::System(_));
-        let mut has_more = false;
-        sessions.retain_mut(|session| {
+        ready.retain(|number| {
+            let Some(session) = sessions.get_mut(number) else { return false };
             let carried = session.carry();
             let counts = [&mut session.to_lan.carried, &mut session.to_system.carried];
             let [to_lan, to_system] = counts.map(std::mem::take);
             let (to, from) = if is_to_lan { (to_lan, to_system) } else { (to_system, to_lan) };
             done.bytes_to_target += to;
             done.bytes_from_target += from;
-            match carried {
-                Ok(more) => {
-                    has_more |= more;
-                    !(session.to_lan.is_shut && session.to_system.is_shut)
-                }
+            let is_over = match &carried {
+                Ok(_) => session.to_lan.is_shut && session.to_system.is_shut,
                 Err(_) => {
                     done.failed += 1;
                     session.reset();
-                    false
+                    true
                 }
+            };
+            if is_over {
+                sessions.remove(number);
             }
+            !is_over && carried.is_ok_and(|more| more)
         });
-        has_more
     }
 }
 
@@ -410,16 +429,19 @@ struct Session {
 }
 
 impl Session {
-    fn ready(poller: &Poller, system: &TcpStream) -> io::Result<()> {
-        system.set_nonblocking(true)?;
-        system.set_nodelay(true)?;
-        poller.add_edges(system, 0)
-    }
-
     fn of(system: TcpStream, lan: tcpip::TcpStream) -> Session {
         // What is forwarded was held back by its sender already, if at all.
         let _ = lan.set_nodelay(true);
+        let _ = system.set_nodelay(true);
         Session { system, lan, to_lan: Pipe::default(), to_system: Pipe::default() }
+    }
+
+    /// Has the poller and the stack name this when there may be something to carry.
+    fn watch(&self, poller: &Poller, number: u64) -> io::Result<()> {
+        self.system.set_nonblocking(true)?;
+        self.lan.set_nonblocking(true)?;
+        self.lan.watch(number)?;
+        poller.add_edges(&self.system, number)
     }
 
     fn carry(&mut self) -> io::Result<bool> {
@@ -427,6 +449,17 @@ impl Session {
         let more = to_lan.carry(&mut &*system, &mut &*lan, || lan.shutdown(Shutdown::Write))?;
         let back =
             to_system.carry(&mut &*lan, &mut &*system, || system.shutdown(Shutdown::Write))?;
+        // A side that is not read while the other has no room may have failed nevertheless.
+        if to_lan.is_held_up()
+            && let Some(error) = system.take_error()?
+        {
+            return Err(error);
+        }
+        if to_system.is_held_up()
+            && let Some(error) = lan.take_error()?
+        {
+            return Err(error);
+        }
         Ok(more | back)
     }
 
@@ -450,6 +483,11 @@ struct Pipe {
 }
 
 impl Pipe {
+    /// Whether something was read that the other side has no room for.
+    fn is_held_up(&self) -> bool {
+        self.written < self.kept.len()
+    }
+
     /// Reads and writes until one side has no more, or no room. True if its turn was over before.
     fn carry(
         &mut self,
@@ -458,7 +496,7 @@ impl Pipe {
         shut: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<bool> {
         for _ in 0..TURNS_MAX {
-            if self.written < self.kept.len() {
+            if self.is_held_up() {
                 match target.write(&self.kept[self.written..]) {
                     Ok(count) => {
                         self.written += count;

@@ -131,6 +131,44 @@ fn member_of_the_lan_reaches_a_server_of_the_system() {
     assert_eq!(done["bytes_to_target"], BYTES);
 }
 
+/// Sends a byte over a connection, and receives it again.
+fn ask(stream: &tcpip::TcpStream) -> std::io::Result<()> {
+    let (mut sender, mut receiver) = (stream, stream);
+    stream.set_read_timeout(Some(LONG))?;
+    sender.write_all(b"x")?;
+    receiver.read_exact(&mut [0])
+}
+
+#[test]
+fn connections_that_there_is_no_descriptor_for_wait_until_others_have_ended() {
+    let system = System::start("forward-many");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    let limited = "ulimit -n 64 && exec \"$0\" \"$@\"";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_siga"), "forward", "--json"]);
+    command.args(["--from", "hs0:0.0.0.0:80", &to]);
+    command.env("SIGA_SOCKET", system.file("siga.sock")).stdout(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
+    let mut results = BufReader::new(process.0.stdout.take().unwrap());
+    let mut line = String::new();
+    results.read_line(&mut line).unwrap();
+    let up: Value = serde_json::from_str(&line).unwrap();
+    let at: SocketAddr = up["listening"].as_str().unwrap().parse().unwrap();
+    let stack = stack(&system, "CLIENT");
+    let all: Vec<_> = (0..100).map(|_| tcpip::TcpStream::connect(&stack, at).unwrap()).collect();
+    for stream in all {
+        ask(&stream).unwrap();
+    }
+    let done = end(&process, &mut results);
+    assert_eq!((&done["connections"], &done["failed"]), (&100.into(), &0.into()));
+}
+
 #[test]
 fn wrong_use_is_said() {
     let system = System::start("forward-wrong");

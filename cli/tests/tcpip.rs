@@ -1,224 +1,416 @@
-//! The guests' own TCP beside the kernel's: a stack on a LAN, and a program in `siga run` that speaks to it. Skipped, and
-//! said so, where a network cannot be made.
-//!
-//! The program is this file again: [`kernel_side`] does its part where it is told an address, and nothing else.
+//! The stack of TCP/IP and the kernel's, which a port brings together. A test is skipped, and says so, where a program or a
+//! right is missing.
 
 mod common;
 
-use std::env;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpStream};
-use std::process::Stdio;
-use std::thread;
-use std::time::{Duration, Instant};
-
-use siga::Guest;
-use siga::lan::{Address, Lan, LanOptions};
-use siga::tcpip::{self, Counter, Stack, StackOptions};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use common::{Process, System, text};
+use siga::Guest;
+use siga::lan::{Address, Lan, LanOptions};
+use siga::tcpip::{Counter, Stack, StackOptions, TcpListener, TcpStream};
 
-/// Where the program in a network of its own finds what it is to do: the address of the stack.
-const ADDRESS: &str = "SIGA_TEST_STACK";
-
-const ECHO: u16 = 7;
-const RESETS: u16 = 8;
-const IS_RESET: u16 = 9;
-const WINDOW: u16 = 10;
-const SIGNAL: u16 = 11;
-
-const BYTES: usize = 4 << 20;
-const AT_ONCE: usize = 200;
 const LONG: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_millis(10);
 
-fn pattern(bytes: usize) -> Vec<u8> {
-    (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 23) as u8).collect()
+/// What all programs at the kernel's side begin with. The stack's address is their argument.
+const PRELUDE: &str = "
+import socket, struct, sys, threading, fcntl
+socket.setdefaulttimeout(50)
+STACK = sys.argv[1]
+def pattern(count):
+    return b''.join(at.to_bytes(4, 'little') for at in range(count // 4))
+def receive(connection, count=1 << 60):
+    data = bytearray()
+    while len(data) < count:
+        piece = connection.recv(min(count - len(data), 1 << 16))
+        if not piece: break
+        data += piece
+    return bytes(data)
+def connect(port=7):
+    return socket.create_connection((STACK, port))
+def own_address():
+    asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    asking.connect((STACK, 9))
+    return asking.getsockname()[0]
+def listen():
+    listener = socket.create_server(('', 7))
+    print(own_address(), flush=True)
+    return listener
+";
+
+fn skip(test: &str, why: &str) {
+    // Past the harness, which keeps to itself what a test prints that passes.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }
 
-/// A connection whose bytes are sent back until it ends.
-struct Echo {
-    stream: tcpip::TcpStream,
-    kept: Vec<u8>,
-    has_ended: bool,
-}
-
-impl Echo {
-    /// Goes on without waiting. Whether it is over.
-    fn step(&mut self) -> bool {
-        loop {
-            if !self.kept.is_empty() {
-                match self.stream.write(&self.kept) {
-                    Ok(count) => drop(self.kept.drain(..count)),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                    Err(error) => panic!("{error}"),
-                }
-            } else if self.has_ended {
-                self.stream.shutdown(Shutdown::Write).unwrap();
-                return true;
-            } else {
-                let mut bytes = vec![0; 16 << 10];
-                match self.stream.read(&mut bytes) {
-                    Ok(count) => {
-                        bytes.truncate(count);
-                        (self.kept, self.has_ended) = (bytes, count == 0);
-                    }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                    Err(error) => panic!("{error}"),
-                }
-            }
-        }
+/// A host and a stack at it, if this user may make networks on this machine.
+fn start(test: &str) -> Option<(System, Stack)> {
+    let found = Command::new("sh").arg("-c").arg("command -v python3").output();
+    if !found.is_ok_and(|found| found.status.success()) {
+        skip(test, "python3 is not installed");
+        return None;
     }
-}
-
-/// The next connection. It does not wait for ever: the other side may have failed.
-fn accept(stack: &Stack, listener: &tcpip::TcpListener) -> tcpip::TcpStream {
-    listener.set_nonblocking(true).unwrap();
-    let begun = Instant::now();
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => return stream,
-            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
-        }
-        assert!(begun.elapsed() < LONG, "nobody connects to {listener:?}");
-        stack.wait(LONG).unwrap();
-    }
-}
-
-/// Serves so many connections at once, and sends back what comes over each.
-fn echo(stack: &Stack, listener: &tcpip::TcpListener, connections: usize) {
-    listener.set_nonblocking(true).unwrap();
-    let (mut accepted, mut serving) = (0, Vec::new());
-    let begun = Instant::now();
-    while accepted < connections || !serving.is_empty() {
-        assert!(begun.elapsed() < 2 * LONG, "{} connections are left", serving.len());
-        while let Ok((stream, _)) = listener.accept() {
-            stream.set_nonblocking(true).unwrap();
-            serving.push(Echo { stream, kept: Vec::new(), has_ended: false });
-            accepted += 1;
-        }
-        serving.retain_mut(|echo| !echo.step());
-        stack.wait(LONG).unwrap();
-    }
-}
-
-fn serve(stack: &Stack) {
-    let listen = |port| tcpip::TcpListener::bind_with_backlog(stack, ("0.0.0.0", port), AT_ONCE);
-    let [echoes, resets, is_reset, window, signal] =
-        [ECHO, RESETS, IS_RESET, WINDOW, SIGNAL].map(|port| listen(port).unwrap());
-    echo(stack, &echoes, 1 + AT_ONCE);
-
-    let mut stream = accept(stack, &resets);
-    stream.read_exact(&mut [0]).unwrap();
-    stream.reset().unwrap();
-
-    let mut stream = accept(stack, &is_reset);
-    stream.set_read_timeout(Some(LONG)).unwrap();
-    assert_eq!(stream.read(&mut [0; 2]).unwrap(), 1);
-    stream.write_all(b"!").unwrap();
-    assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
-
-    // The other side reads nothing until its window is closed, and this side's buffer full.
-    let mut stream = accept(stack, &window);
-    let mut told = accept(stack, &signal);
-    let bytes = pattern(3 * BYTES);
-    stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-    let mut at = 0;
-    while let Ok(count) = stream.write(&bytes[at..]) {
-        at += count;
-    }
-    assert!(at < bytes.len(), "the window closes");
-    told.write_all(b"!").unwrap();
-    stream.set_write_timeout(Some(LONG)).unwrap();
-    stream.write_all(&bytes[at..]).unwrap();
-    drop((stream, told));
-    assert!(stack.finish(LONG).unwrap());
-    assert_eq!(stack.counter(Counter::Broken), 0);
-}
-
-/// What the kernel's side does, in a network of its own. Nothing where it is not asked to.
-#[test]
-fn kernel_side() {
-    let Ok(address) = env::var(ADDRESS) else { return };
-    let address: IpAddr = address.parse().unwrap();
-    let connect = |port| {
-        let stream = TcpStream::connect((address, port)).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        stream
-    };
-    // Bulk both ways, and the end of one half before that of the other.
-    let mut stream = connect(ECHO);
-    let mut writer = stream.try_clone().unwrap();
-    let writing = thread::spawn(move || {
-        writer.write_all(&pattern(BYTES)).unwrap();
-        writer.shutdown(Shutdown::Write).unwrap();
-    });
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    writing.join().unwrap();
-    assert!(bytes == pattern(BYTES));
-
-    let mut streams: Vec<TcpStream> = (0..AT_ONCE).map(|_| connect(ECHO)).collect();
-    for (number, stream) in streams.iter_mut().enumerate() {
-        stream.write_all(&pattern(1000 + number)).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-    }
-    for (number, stream) in streams.iter_mut().enumerate() {
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        assert!(bytes == pattern(1000 + number), "connection {number}");
-    }
-
-    let mut stream = connect(RESETS);
-    stream.write_all(b"!").unwrap();
-    assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
-
-    // Closed with a byte unread: the kernel sends a reset.
-    let mut stream = connect(IS_RESET);
-    stream.write_all(b"!").unwrap();
-    assert_eq!(stream.peek(&mut [0]).unwrap(), 1);
-    drop(stream);
-
-    let (mut stream, mut told) = (connect(WINDOW), connect(SIGNAL));
-    told.read_exact(&mut [0]).unwrap();
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    assert!(bytes == pattern(3 * BYTES));
-}
-
-/// The kernel's side in a network whose interface has this MTU, and the stack's here.
-fn speak(test: &str, mtu: &str) {
     let system = System::start(test);
     let tried = system.run(&["run", "--", "true"]);
     if !tried.status.success() {
         let why = text(&tried.stderr);
         assert!(why.contains("/dev/net/tun") || why.contains("no network"), "{why}");
-        // Past the harness, which keeps to itself what a test prints that passes.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {}", why.trim());
-        return;
+        skip(test, why.trim());
+        return None;
     }
     let guest = Guest::attach(system.file("siga.sock"), "STACK").unwrap();
     let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
     let lan = Lan::join(guest, "hs0", &options).unwrap();
-    let address = lan.addresses()[0].to_string();
-    let own = env::current_exe().unwrap();
-    let own = own.to_str().unwrap();
-    let mut program = vec!["run", "--name", "KERNEL", "--mtu", mtu, "--", "timeout", "60"];
-    program.extend([own, "--exact", "kernel_side", "--nocapture"]);
-    let mut command = system.command(&program);
-    command.env(ADDRESS, address).stdout(Stdio::piped());
-    let mut program = Process(command.spawn().unwrap());
-    serve(&Stack::new(lan, &StackOptions::default()).unwrap());
-    let mut said = String::new();
-    program.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(program.0.wait().unwrap().success(), "{said}");
+    Some((system, Stack::new(lan, &StackOptions::default()).unwrap()))
+}
+
+/// A program over the kernel's TCP.
+struct Kernel {
+    process: Process,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Kernel {
+    fn start(system: &System, stack: &Stack, program: &str) -> Kernel {
+        let program = format!("{PRELUDE}{program}");
+        let address = stack.addresses()[0].to_string();
+        let arguments = ["run", "--name", "kernel", "--", "timeout", "60", "python3", "-c"];
+        let mut command = system.command(&[&arguments[..], &[&program, &address]].concat());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Kernel { process: Process(child), stdout }
+    }
+
+    /// The next line that it prints.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// Where it listens.
+    fn listening(&mut self) -> SocketAddr {
+        let line = self.line();
+        let address: Result<IpAddr, _> = line.parse();
+        match address {
+            Ok(address) => SocketAddr::new(address, 7),
+            Err(_) => {
+                let mut why = String::new();
+                self.process.0.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+                panic!("{line:?} is no address: {why}");
+            }
+        }
+    }
+
+    fn say(&mut self) {
+        self.process.0.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
+    }
+
+    /// Serves the stack until the program has ended well.
+    fn end(mut self, stack: &Stack) {
+        let status = loop {
+            if let Some(status) = self.process.0.try_wait().unwrap() {
+                break status;
+            }
+            stack.wait(SHORT).unwrap();
+        };
+        let mut why = String::new();
+        self.process.0.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+        assert!(status.success(), "{why}");
+    }
+}
+
+/// The same bytes as those of the programs.
+fn pattern(count: usize) -> Vec<u8> {
+    (0..count as u32 / 4).flat_map(u32::to_le_bytes).collect()
+}
+
+fn is_early<R>(result: &std::io::Result<R>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+/// Sends back what comes over so many connections, each until its end.
+fn echo(stack: &Stack, listener: &TcpListener, connections: usize) {
+    listener.set_nonblocking(true).unwrap();
+    // What is not sent back yet, and whether that is all.
+    let mut open: Vec<(TcpStream, Vec<u8>, bool)> = Vec::new();
+    let (mut accepted, mut most) = (0, 0);
+    while accepted < connections || !open.is_empty() {
+        stack.wait(SHORT).unwrap();
+        while accepted < connections {
+            let stream = listener.accept();
+            if is_early(&stream) {
+                break;
+            }
+            let (stream, _) = stream.unwrap();
+            stream.set_nonblocking(true).unwrap();
+            open.push((stream, Vec::new(), false));
+            accepted += 1;
+        }
+        most = most.max(open.len());
+        open.retain_mut(|(stream, kept, has_ended)| {
+            let mut piece = vec![0; 1 << 16];
+            while kept.len() < 1 << 18 && !*has_ended {
+                let read = stream.read(&mut piece);
+                if is_early(&read) {
+                    break;
+                }
+                let count = read.unwrap();
+                *has_ended = count == 0;
+                kept.extend_from_slice(&piece[..count]);
+            }
+            while !kept.is_empty() {
+                let written = stream.write(kept);
+                if is_early(&written) {
+                    break;
+                }
+                kept.drain(..written.unwrap());
+            }
+            !(*has_ended && kept.is_empty())
+        });
+    }
+    assert_eq!(most, connections);
+    assert!(stack.finish(LONG).unwrap());
+}
+
+/// Sends all of it and receives as much, at the same time.
+fn exchange(stack: &Stack, stream: &TcpStream, sent: &[u8]) {
+    stream.set_nonblocking(true).unwrap();
+    let (mut left, mut received) = (sent, Vec::new());
+    let mut piece = vec![0; 1 << 16];
+    while received.len() < sent.len() {
+        let written = (&*stream).write(left);
+        if !is_early(&written) {
+            left = &left[written.unwrap()..];
+        }
+        let read = (&*stream).read(&mut piece);
+        if is_early(&read) {
+            stack.wait(SHORT).unwrap();
+            continue;
+        }
+        let count = read.unwrap();
+        assert!(count > 0, "the end came too early");
+        received.extend_from_slice(&piece[..count]);
+    }
+    assert!(received == sent);
+}
+
+const ASKS_FOR_AN_ECHO: &str = "
+connection, sent = connect(), pattern(4000000)
+writer = threading.Thread(target=connection.sendall, args=(sent,))
+writer.start()
+assert receive(connection, len(sent)) == sent
+writer.join()
+connection.close()
+";
+
+const ECHOES: &str = "
+connection, _ = listen().accept()
+while piece := connection.recv(1 << 16): connection.sendall(piece)
+connection.close()
+";
+
+#[test]
+fn bulk_is_intact_in_both_directions() {
+    let Some((system, stack)) = start("tcpip-bulk") else { return };
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let kernel = Kernel::start(&system, &stack, ASKS_FOR_AN_ECHO);
+    echo(&stack, &listener, 1);
+    kernel.end(&stack);
+    let mut kernel = Kernel::start(&system, &stack, ECHOES);
+    let stream = TcpStream::connect(&stack, kernel.listening()).unwrap();
+    exchange(&stack, &stream, &pattern(4_000_000));
+    drop(stream);
+    kernel.end(&stack);
 }
 
 #[test]
-fn kernel_and_stack_speak_tcp() {
-    speak("tcpip-kernel", "8192");
+fn short_packets_carry_bulk() {
+    // Of an interface that can send and receive no longer ones: 64 KiB are more segments than the LAN takes in one frame.
+    const SHORTENS: &str = "
+name = [name for _, name in socket.if_nameindex() if name != 'lo'][0]
+try:
+    fcntl.ioctl(socket.socket(), 0x8922, struct.pack('16si12x', name.encode(), 200))
+except PermissionError:
+    print('may not set the MTU', flush=True)
+    sys.exit(0)
+";
+    let Some((system, stack)) = start("tcpip-short") else { return };
+    let mut kernel = Kernel::start(&system, &stack, &format!("{SHORTENS}{ECHOES}"));
+    let line = kernel.line();
+    let Ok(address) = line.parse::<IpAddr>() else {
+        kernel.end(&stack);
+        return skip("tcpip-short", &line);
+    };
+    let stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+    exchange(&stack, &stream, &pattern(400_000));
+    drop(stream);
+    kernel.end(&stack);
 }
 
 #[test]
-fn kernel_with_a_small_mtu_and_stack_speak_tcp() {
-    speak("tcpip-small", "1280");
+fn two_hundred_connections_are_open_at_once() {
+    let Some((system, stack)) = start("tcpip-many") else { return };
+    let listener = TcpListener::bind_with_backlog(&stack, "0.0.0.0:7", 200).unwrap();
+    let program = "
+all = [connect() for _ in range(200)]
+for number, connection in enumerate(all): connection.sendall(number.to_bytes(4, 'big') * 500)
+for number, connection in enumerate(all):
+    connection.shutdown(socket.SHUT_WR)
+    assert receive(connection) == number.to_bytes(4, 'big') * 500
+";
+    let kernel = Kernel::start(&system, &stack, program);
+    echo(&stack, &listener, 200);
+    kernel.end(&stack);
+    assert_eq!(stack.counter(Counter::Accepted), 200);
+}
+
+#[test]
+fn resets_reach_the_other_side() {
+    let Some((system, stack)) = start("tcpip-reset") else { return };
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let program = "
+connection = connect()
+connection.sendall(b'x')
+assert connection.recv(1) == b'y'
+connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+connection.close()
+connection = connect()
+connection.sendall(b'x')
+try: assert False, connection.recv(1)
+except ConnectionResetError: pass
+";
+    let kernel = Kernel::start(&system, &stack, program);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    stream.write_all(b"y").unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    stream.reset().unwrap();
+    kernel.end(&stack);
+    assert_eq!(stack.counter(Counter::Reset), 1);
+}
+
+#[test]
+fn half_that_is_closed_leaves_the_other_open() {
+    let Some((system, stack)) = start("tcpip-half") else { return };
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let program = "
+connection = connect()
+connection.sendall(pattern(100000))
+connection.shutdown(socket.SHUT_WR)
+assert receive(connection) == pattern(400000)
+connection, _ = listen().accept()
+assert receive(connection) == pattern(100000)
+connection.sendall(pattern(400000))
+connection.close()
+";
+    let mut kernel = Kernel::start(&system, &stack, program);
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    assert!(received == pattern(100_000));
+    stream.write_all(&pattern(400_000)).unwrap();
+    drop(stream);
+    assert!(stack.finish(LONG).unwrap());
+    let mut stream = TcpStream::connect(&stack, kernel.listening()).unwrap();
+    stream.write_all(&pattern(100_000)).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    received.clear();
+    stream.read_to_end(&mut received).unwrap();
+    assert!(received == pattern(400_000));
+    drop(stream);
+    kernel.end(&stack);
+}
+
+/// Goes on until nothing comes any more, and then until so many frames have gone and come again: what asks whether there is
+/// room, and what answers that.
+fn wait_for_probes(stack: &Stack) {
+    let counts = || [Counter::FramesReceived, Counter::FramesSent].map(|one| stack.counter(one));
+    let mut before = counts();
+    loop {
+        stack.wait(10 * SHORT).unwrap();
+        let now = counts();
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    while counts().iter().zip(before).any(|(now, before)| *now < before + 3) {
+        stack.wait(LONG).unwrap();
+    }
+}
+
+#[test]
+fn side_that_does_not_read_is_asked_until_it_does() {
+    let Some((system, stack)) = start("tcpip-window") else { return };
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let program = "
+connection = connect()
+sys.stdin.readline()
+assert receive(connection, 8000000) == pattern(8000000)
+connection.sendall(pattern(8000000))
+connection.close()
+";
+    let mut kernel = Kernel::start(&system, &stack, program);
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let sent = pattern(8_000_000);
+    let mut left = &sent[..];
+    let mut is_told = false;
+    while !left.is_empty() {
+        let written = (&stream).write(left);
+        if !is_early(&written) {
+            left = &left[written.unwrap()..];
+            continue;
+        }
+        let before = stack.counter(Counter::FramesReceived);
+        stack.wait(10 * SHORT).unwrap();
+        if !is_told && stack.counter(Counter::FramesReceived) == before {
+            wait_for_probes(&stack);
+            assert!(is_early(&(&stream).write(left)), "there is room that nobody has made");
+            kernel.say();
+            is_told = true;
+        }
+    }
+    assert!(is_told);
+    // Now it is the stack that does not read.
+    while stream.peek(&mut [0]).is_err() {
+        stack.wait(LONG).unwrap();
+    }
+    wait_for_probes(&stack);
+    stream.set_nonblocking(false).unwrap();
+    let mut received = Vec::new();
+    (&stream).read_to_end(&mut received).unwrap();
+    assert!(received == sent);
+    drop(stream);
+    kernel.end(&stack);
+}
+
+#[test]
+fn port_that_nobody_listens_at_is_refused() {
+    let Some((system, stack)) = start("tcpip-refused") else { return };
+    let program = "
+try: connect(8)
+except ConnectionRefusedError: pass
+else: assert False, 'it is not refused'
+print(own_address(), flush=True)
+sys.stdin.readline()
+";
+    let mut kernel = Kernel::start(&system, &stack, program);
+    while stack.counter(Counter::ResetsSent) == 0 {
+        stack.wait(SHORT).unwrap();
+    }
+    let to = kernel.listening();
+    assert_eq!(TcpStream::connect(&stack, to).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    kernel.say();
+    kernel.end(&stack);
 }

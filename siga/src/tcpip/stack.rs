@@ -172,15 +172,26 @@ impl Stack {
         self.shared.with(|core| core.lan.as_fd().try_clone_to_owned())
     }
 
+    /// The token of a stream that is watched ([`TcpStream::watch`](super::TcpStream::watch)) and may be ready for what it was
+    /// not ready for when it was named last. None if there is no such stream. For a program with many streams that does not
+    /// look at all of them whenever one has news.
+    ///
+    /// # Errors
+    /// `ResourceBusy` as [`Stack::poll`].
+    pub fn take_changed(&self) -> io::Result<Option<u64>> {
+        self.shared.with(|core| Ok(core.net.take_changed()))
+    }
+
     /// Prepares for waiting elsewhere: does what there is to do, and says how long to wait at most for the descriptor. It
-    /// is zero if there is more to do at once, and [`Duration::MAX`] if nothing will be due.
+    /// is zero if there is more to do at once, or [`Stack::take_changed`] has a stream to name, and [`Duration::MAX`] if
+    /// nothing will be due.
     ///
     /// # Errors
     /// As [`Stack::poll`].
     pub fn prepare_wait(&self) -> io::Result<Duration> {
         self.shared.with(|core| {
             core.pump()?;
-            if !core.lan.prepare_wait() {
+            if core.net.has_changed() || !core.lan.prepare_wait() {
                 return Ok(Duration::ZERO);
             }
             let due = core.due();

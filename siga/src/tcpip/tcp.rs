@@ -350,6 +350,19 @@ impl TcpStream {
         Ok(self.inner.has_no_delay.get())
     }
 
+    /// Has [`Stack::take_changed`] return this token when the stream may be ready for what it was not ready for before: when
+    /// bytes have come, there is room again, or the connection has ended. Whoever gets the token reads and writes until
+    /// there is `WouldBlock`. It is returned once at the beginning.
+    ///
+    /// # Errors
+    /// `ResourceBusy` as [`Stack::poll`].
+    pub fn watch(&self, token: u64) -> io::Result<()> {
+        self.with(|core, id| {
+            core.net.watch(id, token);
+            Ok(())
+        })
+    }
+
     /// How the connection has failed, if it has and no other verb has said so. It is said once.
     ///
     /// # Errors
