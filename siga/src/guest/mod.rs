@@ -596,10 +596,18 @@ impl Guest {
     /// earliest.
     pub(crate) fn remind(&self, at_ns: u64) {
         let mut inbox = self.inbox.borrow_mut();
-        inbox.reminder_ns = inbox.reminder_ns.min(at_ns);
-        drop(inbox);
-        // The poll that follows sets the alarm.
-        self.link.ring();
+        if at_ns < inbox.reminder_ns {
+            inbox.reminder_ns = at_ns;
+            drop(inbox);
+            // The poll that follows sets the alarm.
+            self.link.ring();
+        }
+    }
+
+    /// When there will be news though nothing comes.
+    #[cfg(test)]
+    pub(crate) fn reminder_ns(&self) -> u64 {
+        self.inbox.borrow().reminder_ns
     }
 
     /// How many hosts this guest has been attached to so far.

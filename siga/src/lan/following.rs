@@ -54,6 +54,16 @@ impl Following {
             settle_ns: None,
         }
     }
+
+    /// When there is something to do though nothing comes.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        let is_to_ask = match &self.step {
+            Step::Settled | Step::Joining(_) => false,
+            Step::Wanting => true,
+            Step::Registering(addresses) => addresses.iter().any(|(_, claim)| claim.is_none()),
+        };
+        is_to_ask.then_some(self.retry_ns).into_iter().chain(self.settle_ns).min()
+    }
 }
 
 impl Mesh {
@@ -76,9 +86,7 @@ impl Mesh {
                         self.end_audience();
                         self.table = table;
                         self.keep_place(joined);
-                        let settle_ns = now_ns() + SETTLE_NS;
-                        self.following.settle_ns = Some(settle_ns);
-                        self.guest().remind(settle_ns);
+                        self.following.settle_ns = Some(now_ns() + SETTLE_NS);
                         self.following.refused = None;
                         self.refresh();
                         let others = self.following.addresses.iter().skip(1);
@@ -140,11 +148,12 @@ impl Mesh {
     }
 
     fn try_later(&mut self, step: Step, error: JoinLanError) {
-        let retry_ns = now_ns() + RETRY_NS;
         self.following.step = step;
-        self.following.retry_ns = retry_ns;
-        self.following.refused = Some(error);
-        self.guest().remind(retry_ns);
+        self.following.retry_ns = now_ns() + RETRY_NS;
+        // A host that is gone has refused nothing.
+        if !matches!(error, JoinLanError::HostGone) {
+            self.following.refused = Some(error);
+        }
     }
 
     /// Some time after a new host has come: whoever has not become a member there is none any more. The table says nothing

@@ -1043,6 +1043,9 @@ impl Mesh {
         self.take_accepted();
         self.follow_host();
         self.settle();
+        if let Some(due_ns) = self.following.due_ns() {
+            self.guest().remind(due_ns);
+        }
     }
 
     /// A member wants a path.

@@ -200,6 +200,8 @@ fn member_has_its_place_and_all_addresses_at_a_new_host_once_they_are_free() {
     }
     lan.mesh.refresh();
     assert_eq!(lan.addresses(), [first, second]);
+    // It was reminded of other things meanwhile.
+    assert_eq!(Some(lan.mesh.guest().reminder_ns()), lan.mesh.following.settle_ns);
     drop(host);
     let _ = std::fs::remove_file(&socket);
 }
