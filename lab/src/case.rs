@@ -725,7 +725,7 @@ note = "Who knows?"
             ),
             (
                 CASE.replace("only = { wait", "only = { system = \"open\", wait"),
-                "c.toml:27: there is no factor \"system\": must be one of transport, ring, bytes, wait, binary",
+                "c.toml:27: there is no factor \"system\": must be one of transport, ring, bytes, mtu, wait, binary",
             ),
             (
                 in_systems(r#"["open", "two.toml"]"#)
@@ -859,12 +859,12 @@ note = "Who knows?"
             (
                 "bytes = [64, 1000]",
                 "byte = [64]",
-                "c.toml:11: there is no factor \"byte\": must be one of transport, ring, bytes, wait",
+                "c.toml:11: there is no factor \"byte\": must be one of transport, ring, bytes, mtu, wait",
             ),
             (
                 "bytes = [64, 1000]",
                 "binary = [\"this\"]",
-                "c.toml:11: there is no factor \"binary\": must be one of transport, ring, bytes, wait",
+                "c.toml:11: there is no factor \"binary\": must be one of transport, ring, bytes, mtu, wait",
             ),
             (
                 "bytes = 64 }]",
@@ -884,7 +884,7 @@ note = "Who knows?"
             (
                 "across = \"bytes\"",
                 "across = \"size\"",
-                "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, wait, binary",
+                "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, mtu, wait, binary",
             ),
             (
                 "down = [\"transport\", \"wait\"]\n",

@@ -367,7 +367,7 @@ mod tests {
         };
         assert_eq!(
             refused(&set("byte", "1")),
-            "there is no factor \"byte\": must be one of bytes, paths, ring, transport, wait"
+            "there is no factor \"byte\": must be one of bytes, mtu, paths, ring, transport, wait"
         );
         assert_eq!(
             refused(&set("wait", "sleep")),

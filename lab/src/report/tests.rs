@@ -210,10 +210,10 @@ fn csv_has_raw_numbers() {
     assert_eq!(
         first,
         [
-            "case,system,run,transport,ring,bytes,wait,metric,median,min,max,trials,representative",
-            "small,open,7,path,,64,adaptive,rate_messages_per_s,90000000,80000000,100000000,3,2",
-            "small,open,7,path,,64,adaptive,latency_p99_ns,1600,1000,2000,3,3",
-            "small,open,7,unix-stream,,64,block,rate_messages_per_s,2500000,2000000,3000000,3,3",
+            "case,system,run,transport,ring,bytes,mtu,wait,metric,median,min,max,trials,representative",
+            "small,open,7,path,,64,,adaptive,rate_messages_per_s,90000000,80000000,100000000,3,2",
+            "small,open,7,path,,64,,adaptive,latency_p99_ns,1600,1000,2000,3,3",
+            "small,open,7,unix-stream,,64,,block,rate_messages_per_s,2500000,2000000,3000000,3,3",
         ]
     );
 }
@@ -496,7 +496,10 @@ fn two_binaries_stand_beside_each_other_where_the_case_names_neither() {
         assert!(found.contains(part), "{part}\nis not in\n{found}");
     }
     let head = csv(&records_of_two(CASE)).lines().next().unwrap().to_owned();
-    assert!(head.starts_with("case,system,run,transport,ring,bytes,wait,binary,metric,"), "{head}");
+    assert!(
+        head.starts_with("case,system,run,transport,ring,bytes,mtu,wait,binary,metric,"),
+        "{head}"
+    );
 }
 
 /// A case that names binaries itself.
