@@ -592,6 +592,13 @@ impl Guest {
         self.inbox.borrow_mut().follows_hosts = true;
     }
 
+    /// A new host is no news any more, and there is nothing to be reminded of.
+    pub(crate) fn stop_following(&self) {
+        let mut inbox = self.inbox.borrow_mut();
+        (inbox.follows_hosts, inbox.is_newly_attached) = (false, false);
+        (inbox.reminder_ns, inbox.is_reminded) = (u64::MAX, false);
+    }
+
     /// There is news at this time, whatever comes: until [`Guest::pending`] is called after it. One time is remembered, the
     /// earliest.
     pub(crate) fn remind(&self, at_ns: u64) {

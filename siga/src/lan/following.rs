@@ -62,7 +62,13 @@ impl Following {
             Step::Wanting => true,
             Step::Registering(addresses) => addresses.iter().any(|(_, claim)| claim.is_none()),
         };
-        is_to_ask.then_some(self.retry_ns).into_iter().chain(self.settle_ns).min()
+        let settle_ns = self.settle_ns.filter(|_| self.is_member());
+        is_to_ask.then_some(self.retry_ns).into_iter().chain(settle_ns).min()
+    }
+
+    /// Whether it is a member at the last host.
+    fn is_member(&self) -> bool {
+        matches!(self.step, Step::Settled | Step::Registering(_))
     }
 }
 
@@ -74,6 +80,12 @@ impl Mesh {
         if attachment != self.following.attachment {
             self.following.attachment = attachment;
             (self.following.step, self.following.retry_ns) = (Step::Wanting, 0);
+            self.following.refused = None;
+        }
+        // A host that is being asked to attach us would take us as a member, and we would ask again once it has: the answer
+        // is news, and so is the next host.
+        if !self.guest().is_attached() {
+            return;
         }
         match std::mem::replace(&mut self.following.step, Step::Settled) {
             Step::Settled => {}
@@ -159,7 +171,9 @@ impl Mesh {
     /// Some time after a new host has come: whoever has not become a member there is none any more. The table says nothing
     /// of those, for to it they never were.
     pub(super) fn settle(&mut self) {
-        if self.following.settle_ns.is_none_or(|settle_ns| now_ns() < settle_ns) {
+        let is_time = self.following.settle_ns.is_some_and(|settle_ns| now_ns() >= settle_ns);
+        // Without a host paths go on.
+        if !is_time || !self.following.is_member() || !self.guest().is_attached() {
             return;
         }
         self.following.settle_ns = None;

@@ -265,7 +265,10 @@ impl Mesh {
             self.part(number);
         }
         match self.waiter.remove(self.guest) {
-            Some(Occupant::Guest(guest)) => *guest,
+            Some(Occupant::Guest(guest)) => {
+                guest.stop_following();
+                *guest
+            }
             _ => unreachable!("made with a guest"),
         }
     }
@@ -1034,6 +1037,8 @@ impl Mesh {
         // Each takes descriptors and memory. What is left is news still.
         for _ in 0..PENDING_PER_CALL_MAX {
             let Some(pending) = self.guest().pending() else { break };
+            // If there is a new host, it has said before who is a member there.
+            self.follow_host();
             self.refresh();
             self.take_pending(pending);
         }
@@ -1043,7 +1048,9 @@ impl Mesh {
         self.take_accepted();
         self.follow_host();
         self.settle();
-        if let Some(due_ns) = self.following.due_ns() {
+        if let Some(due_ns) = self.following.due_ns()
+            && self.guest().is_attached()
+        {
             self.guest().remind(due_ns);
         }
     }
@@ -1149,7 +1156,8 @@ impl Mesh {
         self.has_room = true;
         let (halves, membership, _) = path.into_parts();
         let mut link = Link::new(halves, peer, self.frame_bytes_max);
-        if let Some(capturer) = self.capturers.iter_mut().find(|one| one.number == number) {
+        let is_it = |one: &&mut Capturer| (one.number, one.name) == (number, link.peer().name);
+        if let Some(capturer) = self.capturers.iter_mut().find(is_it) {
             let lost = capturer.begin(&mut link, now_ns());
             self.counters.add(Counter::CapturesLost, lost);
         }
@@ -1169,7 +1177,10 @@ impl Mesh {
         };
         self.counters.add(Counter::PathsMade, 1);
         if has_left {
-            // Its number may be another's.
+            // Its number may be another's. Frames that waited for this path alone have none.
+            if let Standing::Connecting(None, _) = self.peers[number] {
+                self.part(number);
+            }
             return self.let_end(key, number);
         }
         match std::mem::replace(&mut self.peers[number], Standing::Joined(key)) {
@@ -1262,7 +1273,9 @@ impl Mesh {
                 pause();
             }
             // A peer that is gone, and the host, are heard of by their doorbells alone.
-            self.hear_of_room(key, Duration::ZERO);
+            if self.hear_of_room(key, Duration::ZERO) {
+                return;
+            }
         }
         if self.wait == Wait::Spin {
             return;
@@ -1281,8 +1294,8 @@ impl Mesh {
     }
 
     /// Listens to the doorbells of a link's sender and of the guest, at most for `time`, and does what the guest has news
-    /// of.
-    fn hear_of_room(&mut self, key: Option<Key>, time: Duration) {
+    /// of: whether it had any.
+    fn hear_of_room(&mut self, key: Option<Key>, time: Duration) -> bool {
         let link = match key.and_then(|key| self.waiter.get(key)) {
             Some(Occupant::Link(joint)) => Some(joint.link.as_halves().0.descriptor()),
             _ => None,
@@ -1292,10 +1305,12 @@ impl Mesh {
         if let Some(sender) = self.sender_of(key) {
             sender.hear(Listen::Now);
         }
-        if has_news || self.guest().has_news() {
+        let has_news = has_news || self.guest().has_news();
+        if has_news {
             self.guest().hear(now_ns());
             self.serve_guest();
         }
+        has_news
     }
 
     fn may_have_room(&mut self, key: Option<Key>) -> bool {
