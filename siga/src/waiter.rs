@@ -313,7 +313,9 @@ impl<M: Member> Waiter<M> {
 
     /// Waits until a member has something to do. None if the time is over; `u64::MAX` never is.
     pub(crate) fn wait_until(&mut self, deadline_ns: u64) -> io::Result<Option<Key>> {
-        if let Some(key) = self.next_busy()? {
+        if let Some(key) = self.poll_watched() {
+            // Those asleep must not wait until the others are quiet.
+            self.note_find()?;
             return Ok(Some(key));
         }
         if self.poller.in_child() {
@@ -351,6 +353,7 @@ impl<M: Member> Waiter<M> {
             let wait = next.saturating_sub(start);
             let has_heard = self.listen((next != u64::MAX).then(|| Duration::from_nanos(wait)))?;
             let now = now_ns();
+            self.listened_ns = now;
             if has_heard {
                 self.spin_ns = learned_spin_ns(self.spin_ns, now - start);
             }
@@ -430,11 +433,18 @@ impl<M: Member> Waiter<M> {
     /// The usual case: somebody who was active lately has something to do.
     #[inline]
     fn next_busy(&mut self) -> io::Result<Option<Key>> {
-        self.finds += 1;
-        if self.finds >= self.finds_per_clock {
-            self.read_clock()?;
-        }
+        self.note_find()?;
         Ok(self.poll_watched())
+    }
+
+    /// Looks at the clock once in a while, and listens if it is time.
+    #[inline]
+    fn note_find(&mut self) -> io::Result<()> {
+        self.finds += 1;
+        match self.finds >= self.finds_per_clock {
+            true => self.read_clock(),
+            false => Ok(()),
+        }
     }
 
     /// Listens if it is time, and learns when to look at the clock again.

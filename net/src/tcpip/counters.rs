@@ -56,6 +56,8 @@ listed! {
         HalfOpenEvicted => "dropped_half_open",
         /// Received segments dropped: for one connection more than the stack may have.
         ConnectionsFull => "dropped_connections",
+        /// Received segments dropped: for one connection more than there are buffers for.
+        PoolExhausted => "dropped_pool",
         /// Received segments dropped: no sequence number was found that is after those of an earlier connection.
         NoNumber => "dropped_no_number",
         /// Received resets dropped: not exactly at the next byte that is expected.

@@ -6,9 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use smoltcp::iface::{
-    Config, Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet,
-};
+use smoltcp::iface::{Config, Interface, PollIngressSingleResult, PollResult};
 use smoltcp::phy::{
     Checksum, ChecksumCapabilities, Device, DeviceCapabilities, Medium, PacketMeta, RxToken,
     TxToken,
@@ -22,6 +20,7 @@ pub(super) use smoltcp::socket::tcp::State;
 use super::counters::{Counter, Counters};
 use super::output::{Link, Output};
 use super::packet::{self, Segment};
+use super::pool::{Pool, Room};
 use super::stack::Congestion;
 use crate::lan::frame::ETHERNET_BYTES;
 use crate::lan::offload::{Kind, SEGMENTS_MAX, Segmentation};
@@ -56,6 +55,20 @@ pub(super) struct Manner {
     pub(super) congestion: Congestion,
     /// For how long an acknowledgement waits for data to go with, in microseconds. None: not at all.
     pub(super) acknowledge_after_us: Option<u64>,
+}
+
+impl Manner {
+    pub(super) fn congestion(&self) -> tcp::CongestionControl {
+        match self.congestion {
+            Congestion::None => tcp::CongestionControl::None,
+            Congestion::Cubic => tcp::CongestionControl::Cubic,
+            Congestion::Reno => tcp::CongestionControl::Reno,
+        }
+    }
+
+    pub(super) fn acknowledge_after(&self) -> Option<time::Duration> {
+        self.acknowledge_after_us.map(time::Duration::from_micros)
+    }
 }
 
 /// What all state machines of a stack share.
@@ -152,8 +165,7 @@ pub(super) enum Progress {
 }
 
 pub(super) struct Machine {
-    set: SocketSet<'static>,
-    handle: SocketHandle,
+    room: Room,
     remote: IpAddr,
     pub(super) sent: Sent,
     /// The first byte of ours that the other side has not acknowledged: what RFC 9293 calls SND.UNA.
@@ -165,69 +177,77 @@ pub(super) struct Machine {
     window_shift: u32,
     /// Whether the other side takes segments so short that a frame might have more of them than the LAN takes.
     has_short_segments: bool,
+    /// Whether the other side may have asked for a segment again: then smoltcp may remember it.
+    may_send_again: bool,
 }
 
 impl Machine {
-    fn new(manner: &Manner, remote: IpAddr) -> Machine {
-        let buffer = |bytes| tcp::SocketBuffer::new(vec![0; bytes]);
-        let mut socket = tcp::Socket::new(buffer(manner.receive_bytes), buffer(manner.send_bytes));
-        socket.set_congestion_control(match manner.congestion {
-            Congestion::None => tcp::CongestionControl::None,
-            Congestion::Cubic => tcp::CongestionControl::Cubic,
-            Congestion::Reno => tcp::CongestionControl::Reno,
-        });
-        socket.set_ack_delay(manner.acknowledge_after_us.map(time::Duration::from_micros));
-        let mut set = SocketSet::new(Vec::with_capacity(1));
-        let handle = set.add(socket);
-        let sent = Sent::default();
+    fn new(pool: &mut Pool, manner: &Manner, remote: IpAddr) -> Machine {
         Machine {
-            set,
-            handle,
+            room: pool.take(manner),
             remote,
-            sent,
+            sent: Sent::default(),
             acknowledged: 0,
             first_received: 0,
             received: 0,
             window_shift: 0,
             has_short_segments: false,
+            may_send_again: false,
         }
+    }
+
+    /// It is over: its socket goes back to the pool.
+    pub(super) fn end(self, pool: &mut Pool) {
+        pool.put(self.room, !self.may_send_again);
+    }
+
+    /// It has failed: nothing of its socket is used again.
+    pub(super) fn break_down(self, pool: &mut Pool) {
+        pool.put(self.room, false);
     }
 
     /// One that asks for a connection. Its sequence numbers begin with what `seed` makes of them.
     pub(super) fn connect(
         engine: &Engine,
+        pool: &mut Pool,
         manner: &Manner,
         local: SocketAddr,
         remote: SocketAddr,
         seed: u64,
     ) -> Option<Machine> {
-        let mut machine = Machine::new(manner, remote.ip());
+        let mut machine = Machine::new(pool, manner, remote.ip());
         let mut first = interface(engine.mtu, seed, None);
-        let socket = machine.set.get_mut::<tcp::Socket>(machine.handle);
-        socket
-            .connect(first.context(), endpoint(remote), IpListenEndpoint::from(endpoint(local)))
-            .ok()?;
-        Some(machine)
+        let local = IpListenEndpoint::from(endpoint(local));
+        let begun = machine.socket_mut().connect(first.context(), endpoint(remote), local);
+        machine.if_begun(begun.is_ok(), pool)
+    }
+
+    fn if_begun(self, has_begun: bool, pool: &mut Pool) -> Option<Machine> {
+        if !has_begun {
+            self.end(pool);
+            return None;
+        }
+        Some(self)
     }
 
     /// One that has been asked for a connection, by this packet.
     pub(super) fn listen(
+        pool: &mut Pool,
         manner: &Manner,
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Option<Machine> {
-        let mut machine = Machine::new(manner, remote.ip());
-        let socket = machine.set.get_mut::<tcp::Socket>(machine.handle);
-        socket.listen(IpListenEndpoint::from(endpoint(local))).ok()?;
-        Some(machine)
+        let mut machine = Machine::new(pool, manner, remote.ip());
+        let begun = machine.socket_mut().listen(IpListenEndpoint::from(endpoint(local)));
+        machine.if_begun(begun.is_ok(), pool)
     }
 
     pub(super) fn socket(&self) -> &tcp::Socket<'static> {
-        self.set.get(self.handle)
+        self.room.socket()
     }
 
     fn socket_mut(&mut self) -> &mut tcp::Socket<'static> {
-        self.set.get_mut(self.handle)
+        self.room.socket_mut()
     }
 
     pub(super) fn state(&self) -> State {
@@ -322,6 +342,7 @@ impl Machine {
         if !is_first {
             self.sent.window_to_us = segment.window;
         }
+        self.may_send_again |= !is_news && segment.is_bare();
         match is_news && is_possible {
             true => Progress::Some,
             false if number == self.acknowledged && segment.window == 0 => Progress::Closed,
@@ -392,9 +413,9 @@ impl Machine {
             Some(seed) => first.insert(interface(mtu, seed, None)),
             None => engine.interface(self.has_short_segments),
         };
-        let Machine { set, sent, remote, .. } = self;
+        let Machine { room, sent, remote, .. } = self;
         let mut tap = Tap { mtu, input: Some(packet), to: *remote, sent, way };
-        guard(|| interface.poll_ingress_single(instant(now), &mut tap, set))
+        guard(|| interface.poll_ingress_single(instant(now), &mut tap, &mut room.set))
             .map(|_: PollIngressSingleResult| ())
     }
 
@@ -405,18 +426,18 @@ impl Machine {
         now: u64,
         way: &mut Way<'_, L>,
     ) -> Result<bool, Broken> {
-        let Machine { set, sent, remote, has_short_segments, .. } = self;
+        let Machine { room, sent, remote, has_short_segments, .. } = self;
         let mtu = engine.mtu;
         let interface = engine.interface(*has_short_segments);
         let mut tap = Tap { mtu, input: None, to: *remote, sent, way };
-        guard(|| interface.poll_egress(instant(now), &mut tap, set) != PollResult::None)
+        guard(|| interface.poll_egress(instant(now), &mut tap, &mut room.set) != PollResult::None)
     }
 
     /// When something is to be done without being asked, in nanoseconds.
     pub(super) fn due(&mut self, engine: &mut Engine, now: u64) -> Result<Option<u64>, Broken> {
-        let Machine { set, has_short_segments, .. } = self;
+        let Machine { room, has_short_segments, .. } = self;
         let interface = engine.interface(*has_short_segments);
-        let due = guard(|| interface.poll_at(instant(now), set))?;
+        let due = guard(|| interface.poll_at(instant(now), &room.set))?;
         Ok(due.map(|due| due.total_micros().max(0) as u64 * 1000))
     }
 

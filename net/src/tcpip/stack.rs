@@ -14,6 +14,7 @@ use super::packet::{
     self, ACK, Bare, Datagram, FIN, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet, RST, SYN,
     Segment, TCP, UDP, UDP_BYTES,
 };
+use super::pool::{Pool, PoolUse};
 use super::ports::Ports;
 use super::secret::Secret;
 use super::time_wait::TimeWait;
@@ -62,6 +63,10 @@ pub struct Options {
     pub connect_max: Duration,
     /// Connections at most, all states but TIME-WAIT.
     pub connections_max: usize,
+    /// Bytes of all connections' buffers at most, touched or not. What would be more finds no connection.
+    pub pool_bytes: usize,
+    /// Bytes of buffers at most that wait for the next connection.
+    pub pool_kept_bytes: usize,
     /// For how long a pair of ports is not used again after its connection (TIME-WAIT).
     pub time_wait: Duration,
 }
@@ -77,6 +82,8 @@ impl Default for Options {
             silence_max: Duration::from_secs(120),
             connect_max: Duration::from_secs(60),
             connections_max: 65_536,
+            pool_bytes: 16 << 30,
+            pool_kept_bytes: 32 << 20,
             time_wait: Duration::from_secs(10),
         }
     }
@@ -124,8 +131,8 @@ pub enum ConnectError {
     /// That is no address of one host elsewhere.
     #[error("not the address of a host")]
     NoHost,
-    /// The stack has as many connections as it may.
-    #[error("the stack has as many connections as it may")]
+    /// The stack has as many connections as it may, or their buffers take as many bytes as they may.
+    #[error("the stack has as many connections as it may, or as many bytes of buffers")]
     Full,
 }
 
@@ -205,6 +212,7 @@ pub struct Stack {
     addresses: Vec<IpAddr>,
     engine: Engine,
     manner: Manner,
+    pool: Pool,
     output: Output,
     counters: Counters,
     ports: Ports,
@@ -256,6 +264,7 @@ impl Stack {
             mac,
             addresses: addresses.to_vec(),
             engine: Engine::new(mtu),
+            pool: Pool::new(&manner, options.pool_bytes, options.pool_kept_bytes),
             manner,
             output: Output::default(),
             counters: Counters::new(),
@@ -288,6 +297,11 @@ impl Stack {
     /// How many connections there are, and how many pairs of ports are not used again yet.
     pub fn counts(&self) -> (usize, usize) {
         (self.connections.len(), self.time_wait.len())
+    }
+
+    /// How the connections' buffers are used.
+    pub fn pool(&self) -> PoolUse {
+        self.pool.usage(&self.manner)
     }
 
     // Frames.
@@ -471,12 +485,16 @@ impl Stack {
         if self.connections.len() >= self.options.connections_max {
             return Err(Counter::ConnectionsFull);
         }
+        if self.pool.is_exhausted() {
+            return Err(Counter::PoolExhausted);
+        }
         // Half of all numbers are after another. The answer shows which one it is: so it is made before it is sent.
         for _ in 0..FIRST_NUMBERS_MAX {
             let mut answer = Answer::default();
             let machine = self.begin(now, tuple, packet, &segment, &mut answer)?;
             let first = machine.sent.next.wrapping_sub(1);
             if after.is_some_and(|after| !is_before(after, first)) {
+                machine.end(&mut self.pool);
                 continue;
             }
             if let Some((offload, mut frame)) = answer.frame {
@@ -504,20 +522,22 @@ impl Stack {
         answer: &mut Answer,
     ) -> Result<Machine, Counter> {
         let seed = self.seed(tuple);
-        let machine = Machine::listen(&self.manner, tuple.local, tuple.remote);
+        let Stack { engine, pool, manner, room, .. } = self;
+        let machine = Machine::listen(pool, manner, tuple.local, tuple.remote);
         let mut machine = machine.ok_or(Counter::Malformed)?;
         machine.begin(segment, packet.transport());
-        let Stack { engine, room, .. } = self;
         // It is counted when it is sent.
         let (mut output, mut counters) = (Output::default(), Counters::new());
         let mut way = Way { link: answer, output: &mut output, counters: &mut counters, room };
         let taken = machine.receive(engine, now, packet.bytes, Some(seed), &mut way);
         let sent = taken.and_then(|()| machine.send_one(engine, now, &mut way));
-        match sent {
-            Err(Broken) => Err(Counter::Broken),
-            Ok(_) if machine.state() != State::SynReceived => Err(Counter::Malformed),
-            Ok(_) => Ok(machine),
-        }
+        let problem = match sent {
+            Err(Broken) => Counter::Broken,
+            Ok(_) if machine.state() != State::SynReceived => Counter::Malformed,
+            Ok(_) => return Ok(machine),
+        };
+        machine.break_down(pool);
+        Err(problem)
     }
 
     /// A segment of a connection that there is.
@@ -848,7 +868,9 @@ impl Stack {
         self.counters.count(Counter::Broken);
         if let Some(connection) = self.connections.get_mut(index) {
             connection.end = Some(End::Broken);
-            connection.machine = None;
+            if let Some(machine) = connection.machine.take() {
+                machine.break_down(&mut self.pool);
+            }
         }
         self.retire(index);
     }
@@ -886,8 +908,8 @@ impl Stack {
         let tuple = connection.tuple;
         let has_bytes =
             connection.machine.as_ref().is_some_and(|machine| machine.socket().can_recv());
-        if !has_bytes {
-            connection.machine = None;
+        if !has_bytes && let Some(machine) = connection.machine.take() {
+            machine.end(&mut self.pool);
         }
         let is_wanted = connection.is_held || connection.is_ready;
         if is_live {
@@ -905,6 +927,9 @@ impl Stack {
         self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         let (tuple, is_live) = (connection.tuple, connection.is_live);
+        if let Some(machine) = connection.machine.take() {
+            machine.end(&mut self.pool);
+        }
         // One that is complete is not forgotten before it is accepted: so this one was not.
         if let Some(listener) = connection.listener.and_then(|at| self.listeners.get_mut(&at)) {
             listener.half_open.remove(tuple.remote.ip(), connection.number);
@@ -1049,7 +1074,7 @@ impl Stack {
         if remote.port() == 0 || !packet::is_host(remote.ip()) {
             return Err(ConnectError::NoHost);
         }
-        if self.connections.len() >= self.options.connections_max {
+        if self.connections.len() >= self.options.connections_max || self.pool.is_exhausted() {
             return Err(ConnectError::Full);
         }
         let local = self.source_for(remote.ip()).ok_or(ConnectError::NotAvailable)?;
@@ -1063,7 +1088,8 @@ impl Stack {
         let port = ports.choose(local, Some(remote), is_free).ok_or(ConnectError::NotAvailable)?;
         let tuple = Tuple { local: SocketAddr::new(local, port), remote };
         let seed = self.seed(tuple);
-        let machine = Machine::connect(&self.engine, &self.manner, tuple.local, remote, seed)
+        let Stack { engine, pool, manner, .. } = self;
+        let machine = Machine::connect(engine, pool, manner, tuple.local, remote, seed)
             .ok_or(ConnectError::NoHost)?;
         let index = self.connections.insert(Connection::new(self.begun, tuple, machine, None));
         self.enter(tuple, index);
@@ -1153,8 +1179,10 @@ impl Stack {
         if connection.is_live {
             // There is room again, which the other side may wait for.
             self.make_busy(index);
-        } else if !machine.socket().can_recv() {
-            connection.machine = None;
+        } else if !machine.socket().can_recv()
+            && let Some(machine) = connection.machine.take()
+        {
+            machine.end(&mut self.pool);
         }
         result
     }

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::packet::{self, ACK, Bare, FIN, RST, SYN};
 use super::{
-    Congestion, ConnectionId, Counter, End, Link, Options, Readable, Secret, Stack, Unsent,
-    Writable, address,
+    Congestion, ConnectError, ConnectionId, Counter, End, Link, Options, Readable, Secret, Stack,
+    Unsent, Writable, address,
 };
 use crate::lan::frame::Mac;
 use crate::lan::link::Frame;
@@ -320,7 +320,7 @@ fn both_sides_send_and_receive_all() {
     }
 }
 
-/// One world of the simulation: true if both sides have received all.
+/// One world of the simulation, in which one connection follows another: true if both sides have received all of both.
 fn faulty_world(seed: u64) -> bool {
     let mut chance = Chance::new(seed);
     let faults = Faults {
@@ -345,7 +345,15 @@ fn faulty_world(seed: u64) -> bool {
     let mut world = World::new(chance.next(), faults, cuts, options, family);
     let at = world.at(1, 7);
     world.stacks[1].listen(at, 16).unwrap();
-    let asking = world.stacks[0].connect(0, at).unwrap();
+    // The second has the sockets of the first, if they are used again.
+    [0, 1].map(|_| faulty_connection(&mut world, at, chance.below(300_000) as usize + 1))
+        == [true; 2]
+}
+
+/// A connection in such a world, on which each side sends so many bytes: true if both have received all.
+fn faulty_connection(world: &mut World, at: SocketAddr, bytes: usize) -> bool {
+    let given_up = world.stacks[1].counter(Counter::TimedOut);
+    let asking = world.stacks[0].connect(world.now, at).unwrap();
     let mut accepted = None;
     let is_connected = world.until(120 * SECOND, |world| {
         accepted = accepted.or_else(|| world.stacks[1].accept(at));
@@ -354,12 +362,12 @@ fn faulty_world(seed: u64) -> bool {
     });
     let Some((accepted, _)) = accepted else {
         // The other side may have given up, and its reset may be lost.
-        let has_given_up = world.stacks[1].counter(Counter::TimedOut) == 1;
+        let has_given_up = world.stacks[1].counter(Counter::TimedOut) > given_up;
         assert!(is_connected || has_given_up, "neither a connection nor an error");
+        world.stacks[0].close(asking);
         return false;
     };
-    let bytes = chance.below(300_000) as usize + 1;
-    let outcomes = transfer(&mut world, [asking, accepted], bytes);
+    let outcomes = transfer(world, [asking, accepted], bytes);
     for (side, id) in [(0, asking), (1, accepted)] {
         assert_eq!(world.stacks[side].counter(Counter::Broken), 0, "the state machine panicked");
         world.stacks[side].close(id);
@@ -594,6 +602,40 @@ fn half_open_connections_fill_the_backlog_and_nothing_else() {
     assert_eq!(world.stacks[1].counter(Counter::HalfOpenEvicted), 1);
     // They go when their time is over.
     assert!(world.until(70 * SECOND, |world| world.stacks[1].counts() == (1, 0)));
+}
+
+#[test]
+fn buffers_are_used_again_and_limit_the_connections() {
+    let options = Options { pool_bytes: 3 << 19, pool_kept_bytes: 1 << 19, ..Options::default() };
+    let mut world = World::new(1, Faults::default(), false, options, 0);
+    let pool = |world: &World| {
+        let usage = world.stacks[1].pool();
+        (usage.in_use, usage.high_water, usage.in_use_max, usage.free)
+    };
+    assert_eq!(pool(&world), (0, 0, 3, 0));
+    let all = [0, 1, 2].map(|_| world.connect());
+    assert_eq!(pool(&world), (3, 3, 3, 0));
+    // Neither side has buffers for a fourth: the one that asks is told, the other does not answer.
+    let to = world.at(1, 7);
+    assert_eq!(world.stacks[0].connect(world.now, to), Err(ConnectError::Full));
+    let bare = Bare { flags: SYN, sequence: 0, acknowledgement: 0, window: 100 };
+    let mut frame = packet::bare(SocketAddr::new([10, 1, 7, 7].into(), 1024), to, bare);
+    packet::leave_checksum(&mut frame);
+    address(&mut frame, MACS[1], MACS[0]);
+    inject(&mut world, Offload { checksum: Checksum::Verified, ..Offload::NONE }, &frame);
+    assert_eq!(world.stacks[1].counter(Counter::PoolExhausted), 1);
+    for ids in all {
+        for side in [0, 1] {
+            world.stacks[side].close(ids[side]);
+        }
+    }
+    assert!(world.until(SECOND, |world| world.stacks.iter().all(Stack::is_quiet)));
+    // Of the three that are over, one may wait for the next connection.
+    assert_eq!(pool(&world), (0, 3, 3, 1));
+    let ids = world.connect();
+    assert_eq!(pool(&world), (1, 3, 3, 0));
+    let outcomes = transfer(&mut world, ids, 1 << 20);
+    assert_eq!(outcomes, [Outcome::Complete, Outcome::Complete]);
 }
 
 #[test]

@@ -45,6 +45,12 @@ pub struct StackOptions {
     pub connect_max: Duration,
     /// Connections at most: 65,536 unless set.
     pub connections_max: usize,
+    /// Bytes of all connections' buffers at most, whether they were used or not: 16 GiB unless set. Who connects then is told
+    /// `QuotaExceeded`; who asks for a connection gets no answer, and asks again.
+    pub pool_bytes: usize,
+    /// Bytes of buffers at most that wait for the next connection, which is sooner there than with fresh ones: 32 MiB unless
+    /// set.
+    pub pool_kept_bytes: usize,
 }
 
 impl Default for StackOptions {
@@ -58,6 +64,8 @@ impl Default for StackOptions {
             silence_max: options.silence_max,
             connect_max: options.connect_max,
             connections_max: options.connections_max,
+            pool_bytes: options.pool_bytes,
+            pool_kept_bytes: options.pool_kept_bytes,
         }
     }
 }
@@ -116,6 +124,8 @@ impl Stack {
             silence_max: options.silence_max,
             connect_max: options.connect_max,
             connections_max: options.connections_max,
+            pool_bytes: options.pool_bytes,
+            pool_kept_bytes: options.pool_kept_bytes,
             ..Options::default()
         };
         let net = net::tcpip::Stack::new(lan.mac(), lan.addresses(), options, Secret(secret));
