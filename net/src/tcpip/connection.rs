@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::machine::{Machine, State};
+use super::machine::{Known, Machine, State};
 use super::stack::Tuple;
 
 /// Stands for a connection until it is closed.
@@ -57,8 +57,12 @@ pub enum Writable {
 
 pub(super) struct Connection {
     pub(super) tuple: Tuple,
-    /// None when nothing is left to be received after the end.
+    /// None when nothing is left to be received after the end, and while it is asleep.
     pub(super) machine: Option<Machine>,
+    /// What is kept of the machine while nothing is under way.
+    pub(super) asleep: Option<Known>,
+    /// Since when nothing has been under way.
+    pub(super) idle_since: Option<u64>,
     /// The listener that it is for, until a program has accepted it.
     pub(super) listener: Option<SocketAddr>,
     /// Whether a program still has it.
@@ -97,6 +101,8 @@ impl Connection {
         Connection {
             tuple,
             machine: Some(machine),
+            asleep: None,
+            idle_since: None,
             is_held: listener.is_none(),
             listener,
             is_live: true,
@@ -115,7 +121,11 @@ impl Connection {
     }
 
     pub(super) fn state(&self) -> State {
-        self.machine.as_ref().map_or(State::Closed, Machine::state)
+        match (&self.machine, &self.asleep) {
+            (Some(machine), _) => machine.state(),
+            (None, Some(_)) => State::Established,
+            (None, None) => State::Closed,
+        }
     }
 
     /// Whether nobody will ever receive what comes.
@@ -143,11 +153,15 @@ impl Connection {
                 return Readable::Nothing;
             }
         }
+        if self.is_live && self.asleep.is_some() {
+            return Readable::Nothing;
+        }
         if self.end.is_some() { Readable::Failed } else { Readable::Finished }
     }
 
     pub(super) fn writable(&self) -> Writable {
         match &self.machine {
+            None if self.is_live && self.asleep.is_some() => return Writable::Room,
             Some(machine) if self.is_live => match machine.state() {
                 State::SynSent | State::SynReceived => return Writable::Nothing,
                 State::Established | State::CloseWait if machine.has_room() => {

@@ -26,6 +26,10 @@ listed! {
         Gone => "gone",
         /// Connections ended by a fault in the state machine. Each is a defect to be reported.
         Broken => "broken",
+        /// Idle connections that gave their buffers back.
+        PutToSleep => "put_to_sleep",
+        /// Connections that had given their buffers back and got some again.
+        Woken => "woken",
         /// Echo requests answered.
         EchoesAnswered => "echoes_answered",
         /// Questions after one of our addresses answered.

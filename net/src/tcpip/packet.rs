@@ -212,24 +212,38 @@ pub(super) fn without_end(packet: &Packet<'_>, bytes_less: usize) -> Vec<u8> {
 }
 
 /// Bytes of the longest segment of one that says nothing of it (RFC 9293 3.7.1).
-pub(super) const SEGMENT_BYTES_MAX: usize = 536;
+const SEGMENT_BYTES_MAX: u16 = 536;
 
 /// Bytes of the longest options of TCP.
 pub(super) const TCP_OPTIONS_BYTES_MAX: usize = 40;
 
-/// Whether a header of TCP has the option that windows are scaled (RFC 7323 2.2).
-pub(super) fn scales_window(transport: &[u8]) -> bool {
-    const WINDOW_SCALE: u8 = 3;
-    option(transport, WINDOW_SCALE).is_some_and(|option| option.len() == 3)
+/// What a side's first segment says of how it wants to be spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Agreed {
+    /// Bytes of the longest segment that it takes (RFC 9293 3.7.1).
+    pub(super) segment_bytes_max: u16,
+    /// By how many bits its windows are shifted, if windows are scaled (RFC 7323 2.2).
+    pub(super) window_shift: Option<u8>,
+    /// Whether it takes selective acknowledgements (RFC 2018 2).
+    pub(super) takes_selective: bool,
 }
 
-/// Bytes of the longest segment that a side takes, as the header of its first segment says (RFC 9293 3.7.1).
-pub(super) fn segment_bytes_max(transport: &[u8]) -> usize {
-    const SEGMENT_BYTES: u8 = 2;
-    match option(transport, SEGMENT_BYTES) {
-        Some(&[_, 4, high, low]) if (high, low) != (0, 0) => u16::from_be_bytes([high, low]).into(),
+const SEGMENT_BYTES: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SELECTIVE: u8 = 4;
+
+/// What the options of a first segment say.
+pub(super) fn agreed(transport: &[u8]) -> Agreed {
+    let segment_bytes_max = match option(transport, SEGMENT_BYTES) {
+        Some(&[_, 4, high, low]) if (high, low) != (0, 0) => u16::from_be_bytes([high, low]),
         _ => SEGMENT_BYTES_MAX,
-    }
+    };
+    let window_shift = match option(transport, WINDOW_SCALE) {
+        Some(&[_, 3, shift]) => Some(shift),
+        _ => None,
+    };
+    let takes_selective = matches!(option(transport, SELECTIVE), Some([_, 2]));
+    Agreed { segment_bytes_max, window_shift, takes_selective }
 }
 
 /// The option of this kind in a header of TCP, from its kind on.
@@ -333,14 +347,45 @@ pub(super) struct Bare {
 
 /// A segment without data or options.
 pub(super) fn bare(source: SocketAddr, destination: SocketAddr, bare: Bare) -> Vec<u8> {
-    let mut frame = begin(source.ip(), destination.ip(), TCP, TCP_BYTES);
+    with_options(source, destination, bare, &[])
+}
+
+/// A segment without data, with the options of a first one.
+pub(super) fn first(
+    source: SocketAddr,
+    destination: SocketAddr,
+    bare: Bare,
+    agreed: &Agreed,
+) -> Vec<u8> {
+    const NOTHING: u8 = 1;
+    let [high, low] = agreed.segment_bytes_max.to_be_bytes();
+    let mut options = vec![SEGMENT_BYTES, 4, high, low];
+    if let Some(shift) = agreed.window_shift {
+        options.extend([NOTHING, WINDOW_SCALE, 3, shift]);
+    }
+    if agreed.takes_selective {
+        options.extend([NOTHING, NOTHING, SELECTIVE, 2]);
+    }
+    with_options(source, destination, bare, &options)
+}
+
+/// A segment without data. The options' length is a multiple of 4.
+fn with_options(
+    source: SocketAddr,
+    destination: SocketAddr,
+    bare: Bare,
+    options: &[u8],
+) -> Vec<u8> {
+    let header_bytes = TCP_BYTES + options.len();
+    let mut frame = begin(source.ip(), destination.ip(), TCP, header_bytes);
     frame.extend_from_slice(&source.port().to_be_bytes());
     frame.extend_from_slice(&destination.port().to_be_bytes());
     frame.extend_from_slice(&bare.sequence.to_be_bytes());
     frame.extend_from_slice(&bare.acknowledgement.to_be_bytes());
-    frame.extend_from_slice(&[(TCP_BYTES as u8 / 4) << 4, bare.flags]);
+    frame.extend_from_slice(&[(header_bytes as u8 / 4) << 4, bare.flags]);
     frame.extend_from_slice(&bare.window.to_be_bytes());
     frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(options);
     frame
 }
 

@@ -100,6 +100,9 @@ const ACKNOWLEDGE_AFTER_MAX: Duration = Duration::from_millis(500);
 /// by then, or asked again.
 const HALF_OPEN_SAFE_NS: u64 = 1_000_000_000;
 
+/// How long nothing is under way until a connection gives its buffers back. What comes sooner finds them warm.
+const IDLE_NS: u64 = 1_000_000_000;
+
 /// Segments that one connection sends before the next has its turn.
 const BURST: usize = 64;
 
@@ -233,6 +236,8 @@ pub struct Stack {
     stalled: HashMap<IpAddr, HashSet<u32>>,
     /// Connections begun so far.
     begun: u64,
+    /// The last time that somebody has said.
+    clock: u64,
     room: Vec<u8>,
 }
 
@@ -280,6 +285,7 @@ impl Stack {
             changed: BTreeSet::new(),
             stalled: HashMap::new(),
             begun: 0,
+            clock: 0,
             room: Vec::new(),
         }
     }
@@ -310,6 +316,7 @@ impl Stack {
     ///
     /// The bytes must not change meanwhile: a frame in shared memory is to be copied before.
     pub fn receive(&mut self, now: u64, frame: Frame<'_>, link: &mut impl Link) {
+        self.clock = now;
         self.counters.count(Counter::FramesReceived);
         // Segments of TCP may come as one; datagrams that a kernel has put together are cut, because each is a message.
         let datagrams = frame.offload.segmentation.filter(|segments| segments.kind == Kind::Udp);
@@ -492,7 +499,7 @@ impl Stack {
         for _ in 0..FIRST_NUMBERS_MAX {
             let mut answer = Answer::default();
             let machine = self.begin(now, tuple, packet, &segment, &mut answer)?;
-            let first = machine.sent.next.wrapping_sub(1);
+            let first = machine.known.sent.next.wrapping_sub(1);
             if after.is_some_and(|after| !is_before(after, first)) {
                 machine.end(&mut self.pool);
                 continue;
@@ -549,8 +556,10 @@ impl Stack {
         segment: Segment,
         link: &mut impl Link,
     ) -> Result<(), Counter> {
+        self.wake(index);
         let Stack { connections, engine, output, counters, room, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return Ok(()) };
+        connection.idle_since = None;
         let is_orphan = connection.is_orphan();
         let Some(machine) = &mut connection.machine else { return Ok(()) };
         let before = machine.state();
@@ -641,11 +650,11 @@ impl Stack {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(machine) = &connection.machine else { return };
         let is_soon = connection.challenged.is_some_and(|last| now < last + CHALLENGE_NS);
-        if is_soon || !machine.sent.is_any {
+        if is_soon || !machine.known.sent.is_any {
             return;
         }
         connection.challenged = Some(now);
-        let (tuple, sent) = (connection.tuple, machine.sent);
+        let (tuple, sent) = (connection.tuple, machine.known.sent);
         let bare = Bare {
             flags: ACK,
             sequence: sent.next,
@@ -678,6 +687,7 @@ impl Stack {
 
     /// Sends what there is to send and does what is due. True if there is more to do at once.
     pub fn poll(&mut self, now: u64, link: &mut impl Link) -> bool {
+        self.clock = now;
         let Stack { output, counters, stalled, busy, connections, timers, .. } = self;
         output.retry(link, counters, |to| {
             for index in stalled.remove(&to).unwrap_or_default() {
@@ -721,6 +731,42 @@ impl Stack {
         {
             self.busy.push_back(index);
         }
+    }
+
+    /// A connection that sleeps gets a socket again, because there is something to do.
+    fn wake(&mut self, index: u32) {
+        let Stack { connections, engine, pool, manner, counters, clock, .. } = self;
+        let Some(connection) = connections.get_mut(index) else { return };
+        connection.idle_since = None;
+        let Some(known) = connection.asleep.take().filter(|_| connection.is_live) else { return };
+        let ends = (connection.tuple.local, connection.tuple.remote);
+        match Machine::wake(engine, pool, manner, *clock, ends, known) {
+            Ok(machine) => {
+                counters.count(Counter::Woken);
+                connection.machine = Some(machine);
+                self.make_busy(index);
+            }
+            Err(Broken) => self.break_down(index),
+        }
+    }
+
+    /// A connection that has been idle for a while gives its buffers back. When it is to be asked again whether it has,
+    /// if it is idle.
+    fn rest_if_idle(&mut self, now: u64, index: u32) -> Option<u64> {
+        let Stack { connections, engine, pool, counters, .. } = self;
+        let connection = connections.get_mut(index)?;
+        let is_idle = connection.machine.as_ref().is_some_and(Machine::is_idle);
+        if !is_idle || !connection.is_held || connection.is_receive_shut || !engine.can_wake() {
+            connection.idle_since = None;
+            return None;
+        }
+        let since = *connection.idle_since.get_or_insert(now);
+        if now.saturating_sub(since) < IDLE_NS {
+            return Some(since + IDLE_NS);
+        }
+        counters.count(Counter::PutToSleep);
+        connection.asleep = connection.machine.take().map(|machine| machine.sleep(pool));
+        None
     }
 
     /// Sends what a connection has to send, and looks after its timers and its end.
@@ -777,7 +823,7 @@ impl Stack {
                 connection.reminded = Some(now);
                 let tuple = connection.tuple;
                 if unacknowledged == Unacknowledged::End {
-                    let last = machine.sent;
+                    let last = machine.known.sent;
                     let end = Bare {
                         flags: FIN | ACK,
                         sequence: last.next.wrapping_sub(1),
@@ -821,7 +867,7 @@ impl Stack {
             State::Closed if machine.socket().remote_endpoint().is_none() => {
                 return self.retire(index);
             }
-            State::TimeWait if machine.sent.acknowledged == machine.expected() => {
+            State::TimeWait if machine.known.sent.acknowledged == machine.expected() => {
                 return self.rest(now, index);
             }
             _ => {}
@@ -847,19 +893,28 @@ impl Stack {
         // What is due at once and was not sent waits for room.
         let due = due.filter(|due| *due > now || !output.is_full(remote));
         let due = due.into_iter().chain(connection.deadline).chain(reminder).min();
+        let due = if due.is_none() { self.rest_if_idle(now, index) } else { due };
         self.set_timer(index, due);
     }
 
+    /// Has a connection served at this time, or before: a time that was set for it already and is earlier stays, because
+    /// most are put off by each segment that comes.
     fn set_timer(&mut self, index: u32, due: Option<u64>) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        if connection.due == due {
+        let Some(due) = due else { return };
+        if connection.due.is_some_and(|before| before <= due) {
             return;
         }
-        if let Some(before) = std::mem::replace(&mut connection.due, due) {
+        if let Some(before) = connection.due.replace(due) {
             self.timers.remove(&(before, index));
         }
-        if let Some(due) = due {
-            self.timers.insert((due, index));
+        self.timers.insert((due, index));
+    }
+
+    fn clear_timer(&mut self, index: u32) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if let Some(before) = connection.due.take() {
+            self.timers.remove(&(before, index));
         }
     }
 
@@ -881,7 +936,7 @@ impl Stack {
             && let Some(machine) = &connection.machine
         {
             let until = now.saturating_add(nanoseconds(self.options.time_wait));
-            let (next, expected) = (machine.sent.next, machine.expected());
+            let (next, expected) = (machine.known.sent.next, machine.expected());
             self.time_wait.insert(now, connection.tuple, next, expected, until);
         }
         self.retire(index);
@@ -901,7 +956,7 @@ impl Stack {
 
     /// The network has done with a connection. A program may still receive what has come.
     fn retire(&mut self, index: u32) {
-        self.set_timer(index, None);
+        self.clear_timer(index);
         self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         let is_live = std::mem::take(&mut connection.is_live);
@@ -923,7 +978,7 @@ impl Stack {
 
     /// Forgets a connection that nobody has.
     fn forget(&mut self, index: u32) {
-        self.set_timer(index, None);
+        self.clear_timer(index);
         self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         let (tuple, is_live) = (connection.tuple, connection.is_live);
@@ -1207,6 +1262,7 @@ impl Stack {
             return None;
         }
         let index = self.connections.index(id)?;
+        self.wake(index);
         let machine = self.connections.get_mut(index)?.machine.as_mut()?;
         let result = machine.fill(fill);
         self.make_busy(index);
@@ -1216,6 +1272,7 @@ impl Stack {
     /// Sends nothing more: the other side learns of the end after all that was sent.
     pub fn shut_sending(&mut self, id: ConnectionId) {
         let Some(index) = self.connections.index(id) else { return };
+        self.wake(index);
         if let Some(machine) =
             self.connections.get_mut(index).and_then(|connection| connection.machine.as_mut())
         {
@@ -1227,6 +1284,7 @@ impl Stack {
     /// Receives nothing more after what has come already: what comes now is acknowledged and thrown away.
     pub fn shut_receiving(&mut self, id: ConnectionId) {
         let Some(index) = self.connections.index(id) else { return };
+        self.wake(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         if connection.is_receive_shut {
             return;
@@ -1246,7 +1304,9 @@ impl Stack {
 
     /// Whether small segments go at once, though others are not acknowledged (RFC 9293 3.7.4).
     pub fn set_no_delay(&mut self, id: ConnectionId, is_on: bool) {
-        let connection = self.connections.find_mut(id);
+        let Some(index) = self.connections.index(id) else { return };
+        self.wake(index);
+        let connection = self.connections.get_mut(index);
         if let Some(machine) = connection.and_then(|connection| connection.machine.as_mut()) {
             machine.set_no_delay(is_on);
         }
@@ -1256,6 +1316,7 @@ impl Stack {
     /// not received, the other side is told by a reset (RFC 2525 2.17).
     pub fn close(&mut self, id: ConnectionId) {
         let Some(index) = self.connections.index(id) else { return };
+        self.wake(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.is_held = false;
         connection.kept = Vec::new();
@@ -1278,6 +1339,7 @@ impl Stack {
     /// Ends a connection with a reset.
     pub fn abort(&mut self, id: ConnectionId) {
         let Some(index) = self.connections.index(id) else { return };
+        self.wake(index);
         let connection = self.connections.get_mut(index);
         if let Some(machine) = connection.and_then(|connection| connection.machine.as_mut()) {
             machine.abort();
@@ -1293,6 +1355,7 @@ impl Stack {
     /// Asks a host whether it still has its connections. One that has not ends them with a reset.
     pub fn question(&mut self, host: IpAddr, link: &mut impl Link) {
         for index in self.indexes_of(host) {
+            self.wake(index);
             let Some(connection) = self.connections.get_mut(index) else { continue };
             let Some(machine) = &connection.machine else { continue };
             if !matches!(machine.state(), State::SynSent | State::SynReceived | State::Closed) {
@@ -1323,6 +1386,7 @@ impl Stack {
     pub fn abort_all(&mut self) {
         let all: Vec<u32> = self.tuples.values().copied().collect();
         for index in all {
+            self.wake(index);
             let connection = self.connections.get_mut(index);
             if let Some(machine) = connection.and_then(|connection| connection.machine.as_mut()) {
                 machine.abort();
@@ -1336,7 +1400,7 @@ impl Stack {
     pub(super) fn numbers(&self, id: ConnectionId) -> (u32, u32) {
         let connection = self.connections.find(id).expect("there is one");
         let machine = connection.machine.as_ref().expect("it is not over");
-        (machine.sent.next, machine.expected())
+        (machine.known.sent.next, machine.expected())
     }
 
     /// Whether there are no connections, but for those in TIME-WAIT.

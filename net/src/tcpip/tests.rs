@@ -367,6 +367,10 @@ fn faulty_connection(world: &mut World, at: SocketAddr, bytes: usize) -> bool {
         world.stacks[0].close(asking);
         return false;
     };
+    // Long enough for both to give their buffers back, if nothing is under way.
+    if bytes.is_multiple_of(3) {
+        world.until(3 * SECOND, |_| false);
+    }
     let outcomes = transfer(world, [asking, accepted], bytes);
     for (side, id) in [(0, asking), (1, accepted)] {
         assert_eq!(world.stacks[side].counter(Counter::Broken), 0, "the state machine panicked");
@@ -776,7 +780,9 @@ fn frames_have_no_more_segments_than_the_lan_takes_however_short_they_are() {
 #[test]
 fn segments_that_acknowledge_nothing_new_do_not_keep_a_silent_side() {
     let (mut world, ids) = in_mid_conversation();
-    assert!(world.until(SECOND, |world| world.stacks.iter().all(|stack| stack.due().is_none())));
+    assert!(
+        world.until(5 * SECOND, |world| world.stacks.iter().all(|stack| stack.due().is_none()))
+    );
     let (sequence, _) = world.stacks[0].numbers(ids[0]);
     put(&mut world, 1, ids[1], 1);
     for wire in &mut world.wires {
@@ -985,7 +991,9 @@ fn watched_connections_are_named_when_they_change_and_only_then() {
 #[test]
 fn silent_side_is_given_up() {
     let (mut world, ids) = in_mid_conversation();
-    assert!(world.until(SECOND, |world| world.stacks.iter().all(|stack| stack.due().is_none())));
+    assert!(
+        world.until(5 * SECOND, |world| world.stacks.iter().all(|stack| stack.due().is_none()))
+    );
     // From here on nothing arrives.
     for wire in &mut world.wires {
         wire.faults.lost = 100;
@@ -1007,13 +1015,98 @@ fn silent_side_is_given_up() {
 #[test]
 fn idle_connection_stays_and_costs_nothing() {
     let (mut world, ids) = in_mid_conversation();
-    assert!(world.until(SECOND, |world| world.stacks.iter().all(|stack| stack.due().is_none())));
+    assert!(
+        world.until(5 * SECOND, |world| world.stacks.iter().all(|stack| stack.due().is_none()))
+    );
     assert!(!world.step(), "nothing is ever due");
     world.now += 86_400 * SECOND;
     for side in [0, 1] {
         assert_eq!(world.stacks[side].peek(ids[side]).len(), 1000);
         world.stacks[side].receive_with(ids[side], |bytes| (bytes.len(), ()));
     }
+    assert_eq!(transfer(&mut world, ids, 1000), [Outcome::Complete, Outcome::Complete]);
+}
+
+/// Both sides of an idle connection have given their buffers back.
+fn put_to_sleep(world: &mut World) {
+    assert!(world.until(5 * SECOND, |world| {
+        world.stacks.iter().all(|stack| stack.pool().in_use == 0 && stack.due().is_none())
+    }));
+}
+
+#[test]
+fn connection_that_sleeps_goes_on_as_if_it_had_not() {
+    for (family, mtu) in [(0, 1500), (0, 57_344), (1, 1500)] {
+        let options = Options { mtu, ..Options::default() };
+        let mut world = World::new(1, Faults::default(), false, options, family);
+        let ids = world.connect();
+        world.stacks[1].set_no_delay(ids[1], true);
+        let mut received = [0; 2];
+        // So much that all sequence numbers are far from the first.
+        for (round, bytes) in [(0, 5), (1, 200_000), (2, 1), (3, 70_000), (4, 3)] {
+            let side = round % 2;
+            put(&mut world, side, ids[side], bytes);
+            assert!(world.until(SECOND / 2, |world| {
+                let stack = &mut world.stacks[1 - side];
+                while let Some(count) =
+                    stack.receive_with(ids[1 - side], |bytes| (bytes.len(), bytes.len()))
+                {
+                    received[side] += count;
+                }
+                received[side] >= bytes
+            }));
+            received = [0; 2];
+            put_to_sleep(&mut world);
+            for side in [0, 1] {
+                assert_eq!(world.stacks[side].readable(ids[side]), Readable::Nothing);
+                assert_eq!(world.stacks[side].writable(ids[side]), Writable::Room);
+                assert_eq!(world.stacks[side].peek(ids[side]), b"");
+            }
+        }
+        assert_eq!(world.stacks[0].counter(Counter::PutToSleep), 5);
+        assert_eq!(transfer(&mut world, ids, 300_000), [Outcome::Complete, Outcome::Complete]);
+        let count = |counter| [0, 1].map(|side: usize| world.stacks[side].counter(counter));
+        assert_eq!(count(Counter::Woken), count(Counter::PutToSleep));
+        assert_eq!(count(Counter::Broken), [0, 0]);
+        // Nothing of the handshakes has got out.
+        assert_eq!(count(Counter::ResetsSent), [0, 0]);
+        assert_eq!(count(Counter::ChallengesSent), [0, 0]);
+    }
+}
+
+#[test]
+fn connection_that_sleeps_is_closed_and_reset_like_another() {
+    let ends: [(fn(&mut Stack, ConnectionId), Readable); 4] = [
+        (Stack::close, Readable::Finished),
+        (Stack::shut_sending, Readable::Finished),
+        (Stack::abort, Readable::Failed),
+        (|stack, _| stack.abort_all(), Readable::Failed),
+    ];
+    for (end, readable) in ends {
+        let mut world = World::plain();
+        let ids = world.connect();
+        put_to_sleep(&mut world);
+        let World { stacks, .. } = &mut world;
+        end(&mut stacks[0], ids[0]);
+        assert!(world.until(SECOND, |world| world.stacks[1].readable(ids[1]) == readable));
+    }
+}
+
+#[test]
+fn forged_segments_do_not_end_a_connection_that_sleeps() {
+    let mut world = World::plain();
+    let ids = world.connect();
+    put_to_sleep(&mut world);
+    let sleepers = |world: &World| world.stacks[1].counter(Counter::PutToSleep);
+    assert_eq!(sleepers(&world), 1);
+    let number = 0x5555_5555;
+    for flags in [RST, SYN, ACK, ACK | FIN] {
+        let bare = Bare { flags, sequence: number, acknowledgement: number, window: 0 };
+        let frame = segment_to(&world, ids, bare, &[1; 10]);
+        inject(&mut world, Offload::NONE, &frame);
+    }
+    put_to_sleep(&mut world);
+    assert!(sleepers(&world) > 1);
     assert_eq!(transfer(&mut world, ids, 1000), [Outcome::Complete, Outcome::Complete]);
 }
 
