@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use host::config::Bytes;
 use host::report::{
     Counts, GuestReport, HalfReport, LanReport, PathReport, ResourceReport, SideReport,
-    SystemReport,
+    SocketReport, SystemReport,
 };
 use siga::connect::Kind;
 use siga::error::Violation;
@@ -18,7 +18,7 @@ use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
 use crate::socket::Socket;
 
-/// Show the guests that are attached, the paths between them, the resources they manage, and the members of LANs
+/// Show the guests that are attached, the paths between them, the resources they manage, the members of LANs and their stacks
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Show these alone [default: all there are]
@@ -42,6 +42,8 @@ enum Subject {
     Iucv,
     /// The LANs and their members: addresses, rates over half a second, frames dropped and given back by reason
     Lan,
+    /// The members' TCP/IP stacks: interfaces, routes, neighbours, connections and sockets, buffers, counters by reason
+    Tcpip,
 }
 
 /// Over how long rates are taken.
@@ -74,6 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Some(Subject::Resource) => &[resources(&report.resources)],
         Some(Subject::Iucv) => &[conversations(&report.paths)],
         Some(Subject::Lan) => &[members(&report.lans)],
+        Some(Subject::Tcpip) => return print_stacks(&report.lans),
     };
     // Nobody misses the head of an empty table, unless he asked for it.
     for table in tables.iter().filter(|table| tables.len() == 1 || table.row_count() > 0) {
@@ -89,7 +92,7 @@ fn part(report: &SystemReport, subject: Option<Subject>) -> Result<serde_json::V
         Subject::Guest => "guests",
         Subject::Path | Subject::Iucv => "paths",
         Subject::Resource => "resources",
-        Subject::Lan => "lans",
+        Subject::Lan | Subject::Tcpip => "lans",
     });
     if let (Some(wanted), Some(members)) = (wanted, part.as_object_mut()) {
         members.retain(|name, _| name == wanted || name == "now_ns");
@@ -175,6 +178,100 @@ fn print_lans(before: &SystemReport, report: &SystemReport) -> Result<(), Outcom
         ]);
     }
     print(&rates)
+}
+
+/// The stacks of all members that have one.
+fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
+    let heads = [
+        "lan",
+        "guest",
+        "MAC",
+        "addresses",
+        "MTU",
+        "connections",
+        "time-wait",
+        "buffers",
+        "in use",
+        "most",
+        "of",
+        "free",
+    ];
+    let mut interfaces = table(&heads, 4);
+    let mut routes = table(&["guest", "destination", "lan"], 3);
+    let mut neighbours = table(&["lan", "address", "MAC", "guest"], 4);
+    let heads = ["guest", "state", "local", "remote", "unsent", "unread", "resent", "round trip"];
+    let mut sockets = table(&heads, 4);
+    let mut counters = table(&["guest", "counted"], 2);
+    let mut unshown = Vec::new();
+    for lan in lans {
+        let stacks = lan.members.iter().filter_map(|member| Some((member, member.stack.as_ref()?)));
+        for (member, stack) in stacks {
+            let pool = &stack.pool;
+            interfaces.add_row([
+                lan.name.clone(),
+                member.guest.clone(),
+                member.mac.clone(),
+                member.addresses.join(" "),
+                stack.mtu.to_string(),
+                stack.connections.to_string(),
+                stack.time_wait.to_string(),
+                Bytes(pool.connection_bytes).to_string(),
+                pool.in_use.to_string(),
+                pool.high_water.to_string(),
+                pool.in_use_max.to_string(),
+                pool.free.to_string(),
+            ]);
+            routes.add_row([&member.guest, &lan.range, &lan.name]);
+            for socket in &stack.sockets {
+                sockets.add_row(socket_row(&member.guest, socket));
+            }
+            let is_connection = |socket: &&SocketReport| socket.remote.is_some();
+            let shown = stack.sockets.iter().filter(is_connection).count() as u64;
+            if stack.connections > shown {
+                unshown.push((&member.guest, stack.connections - shown));
+            }
+            let counted = stack.counters.iter().map(|(what, count)| format!("{what} {count}"));
+            counters.add_row([member.guest.clone(), counted.collect::<Vec<_>>().join(", ")]);
+        }
+        for member in &lan.members {
+            for address in &member.addresses {
+                neighbours.add_row([&lan.name, address, &member.mac, &member.guest]);
+            }
+        }
+    }
+    if interfaces.row_count() == 0 {
+        return print(interfaces);
+    }
+    for part in [&interfaces, &routes, &neighbours, &sockets] {
+        print(format!("{part}\n"))?;
+    }
+    for (guest, count) in unshown {
+        print(format!(
+            "{guest} has {count} connections more, which it does not show one by one.\n"
+        ))?;
+    }
+    print(&counters)
+}
+
+fn socket_row(guest: &str, socket: &SocketReport) -> [String; 8] {
+    let state = match socket.is_asleep {
+        true => format!("{}, asleep", socket.state),
+        false => socket.state.clone(),
+    };
+    let round_trip = match socket.round_trip_ns {
+        0 => "-".to_owned(),
+        time => format!("{:?}", Duration::from_nanos(time / 100 * 100)),
+    };
+    [
+        guest.to_owned(),
+        state,
+        socket.local.to_string(),
+        socket.remote.map_or("-".to_owned(), |remote| remote.to_string()),
+        socket.send_queue.to_string(),
+        socket.receive_queue.to_string(),
+        socket.resent.to_string(),
+        round_trip,
+    ]
 }
 
 /// The counters of each member of each LAN.

@@ -87,9 +87,13 @@ fn guests_paths_and_buffers_are_objects() {
     assert_eq!(names(&report[0]), ["guests", "lans", "now_ns", "paths", "resources"]);
     assert_eq!(report[0]["guests"][0]["name"], "CLIENT");
     let number = report[0]["paths"][0]["path"].to_string();
-    for (subject, member) in
-        [("guest", "guests"), ("path", "paths"), ("resource", "resources"), ("lan", "lans")]
-    {
+    for (subject, member) in [
+        ("guest", "guests"),
+        ("path", "paths"),
+        ("resource", "resources"),
+        ("lan", "lans"),
+        ("tcpip", "lans"),
+    ] {
         let part = objects(&system, &["query", subject, "--json"]);
         assert_eq!(names(&part[0]), {
             let mut both = [member, "now_ns"];

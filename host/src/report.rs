@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 
 use fabric::control::Scope;
 use fabric::path::board::{SLEEP_WORD, reader_block, writer_block};
 use fabric::path::{Counter, Shape, gauge_word};
 use fabric::queue::{Owner, QUEUE_BUFFERS, RETURNED_WORD, State, audit};
 use message::iucv::gauge;
+use net::tcpip::board::{self, Row, Shown};
 use os::sync::Ordering;
 use os::words::LentWords;
 use serde::{Deserialize, Serialize};
@@ -68,6 +70,101 @@ pub struct MemberReport {
     pub captures: bool,
     /// What it has counted since it joined, but for counters that stand at zero.
     pub counters: Counts,
+    /// Its TCP/IP stack, if it shows one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<StackReport>,
+}
+
+/// A TCP/IP stack, as it says itself. It says so before it waits, and 20 times a second while it is at work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StackReport {
+    /// When it said so, in nanoseconds of the machine's clock.
+    pub shown_ns: u64,
+    /// Bytes of its largest packet.
+    pub mtu: u64,
+    /// Its connections, but for those in TIME-WAIT.
+    pub connections: u64,
+    /// Pairs of ports in TIME-WAIT.
+    pub time_wait: u64,
+    /// The buffers of its connections.
+    pub pool: PoolReport,
+    /// What it has counted, but for counters that stand at zero.
+    pub counters: Counts,
+    /// Its connections and sockets, as far as it shows them one by one: 440 connections and 64 sockets.
+    pub sockets: Vec<SocketReport>,
+}
+
+/// The buffers of a stack's connections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PoolReport {
+    /// Bytes of the buffers of one connection.
+    pub connection_bytes: u64,
+    /// Connections that have buffers.
+    pub in_use: u64,
+    /// Connections that may have buffers.
+    pub in_use_max: u64,
+    /// The most that have had buffers at once.
+    pub high_water: u64,
+    /// Buffers that wait for a connection.
+    pub free: u64,
+}
+
+/// A connection of a stack, or a socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SocketReport {
+    /// The state of a connection (RFC 9293), `listen` or `udp`.
+    pub state: String,
+    /// Whether a connection has given its buffers back, because nothing is under way.
+    pub is_asleep: bool,
+    /// Its address.
+    pub local: SocketAddr,
+    /// That of the other side.
+    pub remote: Option<SocketAddr>,
+    /// Bytes that were written and are not acknowledged; of a listener the connections that may wait.
+    pub send_queue: u64,
+    /// Bytes that have come and were not read; of a listener the connections that wait, of a socket of UDP the datagrams.
+    pub receive_queue: u64,
+    /// Segments with data that were sent again.
+    pub resent: u64,
+    /// Smoothed time until a segment is acknowledged, in nanoseconds; 0 if none was measured.
+    pub round_trip_ns: u64,
+}
+
+impl StackReport {
+    /// What a member's board shows of its stack; none if there is no stack.
+    pub(crate) fn read(words: &LentWords) -> Option<StackReport> {
+        let Shown { overview, counters, rows } = board::read(words)?;
+        let counted = counters.into_iter().filter(|(_, count)| *count > 0);
+        let counters = counted.map(|(counter, count)| (counter.name().to_owned(), count));
+        let socket = |row: Row| SocketReport {
+            state: row.state.name().to_owned(),
+            is_asleep: row.is_asleep,
+            local: row.local,
+            remote: row.remote,
+            send_queue: row.send_queue,
+            receive_queue: row.receive_queue,
+            resent: row.resent,
+            round_trip_ns: row.round_trip_ns,
+        };
+        Some(StackReport {
+            shown_ns: overview.shown_ns,
+            mtu: overview.mtu,
+            connections: overview.connections,
+            time_wait: overview.time_wait,
+            pool: PoolReport {
+                connection_bytes: overview.connection_bytes,
+                in_use: overview.in_use,
+                in_use_max: overview.in_use_max,
+                high_water: overview.high_water,
+                free: overview.free,
+            },
+            counters: counters.collect(),
+            sockets: rows.into_iter().map(socket).collect(),
+        })
+    }
 }
 
 /// A resource that a guest manages.

@@ -91,6 +91,11 @@ pub const METRICS: &[Metric] = &[
     less("unit_transport_per_io", "transport", "of them, transport commands and responses"),
     less("cpu_percent_of_core", "CPU", "CPU time of host and guests, as part of one processor"),
     less(
+        "resident_bytes_per_idle_connection",
+        "resident",
+        "memory that an idle connection takes in a process, with page tables: the larger of the two sides",
+    ),
+    less(
         "resident_bytes_per_path_side",
         "resident",
         "memory that an idle path takes in a guest: the larger of the two guests",

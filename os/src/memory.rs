@@ -19,11 +19,8 @@ pub struct Resident {
 /// If there is no such process, or reading its `/proc` entry is not permitted.
 pub fn resident(number: u32) -> io::Result<Resident> {
     let text = fs::read_to_string(format!("/proc/{number}/status"))?;
-    let kibibytes = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    let (Some(all), Some(shared)) = (kibibytes("VmRSS"), kibibytes("RssShmem")) else {
+    let (Some(all), Some(shared)) = (kibibytes(&text, "VmRSS"), kibibytes(&text, "RssShmem"))
+    else {
         return Err(io::ErrorKind::InvalidData.into());
     };
     Ok(Resident { bytes: all * 1024, shared_bytes: shared * 1024 })
@@ -35,6 +32,34 @@ pub fn resident(number: u32) -> io::Result<Resident> {
 /// If `/proc` cannot be read.
 pub fn own_resident() -> io::Result<Resident> {
     resident(std::process::id())
+}
+
+/// Resident memory of this process with its page tables, in bytes.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn own_footprint() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/self/status")?;
+    let tables = kibibytes(&text, "VmPTE").ok_or(io::ErrorKind::InvalidData)?;
+    Ok(own_resident()?.bytes + tables * 1024)
+}
+
+/// A figure of a status file of `/proc`.
+fn kibibytes(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Gives the pages of what this process has freed back to the kernel, where the allocator can: glibc's keeps them otherwise, if
+/// something that lies behind them is in use. Takes some time for each piece that was freed.
+pub fn give_back_freed() {
+    #[cfg(target_env = "gnu")]
+    {
+        unsafe extern "C" {
+            safe fn malloc_trim(pad: usize) -> std::ffi::c_int;
+        }
+        malloc_trim(0);
+    }
 }
 
 /// Address space of this process, in bytes: what `RLIMIT_AS` limits.

@@ -128,6 +128,9 @@ pub struct Counters {
     pub writes: u64,
 }
 
+/// Passes that a sync waits for at most while each brings more that is to be synced.
+const GATHERING_PASSES_MAX: u32 = 64;
+
 /// A control unit.
 #[derive(Debug, Default)]
 pub struct Unit {
@@ -137,6 +140,9 @@ pub struct Unit {
     connections: Vec<Option<Box<Connection>>>,
     /// Those that wait for a sync.
     unsynced: Vec<Ending>,
+    /// How many of these there were after the last pass, and how many passes have brought more.
+    gathered: usize,
+    gathering: u32,
     counters: Counters,
 }
 
@@ -164,6 +170,8 @@ impl Unit {
             lendable,
             segments: Vec::new(),
             unsynced: Vec::new(),
+            gathered: 0,
+            gathering: 0,
             reserved: Vec::new(),
         });
         Ok(self.volumes.len() - 1)
@@ -230,8 +238,14 @@ impl Unit {
                 }
             }
         }
-        if self.volumes.iter().any(|mounted| !mounted.unsynced.is_empty()) {
+        if self.unsynced.len() > self.gathered && self.gathering < GATHERING_PASSES_MAX {
+            // Whoever writes much starts the next write when it has the last one's end: what comes while others are
+            // written shares their sync.
+            (self.gathered, self.gathering) = (self.unsynced.len(), self.gathering + 1);
+            found = true;
+        } else if self.volumes.iter().any(|mounted| !mounted.unsynced.is_empty()) {
             self.sync();
+            (self.gathered, self.gathering) = (0, 0);
         }
         if found {
             self.links.iter_mut().flatten().for_each(Link::flush);

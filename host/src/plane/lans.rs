@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use fabric::control::{LanJoined, NO_DATA, Problem, Reply, UserData, WantedAddress};
 use fabric::name::{LanName, NAME_BYTES, Name};
-use net::lan::counters::{COUNTERS_BYTES, Counter};
+use net::lan::counters::{BOARD_BYTES, Counter};
 use net::lan::frame::Mac;
 use net::lan::table::{MEMBER_ADDRESSES_MAX, MEMBERS_MAX, Member, TABLE_BYTES, Table};
 use os::foreign::Foreign;
@@ -16,7 +16,7 @@ use os::words::{LentWords, Words};
 use tracing::info;
 
 use super::{Answer, Host};
-use crate::report::{Counts, LanReport, MemberReport};
+use crate::report::{Counts, LanReport, MemberReport, StackReport};
 use crate::system::System;
 use crate::system::lan::{HEADROOM_BYTES, LanRule};
 
@@ -212,6 +212,7 @@ impl Lans {
                         vlans: member.vlans.clone(),
                         captures: member.captures,
                         counters: counts(counters),
+                        stack: StackReport::read(counters),
                     })
                 })
                 .collect(),
@@ -374,7 +375,7 @@ pub(super) enum Change {
 
 /// Maps a member's counters, to watch them.
 fn borrow_counters(descriptor: &Foreign) -> Result<LentWords, Problem> {
-    let bytes = COUNTERS_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
+    let bytes = BOARD_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
     let borrowed = Borrowed::borrow(descriptor, bytes..=bytes);
     borrowed.map(LentWords::borrow).map_err(|error| super::brokering::not_borrowed(&error))
 }

@@ -60,6 +60,15 @@ const ROWS: &[Row] = &[
     ("unit_transport_per_io", Quantity::Counter, "unit_transport", "", Attending, IO, 1.0),
     // A second in a second is all of a processor.
     ("cpu_percent_of_core", Quantity::Cpu, "", "", All, Per::Second, S / 100.0),
+    (
+        "resident_bytes_per_idle_connection",
+        Quantity::Level,
+        "resident_idle_connection",
+        "",
+        All,
+        Per::Trial,
+        1.0,
+    ),
     ("resident_bytes_per_path_side", Quantity::Level, "resident", "", All, Per::Trial, 1.0),
     (
         "resident_after_burst_bytes_per_path_side",

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use host::report::Counts;
 use rustix::io::Errno;
@@ -16,9 +17,6 @@ use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::workload::tcp_crr::BACKLOG;
 
-/// Bytes of each buffer of a connection of the stack. Each connection has fresh ones, which are filled with zeros.
-const BUFFER_BYTES: usize = 64 << 10;
-
 /// Makes connections, or accepts them.
 pub(crate) trait Dials {
     /// A connection. Its verbs wait unless the party spins.
@@ -29,6 +27,9 @@ pub(crate) trait Dials {
 
     /// The next connection that the source has made. None if the party spins and there is none.
     fn accept(&mut self) -> io::Result<Option<Self::Stream>>;
+
+    /// Nothing is asked for so long: connections that are idle become as cheap as they get.
+    fn rest(&mut self, time: Duration) -> io::Result<()>;
 
     /// Whether [`Dials::accept`] waits, so that one connection has to be served before the next is accepted.
     fn accepts_one_by_one(order: &Order) -> bool {
@@ -65,16 +66,20 @@ pub(crate) struct StackDials {
 }
 
 impl StackDials {
-    /// The target listens, and says so.
-    pub(crate) fn open(order: &Order, control: &mut Control) -> Result<StackDials, Fault> {
+    /// The target listens, and says so. Connections have buffers of so many bytes.
+    pub(crate) fn open(
+        order: &Order,
+        control: &mut Control,
+        buffer_bytes: usize,
+    ) -> Result<StackDials, Fault> {
         let spins = spins(order);
         if is_source(order) {
             control.parcel()?;
-            let (stack, address) = join(order, BUFFER_BYTES)?;
+            let (stack, address) = join(order, buffer_bytes)?;
             let target = address.map(|address| SocketAddr::new(address, PORT));
             return Ok(StackDials { stack, listener: None, target, spins });
         }
-        let (stack, _) = join(order, BUFFER_BYTES)?;
+        let (stack, _) = join(order, buffer_bytes)?;
         let at = ("0.0.0.0", PORT);
         let listener = tcpip::TcpListener::bind_with_backlog(&stack, at, BACKLOG.into());
         let listener = listener.doing("listen on a LAN")?;
@@ -102,6 +107,16 @@ impl Dials for StackDials {
             stream.set_nonblocking(self.spins)?;
         }
         Ok(accepted)
+    }
+
+    fn rest(&mut self, time: Duration) -> io::Result<()> {
+        let end = Instant::now() + time;
+        while let Some(left) =
+            end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        {
+            self.stack.wait(left)?;
+        }
+        Ok(())
     }
 
     fn counts(&self) -> Counts {
@@ -180,6 +195,12 @@ impl Dials for KernelDials {
             stream.set_nonblocking(self.spins)?;
         }
         Ok(accepted)
+    }
+
+    fn rest(&mut self, time: Duration) -> io::Result<()> {
+        // The kernel does what there is to do.
+        std::thread::sleep(time);
+        Ok(())
     }
 
     fn finish(self) -> Result<(), Fault> {

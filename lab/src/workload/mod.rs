@@ -13,6 +13,7 @@ pub(crate) mod request;
 mod spread;
 pub(crate) mod stream;
 pub(crate) mod tcp_crr;
+mod tcp_many;
 
 use std::collections::BTreeMap;
 
@@ -69,6 +70,7 @@ pub const WORKLOADS: &[Workload] = &[
     pairs::WORKLOAD,
     spread::WORKLOAD,
     tcp_crr::WORKLOAD,
+    tcp_many::WORKLOAD,
     io3390::WORKLOAD,
 ];
 

@@ -70,6 +70,9 @@ const QUESTION_BYTES: usize = 64;
 const ANSWER_BYTES: usize = 8000;
 const _: () = assert!(QUESTION_BYTES >= STAMPED_BYTES_MIN);
 
+/// Bytes of each buffer of a connection of the stack.
+const BUFFER_BYTES: usize = 64 << 10;
+
 /// The number of the last question: no other follows.
 const LAST: u64 = u64::MAX;
 
@@ -88,7 +91,9 @@ fn check(reports: &Reports) -> Result<(), Fault> {
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     match order.word("transport") {
-        "tcp-lan" => run(transport::StackDials::open(order, control)?, order, control),
+        "tcp-lan" => {
+            run(transport::StackDials::open(order, control, BUFFER_BYTES)?, order, control)
+        }
         _ => run(transport::KernelDials::open(order, control)?, order, control),
     }
 }
@@ -151,7 +156,7 @@ impl<S: Read + Write> Asking<S> {
 }
 
 /// What a verb has done; none if it would have to wait.
-fn done(result: io::Result<usize>) -> io::Result<Option<usize>> {
+pub(super) fn done(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Ok(count) => Ok(Some(count)),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {

@@ -57,8 +57,12 @@ listed! {
 pub const COUNTER_WORDS: usize = 32;
 const _: () = assert!(Counter::ALL.len() <= COUNTER_WORDS);
 
-/// Bytes of the storage that the counters are in.
-pub const COUNTERS_BYTES: usize = COUNTER_WORDS * WORD_BYTES;
+/// Words of the storage that the counters are in. Behind them a stack shows itself, if there is one on the membership:
+/// [`board`](crate::tcpip::board).
+pub const BOARD_WORDS: usize = 8192;
+
+/// Bytes of that storage. What was not written takes no memory.
+pub const BOARD_BYTES: usize = BOARD_WORDS * WORD_BYTES;
 
 /// The counters of a member.
 #[derive(Debug)]
@@ -75,6 +79,11 @@ impl Counters {
     pub fn new(words: Words) -> Counters {
         assert!(words.count() >= COUNTER_WORDS, "words of counters");
         Counters { words, values: [0; COUNTER_WORDS] }
+    }
+
+    /// The words, behind whose first ones a stack shows itself.
+    pub fn board(&self) -> &Words {
+        &self.words
     }
 
     /// What a counter stands at.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::board::{Row, RowState};
 use super::machine::{Known, Machine, State};
 use super::stack::Tuple;
 
@@ -128,6 +129,35 @@ impl Connection {
         }
     }
 
+    /// What observers see of it.
+    pub(super) fn row(&self) -> Row {
+        let state = match self.state() {
+            State::Closed => RowState::Closed,
+            State::Listen => RowState::Listen,
+            State::SynSent => RowState::SynSent,
+            State::SynReceived => RowState::SynReceived,
+            State::Established => RowState::Established,
+            State::FinWait1 => RowState::FinWait1,
+            State::FinWait2 => RowState::FinWait2,
+            State::CloseWait => RowState::CloseWait,
+            State::Closing => RowState::Closing,
+            State::LastAck => RowState::LastAck,
+            State::TimeWait => RowState::TimeWait,
+        };
+        let socket = self.machine.as_ref().map(Machine::socket);
+        let known = self.machine.as_ref().map(|machine| &machine.known).or(self.asleep.as_ref());
+        Row {
+            state,
+            is_asleep: self.asleep.is_some(),
+            local: self.tuple.local,
+            remote: Some(self.tuple.remote),
+            send_queue: socket.map_or(0, |socket| socket.send_queue() as u64),
+            receive_queue: socket.map_or(self.kept.len(), |socket| socket.recv_queue()) as u64,
+            resent: known.map_or(0, |known| known.sent.resent.into()),
+            round_trip_ns: known.map_or(0, |known| known.round_trip.smoothed_ns),
+        }
+    }
+
     /// Whether nobody will ever receive what comes.
     pub(super) fn is_orphan(&self) -> bool {
         !self.is_held && self.listener.is_none()
@@ -176,35 +206,49 @@ impl Connection {
     }
 }
 
+/// Connections that are kept together in memory. What has a page of its own costs a page, however small it is: their buffers
+/// come and go around them.
+const CHUNK: usize = 64;
+
 /// Connections by number. A number is used again with another age.
 #[derive(Default)]
 pub(super) struct Connections {
-    places: Vec<Place>,
+    chunks: Vec<Box<[Place]>>,
     free: Vec<u32>,
 }
 
 #[derive(Default)]
 struct Place {
     age: u32,
-    connection: Option<Box<Connection>>,
+    connection: Option<Connection>,
 }
 
 impl Connections {
     pub(super) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.chunks.len() * CHUNK - self.free.len()
+    }
+
+    fn place(&self, index: u32) -> Option<&Place> {
+        self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)
+    }
+
+    fn place_mut(&mut self, index: u32) -> Option<&mut Place> {
+        self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)
     }
 
     pub(super) fn insert(&mut self, connection: Connection) -> u32 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::default());
-            self.places.len() as u32 - 1
-        });
-        self.places[index as usize].connection = Some(Box::new(connection));
+        if self.free.is_empty() {
+            let first = (self.chunks.len() * CHUNK) as u32;
+            self.chunks.push((0..CHUNK).map(|_| Place::default()).collect());
+            self.free.extend((first..first + CHUNK as u32).rev());
+        }
+        let index = self.free.pop().expect("there is room now");
+        self.place_mut(index).expect("it is free").connection = Some(connection);
         index
     }
 
     pub(super) fn remove(&mut self, index: u32) {
-        let Some(place) = self.places.get_mut(index as usize) else { return };
+        let Some(place) = self.place_mut(index) else { return };
         if place.connection.take().is_some() {
             place.age = place.age.wrapping_add(1);
             self.free.push(index);
@@ -212,24 +256,24 @@ impl Connections {
     }
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Connection> {
-        self.places.get_mut(index as usize)?.connection.as_deref_mut()
+        self.place_mut(index)?.connection.as_mut()
     }
 
     /// What stands for the connection of this number.
     pub(super) fn id(&self, index: u32) -> ConnectionId {
-        let age = self.places.get(index as usize).map_or(0, |place| place.age);
+        let age = self.place(index).map_or(0, |place| place.age);
         ConnectionId { index, age }
     }
 
     /// The number of a connection, if it is still there.
     pub(super) fn index(&self, id: ConnectionId) -> Option<u32> {
-        let place = self.places.get(id.index as usize)?;
+        let place = self.place(id.index)?;
         (place.age == id.age && place.connection.is_some()).then_some(id.index)
     }
 
     pub(super) fn find(&self, id: ConnectionId) -> Option<&Connection> {
         let index = self.index(id)?;
-        self.places.get(index as usize)?.connection.as_deref()
+        self.place(index)?.connection.as_ref()
     }
 
     pub(super) fn find_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {

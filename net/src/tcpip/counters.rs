@@ -78,11 +78,13 @@ listed! {
 }
 
 /// The counters of a stack.
+#[cfg(feature = "tcpip")]
 #[derive(Debug)]
 pub(super) struct Counters {
     values: [u64; Counter::ALL.len()],
 }
 
+#[cfg(feature = "tcpip")]
 impl Counters {
     pub(super) fn new() -> Counters {
         Counters { values: [0; Counter::ALL.len()] }
@@ -90,6 +92,11 @@ impl Counters {
 
     pub(super) fn get(&self, counter: Counter) -> u64 {
         self.values[counter as usize]
+    }
+
+    /// All of them, in the order of [`Counter::ALL`].
+    pub(super) fn all(&self) -> &[u64] {
+        &self.values
     }
 
     pub(super) fn count(&mut self, counter: Counter) {

@@ -189,6 +189,8 @@ pub(super) struct Sent {
     has_acknowledgement: bool,
     /// The window that the other side has offered last.
     window_to_us: u16,
+    /// Segments with data that were sent again.
+    pub(super) resent: u32,
 }
 
 /// What is to be sent and is not acknowledged.
@@ -237,6 +239,41 @@ pub(super) struct Known {
     /// What the other side's first segment has agreed to.
     agreed: Agreed,
     has_no_delay: bool,
+    pub(super) round_trip: RoundTrip,
+}
+
+/// How long it takes until a segment is acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RoundTrip {
+    /// The byte behind the segment that is measured, when that was sent, and how many had been sent again then.
+    sample: Option<(u32, u64, u32)>,
+    /// Smoothed as in RFC 6298 2.3, in nanoseconds; 0 before the first was measured.
+    pub(super) smoothed_ns: u64,
+}
+
+impl RoundTrip {
+    /// Something was sent. One segment is measured at a time.
+    fn begin(&mut self, now: u64, sent: &Sent) {
+        self.sample.get_or_insert((sent.next, now, sent.resent));
+    }
+
+    /// Something was acknowledged.
+    fn end(&mut self, now: u64, acknowledged: u32, resent: u32) {
+        let Some((next, sent, resent_then)) = self.sample else { return };
+        if is_before(acknowledged, next) {
+            return;
+        }
+        self.sample = None;
+        // Nobody knows which of two was acknowledged (Karn).
+        if resent != resent_then {
+            return;
+        }
+        let measured = now.saturating_sub(sent).max(1);
+        self.smoothed_ns = match self.smoothed_ns {
+            0 => measured,
+            smoothed => smoothed - smoothed / 8 + measured / 8,
+        };
+    }
 }
 
 impl Known {
@@ -266,6 +303,7 @@ impl Machine {
                 window_shift: 0,
                 agreed: Agreed::default(),
                 has_no_delay: false,
+                round_trip: RoundTrip::default(),
             },
             may_send_again: false,
         }
@@ -481,7 +519,7 @@ impl Machine {
     }
 
     /// Takes note of what the other side acknowledges, if it can be true.
-    pub(super) fn note_acknowledged(&mut self, segment: &Segment) -> Progress {
+    pub(super) fn note_acknowledged(&mut self, now: u64, segment: &Segment) -> Progress {
         let number = segment.acknowledgement;
         let is_first = segment.has(packet::SYN);
         if !segment.has(packet::ACK) || !self.known.sent.is_any {
@@ -496,6 +534,8 @@ impl Machine {
         if is_news && is_possible {
             self.known.acknowledged = number;
             self.known.sent.has_acknowledgement = true;
+            let Known { round_trip, sent, .. } = &mut self.known;
+            round_trip.end(now, number, sent.resent);
         }
         if !is_first {
             self.known.sent.window_to_us = segment.window;
@@ -586,9 +626,16 @@ impl Machine {
     ) -> Result<bool, Broken> {
         let mtu = engine.mtu;
         let interface = engine.interface(self.known.has_short_segments());
-        let Machine { room, known: Known { sent, remote, .. }, .. } = self;
+        let Machine { room, known: Known { sent, remote, round_trip, .. }, .. } = self;
+        let before = sent.next;
         let mut tap = Tap { mtu, input: None, to: *remote, sent, way };
-        guard(|| interface.poll_egress(instant(now), &mut tap, &mut room.set) != PollResult::None)
+        let has_sent = guard(|| {
+            interface.poll_egress(instant(now), &mut tap, &mut room.set) != PollResult::None
+        });
+        if sent.next != before {
+            round_trip.begin(now, sent);
+        }
+        has_sent
     }
 
     /// When something is to be done without being asked, in nanoseconds.
@@ -734,6 +781,7 @@ impl<L: Link> TxToken for Transmit<'_, L> {
                 && is_before(segment.sequence, self.sent.next)
             {
                 counters.count(Counter::Resent);
+                self.sent.resent = self.sent.resent.saturating_add(1);
             }
             note(self.sent, &segment);
             if let Some(segment_bytes) = self.segment_bytes

@@ -5,25 +5,43 @@
 //! connection among many at the same cost, listeners, ports, TIME-WAIT, UDP, echo, checks of all that comes from
 //! outside, and limits. The reasons are in `docs/design/tcpip.md`.
 
+pub mod board;
+#[cfg(feature = "tcpip")]
 mod connection;
 mod counters;
+#[cfg(feature = "tcpip")]
 mod machine;
+#[cfg(feature = "tcpip")]
 mod output;
+#[cfg(feature = "tcpip")]
 mod packet;
+#[cfg(feature = "tcpip")]
 mod pool;
+#[cfg(feature = "tcpip")]
 mod ports;
+#[cfg(feature = "tcpip")]
 mod secret;
+#[cfg(feature = "tcpip")]
 mod stack;
+#[cfg(feature = "tcpip")]
 mod time_wait;
+#[cfg(feature = "tcpip")]
 mod udp;
 
+#[cfg(feature = "tcpip")]
 pub use connection::{ConnectionId, End, Readable, Writable};
 pub use counters::Counter;
+#[cfg(feature = "tcpip")]
 pub use output::{Link, Unsent};
+#[cfg(feature = "tcpip")]
 pub use packet::address;
+#[cfg(feature = "tcpip")]
 pub use pool::PoolUse;
+#[cfg(feature = "tcpip")]
 pub use secret::Secret;
+#[cfg(feature = "tcpip")]
 pub use stack::{BindError, Congestion, ConnectError, Options, Stack};
+#[cfg(feature = "tcpip")]
 pub use udp::SendToError;
 
 #[cfg(test)]

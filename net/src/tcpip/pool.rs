@@ -41,7 +41,12 @@ pub(super) struct Pool {
     in_use: usize,
     in_use_max: usize,
     high_water: usize,
+    /// Bytes that were freed and that the allocator may have kept.
+    freed_bytes: usize,
 }
+
+/// How many freed bytes the allocator may keep: to have it give them back takes it some time.
+const FREED_BYTES_MAX: usize = 32 << 20;
 
 /// How the buffers of a stack's connections are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +70,7 @@ impl Pool {
         let each = manner.receive_bytes + manner.send_bytes;
         let in_use_max = (bytes_max / each).max(1);
         let free_max = kept_bytes_max / each;
-        Pool { free: Vec::new(), free_max, in_use: 0, in_use_max, high_water: 0 }
+        Pool { free: Vec::new(), free_max, in_use: 0, in_use_max, high_water: 0, freed_bytes: 0 }
     }
 
     pub(super) fn usage(&self, manner: &Manner) -> PoolUse {
@@ -107,7 +112,14 @@ impl Pool {
         self.in_use -= 1;
         if is_reusable && self.free.len() < self.free_max {
             room.socket_mut().abort();
-            self.free.push(room);
+            return self.free.push(room);
+        }
+        let socket = room.socket();
+        self.freed_bytes += socket.recv_capacity() + socket.send_capacity();
+        drop(room);
+        if self.freed_bytes >= FREED_BYTES_MAX {
+            self.freed_bytes = 0;
+            os::memory::give_back_freed();
         }
     }
 }

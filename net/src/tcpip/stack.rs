@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use super::board::{self, CONNECTION_ROWS, Overview, ROWS, Row, RowState, SOCKET_ROWS};
 use super::connection::{Connection, ConnectionId, Connections, End, Readable, Writable};
 use super::counters::{Counter, Counters};
 use super::machine::{
@@ -23,6 +24,7 @@ use crate::lan::frame::{Mac, u16_at};
 use crate::lan::link::Frame;
 use crate::lan::neighbour;
 use crate::lan::offload::{Kind, Offload, segment};
+use os::words::Words;
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -232,6 +234,10 @@ pub struct Stack {
     busy: VecDeque<u32>,
     /// Connections whose program wants to be told that they have changed, and has not been told.
     changed: BTreeSet<u32>,
+    /// Connections of which the board does not show how they stand: a bit for each row.
+    unshown: [u64; CONNECTION_ROWS.div_ceil(64)],
+    /// Whether the board does not show how the sockets stand.
+    are_sockets_unshown: bool,
     /// Connections whose target is full.
     stalled: HashMap<IpAddr, HashSet<u32>>,
     /// Connections begun so far.
@@ -283,6 +289,8 @@ impl Stack {
             timers: BTreeSet::new(),
             busy: VecDeque::new(),
             changed: BTreeSet::new(),
+            unshown: [0; CONNECTION_ROWS.div_ceil(64)],
+            are_sockets_unshown: true,
             stalled: HashMap::new(),
             begun: 0,
             clock: 0,
@@ -596,7 +604,7 @@ impl Stack {
         if before == State::SynSent && segment.has(SYN) {
             machine.begin(&segment, packet.transport());
         }
-        let progress = machine.note_acknowledged(&segment);
+        let progress = machine.note_acknowledged(now, &segment);
         let mut way = Way { link, output, counters, room };
         let cut = match machine.excess(&segment) {
             Excess::None => None,
@@ -673,12 +681,14 @@ impl Stack {
             connection.is_ready = true;
             listener.half_open.remove(connection.tuple.remote.ip(), connection.number);
             listener.ready.push_back(index);
+            self.are_sockets_unshown = true;
         }
     }
 
     fn take_datagram(&mut self, packet: &Packet<'_>) -> Result<(), Counter> {
         let datagram = Datagram::parse(packet.transport())?;
         let to = SocketAddr::new(packet.destination, datagram.destination);
+        self.are_sockets_unshown = true;
         let bound = &mut self.sockets.bound;
         let at = if bound.contains_key(&to) { to } else { any(to) };
         let queue = bound.get_mut(&at).ok_or(Counter::NoSocket)?;
@@ -852,6 +862,7 @@ impl Stack {
 
     /// Takes note of where a connection stands after it was served.
     fn settle(&mut self, now: u64, index: u32, has_more: bool, reminder: Option<u64>) {
+        self.show_later(index);
         let Stack { connections, engine, output, stalled, options, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return };
         let remote = connection.tuple.remote.ip();
@@ -994,6 +1005,7 @@ impl Stack {
         }
         self.changed.remove(&index);
         self.connections.remove(index);
+        self.show_later(index);
     }
 
     /// The packets between these two are for this connection from now on.
@@ -1018,6 +1030,57 @@ impl Stack {
     fn note_change(&mut self, index: u32) {
         if self.connections.get_mut(index).is_some_and(|connection| connection.token.is_some()) {
             self.changed.insert(index);
+        }
+    }
+
+    // What observers see.
+
+    /// A connection is shown anew with the next [`Stack::show`].
+    fn show_later(&mut self, index: u32) {
+        if let Some(rows) = self.unshown.get_mut(index as usize / 64) {
+            *rows |= 1 << (index % 64);
+        }
+    }
+
+    /// Shows how the stack stands, and what has changed, on the board of its member.
+    pub fn show(&mut self, now: u64, words: &Words) {
+        let usage = self.pool();
+        let overview = Overview {
+            shown_ns: now,
+            mtu: self.options.mtu as u64,
+            connections: self.connections.len() as u64,
+            time_wait: self.time_wait.len() as u64,
+            connection_bytes: usage.connection_bytes as u64,
+            in_use: usage.in_use as u64,
+            in_use_max: usage.in_use_max as u64,
+            high_water: usage.high_water as u64,
+            free: usage.free as u64,
+        };
+        board::show(words, &overview, self.counters.all());
+        for (at, rows) in self.unshown.iter_mut().enumerate() {
+            while *rows != 0 {
+                let bit = rows.trailing_zeros();
+                *rows &= *rows - 1;
+                let index = at as u32 * 64 + bit;
+                if (index as usize) < CONNECTION_ROWS {
+                    let row = self.connections.get_mut(index).map(|connection| connection.row());
+                    board::show_row(words, index as usize, row.as_ref());
+                }
+            }
+        }
+        if !std::mem::take(&mut self.are_sockets_unshown) {
+            return;
+        }
+        let listeners = self.listeners.iter().map(|(local, listener)| {
+            let counts = (listener.backlog as u64, listener.ready.len() as u64);
+            Row::socket(RowState::Listen, *local, counts)
+        });
+        let sockets = self.sockets.bound.iter().map(|(local, socket)| {
+            Row::socket(RowState::Udp, *local, (0, socket.datagrams.len() as u64))
+        });
+        let mut shown = listeners.chain(sockets).take(SOCKET_ROWS);
+        for number in CONNECTION_ROWS..ROWS {
+            board::show_row(words, number, shown.next().as_ref());
         }
     }
 
@@ -1085,12 +1148,14 @@ impl Stack {
             ready: VecDeque::new(),
         };
         self.listeners.insert(address, listener);
+        self.are_sockets_unshown = true;
         Ok(address)
     }
 
     /// The next connection that somebody has made to a listener.
     pub fn accept(&mut self, listening: SocketAddr) -> Option<(ConnectionId, SocketAddr)> {
         let index = self.listeners.get_mut(&listening)?.ready.pop_front()?;
+        self.are_sockets_unshown = true;
         let connection = self.connections.get_mut(index)?;
         connection.listener = None;
         connection.is_ready = false;
@@ -1103,6 +1168,7 @@ impl Stack {
     /// Listens no more. Connections that nobody has accepted are reset.
     pub fn stop_listening(&mut self, listening: SocketAddr) {
         let Some(listener) = self.listeners.remove(&listening) else { return };
+        self.are_sockets_unshown = true;
         let half_open = listener.half_open.by_host.into_values().flat_map(BTreeMap::into_values);
         for index in half_open.map(|(_, index)| index).chain(listener.ready) {
             let Some(connection) = self.connections.get_mut(index) else { continue };
@@ -1419,17 +1485,21 @@ impl Stack {
             Stack::is_in_the_way(address, stack.sockets.bound.keys())
         })?;
         self.sockets.bound.insert(address, Default::default());
+        self.are_sockets_unshown = true;
         Ok(address)
     }
 
     /// Unbinds a socket of UDP. What has come for it is gone.
     pub fn unbind(&mut self, address: SocketAddr) {
         self.sockets.bound.remove(&address);
+        self.are_sockets_unshown = true;
     }
 
     /// The next datagram that has come for a socket, and from where.
     pub fn receive_from(&mut self, address: SocketAddr) -> Option<(SocketAddr, Vec<u8>)> {
-        self.sockets.bound.get_mut(&address)?.take()
+        let taken = self.sockets.bound.get_mut(&address)?.take();
+        self.are_sockets_unshown |= taken.is_some();
+        taken
     }
 
     /// The next datagram, which stays.

@@ -291,6 +291,13 @@ fn transfer(world: &mut World, ids: [ConnectionId; 2], bytes: usize) -> [Outcome
             break;
         }
     }
+    // A side that has received all may have failed since, with its last bytes or its end under way.
+    for side in [0, 1] {
+        if world.stacks[side].readable(ids[side]) == Readable::Failed {
+            let end = world.stacks[side].take_end(ids[side]);
+            outcomes[side] = end.map(Outcome::Failed);
+        }
+    }
     let has_failed = outcomes.iter().any(|outcome| matches!(outcome, Some(Outcome::Failed(_))));
     outcomes.map(|outcome| match outcome {
         None if has_failed => Outcome::Waiting,

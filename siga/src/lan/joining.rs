@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use fabric::control::{LanJoined, Problem, Reply, Request, WantedAddress};
 use fabric::name::{LanName, NAME_BYTES, Name};
-use net::lan::counters::{COUNTERS_BYTES, Counters};
+use net::lan::counters::{BOARD_BYTES, Counters};
 use net::lan::frame::Mac;
 use net::lan::table::{LentTable, TABLE_BYTES};
 use os::fork::ForkSafeFd;
@@ -35,7 +35,7 @@ impl Wish {
         address: WantedAddress,
         captures: bool,
     ) -> io::Result<(Wish, Counters)> {
-        let bytes = COUNTERS_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
+        let bytes = BOARD_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
         let options = StorageOptions::default();
         let (storage, lent) = Storage::create("siga lan counters", bytes, options)?;
         let counters = Counters::new(Words::own(storage));

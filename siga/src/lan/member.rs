@@ -316,6 +316,12 @@ impl Lan {
         if self.mesh.take_room() { Ok(()) } else { self.mesh.wait_until(deadline_ns) }
     }
 
+    /// The words of this member that observers see, behind whose first ones a stack shows itself.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn board(&self) -> &os::words::Words {
+        self.mesh.board()
+    }
+
     /// The members whose paths have ended since this was asked last.
     #[cfg(feature = "tcpip")]
     pub(crate) fn take_parted(&mut self) -> Vec<Member> {

@@ -302,6 +302,12 @@ impl Mesh {
         self.changes
     }
 
+    /// The words that observers see.
+    #[cfg(feature = "tcpip")]
+    pub(super) fn board(&self) -> &os::words::Words {
+        self.counters.board()
+    }
+
     pub(super) fn counter(&self, counter: Counter) -> u64 {
         self.counters.get(counter)
     }

@@ -28,6 +28,9 @@ const ROUNDS_MAX: usize = 64;
 /// all members again first.
 const GONE_NS: u64 = 3_000_000_000;
 
+/// How often a stack that is at work shows observers how it stands. One that waits has shown it before.
+const SHOWN_NS: u64 = 50_000_000;
+
 /// How a stack behaves. All fields have defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackOptions {
@@ -134,6 +137,7 @@ impl Stack {
             net,
             frame: Vec::new(),
             changes: 0,
+            shown_ns: 0,
             noted: None,
             gone: HashMap::new(),
             senders: HashMap::new(),
@@ -201,6 +205,7 @@ impl Stack {
     pub fn prepare_wait(&self) -> io::Result<Duration> {
         self.shared.with(|core| {
             core.pump()?;
+            core.show(now_ns());
             if core.net.has_changed() || !core.lan.prepare_wait() {
                 return Ok(Duration::ZERO);
             }
@@ -279,6 +284,8 @@ pub(super) struct Core {
     changes: u64,
     /// The same, up to which their addresses were taken note of.
     noted: Option<u64>,
+    /// When observers were shown how the stack stands.
+    shown_ns: u64,
     /// Hosts to which there are connections and whose members are missing, and since when.
     gone: HashMap<IpAddr, u64>,
     /// Whose addresses the members' are, or were when the LAN changed last: what a member has sent before it left is still
@@ -313,8 +320,9 @@ impl Core {
     /// Receives what has come, and sends what is due.
     pub(super) fn pump(&mut self) -> io::Result<()> {
         self.note_members();
+        let mut now = 0;
         for _ in 0..ROUNDS_MAX {
-            let now = now_ns();
+            now = now_ns();
             let mut received = 0;
             while received < FRAMES_PER_POLL
                 && let Some(frame) = self.lan.try_receive()?
@@ -337,7 +345,16 @@ impl Core {
         }
         self.follow_members();
         self.lan.flush();
+        if now.saturating_sub(self.shown_ns) >= SHOWN_NS {
+            self.show(now);
+        }
         Ok(())
+    }
+
+    /// Shows observers how the stack stands.
+    fn show(&mut self, now: u64) {
+        self.shown_ns = now;
+        self.net.show(now, self.lan.board());
     }
 
     /// Takes note of whose addresses are whose, before one of them leaves whose frames are still to be received. One load if
@@ -423,9 +440,11 @@ impl Core {
     /// Waits until something may have come or is due.
     fn wait(&mut self, deadline: u64) -> io::Result<()> {
         let until = self.due().unwrap_or(u64::MAX).min(deadline);
-        if until <= now_ns() {
+        let now = now_ns();
+        if until <= now {
             return Ok(());
         }
+        self.show(now);
         self.lan.wait_once(until)
     }
 

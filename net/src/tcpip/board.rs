@@ -1,0 +1,340 @@
+//! What a stack shows of itself: words in storage that its member lends to the host, which reads them for observers without
+//! the stack's help. They begin behind the member's own counters.
+//!
+//! ```text
+//! word   0            32        48         112      128                                 8192
+//!        | counters   | overview | counters | spare  | row | row | ... connections, sockets |
+//!        | of the LAN |          | of stack |        | of 16 words each                     |
+//! ```
+//!
+//! A row is written while its first word is odd, and is empty while that is 0. What a member writes is its own affair: a host
+//! takes every word for a number or for nothing.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use fabric::listed;
+use os::sync::Ordering;
+use os::words::{LentWords, Words};
+
+use super::counters::Counter;
+use crate::lan::counters::{BOARD_WORDS, COUNTER_WORDS};
+
+/// Which edition of the layout this is; 0 where there is no stack.
+const EDITION: u64 = 1;
+
+const OVERVIEW_AT: usize = COUNTER_WORDS;
+const COUNTERS_AT: usize = OVERVIEW_AT + 16;
+const ROWS_AT: usize = 128;
+const ROW_WORDS: usize = 16;
+const _: () = assert!(COUNTERS_AT + Counter::ALL.len() <= ROWS_AT);
+
+/// Rows at most: connections that are more are not shown one by one.
+pub const ROWS: usize = (BOARD_WORDS - ROWS_AT) / ROW_WORDS;
+
+/// Rows that are for listeners and sockets of UDP, behind those for connections.
+pub const SOCKET_ROWS: usize = 64;
+
+/// Rows for connections.
+pub const CONNECTION_ROWS: usize = ROWS - SOCKET_ROWS;
+
+/// How often a row that is being written is read again.
+const TRIES: usize = 8;
+
+listed! {
+    /// What a row stands for: a connection in one of the states of RFC 9293 3.3.2, or a socket.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum RowState {
+        /// A listener.
+        Listen => "listen",
+        /// A program here has asked for a connection.
+        SynSent => "syn-sent",
+        /// A listener was asked for one.
+        SynReceived => "syn-received",
+        /// Both can send.
+        Established => "established",
+        /// Our half is closed, and the other side has not acknowledged that.
+        FinWait1 => "fin-wait-1",
+        /// Our half is closed.
+        FinWait2 => "fin-wait-2",
+        /// The other side's half is closed.
+        CloseWait => "close-wait",
+        /// Both have closed at once, and the other side has not acknowledged that.
+        Closing => "closing",
+        /// Both halves are closed, and the other side has not acknowledged ours.
+        LastAck => "last-ack",
+        /// Both are closed, and our last acknowledgement has not gone.
+        TimeWait => "time-wait",
+        /// It is over, and a program still has it.
+        Closed => "closed",
+        /// A socket of UDP.
+        Udp => "udp",
+    }
+}
+
+/// A connection or a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What it is, and in which state.
+    pub state: RowState,
+    /// Whether a connection has given its buffers back, because nothing is under way.
+    pub is_asleep: bool,
+    /// Our address.
+    pub local: SocketAddr,
+    /// The other side's; none for a socket.
+    pub remote: Option<SocketAddr>,
+    /// Bytes that were written and are not acknowledged; of a listener the connections that may wait.
+    pub send_queue: u64,
+    /// Bytes, or of a socket of UDP datagrams, that have come and were not read; of a listener the connections that wait.
+    pub receive_queue: u64,
+    /// Segments with data that were sent again.
+    pub resent: u64,
+    /// Smoothed time until a segment is acknowledged, in nanoseconds; 0 if none was measured.
+    pub round_trip_ns: u64,
+}
+
+impl Row {
+    /// A row of a socket, with its queues.
+    pub fn socket(state: RowState, local: SocketAddr, (send, receive): (u64, u64)) -> Row {
+        Row {
+            state,
+            is_asleep: false,
+            local,
+            remote: None,
+            send_queue: send,
+            receive_queue: receive,
+            resent: 0,
+            round_trip_ns: 0,
+        }
+    }
+}
+
+/// What a stack says of itself as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overview {
+    /// When, in nanoseconds of the machine's clock.
+    pub shown_ns: u64,
+    /// Bytes of its largest packet.
+    pub mtu: u64,
+    /// Its connections, but for those in TIME-WAIT.
+    pub connections: u64,
+    /// Pairs of ports in TIME-WAIT.
+    pub time_wait: u64,
+    /// Bytes of the buffers of one connection.
+    pub connection_bytes: u64,
+    /// Connections that have buffers.
+    pub in_use: u64,
+    /// Connections that may have buffers.
+    pub in_use_max: u64,
+    /// The most that have had buffers at once.
+    pub high_water: u64,
+    /// Buffers that wait for a connection.
+    pub free: u64,
+}
+
+/// All that a stack shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Of the whole.
+    pub overview: Overview,
+    /// Its counters.
+    pub counters: Vec<(Counter, u64)>,
+    /// Its connections and sockets, as far as there are rows for them.
+    pub rows: Vec<Row>,
+}
+
+impl Overview {
+    fn words(&self) -> [u64; 9] {
+        let Overview { shown_ns, mtu, connections, time_wait, connection_bytes, .. } = *self;
+        let Overview { in_use, in_use_max, high_water, free, .. } = *self;
+        [
+            shown_ns,
+            mtu,
+            connections,
+            time_wait,
+            connection_bytes,
+            in_use,
+            in_use_max,
+            high_water,
+            free,
+        ]
+    }
+}
+
+/// Shows the whole of a stack. `counters` are in the order of [`Counter::ALL`].
+///
+/// # Panics
+/// If the words are too few: a broken promise inside this program.
+pub fn show(words: &Words, overview: &Overview, counters: &[u64]) {
+    // Relaxed: numbers to be looked at.
+    for (at, word) in overview.words().into_iter().enumerate() {
+        words.store(OVERVIEW_AT + 1 + at, word, Ordering::Relaxed);
+    }
+    for (at, count) in counters.iter().enumerate().take(Counter::ALL.len()) {
+        words.store(COUNTERS_AT + at, *count, Ordering::Relaxed);
+    }
+    words.store(OVERVIEW_AT, EDITION, Ordering::Release);
+}
+
+/// Shows a connection or a socket in a row, or that there is none.
+///
+/// # Panics
+/// If there is no such row: a broken promise inside this program.
+pub fn show_row(words: &Words, number: usize, row: Option<&Row>) {
+    assert!(number < ROWS, "row {number} of a stack's board");
+    let at = ROWS_AT + number * ROW_WORDS;
+    let edition = words.load(at, Ordering::Relaxed);
+    // A reader that finds this edition, or another than before, reads again.
+    words.store(at, edition | 1, Ordering::SeqCst);
+    let Some(row) = row else { return words.store(at, 0, Ordering::SeqCst) };
+    let ends = u64::from(row.local.port()) << 16
+        | row.remote.map_or(0, |remote| u64::from(remote.port()))
+        | u64::from(row.remote.is_some()) << 32;
+    let [local_high, local_low] = address_words(row.local.ip());
+    let [remote_high, remote_low] = row.remote.map_or([0; 2], |remote| address_words(remote.ip()));
+    let fields = [
+        row.state as u64,
+        u64::from(row.is_asleep),
+        ends,
+        local_high,
+        local_low,
+        remote_high,
+        remote_low,
+        row.send_queue,
+        row.receive_queue,
+        row.resent,
+        row.round_trip_ns,
+    ];
+    for (field, word) in fields.into_iter().enumerate() {
+        words.store(at + 1 + field, word, Ordering::Release);
+    }
+    words.store(at, (edition | 1).wrapping_add(1).max(2), Ordering::SeqCst);
+}
+
+/// What a stack shows; none if there is none, or it shows itself in a way that we do not know.
+pub fn read(words: &LentWords) -> Option<Shown> {
+    if words.count() < BOARD_WORDS || words.load(OVERVIEW_AT, Ordering::Acquire) != EDITION {
+        return None;
+    }
+    let number = |at: usize| words.load(OVERVIEW_AT + 1 + at, Ordering::Relaxed);
+    let overview = Overview {
+        shown_ns: number(0),
+        mtu: number(1),
+        connections: number(2),
+        time_wait: number(3),
+        connection_bytes: number(4),
+        in_use: number(5),
+        in_use_max: number(6),
+        high_water: number(7),
+        free: number(8),
+    };
+    let count = |counter: Counter| words.load(COUNTERS_AT + counter as usize, Ordering::Relaxed);
+    let counters = Counter::ALL.into_iter().map(|counter| (counter, count(counter)));
+    let rows = (0..ROWS).filter_map(|number| read_row(words, number));
+    Some(Shown { overview, counters: counters.collect(), rows: rows.collect() })
+}
+
+fn read_row(words: &LentWords, number: usize) -> Option<Row> {
+    let at = ROWS_AT + number * ROW_WORDS;
+    for _ in 0..TRIES {
+        let edition = words.load(at, Ordering::SeqCst);
+        if edition == 0 {
+            return None;
+        }
+        let fields: [u64; 11] =
+            std::array::from_fn(|field| words.load(at + 1 + field, Ordering::Acquire));
+        if edition & 1 == 0 && words.load(at, Ordering::SeqCst) == edition {
+            return parse_row(fields);
+        }
+    }
+    None
+}
+
+fn parse_row(fields: [u64; 11]) -> Option<Row> {
+    let [state, is_asleep, ends, ..] = fields;
+    let [.., remote_high, remote_low, send_queue, receive_queue, resent, round_trip_ns] = fields;
+    let port = |shift: u32| (ends >> shift) as u16;
+    let local = SocketAddr::new(address(fields[3], fields[4]), port(16));
+    let remote = SocketAddr::new(address(remote_high, remote_low), port(0));
+    Some(Row {
+        state: *RowState::ALL.get(usize::try_from(state).ok()?)?,
+        is_asleep: is_asleep != 0,
+        local,
+        remote: (ends >> 32 & 1 == 1).then_some(remote),
+        send_queue,
+        receive_queue,
+        resent,
+        round_trip_ns,
+    })
+}
+
+fn address_words(address: IpAddr) -> [u64; 2] {
+    let bits = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    };
+    [(bits >> 64) as u64, bits as u64]
+}
+
+fn address(high: u64, low: u64) -> IpAddr {
+    Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).to_canonical()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn row(state: RowState, remote: Option<&str>) -> Row {
+        Row {
+            state,
+            is_asleep: remote.is_some(),
+            local: "10.1.0.1:80".parse().unwrap(),
+            remote: remote.map(|remote| remote.parse().unwrap()),
+            send_queue: 1,
+            receive_queue: 2,
+            resent: 3,
+            round_trip_ns: 4,
+        }
+    }
+
+    #[test]
+    fn what_was_shown_is_read() {
+        let (words, lent) = Words::pair(BOARD_WORDS).unwrap();
+        assert_eq!(read(&lent), None);
+        let overview = Overview { mtu: 1500, free: 7, ..Overview::default() };
+        show(&words, &overview, &[9; Counter::ALL.len()]);
+        let shown = read(&lent).unwrap();
+        assert_eq!((shown.overview, shown.rows.len()), (overview, 0));
+        assert!(shown.counters.iter().all(|(_, count)| *count == 9));
+        let rows = [
+            row(RowState::Established, Some("10.1.0.2:1024")),
+            row(RowState::Closed, Some("[fd00::2]:65535")),
+            row(RowState::Listen, None),
+        ];
+        for round in 0..3 {
+            for (number, row) in [0, 1, ROWS - 1].into_iter().zip(&rows) {
+                show_row(&words, number, Some(row));
+            }
+            assert_eq!(read(&lent).unwrap().rows, rows, "round {round}");
+        }
+        show_row(&words, 1, None);
+        assert_eq!(read(&lent).unwrap().rows, [rows[0], rows[2]]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_read(all in prop::collection::vec(any::<u64>(), BOARD_WORDS)) {
+            let (words, lent) = Words::pair(BOARD_WORDS).unwrap();
+            for (at, word) in all.iter().enumerate() {
+                // States and editions that are none are seldom right by chance.
+                let word = if at % ROW_WORDS < 2 { word % 32 } else { *word };
+                words.store(at, word, Ordering::Relaxed);
+            }
+            words.store(OVERVIEW_AT, EDITION, Ordering::Relaxed);
+            let rows = read(&lent).unwrap().rows;
+            prop_assert!(rows.len() <= ROWS);
+        }
+    }
+}
