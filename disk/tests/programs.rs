@@ -12,6 +12,7 @@ use disk::format::scsw::{DeviceStatus, SubchannelStatus, TSB_STORED, control};
 use disk::format::tsb::{TransportStatus, Tsb};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::Event;
+use disk::unit::DamagedTrack;
 
 use world::{Guest, World, block};
 
@@ -469,15 +470,96 @@ fn damaged_track_is_named_and_never_written() {
     let mut world = World::with(bytes.clone(), 100);
     let mut guest = world.guest(0, 2, true, true);
     for mode in MODES {
-        for verb in [Verb::Read, Verb::Write] {
+        for verb in [Verb::Write, Verb::Read] {
             let orb = build(guest.client.storage(), AT, DATA, mode, verb, blocks(24, 1));
             let scsw = guest.execute(&mut world, &orb);
             assert!(scsw.device.has(DeviceStatus::UNIT_CHECK), "{mode:?} {verb:?}");
-            assert_eq!(guest.client.answer().sense.unwrap().0[1], 0x40, "invalid track format");
+            // From then on nobody may write.
+            let said = guest.client.answer().sense.unwrap().0[1];
+            let is_first = mode == Mode::Command && verb == Verb::Write;
+            let protected = !is_first && verb == Verb::Write;
+            assert_eq!(said, if protected { 0x02 } else { 0x40 }, "{mode:?} {verb:?}");
         }
     }
     read(&mut world, &mut guest, Mode::Command, 23, 1, |number| block(number, 0));
     assert!(world.disk.0.lock().unwrap().synced() == bytes);
+    let track = Cchh { cylinder: 0, head: 2 };
+    let damage = DamagedTrack { track, file: 0, offset: 512 + 2 * TRACK_BYTES as u64 + 21 };
+    assert_eq!((world.unit.damage(0), world.unit.is_writable(0)), (&[damage][..], false));
+}
+
+#[test]
+fn volume_that_is_found_damaged_is_not_written_by_anybody() {
+    let mut bytes = world::image(2);
+    bytes[512 + 2 * TRACK_BYTES + 27] = 0xff;
+    for known_before in [false, true] {
+        let mut world = World::with(bytes.clone(), 100);
+        let (mut guest, mut other) =
+            (world.guest(0, 1, true, false), world.guest(1, 1, true, false));
+        if known_before {
+            world.unit.note_damage(0, 2, 21);
+        } else {
+            assert_eq!(
+                write(&mut world, &mut other, Mode::Transport, 3, 1, 9),
+                DeviceStatus::ENDED
+            );
+            let orb =
+                build(guest.client.storage(), AT, DATA, Mode::Command, Verb::Read, blocks(20, 8));
+            assert!(guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+        }
+        let before = world.disk.0.lock().unwrap().synced().to_vec();
+        let mut third = world.guest(1, 1, true, false);
+        for guest in [&mut guest, &mut other, &mut third] {
+            for mode in MODES {
+                let status = write(&mut world, guest, mode, 3, 1, 7);
+                assert!(status.has(DeviceStatus::UNIT_CHECK));
+                let seed = if guest.number > 0 && !known_before { 9 } else { 0 };
+                let first = guest.number.min(1) as u64 * 180;
+                let content = |number| block(number + if seed == 0 { first } else { 0 }, seed);
+                read(&mut world, guest, mode, 3, 1, content);
+            }
+        }
+        assert!(world.disk.0.lock().unwrap().synced() == before);
+    }
+}
+
+#[test]
+fn tracks_of_a_device_without_cache_stay_no_longer_than_their_exchange() {
+    let mut world = World::new(3, 100);
+    let mut cached = world.guest(0, 3, true, false);
+    read(&mut world, &mut cached, Mode::Transport, 12, 12, |number| block(number, 0));
+    assert_eq!(world.unit.cache(0).used(), 1);
+    let number = world.sides.0.len();
+    world.sides.0.push(None);
+    let wish = disk::channel::Use {
+        volume: 0,
+        first_cylinder: 0,
+        cylinders: 3,
+        may_write: true,
+        subchannels: 8,
+        result_bytes: 1 << 20,
+        is_cached: false,
+        cache: None,
+    };
+    let mut guest = world.guest_at(number, wish);
+    for mode in MODES {
+        let misses = world.unit.misses(0);
+        // Tracks 0 to 4, of which the other guest has read track 1.
+        read(&mut world, &mut guest, mode, 0, 60, |number| block(number, 0));
+        assert_eq!((world.unit.misses(0) - misses, world.unit.cache(0).used()), (4, 1), "{mode:?}");
+        read(&mut world, &mut guest, mode, 0, 1, |number| block(number, 0));
+        assert_eq!(world.unit.misses(0) - misses, 5, "{mode:?}: read again");
+        // Without locate record no track is needed, and a chain that ends early leaves none behind.
+        let orb = ccws(&mut guest, &[(0x86, 0, 4096, 0x2000)]);
+        assert!(guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+        assert_eq!(write(&mut world, &mut guest, mode, 30, 20, 5), DeviceStatus::ENDED);
+        assert_eq!(world.unit.cache(0).used(), 1);
+        read(&mut world, &mut guest, mode, 30, 20, |number| block(number, 5));
+        assert_eq!(write(&mut world, &mut guest, mode, 30, 20, 0), DeviceStatus::ENDED);
+    }
+    guest.client.consume(&mut guest.sender).unwrap();
+    world.run();
+    assert_eq!((world.unit.pinned(0), world.unit.cache(0).used()), (0, 1));
 }
 
 #[test]
@@ -590,6 +672,7 @@ fn reserved_volume_makes_others_wait() {
     world.run();
     world.run();
     assert_eq!((other.poll(), world.channel.is_busy()), (None, true));
+    world.now_ns += 5_000_000;
     read(&mut world, &mut guest, Mode::Transport, 0, 1, |number| block(number, 0));
     let orb = ccws(&mut guest, &[(command::RELEASE, 0, 32, 0x2000)]);
     assert!(guest.execute(&mut world, &orb).is_good());
@@ -600,6 +683,12 @@ fn reserved_volume_makes_others_wait() {
         assert!(other.client.answer().scsw.is_good());
     }
     assert!(!world.channel.is_busy());
+    for measured in world.channel.measurements(other.number).take(2) {
+        assert!(measured.samples == 1 && measured.queue_ns >= 5_000_000, "{measured:?}");
+        assert!(measured.pending_ns < 1_000_000 && measured.connect_ns < 1_000_000, "{measured:?}");
+    }
+    let measured = world.channel.measurements(guest.number).next().unwrap();
+    assert_eq!((measured.samples, measured.queue_ns), (3, 0));
 }
 
 /// Lets everybody work once.
@@ -727,6 +816,7 @@ fn number_of_a_guest_that_has_gone_is_given_again() {
             may_write: true,
             subchannels: 1,
             result_bytes: 1 << 20,
+            is_cached: true,
             cache,
         };
         let mut next = world.guest_at(gone, wish);

@@ -736,9 +736,22 @@ impl Unit {
 /// The slot of a track. A track that is read from the file is counted.
 #[inline]
 fn find(mounted: &mut Mounted, exchange: &mut Exchange, track: u32) -> Result<Slot, Refusal> {
-    let before = mounted.cache.misses;
-    let slot = mounted.cache.find(&mounted.volume, track)?;
-    exchange.misses += mounted.cache.misses - before;
+    let before = mounted.cache.misses();
+    let slot = match mounted.cache.find(&mounted.volume, track) {
+        Ok(slot) => slot,
+        Err(error) => {
+            if let CacheError::Damaged(damage) = &error {
+                mounted.note_damage(track, damage.offset());
+            }
+            return Err(error.into());
+        }
+    };
+    let misses = mounted.cache.misses() - before;
+    exchange.misses += misses;
+    if misses > 0 && exchange.is_uncached {
+        let before = exchange.passing.replace(track).filter(|before| *before != track);
+        before.into_iter().for_each(|before| mounted.cache.forget(before));
+    }
     Ok(slot)
 }
 

@@ -87,6 +87,7 @@ impl Host {
                 let wish = JoinWish { lan, mac: Mac(mac), address, captures };
                 self.join_lan((number, serial), name, wish, descriptors)
             }
+            Request::ShowVolumes => self.show_volumes((number, serial), name, descriptors),
             Request::LeaveLan => self.change_membership((number, serial), name, Change::Leave),
             Request::Register { address } => {
                 self.change_membership((number, serial), name, Change::Register(address))

@@ -35,6 +35,7 @@
 
 mod client;
 mod server;
+mod showing;
 
 pub use client::{Disk, DiskError, DiskOptions, Ended, OpenDiskError, Program, ProgramError};
 pub use disk::channel::subchannel::Measurement;
@@ -42,6 +43,7 @@ pub use disk::ckd;
 pub use disk::exchange::Kind as UnitKind;
 pub use disk::format;
 pub use disk::program::blocks::Mode;
+pub use disk::unit::DamagedTrack;
 pub use server::{Device, Server, ServerError};
 
 /// Bytes of a block.
