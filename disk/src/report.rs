@@ -91,6 +91,11 @@ mod flag {
     pub const OTHERS: u64 = 16;
 }
 
+/// A flag, if it is set.
+fn bit(flag: u64, is_set: bool) -> u64 {
+    if is_set { flag } else { 0 }
+}
+
 /// How many rows of each kind there are. There may be more than are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -274,8 +279,8 @@ impl Rewriting<'_> {
             return;
         }
         let damaged = state.damage.len().min(DAMAGED_TRACKS_MAX);
-        let flags = flag::READ_ONLY * u64::from(state.read_only)
-            | flag::DAMAGED * u64::from(!state.damage.is_empty());
+        let flags =
+            bit(flag::READ_ONLY, state.read_only) | bit(flag::DAMAGED, !state.damage.is_empty());
         let figures = [
             u64::from(state.cylinders) | flags << 32,
             u64::from(state.slots) | u64::from(state.used) << 32,
@@ -298,10 +303,10 @@ impl Rewriting<'_> {
         if index >= DEVICES.most {
             return;
         }
-        let flags = flag::READ_ONLY * u64::from(state.read_only)
-            | flag::DEDICATED * u64::from(state.dedicated)
-            | flag::UNCACHED * u64::from(!state.cached)
-            | flag::OTHERS * u64::from(state.has_others);
+        let flags = bit(flag::READ_ONLY, state.read_only)
+            | bit(flag::DEDICATED, state.dedicated)
+            | bit(flag::UNCACHED, !state.cached)
+            | bit(flag::OTHERS, state.has_others);
         let row = [
             packed(state.name.as_bytes()),
             (state.volume as u64 & 0xffff) | flags << 16 | u64::from(state.open) << 32,

@@ -5,9 +5,8 @@ use std::path::Path as FilePath;
 use std::time::Duration;
 
 use disk::channel::{Channel, Guests, Use};
-use disk::ckd::label;
 use disk::ckd::model::TRACK_BYTES;
-use disk::ckd::volume::{Access, OpenError, Volume};
+use disk::ckd::volume::{Access, OpenError};
 use disk::exchange::{PairError, pair};
 use disk::report::{self, DeviceState, Totals, VolumeState};
 use disk::unit::{DamagedTrack, Unit};
@@ -19,6 +18,7 @@ use os::storage::StorageOptions;
 use thiserror::Error;
 
 use super::showing::Shown;
+use super::volumes::OpenVolume;
 use super::{Measurement, UnitKind, Wanted};
 use crate::waiter::Key;
 use crate::{Guest, PathOptions, Served, Wait, Waiter};
@@ -226,28 +226,25 @@ impl Server {
         access: Access,
         cache_bytes: usize,
     ) -> Result<usize, ServerError> {
-        let file = file.as_ref();
-        self.mount(Volume::open(file, access)?, file, cache_bytes)
+        self.mount(OpenVolume::open(file.as_ref(), access)?, cache_bytes)
     }
 
-    /// Serves a volume that is open. `file` is what reports call it.
+    /// Serves a volume that is open, with a cache of at most `cache_bytes` for its tracks, and returns its number. Nobody writes to
+    /// one that has damaged tracks.
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn mount(
-        &mut self,
-        volume: Volume,
-        file: &FilePath,
-        cache_bytes: usize,
-    ) -> Result<usize, ServerError> {
+    pub fn mount(&mut self, open: OpenVolume, cache_bytes: usize) -> Result<usize, ServerError> {
+        let name = open.name();
+        let OpenVolume { volume, file, damage } = open;
         let all = (volume.tracks() as usize + 1) * TRACK_BYTES;
         let cache_bytes = cache_bytes.min(all);
-        let name = label::label(&volume).map(|label| label.volume).unwrap_or_default();
         let number = self.unit.add_volume(
             volume,
             cache_bytes,
             StorageOptions { huge: true, locked: false },
         )?;
+        damage.iter().for_each(|(track, at)| self.unit.note_damage(number, *track, *at));
         self.cache_bytes.push(cache_bytes.max(TRACK_BYTES * 4) as u64);
         let totals = self.totals();
         let file = file.to_string_lossy();
@@ -547,7 +544,7 @@ impl Server {
                 volume: device.volume,
                 first_cylinder: device.first_cylinder,
                 cylinders: device.cylinders.unwrap_or(0),
-                may_write: !device.read_only,
+                may_write: !device.read_only && self.unit.is_writable(device.volume),
                 subchannels: wanted.subchannels,
                 result_bytes,
                 is_cached: !device.uncached,
