@@ -135,6 +135,8 @@ struct Exchange {
     /// when it has read another.
     passing: Option<u32>,
     is_uncached: bool,
+    /// Read subsystem data is to bring the control unit's features.
+    are_features_wanted: bool,
 }
 
 /// How an exchange ends.
