@@ -447,6 +447,14 @@ mod tests {
     }
 
     #[test]
+    fn systems_that_come_along_are_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systems");
+        let files = std::fs::read_dir(folder).unwrap();
+        let read = files.map(|file| System::read(&file.unwrap().path()).unwrap());
+        assert!(read.filter(|system| system.volumes.is_some()).count() >= 1);
+    }
+
+    #[test]
     fn open_system_lets_this_user_do_everything() {
         let system = System::open();
         let rule = system.rule(name("ANY")).unwrap();

@@ -145,3 +145,110 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
         devices,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use disk::report::{REPORT_WORDS, Showing, VolumeState as Shown};
+    use fabric::control::{PACKET_BYTES_MAX, Request};
+    use os::packets::Packets;
+    use os::storage::{Storage, StorageOptions};
+    use os::words::Words;
+
+    use super::*;
+    use crate::plane::Handle;
+    use crate::system::System;
+
+    fn ask(
+        host: &mut Host,
+        packets: &Packets,
+        request: &Request,
+        lent: Option<&OwnedFd>,
+    ) -> Option<Reply> {
+        let lent: Vec<_> = lent.map(AsFd::as_fd).into_iter().collect();
+        packets.send(&request.bytes(1), &lent).unwrap();
+        host.poll(0).unwrap();
+        host.poll(0).unwrap();
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        let packet = packets.receive(&mut buffer).ok().filter(|packet| packet.bytes > 0)?;
+        Some(Reply::parse(&buffer[..packet.bytes]).unwrap().1)
+    }
+
+    fn guest(host: &mut Host, handle: &Handle, number: usize) -> Packets {
+        let packets = handle.connect().unwrap();
+        let name = format!("UNIT{number}").parse().unwrap();
+        let reply = ask(host, &packets, &Request::Attach { name }, None);
+        assert_eq!(reply, Some(Reply::Attached));
+        packets
+    }
+
+    fn report(bytes: usize) -> (Storage, OwnedFd) {
+        Storage::create("siga volumes", bytes, StorageOptions::default()).unwrap()
+    }
+
+    const BYTES: usize = REPORT_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
+
+    #[test]
+    fn guest_shows_its_volumes_until_it_is_gone() {
+        let (mut host, handle) = Host::new(System::open()).unwrap();
+        let packets = guest(&mut host, &handle, 0);
+        let (storage, lent) = report(BYTES);
+        let words = Words::own(storage);
+        assert!(words.count() >= REPORT_WORDS);
+        let mut showing = Showing::new(words);
+        let reply = ask(&mut host, &packets, &Request::ShowVolumes, Some(&lent));
+        assert_eq!(reply, Some(Reply::Done { path: 0 }));
+        showing.change(&Totals { volumes: 70, devices: 1, ..Totals::default() }, |rows| {
+            rows.name_volume(0, "SIGA01", "a.ckd");
+            rows.volume(0, &Shown { lookups: 5, misses: 7, ..Shown::default() });
+            // A device of a volume that is not there, with a name that is no text.
+            let name = "a\u{7}b".to_owned();
+            rows.device(0, &DeviceState { name, volume: 99, ..DeviceState::default() });
+        });
+        let [unit] = &host.volumes.report()[..] else { panic!("one") };
+        assert_eq!((unit.guest.as_str(), unit.not_shown), ("UNIT0", 6));
+        let volume = &unit.volumes[0];
+        assert_eq!((volume.volume.as_str(), volume.cache_hits), ("SIGA01", 0));
+        assert_eq!((&*unit.devices[0].device, &*unit.devices[0].volume), ("a?b", "?"));
+        // Another report takes its place.
+        let (_storage, lent) = report(BYTES);
+        ask(&mut host, &packets, &Request::ShowVolumes, Some(&lent));
+        assert_eq!(host.volumes.report()[0].not_shown, 0);
+        drop(packets);
+        host.poll(0).unwrap();
+        assert!(host.volumes.report().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_report_is_refused_and_so_is_one_too_many() {
+        let (mut host, handle) = Host::new(System::open()).unwrap();
+        let packets = guest(&mut host, &handle, 0);
+        let problem = |reply| match reply {
+            Some(Reply::Failed { problem, .. }) => problem,
+            reply => panic!("{reply:?}"),
+        };
+        for bytes in [STORAGE_GRAIN_BYTES, BYTES - STORAGE_GRAIN_BYTES, BYTES + STORAGE_GRAIN_BYTES]
+        {
+            let (_storage, lent) = report(bytes);
+            let reply = ask(&mut host, &packets, &Request::ShowVolumes, Some(&lent));
+            assert_eq!(problem(reply), Problem::Storage, "{bytes}");
+        }
+        assert_eq!(
+            problem(ask(&mut host, &packets, &Request::ShowVolumes, None)),
+            Problem::Storage
+        );
+        let mut others = Vec::new();
+        for number in 1..=SHOWN_MAX + 1 {
+            let packets = guest(&mut host, &handle, number);
+            let (storage, lent) = report(BYTES);
+            let reply = ask(&mut host, &packets, &Request::ShowVolumes, Some(&lent));
+            match number > SHOWN_MAX {
+                false => assert_eq!(reply, Some(Reply::Done { path: 0 })),
+                true => assert_eq!(problem(reply), Problem::VolumesLimit),
+            }
+            others.push((packets, storage));
+        }
+        assert_eq!(host.volumes.report().len(), SHOWN_MAX);
+    }
+}

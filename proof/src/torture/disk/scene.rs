@@ -11,6 +11,7 @@ use os::processor::now_ns;
 use siga::disk::BLOCK_BYTES;
 use siga::disk::ckd::check::check;
 use siga::disk::ckd::create::{Blocks, NewVolume, create};
+use siga::disk::ckd::model::{HEADS, TRACK_BYTES};
 use siga::disk::ckd::volume::{Access, Volume};
 use siga::host::Observer;
 use siga::host::report::ControlUnitReport;
@@ -62,6 +63,13 @@ pub struct Scene {
     inspected: u64,
     tally: Tally,
 }
+
+/// The control unit, in what is said of it.
+const SERVER: &str = "the control unit";
+
+/// Caches that are lent over a channel path for the first time after the first inspection, at most: one of each volume over each of four
+/// paths, without those of the first writers.
+const CACHES_MORE_MAX: usize = 4 * VOLUMES.len() - WRITERS;
 
 type Checked<T = ()> = Result<T, String>;
 
@@ -258,12 +266,13 @@ impl Scene {
             if !report.paths.is_empty() || left != "0 paths, 0 open, 0 subchannels, 0 pinned" {
                 return Ok(false);
             }
-            let processes = [("the control unit", &scene.server), ("the host", &scene.host)];
+            let processes = [(SERVER, &scene.server), ("the host", &scene.host)];
             let mut leaks = Vec::new();
             for (who, child) in processes {
                 let process = child.as_ref().map_or(0, Child::id);
                 let found = Footprint::of(process).map_err(said)?;
                 let before = *scene.baseline.entry(who).or_insert(found);
+                let before = if who == SERVER { with_more_caches(before, &found) } else { before };
                 leaks
                     .extend(found.leaks_since(&before).iter().map(|leak| format!("{who}: {leak}")));
             }
@@ -307,6 +316,19 @@ impl Drop for Scene {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+/// What a control unit may hold that held `before` at first. It lends the cache of a volume over a channel path when the first guest of
+/// that path needs it, and keeps it lent. Which path a guest has depends on how fast the end of the one before it is noticed.
+fn with_more_caches(before: Footprint, found: &Footprint) -> Footprint {
+    let caches = found.others.saturating_sub(before.others).min(CACHES_MORE_MAX);
+    let cache_bytes = caches as u64 * u64::from(CYLINDERS * HEADS + 1) * TRACK_BYTES as u64;
+    Footprint {
+        others: before.others + caches,
+        bytes: before.bytes + cache_bytes,
+        shared_bytes: before.shared_bytes + cache_bytes,
+        ..before
     }
 }
 
