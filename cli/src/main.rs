@@ -14,6 +14,7 @@ mod query;
 mod receive;
 mod run;
 mod send;
+mod served;
 mod socket;
 mod top;
 mod transfer;

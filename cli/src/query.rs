@@ -1,4 +1,4 @@
-//! `siga query`: guests, paths and LANs.
+//! `siga query`: guests, paths, LANs, volumes and subchannels.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 use host::config::Bytes;
 use host::report::{
-    Counts, GuestReport, HalfReport, LanReport, PathReport, ResourceReport, SideReport,
-    SocketReport, SystemReport,
+    ControlUnitReport, Counts, GuestReport, HalfReport, LanReport, PathReport, ResourceReport,
+    SideReport, SocketReport, SubchannelReport, SystemReport,
 };
 use siga::connect::Kind;
 use siga::error::Violation;
@@ -18,7 +18,7 @@ use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
 use crate::socket::Socket;
 
-/// Show the guests that are attached, the paths between them, the resources they manage, the members of LANs and their stacks
+/// Show guests, paths and resources, the members of LANs and their stacks, volumes and subchannels
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Show these alone [default: all there are]
@@ -44,6 +44,10 @@ enum Subject {
     Lan,
     /// The members' TCP/IP stacks: interfaces, routes, neighbours, connections and sockets, buffers, counters by reason
     Tcpip,
+    /// The volumes that guests serve, with their state and the use of their cache, and their devices: who may open which cylinders
+    Dasd,
+    /// Channel paths with their information units by kind, and subchannels with their measurement blocks: times for each program
+    Channel,
 }
 
 /// Over how long rates are taken.
@@ -56,6 +60,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     if arguments.subject == Some(Subject::Iucv) {
         let kinds = [Kind::IUCV, Kind::APPC].map(|kind| kind.to_string());
         report.paths.retain(|path| kinds.contains(&path.kind));
+    }
+    // Each of the two subjects is a part of what control units show.
+    let is_about = |subject| arguments.subject.is_none_or(|wanted| wanted == subject);
+    for unit in &mut report.control_units {
+        if !is_about(Subject::Dasd) {
+            (unit.volumes, unit.devices) = (Vec::new(), Vec::new());
+        }
+        if !is_about(Subject::Channel) {
+            (unit.channel_paths, unit.subchannels) = (Vec::new(), Vec::new());
+        }
     }
     if arguments.output.json {
         return print_json(&part(&report, arguments.subject)?);
@@ -70,6 +84,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             paths(&report),
             resources(&report.resources),
             members(&report.lans),
+            volumes(&report.control_units),
+            devices(&report.control_units),
         ],
         Some(Subject::Guest) => &[guests(&report.guests)],
         Some(Subject::Path) => &[paths(&report)],
@@ -77,10 +93,26 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Some(Subject::Iucv) => &[conversations(&report.paths)],
         Some(Subject::Lan) => &[members(&report.lans)],
         Some(Subject::Tcpip) => return print_stacks(&report.lans),
+        Some(Subject::Dasd) => &[volumes(&report.control_units), devices(&report.control_units)],
+        Some(Subject::Channel) => {
+            &[channel_paths(&report.control_units), subchannels(&report.control_units)]
+        }
     };
     // Nobody misses the head of an empty table, unless he asked for it.
-    for table in tables.iter().filter(|table| tables.len() == 1 || table.row_count() > 0) {
+    let is_all = arguments.subject.is_none();
+    for table in tables.iter().filter(|table| !is_all || table.row_count() > 0) {
         print(table)?;
+    }
+    for unit in report.control_units.iter().filter(|_| is_about(Subject::Dasd)) {
+        for volume in &unit.volumes {
+            for damaged in &volume.damaged_tracks {
+                print(format_args!("{}: damaged: {damaged}", volume.file))?;
+            }
+        }
+    }
+    for unit in report.control_units.iter().filter(|unit| !is_all && unit.not_shown > 0) {
+        let ControlUnitReport { guest, not_shown, .. } = unit;
+        print(format_args!("{guest} has {not_shown} volumes, devices and subchannels besides"))?;
     }
     Ok(())
 }
@@ -93,11 +125,168 @@ fn part(report: &SystemReport, subject: Option<Subject>) -> Result<serde_json::V
         Subject::Path | Subject::Iucv => "paths",
         Subject::Resource => "resources",
         Subject::Lan | Subject::Tcpip => "lans",
+        Subject::Dasd | Subject::Channel => "control_units",
     });
     if let (Some(wanted), Some(members)) = (wanted, part.as_object_mut()) {
         members.retain(|name, _| name == wanted || name == "now_ns");
     }
+    let without: &[&str] = match subject {
+        Some(Subject::Dasd) => &["channel_paths", "subchannels"],
+        Some(Subject::Channel) => &["volumes", "devices"],
+        _ => &[],
+    };
+    let units = part.get_mut("control_units").and_then(serde_json::Value::as_array_mut);
+    for unit in units.into_iter().flatten().filter_map(serde_json::Value::as_object_mut) {
+        unit.retain(|name, _| !without.contains(&name.as_str()));
+    }
     Ok(part)
+}
+
+/// The volumes of all control units.
+fn volumes(units: &[ControlUnitReport]) -> Table {
+    let heads = [
+        "control unit",
+        "volume",
+        "state",
+        "file",
+        "cylinders",
+        "cached tracks",
+        "of",
+        "pinned",
+        "hits",
+        "misses",
+    ];
+    let mut table = table(&heads, 4);
+    for (unit, volume) in units.iter().flat_map(|unit| {
+        let volumes = unit.volumes.iter();
+        volumes.map(move |volume| (unit, volume))
+    }) {
+        table.add_row([
+            unit.guest.clone(),
+            volume.volume.clone(),
+            volume.state.to_string(),
+            volume.file.clone(),
+            volume.cylinders.to_string(),
+            volume.cache_tracks.to_string(),
+            volume.cache_tracks_max.to_string(),
+            volume.cache_tracks_pinned.to_string(),
+            volume.cache_hits.to_string(),
+            volume.cache_misses.to_string(),
+        ]);
+    }
+    table
+}
+
+/// The devices of all control units, by guest.
+fn devices(units: &[ControlUnitReport]) -> Table {
+    let heads = [
+        "guest",
+        "device",
+        "kind",
+        "access",
+        "cache",
+        "control unit",
+        "volume",
+        "cylinders",
+        "from",
+        "open",
+    ];
+    let mut table = table(&heads, 7);
+    let mut devices: Vec<_> = units
+        .iter()
+        .flat_map(|unit| unit.devices.iter().map(move |device| (unit, device)))
+        .collect();
+    devices.sort_by_key(|(_, device)| (&device.guest, &device.device));
+    for (unit, device) in devices {
+        let of_volume = unit.volumes.iter().find(|volume| volume.volume == device.volume);
+        let is_whole = device.first_cylinder == 0
+            && of_volume.is_some_and(|volume| volume.cylinders == device.cylinders);
+        let others = if device.has_others { ".." } else { "" };
+        table.add_row([
+            device.guest.as_ref().map_or("any".to_owned(), |guest| format!("{guest}{others}")),
+            device.device.clone(),
+            match (device.dedicated, is_whole) {
+                (true, _) => "dedicated",
+                (false, true) => "full-pack",
+                (false, false) => "minidisk",
+            }
+            .to_owned(),
+            if device.read_only { "read" } else { "write" }.to_owned(),
+            if device.cache { "on" } else { "off" }.to_owned(),
+            unit.guest.clone(),
+            device.volume.clone(),
+            device.cylinders.to_string(),
+            device.first_cylinder.to_string(),
+            device.open.to_string(),
+        ]);
+    }
+    table
+}
+
+/// The channel paths of all control units, with a row for each kind of unit that has crossed them.
+fn channel_paths(units: &[ControlUnitReport]) -> Table {
+    let heads = ["control unit", "channel path", "information unit", "guests", "count"];
+    let mut table = table(&heads, 3);
+    for unit in units {
+        for path in &unit.channel_paths {
+            let nothing = || std::iter::once(("-", 0));
+            let counts: Vec<(&str, u64)> = match path.units.is_empty() {
+                true => nothing().collect(),
+                false => path.units.iter().map(|(kind, count)| (kind.as_str(), *count)).collect(),
+            };
+            for (kind, count) in counts {
+                table.add_row([
+                    unit.guest.clone(),
+                    path.channel_path.to_string(),
+                    kind.to_owned(),
+                    path.guests.to_string(),
+                    count.to_string(),
+                ]);
+            }
+        }
+    }
+    table
+}
+
+/// The subchannels of all control units, with mean times of their samples in microseconds.
+fn subchannels(units: &[ControlUnitReport]) -> Table {
+    let heads = [
+        "guest",
+        "device",
+        "subchannel",
+        "path",
+        "starts",
+        "samples",
+        "pending us",
+        "connect us",
+        "disconnect us",
+        "queuing us",
+        "active us",
+        "response us",
+    ];
+    let mut table = table(&heads, 2);
+    for subchannel in units.iter().flat_map(|unit| &unit.subchannels) {
+        let SubchannelReport { guest, device, samples, .. } = subchannel;
+        let mean = |total_ns: u64| match samples {
+            0 => "-".to_owned(),
+            samples => format!("{:.1}", total_ns as f64 / *samples as f64 / 1e3),
+        };
+        table.add_row([
+            guest.clone(),
+            device.clone(),
+            subchannel.subchannel.to_string(),
+            subchannel.channel_path.to_string(),
+            subchannel.starts.to_string(),
+            samples.to_string(),
+            mean(subchannel.function_pending_ns),
+            mean(subchannel.connect_ns),
+            mean(subchannel.disconnect_ns),
+            mean(subchannel.control_unit_queuing_ns),
+            mean(subchannel.device_active_only_ns),
+            mean(subchannel.initial_command_response_ns),
+        ]);
+    }
+    table
 }
 
 /// The members of all LANs.

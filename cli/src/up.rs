@@ -1,26 +1,35 @@
-//! `siga up`: the host, in the foreground.
+//! `siga up`: the host, in the foreground, and the control unit of its volumes.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 
-use host::Host;
 use host::system::System;
+use host::{Handle, Host};
 use serde_json::json;
+use siga::disk::SystemVolumes;
 use tracing_subscriber::EnvFilter;
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
+use crate::served::{Served, say_damaged, say_not_shown};
 use crate::socket::Socket;
+use crate::volume::serve_system;
 
 /// Run the host of a system in the foreground
 ///
-/// Guests attach to it, and it makes paths between them. Paths go on when it ends; guests attach again to
-/// the next host. Set RUST_LOG=debug to see each request.
+/// Guests attach to it, and it makes paths between them. Volumes that the system file names are served too, by a guest of
+/// their own on a thread of the host. Paths between guests go on when the host ends; guests attach again to the next host. Set
+/// RUST_LOG=debug to see each request.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// What exists and who may do what, for example systems/two-guests.toml. Without it this user's
     /// processes may be any guest
     system: Option<PathBuf>,
+    /// Leave the volumes of the system file to siga volume serve --system, which outlives the host
+    #[arg(long)]
+    without_volumes: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -47,7 +56,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Some(socket) => socket.clone(),
         None => arguments.socket.path()?,
     };
-    let (mut host, _handle) = Host::new(system).map_err(Outcome::no)?;
+    // Before anybody can attach: a file that is wrong is no system.
+    let volumes = match arguments.without_volumes {
+        true => None,
+        false => SystemVolumes::open(&system, say_damaged)?,
+    };
+    let (mut host, handle) = Host::new(system).map_err(Outcome::no)?;
     host.listen(&socket).map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::AddrInUse => ": another host is there already",
@@ -57,12 +71,50 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         };
         Outcome::No(format!("cannot listen at {}: {error}{hint}", socket.display()))
     })?;
+    let Some(volumes) = volumes else {
+        announce(&socket, None, arguments.output);
+        return host::run(host).map_err(Outcome::no);
+    };
+    let (failed, failure) = mpsc::channel();
+    let output = arguments.output;
+    let control_unit = thread::Builder::new().name("control unit".into());
+    control_unit
+        .spawn(move || {
+            if let Err(outcome) = serve(&socket, volumes, output) {
+                // The host ends before anybody relies on it, or has ended.
+                let _ = failed.send(outcome);
+                Handle::stop(&handle);
+            }
+        })
+        .map_err(Outcome::no)?;
+    host::run(host).map_err(Outcome::no)?;
+    failure.try_recv().map_or(Ok(()), Err)
+}
+
+/// Serves volumes for ever. Guests hear of the host when the volumes are there.
+///
+/// # Errors
+/// They cannot be served at all. What ends them later is said, and ends nothing else.
+fn serve(socket: &Path, volumes: SystemVolumes, output: Output) -> Result<(), Outcome> {
+    let (mut server, served) = serve_system(socket, volumes)?;
+    announce(socket, Some(&served), output);
+    say_not_shown(&server);
+    let Err(error) = server.serve();
+    eprintln!("siga: the volumes are served no longer: {error}");
+    Ok(())
+}
+
+fn announce(socket: &Path, served: Option<&Served>, output: Output) {
     let listening = socket.display().to_string();
     // A pipe that nobody reads is no reason to end.
-    let _ = if arguments.output.json {
-        print_json(&json!({ "listening": listening }))
-    } else {
-        print(format!("listening at {listening}"))
+    let _ = match (output.json, served) {
+        (true, None) => print_json(&json!({ "listening": listening })),
+        (true, Some(served)) => {
+            print_json(&json!({ "listening": listening, "control_unit": served }))
+        }
+        (false, _) => print(format!("listening at {listening}")),
     };
-    host::run(host).map_err(Outcome::no)
+    if let Some(served) = served.filter(|_| !output.json) {
+        served.say();
+    }
 }

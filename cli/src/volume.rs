@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use disk::ckd::check::{Fault, check};
@@ -11,13 +11,15 @@ use disk::ckd::create::{Blocks, CopyError, NewVolume, create};
 use disk::ckd::label::{self, DataSet, LabelError};
 use disk::ckd::model::{self, BLOCK_BYTES};
 use disk::ckd::volume::{Access, OpenError, Volume};
+use host::system::System;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use siga::Wait;
-use siga::disk::{Device, Server};
+use siga::disk::{Device, OpenVolume, Server, SystemVolumes};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
+use crate::served::{Served, ServedDevice, say_damaged, say_not_shown};
 use crate::socket::Socket;
 
 /// Create, list, check, fill and empty volumes
@@ -109,14 +111,23 @@ struct Export {
 
 /// Be the control unit of volumes, which other guests open as devices
 ///
-/// Each volume is a device with its own name. The command serves until Ctrl-C.
+/// Each volume is a device with its own name; with --system the devices are those of a system file. The command serves until
+/// Ctrl-C. A volume with damaged tracks is only read.
 #[derive(Debug, Args)]
 struct Serve {
     /// The name to attach under
-    name: String,
+    #[arg(required_unless_present = "system")]
+    name: Option<String>,
     /// The volumes' files, or the first of each
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "system", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Serve the volumes of a system file, whose host runs with --without-volumes
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["name", "files", "read_only", "dedicated", "minidisk", "cache", "no_check"]
+    )]
+    system: Option<PathBuf>,
     /// Let guests only read
     #[arg(long)]
     read_only: bool,
@@ -129,6 +140,9 @@ struct Serve {
     /// MiB of cache for each volume
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     cache: u32,
+    /// Do not read every track first: a damaged one is found when a guest needs it
+    #[arg(long)]
+    no_check: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -474,47 +488,83 @@ fn export(arguments: &Export) -> Result<(), Outcome> {
     }
 }
 
-/// What is served.
-#[derive(Debug, Serialize)]
-struct Served {
-    name: String,
-    devices: Vec<ServedDevice>,
-}
-
-/// A device that guests can open.
-#[derive(Debug, Serialize)]
-struct ServedDevice {
-    device: String,
-    volume: String,
-    first_cylinder: u32,
-    cylinders: u32,
-    read_only: bool,
-    dedicated: bool,
-}
-
 fn serve(arguments: &Serve) -> Result<(), Outcome> {
-    let Serve { name, files, read_only, dedicated, minidisk, cache, output, socket } = arguments;
+    let Serve { name, files, system, output, socket, .. } = arguments;
+    let (mut server, served) = match (system, name) {
+        (Some(file), _) => {
+            let system = System::read(file)?;
+            let volumes = SystemVolumes::open(&system, say_damaged)?.ok_or_else(|| {
+                Outcome::No(format!(
+                    "{}: it has no volumes: must have a [[volume]]",
+                    file.display()
+                ))
+            })?;
+            let socket = match &system.socket {
+                Some(socket) => socket.clone(),
+                None => socket.path()?,
+            };
+            serve_system(&socket, volumes)?
+        }
+        (None, Some(name)) if !files.is_empty() => serve_files(arguments, name)?,
+        _ => {
+            let why = "siga volume serve needs a NAME and a FILE, or --system FILE";
+            return Err(Outcome::Usage(why.into()));
+        }
+    };
+    if output.json {
+        // A pipe that nobody reads is no reason to end.
+        let _ = print_json(&served);
+    } else {
+        served.say();
+    }
+    // The host has answered by then, most likely.
+    server.serve_within(Duration::ZERO).map_err(Outcome::no)?;
+    say_not_shown(&server);
+    match server.serve() {
+        Err(error) => Err(Outcome::no(error)),
+    }
+}
+
+/// A server of the volumes of a system file, and what it serves.
+pub fn serve_system(socket: &Path, volumes: SystemVolumes) -> Result<(Server, Served), Outcome> {
+    let name = volumes.control_unit().to_string();
+    let guest = siga::Guest::attach(socket, &name).map_err(Outcome::no)?;
+    let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
+    let devices = volumes.devices().map(ServedDevice::from).collect();
+    volumes.serve(&mut server).map_err(Outcome::no)?;
+    Ok((server, Served { name, devices }))
+}
+
+/// A server of the volumes that are named on the command line.
+fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcome> {
+    let Serve { files, read_only, dedicated, minidisk, cache, no_check, socket, .. } = arguments;
     let guest = siga::Guest::attach(socket.path()?, name).map_err(Outcome::no)?;
     let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
     let access = if *read_only { Access::Read } else { Access::Write };
     let mut devices = Vec::new();
     for (number, file) in files.iter().enumerate() {
-        // Its name, before the server has it for itself.
-        let volume = open(file, Access::Read)?;
-        let described = describe(file, &volume)?;
-        drop(volume);
+        let open = match no_check {
+            true => OpenVolume::open(file, access),
+            false => OpenVolume::open_checked(file, access, |fault| say_damaged(file, fault)),
+        };
+        let open = open.map_err(Outcome::no)?;
+        let label = label::label(open.volume())
+            .map_err(|error| Outcome::No(format!("{}: {error}", file.display())))?;
+        let (volume_name, cylinders) = (label.volume, open.cylinders());
+        let is_damaged = open.damaged_tracks() > 0;
         let cache_bytes = (*cache as usize) << 20;
-        let volume = server.add_volume(file, access, cache_bytes).map_err(Outcome::no)?;
+        let volume = server.mount(open, cache_bytes).map_err(Outcome::no)?;
         let mut add = |device: &str, first_cylinder, cylinders| {
-            let served = ServedDevice {
+            devices.push(ServedDevice {
                 device: device.to_owned(),
-                volume: described.volume.clone(),
+                guest: None,
+                volume: volume_name.clone(),
                 first_cylinder,
                 cylinders,
-                read_only: *read_only,
+                read_only: *read_only || is_damaged,
                 dedicated: *dedicated,
-            };
-            devices.push(served);
+                cache: true,
+            });
             let (read_only, dedicated) = (*read_only, *dedicated);
             let cylinders = Some(cylinders);
             let options = Device {
@@ -527,22 +577,10 @@ fn serve(arguments: &Serve) -> Result<(), Outcome> {
             };
             server.add_device(device, options).map_err(Outcome::no)
         };
-        add(&described.volume, 0, described.cylinders)?;
+        add(&volume_name, 0, cylinders)?;
         for Minidisk { device, first, cylinders } in minidisk.iter().filter(|_| number == 0) {
             add(device, *first, *cylinders)?;
         }
     }
-    if output.json {
-        // A pipe that nobody reads is no reason to end.
-        let _ = print_json(&Served { name: name.clone(), devices });
-    } else {
-        for ServedDevice { device, volume, first_cylinder, cylinders, .. } in devices {
-            eprintln!(
-                "{name} serves {device}: {cylinders} cylinders from {first_cylinder} of {volume}"
-            );
-        }
-    }
-    match server.serve() {
-        Err(error) => Err(Outcome::no(error)),
-    }
+    Ok((server, Served { name: name.to_owned(), devices }))
 }

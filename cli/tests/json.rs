@@ -2,10 +2,13 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use siga::lan::{Address, Lan, LanOptions};
+use siga::tcpip::{self, Stack, StackOptions};
 use siga::{Guest, PathOptions};
 
 use common::{Process, System, text};
@@ -84,7 +87,10 @@ fn guests_paths_and_buffers_are_objects() {
 
     let report = objects(&system, &["query", "--json"]);
     assert_eq!(report.len(), 1);
-    assert_eq!(names(&report[0]), ["guests", "lans", "now_ns", "paths", "resources"]);
+    assert_eq!(
+        names(&report[0]),
+        ["control_units", "guests", "lans", "now_ns", "paths", "resources"]
+    );
     assert_eq!(report[0]["guests"][0]["name"], "CLIENT");
     let number = report[0]["paths"][0]["path"].to_string();
     for (subject, member) in [
@@ -93,6 +99,8 @@ fn guests_paths_and_buffers_are_objects() {
         ("resource", "resources"),
         ("lan", "lans"),
         ("tcpip", "lans"),
+        ("dasd", "control_units"),
+        ("channel", "control_units"),
     ] {
         let part = objects(&system, &["query", subject, "--json"]);
         assert_eq!(names(&part[0]), {
@@ -111,6 +119,148 @@ fn guests_paths_and_buffers_are_objects() {
     assert_eq!(figures.len(), 2);
     assert_eq!((&figures[0]["from"], &figures[0]["to"]), (&"CLIENT".into(), &"SERVER".into()));
     assert!(figures[0]["now_ns"].as_u64() < figures[1]["now_ns"].as_u64());
+}
+
+#[test]
+fn volumes_and_subchannels_are_objects() {
+    use siga::disk::{Device, Disk, DiskOptions, Mode, Server, ckd};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let system = System::start("json-dasd");
+    let none = objects(&system, &["query", "dasd", "--json"]);
+    assert_eq!(none[0]["control_units"].as_array().unwrap().len(), 0);
+    let file = system.file("a.ckd");
+    let create = ["volume", "create", &file, "--cylinders", "4", "--name", "MINE01"];
+    assert!(system.run(&create).status.success());
+    let guest = Guest::attach(system.file("siga.sock"), "DASD").unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let stop = &stop;
+        let name = &file;
+        scope.spawn(move || {
+            let mut server = Server::new(guest, siga::Wait::default()).unwrap();
+            let access = ckd::volume::Access::Write;
+            let volume = server.add_volume(name, access, 1 << 20).unwrap();
+            let alice = vec!["ALICE".parse().unwrap()];
+            let mini = Device {
+                volume,
+                first_cylinder: 1,
+                cylinders: Some(2),
+                guests: alice,
+                ..Device::default()
+            };
+            let full = Device { volume, read_only: true, uncached: true, ..Device::default() };
+            server.add_device("0191", mini).unwrap();
+            server.add_device("FULL", full).unwrap();
+            ready.send(()).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                server.serve_within(std::time::Duration::from_millis(5)).unwrap();
+            }
+        });
+        is_ready.recv().unwrap();
+        let alice = Guest::attach(system.file("siga.sock"), "ALICE").unwrap();
+        let options = DiskOptions { mode: Mode::Command, depth: 2, ..DiskOptions::default() };
+        let mut disk = Disk::open(&alice, "DASD", "0191", &options).unwrap();
+        let mut block = [0; 4096];
+        for _ in 0..3 {
+            disk.read(0, &mut block).unwrap();
+        }
+        // The server shows what it has done when it has nothing else to do.
+        let unit = loop {
+            let dasd = objects(&system, &["query", "dasd", "--json"]);
+            let unit = dasd[0]["control_units"][0].clone();
+            if unit["volumes"][0]["cache_hits"].as_u64() >= Some(2) {
+                break unit;
+            }
+        };
+        assert_eq!(names(&unit), ["devices", "guest", "not_shown", "volumes"]);
+        let volume = &unit["volumes"][0];
+        let members = [
+            "cache_hits",
+            "cache_misses",
+            "cache_tracks",
+            "cache_tracks_max",
+            "cache_tracks_pinned",
+            "cylinders",
+            "damaged_tracks",
+            "file",
+            "state",
+            "volume",
+        ];
+        assert_eq!(names(volume), members);
+        assert_eq!(
+            (&volume["volume"], &volume["file"], &volume["state"], &volume["cylinders"]),
+            (&"MINE01".into(), &file.as_str().into(), &"online".into(), &4.into())
+        );
+        assert_eq!((&volume["cache_tracks"], &volume["cache_misses"]), (&1.into(), &1.into()));
+        let device = &unit["devices"][0];
+        let members = [
+            "cache",
+            "cylinders",
+            "dedicated",
+            "device",
+            "first_cylinder",
+            "guest",
+            "has_others",
+            "open",
+            "read_only",
+            "volume",
+        ];
+        assert_eq!(names(device), members);
+        let found =
+            ["device", "guest", "first_cylinder", "cylinders", "read_only", "cache", "open"]
+                .map(|member| device[member].to_string());
+        assert_eq!(found, ["\"0191\"", "\"ALICE\"", "1", "2", "false", "true", "1"]);
+        let full = ["guest", "read_only", "cache", "open"];
+        let full = full.map(|member| unit["devices"][1][member].to_string());
+        assert_eq!(full, ["null", "true", "false", "0"]);
+
+        let channel = objects(&system, &["query", "channel", "--json"]);
+        let unit = &channel[0]["control_units"][0];
+        assert_eq!(names(unit), ["channel_paths", "guest", "not_shown", "subchannels"]);
+        let paths = unit["channel_paths"].as_array().unwrap();
+        assert_eq!((paths.len(), names(&paths[0])), (4, vec!["channel_path", "guests", "units"]));
+        let statuses = paths.iter().filter_map(|path| path["units"]["status"].as_u64());
+        assert_eq!(statuses.sum::<u64>(), 3, "one ends each program");
+        let subchannels = unit["subchannels"].as_array().unwrap();
+        let members = [
+            "channel_path",
+            "connect_ns",
+            "control_unit_queuing_ns",
+            "device",
+            "device_active_only_ns",
+            "disconnect_ns",
+            "function_pending_ns",
+            "guest",
+            "initial_command_response_ns",
+            "samples",
+            "starts",
+            "subchannel",
+        ];
+        assert_eq!((subchannels.len(), names(&subchannels[0])), (2, members.to_vec()));
+        let samples = subchannels.iter().map(|one| one["samples"].as_u64().unwrap());
+        assert_eq!(samples.sum::<u64>(), 3);
+        assert!(subchannels.iter().any(|one| one["function_pending_ns"].as_u64() > Some(0)));
+
+        let tables = [
+            ("dasd", ["MINE01", "online", "minidisk", "full-pack"]),
+            ("channel", ["command response", "pending us", "ALICE", "0191"]),
+        ];
+        for (subject, words) in tables {
+            let table = text(&system.run(&["query", subject]).stdout);
+            words.iter().for_each(|word| assert!(table.contains(word), "{word}: {table}"));
+        }
+        assert!(text(&system.run(&["query"]).stdout).contains("MINE01"));
+        stop.store(true, Ordering::Relaxed);
+    });
+    // What a server has shown goes with it.
+    loop {
+        let dasd = objects(&system, &["query", "dasd", "--json"]);
+        if dasd[0]["control_units"].as_array().unwrap().is_empty() {
+            break;
+        }
+    }
 }
 
 #[test]
@@ -227,4 +377,74 @@ fn lab_prints_cases_trials_and_figures() {
     assert_eq!(output.status.code(), Some(2));
     let why = "siga: --json border-64: this is a case: put --json behind it\n";
     assert_eq!(text(&output.stderr), why);
+}
+
+fn stack(system: &System, name: &str) -> Stack {
+    let guest = Guest::attach(system.file("siga.sock"), name).unwrap();
+    let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
+    Stack::new(Lan::join(guest, "hs0", &options).unwrap(), &StackOptions::default()).unwrap()
+}
+
+#[test]
+fn stacks_are_shown_with_their_connections_and_sockets() {
+    let system = System::start("query-tcpip");
+    let (server, client) = (stack(&system, "SERVER"), stack(&system, "CLIENT"));
+    let at = SocketAddr::new(server.addresses()[0], 80);
+    let listener = tcpip::TcpListener::bind(&server, at).unwrap();
+    let socket = tcpip::UdpSocket::bind(&server, SocketAddr::new(at.ip(), 53)).unwrap();
+    let stream = tcpip::TcpStream::start_connecting(&client, at).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let accepted = loop {
+        client.poll().unwrap();
+        match listener.accept() {
+            Ok((accepted, _)) => break accepted,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    };
+    let mut sent = 0;
+    while sent < 3000 {
+        match (&stream).write(&[7; 3000][sent..]) {
+            Ok(count) => sent += count,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+    // What has come is not read; that it has come is acknowledged.
+    accepted.set_nonblocking(true).unwrap();
+    while accepted.peek(&mut [0; 4000]).map_or(true, |count| count < 3000) {
+        client.poll().unwrap();
+        server.poll().unwrap();
+    }
+    // Both show how they stand before they would wait.
+    for stack in [&server, &client] {
+        stack.prepare_wait().unwrap();
+    }
+    let shown: Value =
+        serde_json::from_slice(&system.run(&["query", "tcpip", "--json"]).stdout).unwrap();
+    let members = shown["lans"][0]["members"].as_array().unwrap();
+    let stack_of = |guest: &str| {
+        let member = members.iter().find(|member| member["guest"] == guest).unwrap();
+        member["stack"].clone()
+    };
+    let sockets = stack_of("SERVER")["sockets"].as_array().unwrap().clone();
+    let found = |state: &str| sockets.iter().find(|socket| socket["state"] == state).unwrap();
+    assert_eq!(found("listen")["local"], at.to_string());
+    assert_eq!(found("udp")["local"], socket.local_addr().unwrap().to_string());
+    let established = found("established");
+    assert_eq!(established["remote"], stream.local_addr().unwrap().to_string());
+    assert_eq!(established["receive_queue"], 3000);
+    assert_eq!(stack_of("SERVER")["pool"]["in_use"], 1);
+    let client_stack = stack_of("CLIENT");
+    assert_eq!(client_stack["connections"], 1);
+    assert_eq!(client_stack["counters"]["connected"], 1);
+    assert!(client_stack["sockets"][0]["round_trip_ns"].as_u64().unwrap() > 0);
+
+    let tables = text(&system.run(&["query", "tcpip"]).stdout).to_owned();
+    for part in ["10.", "established", "listen", "udp", "3000", "connected 1", "time-wait"] {
+        assert!(tables.contains(part), "{part} in:\n{tables}");
+    }
+    // Of one that has left nothing is shown.
+    drop((accepted, listener, socket, server));
+    drop((stream, client));
+    let left = || text(&system.run(&["query", "tcpip"]).stdout).to_owned();
+    while left().contains("established") {}
 }

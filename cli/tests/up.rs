@@ -20,7 +20,10 @@ fn file_that_is_no_socket_is_refused_in_one_line_and_left_alone() {
 fn what_is_wrong_in_a_file_is_said_once() {
     let file = std::env::temp_dir().join(format!("siga-wrong-{}.toml", std::process::id()));
     for (text, what) in [
-        ("number = 1\n", ":1: unknown field `number`: must be one of `host`, `guest`, `lan`"),
+        (
+            "number = 1\n",
+            ":1: unknown field `number`: must be one of `host`, `guest`, `lan`, `control_unit`, `volume`",
+        ),
         ("\n[[guest]]\nname = 7\n", ":3: "),
     ] {
         std::fs::write(&file, text).unwrap();

@@ -210,6 +210,242 @@ fn served_volume_is_read_and_written_by_a_guest() {
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
 }
 
+/// A command that says on standard output when it is ready, and what it says there.
+fn started(mut command: Command) -> (common::Process, Value) {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut process = common::Process(command.spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(!line.is_empty(), "{command:?} has ended");
+    (process, serde_json::from_str(&line).unwrap())
+}
+
+/// A system file with three volumes: one that guest ALICE has for itself, one of minidisks, one of which track 1 of cylinder 1 is damaged.
+fn system_file(place: &Place) -> String {
+    for (name, label) in [("a.ckd", "ALONE1"), ("b.ckd", "PARTS1"), ("c.ckd", "BROKEN")] {
+        place.good(&["create", name, "--cylinders", "4", "--name", label]);
+    }
+    let mut bytes = place.read("c.ckd");
+    bytes[512 + 16 * 56832 + 27] = 0xff;
+    place.write("c.ckd", &bytes);
+    let text = r#"
+        [host]
+        socket = "SOCKET"
+        [[guest]]
+        name = "ALICE"
+        [[guest]]
+        name = "BOB"
+        [[guest]]
+        name = "EVE"
+        [control_unit]
+        name = "UNIT"
+        [[volume]]
+        file = "a.ckd"
+        dedicated = { guest = "ALICE", device = "0200" }
+        [[volume]]
+        file = "b.ckd"
+        cache = "2 MiB"
+        [[volume.minidisk]]
+        guest = "ALICE"
+        device = "0191"
+        first = 1
+        cylinders = 2
+        [[volume.minidisk]]
+        guest = "BOB"
+        device = "0191"
+        access = "read"
+        cache = false
+        [[volume]]
+        file = "c.ckd"
+        [[volume.minidisk]]
+        guest = "BOB"
+        device = "0192"
+        first = 1
+    "#;
+    let socket = place.0.join("siga.sock");
+    place.write("s.toml", text.replace("SOCKET", socket.to_str().unwrap()).as_bytes());
+    socket.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn system_file_gives_guests_their_volumes_and_minidisks() {
+    use siga::Guest;
+    use siga::disk::{Disk, DiskOptions};
+
+    let place = Place::new("system");
+    let socket = system_file(&place);
+    let siga = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+        command.args(arguments).current_dir(&place.0).env("SIGA_SOCKET", &socket);
+        command
+    };
+    let before = place.read("c.ckd");
+    let from_0 = DiskOptions { first_track: 0, ..DiskOptions::default() };
+    // The host serves them itself, or a process of its own does.
+    for is_apart in [false, true] {
+        let (_host, _unit, served) = if is_apart {
+            let (host, _) = started(siga(&["up", "s.toml", "--without-volumes", "--json"]));
+            let (unit, served) =
+                started(siga(&["volume", "serve", "--system", "s.toml", "--json"]));
+            (host, Some(unit), served)
+        } else {
+            let (host, said) = started(siga(&["up", "s.toml", "--json"]));
+            assert_eq!(said["listening"], socket.as_str());
+            (host, None, said["control_unit"].clone())
+        };
+        let devices = served["devices"].as_array().unwrap().iter();
+        let devices: Vec<String> = devices
+            .map(|one| {
+                ["guest", "device", "volume", "first_cylinder", "cylinders", "read_only", "cache"]
+                    .map(|member| one[member].to_string().replace('"', ""))
+                    .join(" ")
+            })
+            .collect();
+        let expected = [
+            "ALICE 0200 ALONE1 0 4 false true",
+            "ALICE 0191 PARTS1 1 2 false true",
+            "BOB 0191 PARTS1 0 4 true false",
+            "BOB 0192 BROKEN 1 3 true true",
+        ];
+        assert_eq!(
+            (devices, &served["name"]),
+            (expected.map(str::to_owned).to_vec(), &"UNIT".into())
+        );
+
+        let [alice, bob, eve] =
+            ["ALICE", "BOB", "EVE"].map(|name| Guest::attach(&socket, name).unwrap());
+        let mut own = Disk::open(&alice, "UNIT", "0200", &DiskOptions::default()).unwrap();
+        assert!(own.is_in_place() && own.may_write());
+        own.write(0, &image(3)).unwrap();
+        let mut mini = Disk::open(&alice, "UNIT", "0191", &from_0).unwrap();
+        assert_eq!((mini.cylinders(), mini.may_write(), mini.is_in_place()), (2, true, false));
+        mini.write(0, &image(5)).unwrap();
+        // Another device of the same name, which has the same cylinders and more, and does not keep them in the cache.
+        let mut full = Disk::open(&bob, "UNIT", "0191", &from_0).unwrap();
+        assert_eq!((full.cylinders(), full.may_write()), (4, false));
+        let mut found = vec![0; 5 * 4096];
+        full.read(180, &mut found).unwrap();
+        assert!(found == image(5));
+        assert!(full.write(180, &image(1)).is_err());
+        // The damaged volume is read where it is whole, and written nowhere.
+        let mut broken = Disk::open(&bob, "UNIT", "0192", &from_0).unwrap();
+        let mut block = vec![0; 4096];
+        broken.read(0, &mut block).unwrap();
+        assert!(broken.read(12, &mut block).is_err() && !broken.may_write());
+        assert!(broken.write(0, &block).is_err());
+        // What is another guest's is not there for anybody else, and a guest without a device does not even come near.
+        let refused = |guest: &Guest, device: &str| {
+            Disk::open(guest, "UNIT", device, &from_0).map(drop).unwrap_err().to_string()
+        };
+        assert!(refused(&bob, "0200").contains("refused"), "{}", refused(&bob, "0200"));
+        assert!(refused(&eve, "0191").contains("may not connect"), "{}", refused(&eve, "0191"));
+
+        let query = || -> Value {
+            let output = siga(&["query", "dasd", "--json"]).output().unwrap();
+            serde_json::from_str(&text(&output.stdout)).unwrap()
+        };
+        // Alice's two blocks of tracks are in the cache; of Bob's nothing stays but what Alice reads too.
+        let unit = loop {
+            let unit = query()["control_units"][0].clone();
+            if unit["volumes"][1]["cache_hits"].as_u64() >= Some(1) {
+                break unit;
+            }
+        };
+        let states = ["ALONE1 online", "PARTS1 online", "BROKEN damaged"];
+        for (volume, state) in unit["volumes"].as_array().unwrap().iter().zip(states) {
+            let found = format!("{} {}", volume["volume"], volume["state"]).replace('"', "");
+            assert_eq!(found, state);
+        }
+        let at = 512 + 16 * 56832 + 21;
+        let damaged = &unit["volumes"][2]["damaged_tracks"][0];
+        assert_eq!(
+            (&damaged["cylinder"], &damaged["head"], &damaged["file"], &damaged["offset"]),
+            (&1.into(), &1.into(), &1.into(), &at.into())
+        );
+        let table = text(&siga(&["query", "dasd"]).output().unwrap().stdout);
+        let line = format!("c.ckd: damaged: cylinder 1, head 1 (file 1, byte {at})");
+        assert!(table.contains(&line), "{table}");
+    }
+    assert!(place.read("c.ckd") == before);
+    place.good(&["check", "a.ckd"]);
+    place.good(&["check", "b.ckd"]);
+}
+
+#[test]
+fn volumes_that_do_not_fit_their_system_file_are_refused_with_the_line() {
+    let place = Place::new("misfit");
+    system_file(&place);
+    place.good(&["create", "d1.ckd", "--cylinders", "2700", "--split"]);
+    std::os::unix::fs::symlink("a.ckd", place.0.join("link.ckd")).unwrap();
+    place.write("text.ckd", b"no volume");
+    let good = text(&place.read("s.toml"));
+    let file_b = "b.ckd\"\n        cache = \"2 MiB\"";
+    for (from, to, line, what) in [
+        (
+            "first = 1\n        cylinders = 2",
+            "first = 3\n        cylinders = 2",
+            18,
+            "cylinders 3 to 4 are not on the volume: must be within 0 to 3",
+        ),
+        (
+            "0192\"\n        first = 1",
+            "0192\"\n        first = 4",
+            30,
+            "cylinder 4 is not on the volume: must be within 0 to 3",
+        ),
+        (
+            file_b,
+            "link.ckd\"",
+            16,
+            "link.ckd is a file of the volume in line 13: must be described once",
+        ),
+        (
+            file_b,
+            "none.ckd\"",
+            16,
+            "none.ckd: No such file or directory (os error 2): must be there: siga volume create makes a volume",
+        ),
+        (file_b, "text.ckd\"", 16, "text.ckd: "),
+        ("a.ckd", "d1.ckd", 0, ""),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let mut wrong = good.replacen(from, to, 1);
+        if line == 0 {
+            // The second file of the first volume.
+            wrong = wrong.replacen("b.ckd", "d2.ckd", 1);
+        }
+        place.write("wrong.toml", wrong.as_bytes());
+        let output = place.run(env!("CARGO_BIN_EXE_siga"), &["up", "wrong.toml"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let (line, what) = match line {
+            0 => (16, "d2.ckd is a file of the volume in line 13: must be described once"),
+            line => (line, what),
+        };
+        let last = said.lines().last().unwrap();
+        assert!(last.starts_with(&format!("wrong.toml:{line}: {what}")), "{said}");
+        assert!(!place.0.join("siga.sock").exists(), "before anybody can attach");
+    }
+    // Somebody else has a volume.
+    let volume = siga::disk::OpenVolume::open(
+        &place.0.join("a.ckd"),
+        siga::disk::ckd::volume::Access::Write,
+    );
+    let output = place.run(env!("CARGO_BIN_EXE_siga"), &["up", "s.toml"]);
+    let what = "s.toml:13: a.ckd: in use by another process: must be used by nobody else while it is served\n";
+    assert_eq!(text(&output.stderr), what);
+    drop(volume);
+    // A system file without volumes has nothing to serve.
+    place.write("none.toml", b"");
+    let output = place.siga(&["serve", "--system", "none.toml"]);
+    let what = "siga: none.toml: it has no volumes: must have a [[volume]]\n";
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(1), what));
+    assert_eq!(place.siga(&["serve"]).status.code(), Some(2));
+}
+
 /// Starts a server of a volume, and waits until guests can open it.
 fn start_server(system: &common::System, file: &str) -> common::Process {
     use std::io::{BufRead, BufReader};

@@ -9,6 +9,7 @@
 //! | [`channel`] | subchannels, which run a guest's channel programs |
 //! | [`exchange`] | information units between a channel and a control unit, over a path |
 //! | [`unit`](mod@unit) | the control unit: ECKD commands on volumes, with a cache of tracks |
+//! | [`report`] | what a server of volumes shows of itself |
 //! | [`ckd`] | volumes: files of count-key-data tracks, as Hercules reads and writes them |
 //!
 //! Programs use the crate `siga`, which adds waiting. The reasons are in `docs/design/disk.md`.
@@ -18,4 +19,5 @@ pub mod ckd;
 pub mod exchange;
 pub mod format;
 pub mod program;
+pub mod report;
 pub mod unit;

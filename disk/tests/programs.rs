@@ -6,12 +6,15 @@ mod world;
 use disk::ckd::model::{BLOCK_BYTES, TRACK_BYTES};
 use disk::exchange::Kind;
 use disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
-use disk::format::eckd::{Cchh, Count, Extent, Locate, Permission, command, operation};
+use disk::format::eckd::{
+    Cchh, Count, Extent, Locate, Permission, Prefix, command, extended, operation,
+};
 use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{DeviceStatus, SubchannelStatus, TSB_STORED, control};
 use disk::format::tsb::{TransportStatus, Tsb};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::Event;
+use disk::unit::DamagedTrack;
 
 use world::{Guest, World, block};
 
@@ -259,6 +262,165 @@ fn track_is_formatted_and_read_whole() {
     assert_eq!(simulated.synced()[at..at + 8], [0xff; 8]);
 }
 
+/// Prefix, of format 1: an extent, and where to go in it.
+fn prefix(first: Cchh, last: Cchh, locate: Locate) -> Vec<u8> {
+    let extent = Extent { first, last, ..Extent::default() };
+    Prefix { format: 1, valid: 0x80, extent: Some(extent), locate: Some(locate) }.emit().to_vec()
+}
+
+#[test]
+fn data_of_tracks_are_read_and_written_in_a_stream() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let (first, last) = (Cchh { cylinder: 0, head: 1 }, Cchh { cylinder: 0, head: 2 });
+    let of = |operation, extended, command| Locate {
+        operation,
+        extended,
+        command,
+        count: 2,
+        seek: first,
+        search: first,
+        record: 11,
+        ..Locate::default()
+    };
+    // From record 11 of track 1 to record 3 of track 2, which gets 100 bytes and zeros.
+    let write = prefix(first, last, of(operation::EXTENDED, extended::WRITE_TRACK_DATA, 0xa5));
+    assert_eq!((write[44], write[60], write[61]), (0x3f, 0xa5, 0x23), "as Linux writes it");
+    let data: Vec<u8> = (0..4 * BLOCK_BYTES + 100).map(|at| (at * 3 + at / 4096) as u8).collect();
+    let storage = guest.client.storage();
+    storage[0x1000..0x1040].copy_from_slice(&write);
+    storage[DATA as usize..][..data.len()].copy_from_slice(&data);
+    let program =
+        [(0xe7, CC, 64, 0x1000), (0xa5, CC, 8192, DATA), (0xa5, 0, 8192 + 100, DATA + 8192)];
+    let orb = ccws(&mut guest, &program);
+    let scsw = guest.execute(&mut world, &orb);
+    assert!(scsw.is_good(), "{scsw:x?} {:?}", guest.client.answer().sense);
+    let content = |number: u64| match number {
+        22..=25 => data[(number as usize - 22) * BLOCK_BYTES..][..BLOCK_BYTES].to_vec(),
+        26 => [&data[4 * BLOCK_BYTES..], &[0; BLOCK_BYTES - 100]].concat(),
+        _ => block(number, 0),
+    };
+    read(&mut world, &mut guest, Mode::Transport, 20, 10, content);
+    // The same records, of the second track as many as the program has room for.
+    let wanted = of(operation::READ_TRACKS, 0, 0xa6);
+    guest.client.storage()[0x1000..0x1040].copy_from_slice(&prefix(first, last, wanted));
+    let program = [(0xe7, CC, 64, 0x1000), (0xa6, CC, 8192, 0x4000), (0xa6, 0, 5000, 0x6000)];
+    let orb = ccws(&mut guest, &program);
+    let scsw = guest.execute(&mut world, &orb);
+    assert!(scsw.is_good(), "{scsw:x?} {:?}", guest.client.answer().sense);
+    assert!(guest.client.storage()[0x4000..0x4000 + 8192 + 5000] == data[..8192 + 5000]);
+    // In transport mode one DCW takes the data of both tracks.
+    for (verb, instead) in [
+        (Verb::Write, of(operation::EXTENDED, extended::WRITE_TRACK_DATA, 0xa5)),
+        (Verb::Read, wanted),
+    ] {
+        let data: Vec<u8> = data.iter().take(4 * BLOCK_BYTES).map(|byte| !byte).collect();
+        let area = &mut guest.client.storage()[DATA as usize..][..data.len()];
+        if verb == Verb::Write {
+            area.copy_from_slice(&data)
+        } else {
+            area.fill(0)
+        }
+        let orb = build(guest.client.storage(), AT, DATA, Mode::Transport, verb, blocks(22, 4));
+        // The program of blocks has the same tracks and as many bytes: only locate record is another.
+        let is_locate = |bytes: &[u8]| bytes[16] == if verb == Verb::Write { 0x85 } else { 0x86 };
+        let program = &mut guest.client.storage()[..0x1000];
+        let at = program.windows(20).position(|bytes| bytes[3] == 4 && is_locate(bytes)).unwrap();
+        program[at..at + 20].copy_from_slice(&instead.emit());
+        let scsw = guest.execute(&mut world, &orb);
+        assert!(scsw.is_good(), "{verb:?} {scsw:x?} {:?}", guest.client.answer().sense);
+        assert!(guest.client.storage()[DATA as usize..][..data.len()] == data, "{verb:?}");
+        if verb == Verb::Write {
+            let content =
+                |number: u64| data[(number as usize - 22) * BLOCK_BYTES..][..BLOCK_BYTES].to_vec();
+            read(&mut world, &mut guest, Mode::Command, 22, 4, content);
+        }
+    }
+    // Tracks end, and so does the extent.
+    guest.client.storage()[0x1000..0x1040].copy_from_slice(&prefix(first, last, wanted));
+    let orb = ccws(&mut guest, &[(0xe7, CC, 64, 0x1000), (0xa6, 0, 9000, 0x4000)]);
+    let scsw = guest.execute(&mut world, &orb);
+    assert_eq!((scsw.subchannel, scsw.count), (SubchannelStatus::INCORRECT_LENGTH, 9000 - 8192));
+    let more = Locate { count: 3, ..wanted };
+    guest.client.storage()[0x1000..0x1040].copy_from_slice(&prefix(first, last, more));
+    let program = [(0xe7, CC, 64, 0x1000), (0xa6, CC_SLI, 1, 0x4000), (0xa6, 0x20, 1, 0x4000)];
+    let orb = ccws(&mut guest, &program);
+    assert!(guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+}
+
+#[test]
+fn streams_of_tracks_need_their_locate_record_and_their_permission() {
+    let mut world = World::new(2, 100);
+    let (guest, reader) = (world.guest(0, 2, true, false), world.guest(0, 2, false, false));
+    let track = Cchh { cylinder: 0, head: 1 };
+    let of = |operation, extended, command| Locate {
+        operation,
+        extended,
+        command,
+        count: 1,
+        seek: track,
+        search: track,
+        record: 1,
+        ..Locate::default()
+    };
+    let before = world.disk.0.lock().unwrap().synced().to_vec();
+    let stream = of(operation::EXTENDED, extended::WRITE_TRACK_DATA, 0xa5);
+    let mut guests = [guest, reader];
+    for (which, prefixed, locate, then) in [
+        // A domain of records, not of tracks, and the other way round.
+        (0, 0xe7, of(operation::WRITE_DATA, 0, 0x85), 0xa5),
+        (0, 0xe7, stream, 0x85),
+        (0, 0xe7, stream, 0x8d),
+        (0, 0xe7, of(operation::READ_DATA, 0, 0x86), 0xa6),
+        (0, 0xe7, of(operation::READ_TRACKS, 0, 0xa6), 0xa5),
+        // Other extended operations, and a record that is not there.
+        (0, 0xe7, of(operation::EXTENDED, 0x11, 0x95), 0xa5),
+        (0, 0xe7, Locate { record: 13, ..stream }, 0xa5),
+        // Somebody who may only read.
+        (1, 0xe7, stream, 0xa5),
+    ] {
+        let guest = &mut guests[which];
+        guest.client.storage()[0x1000..0x1040].copy_from_slice(&prefix(track, track, locate));
+        let orb = ccws(guest, &[(prefixed, CC, 64, 0x1000), (then, 0x20, 4096, 0x2000)]);
+        let scsw = guest.execute(&mut world, &orb);
+        assert!(scsw.device.has(DeviceStatus::UNIT_CHECK), "{locate:?} {then:x}: {scsw:x?}");
+    }
+    let guest = &mut guests[0];
+    let orb = ccws(guest, &[(0xa6, 0x20, 4096, 0x2000)]);
+    assert!(guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+    assert!(world.disk.0.lock().unwrap().synced() == before);
+}
+
+#[test]
+fn control_unit_says_that_it_has_transport_mode() {
+    let mut world = World::new(1, 10);
+    let mut guest = world.guest(0, 1, true, false);
+    // Prepare for read subsystem data, read feature codes: as Linux asks.
+    let order = [0x18, 0, 0, 0, 0, 0, 0x41, 0, 0, 0, 0, 0];
+    guest.client.storage()[0x1000..0x100c].copy_from_slice(&order);
+    let orb = ccws(&mut guest, &[(0x27, CC, 12, 0x1000), (0x3e, 0, 256, 0x2000)]);
+    assert!(guest.execute(&mut world, &orb).is_good());
+    let mut features = [0; 256];
+    features[40] = 0x80;
+    assert_eq!(guest.client.storage()[0x2000..0x2100], features);
+    let mut unknown = order;
+    unknown[6] = 0x77;
+    guest.client.storage()[0x1010..0x101c].copy_from_slice(&unknown);
+    let (asks, reads) = ((0x27, CC, 12, 0x1000), (0x3e, 0x20, 256, 0x2000));
+    for program in [
+        vec![reads],
+        vec![asks, (0x3e, CC, 256, 0x2000), reads],
+        vec![(0x27, CC, 12, 0x1010), reads],
+        vec![(0x27, CC, 11, 0x1000), reads],
+    ] {
+        let orb = ccws(&mut guest, &program);
+        assert!(
+            guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK),
+            "{program:x?}"
+        );
+    }
+}
+
 #[test]
 fn wrong_programs_end_in_program_checks_after_what_came_before() {
     let mut world = World::new(2, 100);
@@ -469,15 +631,96 @@ fn damaged_track_is_named_and_never_written() {
     let mut world = World::with(bytes.clone(), 100);
     let mut guest = world.guest(0, 2, true, true);
     for mode in MODES {
-        for verb in [Verb::Read, Verb::Write] {
+        for verb in [Verb::Write, Verb::Read] {
             let orb = build(guest.client.storage(), AT, DATA, mode, verb, blocks(24, 1));
             let scsw = guest.execute(&mut world, &orb);
             assert!(scsw.device.has(DeviceStatus::UNIT_CHECK), "{mode:?} {verb:?}");
-            assert_eq!(guest.client.answer().sense.unwrap().0[1], 0x40, "invalid track format");
+            // From then on nobody may write.
+            let said = guest.client.answer().sense.unwrap().0[1];
+            let is_first = mode == Mode::Command && verb == Verb::Write;
+            let protected = !is_first && verb == Verb::Write;
+            assert_eq!(said, if protected { 0x02 } else { 0x40 }, "{mode:?} {verb:?}");
         }
     }
     read(&mut world, &mut guest, Mode::Command, 23, 1, |number| block(number, 0));
     assert!(world.disk.0.lock().unwrap().synced() == bytes);
+    let track = Cchh { cylinder: 0, head: 2 };
+    let damage = DamagedTrack { track, file: 0, offset: 512 + 2 * TRACK_BYTES as u64 + 21 };
+    assert_eq!((world.unit.damage(0), world.unit.is_writable(0)), (&[damage][..], false));
+}
+
+#[test]
+fn volume_that_is_found_damaged_is_not_written_by_anybody() {
+    let mut bytes = world::image(2);
+    bytes[512 + 2 * TRACK_BYTES + 27] = 0xff;
+    for known_before in [false, true] {
+        let mut world = World::with(bytes.clone(), 100);
+        let (mut guest, mut other) =
+            (world.guest(0, 1, true, false), world.guest(1, 1, true, false));
+        if known_before {
+            world.unit.note_damage(0, 2, 21);
+        } else {
+            assert_eq!(
+                write(&mut world, &mut other, Mode::Transport, 3, 1, 9),
+                DeviceStatus::ENDED
+            );
+            let orb =
+                build(guest.client.storage(), AT, DATA, Mode::Command, Verb::Read, blocks(20, 8));
+            assert!(guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+        }
+        let before = world.disk.0.lock().unwrap().synced().to_vec();
+        let mut third = world.guest(1, 1, true, false);
+        for guest in [&mut guest, &mut other, &mut third] {
+            for mode in MODES {
+                let status = write(&mut world, guest, mode, 3, 1, 7);
+                assert!(status.has(DeviceStatus::UNIT_CHECK));
+                let seed = if guest.number > 0 && !known_before { 9 } else { 0 };
+                let first = guest.number.min(1) as u64 * 180;
+                let content = |number| block(number + if seed == 0 { first } else { 0 }, seed);
+                read(&mut world, guest, mode, 3, 1, content);
+            }
+        }
+        assert!(world.disk.0.lock().unwrap().synced() == before);
+    }
+}
+
+#[test]
+fn tracks_of_a_device_without_cache_stay_no_longer_than_their_exchange() {
+    let mut world = World::new(3, 100);
+    let mut cached = world.guest(0, 3, true, false);
+    read(&mut world, &mut cached, Mode::Transport, 12, 12, |number| block(number, 0));
+    assert_eq!(world.unit.cache(0).used(), 1);
+    let number = world.sides.0.len();
+    world.sides.0.push(None);
+    let wish = disk::channel::Use {
+        volume: 0,
+        first_cylinder: 0,
+        cylinders: 3,
+        may_write: true,
+        subchannels: 8,
+        result_bytes: 1 << 20,
+        is_cached: false,
+        cache: None,
+    };
+    let mut guest = world.guest_at(number, wish);
+    for mode in MODES {
+        let misses = world.unit.misses(0);
+        // Tracks 0 to 4, of which the other guest has read track 1.
+        read(&mut world, &mut guest, mode, 0, 60, |number| block(number, 0));
+        assert_eq!((world.unit.misses(0) - misses, world.unit.cache(0).used()), (4, 1), "{mode:?}");
+        read(&mut world, &mut guest, mode, 0, 1, |number| block(number, 0));
+        assert_eq!(world.unit.misses(0) - misses, 5, "{mode:?}: read again");
+        // Without locate record no track is needed, and a chain that ends early leaves none behind.
+        let orb = ccws(&mut guest, &[(0x86, 0, 4096, 0x2000)]);
+        assert!(guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+        assert_eq!(write(&mut world, &mut guest, mode, 30, 20, 5), DeviceStatus::ENDED);
+        assert_eq!(world.unit.cache(0).used(), 1);
+        read(&mut world, &mut guest, mode, 30, 20, |number| block(number, 5));
+        assert_eq!(write(&mut world, &mut guest, mode, 30, 20, 0), DeviceStatus::ENDED);
+    }
+    guest.client.consume(&mut guest.sender).unwrap();
+    world.run();
+    assert_eq!((world.unit.pinned(0), world.unit.cache(0).used()), (0, 1));
 }
 
 #[test]
@@ -590,6 +833,7 @@ fn reserved_volume_makes_others_wait() {
     world.run();
     world.run();
     assert_eq!((other.poll(), world.channel.is_busy()), (None, true));
+    world.now_ns += 5_000_000;
     read(&mut world, &mut guest, Mode::Transport, 0, 1, |number| block(number, 0));
     let orb = ccws(&mut guest, &[(command::RELEASE, 0, 32, 0x2000)]);
     assert!(guest.execute(&mut world, &orb).is_good());
@@ -600,6 +844,12 @@ fn reserved_volume_makes_others_wait() {
         assert!(other.client.answer().scsw.is_good());
     }
     assert!(!world.channel.is_busy());
+    for measured in world.channel.measurements(other.number).take(2) {
+        assert!(measured.samples == 1 && measured.queue_ns >= 5_000_000, "{measured:?}");
+        assert!(measured.pending_ns < 1_000_000 && measured.connect_ns < 1_000_000, "{measured:?}");
+    }
+    let measured = world.channel.measurements(guest.number).next().unwrap();
+    assert_eq!((measured.samples, measured.queue_ns), (3, 0));
 }
 
 /// Lets everybody work once.
@@ -727,6 +977,7 @@ fn number_of_a_guest_that_has_gone_is_given_again() {
             may_write: true,
             subchannels: 1,
             result_bytes: 1 << 20,
+            is_cached: true,
             cache,
         };
         let mut next = world.guest_at(gone, wish);

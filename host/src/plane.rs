@@ -7,6 +7,7 @@
 mod brokering;
 mod lans;
 mod resources;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -34,6 +35,7 @@ use crate::report::{self, AuditReport, GuestReport, PathReport, PathState, Syste
 use crate::system::System;
 use lans::Lans;
 use resources::Resources;
+use volumes::Volumes;
 
 /// Packets of one connection that are handled before the next has its turn.
 const PACKETS_PER_TURN: usize = 32;
@@ -93,6 +95,7 @@ pub struct Host {
     doomed: Vec<u64>,
     resources: Resources,
     lans: Lans,
+    volumes: Volumes,
     next_connection: u64,
     next_path: u64,
 }
@@ -265,6 +268,7 @@ impl Host {
             doomed: Vec::new(),
             resources: Resources::default(),
             lans,
+            volumes: Volumes::default(),
             next_connection: 1,
             next_path: 1,
         };
@@ -523,6 +527,7 @@ impl Host {
                 | Request::Accept { .. }
                 | Request::Rejoin { .. }
                 | Request::JoinLan { .. }
+                | Request::ShowVolumes
         );
         lends && matches!(self.connections[&number].role, Role::Guest(_))
     }
@@ -668,6 +673,7 @@ impl Host {
             self.lans.leave(name);
             self.forget_paths(name);
             self.resources.forget(name);
+            self.volumes.forget(name);
             self.guests.remove(&name);
         } else {
             debug!(connection = number, why, "disconnected");
@@ -720,6 +726,7 @@ impl Host {
             paths: paths.collect(),
             resources: self.resources.report(),
             lans: self.lans.report(),
+            control_units: self.volumes.report(),
         }
     }
 

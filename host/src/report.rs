@@ -34,6 +34,179 @@ pub struct SystemReport {
     /// The LANs, by name.
     #[serde(default)]
     pub lans: Vec<LanReport>,
+    /// The control units, by the guests that they are.
+    #[serde(default)]
+    pub control_units: Vec<ControlUnitReport>,
+}
+
+/// A guest that serves volumes, as it shows itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ControlUnitReport {
+    /// The guest.
+    pub guest: String,
+    /// Its volumes, 64 at most.
+    #[serde(default)]
+    pub volumes: Vec<VolumeReport>,
+    /// Their devices, 512 at most.
+    #[serde(default)]
+    pub devices: Vec<DeviceReport>,
+    /// Its channel paths.
+    #[serde(default)]
+    pub channel_paths: Vec<ChannelPathReport>,
+    /// The subchannels of guests that have a device open, 1024 at most.
+    #[serde(default)]
+    pub subchannels: Vec<SubchannelReport>,
+    /// How many volumes, devices and subchannels there are besides.
+    #[serde(default)]
+    pub not_shown: u64,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct VolumeReport {
+    /// The name in its label.
+    pub volume: String,
+    /// Its file, or the first of several.
+    pub file: String,
+    /// Cylinders.
+    pub cylinders: u32,
+    /// Whether it can be written.
+    pub state: VolumeState,
+    /// Tracks that were found damaged, 16 at most.
+    pub damaged_tracks: Vec<DamagedTrackReport>,
+    /// Tracks that the cache has room for.
+    pub cache_tracks_max: u32,
+    /// Tracks that it has.
+    pub cache_tracks: u32,
+    /// Of these, tracks that guests read in place.
+    pub cache_tracks_pinned: u32,
+    /// How often a track was looked for, and was in the cache.
+    pub cache_hits: u64,
+    /// How often it had to be read from the file.
+    pub cache_misses: u64,
+}
+
+/// The state of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum VolumeState {
+    /// It is read and written.
+    Online,
+    /// It is only read.
+    #[serde(rename = "read-only")]
+    ReadOnly,
+    /// It is only read, because tracks of it are damaged.
+    Damaged,
+}
+
+impl VolumeState {
+    /// All states.
+    pub const ALL: [VolumeState; 3] =
+        [VolumeState::Online, VolumeState::ReadOnly, VolumeState::Damaged];
+}
+
+/// As in the JSON of a report.
+impl fmt::Display for VolumeState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            VolumeState::Online => "online",
+            VolumeState::ReadOnly => "read-only",
+            VolumeState::Damaged => "damaged",
+        })
+    }
+}
+
+/// A track that is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DamagedTrackReport {
+    /// Its cylinder.
+    pub cylinder: u32,
+    /// Its head.
+    pub head: u8,
+    /// The file of the volume that it is in, from 1.
+    pub file: usize,
+    /// Where the damage begins, in bytes from the start of that file.
+    pub offset: u64,
+}
+
+/// As `siga volume check` names it.
+impl fmt::Display for DamagedTrackReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DamagedTrackReport { cylinder, head, file, offset } = self;
+        write!(formatter, "cylinder {cylinder}, head {head} (file {file}, byte {offset})")
+    }
+}
+
+/// A device: a volume, or the part of it that a minidisk is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DeviceReport {
+    /// Its name.
+    pub device: String,
+    /// The guest that may open it, if not all may.
+    pub guest: Option<String>,
+    /// Others may open it too.
+    pub has_others: bool,
+    /// The name of the volume.
+    pub volume: String,
+    /// The first cylinder of the volume that belongs to it.
+    pub first_cylinder: u32,
+    /// How many do.
+    pub cylinders: u32,
+    /// Whether guests can only read, because of the device or of its volume.
+    pub read_only: bool,
+    /// Whether one guest at a time has the whole volume, and reads in place.
+    pub dedicated: bool,
+    /// Whether its tracks stay in the cache.
+    pub cache: bool,
+    /// Guests that have it open.
+    pub open: u32,
+}
+
+/// A channel path between channel and control unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ChannelPathReport {
+    /// Its number.
+    pub channel_path: usize,
+    /// Guests whose programs run over it.
+    pub guests: u64,
+    /// Information units by kind, both directions together, but for kinds that stand at zero.
+    pub units: Counts,
+}
+
+/// A subchannel with its measurement block. Times are added up over all samples.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SubchannelReport {
+    /// The guest.
+    pub guest: String,
+    /// The name of the device.
+    pub device: String,
+    /// Over which channel path its programs run.
+    pub channel_path: u16,
+    /// Its number.
+    pub subchannel: u16,
+    /// Programs that were started, and resumptions.
+    pub starts: u64,
+    /// Programs that were measured: those that have ended.
+    pub samples: u64,
+    /// Function pending time: from the start to the first answer of the control unit.
+    pub function_pending_ns: u64,
+    /// Connect time: from there to the end.
+    pub connect_ns: u64,
+    /// Disconnect time: 0, because no device lets go of its channel path.
+    pub disconnect_ns: u64,
+    /// Control unit queuing time.
+    pub control_unit_queuing_ns: u64,
+    /// Device active only time: 0, because channel end and device end come together.
+    pub device_active_only_ns: u64,
+    /// Initial command response time, which is part of the function pending time.
+    pub initial_command_response_ns: u64,
 }
 
 /// A LAN.
@@ -241,7 +414,7 @@ pub struct GuestReport {
 pub struct PathReport {
     /// Its number.
     pub path: u64,
-    /// What it is for: `messages`, `IUCV`, `APPC`, `LAN`.
+    /// What it is for: `messages`, `IUCV`, `APPC`, `LAN`, `disk`.
     pub kind: String,
     /// Its state.
     pub state: PathState,
@@ -490,5 +663,6 @@ mod tests {
         is_its_name([BufferOwner::Writer, BufferOwner::Reader]);
         is_its_name([PathState::Pending, PathState::Joined, PathState::OneSided]);
         is_its_name([ResourceScope::Local, ResourceScope::Global]);
+        is_its_name(VolumeState::ALL);
     }
 }

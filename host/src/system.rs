@@ -17,7 +17,7 @@
 //! storage_max = "1 GiB"       # data storage that all its paths together may lend
 //! ```
 //!
-//! [`lan`] describes the tables of LANs.
+//! [`lan`] describes the tables of LANs, [`volume`] those of volumes.
 
 use std::path::{Path, PathBuf};
 
@@ -27,9 +27,11 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use self::lan::{LanRule, WrittenLan};
+use self::volume::{Volumes, WrittenUnit, WrittenVolume};
 use crate::config::{Bytes, FileError, Source};
 
 pub mod lan;
+pub mod volume;
 
 /// Guests that a system may have at once, unless the file sets another limit.
 pub const GUESTS_MAX: usize = 4096;
@@ -56,6 +58,8 @@ pub struct System {
     rules: Vec<Rule>,
     /// The LANs, by their names.
     pub lans: Vec<LanRule>,
+    /// The volumes, if there are any.
+    pub volumes: Option<Volumes>,
 }
 
 /// What a guest may do.
@@ -114,18 +118,11 @@ impl System {
     /// A system in which this user's processes may be any guest and connect to any other, with a LAN `hs0`.
     pub fn open() -> System {
         let any = Pattern::Beginning(String::new());
-        let rule = Rule {
-            name: any.clone(),
-            users: vec![Credentials::own().user],
-            groups: Vec::new(),
-            connect: vec![any.clone()],
-            manage: vec![any],
-            paths_max: PATHS_MAX,
-            messages_max: MESSAGES_MAX,
-            storage_bytes_max: STORAGE_BYTES_MAX,
-        };
+        let rule =
+            Rule { connect: vec![any.clone()], manage: vec![any.clone()], ..Rule::of_own(any) };
         let (rules, lans) = (vec![rule], vec![LanRule::open()]);
-        System { socket: None, mode: 0o600, guests_max: GUESTS_MAX, rules, lans }
+        let volumes = None;
+        System { socket: None, mode: 0o600, guests_max: GUESTS_MAX, rules, lans, volumes }
     }
 
     /// Reads a system file.
@@ -168,7 +165,20 @@ impl System {
             rules.push(rule);
         }
         let lans = lan::rules(source, written.lan)?;
-        Ok(System { socket: host.socket, mode, guests_max, rules, lans })
+        let volumes = volume::rules(source, written.control_unit, written.volume, &rules)?;
+        if let Some(volumes) = &volumes {
+            rules.push(Rule::of_own(Pattern::Name(volumes.control_unit)));
+        }
+        Ok(System { socket: host.socket, mode, guests_max, rules, lans, volumes })
+    }
+
+    /// Whether a guest may connect to another: the file says so, or that other serves it a volume.
+    pub fn may_connect(&self, guest: Name, target: Name) -> bool {
+        let is_served = |volumes: &Volumes| {
+            volumes.control_unit == target && volumes.devices().any(|device| device.guest == guest)
+        };
+        self.volumes.as_ref().is_some_and(is_served)
+            || self.rule(guest).is_some_and(|rule| rule.may_connect(target))
     }
 
     /// The rule for a guest of this name: the first whose name it is, or else the first whose pattern it
@@ -180,6 +190,30 @@ impl System {
 }
 
 impl Rule {
+    /// A rule for this user's own processes, which connect to nobody.
+    fn of_own(name: Pattern) -> Rule {
+        Rule {
+            name,
+            users: vec![Credentials::own().user],
+            groups: Vec::new(),
+            connect: Vec::new(),
+            manage: Vec::new(),
+            paths_max: PATHS_MAX,
+            messages_max: MESSAGES_MAX,
+            storage_bytes_max: STORAGE_BYTES_MAX,
+        }
+    }
+
+    /// Whether it is for the guest of this name, and not for a pattern of names.
+    fn is_named(&self, name: Name) -> bool {
+        self.name == Pattern::Name(name)
+    }
+
+    /// Whether it is for the guest of this name, perhaps among others.
+    fn is_for(&self, name: Name) -> bool {
+        self.name.matches(name)
+    }
+
     /// Whether a process with these credentials may be this guest.
     pub fn permits(&self, credentials: &Credentials) -> bool {
         self.users.contains(&credentials.user)
@@ -206,6 +240,9 @@ struct Written {
     guest: Vec<WrittenGuest>,
     #[serde(default)]
     lan: Vec<WrittenLan>,
+    control_unit: Option<WrittenUnit>,
+    #[serde(default)]
+    volume: Vec<WrittenVolume>,
 }
 
 #[derive(Default, Deserialize)]
@@ -407,6 +444,14 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap_err(), error);
         }
+    }
+
+    #[test]
+    fn systems_that_come_along_are_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systems");
+        let files = std::fs::read_dir(folder).unwrap();
+        let read = files.map(|file| System::read(&file.unwrap().path()).unwrap());
+        assert!(read.filter(|system| system.volumes.is_some()).count() >= 1);
     }
 
     #[test]

@@ -42,6 +42,10 @@ enum Command {
     TortureProgram(torture::lan::Arguments),
     #[command(hide = true)]
     TortureJoined(torture::lan::Arguments),
+    #[command(hide = true)]
+    TortureDiskServer(torture::birth::Birth),
+    #[command(hide = true)]
+    TortureDiskWriter(torture::disk::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -57,5 +61,7 @@ fn main() -> ExitCode {
         Command::TortureMember(arguments) => torture::lan::member::run(&arguments),
         Command::TortureProgram(arguments) => torture::lan::program::run(&arguments, false),
         Command::TortureJoined(arguments) => torture::lan::program::run(&arguments, true),
+        Command::TortureDiskServer(birth) => torture::disk::server::run(&birth),
+        Command::TortureDiskWriter(arguments) => torture::disk::writer::run(&arguments),
     }
 }

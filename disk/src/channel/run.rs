@@ -11,7 +11,9 @@ use super::storage::Storage;
 use super::stream;
 use super::subchannel::{Flight, Measurement, Stop, Subchannel};
 use super::walk::{Next, Piece, Walk};
-use crate::exchange::{Broken, Extent, Head, Kind, Link, Pieces, UNITS_PER_POLL_MAX, Unit, flag};
+use crate::exchange::{
+    Broken, Extent, Head, Kind, Link, Pieces, UNITS_PER_POLL_MAX, Unit, establish, flag,
+};
 use crate::format::ccw::Direction;
 use crate::format::orb::{ORB_BYTES, Orb, OrbFlags};
 use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, TSB_STORED, control};
@@ -61,6 +63,8 @@ pub struct Use {
     pub subchannels: u16,
     /// Bytes that a program can read into storage of the channel.
     pub result_bytes: u32,
+    /// Whether tracks that are read for the guest stay in the control unit's cache.
+    pub is_cached: bool,
     /// The cache of the volume, for a guest that has the volume for itself: it reads in place.
     pub cache: Option<Lendable>,
 }
@@ -177,6 +181,17 @@ impl Channel {
         self.links.iter().map(|link| link.sent_of(kind)).sum()
     }
 
+    /// What was sent over the channel paths, by path, and how many guests use each.
+    pub fn links(&self) -> impl Iterator<Item = (&Link, usize)> {
+        let guests = |index| self.guests.iter().flatten().filter(move |guest| guest.link == index);
+        self.links.iter().enumerate().map(move |(index, link)| (link, guests(index).count()))
+    }
+
+    /// Over which channel path a guest's programs run.
+    pub fn link_of(&self, guest: usize) -> Option<usize> {
+        Some(self.guests.get(guest)?.as_ref()?.link)
+    }
+
     /// The measurement blocks of a guest's subchannels.
     pub fn measurements(&self, guest: usize) -> impl Iterator<Item = Measurement> {
         let guest = self.guests.get(guest).and_then(Option::as_ref);
@@ -196,7 +211,7 @@ impl Channel {
         if guest >= GUESTS_MAX {
             return Err(AttachError::Guests);
         }
-        let Use { volume, first_cylinder, cylinders, may_write, subchannels, result_bytes, cache } =
+        let Use { first_cylinder, cylinders, may_write, subchannels, result_bytes, cache, .. } =
             wish;
         if !(1..=SUBCHANNELS_MAX).contains(&subchannels) {
             return Err(AttachError::Subchannels { subchannels });
@@ -215,8 +230,13 @@ impl Channel {
         self.next_connection = self.next_connection.wrapping_add(1);
         let connection = self.next_connection;
         let mut head = Head::new(Kind::Establish, guest as u16, connection);
-        head.code = may_write.into();
-        head.count = volume as u32;
+        if may_write {
+            head.code |= establish::MAY_WRITE;
+        }
+        if !wish.is_cached {
+            head.code |= establish::UNCACHED;
+        }
+        head.count = wish.volume as u32;
         self.links[link].send(&head, &body).map_err(|_| AttachError::NoLink)?;
         self.links[link].flush();
         if self.guests.len() <= guest {
@@ -463,7 +483,7 @@ impl Channel {
                 if let Some(walk) = &mut run.walk {
                     walk.resume();
                 }
-                (run.started_ns, run.responded_ns) = (now, None);
+                (run.started_ns, run.responded_ns, run.queue_ns) = (now, None, 0);
                 self.open_exchange(number, head.subchannel, sender, now)
             }
             request::Kind::Consumed => Ok(()),
@@ -488,7 +508,7 @@ impl Channel {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
         let run = &mut guest.subchannels[usize::from(subchannel)].run;
         let orb = run.orb;
-        run.is_busy = false;
+        run.end_queuing(now);
         if orb.paths & PATHS == 0 {
             // No path that may be used: not operational, which the program learns from its status.
             let status = Scsw { conditions: 0x0300, ..Scsw::default() };
@@ -870,7 +890,7 @@ impl Channel {
                 Some(stop @ (Stop::Halt | Stop::Clear)) => {
                     let _ = self.stopped(number, subchannel, stop, sender, now);
                 }
-                _ => guest.retry(subchannel),
+                _ => guest.retry(subchannel, now),
             }
             return Ok(());
         }
@@ -920,7 +940,7 @@ impl Channel {
         if device == DeviceStatus::BUSY {
             let stop = guest.subchannels[usize::from(subchannel)].run.stop;
             let Some(stop) = stop else {
-                guest.retry(subchannel);
+                guest.retry(subchannel, now);
                 return Ok(());
             };
             let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
@@ -996,8 +1016,11 @@ impl Channel {
         *is_running = false;
         measurement.samples += 1;
         let responded_ns = run.responded_ns.unwrap_or(now);
-        measurement.pending_ns += responded_ns.saturating_sub(run.started_ns);
-        measurement.initial_response_ns += responded_ns.saturating_sub(run.started_ns);
+        run.end_queuing(now);
+        let pending_ns = responded_ns.saturating_sub(run.started_ns + run.queue_ns);
+        measurement.pending_ns += pending_ns;
+        measurement.initial_response_ns += pending_ns;
+        measurement.queue_ns += run.queue_ns;
         measurement.connect_ns += now.saturating_sub(responded_ns);
         run.exchange = None;
         let function = match run.stop {
@@ -1132,11 +1155,11 @@ impl Guest {
     }
 
     /// The control unit was busy, before the program wrote anything: the program begins again with the next poll.
-    fn retry(&mut self, subchannel: u16) {
+    fn retry(&mut self, subchannel: u16, now: u64) {
         let run = &mut self.subchannels[usize::from(subchannel)].run;
-        let (orb, started_ns) = (run.orb, run.started_ns);
+        let (orb, started_ns, queue_ns) = (run.orb, run.started_ns, run.queue_ns);
         run.begin(orb, started_ns);
-        run.is_busy = true;
+        (run.queue_ns, run.busy_ns, run.is_busy) = (queue_ns, now, true);
         self.busy.push_back(subchannel);
     }
 

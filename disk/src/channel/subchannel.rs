@@ -13,16 +13,22 @@ use crate::format::scsw::SubchannelStatus;
 pub struct Measurement {
     /// Starts and resumptions that were accepted.
     pub starts: u64,
-    /// Operations that were measured: those that the control unit has ended.
+    /// Operations that were measured: those that have ended.
     pub samples: u64,
-    /// From the start to the control unit's first answer.
+    /// Function pending: from the start to the control unit's first answer, without control unit queuing.
     pub pending_ns: u64,
-    /// From there to the end.
+    /// Connect: from there to the end.
     pub connect_ns: u64,
-    /// Of the pending time: until the first command response.
-    pub initial_response_ns: u64,
-    /// Waiting because the control unit was busy.
+    /// Disconnect: 0. No device lets go of its channel path while it works: a track that is read from the file, and a sync, are
+    /// connect time.
+    pub disconnect_ns: u64,
+    /// Control unit queuing: waiting because the control unit was busy, for a reservation of another guest or for a free slot of
+    /// the cache.
     pub queue_ns: u64,
+    /// Device active only: 0. Channel end and device end come together.
+    pub device_active_ns: u64,
+    /// Initial command response, of the pending time: until the first command response.
+    pub initial_response_ns: u64,
 }
 
 /// A command that was sent and may not be done.
@@ -80,6 +86,9 @@ pub(super) struct Run {
     /// Why data were lost, if any were.
     pub(super) lost: SubchannelStatus,
     pub(super) started_ns: u64,
+    /// Since when it waits for the control unit, if it is busy, and how long it has waited before.
+    pub(super) busy_ns: u64,
+    pub(super) queue_ns: u64,
     pub(super) responded_ns: Option<u64>,
 }
 
@@ -108,6 +117,13 @@ impl Run {
         self.responses.max(1) * PACING as u64
     }
 
+    /// It waits for the control unit no longer, if it did.
+    pub(super) fn end_queuing(&mut self, now: u64) {
+        if std::mem::take(&mut self.is_busy) {
+            self.queue_ns += now.saturating_sub(self.busy_ns);
+        }
+    }
+
     /// Forgets everything, and keeps the memory.
     pub(super) fn begin(&mut self, orb: Orb, now: u64) {
         self.orb = orb;
@@ -126,6 +142,8 @@ impl Run {
         self.result_bytes = 0;
         self.lost = SubchannelStatus::default();
         self.started_ns = now;
+        self.busy_ns = 0;
+        self.queue_ns = 0;
         self.responded_ns = None;
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! | unit | from | code | count | body |
 //! |---|---|---|---|---|
-//! | establish | channel | 1: may write | volume | first cylinder 32, cylinders 32 |
+//! | establish | channel | 1: may write, 2: its tracks do not stay in the cache | volume | first cylinder 32, cylinders 32 |
 //! | established | control unit | 0, or 1: refused | segment | bytes of the cache 64 |
 //! | command | channel | command | bytes of the CCW | |
 //! | command response | control unit | | | |
@@ -95,6 +95,14 @@ impl Kind {
             Kind::Disconnect => "disconnect",
         }
     }
+}
+
+/// Bits of the code of establish.
+pub mod establish {
+    /// The guest may write.
+    pub const MAY_WRITE: u8 = 0x01;
+    /// Tracks that are read for the device leave the cache with the exchange that needed them.
+    pub const UNCACHED: u8 = 0x02;
 }
 
 /// Flags of a unit.

@@ -238,6 +238,34 @@ pub mod operation {
     pub const EXTENDED: u8 = 0x3f;
 }
 
+/// What locate record extended prepares for, if its operation says so.
+pub mod extended {
+    /// Write the data of whole tracks, in a stream.
+    pub const WRITE_TRACK_DATA: u8 = 0x23;
+}
+
+/// Perform subsystem function, and what read subsystem data then brings.
+///
+/// ```text
+/// prepare for read subsystem data, 12 | order 18 | flags 8 | 0 16 | subsystem 8 | volume 8 | suborder 8 | 0 5 bytes |
+/// ```
+///
+/// Linux, `drivers/s390/block/dasd_eckd.h`.
+pub mod subsystem {
+    /// Bytes of the parameters.
+    pub const PREPARE_BYTES: usize = 12;
+    /// The order: prepare for read subsystem data.
+    pub const PREPARE: u8 = 0x18;
+    /// Where the suborder is.
+    pub const SUBORDER_AT: usize = 6;
+    /// The suborder: what the control unit can do.
+    pub const FEATURES: u8 = 0x41;
+    /// Bytes of the features.
+    pub const FEATURES_BYTES: usize = 256;
+    /// The byte of the features that says of transport mode, and the bit.
+    pub const TRANSPORT: (usize, u8) = (40, 0x80);
+}
+
 /// The parameters of locate record, and of its extended form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Locate {

@@ -54,8 +54,14 @@ pub struct Cache {
     slots_of: Vec<u32>,
     slots: Vec<State>,
     hand: usize,
+    /// Slots that have a track.
+    used: usize,
+    /// Slots that are pinned.
+    pinned: usize,
+    /// Tracks that were looked for.
+    lookups: u64,
     /// Tracks that were read from the file.
-    pub misses: u64,
+    misses: u64,
 }
 
 impl Cache {
@@ -71,6 +77,9 @@ impl Cache {
             slots_of: vec![NO_SLOT; tracks as usize],
             slots: vec![empty; count],
             hand: 0,
+            used: 0,
+            pinned: 0,
+            lookups: 0,
             misses: 0,
         })
     }
@@ -78,6 +87,22 @@ impl Cache {
     /// How many slots there are.
     pub fn slots(&self) -> usize {
         self.slots.len()
+    }
+
+    /// How many slots have a track.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// How often a track was looked for.
+    pub fn lookups(&self) -> u64 {
+        self.lookups
+    }
+
+    /// How often it was not there, and was read from the file.
+    #[inline]
+    pub fn misses(&self) -> u64 {
+        self.misses
     }
 
     /// Slots that one exchange may pin, so that others find free ones: half of them, or all if every track has one.
@@ -128,6 +153,7 @@ impl Cache {
     /// [`CacheError`].
     #[inline]
     pub fn find(&mut self, volume: &Volume, track: u32) -> Result<Slot, CacheError> {
+        self.lookups += 1;
         let slot = self.slots_of[track as usize];
         if slot != NO_SLOT {
             self.slots[slot as usize].used = true;
@@ -150,6 +176,7 @@ impl Cache {
     fn assign(&mut self, slot: Slot, track: u32, shape: Shape) {
         self.slots[slot.0 as usize] = State { track, pins: 0, used: true, shape: Some(shape) };
         self.slots_of[track as usize] = slot.0;
+        self.used += 1;
     }
 
     /// A slot without a track and without pins: the one that was not used for longest, about.
@@ -169,6 +196,7 @@ impl Cache {
             state.shape = None;
             if track != NO_TRACK {
                 self.slots_of[track as usize] = NO_SLOT;
+                self.used -= 1;
             }
             return Ok(Slot(index as u32));
         }
@@ -189,6 +217,7 @@ impl Cache {
         self.storage.bytes_mut().copy_within(from..from + TRACK_BYTES, to);
         // The old one is nobody's once its pins have gone.
         self.slots[slot.0 as usize].track = NO_TRACK;
+        self.used -= 1;
         self.assign(copy, track, shape.expect("a slot that was found has a track"));
         Ok(copy)
     }
@@ -209,13 +238,16 @@ impl Cache {
         let slot = std::mem::replace(&mut self.slots_of[track as usize], NO_SLOT);
         if slot != NO_SLOT {
             self.slots[slot as usize].track = NO_TRACK;
+            self.used -= 1;
         }
     }
 
     /// Keeps a slot as it is, until it is unpinned.
     #[inline]
     pub fn pin(&mut self, slot: Slot) {
-        self.slots[slot.0 as usize].pins += 1;
+        let pins = &mut self.slots[slot.0 as usize].pins;
+        self.pinned += usize::from(*pins == 0);
+        *pins += 1;
     }
 
     /// Takes a pin away.
@@ -223,11 +255,12 @@ impl Cache {
     pub fn unpin(&mut self, slot: Slot) {
         let pins = &mut self.slots[slot.0 as usize].pins;
         *pins = pins.checked_sub(1).expect("a slot that was pinned");
+        self.pinned -= usize::from(*pins == 0);
     }
 
     /// How many slots are pinned.
     pub fn pinned(&self) -> usize {
-        self.slots.iter().filter(|state| state.pins > 0).count()
+        self.pinned
     }
 }
 
@@ -263,9 +296,9 @@ mod tests {
                 assert_eq!(cache.bytes(slot)[29], track as u8);
             }
         }
-        assert_eq!(cache.misses, 4);
+        assert_eq!(cache.misses(), 4);
         cache.find(&volume, 4).unwrap();
-        assert_eq!(cache.misses, 5);
+        assert_eq!(cache.misses(), 5);
     }
 
     #[test]
@@ -304,6 +337,35 @@ mod tests {
         cache.bytes(slot)[29] = 77;
         cache.forget(3);
         let slot = cache.find(&volume, 3).unwrap();
-        assert_eq!((cache.bytes(slot)[29], cache.misses), (3, 2));
+        assert_eq!((cache.bytes(slot)[29], cache.misses()), (3, 2));
+    }
+
+    #[test]
+    fn counts_are_those_of_the_slots() {
+        let (volume, mut cache) = (volume(), cache(4));
+        let counted = |cache: &Cache| {
+            let used = cache.slots.iter().filter(|state| state.track != NO_TRACK).count();
+            (used, cache.slots.iter().filter(|state| state.pins > 0).count())
+        };
+        let mut pinned: Vec<Slot> = Vec::new();
+        // Each of these steps takes or frees slots in a way of its own.
+        for step in 0..200_u32 {
+            match step * 7 % 5 {
+                0 => cache.forget(step / 3 % HEADS),
+                1 if pinned.len() < 2 => {
+                    let slot = cache.find(&volume, step / 3 % HEADS).unwrap();
+                    cache.pin(slot);
+                    pinned.push(slot);
+                }
+                2 => pinned.drain(..).for_each(|slot| cache.unpin(slot)),
+                3 => {
+                    let slot = cache.find(&volume, step / 3 % HEADS).unwrap();
+                    cache.writable(slot).unwrap();
+                }
+                _ => drop(cache.find(&volume, step / 3 % HEADS).unwrap()),
+            }
+            assert_eq!((cache.used(), cache.pinned()), counted(&cache), "step {step}");
+        }
+        assert!(cache.lookups() > cache.misses() && cache.misses() > 4);
     }
 }

@@ -1,6 +1,6 @@
 //! What a control unit knows of an exchange: extent, position, and what remains of the domain.
 
-use crate::format::eckd::{Extent, Locate, Permission, command, operation};
+use crate::format::eckd::{Extent, Locate, Permission, command, extended, operation};
 use crate::format::sense::Fault;
 
 use super::device::Device;
@@ -33,6 +33,8 @@ impl Limits {
 pub struct Domain {
     /// See [`operation`].
     pub operation: u8,
+    /// See [`extended`].
+    pub extended: u8,
     /// Records, or tracks, that remain.
     pub remaining: u32,
     /// The track, from the start of the volume.
@@ -52,10 +54,20 @@ pub enum Deed {
     Format,
 }
 
+impl Domain {
+    /// Whether it is counted in tracks whose data are written in a stream.
+    pub fn is_track_data(&self) -> bool {
+        self.operation == operation::EXTENDED && self.extended == extended::WRITE_TRACK_DATA
+    }
+}
+
 impl Deed {
     /// What an operation of locate record allows.
-    pub fn of(code: u8) -> Option<Deed> {
+    pub fn of(code: u8, extended_code: u8) -> Option<Deed> {
         match code {
+            operation::EXTENDED if extended_code == extended::WRITE_TRACK_DATA => {
+                Some(Deed::Update)
+            }
             operation::READ_DATA | operation::READ_TRACKS | operation::READ => Some(Deed::Read),
             operation::WRITE_DATA => Some(Deed::Update),
             operation::FORMAT_WRITE => Some(Deed::Format),
@@ -110,7 +122,7 @@ impl Chain {
         }
         let code = locate.operation;
         if code != operation::ORIENT {
-            let deed = Deed::of(code).ok_or(Fault::InvalidParameter)?;
+            let deed = Deed::of(code, locate.extended).ok_or(Fault::InvalidParameter)?;
             self.permit(deed, device)?;
             if locate.count == 0 {
                 return Err(Fault::InvalidParameter);
@@ -120,13 +132,14 @@ impl Chain {
         if !(limits.first..=limits.last).contains(&track) {
             return Err(Fault::OutsideExtent);
         }
-        Ok(Domain { operation: code, remaining: locate.count.into(), track, record: 0 })
+        let remaining = locate.count.into();
+        Ok(Domain { operation: code, extended: locate.extended, remaining, track, record: 0 })
     }
 
     /// The domain, for a command that does this to records.
     pub fn domain(&mut self, deed: Deed) -> Result<&mut Domain, Fault> {
         let domain = self.domain.as_mut().ok_or(Fault::InvalidSequence)?;
-        if domain.remaining == 0 || Deed::of(domain.operation) != Some(deed) {
+        if domain.remaining == 0 || Deed::of(domain.operation, domain.extended) != Some(deed) {
             return Err(Fault::InvalidSequence);
         }
         Ok(domain)
@@ -148,6 +161,11 @@ impl Chain {
 
 /// What a command code does to records, if that is what it does, without its multi-track bit.
 pub fn deed(code: u8) -> Option<Deed> {
+    match code {
+        command::READ_TRACK | command::READ_TRACK_DATA => return Some(Deed::Read),
+        command::WRITE_TRACK_DATA => return Some(Deed::Update),
+        _ => {}
+    }
     match code & !command::MULTI_TRACK {
         command::READ_DATA
         | command::READ_KEY_DATA

@@ -14,6 +14,8 @@ pub struct Device {
     pub cylinders: u32,
     /// Whether the guest may write.
     pub may_write: bool,
+    /// Whether tracks that are read for this device stay in the cache when the exchange that needed them is over.
+    pub is_cached: bool,
 }
 
 impl Device {
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
 
     const MINIDISK: Device =
-        Device { volume: 0, first_cylinder: 100, cylinders: 83, may_write: true };
+        Device { volume: 0, first_cylinder: 100, cylinders: 83, may_write: true, is_cached: true };
 
     #[test]
     fn minidisk_has_its_own_cylinders() {

@@ -25,10 +25,11 @@ use self::cache::{Cache, Slot};
 use self::chain::Chain;
 use self::device::Device;
 use self::perform::Output;
-use crate::ckd::model::TRACK_BYTES;
+use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::volume::{Access, Volume};
-use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, flag};
+use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, establish, flag};
 use crate::format::ccw::{Direction, direction};
+use crate::format::eckd::Cchh;
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, Sense};
 use crate::format::tccb::{BadTccb, Service, Tccb, transfer_bytes};
@@ -44,6 +45,8 @@ pub const OUTPUT_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes of output data that a command of command mode can use: no record with its count is longer than a track.
 pub const COMMAND_OUTPUT_BYTES_MAX: u32 = TRACK_BYTES as u32;
+/// Damaged tracks of a volume that are remembered.
+pub const DAMAGED_TRACKS_MAX: usize = 16;
 /// Slots of the cache that an exchange pins at most. A program of 255 blocks pins 23.
 pub const SLOTS_PER_EXCHANGE_MAX: usize = 256;
 
@@ -59,6 +62,37 @@ struct Mounted {
     unsynced: Vec<u32>,
     /// Connections that have reserved their device.
     reserved: Vec<u16>,
+    /// Tracks that were found damaged. There is none on a volume that may be written.
+    damage: Vec<DamagedTrack>,
+    is_found_damaged: bool,
+}
+
+/// A track of a volume that is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DamagedTrack {
+    /// Which.
+    pub track: Cchh,
+    /// In which file of the volume, from 0.
+    pub file: usize,
+    /// Where the damage begins, in bytes from the start of that file.
+    pub offset: u64,
+}
+
+impl Mounted {
+    /// A track was found damaged.
+    fn note_damage(&mut self, track: u32, offset: usize) {
+        let (file, start) = self.volume.place(track);
+        let found = DamagedTrack { track: track_of(track), file, offset: start + offset as u64 };
+        let is_known = self.damage.iter().any(|known| known.track == found.track);
+        if !is_known && self.damage.len() < DAMAGED_TRACKS_MAX {
+            self.damage.push(found);
+        }
+        self.is_found_damaged |= self.damage.len() == 1;
+    }
+
+    fn is_writable(&self) -> bool {
+        self.volume.access() == Access::Write && self.damage.is_empty()
+    }
 }
 
 /// A guest's use of a device.
@@ -97,6 +131,12 @@ struct Exchange {
     has_failed: bool,
     /// Tracks that were read from the file.
     misses: u64,
+    /// The device is not cached: the track that was read last for this exchange, which leaves the cache with the exchange, or
+    /// when it has read another.
+    passing: Option<u32>,
+    is_uncached: bool,
+    /// Read subsystem data is to bring the control unit's features.
+    are_features_wanted: bool,
 }
 
 /// How an exchange ends.
@@ -173,6 +213,8 @@ impl Unit {
             gathered: 0,
             gathering: 0,
             reserved: Vec::new(),
+            damage: Vec::new(),
+            is_found_damaged: false,
         });
         Ok(self.volumes.len() - 1)
     }
@@ -195,9 +237,24 @@ impl Unit {
         self.volumes[volume].volume.cylinders()
     }
 
-    /// Whether a volume may be written.
+    /// Whether a volume may be written: it was opened for that, and no track of it was found damaged.
     pub fn is_writable(&self, volume: usize) -> bool {
-        self.volumes[volume].volume.access() == Access::Write
+        self.volumes[volume].is_writable()
+    }
+
+    /// Tracks of a volume that were found damaged, up to [`DAMAGED_TRACKS_MAX`] of them.
+    pub fn damage(&self, volume: usize) -> &[DamagedTrack] {
+        &self.volumes[volume].damage
+    }
+
+    /// Takes note of a damaged track that the caller has found, so many bytes from its start. From now on nobody writes to the
+    /// volume.
+    ///
+    /// # Panics
+    /// If there is no such volume, or no such track.
+    pub fn note_damage(&mut self, volume: usize, track: u32, offset: usize) {
+        self.volumes[volume].note_damage(track, offset);
+        self.protect_damaged();
     }
 
     /// What was done so far.
@@ -210,9 +267,19 @@ impl Unit {
         self.links.iter().flatten().map(|link| link.sent_of(kind)).sum()
     }
 
+    /// Units of a kind that were sent to the channel of one path.
+    pub fn sent_over(&self, link: usize, kind: Kind) -> u64 {
+        self.links.get(link).and_then(Option::as_ref).map_or(0, |link| link.sent_of(kind))
+    }
+
     /// Tracks that were read from the file of a volume.
     pub fn misses(&self, volume: usize) -> u64 {
-        self.volumes[volume].cache.misses
+        self.volumes[volume].cache.misses()
+    }
+
+    /// The cache of a volume.
+    pub fn cache(&self, volume: usize) -> &Cache {
+        &self.volumes[volume].cache
     }
 
     /// Slots of a volume's cache that are pinned.
@@ -247,10 +314,26 @@ impl Unit {
             self.sync();
             (self.gathered, self.gathering) = (0, 0);
         }
+        if self.volumes.iter().any(|mounted| mounted.is_found_damaged) {
+            self.protect_damaged();
+        }
         if found {
             self.links.iter_mut().flatten().for_each(Link::flush);
         }
         found
+    }
+
+    /// Nobody writes any more to a volume that was found damaged: what else is wrong with it is not known, and a write could make it
+    /// worse.
+    fn protect_damaged(&mut self) {
+        for (volume, mounted) in self.volumes.iter_mut().enumerate() {
+            if std::mem::take(&mut mounted.is_found_damaged) {
+                let connections = self.connections.iter_mut().flatten();
+                connections
+                    .filter(|connection| connection.device.volume == volume)
+                    .for_each(|connection| connection.device.may_write = false);
+            }
+        }
     }
 
     /// A channel is gone, or broke the rules: its connections end.
@@ -375,8 +458,9 @@ impl Unit {
                 Err(_) => return link.send(&answer, &[0; 8]),
             },
         };
-        let may_write = head.code == 1 && mounted.volume.access() == Access::Write;
-        let device = Device { volume, first_cylinder, cylinders, may_write };
+        let may_write = head.code & establish::MAY_WRITE != 0 && mounted.is_writable();
+        let is_cached = head.code & establish::UNCACHED == 0;
+        let device = Device { volume, first_cylinder, cylinders, may_write, is_cached };
         if self.connections.len() <= place {
             self.connections.resize_with(place + 1, || None);
         }
@@ -406,8 +490,9 @@ impl Unit {
         for (_, slot) in connection.pins.drain(..) {
             mounted.cache.unpin(slot);
         }
-        for slot in connection.exchanges.drain(..).flat_map(|exchange| exchange.slots) {
-            mounted.cache.unpin(slot);
+        for mut exchange in connection.exchanges.drain(..) {
+            exchange.let_pass(&mut mounted.cache);
+            exchange.slots.iter().for_each(|slot| mounted.cache.unpin(*slot));
         }
         mounted.reserved.retain(|owner| *owner != number);
         let is_gone = |ending: &mut Ending| ending.connection == number;
@@ -440,9 +525,7 @@ impl Unit {
         let index = match found {
             Some(index) => index,
             None if connection.exchanges.len() < EXCHANGES_MAX => {
-                connection
-                    .exchanges
-                    .push(Exchange { number: head.exchange, ..Exchange::default() });
+                connection.exchanges.push(Exchange::new(head.exchange, &connection.device));
                 connection.exchanges.len() - 1
             }
             None => return Err(Broken::Rules),
@@ -543,7 +626,7 @@ impl Unit {
     ) -> Result<(), Broken> {
         // The TCCB is copied: the output data behind it are long, and stay where they are.
         let body = self.link(connection.link)?.body(unit);
-        let mut exchange = Exchange { number: head.exchange, ..Exchange::default() };
+        let mut exchange = Exchange::new(head.exchange, &connection.device);
         let bytes = head.count as usize;
         if bytes > body.len() {
             return Err(Broken::Rules);
@@ -641,6 +724,7 @@ impl Unit {
     fn end(&mut self, connection: &mut Connection, mut ending: Ending) -> Result<(), Broken> {
         let number = ending.exchange.number;
         connection.over[number as usize % SUBCHANNELS] = number;
+        ending.exchange.let_pass(&mut self.volumes[connection.device.volume].cache);
         if ending.exchange.has_failed {
             let chain = ending.exchange.chain;
             ending.fail(Fault::Equipment, connection, &chain);
@@ -744,6 +828,19 @@ enum Stop {
     Bad(BadTccb),
     Refused(perform::Refusal),
     Status(DeviceStatus),
+}
+
+impl Exchange {
+    fn new(number: u32, device: &Device) -> Exchange {
+        Exchange { number, is_uncached: !device.is_cached, ..Exchange::default() }
+    }
+
+    /// Lets the track leave the cache that was read for a device without one. What was handed out of it stays pinned.
+    fn let_pass(&mut self, cache: &mut Cache) {
+        if let Some(track) = self.passing.take() {
+            cache.forget(track);
+        }
+    }
 }
 
 impl Ending {

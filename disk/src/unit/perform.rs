@@ -11,7 +11,7 @@ use crate::ckd::track::{self, END, HOME_BYTES, Record};
 use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
 use crate::format::eckd::{
     COUNT_BYTES, Count, Extent as Limits, LOCATE_BYTES, LOCATE_EXTENDED_BYTES, Locate, Prefix,
-    command, operation,
+    command, operation, subsystem,
 };
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, SENSE_BYTES};
@@ -330,6 +330,9 @@ impl Unit {
         data: &[u8],
     ) -> Result<usize, Refusal> {
         let domain = *exchange.chain.domain(Deed::Update)?;
+        if domain.is_track_data() {
+            return Err(Fault::InvalidSequence.into());
+        }
         exchange.chain.permit(Deed::Update, &connection.device)?;
         let mounted = &mut self.volumes[connection.device.volume];
         let slot = find(mounted, exchange, domain.track)?;
@@ -461,8 +464,13 @@ impl Unit {
                 if exchange.chain.domain.is_some() {
                     return Err(Fault::InvalidSequence.into());
                 }
-                let domain =
-                    Domain { operation: operation::READ, remaining: 1, track: 0, record: 1 };
+                let domain = Domain {
+                    operation: operation::READ,
+                    extended: 0,
+                    remaining: 1,
+                    track: 0,
+                    record: 1,
+                };
                 exchange.chain.limits = Some(super::chain::Limits {
                     first: 0,
                     last: 0,
@@ -474,6 +482,26 @@ impl Unit {
                 self.read(connection, exchange, command::READ_DATA, count, output)
             }
             command::READ_TRACK => self.read_track(connection, exchange, count, output),
+            command::READ_TRACK_DATA => self.read_track_data(connection, exchange, count, output),
+            command::WRITE_TRACK_DATA => self.write_track_data(connection, exchange, data),
+            command::PERFORM_SUBSYSTEM_FUNCTION => {
+                let order = data.get(..subsystem::PREPARE_BYTES).ok_or(Fault::CountTooSmall)?;
+                exchange.are_features_wanted = order[0] == subsystem::PREPARE
+                    && order[subsystem::SUBORDER_AT] == subsystem::FEATURES;
+                if !exchange.are_features_wanted {
+                    return Err(Fault::InvalidParameter.into());
+                }
+                Ok(taken(subsystem::PREPARE_BYTES)?)
+            }
+            command::READ_SUBSYSTEM_DATA => {
+                if !std::mem::take(&mut exchange.are_features_wanted) {
+                    return Err(Fault::InvalidSequence.into());
+                }
+                let mut features = [0; subsystem::FEATURES_BYTES];
+                let (at, bit) = subsystem::TRANSPORT;
+                features[at] = bit;
+                answer(output, &mut mounted.cache, &features)
+            }
             _ => match deed(code) {
                 Some(Deed::Read) => self.read(connection, exchange, code, count, output),
                 Some(Deed::Update) => self.update(connection, exchange, code, data),
@@ -492,13 +520,16 @@ impl Unit {
     ) -> Result<(), Refusal> {
         let device = connection.device;
         let mut domain = exchange.chain.locate(locate, &device)?;
-        let is_search = matches!(
-            locate.operation,
-            operation::READ_DATA
-                | operation::READ
-                | operation::WRITE_DATA
-                | operation::FORMAT_WRITE
-        );
+        // A stream of the data of tracks begins with a record too, on the first of them.
+        let is_track_data = locate.command == command::READ_TRACK_DATA || domain.is_track_data();
+        let is_search = is_track_data
+            || matches!(
+                locate.operation,
+                operation::READ_DATA
+                    | operation::READ
+                    | operation::WRITE_DATA
+                    | operation::FORMAT_WRITE
+            );
         if is_search {
             let search = Count { track: locate.search, record: locate.record, ..Count::default() };
             let search = device.count_on_volume(search);
@@ -656,6 +687,92 @@ impl Unit {
         Ok(Moved::of(moved, content.len()))
     }
 
+    /// The records from the domain's on that are on its track, and have data: where these are.
+    fn data_of_track(
+        &mut self,
+        connection: &Connection,
+        exchange: &mut Exchange,
+        domain: &Domain,
+    ) -> Result<(Slot, Vec<std::ops::Range<usize>>), Refusal> {
+        let mounted = &mut self.volumes[connection.device.volume];
+        let slot = find(mounted, exchange, domain.track)?;
+        let records = track::records(mounted.cache.bytes(slot)).map_while(Result::ok);
+        // Record 0 is no data of anybody.
+        let records = records.skip(domain.record.max(1) as usize);
+        Ok((slot, records.map(|record| record.data_at()..record.end()).collect()))
+    }
+
+    /// One track of a domain of tracks is done: the next one is read or written from its first record on.
+    fn end_track(exchange: &mut Exchange, deed: Deed) -> Result<(), Refusal> {
+        let domain = exchange.chain.domain(deed)?;
+        domain.remaining -= 1;
+        if domain.remaining > 0 {
+            exchange.chain.next_track()?;
+        }
+        Ok(())
+    }
+
+    /// Reads the data of the records of a track, without counts and keys.
+    fn read_track_data(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        count: u32,
+        output: &mut Output,
+    ) -> Result<Moved, Refusal> {
+        let domain = *exchange.chain.domain(Deed::Read)?;
+        if domain.operation != operation::READ_TRACKS {
+            return Err(Fault::InvalidSequence.into());
+        }
+        let (slot, places) = self.data_of_track(connection, exchange, &domain)?;
+        let mounted = &mut self.volumes[connection.device.volume];
+        let bytes = mounted.cache.bytes(slot);
+        let mut content = Vec::with_capacity(BYTES_MAX);
+        places.into_iter().for_each(|place| content.extend(&bytes[place]));
+        let moved = content.len().min(count as usize);
+        output.push_bytes(&content[..moved], &mut mounted.cache);
+        Unit::end_track(exchange, Deed::Read)?;
+        // The program may want less of the last track.
+        Ok(Moved::of(moved, moved))
+    }
+
+    /// Writes the data of the records of a track, as far as there are data: the last record that gets any is filled up with zeros.
+    fn write_track_data(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        data: &[u8],
+    ) -> Result<Moved, Refusal> {
+        let domain = *exchange.chain.domain(Deed::Update)?;
+        if !domain.is_track_data() {
+            return Err(Fault::InvalidSequence.into());
+        }
+        exchange.chain.permit(Deed::Update, &connection.device)?;
+        let (slot, places) = self.data_of_track(connection, exchange, &domain)?;
+        let mounted = &mut self.volumes[connection.device.volume];
+        let slot = mounted.cache.writable(slot)?;
+        let bytes = mounted.cache.bytes(slot);
+        let (mut moved, mut written) = (0, None);
+        for place in places {
+            let rest = &data[moved..];
+            if rest.is_empty() {
+                break;
+            }
+            let (start, end) = (place.start, place.end);
+            let here = rest.len().min(place.len());
+            bytes[start..start + here].copy_from_slice(&rest[..here]);
+            bytes[start + here..end].fill(0);
+            moved += here;
+            written = Some((written.map_or(start, |(first, _)| first), end));
+        }
+        if let Some((start, end)) = written {
+            // The count fields between the records go along as they are.
+            write(mounted, exchange, slot, domain.track, start, end - start)?;
+        }
+        Unit::end_track(exchange, Deed::Update)?;
+        Ok(Moved::of(moved, moved))
+    }
+
     /// Writes into the areas of a record that is there.
     fn update(
         &mut self,
@@ -664,7 +781,9 @@ impl Unit {
         code: u8,
         data: &[u8],
     ) -> Result<Moved, Refusal> {
-        exchange.chain.domain(Deed::Update)?;
+        if exchange.chain.domain(Deed::Update)?.is_track_data() {
+            return Err(Fault::InvalidSequence.into());
+        }
         exchange.chain.permit(Deed::Update, &connection.device)?;
         let Found { slot, track, record } = self.next_record(connection, exchange)?;
         if record.count.record == 0 {
@@ -736,9 +855,22 @@ impl Unit {
 /// The slot of a track. A track that is read from the file is counted.
 #[inline]
 fn find(mounted: &mut Mounted, exchange: &mut Exchange, track: u32) -> Result<Slot, Refusal> {
-    let before = mounted.cache.misses;
-    let slot = mounted.cache.find(&mounted.volume, track)?;
-    exchange.misses += mounted.cache.misses - before;
+    let before = mounted.cache.misses();
+    let slot = match mounted.cache.find(&mounted.volume, track) {
+        Ok(slot) => slot,
+        Err(error) => {
+            if let CacheError::Damaged(damage) = &error {
+                mounted.note_damage(track, damage.offset());
+            }
+            return Err(error.into());
+        }
+    };
+    let misses = mounted.cache.misses() - before;
+    exchange.misses += misses;
+    if misses > 0 && exchange.is_uncached {
+        let before = exchange.passing.replace(track).filter(|before| *before != track);
+        before.into_iter().for_each(|before| mounted.cache.forget(before));
+    }
     Ok(slot)
 }
 

@@ -135,6 +135,7 @@ impl World {
             may_write,
             subchannels: 8,
             result_bytes: 1 << 20,
+            is_cached: true,
             cache,
         };
         let number = self.sides.0.len();

@@ -216,6 +216,8 @@ messages! {
         /// Which.
         address: IpAddr,
     },
+    /// I serve volumes: this is what I show of them. [our report]
+    17 ShowVolumes,
     /// Report guests and paths.
     9 Query,
     /// Report each buffer of a path.
@@ -241,7 +243,8 @@ messages! {
     /// [the peer's board, its lines, our ends of as many doorbells as [`Kind::doorbells`] says]
     103 Joined(joined: Joined),
     /// To [`Request::Rejoin`], [`Request::Refuse`], [`Request::Cancel`], [`Request::Identify`],
-    /// [`Request::Revoke`], [`Request::LeaveLan`], [`Request::Register`], [`Request::Unregister`].
+    /// [`Request::Revoke`], [`Request::LeaveLan`], [`Request::Register`], [`Request::Unregister`],
+    /// [`Request::ShowVolumes`].
     104 Done {
         /// The number of the path here, for [`Request::Rejoin`].
         path: u64,
@@ -419,6 +422,9 @@ listed! {
         /// The system file does not let this guest capture in the LAN.
         #[error("the system file does not let this guest capture in the LAN")]
         CaptureRefused = 28,
+        /// As many guests show volumes as may.
+        #[error("the host shows the volumes of as many guests as it can")]
+        VolumesLimit = 29,
     }
 }
 

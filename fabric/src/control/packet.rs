@@ -323,6 +323,7 @@ mod tests {
             join_lan(WantedAddress::Chosen, false),
             join_lan(WantedAddress::This("10.1.0.5".parse().unwrap()), false),
             Request::LeaveLan,
+            Request::ShowVolumes,
             Request::Register { address: "fe80::5".parse().unwrap() },
             Request::Unregister { address: "10.1.0.5".parse().unwrap() },
         ]

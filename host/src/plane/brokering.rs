@@ -87,6 +87,7 @@ impl Host {
                 let wish = JoinWish { lan, mac: Mac(mac), address, captures };
                 self.join_lan((number, serial), name, wish, descriptors)
             }
+            Request::ShowVolumes => self.show_volumes((number, serial), name, descriptors),
             Request::LeaveLan => self.change_membership((number, serial), name, Change::Leave),
             Request::Register { address } => {
                 self.change_membership((number, serial), name, Change::Register(address))
@@ -116,11 +117,10 @@ impl Host {
                 (manager, Some(name))
             }
         };
-        let rule = self.system.rule(from.guest).ok_or(Problem::NotAuthorised)?;
         // Members of a LAN reach each other for frames, and for nothing else unless the system file says so.
         let may_connect = match kind {
             Kind::LAN => self.lans.share(from.guest, target),
-            _ => rule.may_connect(target),
+            _ => self.system.may_connect(from.guest, target),
         };
         if !may_connect {
             return Err(Problem::NotAuthorised);

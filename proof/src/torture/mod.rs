@@ -1,8 +1,9 @@
 //! `siga-proof torture`: guests stream checked data in a mesh, and are killed; another exhausts. Then the same with members of
-//! a LAN and ports.
+//! a LAN and ports, and with guests that write to volumes.
 
 pub mod birth;
 mod blackbox;
+pub mod disk;
 pub mod guest;
 pub mod hoarder;
 pub mod host;
@@ -37,6 +38,9 @@ pub struct Arguments {
     /// How many members, ports and hosts of a LAN to kill, at least
     #[arg(long, default_value_t = 100)]
     lan_kills: usize,
+    /// How many control units, hosts and guests that write to volumes to kill, at least
+    #[arg(long, default_value_t = 100)]
+    disk_kills: usize,
     /// The command `siga`, for ports [default: the one beside this program]
     #[arg(long, value_name = "PATH")]
     siga: Option<PathBuf>,
@@ -81,11 +85,17 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let acts = lan::draw(seed, arguments.lan_kills, true);
             acts.iter().for_each(|act| println!("{act}"));
         }
+        if arguments.disk_kills > 0 {
+            println!("of disks:");
+            let rounds = disk::draw(seed, arguments.disk_kills);
+            rounds.iter().for_each(|round| println!("{round}"));
+        }
         return ExitCode::SUCCESS;
     }
     let is_mesh_well = kills + exhaustions == 0 || torture_mesh(arguments, &schedule);
     let is_lan_well = arguments.lan_kills == 0 || torture_lan(arguments, seed);
-    let is_well = is_mesh_well && is_lan_well;
+    let is_disk_well = arguments.disk_kills == 0 || torture_disk(arguments, seed);
+    let is_well = is_mesh_well && is_lan_well && is_disk_well;
     println!("{}", if is_well { "all is well".into() } else { format!("NOT WELL, seed {seed}") });
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -154,6 +164,39 @@ fn torture_lan(arguments: &Arguments, seed: u64) -> bool {
         tally.inspections,
         tally.wrong.len()
     );
+    tally.wrong.iter().for_each(|wrong| println!("wrong: {wrong}"));
+    if let Err(fault) = &torture {
+        println!("fault: {fault}");
+    }
+    torture.is_ok() && tally.wrong.is_empty()
+}
+
+/// Kills control units, hosts and guests that write to volumes. Whether all is well.
+fn torture_disk(arguments: &Arguments, seed: u64) -> bool {
+    let start = Instant::now();
+    let mut scene = match disk::Scene::new(Duration::from_secs(arguments.patience_s)) {
+        Ok(scene) => scene,
+        Err(error) => {
+            eprintln!("siga-proof: cannot start: {error}");
+            return false;
+        }
+    };
+    let mut told = Instant::now();
+    let kills = arguments.disk_kills;
+    let torture = scene.torture(&disk::draw(seed, kills), |done| {
+        if told.elapsed() >= Duration::from_secs(1) {
+            told = Instant::now();
+            eprintln!("{done} of {kills} kills of disks");
+        }
+    });
+    let tally = scene.tally();
+    let seconds = start.elapsed().as_secs_f64();
+    println!("kills of disks {} in {seconds:.1} s", scene.kills());
+    println!("  {:5} of the control unit", tally.server_kills);
+    println!("  {:5} of the host", tally.host_kills);
+    println!("  {:5} of a guest that writes", tally.writer_kills);
+    println!("writes acknowledged {}; blocks held against them {}", scene.writes(), tally.blocks);
+    println!("inspections for leaks {}", tally.inspections);
     tally.wrong.iter().for_each(|wrong| println!("wrong: {wrong}"));
     if let Err(fault) = &torture {
         println!("fault: {fault}");

@@ -178,7 +178,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens a device of a server, and waits until programs can be started.
+    /// Opens a device of a server, and waits until programs can be started. If the guest's host has died, this fails, and each
+    /// attempt looks for a new host.
     ///
     /// # Errors
     /// [`OpenDiskError`].
@@ -207,6 +208,8 @@ impl Disk {
             wait: options.wait,
             ..PathOptions::default()
         };
+        // A guest that only has devices waits for nothing else, and would never hear of another host.
+        guest.poll();
         let mut path = guest.connect(server, &path_options)?;
         let client = Client::new(bytes, path.sender().raw())?;
         let mut disk = Disk {

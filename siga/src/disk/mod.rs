@@ -35,6 +35,8 @@
 
 mod client;
 mod server;
+mod showing;
+mod volumes;
 
 pub use client::{Disk, DiskError, DiskOptions, Ended, OpenDiskError, Program, ProgramError};
 pub use disk::channel::subchannel::Measurement;
@@ -42,7 +44,11 @@ pub use disk::ckd;
 pub use disk::exchange::Kind as UnitKind;
 pub use disk::format;
 pub use disk::program::blocks::Mode;
+pub use disk::unit::DamagedTrack;
 pub use server::{Device, Server, ServerError};
+pub use volumes::OpenVolume;
+#[cfg(feature = "embedded")]
+pub use volumes::{SystemVolumes, VolumeDevice};
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = disk::ckd::model::BLOCK_BYTES;

@@ -1,22 +1,24 @@
 //! A guest that has volumes, with channel and control unit, and serves them to others.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path as FilePath;
 use std::time::Duration;
 
 use disk::channel::{Channel, Guests, Use};
 use disk::ckd::model::TRACK_BYTES;
-use disk::ckd::volume::{Access, OpenError, Volume};
+use disk::ckd::volume::{Access, OpenError};
 use disk::exchange::{PairError, pair};
-use disk::unit::Unit;
-use fabric::control::{Kind, Pending};
+use disk::report::{self, DeviceState, Totals, VolumeState};
+use disk::unit::{DamagedTrack, Unit};
+use fabric::control::{Kind, Pending, Problem};
 use fabric::name::Name;
 use fabric::path::{self, Shape, Terms};
 use os::processor::now_ns;
 use os::storage::StorageOptions;
 use thiserror::Error;
 
+use super::showing::Shown;
+use super::volumes::OpenVolume;
 use super::{Measurement, UnitKind, Wanted};
 use crate::waiter::Key;
 use crate::{Guest, PathOptions, Served, Wait, Waiter};
@@ -46,7 +48,9 @@ pub struct Device {
     pub read_only: bool,
     /// One guest at a time has it, is lent the cache of the whole volume, and reads in place.
     pub dedicated: bool,
-    /// The guests that may open it: all, if none is named.
+    /// Tracks that are read for the device leave the cache when the program that needed them is over: no minidisk cache.
+    pub uncached: bool,
+    /// The guests that may open it: all, if none is named. Devices that no guest may open both can have the same name.
     pub guests: Vec<Name>,
 }
 
@@ -63,8 +67,8 @@ pub enum ServerError {
     /// Channel and control unit could not be joined.
     #[error(transparent)]
     Pair(#[from] PairError),
-    /// The name of a device does not do, or is there already.
-    #[error("device {name:?}: a name has 1 to 8 letters, and is there once")]
+    /// The name of a device does not do, or is there already for the same guest.
+    #[error("device {name:?}: a name has 1 to 8 letters, and is there once for each guest")]
     Name {
         /// The name.
         name: String,
@@ -109,10 +113,13 @@ pub struct Server {
     guest: Key,
     unit: Unit,
     channel: Channel,
-    devices: HashMap<[u8; super::DEVICE_NAME_BYTES], Device>,
+    devices: Vec<Named>,
     /// The paths of guests, by their number at the channel, with what each has opened.
-    paths: Vec<Option<(Key, [u8; super::DEVICE_NAME_BYTES])>>,
+    paths: Vec<Option<Opened>>,
     cache_bytes: Vec<u64>,
+    shown: Shown,
+    /// What is shown of devices is out of date.
+    has_new_devices: bool,
     wait: Wait,
     /// When programs that found the control unit busy were begun again, and the like.
     tended_ns: u64,
@@ -121,15 +128,46 @@ pub struct Server {
     spinning_ns: u64,
 }
 
+/// A device, and what it is called.
+#[derive(Debug)]
+struct Named {
+    name: [u8; super::DEVICE_NAME_BYTES],
+    device: Device,
+}
+
+impl Named {
+    fn may_open(&self, guest: Name) -> bool {
+        self.device.guests.is_empty() || self.device.guests.contains(&guest)
+    }
+
+    /// Whether a guest could mean either of them.
+    fn is_confused_with(&self, name: [u8; super::DEVICE_NAME_BYTES], device: &Device) -> bool {
+        let (ours, theirs) = (&self.device.guests, &device.guests);
+        let is_for_both =
+            ours.is_empty() || theirs.is_empty() || ours.iter().any(|guest| theirs.contains(guest));
+        self.name == name && is_for_both
+    }
+}
+
+/// A device that a guest has opened.
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    key: Key,
+    /// Which device.
+    device: usize,
+    /// The guest's name, as a report has it.
+    guest: u64,
+}
+
 struct Paths<'a> {
     waiter: &'a mut Waiter<Served>,
-    paths: &'a [Option<(Key, [u8; super::DEVICE_NAME_BYTES])>],
+    paths: &'a [Option<Opened>],
 }
 
 impl Guests for Paths<'_> {
     #[inline]
     fn halves(&mut self, guest: usize) -> Option<(&mut path::Sender, &mut path::Receiver)> {
-        let (key, _) = (*self.paths.get(guest)?)?;
+        let Opened { key, .. } = (*self.paths.get(guest)?)?;
         let Some(Served::Path(path)) = self.waiter.get_mut(key) else { return None };
         let (senders, receivers) = path.halves();
         Some((senders[0].raw(), receivers[0].raw()))
@@ -154,9 +192,9 @@ impl Server {
             channel.add_link(ours);
             unit.add_link(theirs);
         }
-        let (devices, paths, cache_bytes) = (HashMap::new(), Vec::new(), Vec::new());
+        let (devices, paths, cache_bytes) = (Vec::new(), Vec::new(), Vec::new());
         let now = now_ns();
-        Ok(Server {
+        let mut server = Server {
             waiter,
             guest,
             unit,
@@ -164,11 +202,18 @@ impl Server {
             devices,
             paths,
             cache_bytes,
+            shown: Shown::new()?,
+            has_new_devices: false,
             wait,
             tended_ns: now,
             polled_ns: now,
             spinning_ns: 0,
-        })
+        };
+        if let Some(Served::Guest(guest)) = server.waiter.get_mut(server.guest) {
+            guest.follow_hosts();
+        }
+        server.follow_host();
+        Ok(server)
     }
 
     /// Opens a volume, with a cache of at most `cache_bytes` for its tracks, and returns its number.
@@ -181,7 +226,17 @@ impl Server {
         access: Access,
         cache_bytes: usize,
     ) -> Result<usize, ServerError> {
-        let volume = Volume::open(file.as_ref(), access)?;
+        self.mount(OpenVolume::open(file.as_ref(), access)?, cache_bytes)
+    }
+
+    /// Serves a volume that is open, with a cache of at most `cache_bytes` for its tracks, and returns its number. Nobody writes to
+    /// one that has damaged tracks.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn mount(&mut self, open: OpenVolume, cache_bytes: usize) -> Result<usize, ServerError> {
+        let name = open.name();
+        let OpenVolume { volume, file, damage } = open;
         let all = (volume.tracks() as usize + 1) * TRACK_BYTES;
         let cache_bytes = cache_bytes.min(all);
         let number = self.unit.add_volume(
@@ -189,7 +244,12 @@ impl Server {
             cache_bytes,
             StorageOptions { huge: true, locked: false },
         )?;
+        damage.iter().for_each(|(track, at)| self.unit.note_damage(number, *track, *at));
         self.cache_bytes.push(cache_bytes.max(TRACK_BYTES * 4) as u64);
+        let totals = self.totals();
+        let file = file.to_string_lossy();
+        self.shown.report.change(&totals, |rows| rows.name_volume(number, &name, &file));
+        self.show();
         Ok(number)
     }
 
@@ -211,17 +271,20 @@ impl Server {
         if cylinders == 0 || end.is_none_or(|end| end > volume) {
             return Err(ServerError::Cylinders { name, first, cylinders, volume });
         }
-        let is_shared = self
-            .devices
-            .values()
-            .any(|other| other.volume == device.volume && (other.dedicated || device.dedicated));
+        let is_shared =
+            self.devices.iter().map(|named| &named.device).any(|other| {
+                other.volume == device.volume && (other.dedicated || device.dedicated)
+            });
         if is_shared {
             return Err(ServerError::Shared { name });
         }
-        if self.devices.contains_key(&bytes) {
+        if self.devices.iter().any(|other| other.is_confused_with(bytes, &device)) {
             return Err(ServerError::Name { name });
         }
-        self.devices.insert(bytes, Device { cylinders: Some(cylinders), ..device });
+        let device = Device { cylinders: Some(cylinders), ..device };
+        self.devices.push(Named { name: bytes, device });
+        self.has_new_devices = true;
+        self.show();
         Ok(())
     }
 
@@ -290,7 +353,7 @@ impl Server {
         let now = now_ns();
         self.tended_ns = now;
         for number in 0..self.paths.len() {
-            let Some((key, _)) = self.paths[number] else { continue };
+            let Some(Opened { key, .. }) = self.paths[number] else { continue };
             let was_held_back = self.channel.held_back(number) > 0;
             if was_held_back {
                 self.serve_member(key)?;
@@ -306,7 +369,80 @@ impl Server {
         }
         self.channel.flush();
         self.unit.poll();
+        self.follow_host();
+        self.show();
         Ok(())
+    }
+
+    fn follow_host(&mut self) {
+        if let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) {
+            self.shown.follow_host(guest);
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let opened = (0..self.paths.len()).filter(|number| self.paths[*number].is_some());
+        Totals {
+            paths: LINKS,
+            volumes: self.cache_bytes.len(),
+            devices: self.devices.len(),
+            subchannels: opened.map(|number| self.channel.measurements(number).count()).sum(),
+        }
+    }
+
+    /// Puts into the report what is so now.
+    fn show(&mut self) {
+        let totals = self.totals();
+        let are_new = std::mem::take(&mut self.has_new_devices);
+        let Server { unit, channel, devices, paths, shown, .. } = self;
+        let devices = if are_new { &devices[..] } else { &[] };
+        shown.report.change(&totals, |rows| {
+            for (index, (link, guests)) in channel.links().enumerate() {
+                let sent = link.sent().map(|(kind, sent)| sent + unit.sent_over(index, kind));
+                rows.path(index, guests, sent);
+            }
+            for volume in 0..totals.volumes.min(report::VOLUMES_MAX) {
+                let cache = unit.cache(volume);
+                let state = VolumeState {
+                    cylinders: unit.cylinders(volume),
+                    read_only: !unit.is_writable(volume),
+                    damage: unit.damage(volume).to_vec(),
+                    slots: cache.slots() as u32,
+                    used: cache.used() as u32,
+                    pinned: cache.pinned() as u32,
+                    lookups: cache.lookups(),
+                    misses: cache.misses(),
+                    ..VolumeState::default()
+                };
+                rows.volume(volume, &state);
+            }
+            for (index, named) in devices.iter().take(report::DEVICES_MAX).enumerate() {
+                let device = &named.device;
+                let open = paths.iter().flatten().filter(|opened| opened.device == index).count();
+                let state = DeviceState {
+                    name: String::from_utf8_lossy(&named.name).into_owned(),
+                    volume: device.volume,
+                    first_cylinder: device.first_cylinder,
+                    cylinders: device.cylinders.unwrap_or(0),
+                    read_only: device.read_only,
+                    dedicated: device.dedicated,
+                    cached: !device.uncached,
+                    guest: device.guests.first().map(Name::to_string).unwrap_or_default(),
+                    has_others: device.guests.len() > 1,
+                    open: open as u32,
+                };
+                rows.device(index, &state);
+            }
+            let mut row = 0;
+            for (number, opened) in paths.iter().enumerate() {
+                let Some(Opened { device, guest, .. }) = *opened else { continue };
+                let path = channel.link_of(number).unwrap_or(0);
+                for (subchannel, measured) in channel.measurements(number).enumerate() {
+                    rows.subchannel(row, guest, device, path, subchannel as u16, &measured);
+                    row += 1;
+                }
+            }
+        });
     }
 
     /// Serves for ever.
@@ -352,8 +488,7 @@ impl Server {
         if key == self.guest {
             return self.accept();
         }
-        let of_key =
-            |path: &Option<(Key, _)>| path.as_ref().is_some_and(|(known, _)| *known == key);
+        let of_key = |path: &Option<Opened>| path.is_some_and(|opened| opened.key == key);
         let Some(number) = self.paths.iter().position(of_key) else { return Ok(()) };
         let Some(Served::Path(path)) = self.waiter.get_mut(key) else { return Ok(()) };
         let (senders, receivers) = path.halves();
@@ -370,23 +505,26 @@ impl Server {
 
     /// A guest is gone, or broke the rules.
     fn leave(&mut self, number: usize) {
-        if let Some((key, _)) = self.paths[number].take() {
+        if let Some(Opened { key, .. }) = self.paths[number].take() {
+            self.has_new_devices = true;
             self.channel.detach(number);
             self.waiter.remove(key);
         }
     }
 
     fn accept(&mut self) -> Result<(), ServerError> {
+        self.follow_host();
         loop {
             let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
             let Some(pending) = guest.pending() else { return Ok(()) };
-            let Some((number, device, wanted)) = self.wish(&pending) else {
+            let Some((number, which, wanted)) = self.wish(&pending) else {
                 let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) else {
                     return Ok(());
                 };
                 guest.refuse(pending, [0; 16]);
                 continue;
             };
+            let device = self.devices[which].device.clone();
             let result_bytes = u32::from(wanted.result_pages) * 4096;
             let cache = if device.dedicated { self.cache_bytes[device.volume] } else { 0 };
             let results = u64::from(wanted.subchannels) * u64::from(result_bytes);
@@ -397,6 +535,7 @@ impl Server {
             };
             let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
             // It was withdrawn, or something is lacking, of which the asking guest learns.
+            let from = pending.from.bytes();
             let Ok(mut path) = guest.accept_pending(pending, &options) else { continue };
             // What is lacking for this guest must not end the others: its path ends, which tells the guest.
             let lendable = device.dedicated.then(|| self.unit.lendable(device.volume)).transpose();
@@ -405,9 +544,10 @@ impl Server {
                 volume: device.volume,
                 first_cylinder: device.first_cylinder,
                 cylinders: device.cylinders.unwrap_or(0),
-                may_write: !device.read_only,
+                may_write: !device.read_only && self.unit.is_writable(device.volume),
                 subchannels: wanted.subchannels,
                 result_bytes,
+                is_cached: !device.uncached,
                 cache: lendable,
             };
             if self.channel.attach(number, path.sender().raw(), wish).is_err() {
@@ -418,7 +558,9 @@ impl Server {
                     if self.paths.len() <= number {
                         self.paths.resize(number + 1, None);
                     }
-                    self.paths[number] = Some((key, wanted.name));
+                    let guest = report::packed(&from);
+                    self.has_new_devices = true;
+                    self.paths[number] = Some(Opened { key, device: which, guest });
                 }
                 Err(_) => self.channel.detach(number),
             }
@@ -426,18 +568,18 @@ impl Server {
     }
 
     /// What a guest may have of what it wants.
-    fn wish(&self, pending: &Pending) -> Option<(usize, Device, Wanted)> {
+    fn wish(&self, pending: &Pending) -> Option<(usize, usize, Wanted)> {
         let wanted = Wanted::parse(&pending.data);
-        let device = self.devices.get(&wanted.name).filter(|_| pending.kind == Kind::DISK)?;
-        let may_open = device.guests.is_empty() || device.guests.contains(&pending.from);
-        let of_device =
-            |path: &&Option<(Key, [u8; 8])>| path.is_some_and(|(_, name)| name == wanted.name);
-        let is_taken = device.dedicated && self.paths.iter().any(|path| of_device(&path));
+        let is_wanted = |named: &Named| named.name == wanted.name && named.may_open(pending.from);
+        let which = self.devices.iter().position(is_wanted)?;
+        let mut opened = self.paths.iter().flatten();
+        let is_taken =
+            self.devices[which].device.dedicated && opened.any(|opened| opened.device == which);
         let result_bytes = u64::from(wanted.subchannels) * u64::from(wanted.result_pages) * 4096;
         // Nobody reads a second queue.
         let fits = (1..=RESULT_BYTES_MAX).contains(&result_bytes) && pending.shape == Shape::SIMPLE;
         let number = self.paths.iter().position(Option::is_none).unwrap_or(self.paths.len());
-        (may_open && !is_taken && fits).then(|| (number, device.clone(), wanted))
+        (pending.kind == Kind::DISK && !is_taken && fits).then_some((number, which, wanted))
     }
 
     /// Guests that have a device open.
@@ -460,5 +602,15 @@ impl Server {
     /// Tracks that were read from the file of a volume.
     pub fn misses(&self, volume: usize) -> u64 {
         self.unit.misses(volume)
+    }
+
+    /// Tracks of a volume that were found damaged, 16 at most. Nobody writes to a volume that has any.
+    pub fn damage(&self, volume: usize) -> &[DamagedTrack] {
+        self.unit.damage(volume)
+    }
+
+    /// Why the host does not show the volumes to those who ask it, if it does not.
+    pub fn not_shown(&self) -> Option<Problem> {
+        self.shown.refused
     }
 }

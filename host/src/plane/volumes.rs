@@ -1,0 +1,254 @@
+//! What guests that serve volumes show of them.
+
+use std::collections::BTreeMap;
+
+use disk::exchange::Kind;
+use disk::report::{DeviceState, PathState, REPORT_BYTES, Shown, SubchannelState, Totals, read};
+use fabric::control::{Problem, Reply};
+use fabric::name::Name;
+use os::foreign::Foreign;
+use os::storage::{Borrowed, STORAGE_GRAIN_BYTES};
+use os::words::LentWords;
+
+use super::{Answer, Host};
+use crate::report::{
+    ChannelPathReport, ControlUnitReport, DamagedTrackReport, DeviceReport, SubchannelReport,
+    VolumeReport, VolumeState,
+};
+
+/// Guests that show volumes, at most: what they show is mapped here.
+const SHOWN_MAX: usize = 64;
+
+/// The reports of guests that serve volumes.
+#[derive(Debug, Default)]
+pub(super) struct Volumes {
+    of: BTreeMap<Name, LentWords>,
+}
+
+impl Volumes {
+    /// A guest shows volumes no longer.
+    pub(super) fn forget(&mut self, guest: Name) {
+        self.of.remove(&guest);
+    }
+
+    pub(super) fn report(&self) -> Vec<ControlUnitReport> {
+        self.of.iter().map(|(guest, words)| control_unit(*guest, read(words))).collect()
+    }
+}
+
+impl Host {
+    pub(super) fn show_volumes(
+        &mut self,
+        (connection, serial): (u64, u32),
+        guest: Name,
+        descriptors: Vec<Foreign>,
+    ) -> Answer {
+        let [report] = <[Foreign; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
+        let of = &mut self.volumes.of;
+        if of.len() >= SHOWN_MAX && !of.contains_key(&guest) {
+            return Err(Problem::VolumesLimit);
+        }
+        let bytes = REPORT_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
+        let borrowed = Borrowed::borrow(&report, bytes..=bytes)
+            .map_err(|error| super::brokering::not_borrowed(&error))?;
+        of.insert(guest, LentWords::borrow(borrowed));
+        self.send(connection, serial, &Reply::Done { path: 0 }, &[]);
+        Ok(())
+    }
+}
+
+/// What a guest shows, with names in the place of numbers.
+fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
+    let Shown { totals, paths, volumes, devices, subchannels } = shown;
+    let Totals { volumes: all_volumes, devices: all_devices, subchannels: all, .. } = totals;
+    let hidden = [
+        all_volumes.saturating_sub(volumes.len()),
+        all_devices.saturating_sub(devices.len()),
+        all.saturating_sub(subchannels.len()),
+    ];
+    let nobody = || "?".to_owned();
+    let volumes: Vec<VolumeReport> = volumes
+        .into_iter()
+        .map(|volume| VolumeReport {
+            state: match (volume.damage.is_empty(), volume.read_only) {
+                (false, _) => VolumeState::Damaged,
+                (true, true) => VolumeState::ReadOnly,
+                (true, false) => VolumeState::Online,
+            },
+            damaged_tracks: volume
+                .damage
+                .iter()
+                .map(|damage| DamagedTrackReport {
+                    cylinder: damage.track.cylinder,
+                    head: damage.track.head,
+                    file: damage.file + 1,
+                    offset: damage.offset,
+                })
+                .collect(),
+            volume: volume.name,
+            file: volume.file,
+            cylinders: volume.cylinders,
+            cache_tracks_max: volume.slots,
+            cache_tracks: volume.used,
+            cache_tracks_pinned: volume.pinned,
+            cache_hits: volume.lookups.saturating_sub(volume.misses),
+            cache_misses: volume.misses,
+        })
+        .collect();
+    let device = |device: DeviceState| {
+        let volume = volumes.get(device.volume);
+        let is_protected = volume.is_some_and(|volume| volume.state != VolumeState::Online);
+        DeviceReport {
+            volume: volume.map_or_else(nobody, |volume| volume.volume.clone()),
+            guest: (!device.guest.is_empty()).then_some(device.guest),
+            has_others: device.has_others,
+            device: device.name,
+            first_cylinder: device.first_cylinder,
+            cylinders: device.cylinders,
+            read_only: device.read_only || is_protected,
+            dedicated: device.dedicated,
+            cache: device.cached,
+            open: device.open,
+        }
+    };
+    let devices: Vec<DeviceReport> = devices.into_iter().map(device).collect();
+    let path = |(channel_path, path): (usize, PathState)| {
+        let units = Kind::ALL.into_iter().zip(path.units).filter(|(_, count)| *count > 0);
+        let units = units.map(|(kind, count)| (kind.name().to_owned(), count)).collect();
+        ChannelPathReport { channel_path, guests: path.guests, units }
+    };
+    let subchannel = |subchannel: SubchannelState| {
+        let SubchannelState { guest, device, path, number, measurement } = subchannel;
+        let device = devices.get(device).map_or_else(nobody, |device| device.device.clone());
+        SubchannelReport {
+            guest,
+            device,
+            channel_path: path,
+            subchannel: number,
+            starts: measurement.starts,
+            samples: measurement.samples,
+            function_pending_ns: measurement.pending_ns,
+            connect_ns: measurement.connect_ns,
+            disconnect_ns: measurement.disconnect_ns,
+            control_unit_queuing_ns: measurement.queue_ns,
+            device_active_only_ns: measurement.device_active_ns,
+            initial_command_response_ns: measurement.initial_response_ns,
+        }
+    };
+    let subchannels = subchannels.into_iter().map(subchannel).collect();
+    ControlUnitReport {
+        guest: guest.to_string(),
+        channel_paths: paths.into_iter().enumerate().map(path).collect(),
+        subchannels,
+        not_shown: hidden.iter().sum::<usize>() as u64,
+        volumes,
+        devices,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use disk::report::{REPORT_WORDS, Showing, VolumeState as Shown};
+    use fabric::control::{PACKET_BYTES_MAX, Request};
+    use os::packets::Packets;
+    use os::storage::{Storage, StorageOptions};
+    use os::words::Words;
+
+    use super::*;
+    use crate::plane::Handle;
+    use crate::system::System;
+
+    fn ask(
+        host: &mut Host,
+        packets: &Packets,
+        request: &Request,
+        lent: Option<&OwnedFd>,
+    ) -> Option<Reply> {
+        let lent: Vec<_> = lent.map(AsFd::as_fd).into_iter().collect();
+        packets.send(&request.bytes(1), &lent).unwrap();
+        host.poll(0).unwrap();
+        host.poll(0).unwrap();
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        let packet = packets.receive(&mut buffer).ok().filter(|packet| packet.bytes > 0)?;
+        Some(Reply::parse(&buffer[..packet.bytes]).unwrap().1)
+    }
+
+    fn guest(host: &mut Host, handle: &Handle, number: usize) -> Packets {
+        let packets = handle.connect().unwrap();
+        let name = format!("UNIT{number}").parse().unwrap();
+        let reply = ask(host, &packets, &Request::Attach { name }, None);
+        assert_eq!(reply, Some(Reply::Attached));
+        packets
+    }
+
+    fn report(bytes: usize) -> (Storage, OwnedFd) {
+        Storage::create("siga volumes", bytes, StorageOptions::default()).unwrap()
+    }
+
+    const BYTES: usize = REPORT_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
+
+    #[test]
+    fn guest_shows_its_volumes_until_it_is_gone() {
+        let (mut host, handle) = Host::new(System::open()).unwrap();
+        let packets = guest(&mut host, &handle, 0);
+        let (storage, lent) = report(BYTES);
+        let words = Words::own(storage);
+        assert!(words.count() >= REPORT_WORDS);
+        let mut showing = Showing::new(words);
+        let reply = ask(&mut host, &packets, &Request::ShowVolumes, Some(&lent));
+        assert_eq!(reply, Some(Reply::Done { path: 0 }));
+        showing.change(&Totals { volumes: 70, devices: 1, ..Totals::default() }, |rows| {
+            rows.name_volume(0, "SIGA01", "a.ckd");
+            rows.volume(0, &Shown { lookups: 5, misses: 7, ..Shown::default() });
+            // A device of a volume that is not there, with a name that is no text.
+            let name = "a\u{7}b".to_owned();
+            rows.device(0, &DeviceState { name, volume: 99, ..DeviceState::default() });
+        });
+        let [unit] = &host.volumes.report()[..] else { panic!("one") };
+        assert_eq!((unit.guest.as_str(), unit.not_shown), ("UNIT0", 6));
+        let volume = &unit.volumes[0];
+        assert_eq!((volume.volume.as_str(), volume.cache_hits), ("SIGA01", 0));
+        assert_eq!((&*unit.devices[0].device, &*unit.devices[0].volume), ("a?b", "?"));
+        // Another report takes its place.
+        let (_storage, lent) = report(BYTES);
+        ask(&mut host, &packets, &Request::ShowVolumes, Some(&lent));
+        assert_eq!(host.volumes.report()[0].not_shown, 0);
+        drop(packets);
+        host.poll(0).unwrap();
+        assert!(host.volumes.report().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_report_is_refused_and_so_is_one_too_many() {
+        let (mut host, handle) = Host::new(System::open()).unwrap();
+        let packets = guest(&mut host, &handle, 0);
+        let problem = |reply| match reply {
+            Some(Reply::Failed { problem, .. }) => problem,
+            reply => panic!("{reply:?}"),
+        };
+        for bytes in [STORAGE_GRAIN_BYTES, BYTES - STORAGE_GRAIN_BYTES, BYTES + STORAGE_GRAIN_BYTES]
+        {
+            let (_storage, lent) = report(bytes);
+            let reply = ask(&mut host, &packets, &Request::ShowVolumes, Some(&lent));
+            assert_eq!(problem(reply), Problem::Storage, "{bytes}");
+        }
+        assert_eq!(
+            problem(ask(&mut host, &packets, &Request::ShowVolumes, None)),
+            Problem::Storage
+        );
+        let mut others = Vec::new();
+        for number in 1..=SHOWN_MAX + 1 {
+            let packets = guest(&mut host, &handle, number);
+            let (storage, lent) = report(BYTES);
+            let reply = ask(&mut host, &packets, &Request::ShowVolumes, Some(&lent));
+            match number > SHOWN_MAX {
+                false => assert_eq!(reply, Some(Reply::Done { path: 0 })),
+                true => assert_eq!(problem(reply), Problem::VolumesLimit),
+            }
+            others.push((packets, storage));
+        }
+        assert_eq!(host.volumes.report().len(), SHOWN_MAX);
+    }
+}

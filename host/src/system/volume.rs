@@ -1,0 +1,562 @@
+//! Volumes in the system file: which there are, and which guest has which cylinders of them.
+//!
+//! ```toml
+//! [control_unit]
+//! name = "DASD"                 # the guest that serves the volumes; left out: DASD
+//!
+//! [[volume]]
+//! file = "pay001.ckd"           # or the first of several; beside this file, unless it begins with /
+//! access = "write"              # or "read": nobody writes; left out: write
+//! cache = "256 MiB"             # tracks of it that are kept in memory; left out: 256 MiB
+//! check = true                  # read every track before the volume is served; left out: true
+//! dedicated = { guest = "ALICE", device = "0200" }    # a guest that has it for itself, and reads in place; or minidisks:
+//!
+//! [[volume.minidisk]]
+//! guest = "ALICE"
+//! device = "0191"               # what the guest calls it
+//! first = 100                   # its first cylinder on the volume; left out: 0
+//! cylinders = 83                # left out: all from there on; with both left out it is a full-pack minidisk
+//! access = "write"              # or "read"; left out: as the volume
+//! cache = true                  # minidisk cache: tracks stay in memory; left out: true
+//! ```
+//!
+//! A guest that has a device may connect to the control unit, whatever else it may connect to. No cylinder is on two minidisks that
+//! are written; a minidisk that is only read may share its cylinders with others.
+//!
+//! The files are opened, and held against all this, by whoever serves them.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use disk::ckd::model::CYLINDERS_MAX;
+use disk::report::{DEVICES_MAX, VOLUMES_MAX};
+use fabric::name::Name;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Rule, within};
+use crate::config::{Bytes, FileError, Source};
+
+/// The guest that serves the volumes, unless the file names another.
+const CONTROL_UNIT: &str = "DASD";
+
+/// Cache of a volume, unless the file says otherwise.
+const CACHE_BYTES: u64 = 256 << 20;
+
+/// Bounds of the cache of a volume.
+const CACHE_BYTES_MIN: u64 = 1 << 20;
+const CACHE_BYTES_MAX: u64 = 1 << 40;
+
+const NAME_RIGHT: &str = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
+
+/// The volumes of a system, and the guest that serves them.
+#[derive(Clone, Debug)]
+pub struct Volumes {
+    /// The guest that serves them.
+    pub control_unit: Name,
+    /// The volumes, in the order of the file.
+    pub volumes: Vec<VolumeRule>,
+}
+
+/// A place in the system file.
+#[derive(Clone)]
+pub struct Place {
+    source: Source,
+    span: Range<usize>,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{:?}", self.source.file().display(), self.span)
+    }
+}
+
+impl Place {
+    fn new(source: &Source, span: Range<usize>) -> Place {
+        Place { source: source.clone(), span }
+    }
+
+    /// An error here.
+    pub fn error(&self, what: impl Into<String>, right: impl Into<String>) -> FileError {
+        self.source.error(self.span.clone(), what, right)
+    }
+
+    /// The line, from 1.
+    pub fn line(&self) -> usize {
+        self.error("", "").line
+    }
+}
+
+/// A volume.
+#[derive(Clone, Debug)]
+pub struct VolumeRule {
+    /// The file, or the first of several.
+    pub file: PathBuf,
+    /// Where the file is named.
+    pub file_place: Place,
+    /// Nobody writes.
+    pub read_only: bool,
+    /// Bytes of its cache at most.
+    pub cache_bytes: u64,
+    /// Every track is to be read before it is served.
+    pub check: bool,
+    /// Who has which of its cylinders.
+    pub devices: Vec<DeviceRule>,
+}
+
+/// A device of a guest: a volume, or a part of it.
+#[derive(Clone, Debug)]
+pub struct DeviceRule {
+    /// The guest.
+    pub guest: Name,
+    /// What the guest calls it.
+    pub device: Name,
+    /// Where it stands.
+    pub place: Place,
+    /// The guest has the whole volume for itself.
+    pub dedicated: bool,
+    /// Its first cylinder.
+    pub first_cylinder: u32,
+    /// How many there are; none if all from the first on.
+    pub cylinders: Option<u32>,
+    /// The guest only reads.
+    pub read_only: bool,
+    /// Its tracks stay in memory.
+    pub cached: bool,
+}
+
+impl DeviceRule {
+    /// The cylinder behind its last, as far as the file says.
+    fn end(&self) -> u32 {
+        self.cylinders.map_or(u32::MAX, |cylinders| self.first_cylinder + cylinders)
+    }
+
+    fn shares_cylinders_with(&self, other: &DeviceRule) -> bool {
+        self.first_cylinder < other.end() && other.first_cylinder < self.end()
+    }
+}
+
+impl Volumes {
+    /// All devices.
+    pub fn devices(&self) -> impl Iterator<Item = &DeviceRule> {
+        self.volumes.iter().flat_map(|volume| &volume.devices)
+    }
+}
+
+/// The table `[control_unit]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenUnit {
+    name: Option<Spanned<String>>,
+}
+
+/// The table `[[volume]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenVolume {
+    file: Spanned<PathBuf>,
+    access: Option<Spanned<WrittenAccess>>,
+    cache: Option<Spanned<Bytes>>,
+    check: Option<bool>,
+    dedicated: Option<Spanned<WrittenDedicated>>,
+    #[serde(default)]
+    minidisk: Vec<Spanned<WrittenMinidisk>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenAccess {
+    Read,
+    Write,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenDedicated {
+    guest: Spanned<String>,
+    device: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenMinidisk {
+    guest: Spanned<String>,
+    device: Spanned<String>,
+    first: Option<Spanned<u64>>,
+    cylinders: Option<Spanned<u64>>,
+    access: Option<Spanned<WrittenAccess>>,
+    cache: Option<bool>,
+}
+
+/// The volumes that a file's tables make, held against the rules for guests. None if there are none.
+pub(super) fn rules(
+    source: &Source,
+    unit: Option<WrittenUnit>,
+    written: Vec<WrittenVolume>,
+    guests: &[Rule],
+) -> Result<Option<Volumes>, FileError> {
+    let written_name = unit.and_then(|unit| unit.name);
+    let control_unit = match &written_name {
+        None => CONTROL_UNIT.parse().expect("a name"),
+        Some(text) => name(source, text)?,
+    };
+    let Some(first) = written.first() else {
+        return match written_name {
+            None => Ok(None),
+            Some(text) => {
+                let right = "must have a [[volume]], or be left out";
+                Err(source.error(text.span(), "a control unit without volumes", right))
+            }
+        };
+    };
+    let is_guest = |rule: &Rule| rule.is_named(control_unit);
+    if guests.iter().any(is_guest) {
+        let span = written_name.map_or_else(|| first.file.span(), |text| text.span());
+        let what = format!("{control_unit} is a [[guest]], and serves the volumes");
+        let right = "must be a name that no [[guest]] has, as [control_unit] name";
+        return Err(source.error(span, what, right));
+    }
+    let mut found = Volumes { control_unit, volumes: Vec::new() };
+    for volume in written {
+        if found.volumes.len() == VOLUMES_MAX {
+            let what = format!("there are more than {VOLUMES_MAX} volumes");
+            let right = format!("must be at most {VOLUMES_MAX}");
+            return Err(source.error(volume.file.span(), what, right));
+        }
+        let volume = volume.rule(source, &found, guests)?;
+        found.volumes.push(volume);
+    }
+    Ok(Some(found))
+}
+
+fn name(source: &Source, text: &Spanned<String>) -> Result<Name, FileError> {
+    text.get_ref().parse().map_err(|_| {
+        let what = format!("{:?} is no name", text.get_ref());
+        source.error(text.span(), what, NAME_RIGHT)
+    })
+}
+
+impl WrittenVolume {
+    fn rule(
+        self,
+        source: &Source,
+        before: &Volumes,
+        guests: &[Rule],
+    ) -> Result<VolumeRule, FileError> {
+        let file_place = Place::new(source, self.file.span());
+        if self.file.get_ref().as_os_str().is_empty() {
+            return Err(file_place.error("file = \"\"", "must be the name of a volume's file"));
+        }
+        let folder = source.file().parent().unwrap_or(Path::new(""));
+        let file = folder.join(self.file.get_ref());
+        if let Some(other) = before.volumes.iter().find(|other| other.file == file) {
+            let what = format!("this file is the volume in line {}", other.file_place.line());
+            return Err(file_place.error(what, "must be described once"));
+        }
+        let access = self.access.as_ref().map_or(WrittenAccess::Write, |access| *access.get_ref());
+        let read_only = access == WrittenAccess::Read;
+        let cache_bytes = match self.cache {
+            None => CACHE_BYTES,
+            Some(bytes) => {
+                let (span, Bytes(bytes)) = (bytes.span(), bytes.into_inner());
+                let bytes = Spanned::new(span, bytes);
+                within(source, "cache", bytes, CACHE_BYTES_MIN, CACHE_BYTES_MAX)?
+            }
+        };
+        let mut volume = VolumeRule {
+            file,
+            file_place,
+            read_only,
+            cache_bytes,
+            check: self.check.unwrap_or(true),
+            devices: Vec::new(),
+        };
+        if let (Some(dedicated), Some(minidisk)) = (&self.dedicated, self.minidisk.first()) {
+            let line = Place::new(source, dedicated.span()).line();
+            let what = format!("a minidisk of a volume that is dedicated in line {line}");
+            let right = "must be one or the other: a dedicated volume is one guest's alone";
+            return Err(source.error(minidisk.span(), what, right));
+        }
+        if self.dedicated.is_none() && self.minidisk.is_empty() {
+            let right = "must have dedicated = { guest, device }, or a [[volume.minidisk]]";
+            return Err(volume.file_place.error("no guest has this volume", right));
+        }
+        if let Some(dedicated) = self.dedicated {
+            let place = Place::new(source, dedicated.span());
+            let WrittenDedicated { guest, device } = dedicated.into_inner();
+            let (guest, device) = names(source, &guest, &device, before, &volume, guests)?;
+            volume.devices.push(DeviceRule {
+                guest,
+                device,
+                place,
+                dedicated: true,
+                first_cylinder: 0,
+                cylinders: None,
+                read_only,
+                cached: true,
+            });
+        }
+        for minidisk in self.minidisk {
+            let minidisk = minidisk_rule(minidisk, source, before, &volume, guests)?;
+            if before.devices().count() + volume.devices.len() == DEVICES_MAX {
+                let right = format!("must be at most {DEVICES_MAX}");
+                return Err(minidisk.place.error("one device too many", right));
+            }
+            volume.devices.push(minidisk);
+        }
+        Ok(volume)
+    }
+}
+
+/// The guest and the name of a device. The guest has no other of that name.
+fn names(
+    source: &Source,
+    guest: &Spanned<String>,
+    device: &Spanned<String>,
+    before: &Volumes,
+    volume: &VolumeRule,
+    guests: &[Rule],
+) -> Result<(Name, Name), FileError> {
+    let owner = name(source, guest)?;
+    if !guests.iter().any(|rule| rule.is_for(owner)) {
+        let what = format!("there is no guest {owner}");
+        let right = "must be described as a [[guest]], by its name or by a pattern";
+        return Err(source.error(guest.span(), what, right));
+    }
+    if owner == before.control_unit {
+        let what = format!("{owner} serves the volumes, and has none");
+        return Err(source.error(guest.span(), what, "must be another guest"));
+    }
+    let called = name(source, device)?;
+    let mut all = before.devices().chain(&volume.devices);
+    if let Some(other) = all.find(|other| other.guest == owner && other.device == called) {
+        let what = format!("{owner} has a device {called} in line {}", other.place.line());
+        return Err(source.error(device.span(), what, "must be another name"));
+    }
+    Ok((owner, called))
+}
+
+/// A minidisk of a volume.
+fn minidisk_rule(
+    written: Spanned<WrittenMinidisk>,
+    source: &Source,
+    before: &Volumes,
+    volume: &VolumeRule,
+    guests: &[Rule],
+) -> Result<DeviceRule, FileError> {
+    let place = Place::new(source, written.span());
+    let WrittenMinidisk { guest, device, first, cylinders, access, cache } = written.into_inner();
+    let (guest, device) = names(source, &guest, &device, before, volume, guests)?;
+    let most = u64::from(CYLINDERS_MAX);
+    let first_cylinder = match first {
+        None => 0,
+        Some(first) => within(source, "first", first, 0, most - 1)? as u32,
+    };
+    let cylinders = match cylinders {
+        None => None,
+        Some(cylinders) => {
+            let most = most - u64::from(first_cylinder);
+            Some(within(source, "cylinders", cylinders, 1, most)? as u32)
+        }
+    };
+    let is_write = |access: &Spanned<WrittenAccess>| *access.get_ref() == WrittenAccess::Write;
+    if let Some(access) = access.as_ref().filter(|access| volume.read_only && is_write(access)) {
+        let right = "must be \"read\", or the volume must have access = \"write\"";
+        return Err(source.error(
+            access.span(),
+            "access = \"write\" to a volume that is only read",
+            right,
+        ));
+    }
+    let read_only = volume.read_only || !access.as_ref().is_none_or(is_write);
+    let cached = cache.unwrap_or(true);
+    let minidisk = DeviceRule {
+        guest,
+        device,
+        place,
+        dedicated: false,
+        first_cylinder,
+        cylinders,
+        read_only,
+        cached,
+    };
+    let is_written = |other: &&DeviceRule| !other.read_only && !minidisk.read_only;
+    let mut written = volume.devices.iter().filter(is_written);
+    if let Some(other) = written.find(|other| other.shares_cylinders_with(&minidisk)) {
+        let DeviceRule { guest, device, place, .. } = other;
+        let line = place.line();
+        let what = format!(
+            "it is written, and so is {device} of {guest} in line {line}, on the same cylinders"
+        );
+        let right = "must have cylinders of its own, or access = \"read\"";
+        return Err(minidisk.place.error(what, right));
+    }
+    Ok(minidisk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::System;
+    use super::*;
+
+    fn parse(text: &str) -> Result<System, String> {
+        let text = format!("[[guest]]\nname = \"A\"\n[[guest]]\nname = \"B*\"\n{text}");
+        System::parse(&Source::of("dir/s.toml", &text)).map_err(|error| error.to_string())
+    }
+
+    fn name(name: &str) -> Name {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn guests_have_volumes_and_minidisks() {
+        let system = parse(
+            r#"
+            [control_unit]
+            name = "UNIT"
+            [[volume]]
+            file = "a.ckd"
+            access = "read"
+            cache = "16 MiB"
+            check = false
+            dedicated = { guest = "A", device = "0200" }
+            [[volume]]
+            file = "/v/b.ckd"
+            [[volume.minidisk]]
+            guest = "A"
+            device = "0191"
+            first = 100
+            cylinders = 83
+            [[volume.minidisk]]
+            guest = "B1"
+            device = "0191"
+            first = 183
+            cache = false
+            [[volume.minidisk]]
+            guest = "B2"
+            device = "FULL"
+            access = "read"
+            "#,
+        )
+        .unwrap();
+        let volumes = system.volumes.as_ref().unwrap();
+        assert_eq!(volumes.control_unit, name("UNIT"));
+        let [first, second] = &volumes.volumes[..] else { panic!("two") };
+        assert_eq!((first.file.as_path(), first.read_only), (Path::new("dir/a.ckd"), true));
+        assert_eq!((first.cache_bytes, first.check), (16 << 20, false));
+        let dedicated = &first.devices[0];
+        assert!(dedicated.dedicated && dedicated.read_only && dedicated.cached);
+        assert_eq!((second.file.as_path(), second.read_only), (Path::new("/v/b.ckd"), false));
+        assert_eq!((second.cache_bytes, second.check), (CACHE_BYTES, true));
+        let found: Vec<_> = second
+            .devices
+            .iter()
+            .map(|one| (one.first_cylinder, one.cylinders, one.read_only, one.cached))
+            .collect();
+        let expected =
+            [(100, Some(83), false, true), (183, None, false, false), (0, None, true, true)];
+        assert_eq!(found, expected);
+        // The control unit is this user's, and whoever has a device may connect to it.
+        let rule = system.rule(name("UNIT")).unwrap();
+        assert!(rule.permits(&os::peer::Credentials::own()));
+        for (guest, may) in [("A", true), ("B1", true), ("B3", false)] {
+            assert_eq!(system.may_connect(name(guest), name("UNIT")), may, "{guest}");
+            assert!(!system.may_connect(name(guest), name("A")));
+        }
+        assert!(parse("").unwrap().volumes.is_none());
+    }
+
+    #[test]
+    fn faults_are_named_with_their_line_and_the_cure() {
+        let dedicated = "dedicated = { guest = \"A\", device = \"0200\" }";
+        let volume = format!("[[volume]]\nfile = \"a.ckd\"\n{dedicated}\n");
+        let mini = |fields: &str| {
+            let head = "[[volume.minidisk]]\nguest = \"A\"\ndevice = \"0191\"\n";
+            format!("[[volume]]\nfile = \"a.ckd\"\n{head}{fields}\n")
+        };
+        let more = "[[volume.minidisk]]\nguest = \"B1\"\ndevice = \"0191\"\n";
+        for (text, error) in [
+            (
+                "[control_unit]\nname = \"dasd\"\n".to_owned(),
+                "6: \"dasd\" is no name: must be 1 to 8 of A-Z 0-9 $ # @ _ -",
+            ),
+            (
+                "[control_unit]\nname = \"UNIT\"\n".to_owned(),
+                "6: a control unit without volumes: must have a [[volume]], or be left out",
+            ),
+            (
+                format!("[control_unit]\nname = \"A\"\n{volume}"),
+                "6: A is a [[guest]], and serves the volumes: must be a name that no [[guest]] has, as [control_unit] name",
+            ),
+            (
+                format!("[[guest]]\nname = \"DASD\"\n{volume}"),
+                "8: DASD is a [[guest]], and serves the volumes: must be a name that no [[guest]] has, as [control_unit] name",
+            ),
+            (
+                "[[volume]]\nfile = \"\"\n".to_owned(),
+                "6: file = \"\": must be the name of a volume's file",
+            ),
+            (
+                "[[volume]]\nfile = \"a.ckd\"\n".to_owned(),
+                "6: no guest has this volume: must have dedicated = { guest, device }, or a [[volume.minidisk]]",
+            ),
+            (
+                format!("{volume}{volume}"),
+                "9: this file is the volume in line 6: must be described once",
+            ),
+            (
+                format!("{volume}{more}"),
+                "8: a minidisk of a volume that is dedicated in line 7: must be one or the other: a dedicated volume is one guest's alone",
+            ),
+            (
+                volume.replace("\"A\"", "\"C\""),
+                "7: there is no guest C: must be described as a [[guest]], by its name or by a pattern",
+            ),
+            (
+                volume.replace("\"A\"", "\"B*\""),
+                "7: \"B*\" is no name: must be 1 to 8 of A-Z 0-9 $ # @ _ -",
+            ),
+            (
+                volume.replace("0200", "longer than 8"),
+                "7: \"longer than 8\" is no name: must be 1 to 8 of A-Z 0-9 $ # @ _ -",
+            ),
+            (
+                format!("{volume}{}", volume.replace("a.ckd", "b.ckd")),
+                "10: A has a device 0200 in line 7: must be another name",
+            ),
+            (
+                format!("[control_unit]\nname = \"B1\"\n{}", volume.replace("\"A\"", "\"B1\"")),
+                "9: B1 serves the volumes, and has none: must be another guest",
+            ),
+            (
+                volume.replace("dedicated", "cache = 100\ndedicated"),
+                "7: cache = 100: must be 1048576 to 1099511627776",
+            ),
+            (
+                volume.replace("dedicated", "access = \"both\"\ndedicated"),
+                "7: unknown variant `both`: must be `read` or `write`",
+            ),
+            (mini("first = 262668"), "10: first = 262668: must be 0 to 262667"),
+            (mini("cylinders = 0"), "10: cylinders = 0: must be 1 to 262668"),
+            (mini("first = 262000\ncylinders = 669"), "11: cylinders = 669: must be 1 to 668"),
+            (
+                mini("access = \"write\"").replace("a.ckd\"", "a.ckd\"\naccess = \"read\""),
+                "11: access = \"write\" to a volume that is only read: must be \"read\", or the volume must have access = \"write\"",
+            ),
+            (
+                mini(&format!("first = 5\ncylinders = 10\n{more}first = 14\n")),
+                "12: it is written, and so is 0191 of A in line 7, on the same cylinders: must have cylinders of its own, or access = \"read\"",
+            ),
+            (
+                mini("size = 1"),
+                "10: unknown field `size`: must be one of `guest`, `device`, `first`, `cylinders`, `access`, `cache`",
+            ),
+        ] {
+            assert_eq!(parse(&text).unwrap_err(), format!("dir/s.toml:{error}"), "{text}");
+        }
+        assert!(parse(&mini(&format!("first = 5\ncylinders = 10\n{more}first = 15\n"))).is_ok());
+        let shared = format!("first = 5\ncylinders = 10\n{more}first = 14\naccess = \"read\"\n");
+        assert!(parse(&mini(&shared)).is_ok());
+    }
+}

@@ -1,0 +1,275 @@
+//! Volumes that are opened to be served: one by one, or those of a system file.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use disk::ckd::check::{Fault, check};
+use disk::ckd::model::track_number;
+use disk::ckd::volume::{Access, OpenError, Volume};
+
+/// A volume that is open and can be served: see [`Server::mount`](super::Server::mount).
+#[derive(Debug)]
+pub struct OpenVolume {
+    pub(super) volume: Volume,
+    pub(super) file: PathBuf,
+    /// Damaged tracks, and how far from their start the damage is.
+    pub(super) damage: Vec<(u32, usize)>,
+}
+
+impl OpenVolume {
+    /// Opens a volume and believes that its tracks are whole. One that is not is found when it is read; nobody writes to the volume
+    /// from then on.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(file: &FilePath, access: Access) -> Result<OpenVolume, OpenError> {
+        let volume = Volume::open(file, access)?;
+        Ok(OpenVolume { volume, file: file.to_owned(), damage: Vec::new() })
+    }
+
+    /// Opens a volume and reads every track of it. If one is damaged, the volume is opened for reading, whatever was wanted. `found`
+    /// gets each damaged track.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_checked(
+        file: &FilePath,
+        access: Access,
+        mut found: impl FnMut(&Fault),
+    ) -> Result<OpenVolume, OpenError> {
+        let mut open = OpenVolume::open(file, access)?;
+        let (volume, mut damage) = (&open.volume, Vec::new());
+        check(
+            volume,
+            |_| {},
+            |fault| {
+                // A volume needs no label to be served.
+                if let Fault::Track { track, offset, .. } = &fault {
+                    let number = track_number(*track);
+                    let (_, start) = volume.place(number);
+                    damage.push((number, offset.saturating_sub(start) as usize));
+                    found(&fault);
+                }
+            },
+        );
+        if !damage.is_empty() && access == Access::Write {
+            // The lock of a writer goes first: it would keep us out.
+            drop(open);
+            open = OpenVolume::open(file, Access::Read)?;
+        }
+        Ok(OpenVolume { damage, ..open })
+    }
+
+    /// Its tracks.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// Cylinders.
+    pub fn cylinders(&self) -> u32 {
+        self.volume.cylinders()
+    }
+
+    /// The name in its label; empty if it has none.
+    pub fn name(&self) -> String {
+        disk::ckd::label::label(&self.volume).map(|label| label.volume).unwrap_or_default()
+    }
+
+    /// Damaged tracks that were found, if the volume was checked.
+    pub fn damaged_tracks(&self) -> usize {
+        self.damage.len()
+    }
+}
+
+#[cfg(feature = "embedded")]
+pub use of_system::{SystemVolumes, VolumeDevice};
+
+#[cfg(feature = "embedded")]
+mod of_system {
+    use std::fs;
+    use std::io::ErrorKind;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::{Path as FilePath, PathBuf};
+
+    use ::host::config::FileError;
+    use ::host::system::System;
+    use ::host::system::volume::{DeviceRule, VolumeRule};
+    use disk::ckd::check::Fault;
+    use disk::ckd::volume::{Access, OpenError, Problem, next_file};
+
+    use super::OpenVolume;
+    use crate::Name;
+    use crate::disk::server::{Device, Server, ServerError};
+
+    /// The volumes of a system file, opened and held against it.
+    #[derive(Debug)]
+    pub struct SystemVolumes {
+        control_unit: Name,
+        volumes: Vec<(OpenVolume, VolumeRule)>,
+    }
+
+    /// A device that a system file gives a guest.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct VolumeDevice {
+        /// The guest.
+        pub guest: Name,
+        /// What the guest calls it.
+        pub device: Name,
+        /// The name in the volume's label.
+        pub volume: String,
+        /// The volume's file.
+        pub file: PathBuf,
+        /// The first cylinder of the volume that belongs to the device.
+        pub first_cylinder: u32,
+        /// How many do.
+        pub cylinders: u32,
+        /// The guest only reads: the file says so, or the volume has damaged tracks.
+        pub read_only: bool,
+        /// The guest has the volume for itself.
+        pub dedicated: bool,
+        /// The device's tracks stay in the cache.
+        pub cache: bool,
+    }
+
+    impl SystemVolumes {
+        /// Opens the volumes of a system, and reads every track of those that are to be checked. A volume with damaged tracks is
+        /// opened for reading; `found` gets each of them, with the volume's file. None if the system has no volumes.
+        ///
+        /// # Errors
+        /// [`FileError`]: which line of the system file names a file that is no volume, is in use, or has fewer cylinders.
+        pub fn open(
+            system: &System,
+            mut found: impl FnMut(&FilePath, &Fault),
+        ) -> Result<Option<SystemVolumes>, FileError> {
+            let Some(wanted) = &system.volumes else { return Ok(None) };
+            let mut volumes: Vec<(OpenVolume, VolumeRule)> = Vec::new();
+            // Of each file that is open: which it is, and the line that names it.
+            let mut files: Vec<((u64, u64), usize)> = Vec::new();
+            for rule in &wanted.volumes {
+                let is_used = |file: &FilePath| {
+                    let identity = identity(file)?;
+                    files.iter().find(|(known, _)| *known == identity).map(|(_, line)| *line)
+                };
+                if let Some(line) = is_used(&rule.file) {
+                    let what =
+                        format!("{} is a file of the volume in line {line}", rule.file.display());
+                    return Err(rule.file_place.error(what, "must be described once"));
+                }
+                let access = if rule.read_only { Access::Read } else { Access::Write };
+                let open = match rule.check {
+                    true => OpenVolume::open_checked(&rule.file, access, |fault| {
+                        found(&rule.file, fault);
+                    }),
+                    false => OpenVolume::open(&rule.file, access),
+                };
+                let open = open.map_err(|error| not_opened(rule, &error))?;
+                let line = rule.file_place.line();
+                files.extend(
+                    parts(&rule.file, &open).filter_map(|part| Some((identity(&part)?, line))),
+                );
+                for device in &rule.devices {
+                    fits(device, open.cylinders())?;
+                }
+                volumes.push((open, rule.clone()));
+            }
+            Ok(Some(SystemVolumes { control_unit: wanted.control_unit, volumes }))
+        }
+
+        /// The guest that is to serve them.
+        pub fn control_unit(&self) -> Name {
+            self.control_unit
+        }
+
+        /// All devices.
+        pub fn devices(&self) -> impl Iterator<Item = VolumeDevice> {
+            self.volumes.iter().flat_map(|(open, rule)| {
+                let (name, is_damaged) = (open.name(), open.damaged_tracks() > 0);
+                rule.devices.iter().map(move |device| VolumeDevice {
+                    guest: device.guest,
+                    device: device.device,
+                    volume: name.clone(),
+                    file: rule.file.clone(),
+                    first_cylinder: device.first_cylinder,
+                    cylinders: cylinders(device, open.cylinders()),
+                    read_only: device.read_only || is_damaged,
+                    dedicated: device.dedicated,
+                    cache: device.cached,
+                })
+            })
+        }
+
+        /// Has a server serve them, each device to its guest alone.
+        ///
+        /// # Errors
+        /// [`ServerError`].
+        pub fn serve(self, server: &mut Server) -> Result<(), ServerError> {
+            for (open, rule) in self.volumes {
+                let all = open.cylinders();
+                let volume = server.mount(open, rule.cache_bytes as usize)?;
+                for device in &rule.devices {
+                    let options = Device {
+                        volume,
+                        first_cylinder: device.first_cylinder,
+                        cylinders: Some(cylinders(device, all)),
+                        read_only: device.read_only,
+                        dedicated: device.dedicated,
+                        uncached: !device.cached,
+                        guests: vec![device.guest],
+                    };
+                    server.add_device(device.device.as_str(), options)?;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    /// Cylinders of a device, on a volume that has so many.
+    fn cylinders(device: &DeviceRule, all: u32) -> u32 {
+        device.cylinders.unwrap_or(all.saturating_sub(device.first_cylinder))
+    }
+
+    fn fits(device: &DeviceRule, all: u32) -> Result<(), FileError> {
+        let DeviceRule { first_cylinder: first, .. } = *device;
+        let count = cylinders(device, all);
+        if first < all && count <= all - first {
+            return Ok(());
+        }
+        let what = match device.cylinders {
+            None => format!("cylinder {first} is not on the volume"),
+            Some(_) => format!("cylinders {first} to {} are not on the volume", first + count - 1),
+        };
+        Err(device.place.error(what, format!("must be within 0 to {}", all - 1)))
+    }
+
+    /// Which file it is, whatever it is called.
+    fn identity(file: &FilePath) -> Option<(u64, u64)> {
+        fs::metadata(file).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    }
+
+    /// The files of a volume that begins with this one.
+    fn parts(first: &FilePath, open: &OpenVolume) -> impl Iterator<Item = PathBuf> {
+        let mut file = Some(first.to_owned());
+        (1..=open.volume.files()).map_while(move |number| {
+            let part = file.take()?;
+            file = next_file(&part, number as u8);
+            Some(part)
+        })
+    }
+
+    fn not_opened(rule: &VolumeRule, error: &OpenError) -> FileError {
+        let kind = match &error.problem {
+            Problem::Io(error) => Some(error.kind()),
+            _ => None,
+        };
+        let right = match (kind, &error.problem) {
+            (Some(ErrorKind::NotFound), _) => "must be there: siga volume create makes a volume",
+            (Some(ErrorKind::PermissionDenied), _) if !rule.read_only => {
+                "must be a file that this user may write, or have access = \"read\""
+            }
+            (Some(_), _) => "must be a file that this user may read",
+            (None, Problem::InUse) => "must be used by nobody else while it is served",
+            _ => "must be a volume, as siga volume create makes",
+        };
+        rule.file_place.error(error.to_string(), right)
+    }
+}
