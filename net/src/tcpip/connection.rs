@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::keep_alive::Keeper;
 use super::machine::{Machine, State};
 use super::stack::Tuple;
 
@@ -25,6 +26,10 @@ pub enum End {
     TimedOut,
     /// The other side's member has left the LAN.
     Gone,
+    /// While it was being made: the other side's host cannot be reached.
+    HostUnreachable,
+    /// While it was being made: the other side's network cannot be reached.
+    NetworkUnreachable,
     /// The state machine has failed: a defect of the stack.
     Broken,
 }
@@ -85,6 +90,8 @@ pub(super) struct Connection {
     pub(super) reminded: Option<u64>,
     /// When a challenge was sent last.
     pub(super) challenged: Option<u64>,
+    /// Asks the other side whether it is there, if its program wants that.
+    pub(super) keeper: Option<Box<Keeper>>,
 }
 
 impl Connection {
@@ -111,6 +118,7 @@ impl Connection {
             deadline: None,
             reminded: None,
             challenged: None,
+            keeper: None,
         }
     }
 

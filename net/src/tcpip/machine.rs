@@ -63,6 +63,8 @@ pub(super) struct Engine {
     interface: Interface,
     /// For connections whose segments are short: each goes in a frame of its own.
     interface_of_short: Interface,
+    /// For connections whose path takes shorter packets than the LAN: that of the last, with what it is made of.
+    interface_of_path: Option<((usize, bool), Interface)>,
     mtu: usize,
 }
 
@@ -79,13 +81,26 @@ impl Engine {
         Engine {
             interface: interface(mtu, 0, Some(segments_bytes_max(mtu))),
             interface_of_short: interface(mtu, 0, None),
+            interface_of_path: None,
             mtu,
         }
     }
 
-    /// The interface of a connection.
-    fn interface(&mut self, has_short_segments: bool) -> &mut Interface {
-        if has_short_segments { &mut self.interface_of_short } else { &mut self.interface }
+    /// The interface of a connection, and of a path if that takes only shorter packets.
+    fn interface(&mut self, has_short_segments: bool, path_mtu: Option<usize>) -> &mut Interface {
+        let Some(mtu) = path_mtu else {
+            return match has_short_segments {
+                true => &mut self.interface_of_short,
+                false => &mut self.interface,
+            };
+        };
+        let made_of = (mtu, has_short_segments);
+        if self.interface_of_path.as_ref().is_none_or(|(before, _)| *before != made_of) {
+            let bytes_max = (!has_short_segments).then(|| segments_bytes_max(mtu));
+            self.interface_of_path = Some((made_of, interface(mtu, 0, bytes_max)));
+        }
+        let (_, interface) = self.interface_of_path.as_mut().expect("it was made just now");
+        interface
     }
 }
 
@@ -165,6 +180,8 @@ pub(super) struct Machine {
     window_shift: u32,
     /// Whether the other side takes segments so short that a frame might have more of them than the LAN takes.
     has_short_segments: bool,
+    /// Bytes of the longest packet on the way to the other side, if that is less than the LAN takes.
+    path_mtu: Option<usize>,
 }
 
 impl Machine {
@@ -190,7 +207,35 @@ impl Machine {
             received: 0,
             window_shift: 0,
             has_short_segments: false,
+            path_mtu: None,
         }
+    }
+
+    /// Sets how long packets may be on the way to the other side, if that is less than the LAN takes.
+    pub(super) fn set_path_mtu(&mut self, mtu: Option<usize>) {
+        self.path_mtu = mtu;
+    }
+
+    /// What may be sent in segments as long as the path takes. The first says what we take ourselves.
+    fn path_mtu(&self) -> Option<usize> {
+        let is_first = matches!(self.state(), State::SynSent | State::SynReceived);
+        self.path_mtu.filter(|_| !is_first)
+    }
+
+    /// Whether the byte with this number was sent and is not acknowledged.
+    pub(super) fn is_under_way(&self, number: u32) -> bool {
+        let first = match self.sent.has_acknowledgement {
+            true => self.acknowledged,
+            false => self.sent.next.wrapping_sub(1),
+        };
+        self.sent.is_any && number.wrapping_sub(first) < self.sent.next.wrapping_sub(first)
+    }
+
+    /// Whether the other side has all that was sent, and may be silent for as long as it likes.
+    pub(super) fn is_idle(&self) -> bool {
+        let may_be_silent =
+            matches!(self.state(), State::Established | State::CloseWait | State::FinWait2);
+        may_be_silent && self.socket().send_queue() == 0
     }
 
     /// One that asks for a connection. Its sequence numbers begin with what `seed` makes of them.
@@ -387,10 +432,10 @@ impl Machine {
         seed: Option<u64>,
         way: &mut Way<'_, L>,
     ) -> Result<(), Broken> {
-        let (mtu, mut first) = (engine.mtu, None);
+        let (mtu, path_mtu, mut first) = (engine.mtu, self.path_mtu(), None);
         let interface = match seed {
             Some(seed) => first.insert(interface(mtu, seed, None)),
-            None => engine.interface(self.has_short_segments),
+            None => engine.interface(self.has_short_segments, path_mtu),
         };
         let Machine { set, sent, remote, .. } = self;
         let mut tap = Tap { mtu, input: Some(packet), to: *remote, sent, way };
@@ -405,17 +450,19 @@ impl Machine {
         now: u64,
         way: &mut Way<'_, L>,
     ) -> Result<bool, Broken> {
+        let path_mtu = self.path_mtu();
         let Machine { set, sent, remote, has_short_segments, .. } = self;
         let mtu = engine.mtu;
-        let interface = engine.interface(*has_short_segments);
+        let interface = engine.interface(*has_short_segments, path_mtu);
         let mut tap = Tap { mtu, input: None, to: *remote, sent, way };
         guard(|| interface.poll_egress(instant(now), &mut tap, set) != PollResult::None)
     }
 
     /// When something is to be done without being asked, in nanoseconds.
     pub(super) fn due(&mut self, engine: &mut Engine, now: u64) -> Result<Option<u64>, Broken> {
+        let path_mtu = self.path_mtu();
         let Machine { set, has_short_segments, .. } = self;
-        let interface = engine.interface(*has_short_segments);
+        let interface = engine.interface(*has_short_segments, path_mtu);
         let due = guard(|| interface.poll_at(instant(now), set))?;
         Ok(due.map(|due| due.total_micros().max(0) as u64 * 1000))
     }

@@ -6,10 +6,14 @@
 //! outside, and limits. The reasons are in `docs/design/tcpip.md`.
 
 mod connection;
+mod control;
 mod counters;
+mod fragments;
+mod keep_alive;
 mod machine;
 mod output;
 mod packet;
+mod path_mtu;
 mod ports;
 mod secret;
 mod stack;
@@ -18,6 +22,7 @@ mod udp;
 
 pub use connection::{ConnectionId, End, Readable, Writable};
 pub use counters::Counter;
+pub use keep_alive::KeepAlive;
 pub use output::{Link, Unsent};
 pub use packet::address;
 pub use secret::Secret;

@@ -1,27 +1,35 @@
 //! A stack: frames in, frames out, and the verbs of programs in between.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::connection::{Connection, ConnectionId, Connections, End, Readable, Writable};
+use super::control::Limiter;
 use super::counters::{Counter, Counters};
+use super::fragments::Reassembly;
+use super::keep_alive::{KeepAlive, Keeper, Step};
 use super::machine::{
     Broken, Engine, Excess, Machine, Manner, Progress, State, Unacknowledged, Way, is_before,
 };
 use super::output::{Link, Output, Unsent};
 use super::packet::{
-    self, ACK, Bare, Datagram, FIN, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet, RST, SYN,
-    Segment, TCP, UDP, UDP_BYTES,
+    self, ACK, Bare, Datagram, FIN, ICMP, ICMPV6, IPV4_BYTES, Packet, RST, SYN, Segment, TCP, UDP,
+    UDP_BYTES,
 };
+use super::path_mtu::PathMtus;
 use super::ports::Ports;
 use super::secret::Secret;
 use super::time_wait::TimeWait;
-use super::udp::{SendToError, Sockets};
-use crate::lan::frame::{Mac, u16_at};
+use super::udp::{SendToError, Sockets, any};
+use crate::lan::frame::{ETHERNET_BYTES, Mac, u16_at};
 use crate::lan::link::Frame;
 use crate::lan::neighbour;
 use crate::lan::offload::{Kind, Offload, segment};
+
+mod control;
+mod parts;
+mod verbs;
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -226,6 +234,12 @@ pub struct Stack {
     /// Connections begun so far.
     begun: u64,
     room: Vec<u8>,
+    reassembly: Reassembly,
+    /// Packets cut into fragments so far.
+    packets_cut: u32,
+    path_mtus: PathMtus,
+    /// Limits the errors that are sent.
+    errors: Limiter,
 }
 
 impl std::fmt::Debug for Stack {
@@ -257,7 +271,7 @@ impl Stack {
             addresses: addresses.to_vec(),
             engine: Engine::new(mtu),
             manner,
-            output: Output::default(),
+            output: Output::to_self(addresses),
             counters: Counters::new(),
             ports: Ports::new(secret),
             connections: Connections::default(),
@@ -272,6 +286,10 @@ impl Stack {
             stalled: HashMap::new(),
             begun: 0,
             room: Vec::new(),
+            reassembly: Reassembly::default(),
+            packets_cut: 0,
+            path_mtus: PathMtus::default(),
+            errors: Limiter::new(secret),
         }
     }
 
@@ -343,33 +361,7 @@ impl Stack {
         if !link.may_send_from(frame.bytes, packet.source) {
             return Err(Counter::BadSource);
         }
-        if !packet.is_intact(frame.offload.checksum) {
-            return Err(Counter::BadChecksum);
-        }
-        match (packet.protocol, packet.source) {
-            (TCP, _) => self.take_segment(now, &packet, link),
-            (UDP, _) => self.take_datagram(&packet),
-            (ICMP, IpAddr::V4(_)) | (ICMPV6, IpAddr::V6(_)) => self.take_control(&packet, link),
-            _ => Err(Counter::OtherProtocol),
-        }
-    }
-
-    /// Answers an echo request (RFC 792, RFC 4443 4.1).
-    fn take_control(&mut self, packet: &Packet<'_>, link: &mut impl Link) -> Result<(), Counter> {
-        let message = packet.transport();
-        let (request, reply) = if packet.protocol == ICMP { (8, 0) } else { (128, 129) };
-        if message.len() < 8 {
-            return Err(Counter::Malformed);
-        }
-        if message[0] != request {
-            return Err(Counter::OtherProtocol);
-        }
-        let mut message = message.to_vec();
-        message[0] = reply;
-        let mut frame = packet::control(packet.destination, packet.source, message);
-        self.counters.count(Counter::EchoesAnswered);
-        self.answer(packet.source, Offload::NONE, &mut frame, link);
-        Ok(())
+        self.take_packet(now, &packet, frame.offload.checksum, link)
     }
 
     fn answer(&mut self, to: IpAddr, offload: Offload, frame: &mut [u8], link: &mut impl Link) {
@@ -552,6 +544,15 @@ impl Stack {
             self.challenge(now, index, link);
             return Ok(());
         }
+        if is_synchronized && segment.is_probe(expected) {
+            // Somebody asks whether we are there, or have room. smoltcp answers once in a second at most, which is too
+            // seldom for one who asks more often and gives up after some times.
+            if let Some(keeper) = &mut connection.keeper {
+                keeper.hear(now);
+            }
+            self.tell_where_we_are(index, link);
+            return Ok(());
+        }
         if is_orphan && segment.data_bytes > 0 && is_before(expected, segment.data_end()) {
             // Nobody will ever receive this: the other side has to know (RFC 2525 2.16). One who cannot say how far we are
             // has to find out first.
@@ -568,6 +569,11 @@ impl Stack {
             machine.begin(&segment, packet.transport());
         }
         let progress = machine.note_acknowledged(&segment);
+        if let Some(keeper) = &mut connection.keeper
+            && machine.is_acceptable(&segment)
+        {
+            keeper.hear(now);
+        }
         let mut way = Way { link, output, counters, room };
         let cut = match machine.excess(&segment) {
             Excess::None => None,
@@ -625,6 +631,14 @@ impl Stack {
             return;
         }
         connection.challenged = Some(now);
+        self.counters.count(Counter::ChallengesSent);
+        self.tell_where_we_are(index, link);
+    }
+
+    /// Says again what was said last of how far a connection is.
+    fn tell_where_we_are(&mut self, index: u32, link: &mut impl Link) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let Some(machine) = &connection.machine else { return };
         let (tuple, sent) = (connection.tuple, machine.sent);
         let bare = Bare {
             flags: ACK,
@@ -632,7 +646,6 @@ impl Stack {
             acknowledgement: sent.acknowledged,
             window: sent.window,
         };
-        self.counters.count(Counter::ChallengesSent);
         self.send_bare(tuple, bare, link);
     }
 
@@ -650,14 +663,13 @@ impl Stack {
     fn take_datagram(&mut self, packet: &Packet<'_>) -> Result<(), Counter> {
         let datagram = Datagram::parse(packet.transport())?;
         let to = SocketAddr::new(packet.destination, datagram.destination);
-        let bound = &mut self.sockets.bound;
-        let at = if bound.contains_key(&to) { to } else { any(to) };
-        let queue = bound.get_mut(&at).ok_or(Counter::NoSocket)?;
-        queue.put(SocketAddr::new(packet.source, datagram.source), datagram.data)
+        self.sockets.put(to, SocketAddr::new(packet.source, datagram.source), datagram.data)
     }
 
     /// Sends what there is to send and does what is due. True if there is more to do at once.
     pub fn poll(&mut self, now: u64, link: &mut impl Link) -> bool {
+        self.receive_own(now, link);
+        self.reassembly.expire(now, &mut self.counters);
         let Stack { output, counters, stalled, busy, connections, timers, .. } = self;
         output.retry(link, counters, |to| {
             for index in stalled.remove(&to).unwrap_or_default() {
@@ -682,12 +694,16 @@ impl Stack {
             let Some(index) = self.busy.pop_front() else { break };
             self.serve(now, index, link);
         }
-        !self.busy.is_empty()
+        !self.busy.is_empty() || self.output.own_waiting() > 0
     }
 
     /// When [`Stack::poll`] is to be called at the latest, if nothing comes before. None: never.
     pub fn due(&self) -> Option<u64> {
-        if self.busy.is_empty() { self.timers.first().map(|(due, _)| *due) } else { Some(0) }
+        if !self.busy.is_empty() || self.output.own_waiting() > 0 {
+            return Some(0);
+        }
+        let timer = self.timers.first().map(|(due, _)| *due);
+        timer.into_iter().chain(self.reassembly.due()).min()
     }
 
     /// Whether frames wait for room at their targets.
@@ -705,7 +721,7 @@ impl Stack {
 
     /// Sends what a connection has to send, and looks after its timers and its end.
     fn serve(&mut self, now: u64, index: u32, link: &mut impl Link) {
-        let Stack { connections, engine, output, counters, room, .. } = self;
+        let Stack { connections, engine, output, counters, room, path_mtus, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return };
         connection.is_busy = false;
         if !connection.is_live {
@@ -733,6 +749,28 @@ impl Stack {
                     has_failed = true;
                 }
             }
+        }
+        let remote = connection.tuple.remote;
+        machine.set_path_mtu(path_mtus.get(now, remote.ip()));
+        match connection
+            .keeper
+            .as_mut()
+            .filter(|_| machine.is_idle())
+            .map(|keeper| keeper.step(now))
+        {
+            Some(Step::Probe) => {
+                let mut frame = packet::bare(connection.tuple.local, remote, machine.question());
+                let offload = packet::leave_checksum(&mut frame);
+                counters.count(Counter::ProbesSent);
+                output.answer(link, counters, remote.ip(), offload, &mut frame);
+            }
+            Some(Step::GiveUp) => {
+                connection.end = Some(End::TimedOut);
+                counters.count(Counter::TimedOut);
+                machine.abort();
+                has_failed = true;
+            }
+            Some(Step::Nothing) | None => {}
         }
         let mut way = Way { link, output, counters, room };
         let mut sent = Ok(true);
@@ -826,7 +864,8 @@ impl Stack {
         let Ok(due) = machine.due(engine, now) else { return self.break_down(index) };
         // What is due at once and was not sent waits for room.
         let due = due.filter(|due| *due > now || !output.is_full(remote));
-        let due = due.into_iter().chain(connection.deadline).chain(reminder).min();
+        let probe = connection.keeper.as_deref().filter(|_| machine.is_idle()).map(Keeper::due);
+        let due = due.into_iter().chain(connection.deadline).chain(reminder).chain(probe).min();
         self.set_timer(index, due);
     }
 
@@ -1056,7 +1095,9 @@ impl Stack {
         let Stack { ports, tuples, listeners, time_wait, .. } = self;
         let is_free = |port: u16| {
             let tuple = Tuple { local: SocketAddr::new(local, port), remote };
-            !tuples.contains_key(&tuple)
+            // A connection has two ends, also where both are ours.
+            tuple.local != remote
+                && !tuples.contains_key(&tuple)
                 && !time_wait.has(&tuple)
                 && !Stack::is_in_the_way(tuple.local, listeners.keys())
         };
@@ -1073,6 +1114,9 @@ impl Stack {
 
     /// The address that packets for `to` are from.
     fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
+        if self.addresses.contains(&to) {
+            return Some(to);
+        }
         let is_like = |address: &&IpAddr| {
             address.is_ipv4() == to.is_ipv4() && is_link_local(**address) == is_link_local(to)
         };
@@ -1257,9 +1301,10 @@ impl Stack {
         self.make_busy(index);
     }
 
-    /// The hosts to which there are connections.
+    /// The hosts to which there are connections, without ourselves.
     pub fn hosts(&self) -> HashSet<IpAddr> {
-        self.by_host.keys().copied().collect()
+        let is_other = |host: &&IpAddr| !self.addresses.contains(host);
+        self.by_host.keys().filter(is_other).copied().collect()
     }
 
     /// Asks a host whether it still has its connections. One that has not ends them with a reset.
@@ -1315,76 +1360,6 @@ impl Stack {
     pub fn is_quiet(&self) -> bool {
         self.tuples.is_empty()
     }
-
-    // Verbs of UDP.
-
-    /// Binds a socket of UDP.
-    ///
-    /// # Errors
-    /// [`BindError`].
-    pub fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr, BindError> {
-        let address = self.choose_address(address, |stack, address| {
-            Stack::is_in_the_way(address, stack.sockets.bound.keys())
-        })?;
-        self.sockets.bound.insert(address, Default::default());
-        Ok(address)
-    }
-
-    /// Unbinds a socket of UDP. What has come for it is gone.
-    pub fn unbind(&mut self, address: SocketAddr) {
-        self.sockets.bound.remove(&address);
-    }
-
-    /// The next datagram that has come for a socket, and from where.
-    pub fn receive_from(&mut self, address: SocketAddr) -> Option<(SocketAddr, Vec<u8>)> {
-        self.sockets.bound.get_mut(&address)?.take()
-    }
-
-    /// The next datagram, which stays.
-    pub fn peek_from(&self, address: SocketAddr) -> Option<&(SocketAddr, Vec<u8>)> {
-        self.sockets.bound.get(&address)?.datagrams.front()
-    }
-
-    /// Sends a datagram from a socket.
-    ///
-    /// # Errors
-    /// [`SendToError`].
-    pub fn send_to(
-        &mut self,
-        address: SocketAddr,
-        to: SocketAddr,
-        data: &[u8],
-        link: &mut impl Link,
-    ) -> Result<(), SendToError> {
-        let header_bytes = if to.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES } + UDP_BYTES;
-        let bytes_max = self.options.mtu - header_bytes;
-        if data.len() > bytes_max {
-            return Err(SendToError::TooLong { bytes_max });
-        }
-        let source = match address.ip().is_unspecified() {
-            true => self.source_for(to.ip()),
-            false => Some(address.ip()).filter(|ip| ip.is_ipv4() == to.is_ipv4()),
-        };
-        let source = source
-            .filter(|_| to.port() != 0 && packet::is_host(to.ip()))
-            .ok_or(SendToError::NoAddress)?;
-        if self.output.is_full(to.ip()) {
-            return Err(SendToError::Full);
-        }
-        let mut frame = packet::datagram(SocketAddr::new(source, address.port()), to, data);
-        let offload = packet::leave_checksum(&mut frame);
-        self.output.send(link, &mut self.counters, to.ip(), offload, &mut frame);
-        Ok(())
-    }
-}
-
-/// The address that stands for all of ours, with the same port.
-fn any(address: SocketAddr) -> SocketAddr {
-    let ip = match address {
-        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 fn is_link_local(address: IpAddr) -> bool {

@@ -15,6 +15,11 @@ use crate::lan::frame::Mac;
 use crate::lan::link::Frame;
 use crate::lan::offload::{Checksum, Kind, Offload, Segmentation, complete_checksum, segment};
 
+mod control;
+mod keep_alive;
+mod own;
+mod parts;
+
 const SECOND: u64 = 1_000_000_000;
 
 /// An address that neither of the two has.
@@ -1042,18 +1047,20 @@ fn datagrams_arrive_whole_or_not_at_all() {
         world.stacks[0].bind(from).unwrap();
         world.stacks[1].bind(any).unwrap();
         assert_eq!(world.stacks[1].bind(to), Err(super::BindError::InUse));
-        let most = 1500 - [28, 48][family];
-        for bytes in [0, 1, 7, most] {
+        let most = 65_535 - [28, 8][family];
+        for bytes in [0, 1, 7, 1500 - [28, 48][family], 1500, 9000, most] {
             let data: Vec<u8> = (0..bytes).map(|at| byte(0, at)).collect();
             let World { stacks, wires, .. } = &mut world;
-            stacks[0].send_to(from, to, &data, &mut wires[0]).unwrap();
-            world.step();
+            stacks[0].send_to(0, from, to, &data, &mut wires[0]).unwrap();
+            while !world.wires[0].under_way.is_empty() {
+                world.step();
+            }
             assert_eq!(world.stacks[1].receive_from(any), Some((from, data)));
         }
         let World { stacks, wires, .. } = &mut world;
-        let error = stacks[0].send_to(from, to, &vec![0; most + 1], &mut wires[0]).unwrap_err();
+        let error = stacks[0].send_to(0, from, to, &vec![0; most + 1], &mut wires[0]).unwrap_err();
         assert_eq!(error, super::SendToError::TooLong { bytes_max: most });
-        stacks[0].send_to(from, SocketAddr::new(to.ip(), 54), b"lost", &mut wires[0]).unwrap();
+        stacks[0].send_to(0, from, SocketAddr::new(to.ip(), 54), b"lost", &mut wires[0]).unwrap();
         world.step();
         assert_eq!(world.stacks[1].counter(Counter::NoSocket), 1);
     }
