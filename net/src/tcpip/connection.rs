@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::keep_alive::Keeper;
+use super::keep_alive::{Keeper, Step};
 use super::machine::{Machine, State};
 use super::stack::Tuple;
 
@@ -92,6 +92,8 @@ pub(super) struct Connection {
     pub(super) challenged: Option<u64>,
     /// Asks the other side whether it is there, if its program wants that.
     pub(super) keeper: Option<Box<Keeper>>,
+    /// The same, after its host may have become another, until something comes from there.
+    pub(super) questioner: Option<Box<Keeper>>,
 }
 
 impl Connection {
@@ -119,7 +121,34 @@ impl Connection {
             reminded: None,
             challenged: None,
             keeper: None,
+            questioner: None,
         }
+    }
+
+    /// Something has come from the other side.
+    pub(super) fn hear(&mut self, now: u64) {
+        self.questioner = None;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.hear(now);
+        }
+    }
+
+    /// What is to be done to find out whether the other side is there. What it says is taken as done.
+    pub(super) fn keep(&mut self, now: u64) -> Step {
+        if !self.machine.as_ref().is_some_and(Machine::is_idle) {
+            return Step::Nothing;
+        }
+        let keepers = [&mut self.questioner, &mut self.keeper].into_iter().flatten();
+        let mut steps =
+            keepers.map(|keeper| keeper.step(now)).filter(|step| *step != Step::Nothing);
+        steps.next().unwrap_or(Step::Nothing)
+    }
+
+    /// When [`Connection::keep`] has something to do.
+    pub(super) fn keep_due(&self) -> Option<u64> {
+        let is_idle = self.machine.as_ref().is_some_and(Machine::is_idle);
+        let keepers = [&self.questioner, &self.keeper].into_iter().flatten();
+        keepers.filter(|_| is_idle).map(|keeper| keeper.due()).min()
     }
 
     pub(super) fn state(&self) -> State {

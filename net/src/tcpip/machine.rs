@@ -327,6 +327,18 @@ impl Machine {
         ahead <= self.socket().recv_capacity() || self.reaches_over(expected, segment)
     }
 
+    /// Whether a bare acknowledgement begins behind the next byte that is expected, and not behind what was ever asked for.
+    ///
+    /// What is before it was sent and lost, or not taken because the window has become smaller: smoltcp rounds windows down
+    /// when it scales them. It drops an acknowledgement that begins where its window ends. So a side whose window is
+    /// closed would never learn that the other has what it sent, and two such sides would stand still for ever.
+    pub(super) fn is_ahead(&self, segment: &Segment) -> bool {
+        // No window was ever longer than the room that there is now.
+        let room = self.socket().recv_capacity() - self.socket().recv_queue();
+        let ahead = segment.sequence.wrapping_sub(self.expected()) as usize;
+        segment.is_bare() && ahead > 0 && ahead <= room
+    }
+
     /// Whether a segment begins at the next byte that is expected, or before it, and has data behind it.
     pub(super) fn brings_data(&self, segment: &Segment) -> bool {
         let expected = self.expected();

@@ -333,6 +333,16 @@ pub(super) fn without_end(packet: &Packet<'_>, bytes_less: usize) -> Vec<u8> {
     bytes
 }
 
+/// The packet with another sequence number.
+pub(super) fn with_sequence(packet: &Packet<'_>, sequence: u32) -> Vec<u8> {
+    let mut bytes = packet.bytes.to_vec();
+    // The checksums are not looked at any more.
+    if let Some(place) = bytes.get_mut(packet.header_bytes + 4..packet.header_bytes + 8) {
+        place.copy_from_slice(&sequence.to_be_bytes());
+    }
+    bytes
+}
+
 /// Bytes of the longest segment of one that says nothing of it (RFC 9293 3.7.1).
 pub(super) const SEGMENT_BYTES_MAX: usize = 536;
 

@@ -107,6 +107,9 @@ const BURST: usize = 64;
 /// The shortest time between two reminders of one connection.
 const REMINDER_NS: u64 = 1_000_000_000;
 
+/// How often a side is asked whose host may have become another, until it answers or was silent for too long.
+const QUESTION_EVERY: Duration = Duration::from_secs(1);
+
 /// The shortest time between two challenges of one connection (RFC 5961 7).
 const CHALLENGE_NS: u64 = 500_000_000;
 
@@ -547,9 +550,7 @@ impl Stack {
         if is_synchronized && segment.is_probe(expected) {
             // Somebody asks whether we are there, or have room. smoltcp answers once in a second at most, which is too
             // seldom for one who asks more often and gives up after some times.
-            if let Some(keeper) = &mut connection.keeper {
-                keeper.hear(now);
-            }
+            connection.hear(now);
             self.tell_where_we_are(index, link);
             return Ok(());
         }
@@ -569,11 +570,10 @@ impl Stack {
             machine.begin(&segment, packet.transport());
         }
         let progress = machine.note_acknowledged(&segment);
-        if let Some(keeper) = &mut connection.keeper
-            && machine.is_acceptable(&segment)
-        {
-            keeper.hear(now);
+        if machine.is_acceptable(&segment) {
+            connection.hear(now);
         }
+        let Some(machine) = &mut connection.machine else { return Ok(()) };
         let mut way = Way { link, output, counters, room };
         let cut = match machine.excess(&segment) {
             Excess::None => None,
@@ -581,6 +581,8 @@ impl Stack {
             Excess::End => Some(packet::without_end(packet, 0)),
             Excess::Data(bytes) => Some(packet::without_end(packet, bytes)),
         };
+        let moved = is_synchronized && machine.is_ahead(&segment);
+        let cut = if moved { Some(packet::with_sequence(packet, expected)) } else { cut };
         let bytes = cut.as_deref().unwrap_or(packet.bytes);
         let received = machine.receive(engine, now, bytes, None, &mut way);
         if received == Err(Broken) {
@@ -751,26 +753,23 @@ impl Stack {
             }
         }
         let remote = connection.tuple.remote;
+        let step = connection.keep(now);
+        let Some(machine) = &mut connection.machine else { return };
         machine.set_path_mtu(path_mtus.get(now, remote.ip()));
-        match connection
-            .keeper
-            .as_mut()
-            .filter(|_| machine.is_idle())
-            .map(|keeper| keeper.step(now))
-        {
-            Some(Step::Probe) => {
+        match step {
+            Step::Probe => {
                 let mut frame = packet::bare(connection.tuple.local, remote, machine.question());
                 let offload = packet::leave_checksum(&mut frame);
                 counters.count(Counter::ProbesSent);
                 output.answer(link, counters, remote.ip(), offload, &mut frame);
             }
-            Some(Step::GiveUp) => {
+            Step::GiveUp => {
                 connection.end = Some(End::TimedOut);
                 counters.count(Counter::TimedOut);
                 machine.abort();
                 has_failed = true;
             }
-            Some(Step::Nothing) | None => {}
+            Step::Nothing => {}
         }
         let mut way = Way { link, output, counters, room };
         let mut sent = Ok(true);
@@ -864,7 +863,7 @@ impl Stack {
         let Ok(due) = machine.due(engine, now) else { return self.break_down(index) };
         // What is due at once and was not sent waits for room.
         let due = due.filter(|due| *due > now || !output.is_full(remote));
-        let probe = connection.keeper.as_deref().filter(|_| machine.is_idle()).map(Keeper::due);
+        let probe = connection.keep_due();
         let due = due.into_iter().chain(connection.deadline).chain(reminder).chain(probe).min();
         self.set_timer(index, due);
     }
@@ -1307,16 +1306,24 @@ impl Stack {
         self.by_host.keys().filter(is_other).copied().collect()
     }
 
-    /// Asks a host whether it still has its connections. One that has not ends them with a reset.
-    pub fn question(&mut self, host: IpAddr, link: &mut impl Link) {
+    /// Asks a host whether it still has its connections. One that has not ends them with a reset. What is asked may be lost
+    /// with the path that it goes over, so connections that have nothing else to send ask again until something comes.
+    pub fn question(&mut self, now: u64, host: IpAddr, link: &mut impl Link) {
+        let questions = KeepAlive {
+            time: QUESTION_EVERY,
+            interval: QUESTION_EVERY,
+            probes: u32::try_from(self.options.silence_max.as_secs()).unwrap_or(u32::MAX),
+        };
         for index in self.indexes_of(host) {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             let Some(machine) = &connection.machine else { continue };
             if !matches!(machine.state(), State::SynSent | State::SynReceived | State::Closed) {
                 let (tuple, question) = (connection.tuple, machine.question());
+                connection.questioner = Some(Box::new(Keeper::new(now, questions)));
                 let mut frame = packet::bare(tuple.local, tuple.remote, question);
                 let offload = packet::leave_checksum(&mut frame);
                 self.output.send(link, &mut self.counters, host, offload, &mut frame);
+                self.make_busy(index);
             }
         }
     }

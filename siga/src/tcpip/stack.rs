@@ -380,7 +380,7 @@ impl Core {
                 }
             }
             for host in asked {
-                net.question(host, &mut Wire { lan, senders: &*senders });
+                net.question(now_ns(), host, &mut Wire { lan, senders: &*senders });
             }
         }
         if !gone.is_empty() {
