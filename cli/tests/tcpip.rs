@@ -11,16 +11,17 @@ use std::time::Duration;
 use common::{Process, System, text};
 use siga::Guest;
 use siga::lan::{Address, Lan, LanOptions};
-use siga::tcpip::{Counter, Stack, StackOptions, TcpListener, TcpStream};
+use siga::tcpip::{Counter, Stack, StackOptions, TcpListener, TcpStream, UdpSocket};
 
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(10);
 
 /// What all programs at the kernel's side begin with. The stack's address is their argument.
 const PRELUDE: &str = "
-import socket, struct, sys, threading, fcntl
+import socket, struct, subprocess, sys, threading, fcntl
 socket.setdefaulttimeout(50)
 STACK = sys.argv[1]
+FAMILY = socket.AF_INET6 if ':' in STACK else socket.AF_INET
 def pattern(count):
     return b''.join(at.to_bytes(4, 'little') for at in range(count // 4))
 def receive(connection, count=1 << 60):
@@ -33,11 +34,11 @@ def receive(connection, count=1 << 60):
 def connect(port=7):
     return socket.create_connection((STACK, port))
 def own_address():
-    asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    asking = socket.socket(FAMILY, socket.SOCK_DGRAM)
     asking.connect((STACK, 9))
     return asking.getsockname()[0]
 def listen():
-    listener = socket.create_server(('', 7))
+    listener = socket.create_server(('', 7), family=FAMILY)
     print(own_address(), flush=True)
     return listener
 ";
@@ -46,6 +47,10 @@ fn skip(test: &str, why: &str) {
     // Past the harness, which keeps to itself what a test prints that passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }
+
+/// The network of IPv6 in which the stack and the kernel are, and their addresses.
+const STACK_V6: &str = "fd00:5167::1";
+const KERNEL_V6: &str = "fd00:5167::2/64";
 
 /// A host and a stack at it, if this user may make networks on this machine.
 fn start(test: &str) -> Option<(System, Stack)> {
@@ -64,7 +69,8 @@ fn start(test: &str) -> Option<(System, Stack)> {
     }
     let guest = Guest::attach(system.file("siga.sock"), "STACK").unwrap();
     let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
-    let lan = Lan::join(guest, "hs0", &options).unwrap();
+    let mut lan = Lan::join(guest, "hs0", &options).unwrap();
+    lan.register(STACK_V6.parse().unwrap()).unwrap();
     Some((system, Stack::new(lan, &StackOptions::default()).unwrap()))
 }
 
@@ -76,10 +82,23 @@ struct Kernel {
 
 impl Kernel {
     fn start(system: &System, stack: &Stack, program: &str) -> Kernel {
+        Kernel::start_with(system, stack, &[], 0, program)
+    }
+
+    /// One with these options of the port, which reaches the stack over IPv4 (0) or IPv6 (1).
+    fn start_with(
+        system: &System,
+        stack: &Stack,
+        options: &[&str],
+        family: usize,
+        program: &str,
+    ) -> Kernel {
         let program = format!("{PRELUDE}{program}");
-        let address = stack.addresses()[0].to_string();
-        let arguments = ["run", "--name", "kernel", "--", "timeout", "60", "python3", "-c"];
-        let mut command = system.command(&[&arguments[..], &[&program, &address]].concat());
+        let address = stack.addresses()[family].to_string();
+        let own: &[&str] = if family == 0 { &[] } else { &["--address", KERNEL_V6] };
+        let first = [&["run", "--name", "kernel"], own, options].concat();
+        let last = ["--", "timeout", "60", "python3", "-c", &program, &address];
+        let mut command = system.command(&[&first[..], &last].concat());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -418,4 +437,138 @@ sys.stdin.readline()
     assert_eq!(TcpStream::connect(&stack, to).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     kernel.say();
     kernel.end(&stack);
+}
+
+/// Serves the stack and an echo of datagrams until the program has ended well.
+fn echo_datagrams(stack: &Stack, socket: &UdpSocket, mut kernel: Kernel) -> usize {
+    socket.set_nonblocking(true).unwrap();
+    let (mut bytes, mut echoed) = (vec![0; 1 << 16], 0);
+    while kernel.process.0.try_wait().unwrap().is_none() {
+        stack.wait(SHORT).unwrap();
+        loop {
+            let received = socket.recv_from(&mut bytes);
+            if is_early(&received) {
+                break;
+            }
+            let (count, from) = received.unwrap();
+            assert!(bytes[..count] == pattern(count));
+            assert_eq!(socket.send_to(&bytes[..count], from).unwrap(), count);
+            echoed += 1;
+        }
+    }
+    kernel.end(stack);
+    echoed
+}
+
+#[test]
+fn long_datagrams_and_pings_cross_in_fragments() {
+    // The kernel's interface has packets of 1500 bytes, the stack's those of the LAN, of 8192.
+    let program = "
+ping = subprocess.run(['ping', '-c', '3', '-i', '0.2', '-W', '20', '-s', '4000', STACK], capture_output=True)
+assert ping.returncode == 0 and b' 0% packet loss' in ping.stdout, ping
+udp = socket.socket(FAMILY, socket.SOCK_DGRAM)
+udp.connect((STACK, 53))
+for count in (9000, 1472, 1476, 65504, 8):
+    udp.send(pattern(count))
+    assert udp.recv(1 << 16) == pattern(count), count
+";
+    for family in [0, 1] {
+        let Some((system, stack)) = start(&format!("tcpip-fragments-{family}")) else { return };
+        let socket = UdpSocket::bind(&stack, (stack.addresses()[family], 53)).unwrap();
+        let kernel = Kernel::start_with(&system, &stack, &["--mtu", "1500"], family, program);
+        assert_eq!(echo_datagrams(&stack, &socket, kernel), 5);
+        assert_eq!(stack.counter(Counter::EchoesAnswered), 3);
+        // Three pings and the datagrams that are longer than 1500 bytes with their headers; two are longer than 8192.
+        let reassembled = stack.counter(Counter::Reassembled);
+        assert!(reassembled >= 5, "{reassembled}");
+        assert!(stack.counter(Counter::FragmentsSent) > 0);
+    }
+}
+
+#[test]
+fn closed_port_of_datagrams_is_reported_both_ways() {
+    let program = "
+udp = socket.socket(FAMILY, socket.SOCK_DGRAM)
+udp.connect((STACK, 99))
+udp.send(b'anybody?')
+try: assert False, udp.recv(10)
+except ConnectionRefusedError: pass
+print(own_address(), flush=True)
+sys.stdin.readline()
+";
+    for family in [0, 1] {
+        let Some((system, stack)) = start(&format!("tcpip-closed-{family}")) else { return };
+        let mut kernel = Kernel::start_with(&system, &stack, &[], family, program);
+        while stack.counter(Counter::ErrorsSent) == 0 {
+            stack.wait(SHORT).unwrap();
+        }
+        let to = kernel.listening();
+        let socket = UdpSocket::bind(&stack, (stack.addresses()[family], 0)).unwrap();
+        socket.connect((to.ip(), 99)).unwrap();
+        socket.set_read_timeout(Some(LONG)).unwrap();
+        socket.send(b"anybody?").unwrap();
+        let error = socket.recv(&mut [0; 10]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        kernel.say();
+        kernel.end(&stack);
+    }
+}
+
+#[test]
+fn bulk_is_intact_over_ipv6_and_in_short_packets() {
+    for options in [&[][..], &["--mtu", "1280"]] {
+        let test = format!("tcpip-v6-{}", options.len());
+        let Some((system, stack)) = start(&test) else { return };
+        let listener = TcpListener::bind(&stack, "[::]:7").unwrap();
+        let kernel = Kernel::start_with(&system, &stack, options, 1, ASKS_FOR_AN_ECHO);
+        echo(&stack, &listener, 1);
+        kernel.end(&stack);
+        let mut kernel = Kernel::start_with(&system, &stack, options, 1, ECHOES);
+        let stream = TcpStream::connect(&stack, kernel.listening()).unwrap();
+        exchange(&stack, &stream, &pattern(4_000_000));
+        drop(stream);
+        kernel.end(&stack);
+        for c in Counter::ALL {
+            if stack.counter(c) > 0 {}
+        }
+    }
+}
+
+#[test]
+fn keep_alive_of_either_side_is_answered_and_finds_a_peer_that_vanished() {
+    let Some((system, stack)) = start("tcpip-keepalive") else { return };
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let program = "
+connection = connect()
+connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL): connection.setsockopt(socket.IPPROTO_TCP, option, 1)
+connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
+connection.sendall(b'x')
+assert connection.recv(1) == b'y'
+connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
+connection.sendall(b'z')
+connection.recv(1)
+";
+    let mut kernel = Kernel::start(&system, &stack, program);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    let probed = stack.counter(Counter::FramesReceived) + 5;
+    while stack.counter(Counter::FramesReceived) < probed {
+        stack.wait(SHORT).unwrap();
+    }
+    // It was asked more often than it may leave unanswered, and the connection is there.
+    stream.write_all(b"y").unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    let tenth = Duration::from_millis(100);
+    stream.set_keepalive_probes(tenth, 10 * tenth, 3).unwrap();
+    while stack.counter(Counter::ProbesSent) < 8 {
+        stack.wait(SHORT).unwrap();
+    }
+    assert!(stream.take_error().unwrap().is_none());
+    // The port stops, and is a member of the LAN still: nothing says that nobody is there.
+    let port = kernel.process.0.id().to_string();
+    let stopped = Command::new("kill").args(["-STOP", &port]).status().unwrap();
+    assert!(stopped.success());
+    assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
+    let _ = kernel.process.0.kill();
 }

@@ -39,6 +39,8 @@ enum Command {
     #[command(hide = true)]
     TortureMember(torture::lan::Arguments),
     #[command(hide = true)]
+    TortureConnections(torture::lan::Arguments),
+    #[command(hide = true)]
     TortureProgram(torture::lan::Arguments),
     #[command(hide = true)]
     TortureJoined(torture::lan::Arguments),
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::TortureHoarder(birth) => torture::hoarder::run(&birth),
         Command::TortureLanHost(birth) => torture::lan::host::run(&birth),
         Command::TortureMember(arguments) => torture::lan::member::run(&arguments),
+        Command::TortureConnections(arguments) => torture::lan::connections::run(&arguments),
         Command::TortureProgram(arguments) => torture::lan::program::run(&arguments, false),
         Command::TortureJoined(arguments) => torture::lan::program::run(&arguments, true),
         Command::TortureDiskServer(birth) => torture::disk::server::run(&birth),

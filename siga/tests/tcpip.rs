@@ -140,7 +140,7 @@ fn closed_port_and_unknown_host_are_told_apart() {
             assert_eq!(connect((address, 1).into()), ErrorKind::ConnectionRefused);
             assert_eq!(connect("10.1.77.77:1".parse().unwrap()), ErrorKind::HostUnreachable);
             let own = SocketAddr::new(stack.addresses()[0], 1);
-            assert_eq!(connect(own), ErrorKind::HostUnreachable);
+            assert_eq!(connect(own), ErrorKind::ConnectionRefused);
             assert_eq!(connect((address, 0).into()), ErrorKind::InvalidInput);
             TcpStream::connect(&stack, (address, 2)).unwrap();
         },
@@ -423,7 +423,7 @@ fn datagrams_go_there_and_back() {
     run(
         |stack| {
             let socket = UdpSocket::bind(&stack, "0.0.0.0:53").unwrap();
-            let mut bytes = [0; 9000];
+            let mut bytes = vec![0; 1 << 16];
             loop {
                 let (count, from) = socket.recv_from(&mut bytes).unwrap();
                 socket.send_to(&bytes[..count], from).unwrap();
@@ -435,11 +435,12 @@ fn datagrams_go_there_and_back() {
         |stack, address| {
             let socket = UdpSocket::bind(&stack, "0.0.0.0:0").unwrap();
             assert_ne!(socket.local_addr().unwrap().port(), 0);
-            let mut bytes = [0; 9000];
-            // The LAN's packets have 8 KiB, of which IP and UDP take 28.
-            let error = socket.send_to(&[0; 8192 - 27], (address, 53)).unwrap_err();
-            assert_eq!(error.to_string(), "a datagram of 8165 bytes: on this LAN at most 8164");
-            for count in [1, 100, 8192 - 28, 0] {
+            let mut bytes = vec![0; 1 << 16];
+            // The longest packet of IP has 65,535 bytes, of which IP and UDP take 28.
+            let error = socket.send_to(&[0; 65_508], (address, 53)).unwrap_err();
+            assert_eq!(error.to_string(), "a datagram of 65508 bytes: must be at most 65507");
+            // The LAN's packets have 8 KiB: what is longer goes in fragments.
+            for count in [1, 100, 8192 - 28, 8192 - 27, 9000, 65_507, 0] {
                 let sent = pattern(count);
                 assert_eq!(socket.send_to(&sent, (address, 53)).unwrap(), count);
                 socket.set_read_timeout(Some(LONG)).unwrap();
@@ -595,4 +596,137 @@ fn descriptor_is_readable_when_there_is_something_to_do() {
             assert!(stack.finish(LONG).unwrap());
         },
     );
+}
+
+#[test]
+fn connected_socket_has_its_other_side_alone_and_learns_of_a_closed_port() {
+    run(
+        |stack| {
+            let socket = UdpSocket::bind(&stack, "0.0.0.0:53").unwrap();
+            let other = UdpSocket::bind(&stack, "0.0.0.0:54").unwrap();
+            let mut bytes = [0; 10];
+            let (count, from) = socket.recv_from(&mut bytes).unwrap();
+            other.send_to(b"not from there", from).unwrap();
+            socket.send_to(&bytes[..count], from).unwrap();
+            // Serves until the client has learnt what it wants to.
+            assert_eq!(socket.recv_from(&mut bytes).unwrap().0, 3);
+            assert_eq!(stack.counter(Counter::ErrorsSent), 2);
+        },
+        |stack, address| {
+            let socket = UdpSocket::bind(&stack, "0.0.0.0:0").unwrap();
+            let kind = |result: std::io::Result<usize>| result.unwrap_err().kind();
+            let mut bytes = [0; 100];
+            assert_eq!(kind(socket.send(b"x")), ErrorKind::NotConnected);
+            assert_eq!(kind(socket.recv(&mut bytes)), ErrorKind::NotConnected);
+            assert_eq!(socket.peer_addr().unwrap_err().kind(), ErrorKind::NotConnected);
+            assert!(socket.local_addr().unwrap().ip().is_unspecified());
+            let nobody = socket.connect("10.1.77.77:53").unwrap_err();
+            assert_eq!(nobody.kind(), ErrorKind::HostUnreachable);
+            socket.connect((address, 53)).unwrap();
+            assert_eq!(socket.peer_addr().unwrap(), SocketAddr::new(address, 53));
+            assert_eq!(socket.local_addr().unwrap().ip(), stack.addresses()[0]);
+            socket.set_read_timeout(Some(LONG)).unwrap();
+            assert_eq!(socket.send(b"hello").unwrap(), 5);
+            assert_eq!(socket.peek(&mut bytes).unwrap(), 5);
+            assert_eq!(socket.recv(&mut bytes).unwrap(), 5);
+            assert_eq!(&bytes[..5], b"hello");
+            socket.connect((address, 99)).unwrap();
+            socket.send(b"anybody?").unwrap();
+            assert_eq!(kind(socket.recv(&mut bytes)), ErrorKind::ConnectionRefused);
+            socket.send(b"anybody?").unwrap();
+            let error = loop {
+                match socket.take_error().unwrap() {
+                    Some(error) => break error,
+                    None => stack.wait(Duration::from_millis(10)).unwrap(),
+                }
+            };
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+            assert!(socket.take_error().unwrap().is_none());
+            socket.send_to(b"bye", (address, 53)).unwrap();
+        },
+    );
+}
+
+#[test]
+fn stack_connects_to_itself() {
+    let host = Embedded::start(System::open()).unwrap();
+    let stack = stack(member(&host, "ALONE"));
+    let own = stack.addresses()[0];
+    let listener = TcpListener::bind(&stack, (own, 7)).unwrap();
+    let mut asking = TcpStream::connect(&stack, (own, 7)).unwrap();
+    let (mut served, peer) = listener.accept().unwrap();
+    assert_eq!(peer, asking.local_addr().unwrap());
+    let sent = pattern(100_000);
+    asking.write_all(&sent).unwrap();
+    drop(asking);
+    let mut received = Vec::new();
+    served.read_to_end(&mut received).unwrap();
+    assert!(received == sent);
+    drop(served);
+    let socket = UdpSocket::bind(&stack, (own, 53)).unwrap();
+    socket.send_to(&sent[..20_000], (own, 53)).unwrap();
+    let mut bytes = vec![0; 1 << 16];
+    assert_eq!(socket.recv_from(&mut bytes).unwrap(), (20_000, SocketAddr::new(own, 53)));
+    assert!(bytes[..20_000] == sent[..20_000]);
+    assert!(stack.finish(LONG).unwrap());
+}
+
+#[test]
+fn lingering_stream_waits_until_all_is_there_or_resets() {
+    let (reads, may_read) = mpsc::channel();
+    run(
+        move |stack| {
+            let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+            // More than the other side's buffer, so that it has something left when it closes.
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).unwrap();
+            assert!(received == pattern(200_000));
+            reads.send(()).unwrap();
+            drop(stream);
+            assert!(stack.finish(LONG).unwrap());
+        },
+        move |stack, address| {
+            let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+            assert_eq!(stream.linger().unwrap(), None);
+            stream.set_linger(Some(Duration::ZERO)).unwrap();
+            stream.write_all(b"x").unwrap();
+            drop(stream);
+            let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+            stream.set_linger(Some(LONG)).unwrap();
+            assert_eq!(stream.linger().unwrap(), Some(LONG));
+            stream.write_all(&pattern(200_000)).unwrap();
+            drop(stream);
+            // Nobody serves this stack any more: what the other side has, it has got before.
+            may_read.recv().unwrap();
+        },
+    );
+}
+
+#[test]
+fn keep_alive_has_the_terms_that_were_set() {
+    let host = Embedded::start(System::open()).unwrap();
+    let stack = stack(member(&host, "ALONE"));
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let stream = TcpStream::connect(&stack, (stack.addresses()[0], 7)).unwrap();
+    assert_eq!(stream.keepalive().unwrap(), None);
+    stream.set_keepalive(Some(Duration::from_secs(7))).unwrap();
+    assert_eq!(stream.keepalive().unwrap(), Some(Duration::from_secs(7)));
+    let zero = stream.set_keepalive(Some(Duration::ZERO)).unwrap_err();
+    assert_eq!(zero.kind(), ErrorKind::InvalidInput);
+    let (short, none) = (Duration::from_millis(1), 0);
+    let zero = stream.set_keepalive_probes(short, short, none).unwrap_err();
+    assert_eq!(zero.kind(), ErrorKind::InvalidInput);
+    // Both ends are served here, so it is asked and answers for as long as there is work.
+    stream.set_keepalive_probes(short, short, 3).unwrap();
+    while stack.counter(Counter::ProbesSent) < 20 {
+        stack.wait(Duration::from_millis(10)).unwrap();
+    }
+    assert!(stream.take_error().unwrap().is_none());
+    stream.set_keepalive(None).unwrap();
+    assert_eq!(stream.keepalive().unwrap(), None);
+    drop(listener);
 }

@@ -210,8 +210,6 @@ impl Unit {
             lendable,
             segments: Vec::new(),
             unsynced: Vec::new(),
-            gathered: 0,
-            gathering: 0,
             reserved: Vec::new(),
             damage: Vec::new(),
             is_found_damaged: false,

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use super::board::{Row, RowState};
+use super::keep_alive::{Keeper, Step};
 use super::machine::{Known, Machine, State};
 use super::stack::Tuple;
 
@@ -26,6 +27,10 @@ pub enum End {
     TimedOut,
     /// The other side's member has left the LAN.
     Gone,
+    /// While it was being made: the other side's host cannot be reached.
+    HostUnreachable,
+    /// While it was being made: the other side's network cannot be reached.
+    NetworkUnreachable,
     /// The state machine has failed: a defect of the stack.
     Broken,
 }
@@ -90,6 +95,10 @@ pub(super) struct Connection {
     pub(super) reminded: Option<u64>,
     /// When a challenge was sent last.
     pub(super) challenged: Option<u64>,
+    /// Asks the other side whether it is there, if its program wants that.
+    pub(super) keeper: Option<Box<Keeper>>,
+    /// The same, after its host may have become another, until something comes from there.
+    pub(super) questioner: Option<Box<Keeper>>,
 }
 
 impl Connection {
@@ -118,7 +127,35 @@ impl Connection {
             deadline: None,
             reminded: None,
             challenged: None,
+            keeper: None,
+            questioner: None,
         }
+    }
+
+    /// Something has come from the other side.
+    pub(super) fn hear(&mut self, now: u64) {
+        self.questioner = None;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.hear(now);
+        }
+    }
+
+    /// What is to be done to find out whether the other side is there. What it says is taken as done.
+    pub(super) fn keep(&mut self, now: u64) -> Step {
+        if !self.machine.as_ref().is_some_and(Machine::is_idle) {
+            return Step::Nothing;
+        }
+        let keepers = [&mut self.questioner, &mut self.keeper].into_iter().flatten();
+        let mut steps =
+            keepers.map(|keeper| keeper.step(now)).filter(|step| *step != Step::Nothing);
+        steps.next().unwrap_or(Step::Nothing)
+    }
+
+    /// When [`Connection::keep`] has something to do.
+    pub(super) fn keep_due(&self) -> Option<u64> {
+        let is_idle = self.machine.as_ref().is_some_and(Machine::is_idle);
+        let keepers = [&self.questioner, &self.keeper].into_iter().flatten();
+        keepers.filter(|_| is_idle).map(|keeper| keeper.due()).min()
     }
 
     pub(super) fn state(&self) -> State {

@@ -24,6 +24,8 @@ listed! {
         TimedOut => "timed_out",
         /// Connections given up because the other side's member has left the LAN.
         Gone => "gone",
+        /// Connections not made because a message of ICMP says that the other side is not reached.
+        NotReached => "not_reached",
         /// Connections ended by a fault in the state machine. Each is a defect to be reported.
         Broken => "broken",
         /// Idle connections that gave their buffers back.
@@ -38,6 +40,12 @@ listed! {
         ResetsSent => "resets_sent",
         /// Acknowledgements sent to segments that would change a connection and may be forged (RFC 5961).
         ChallengesSent => "challenges_sent",
+        /// Questions sent to sides that were silent for as long as keep-alive says.
+        ProbesSent => "probes_sent",
+        /// Errors sent by ICMP: nobody has bound a port.
+        ErrorsSent => "errors_sent",
+        /// Errors received by ICMP that are about a packet under way, or a socket.
+        ErrorsReceived => "errors_received",
         /// Segments with data that were sent again, or ask whether a window is still closed.
         Resent => "segments_resent",
         /// Received frames dropped: a tag of a VLAN.
@@ -50,10 +58,26 @@ listed! {
         BadSource => "dropped_source",
         /// Received frames dropped: for another address.
         NotOurs => "dropped_not_ours",
-        /// Received frames dropped: a fragment.
-        Fragment => "dropped_fragment",
-        /// Received frames dropped: neither TCP, UDP nor an echo request.
+        /// Packets made whole from fragments.
+        Reassembled => "packets_reassembled",
+        /// Fragments sent of packets that are too long for one frame.
+        FragmentsSent => "fragments_sent",
+        /// Received fragments dropped: they overlap or contradict others, whose packet is given up.
+        FragmentOverlap => "dropped_fragment_overlap",
+        /// Received fragments dropped: too short to show what the packet is for.
+        FragmentTiny => "dropped_fragment_tiny",
+        /// Received fragments dropped: their packet has too many.
+        FragmentsEndless => "dropped_fragments_endless",
+        /// Packets in fragments given up: too many, or too many of their source.
+        FragmentsFull => "dropped_fragments_full",
+        /// Packets in fragments given up: some did not come in time.
+        FragmentsTimedOut => "dropped_fragments_time",
+        /// Received frames dropped: a header of IPv6 that must not be skipped, or too many.
+        Extension => "dropped_extension",
+        /// Received frames dropped: neither TCP, UDP, an echo request nor an error.
         OtherProtocol => "dropped_protocol",
+        /// Received errors of ICMP dropped: about nothing that is under way.
+        ErrorNotOurs => "dropped_error",
         /// Received segments dropped: of a listener whose backlog is full.
         BacklogFull => "dropped_backlog",
         /// Half-open connections given up for newer ones: their listener's backlog was full.

@@ -76,6 +76,8 @@ pub(super) struct Engine {
     interface: Interface,
     /// For connections whose segments are short: each goes in a frame of its own.
     interface_of_short: Interface,
+    /// For connections whose path takes shorter packets than the LAN: that of the last, with what it is made of.
+    interface_of_path: Option<((usize, bool), Interface)>,
     mtu: usize,
     /// Whether a socket can be made to begin with a given sequence number: see [`seed_for`].
     can_begin_anywhere: bool,
@@ -94,6 +96,7 @@ impl Engine {
         Engine {
             interface: interface(mtu, 0, Some(segments_bytes_max(mtu))),
             interface_of_short: interface(mtu, 0, None),
+            interface_of_path: None,
             mtu,
             can_begin_anywhere: begins_with(seed_for(0x1234_5678)) == Some(0x1234_5678),
         }
@@ -104,9 +107,21 @@ impl Engine {
         self.can_begin_anywhere
     }
 
-    /// The interface of a connection.
-    fn interface(&mut self, has_short_segments: bool) -> &mut Interface {
-        if has_short_segments { &mut self.interface_of_short } else { &mut self.interface }
+    /// The interface of a connection, and of a path if that takes only shorter packets.
+    fn interface(&mut self, has_short_segments: bool, path_mtu: Option<usize>) -> &mut Interface {
+        let Some(mtu) = path_mtu else {
+            return match has_short_segments {
+                true => &mut self.interface_of_short,
+                false => &mut self.interface,
+            };
+        };
+        let made_of = (mtu, has_short_segments);
+        if self.interface_of_path.as_ref().is_none_or(|(before, _)| *before != made_of) {
+            let bytes_max = (!has_short_segments).then(|| segments_bytes_max(mtu));
+            self.interface_of_path = Some((made_of, interface(mtu, 0, bytes_max)));
+        }
+        let (_, interface) = self.interface_of_path.as_mut().expect("it was made just now");
+        interface
     }
 }
 
@@ -288,6 +303,8 @@ pub(super) struct Machine {
     pub(super) known: Known,
     /// Whether the other side may have asked for a segment again: then smoltcp may remember it.
     may_send_again: bool,
+    /// Bytes of the longest packet on the way to the other side, if that is less than the LAN takes.
+    path_mtu: Option<usize>,
 }
 
 impl Machine {
@@ -306,6 +323,7 @@ impl Machine {
                 round_trip: RoundTrip::default(),
             },
             may_send_again: false,
+            path_mtu: None,
         }
     }
 
@@ -317,6 +335,34 @@ impl Machine {
     /// It has failed: nothing of its socket is used again.
     pub(super) fn break_down(self, pool: &mut Pool) {
         pool.put(self.room, false);
+    }
+
+    /// Sets how long packets may be on the way to the other side, if that is less than the LAN takes.
+    pub(super) fn set_path_mtu(&mut self, mtu: Option<usize>) {
+        self.path_mtu = mtu;
+    }
+
+    /// What may be sent in segments as long as the path takes. The first says what we take ourselves.
+    fn path_mtu(&self) -> Option<usize> {
+        let is_first = matches!(self.state(), State::SynSent | State::SynReceived);
+        self.path_mtu.filter(|_| !is_first)
+    }
+
+    /// Whether the byte with this number was sent and is not acknowledged.
+    pub(super) fn is_under_way(&self, number: u32) -> bool {
+        let first = match self.known.sent.has_acknowledgement {
+            true => self.known.acknowledged,
+            false => self.known.sent.next.wrapping_sub(1),
+        };
+        self.known.sent.is_any
+            && number.wrapping_sub(first) < self.known.sent.next.wrapping_sub(first)
+    }
+
+    /// Whether the other side has all that was sent, and may be silent for as long as it likes.
+    pub(super) fn is_idle(&self) -> bool {
+        let may_be_silent =
+            matches!(self.state(), State::Established | State::CloseWait | State::FinWait2);
+        may_be_silent && self.socket().send_queue() == 0
     }
 
     /// One that asks for a connection. Its sequence numbers begin with what `seed` makes of them.
@@ -355,8 +401,8 @@ impl Machine {
         machine.if_begun(begun.is_ok(), pool)
     }
 
-    /// Whether nothing is under way in either direction, and all has been said.
-    pub(super) fn is_idle(&self) -> bool {
+    /// Whether nothing is under way in either direction, and all has been said: it can do without its socket.
+    pub(super) fn can_sleep(&self) -> bool {
         let Known { sent, window_shift, .. } = &self.known;
         let socket = self.socket();
         // The other side knows that there is room: it is not told again when this goes on.
@@ -497,6 +543,18 @@ impl Machine {
         ahead <= self.socket().recv_capacity() || self.reaches_over(expected, segment)
     }
 
+    /// Whether a bare acknowledgement begins behind the next byte that is expected, and not behind what was ever asked for.
+    ///
+    /// What is before it was sent and lost, or not taken because the window has become smaller: smoltcp rounds windows down
+    /// when it scales them. It drops an acknowledgement that begins where its window ends. So a side whose window is
+    /// closed would never learn that the other has what it sent, and two such sides would stand still for ever.
+    pub(super) fn is_ahead(&self, segment: &Segment) -> bool {
+        // No window was ever longer than the room that there is now.
+        let room = self.socket().recv_capacity() - self.socket().recv_queue();
+        let ahead = segment.sequence.wrapping_sub(self.expected()) as usize;
+        segment.is_bare() && ahead > 0 && ahead <= room
+    }
+
     /// Whether a segment begins at the next byte that is expected, or before it, and has data behind it.
     pub(super) fn brings_data(&self, segment: &Segment) -> bool {
         let expected = self.expected();
@@ -606,10 +664,10 @@ impl Machine {
         seed: Option<u64>,
         way: &mut Way<'_, L>,
     ) -> Result<(), Broken> {
-        let (mtu, mut first) = (engine.mtu, None);
+        let (mtu, path_mtu, mut first) = (engine.mtu, self.path_mtu(), None);
         let interface = match seed {
             Some(seed) => first.insert(interface(mtu, seed, None)),
-            None => engine.interface(self.known.has_short_segments()),
+            None => engine.interface(self.known.has_short_segments(), path_mtu),
         };
         let Machine { room, known: Known { sent, remote, .. }, .. } = self;
         let mut tap = Tap { mtu, input: Some(packet), to: *remote, sent, way };
@@ -624,8 +682,8 @@ impl Machine {
         now: u64,
         way: &mut Way<'_, L>,
     ) -> Result<bool, Broken> {
-        let mtu = engine.mtu;
-        let interface = engine.interface(self.known.has_short_segments());
+        let (mtu, path_mtu) = (engine.mtu, self.path_mtu());
+        let interface = engine.interface(self.known.has_short_segments(), path_mtu);
         let Machine { room, known: Known { sent, remote, round_trip, .. }, .. } = self;
         let before = sent.next;
         let mut tap = Tap { mtu, input: None, to: *remote, sent, way };
@@ -640,7 +698,7 @@ impl Machine {
 
     /// When something is to be done without being asked, in nanoseconds.
     pub(super) fn due(&mut self, engine: &mut Engine, now: u64) -> Result<Option<u64>, Broken> {
-        let interface = engine.interface(self.known.has_short_segments());
+        let interface = engine.interface(self.known.has_short_segments(), self.path_mtu());
         let due = guard(|| interface.poll_at(instant(now), &self.room.set))?;
         Ok(due.map(|due| due.total_micros().max(0) as u64 * 1000))
     }

@@ -8,13 +8,21 @@
 pub mod board;
 #[cfg(feature = "tcpip")]
 mod connection;
+#[cfg(feature = "tcpip")]
+mod control;
 mod counters;
+#[cfg(feature = "tcpip")]
+mod fragments;
+#[cfg(feature = "tcpip")]
+mod keep_alive;
 #[cfg(feature = "tcpip")]
 mod machine;
 #[cfg(feature = "tcpip")]
 mod output;
 #[cfg(feature = "tcpip")]
 mod packet;
+#[cfg(feature = "tcpip")]
+mod path_mtu;
 #[cfg(feature = "tcpip")]
 mod pool;
 #[cfg(feature = "tcpip")]
@@ -31,6 +39,8 @@ mod udp;
 #[cfg(feature = "tcpip")]
 pub use connection::{ConnectionId, End, Readable, Writable};
 pub use counters::Counter;
+#[cfg(feature = "tcpip")]
+pub use keep_alive::KeepAlive;
 #[cfg(feature = "tcpip")]
 pub use output::{Link, Unsent};
 #[cfg(feature = "tcpip")]

@@ -8,12 +8,20 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use super::counters::{Counter, Counters};
+use super::packet;
 use crate::lan::offload::Offload;
 
 /// Frames that wait for one target, at most. The first may be full of data: while it waits nobody makes another of that
 /// kind for the target. Those behind it are acknowledgements and the like. Each target has its own, so one that takes
 /// nothing is in nobody else's way.
-const HELD_PER_TARGET_MAX: usize = 64;
+///
+/// A datagram of the greatest length is 120 fragments on the shortest path: it has room if nothing waits before it.
+const HELD_PER_TARGET_MAX: usize = 128;
+
+/// Frames to the stack itself that wait to be received, at most, and their bytes. More are held back, as for any other
+/// target that is full.
+const OWN_MAX: usize = 256;
+const OWN_BYTES_MAX: usize = 1 << 20;
 
 /// Where a stack's frames go: a LAN, or the simulation of one.
 pub trait Link {
@@ -44,6 +52,15 @@ pub enum Unsent {
 pub(super) struct Output {
     /// The frames that are held for each target that is full. No queue is empty.
     held: HashMap<IpAddr, VecDeque<Held>>,
+    own: Own,
+}
+
+/// Frames from a stack to itself.
+#[derive(Debug, Default)]
+struct Own {
+    addresses: Vec<IpAddr>,
+    frames: VecDeque<(Offload, Vec<u8>)>,
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -53,6 +70,23 @@ struct Held {
 }
 
 impl Output {
+    /// One that keeps what is for these addresses, until it is taken.
+    pub(super) fn to_self(addresses: &[IpAddr]) -> Output {
+        Output { own: Own { addresses: addresses.to_vec(), ..Own::default() }, ..Output::default() }
+    }
+
+    /// Frames to the stack itself that wait.
+    pub(super) fn own_waiting(&self) -> usize {
+        self.own.frames.len()
+    }
+
+    /// The next frame to the stack itself.
+    pub(super) fn take_own(&mut self) -> Option<(Offload, Vec<u8>)> {
+        let (offload, frame) = self.own.frames.pop_front()?;
+        self.own.bytes -= frame.len();
+        Some((offload, frame))
+    }
+
     /// Whether frames for this target would wait.
     pub(super) fn is_full(&self, to: IpAddr) -> bool {
         !self.held.is_empty() && self.held.contains_key(&to)
@@ -72,7 +106,7 @@ impl Output {
         offload: Offload,
         frame: &mut [u8],
     ) {
-        if !self.is_full(to) && transmit(link, counters, to, offload, frame) {
+        if !self.is_full(to) && self.own.transmit(link, counters, to, offload, frame) {
             return;
         }
         let held = self.held.entry(to).or_default();
@@ -92,7 +126,7 @@ impl Output {
         offload: Offload,
         frame: &mut [u8],
     ) {
-        if self.is_full(to) || !transmit(link, counters, to, offload, frame) {
+        if self.is_full(to) || !self.own.transmit(link, counters, to, offload, frame) {
             counters.count(Counter::TargetFull);
         }
     }
@@ -106,7 +140,7 @@ impl Output {
     ) {
         self.held.retain(|to, held| {
             while let Some(first) = held.front_mut() {
-                if !transmit(link, counters, *to, first.offload, &mut first.frame) {
+                if !self.own.transmit(link, counters, *to, first.offload, &mut first.frame) {
                     return true;
                 }
                 held.pop_front();
@@ -117,18 +151,31 @@ impl Output {
     }
 }
 
-/// Sends a frame, unless its target is full: false then. A frame that nobody can be given is gone.
-fn transmit(
-    link: &mut impl Link,
-    counters: &mut Counters,
-    to: IpAddr,
-    offload: Offload,
-    frame: &mut [u8],
-) -> bool {
-    match link.transmit(to, offload, frame) {
-        Ok(()) => counters.count(Counter::FramesSent),
-        Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),
-        Err(Unsent::Full) => return false,
+impl Own {
+    /// Sends a frame, unless its target is full: false then. A frame that nobody can be given is gone.
+    fn transmit(
+        &mut self,
+        link: &mut impl Link,
+        counters: &mut Counters,
+        to: IpAddr,
+        offload: Offload,
+        frame: &mut [u8],
+    ) -> bool {
+        if self.addresses.contains(&to) {
+            let is_full = self.frames.len() >= OWN_MAX || self.bytes > OWN_BYTES_MAX;
+            if !is_full {
+                packet::set_kind(frame);
+                self.bytes += frame.len();
+                self.frames.push_back((offload, frame.to_vec()));
+                counters.count(Counter::FramesSent);
+            }
+            return !is_full;
+        }
+        match link.transmit(to, offload, frame) {
+            Ok(()) => counters.count(Counter::FramesSent),
+            Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),
+            Err(Unsent::Full) => return false,
+        }
+        true
     }
-    true
 }

@@ -23,6 +23,17 @@ pub(super) const IPV6_BYTES: usize = 40;
 pub(super) const TCP_BYTES: usize = 20;
 pub(super) const UDP_BYTES: usize = 8;
 
+/// Headers of IPv6 between its own and the transport's (RFC 8200 4.1).
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+pub(super) const DESTINATION_OPTIONS: u8 = 60;
+
+pub(super) const FRAGMENT_HEADER_BYTES: usize = 8;
+
+/// Headers between that of IPv6 and the transport's, at most. Each may come once, but for options, which may come twice.
+const EXTENSIONS_MAX: usize = 5;
+
 const HOP_LIMIT: u8 = 64;
 
 /// Flags of TCP.
@@ -43,8 +54,91 @@ pub(super) struct Packet<'a> {
     pub(super) protocol: u8,
     /// From the header of IP on, without what was added to the end of a short frame.
     pub(super) bytes: &'a [u8],
-    /// Bytes of the header of IP.
+    /// Bytes of the header of IP, and of those between it and the transport.
     pub(super) header_bytes: usize,
+    /// If it is a part of a packet, which. Then what follows the header is no transport.
+    pub(super) fragment: Option<Fragment>,
+}
+
+/// Which part of a packet this is (RFC 791 3.1, RFC 8200 4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fragment {
+    pub(super) identification: u32,
+    /// Where its data begins in that of the packet: a multiple of 8.
+    pub(super) offset: usize,
+    /// Whether it is not the last.
+    pub(super) has_more: bool,
+}
+
+/// What is behind the headers that may stand between that of IPv6 and the transport.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    pub(super) protocol: u8,
+    /// Bytes of these headers.
+    pub(super) bytes: usize,
+    pub(super) fragment: Option<Fragment>,
+}
+
+/// Skips the headers of IPv6 that begin with one of this `protocol`, up to the transport or the data of a fragment.
+pub(super) fn chain(mut protocol: u8, bytes: &[u8]) -> Result<Chain, Counter> {
+    let mut at = 0;
+    for count in 0..=EXTENSIONS_MAX {
+        let is_extension = match protocol {
+            HOP_BY_HOP if count == 0 => true,
+            HOP_BY_HOP => return Err(Counter::Extension),
+            ROUTING | FRAGMENT | DESTINATION_OPTIONS => true,
+            _ => false,
+        };
+        if !is_extension {
+            return Ok(Chain { protocol, bytes: at, fragment: None });
+        }
+        let head = bytes[at..].first_chunk::<8>().ok_or(Counter::Malformed)?;
+        let header_bytes = match protocol {
+            FRAGMENT => FRAGMENT_HEADER_BYTES,
+            _ => 8 + 8 * usize::from(head[1]),
+        };
+        let header = bytes.get(at..at + header_bytes).ok_or(Counter::Malformed)?;
+        at += header_bytes;
+        match protocol {
+            FRAGMENT => {
+                let place = u16::from_be_bytes([head[2], head[3]]);
+                let fragment = Fragment {
+                    identification: u32::from_be_bytes([head[4], head[5], head[6], head[7]]),
+                    offset: usize::from(place & !7),
+                    has_more: place & 1 != 0,
+                };
+                // One that is all of its packet is no part of one (RFC 6946).
+                if fragment.offset != 0 || fragment.has_more {
+                    return Ok(Chain { protocol: head[0], bytes: at, fragment: Some(fragment) });
+                }
+            }
+            // Who is named there is to pass it on: nobody passes anything on here.
+            ROUTING if head[3] != 0 => return Err(Counter::Extension),
+            ROUTING => {}
+            _ if may_skip_options(&header[2..]) => {}
+            _ => return Err(Counter::Extension),
+        }
+        protocol = head[0];
+    }
+    Err(Counter::Extension)
+}
+
+/// Whether a packet with these options may be taken by one who knows none of them (RFC 8200 4.2).
+fn may_skip_options(mut options: &[u8]) -> bool {
+    const PADDING_OF_ONE: u8 = 0;
+    loop {
+        options = match *options {
+            [] => return true,
+            [PADDING_OF_ONE, ref rest @ ..] => rest,
+            [kind, length, ref rest @ ..] if kind >> 6 == 0 => {
+                match rest.get(usize::from(length)..) {
+                    Some(rest) => rest,
+                    None => return false,
+                }
+            }
+            _ => return false,
+        };
+    }
 }
 
 impl<'a> Packet<'a> {
@@ -72,9 +166,12 @@ impl<'a> Packet<'a> {
         if folded(sum_of(&bytes[..header_bytes])) != 0xffff {
             return Err(Counter::BadChecksum);
         }
-        if u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0 {
-            return Err(Counter::Fragment);
-        }
+        let place = u16::from_be_bytes([head[6], head[7]]);
+        let fragment = (place & 0x3fff != 0).then(|| Fragment {
+            identification: u16::from_be_bytes([head[4], head[5]]).into(),
+            offset: usize::from(place & 0x1fff) * 8,
+            has_more: place & 0x2000 != 0,
+        });
         let address = |at: usize| {
             IpAddr::from(Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]))
         };
@@ -84,6 +181,7 @@ impl<'a> Packet<'a> {
             protocol: head[9],
             bytes,
             header_bytes,
+            fragment,
         })
     }
 
@@ -94,13 +192,30 @@ impl<'a> Packet<'a> {
         let address =
             |at: usize| head[at..].first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets));
         let (source, destination) = address(8).zip(address(24)).ok_or(Counter::Malformed)?;
+        let Chain { protocol, bytes: chain_bytes, fragment } =
+            chain(head[6], &bytes[IPV6_BYTES..])?;
         Ok(Packet {
             source: source.into(),
             destination: destination.into(),
-            protocol: head[6],
+            protocol,
             bytes,
-            header_bytes: IPV6_BYTES,
+            header_bytes: IPV6_BYTES + chain_bytes,
+            fragment,
         })
+    }
+
+    /// Whether headers stand between that of IP and the transport's.
+    pub(super) fn has_extensions(&self) -> bool {
+        self.source.is_ipv6() && self.header_bytes != IPV6_BYTES
+    }
+
+    /// A frame with an empty Ethernet header and this packet without what stands between its headers.
+    pub(super) fn plain(&self) -> Vec<u8> {
+        let transport = self.transport();
+        let mut frame = begin(self.source, self.destination, self.protocol, transport.len());
+        frame.extend_from_slice(transport);
+        set_kind(&mut frame);
+        frame
     }
 
     /// The header of the transport, and its data.
@@ -187,6 +302,13 @@ impl Segment {
         self.length() == 0 && self.has(ACK) && !self.has(RST)
     }
 
+    /// Whether it only asks for an acknowledgement: it ends before the next byte that is `expected`, with one byte that was
+    /// received already, or none (RFC 9293 3.8.4).
+    pub(super) fn is_probe(&self, expected: u32) -> bool {
+        let is_plain = self.has(ACK) && !self.has(RST) && !self.has(SYN) && !self.has(FIN);
+        is_plain && self.data_bytes <= 1 && self.sequence == expected.wrapping_sub(1)
+    }
+
     /// What it takes of the sequence space.
     pub(super) fn length(&self) -> u32 {
         self.data_bytes as u32 + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
@@ -207,6 +329,16 @@ pub(super) fn without_end(packet: &Packet<'_>, bytes_less: usize) -> Vec<u8> {
     bytes[at..at + 2].copy_from_slice(&(length as u16).to_be_bytes());
     if let Some(flags) = bytes.get_mut(packet.header_bytes + FLAGS_AT) {
         *flags &= !FIN;
+    }
+    bytes
+}
+
+/// The packet with another sequence number.
+pub(super) fn with_sequence(packet: &Packet<'_>, sequence: u32) -> Vec<u8> {
+    let mut bytes = packet.bytes.to_vec();
+    // The checksums are not looked at any more.
+    if let Some(place) = bytes.get_mut(packet.header_bytes + 4..packet.header_bytes + 8) {
+        place.copy_from_slice(&sequence.to_be_bytes());
     }
     bytes
 }
@@ -330,10 +462,38 @@ pub(super) fn leave_checksum(frame: &mut [u8]) -> Offload {
 
 /// Puts the Ethernet header in front of a packet.
 pub fn address(frame: &mut [u8], destination: Mac, source: Mac) {
-    let kind = if frame[ETHERNET_BYTES] >> 4 == 4 { IPV4 } else { IPV6 };
     frame[..6].copy_from_slice(&destination.0);
     frame[6..12].copy_from_slice(&source.0);
+    set_kind(frame);
+}
+
+/// Says in the Ethernet header which IP follows.
+pub(super) fn set_kind(frame: &mut [u8]) {
+    let kind = if frame[ETHERNET_BYTES] >> 4 == 4 { IPV4 } else { IPV6 };
     frame[12..ETHERNET_BYTES].copy_from_slice(&kind.to_be_bytes());
+}
+
+/// Makes a frame that has a header of IP, and nothing behind it yet, the head of a fragment with `bytes` of data.
+pub(super) fn make_fragment(frame: &mut Vec<u8>, fragment: Fragment, bytes: usize) {
+    let ip = ETHERNET_BYTES;
+    let Fragment { identification, offset, has_more } = fragment;
+    if frame[ip] >> 4 == 4 {
+        let place = (offset / 8) as u16 | if has_more { 0x2000 } else { 0 };
+        frame[ip + 2..ip + 4].copy_from_slice(&((IPV4_BYTES + bytes) as u16).to_be_bytes());
+        frame[ip + 4..ip + 6].copy_from_slice(&(identification as u16).to_be_bytes());
+        frame[ip + 6..ip + 8].copy_from_slice(&place.to_be_bytes());
+        frame[ip + 10..ip + 12].fill(0);
+        let sum = !folded(sum_of(&frame[ip..]));
+        frame[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
+        return;
+    }
+    let place = offset as u16 | u16::from(has_more);
+    let length = (FRAGMENT_HEADER_BYTES + bytes) as u16;
+    let protocol = std::mem::replace(&mut frame[ip + 6], FRAGMENT);
+    frame[ip + 4..ip + 6].copy_from_slice(&length.to_be_bytes());
+    frame.extend_from_slice(&[protocol, 0]);
+    frame.extend_from_slice(&place.to_be_bytes());
+    frame.extend_from_slice(&identification.to_be_bytes());
 }
 
 /// What a segment without data says.

@@ -1,30 +1,38 @@
 //! A stack: frames in, frames out, and the verbs of programs in between.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::board::{self, CONNECTION_ROWS, Overview, ROWS, Row, RowState, SOCKET_ROWS};
 use super::connection::{Connection, ConnectionId, Connections, End, Readable, Writable};
+use super::control::Limiter;
 use super::counters::{Counter, Counters};
+use super::fragments::Reassembly;
+use super::keep_alive::{KeepAlive, Keeper, Step};
 use super::machine::{
     Broken, Engine, Excess, Machine, Manner, Progress, State, Unacknowledged, Way, is_before,
 };
 use super::output::{Link, Output, Unsent};
 use super::packet::{
-    self, ACK, Bare, Datagram, FIN, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet, RST, SYN,
-    Segment, TCP, UDP, UDP_BYTES,
+    self, ACK, Bare, Datagram, FIN, ICMP, ICMPV6, IPV4_BYTES, Packet, RST, SYN, Segment, TCP, UDP,
+    UDP_BYTES,
 };
+use super::path_mtu::PathMtus;
 use super::pool::{Pool, PoolUse};
 use super::ports::Ports;
 use super::secret::Secret;
 use super::time_wait::TimeWait;
-use super::udp::{SendToError, Sockets};
-use crate::lan::frame::{Mac, u16_at};
+use super::udp::{SendToError, Sockets, any};
+use crate::lan::frame::{ETHERNET_BYTES, Mac, u16_at};
 use crate::lan::link::Frame;
 use crate::lan::neighbour;
 use crate::lan::offload::{Kind, Offload, segment};
 use os::words::Words;
+
+mod control;
+mod parts;
+mod verbs;
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,6 +118,9 @@ const BURST: usize = 64;
 
 /// The shortest time between two reminders of one connection.
 const REMINDER_NS: u64 = 1_000_000_000;
+
+/// How often a side is asked whose host may have become another, until it answers or was silent for too long.
+const QUESTION_EVERY: Duration = Duration::from_secs(1);
 
 /// The shortest time between two challenges of one connection (RFC 5961 7).
 const CHALLENGE_NS: u64 = 500_000_000;
@@ -245,6 +256,12 @@ pub struct Stack {
     /// The last time that somebody has said.
     clock: u64,
     room: Vec<u8>,
+    reassembly: Reassembly,
+    /// Packets cut into fragments so far.
+    packets_cut: u32,
+    path_mtus: PathMtus,
+    /// Limits the errors that are sent.
+    errors: Limiter,
 }
 
 impl std::fmt::Debug for Stack {
@@ -277,7 +294,7 @@ impl Stack {
             engine: Engine::new(mtu),
             pool: Pool::new(&manner, options.pool_bytes, options.pool_kept_bytes),
             manner,
-            output: Output::default(),
+            output: Output::to_self(addresses),
             counters: Counters::new(),
             ports: Ports::new(secret),
             connections: Connections::default(),
@@ -295,6 +312,10 @@ impl Stack {
             begun: 0,
             clock: 0,
             room: Vec::new(),
+            reassembly: Reassembly::default(),
+            packets_cut: 0,
+            path_mtus: PathMtus::default(),
+            errors: Limiter::new(secret),
         }
     }
 
@@ -372,33 +393,7 @@ impl Stack {
         if !link.may_send_from(frame.bytes, packet.source) {
             return Err(Counter::BadSource);
         }
-        if !packet.is_intact(frame.offload.checksum) {
-            return Err(Counter::BadChecksum);
-        }
-        match (packet.protocol, packet.source) {
-            (TCP, _) => self.take_segment(now, &packet, link),
-            (UDP, _) => self.take_datagram(&packet),
-            (ICMP, IpAddr::V4(_)) | (ICMPV6, IpAddr::V6(_)) => self.take_control(&packet, link),
-            _ => Err(Counter::OtherProtocol),
-        }
-    }
-
-    /// Answers an echo request (RFC 792, RFC 4443 4.1).
-    fn take_control(&mut self, packet: &Packet<'_>, link: &mut impl Link) -> Result<(), Counter> {
-        let message = packet.transport();
-        let (request, reply) = if packet.protocol == ICMP { (8, 0) } else { (128, 129) };
-        if message.len() < 8 {
-            return Err(Counter::Malformed);
-        }
-        if message[0] != request {
-            return Err(Counter::OtherProtocol);
-        }
-        let mut message = message.to_vec();
-        message[0] = reply;
-        let mut frame = packet::control(packet.destination, packet.source, message);
-        self.counters.count(Counter::EchoesAnswered);
-        self.answer(packet.source, Offload::NONE, &mut frame, link);
-        Ok(())
+        self.take_packet(now, &packet, frame.offload.checksum, link)
     }
 
     fn answer(&mut self, to: IpAddr, offload: Offload, frame: &mut [u8], link: &mut impl Link) {
@@ -589,6 +584,13 @@ impl Stack {
             self.challenge(now, index, link);
             return Ok(());
         }
+        if is_synchronized && segment.is_probe(expected) {
+            // Somebody asks whether we are there, or have room. smoltcp answers once in a second at most, which is too
+            // seldom for one who asks more often and gives up after some times.
+            connection.hear(now);
+            self.tell_where_we_are(index, link);
+            return Ok(());
+        }
         if is_orphan && segment.data_bytes > 0 && is_before(expected, segment.data_end()) {
             // Nobody will ever receive this: the other side has to know (RFC 2525 2.16). One who cannot say how far we are
             // has to find out first.
@@ -605,6 +607,10 @@ impl Stack {
             machine.begin(&segment, packet.transport());
         }
         let progress = machine.note_acknowledged(now, &segment);
+        if machine.is_acceptable(&segment) {
+            connection.hear(now);
+        }
+        let Some(machine) = &mut connection.machine else { return Ok(()) };
         let mut way = Way { link, output, counters, room };
         let cut = match machine.excess(&segment) {
             Excess::None => None,
@@ -612,6 +618,8 @@ impl Stack {
             Excess::End => Some(packet::without_end(packet, 0)),
             Excess::Data(bytes) => Some(packet::without_end(packet, bytes)),
         };
+        let moved = is_synchronized && machine.is_ahead(&segment);
+        let cut = if moved { Some(packet::with_sequence(packet, expected)) } else { cut };
         let bytes = cut.as_deref().unwrap_or(packet.bytes);
         let received = machine.receive(engine, now, bytes, None, &mut way);
         if received == Err(Broken) {
@@ -662,6 +670,14 @@ impl Stack {
             return;
         }
         connection.challenged = Some(now);
+        self.counters.count(Counter::ChallengesSent);
+        self.tell_where_we_are(index, link);
+    }
+
+    /// Says again what was said last of how far a connection is.
+    fn tell_where_we_are(&mut self, index: u32, link: &mut impl Link) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let Some(machine) = &connection.machine else { return };
         let (tuple, sent) = (connection.tuple, machine.known.sent);
         let bare = Bare {
             flags: ACK,
@@ -669,7 +685,6 @@ impl Stack {
             acknowledgement: sent.acknowledged,
             window: sent.window,
         };
-        self.counters.count(Counter::ChallengesSent);
         self.send_bare(tuple, bare, link);
     }
 
@@ -689,15 +704,14 @@ impl Stack {
         let datagram = Datagram::parse(packet.transport())?;
         let to = SocketAddr::new(packet.destination, datagram.destination);
         self.are_sockets_unshown = true;
-        let bound = &mut self.sockets.bound;
-        let at = if bound.contains_key(&to) { to } else { any(to) };
-        let queue = bound.get_mut(&at).ok_or(Counter::NoSocket)?;
-        queue.put(SocketAddr::new(packet.source, datagram.source), datagram.data)
+        self.sockets.put(to, SocketAddr::new(packet.source, datagram.source), datagram.data)
     }
 
     /// Sends what there is to send and does what is due. True if there is more to do at once.
     pub fn poll(&mut self, now: u64, link: &mut impl Link) -> bool {
         self.clock = now;
+        self.receive_own(now, link);
+        self.reassembly.expire(now, &mut self.counters);
         let Stack { output, counters, stalled, busy, connections, timers, .. } = self;
         output.retry(link, counters, |to| {
             for index in stalled.remove(&to).unwrap_or_default() {
@@ -722,12 +736,16 @@ impl Stack {
             let Some(index) = self.busy.pop_front() else { break };
             self.serve(now, index, link);
         }
-        !self.busy.is_empty()
+        !self.busy.is_empty() || self.output.own_waiting() > 0
     }
 
     /// When [`Stack::poll`] is to be called at the latest, if nothing comes before. None: never.
     pub fn due(&self) -> Option<u64> {
-        if self.busy.is_empty() { self.timers.first().map(|(due, _)| *due) } else { Some(0) }
+        if !self.busy.is_empty() || self.output.own_waiting() > 0 {
+            return Some(0);
+        }
+        let timer = self.timers.first().map(|(due, _)| *due);
+        timer.into_iter().chain(self.reassembly.due()).min()
     }
 
     /// Whether frames wait for room at their targets.
@@ -765,8 +783,14 @@ impl Stack {
     fn rest_if_idle(&mut self, now: u64, index: u32) -> Option<u64> {
         let Stack { connections, engine, pool, counters, .. } = self;
         let connection = connections.get_mut(index)?;
-        let is_idle = connection.machine.as_ref().is_some_and(Machine::is_idle);
-        if !is_idle || !connection.is_held || connection.is_receive_shut || !engine.can_wake() {
+        let is_idle = connection.machine.as_ref().is_some_and(Machine::can_sleep);
+        let is_asked = connection.keeper.is_some() || connection.questioner.is_some();
+        if !is_idle
+            || is_asked
+            || !connection.is_held
+            || connection.is_receive_shut
+            || !engine.can_wake()
+        {
             connection.idle_since = None;
             return None;
         }
@@ -781,7 +805,7 @@ impl Stack {
 
     /// Sends what a connection has to send, and looks after its timers and its end.
     fn serve(&mut self, now: u64, index: u32, link: &mut impl Link) {
-        let Stack { connections, engine, output, counters, room, .. } = self;
+        let Stack { connections, engine, output, counters, room, path_mtus, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return };
         connection.is_busy = false;
         if !connection.is_live {
@@ -809,6 +833,25 @@ impl Stack {
                     has_failed = true;
                 }
             }
+        }
+        let remote = connection.tuple.remote;
+        let step = connection.keep(now);
+        let Some(machine) = &mut connection.machine else { return };
+        machine.set_path_mtu(path_mtus.get(now, remote.ip()));
+        match step {
+            Step::Probe => {
+                let mut frame = packet::bare(connection.tuple.local, remote, machine.question());
+                let offload = packet::leave_checksum(&mut frame);
+                counters.count(Counter::ProbesSent);
+                output.answer(link, counters, remote.ip(), offload, &mut frame);
+            }
+            Step::GiveUp => {
+                connection.end = Some(End::TimedOut);
+                counters.count(Counter::TimedOut);
+                machine.abort();
+                has_failed = true;
+            }
+            Step::Nothing => {}
         }
         let mut way = Way { link, output, counters, room };
         let mut sent = Ok(true);
@@ -903,7 +946,8 @@ impl Stack {
         let Ok(due) = machine.due(engine, now) else { return self.break_down(index) };
         // What is due at once and was not sent waits for room.
         let due = due.filter(|due| *due > now || !output.is_full(remote));
-        let due = due.into_iter().chain(connection.deadline).chain(reminder).min();
+        let probe = connection.keep_due();
+        let due = due.into_iter().chain(connection.deadline).chain(reminder).chain(probe).min();
         let due = if due.is_none() { self.rest_if_idle(now, index) } else { due };
         self.set_timer(index, due);
     }
@@ -1202,7 +1246,9 @@ impl Stack {
         let Stack { ports, tuples, listeners, time_wait, .. } = self;
         let is_free = |port: u16| {
             let tuple = Tuple { local: SocketAddr::new(local, port), remote };
-            !tuples.contains_key(&tuple)
+            // A connection has two ends, also where both are ours.
+            tuple.local != remote
+                && !tuples.contains_key(&tuple)
                 && !time_wait.has(&tuple)
                 && !Stack::is_in_the_way(tuple.local, listeners.keys())
         };
@@ -1220,6 +1266,9 @@ impl Stack {
 
     /// The address that packets for `to` are from.
     fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
+        if self.addresses.contains(&to) {
+            return Some(to);
+        }
         let is_like = |address: &&IpAddr| {
             address.is_ipv4() == to.is_ipv4() && is_link_local(**address) == is_link_local(to)
         };
@@ -1413,22 +1462,31 @@ impl Stack {
         self.make_busy(index);
     }
 
-    /// The hosts to which there are connections.
+    /// The hosts to which there are connections, without ourselves.
     pub fn hosts(&self) -> HashSet<IpAddr> {
-        self.by_host.keys().copied().collect()
+        let is_other = |host: &&IpAddr| !self.addresses.contains(host);
+        self.by_host.keys().filter(is_other).copied().collect()
     }
 
-    /// Asks a host whether it still has its connections. One that has not ends them with a reset.
-    pub fn question(&mut self, host: IpAddr, link: &mut impl Link) {
+    /// Asks a host whether it still has its connections. One that has not ends them with a reset. What is asked may be lost
+    /// with the path that it goes over, so connections that have nothing else to send ask again until something comes.
+    pub fn question(&mut self, now: u64, host: IpAddr, link: &mut impl Link) {
+        let questions = KeepAlive {
+            time: QUESTION_EVERY,
+            interval: QUESTION_EVERY,
+            probes: u32::try_from(self.options.silence_max.as_secs()).unwrap_or(u32::MAX),
+        };
         for index in self.indexes_of(host) {
             self.wake(index);
             let Some(connection) = self.connections.get_mut(index) else { continue };
             let Some(machine) = &connection.machine else { continue };
             if !matches!(machine.state(), State::SynSent | State::SynReceived | State::Closed) {
                 let (tuple, question) = (connection.tuple, machine.question());
+                connection.questioner = Some(Box::new(Keeper::new(now, questions)));
                 let mut frame = packet::bare(tuple.local, tuple.remote, question);
                 let offload = packet::leave_checksum(&mut frame);
                 self.output.send(link, &mut self.counters, host, offload, &mut frame);
+                self.make_busy(index);
             }
         }
     }
@@ -1473,80 +1531,6 @@ impl Stack {
     pub fn is_quiet(&self) -> bool {
         self.tuples.is_empty()
     }
-
-    // Verbs of UDP.
-
-    /// Binds a socket of UDP.
-    ///
-    /// # Errors
-    /// [`BindError`].
-    pub fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr, BindError> {
-        let address = self.choose_address(address, |stack, address| {
-            Stack::is_in_the_way(address, stack.sockets.bound.keys())
-        })?;
-        self.sockets.bound.insert(address, Default::default());
-        self.are_sockets_unshown = true;
-        Ok(address)
-    }
-
-    /// Unbinds a socket of UDP. What has come for it is gone.
-    pub fn unbind(&mut self, address: SocketAddr) {
-        self.sockets.bound.remove(&address);
-        self.are_sockets_unshown = true;
-    }
-
-    /// The next datagram that has come for a socket, and from where.
-    pub fn receive_from(&mut self, address: SocketAddr) -> Option<(SocketAddr, Vec<u8>)> {
-        let taken = self.sockets.bound.get_mut(&address)?.take();
-        self.are_sockets_unshown |= taken.is_some();
-        taken
-    }
-
-    /// The next datagram, which stays.
-    pub fn peek_from(&self, address: SocketAddr) -> Option<&(SocketAddr, Vec<u8>)> {
-        self.sockets.bound.get(&address)?.datagrams.front()
-    }
-
-    /// Sends a datagram from a socket.
-    ///
-    /// # Errors
-    /// [`SendToError`].
-    pub fn send_to(
-        &mut self,
-        address: SocketAddr,
-        to: SocketAddr,
-        data: &[u8],
-        link: &mut impl Link,
-    ) -> Result<(), SendToError> {
-        let header_bytes = if to.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES } + UDP_BYTES;
-        let bytes_max = self.options.mtu - header_bytes;
-        if data.len() > bytes_max {
-            return Err(SendToError::TooLong { bytes_max });
-        }
-        let source = match address.ip().is_unspecified() {
-            true => self.source_for(to.ip()),
-            false => Some(address.ip()).filter(|ip| ip.is_ipv4() == to.is_ipv4()),
-        };
-        let source = source
-            .filter(|_| to.port() != 0 && packet::is_host(to.ip()))
-            .ok_or(SendToError::NoAddress)?;
-        if self.output.is_full(to.ip()) {
-            return Err(SendToError::Full);
-        }
-        let mut frame = packet::datagram(SocketAddr::new(source, address.port()), to, data);
-        let offload = packet::leave_checksum(&mut frame);
-        self.output.send(link, &mut self.counters, to.ip(), offload, &mut frame);
-        Ok(())
-    }
-}
-
-/// The address that stands for all of ours, with the same port.
-fn any(address: SocketAddr) -> SocketAddr {
-    let ip = match address {
-        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 fn is_link_local(address: IpAddr) -> bool {

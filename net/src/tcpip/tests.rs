@@ -15,6 +15,11 @@ use crate::lan::frame::Mac;
 use crate::lan::link::Frame;
 use crate::lan::offload::{Checksum, Kind, Offload, Segmentation, complete_checksum, segment};
 
+mod control;
+mod keep_alive;
+mod own;
+mod parts;
+
 const SECOND: u64 = 1_000_000_000;
 
 /// An address that neither of the two has.
@@ -809,6 +814,38 @@ fn segments_that_acknowledge_nothing_new_do_not_keep_a_silent_side() {
 }
 
 #[test]
+fn side_with_a_closed_window_learns_what_the_other_has() {
+    let mut world = World::plain();
+    let ids = world.connect();
+    let room = 256 << 10;
+    for bytes in [100_000, 100_000, room - 200_000] {
+        put(&mut world, 0, ids[0], bytes);
+        world.until(SECOND / 10, |_| false);
+    }
+    // What is missing makes no window when that is scaled.
+    let missing = room - world.stacks[1].peek(ids[1]).len();
+    assert!((1..8).contains(&missing), "{missing}");
+    for wire in &mut world.wires {
+        wire.faults.lost = 100;
+    }
+    let acknowledge = |world: &mut World, ahead: usize| {
+        put(world, 1, ids[1], 1000);
+        world.until(SECOND / 10, |_| false);
+        let (next, expected) = world.stacks[1].numbers(ids[1]);
+        let sequence = expected.wrapping_add(ahead as u32);
+        let bare = Bare { flags: ACK, sequence, acknowledgement: next, window: 1000 };
+        let frame = segment_to(world, ids, bare, &[]);
+        inject(world, Offload::NONE, &frame);
+        world.until(20 * SECOND, |_| false);
+        world.stacks[1].counter(Counter::Resent)
+    };
+    // The other side has sent what is missing before the window closed, and it is lost.
+    assert_eq!(acknowledge(&mut world, missing), 0);
+    // Behind that nothing was ever asked for.
+    assert!(acknowledge(&mut world, missing + 1) > 0);
+}
+
+#[test]
 fn side_that_does_not_read_for_an_hour_keeps_its_connection() {
     let options = Options { receive_bytes: 4096, send_bytes: 16_384, ..Options::default() };
     let mut world = World::new(1, Faults::default(), false, options, 0);
@@ -936,8 +973,8 @@ fn reader_learns_that_the_other_side_is_gone_or_another() {
     let host = world.at(1, 0).ip();
     assert_eq!(world.stacks[0].hosts(), [host].into());
     // One that is still there answers, and nothing changes.
-    let World { stacks, wires, .. } = &mut world;
-    stacks[0].question(host, &mut wires[0]);
+    let World { stacks, wires, now } = &mut world;
+    stacks[0].question(*now, host, &mut wires[0]);
     let sent = world.stacks[1].counter(Counter::FramesSent);
     world.until(SECOND, |_| false);
     assert_eq!(world.stacks[1].counter(Counter::FramesSent), sent + 1);
@@ -945,9 +982,14 @@ fn reader_learns_that_the_other_side_is_gone_or_another() {
     world.stacks[0].receive_with(ids[0], |bytes| (bytes.len(), ()));
     // Another stack at the same address knows nothing of it.
     world.stacks[1] = Stack::new(MACS[1], &[host], Options::default(), Secret([9; 16]));
-    let World { stacks, wires, .. } = &mut world;
-    stacks[0].question(host, &mut wires[0]);
-    world.until(SECOND, |_| false);
+    // That it is asked may be lost with the path.
+    world.wires[0].faults.lost = 100;
+    let World { stacks, wires, now } = &mut world;
+    stacks[0].question(*now, host, &mut wires[0]);
+    world.until(5 * SECOND, |_| false);
+    assert_eq!(world.stacks[0].take_end(ids[0]), None);
+    world.wires[0].faults.lost = 0;
+    world.until(5 * SECOND, |_| false);
     assert_eq!(world.stacks[0].take_end(ids[0]), Some(End::Reset));
 
     let ids = world.connect();
@@ -1184,18 +1226,20 @@ fn datagrams_arrive_whole_or_not_at_all() {
         world.stacks[0].bind(from).unwrap();
         world.stacks[1].bind(any).unwrap();
         assert_eq!(world.stacks[1].bind(to), Err(super::BindError::InUse));
-        let most = 1500 - [28, 48][family];
-        for bytes in [0, 1, 7, most] {
+        let most = 65_535 - [28, 8][family];
+        for bytes in [0, 1, 7, 1500 - [28, 48][family], 1500, 9000, most] {
             let data: Vec<u8> = (0..bytes).map(|at| byte(0, at)).collect();
             let World { stacks, wires, .. } = &mut world;
-            stacks[0].send_to(from, to, &data, &mut wires[0]).unwrap();
-            world.step();
+            stacks[0].send_to(0, from, to, &data, &mut wires[0]).unwrap();
+            while !world.wires[0].under_way.is_empty() {
+                world.step();
+            }
             assert_eq!(world.stacks[1].receive_from(any), Some((from, data)));
         }
         let World { stacks, wires, .. } = &mut world;
-        let error = stacks[0].send_to(from, to, &vec![0; most + 1], &mut wires[0]).unwrap_err();
+        let error = stacks[0].send_to(0, from, to, &vec![0; most + 1], &mut wires[0]).unwrap_err();
         assert_eq!(error, super::SendToError::TooLong { bytes_max: most });
-        stacks[0].send_to(from, SocketAddr::new(to.ip(), 54), b"lost", &mut wires[0]).unwrap();
+        stacks[0].send_to(0, from, SocketAddr::new(to.ip(), 54), b"lost", &mut wires[0]).unwrap();
         world.step();
         assert_eq!(world.stacks[1].counter(Counter::NoSocket), 1);
     }

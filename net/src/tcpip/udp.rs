@@ -1,7 +1,7 @@
 //! Sockets of UDP: a queue of datagrams each.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::counters::Counter;
 
@@ -15,13 +15,15 @@ const DATAGRAM_BYTES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendToError {
-    /// It is longer than a packet may be: `bytes_max`.
+    /// It is longer than a datagram may be: `bytes_max`.
     TooLong {
         /// Bytes of data that go into one.
         bytes_max: usize,
     },
     /// That is no address of one host, or of another family than ours.
     NoAddress,
+    /// The socket is not connected.
+    NotConnected,
     /// Its target is full. Later there may be room.
     Full,
 }
@@ -36,9 +38,70 @@ pub(super) struct Sockets {
 pub(super) struct Queue {
     pub(super) datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
     bytes: usize,
+    /// If it is connected.
+    pub(super) connected: Option<Connected>,
+    /// Whether the other side has refused a datagram, and its program has not been told.
+    is_refused: bool,
+}
+
+/// Both addresses of a connected socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Connected {
+    pub(super) local: IpAddr,
+    pub(super) remote: SocketAddr,
+}
+
+impl Sockets {
+    /// Where the socket for an address of ours is bound.
+    pub(super) fn at(&self, local: SocketAddr) -> Option<SocketAddr> {
+        [local, any(local)].into_iter().find(|at| self.bound.contains_key(at))
+    }
+
+    /// Keeps a datagram for the socket that it is for.
+    pub(super) fn put(
+        &mut self,
+        to: SocketAddr,
+        source: SocketAddr,
+        data: &[u8],
+    ) -> Result<(), Counter> {
+        let at = self.at(to).ok_or(Counter::NoSocket)?;
+        let queue = self.bound.get_mut(&at).ok_or(Counter::NoSocket)?;
+        let is_for =
+            |connected: Connected| connected == Connected { local: to.ip(), remote: source };
+        if !queue.connected.is_none_or(is_for) {
+            return Err(Counter::NoSocket);
+        }
+        queue.put(source, data)
+    }
 }
 
 impl Queue {
+    pub(super) fn remote(&self) -> Option<SocketAddr> {
+        self.connected.map(|connected| connected.remote)
+    }
+
+    /// Connects it. What had come from others before is dropped, because it would seem to be from the other side.
+    pub(super) fn connect(&mut self, connected: Connected) {
+        self.connected = Some(connected);
+        self.is_refused = false;
+        let bytes = &mut self.bytes;
+        self.datagrams.retain(|(source, data)| {
+            let is_from = *source == connected.remote;
+            *bytes -= if is_from { 0 } else { DATAGRAM_BYTES + data.len() };
+            is_from
+        });
+    }
+
+    /// The other side has refused a datagram. One that is not connected is not told: it could not know which.
+    pub(super) fn refuse(&mut self) {
+        self.is_refused = self.connected.is_some();
+    }
+
+    /// Whether a datagram was refused. It is said once.
+    pub(super) fn take_refused(&mut self) -> bool {
+        std::mem::take(&mut self.is_refused)
+    }
+
     pub(super) fn put(&mut self, source: SocketAddr, data: &[u8]) -> Result<(), Counter> {
         let bytes = DATAGRAM_BYTES + data.len();
         if self.bytes + bytes > QUEUE_BYTES_MAX {
@@ -56,6 +119,15 @@ impl Queue {
     }
 }
 
+/// The address that stands for all of ours, with the same port.
+pub(super) fn any(address: SocketAddr) -> SocketAddr {
+    let ip = match address {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(ip, address.port())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +143,29 @@ mod tests {
         assert_eq!(queue.put(source, &[7; 1000]), Ok(()));
         while queue.take().is_some() {}
         assert_eq!(queue.bytes, 0);
+    }
+
+    #[test]
+    fn connected_socket_has_datagrams_of_its_other_side_alone() {
+        let [local, remote, other]: [SocketAddr; 3] =
+            ["10.1.0.1:9", "10.1.0.2:53", "10.1.0.2:54"].map(|at| at.parse().unwrap());
+        let mut sockets = Sockets::default();
+        sockets.bound.insert(any(local), Queue::default());
+        assert_eq!(sockets.put(local, other, b"before"), Ok(()));
+        assert_eq!(sockets.put(local, remote, b"one"), Ok(()));
+        let queue = sockets.bound.get_mut(&any(local)).unwrap();
+        queue.refuse();
+        assert!(!queue.take_refused(), "it is not connected");
+        queue.connect(Connected { local: local.ip(), remote });
+        assert_eq!(queue.take(), Some((remote, b"one".to_vec())));
+        assert_eq!((queue.take(), queue.bytes), (None, 0));
+        queue.refuse();
+        assert!(queue.take_refused() && !queue.take_refused());
+        assert_eq!(sockets.put(local, other, b"after"), Err(Counter::NoSocket));
+        assert_eq!(
+            sockets.put("10.1.0.3:9".parse().unwrap(), remote, b"x"),
+            Err(Counter::NoSocket)
+        );
+        assert_eq!(sockets.put(local, remote, b"two"), Ok(()));
     }
 }

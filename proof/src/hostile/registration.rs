@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use fabric::control::{Problem, Reply, Request, WantedAddress};
 use fabric::name::LanName;
 use host::report::{LanReport, MemberReport};
-use net::lan::counters::COUNTERS_BYTES;
+use net::lan::counters::BOARD_BYTES;
 use net::lan::table::{LentTable, MEMBER_ADDRESSES_MAX, TABLE_BYTES};
 use os::storage::{Borrowed, STORAGE_GRAIN_BYTES, Storage, StorageOptions};
 use os::words::LentWords;
@@ -113,7 +113,7 @@ fn lan(name: &str) -> LanName {
 }
 
 fn counters() -> OwnedFd {
-    let bytes = COUNTERS_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
+    let bytes = BOARD_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
     Storage::create("siga counters", bytes, StorageOptions::default()).expect("storage").1
 }
 

@@ -41,6 +41,9 @@ pub struct Arguments {
     /// How many control units, hosts and guests that write to volumes to kill, at least
     #[arg(long, default_value_t = 100)]
     disk_kills: usize,
+    /// How many members of a LAN with connections of TCP between them, and hosts, to kill, at least
+    #[arg(long, default_value_t = 50)]
+    tcp_kills: usize,
     /// The command `siga`, for ports [default: the one beside this program]
     #[arg(long, value_name = "PATH")]
     siga: Option<PathBuf>,
@@ -90,12 +93,18 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let rounds = disk::draw(seed, arguments.disk_kills);
             rounds.iter().for_each(|round| println!("{round}"));
         }
+        if arguments.tcp_kills > 0 {
+            println!("in a LAN, with connections:");
+            let acts = lan::draw(seed, arguments.tcp_kills, false);
+            acts.iter().for_each(|act| println!("{act}"));
+        }
         return ExitCode::SUCCESS;
     }
     let is_mesh_well = kills + exhaustions == 0 || torture_mesh(arguments, &schedule);
     let is_lan_well = arguments.lan_kills == 0 || torture_lan(arguments, seed);
+    let is_tcp_well = arguments.tcp_kills == 0 || torture_connections(arguments, seed);
     let is_disk_well = arguments.disk_kills == 0 || torture_disk(arguments, seed);
-    let is_well = is_mesh_well && is_lan_well && is_disk_well;
+    let is_well = is_mesh_well && is_lan_well && is_tcp_well && is_disk_well;
     println!("{}", if is_well { "all is well".into() } else { format!("NOT WELL, seed {seed}") });
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -130,7 +139,7 @@ fn torture_lan(arguments: &Arguments, seed: u64) -> bool {
     let patience = Duration::from_secs(arguments.patience_s);
     let siga = arguments.siga.clone().or_else(siga_beside);
     let (start, mut done) = (Instant::now(), 0);
-    let mut scene = match lan::Scene::new(siga, patience) {
+    let mut scene = match lan::Scene::new(lan::Manner::Frames, siga, patience) {
         Ok(scene) => scene,
         Err(error) => {
             eprintln!("siga-proof: cannot start: {error}");
@@ -164,6 +173,44 @@ fn torture_lan(arguments: &Arguments, seed: u64) -> bool {
         tally.inspections,
         tally.wrong.len()
     );
+    tally.wrong.iter().for_each(|wrong| println!("wrong: {wrong}"));
+    if let Err(fault) = &torture {
+        println!("fault: {fault}");
+    }
+    torture.is_ok() && tally.wrong.is_empty()
+}
+
+/// Kills members of a LAN that have connections of TCP with each other, and hosts. Whether all is well.
+fn torture_connections(arguments: &Arguments, seed: u64) -> bool {
+    let patience = Duration::from_secs(arguments.patience_s);
+    let (start, mut done) = (Instant::now(), 0);
+    let mut scene = match lan::Scene::new(lan::Manner::Connections, None, patience) {
+        Ok(scene) => scene,
+        Err(error) => {
+            eprintln!("siga-proof: cannot start: {error}");
+            return false;
+        }
+    };
+    let torture = |scene: &mut lan::Scene| {
+        scene.start_all()?;
+        for act in lan::draw(seed, arguments.tcp_kills, false) {
+            scene.perform(act).map_err(|error| format!("act {done}, {act}: {error}"))?;
+            done += 1;
+        }
+        scene.end()
+    };
+    let torture: Result<(), String> = { torture }(&mut scene);
+    let tally = scene.tally();
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "kills of members with connections, and of hosts, {} in {seconds:.1} s",
+        tally.kills.values().sum::<u64>()
+    );
+    println!(
+        "conversations that were whole, byte for byte, {}; connections that ended with an error {}",
+        tally.conversations, tally.ended
+    );
+    println!("inspections for leaks {}, wrong {}", tally.inspections, tally.wrong.len());
     tally.wrong.iter().for_each(|wrong| println!("wrong: {wrong}"));
     if let Err(fault) = &torture {
         println!("fault: {fault}");

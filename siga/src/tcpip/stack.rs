@@ -90,9 +90,20 @@ pub(super) struct Shared {
 /// What a program has done with.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dropped {
-    Connection(ConnectionId),
+    /// A connection, and how long its closing may wait (SO_LINGER).
+    Connection(ConnectionId, Option<Duration>),
     Listener(SocketAddr),
     Socket(SocketAddr),
+}
+
+impl Dropped {
+    /// What was dropped where there could be no waiting is not waited for later, when its program does something else.
+    fn without_waiting(self) -> Dropped {
+        match self {
+            Dropped::Connection(id, Some(time)) if !time.is_zero() => Dropped::Connection(id, None),
+            dropped => dropped,
+        }
+    }
 }
 
 impl fmt::Debug for Stack {
@@ -241,7 +252,7 @@ impl Shared {
             io::Error::new(io::ErrorKind::ResourceBusy, problem)
         })?;
         for dropped in self.dropped.take() {
-            core.close(dropped);
+            core.close(dropped.without_waiting());
         }
         run(&mut core)
     }
@@ -396,7 +407,7 @@ impl Core {
                 }
             }
             for host in asked {
-                net.question(host, &mut Wire { lan, senders: &*senders });
+                net.question(now_ns(), host, &mut Wire { lan, senders: &*senders });
             }
         }
         if !gone.is_empty() {
@@ -430,7 +441,8 @@ impl Core {
 
     fn close(&mut self, dropped: Dropped) {
         match dropped {
-            Dropped::Connection(id) => self.net.close(id),
+            Dropped::Connection(id, None) => self.net.close(id),
+            Dropped::Connection(id, Some(time)) => return self.linger(id, time),
             Dropped::Listener(address) => self.net.stop_listening(address),
             Dropped::Socket(address) => self.net.unbind(address),
         }
@@ -448,9 +460,9 @@ impl Core {
         self.lan.wait_once(until)
     }
 
-    /// Whether another member of the LAN has this address. A stack does not reach itself.
+    /// Whether this address is the stack's own, or that of another member of the LAN.
     pub(super) fn is_reachable(&mut self, address: IpAddr) -> bool {
-        !self.net.addresses().contains(&address) && self.lan.find_address(address).is_some()
+        self.net.addresses().contains(&address) || self.lan.find_address(address).is_some()
     }
 
     pub(super) fn send_to(
@@ -459,7 +471,24 @@ impl Core {
         to: SocketAddr,
         data: &[u8],
     ) -> Result<(), net::tcpip::SendToError> {
-        self.net.send_to(from, to, data, &mut Wire { lan: &mut self.lan, senders: &self.senders })
+        let mut wire = Wire { lan: &mut self.lan, senders: &self.senders };
+        self.net.send_to(now_ns(), from, to, data, &mut wire)
+    }
+
+    /// Closes a connection, and goes on until the other side has all that was sent, at most for `time`.
+    fn linger(&mut self, id: ConnectionId, time: Duration) {
+        if time.is_zero() {
+            self.net.abort(id);
+        }
+        self.net.close(id);
+        self.push();
+        let deadline = after(time);
+        // What goes wrong with the LAN ends the wait, and nothing else.
+        while self.net.is_closing(id)
+            && now_ns() < deadline
+            && self.wait(deadline).is_ok()
+            && self.pump().is_ok()
+        {}
     }
 }
 

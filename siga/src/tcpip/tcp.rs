@@ -7,12 +7,17 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
 use std::time::Duration;
 
-use net::tcpip::{ConnectError, ConnectionId, End, Readable, Writable};
+use net::tcpip::{ConnectError, ConnectionId, End, KeepAlive, Readable, Writable};
 
 use super::stack::{Core, Dropped, Patience, Shared, Stack, not_bound};
 
 /// Connections that wait to be accepted, unless a listener says otherwise: as in the standard library.
 const BACKLOG: usize = 128;
+
+/// How long until a silent side is asked again whether it is there, and how often it is asked, unless a stream says
+/// otherwise: as Linux does.
+const PROBE_INTERVAL: Duration = Duration::from_secs(75);
+const PROBES: u32 = 9;
 
 /// A socket that listens, as [`std::net::TcpListener`].
 pub struct TcpListener {
@@ -122,11 +127,13 @@ struct Inner {
     read_limit: Cell<Option<Duration>>,
     write_limit: Cell<Option<Duration>>,
     has_no_delay: Cell<bool>,
+    keep_alive: Cell<Option<KeepAlive>>,
+    linger: Cell<Option<Duration>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.shared.close(Dropped::Connection(self.id));
+        self.shared.close(Dropped::Connection(self.id, self.linger.get()));
     }
 }
 
@@ -149,6 +156,8 @@ impl TcpStream {
             read_limit: Cell::new(None),
             write_limit: Cell::new(None),
             has_no_delay: Cell::new(false),
+            keep_alive: Cell::new(None),
+            linger: Cell::new(None),
         };
         TcpStream { inner: Rc::new(inner) }
     }
@@ -157,8 +166,8 @@ impl TcpStream {
     /// [`StackOptions::connect_max`](super::StackOptions::connect_max).
     ///
     /// # Errors
-    /// `ConnectionRefused`, `TimedOut`, `HostUnreachable` if no other member of the LAN has that address, `AddrNotAvailable`
-    /// if no port is left, `QuotaExceeded` if the stack has too many connections; otherwise as [`Stack::poll`].
+    /// `ConnectionRefused`, `TimedOut`, `HostUnreachable` if no member of the LAN has that address or a message of ICMP says
+    /// so, `NetworkUnreachable` likewise, `AddrNotAvailable` if no port is left, `QuotaExceeded` if the stack has too many connections; otherwise as [`Stack::poll`].
     pub fn connect(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
         first_of(address, |address| TcpStream::connect_within(stack, address, None))
     }
@@ -348,6 +357,79 @@ impl TcpStream {
     /// None, as it stands.
     pub fn nodelay(&self) -> io::Result<bool> {
         Ok(self.inner.has_no_delay.get())
+    }
+
+    /// Has the other side asked whether it is there once it has been silent for `time`. If it does not answer, it is asked
+    /// 8 times more, 75 s apart, and 75 s later the connection ends with `TimedOut`: see
+    /// [`TcpStream::set_keepalive_probes`]. It is not asked unless this is set, nor while something that was sent is not
+    /// acknowledged: that has a limit of its own.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the time is zero; `ResourceBusy` as [`Stack::poll`].
+    pub fn set_keepalive(&self, time: Option<Duration>) -> io::Result<()> {
+        let (interval, probes) = match self.inner.keep_alive.get() {
+            Some(KeepAlive { interval, probes, .. }) => (interval, probes),
+            None => (PROBE_INTERVAL, PROBES),
+        };
+        let time = time.map(some_time).transpose()?;
+        self.keep_alive(time.map(|time| KeepAlive { time, interval, probes }))
+    }
+
+    /// As [`TcpStream::set_keepalive`], but asks so many times and so far apart: the connection ends with `TimedOut` when the
+    /// other side has been silent for `time` and `probes` times `interval`.
+    ///
+    /// # Errors
+    /// `InvalidInput` if a time or the number is zero; `ResourceBusy` as [`Stack::poll`].
+    pub fn set_keepalive_probes(
+        &self,
+        time: Duration,
+        interval: Duration,
+        probes: u32,
+    ) -> io::Result<()> {
+        if probes == 0 {
+            let problem = "keep-alive with 0 probes: must be 1 or more";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
+        let (time, interval) = (some_time(time)?, some_time(interval)?);
+        self.keep_alive(Some(KeepAlive { time, interval, probes }))
+    }
+
+    fn keep_alive(&self, options: Option<KeepAlive>) -> io::Result<()> {
+        self.with(|core, id| {
+            core.net.set_keep_alive(os::processor::now_ns(), id, options);
+            core.push();
+            Ok(())
+        })?;
+        self.inner.keep_alive.set(options);
+        Ok(())
+    }
+
+    /// How long the other side is silent before it is asked whether it is there: None if it is not asked.
+    ///
+    /// # Errors
+    /// None, as it stands.
+    pub fn keepalive(&self) -> io::Result<Option<Duration>> {
+        Ok(self.inner.keep_alive.get().map(|options| options.time))
+    }
+
+    /// What dropping the stream does with what was sent and is not acknowledged. With None, which is the default, the stack
+    /// goes on to send it while it works. With a time, dropping the last handle waits until the other side has it, at most
+    /// so long, and then the stack goes on, as in Linux. With a time of zero the connection ends with a reset. Dropping
+    /// inside a closure that the stack has called does not wait.
+    ///
+    /// # Errors
+    /// None, as it stands.
+    pub fn set_linger(&self, time: Option<Duration>) -> io::Result<()> {
+        self.inner.linger.set(time);
+        Ok(())
+    }
+
+    /// What [`TcpStream::set_linger`] has set.
+    ///
+    /// # Errors
+    /// None, as it stands.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        Ok(self.inner.linger.get())
     }
 
     /// Has [`Stack::take_changed`] return this token when the stream may be ready for what it was not ready for before: when
@@ -553,7 +635,8 @@ fn ended(end: End) -> io::Error {
         End::Refused => io::ErrorKind::ConnectionRefused,
         End::Reset => io::ErrorKind::ConnectionReset,
         End::TimedOut => io::ErrorKind::TimedOut,
-        End::Gone => io::ErrorKind::HostUnreachable,
+        End::Gone | End::HostUnreachable => io::ErrorKind::HostUnreachable,
+        End::NetworkUnreachable => io::ErrorKind::NetworkUnreachable,
         _ => return io::Error::other("the stack has failed, and given this connection up"),
     };
     kind.into()

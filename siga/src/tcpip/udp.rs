@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use net::tcpip::SendToError;
 
-use super::stack::{Dropped, Patience, Shared, Stack, not_bound};
+use super::stack::{Core, Dropped, Patience, Shared, Stack, not_bound};
 use super::tcp::{first_of, some_time};
 
 /// A socket of datagrams, as [`std::net::UdpSocket`].
@@ -18,6 +18,8 @@ use super::tcp::{first_of, some_time};
 pub struct UdpSocket {
     shared: Rc<Shared>,
     address: SocketAddr,
+    /// The same, or one of the stack's addresses instead of all of them.
+    local: Cell<SocketAddr>,
     is_nonblocking: Cell<bool>,
     read_limit: Cell<Option<Duration>>,
 }
@@ -41,46 +43,103 @@ impl UdpSocket {
         Ok(UdpSocket {
             shared: shared.clone(),
             address,
+            local: Cell::new(address),
             is_nonblocking: Cell::new(false),
             read_limit: Cell::new(None),
         })
     }
 
-    /// The address that it is bound to.
+    /// The address that it is bound to, or that its datagrams are from once it is connected.
     ///
     /// # Errors
     /// None, as it stands.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.address)
+        Ok(self.local.get())
     }
 
-    /// Sends a datagram. Waits while its target is full. Returns how many bytes it has.
+    /// The address that it is connected to.
     ///
     /// # Errors
-    /// `InvalidInput` if it is longer than the LAN's packets, or for no host; `HostUnreachable` if no other member
-    /// of the LAN has that address; `WouldBlock` if the socket does not wait; otherwise as [`Stack::poll`].
-    pub fn send_to(&self, data: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
-        let patience = Patience::of(self.is_nonblocking.get(), None);
-        let to = to.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
+    /// `NotConnected`; `ResourceBusy` as [`Stack::poll`].
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.shared.with(|core| {
-            if !core.is_reachable(to.ip()) {
-                return Err(io::ErrorKind::HostUnreachable.into());
+            core.net.connected_to(self.address).ok_or(io::ErrorKind::NotConnected.into())
+        })
+    }
+
+    /// Connects to an address: [`UdpSocket::send`] and [`UdpSocket::recv`] are with it from now on, datagrams of others are
+    /// dropped, those that have come already too, and a closed port at the other side is an error of the next verb. A
+    /// connected socket can be connected to another address.
+    ///
+    /// # Errors
+    /// `InvalidInput` if that is no address of a host, or of another family; `HostUnreachable` if no member of the LAN has
+    /// it; `ResourceBusy` as [`Stack::poll`].
+    pub fn connect(&self, address: impl ToSocketAddrs) -> io::Result<()> {
+        let local = first_of(address, |address| {
+            self.shared.with(|core| {
+                if !core.is_reachable(address.ip()) {
+                    return Err(io::ErrorKind::HostUnreachable.into());
+                }
+                core.net.connect_socket(self.address, address).map_err(|error| not_sent(error, 0))
+            })
+        })?;
+        self.local.set(local);
+        Ok(())
+    }
+
+    /// Sends a datagram, in fragments if it is longer than the LAN's packets. Waits while its target is full. Returns how
+    /// many bytes it has.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is longer than a datagram may be, or for no host; `HostUnreachable` if no member of the LAN has
+    /// that address; `ConnectionRefused` if the socket is connected and the other side has refused one before;
+    /// `WouldBlock` if the socket does not wait; otherwise as [`Stack::poll`].
+    pub fn send_to(&self, data: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
+        let to = to.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
+        self.shared.with(|core| self.send_with(core, data, to))
+    }
+
+    /// Sends a datagram to the address that the socket is connected to.
+    ///
+    /// # Errors
+    /// `NotConnected`; otherwise as [`UdpSocket::send_to`].
+    pub fn send(&self, data: &[u8]) -> io::Result<usize> {
+        self.shared.with(|core| {
+            let to = core.net.connected_to(self.address).ok_or(io::ErrorKind::NotConnected)?;
+            self.send_with(core, data, to)
+        })
+    }
+
+    fn send_with(&self, core: &mut Core, data: &[u8], to: SocketAddr) -> io::Result<usize> {
+        let patience = Patience::of(self.is_nonblocking.get(), None);
+        if !core.is_reachable(to.ip()) {
+            return Err(io::ErrorKind::HostUnreachable.into());
+        }
+        core.try_until(patience, |core| {
+            if let Some(error) = self.refused(core) {
+                return Some(Err(error));
             }
-            core.try_until(patience, |core| match core.send_to(self.address, to, data) {
+            match core.send_to(self.address, to, data) {
                 Ok(()) => Some(Ok(data.len())),
                 Err(SendToError::Full) => None,
-                Err(SendToError::TooLong { bytes_max }) => {
-                    let problem = format!(
-                        "a datagram of {} bytes: on this LAN at most {bytes_max}",
-                        data.len()
-                    );
-                    Some(Err(io::Error::new(io::ErrorKind::InvalidInput, problem)))
-                }
-                Err(_) => {
-                    let problem = "not the address of a host that this socket can send to";
-                    Some(Err(io::Error::new(io::ErrorKind::InvalidInput, problem)))
-                }
-            })
+                Err(error) => Some(Err(not_sent(error, data.len()))),
+            }
+        })
+    }
+
+    /// The error of a datagram that the other side has refused. It is said once.
+    fn refused(&self, core: &mut Core) -> Option<io::Error> {
+        core.net.take_refused(self.address).then(|| io::ErrorKind::ConnectionRefused.into())
+    }
+
+    /// Whether the other side has refused a datagram, if no other verb has said so. It is said once.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.shared.with(|core| {
+            core.pump()?;
+            Ok(self.refused(core))
         })
     }
 
@@ -88,13 +147,26 @@ impl UdpSocket {
     /// library.
     ///
     /// # Errors
-    /// `WouldBlock` if the socket does not wait, or at its time limit; otherwise as [`Stack::poll`].
+    /// `ConnectionRefused` if the socket is connected and the other side has refused a datagram; `WouldBlock` if the socket
+    /// does not wait, or at its time limit; otherwise as [`Stack::poll`].
     pub fn recv_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let patience = Patience::of(self.is_nonblocking.get(), self.read_limit.get());
         let (source, data) = self.shared.with(|core| {
-            core.try_until(patience, |core| core.net.receive_from(self.address).map(Ok))
+            core.try_until(patience, |core| match self.refused(core) {
+                Some(error) => Some(Err(error)),
+                None => core.net.receive_from(self.address).map(Ok),
+            })
         })?;
         Ok((copy(&data, target), source))
+    }
+
+    /// The next datagram of the address that the socket is connected to.
+    ///
+    /// # Errors
+    /// `NotConnected`; otherwise as [`UdpSocket::recv_from`].
+    pub fn recv(&self, target: &mut [u8]) -> io::Result<usize> {
+        self.peer_addr()?;
+        self.recv_from(target).map(|(count, _)| count)
     }
 
     /// The next datagram, and where it is from. It stays. Waits for it.
@@ -105,10 +177,22 @@ impl UdpSocket {
         let patience = Patience::of(self.is_nonblocking.get(), self.read_limit.get());
         self.shared.with(|core| {
             core.try_until(patience, |core| {
+                if let Some(error) = self.refused(core) {
+                    return Some(Err(error));
+                }
                 let (source, data) = core.net.peek_from(self.address)?;
                 Some(Ok((copy(data, target), *source)))
             })
         })
+    }
+
+    /// The next datagram of the address that the socket is connected to. It stays.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv`].
+    pub fn peek(&self, target: &mut [u8]) -> io::Result<usize> {
+        self.peer_addr()?;
+        self.peek_from(target).map(|(count, _)| count)
     }
 
     /// Whether verbs do not wait: they give `WouldBlock` where they would.
@@ -141,4 +225,15 @@ fn copy(data: &[u8], target: &mut [u8]) -> usize {
     let count = data.len().min(target.len());
     target[..count].copy_from_slice(&data[..count]);
     count
+}
+
+/// Why a datagram was not sent, as the standard library says it.
+fn not_sent(error: SendToError, bytes: usize) -> io::Error {
+    let problem = match error {
+        SendToError::TooLong { bytes_max } => {
+            format!("a datagram of {bytes} bytes: must be at most {bytes_max}")
+        }
+        _ => "not the address of a host that this socket can send to".to_owned(),
+    };
+    io::Error::new(io::ErrorKind::InvalidInput, problem)
 }

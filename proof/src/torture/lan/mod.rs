@@ -1,5 +1,6 @@
 //! The torture of a LAN: members, unmodified programs behind ports, ports and hosts are killed in mid-conversation.
 
+pub mod connections;
 pub mod host;
 pub mod member;
 pub mod program;
@@ -12,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 pub use self::schedule::{Kind, draw};
-pub use self::supervisor::Scene;
+pub use self::supervisor::{Manner, Scene};
 
 use siga::lan::Mac;
 
@@ -37,6 +38,12 @@ const INTERFACE: &str = "hs0";
 
 /// Where parcels come in, in UDP.
 const PORT: u16 = 7000;
+
+/// What members with connections count: those that are open, conversations that were whole, and connections that have
+/// ended with an error.
+const OPEN: &str = "open";
+const WHOLE: &str = "whole";
+const ENDED: &str = "ended";
 
 /// How often a party sends to each of the others.
 const ROUND_NS: u64 = 2_000_000;

@@ -18,7 +18,9 @@ use siga::host::report::SystemReport;
 use super::super::birth::Birth;
 use super::schedule::{Act, Kind, Victim};
 use super::wire::{FromParty, Report, ToParty};
-use super::{Arguments, INTERFACE, JOINED, MEMBERS, PARTIES, address, mac, name};
+use super::{
+    Arguments, ENDED, INTERFACE, JOINED, MEMBERS, OPEN, PARTIES, WHOLE, address, mac, name,
+};
 use crate::crew::{self, Heard, Line, Workplace};
 use crate::footprint::Footprint;
 
@@ -49,13 +51,27 @@ pub struct Tally {
     pub parcels: u64,
     /// Parcels lost between members that both live.
     pub lost: u64,
+    /// Conversations over TCP that were whole, and connections that have ended with an error, by lives that were asked.
+    pub conversations: u64,
+    /// See there.
+    pub ended: u64,
     /// What has leaked, or does not agree.
     pub wrong: Vec<String>,
+}
+
+/// What members do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// They make frames themselves, and send parcels.
+    Frames,
+    /// They have a TCP/IP stack, and conversations over its connections.
+    Connections,
 }
 
 /// See the top of the file.
 #[derive(Debug)]
 pub struct Scene {
+    manner: Manner,
     workplace: Workplace,
     listener: Listener,
     /// The command `siga`, if there can be ports.
@@ -65,6 +81,8 @@ pub struct Scene {
     parties: Vec<Party>,
     strangers: Vec<Line>,
     baseline: BTreeMap<String, Footprint>,
+    /// By party and life: conversations that were whole, and connections that have ended.
+    counted: BTreeMap<(usize, u32), (u64, u64)>,
     tally: Tally,
     troubles: Vec<String>,
 }
@@ -90,18 +108,21 @@ impl Scene {
     ///
     /// # Errors
     /// As from the kernel.
-    pub fn new(siga: Option<PathBuf>, patience: Duration) -> io::Result<Scene> {
+    pub fn new(manner: Manner, siga: Option<PathBuf>, patience: Duration) -> io::Result<Scene> {
         let workplace = Workplace::create()?;
         let listener = Listener::bind(&crew::crew_socket(workplace.directory()), 0o600)?;
+        let parties = if manner == Manner::Frames { PARTIES } else { MEMBERS };
         Ok(Scene {
+            manner,
             workplace,
             listener,
             siga,
             patience,
             host: None,
-            parties: (0..PARTIES).map(|_| Party::default()).collect(),
+            parties: (0..parties).map(|_| Party::default()).collect(),
             strangers: Vec::new(),
             baseline: BTreeMap::new(),
+            counted: BTreeMap::new(),
             tally: Tally::default(),
             troubles: Vec::new(),
         })
@@ -211,7 +232,10 @@ impl Scene {
         let mut command = match party {
             ..MEMBERS => {
                 let mut command = crew::this_program();
-                command.args(words("torture-member"));
+                command.args(words(match self.manner {
+                    Manner::Frames => "torture-member",
+                    Manner::Connections => "torture-connections",
+                }));
                 command
             }
             JOINED => {
@@ -457,7 +481,8 @@ impl Scene {
             })?;
             let now: Vec<Option<Report>> =
                 scene.parties.iter().map(|own| own.report.clone()).collect();
-            let is_quiet = now == before;
+            let is_over = |report: &Report| counter(report, OPEN) == 0;
+            let is_quiet = now == before && now.iter().flatten().all(is_over);
             before = now;
             Ok(is_quiet)
         })
@@ -475,11 +500,26 @@ impl Scene {
         })
         .map_err(|error| format!("{error}\n{}", self.describe()))?;
         self.quiet()?;
-        self.compare_parcels();
-        self.compare_counters()?;
+        match self.manner {
+            Manner::Frames => {
+                self.compare_parcels();
+                self.compare_counters()?;
+            }
+            Manner::Connections => self.count_conversations(),
+        }
         self.find_leaks()?;
         self.tell(ToParty::Resume);
         Ok(())
+    }
+
+    fn count_conversations(&mut self) {
+        for (party, own) in self.parties.iter().enumerate() {
+            let Some(report) = &own.report else { continue };
+            let counts = (counter(report, WHOLE), counter(report, ENDED));
+            self.counted.insert((party, own.life), counts);
+        }
+        self.tally.conversations = self.counted.values().map(|(whole, _)| whole).sum();
+        self.tally.ended = self.counted.values().map(|(_, ended)| ended).sum();
     }
 
     /// What one member has sent to another has come, but for what is counted as lost.

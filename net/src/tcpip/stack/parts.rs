@@ -1,0 +1,131 @@
+//! Packets that come or go in parts, and those to the stack itself.
+
+use super::*;
+use crate::lan::offload::{Checksum, complete_checksum};
+use crate::tcpip::fragments;
+
+impl Stack {
+    /// Takes a packet for one of our addresses, or a part of one.
+    pub(super) fn take_packet(
+        &mut self,
+        now: u64,
+        packet: &Packet<'_>,
+        checksum: Checksum,
+        link: &mut impl Link,
+    ) -> Result<(), Counter> {
+        let Some(fragment) = packet.fragment else {
+            return self.take_whole(now, packet, checksum, link);
+        };
+        let whole = self.reassembly.take(now, packet, fragment, &mut self.counters)?;
+        let Some(whole) = whole else { return Ok(()) };
+        let packet = Packet::parse(&whole)?;
+        if packet.fragment.is_some() {
+            return Err(Counter::Malformed);
+        }
+        // Whatever was said of the checksum was said of a part.
+        self.take_whole(now, &packet, Checksum::Unknown, link)
+    }
+
+    fn take_whole(
+        &mut self,
+        now: u64,
+        packet: &Packet<'_>,
+        checksum: Checksum,
+        link: &mut impl Link,
+    ) -> Result<(), Counter> {
+        if packet.has_extensions() {
+            let plain = packet.plain();
+            return self.take_plain(now, &Packet::parse(&plain)?, checksum, link);
+        }
+        self.take_plain(now, packet, checksum, link)
+    }
+
+    fn take_plain(
+        &mut self,
+        now: u64,
+        packet: &Packet<'_>,
+        checksum: Checksum,
+        link: &mut impl Link,
+    ) -> Result<(), Counter> {
+        if !packet.is_intact(checksum) {
+            return Err(Counter::BadChecksum);
+        }
+        match (packet.protocol, packet.source) {
+            (TCP, _) => self.take_segment(now, packet, link),
+            (UDP, _) => {
+                let taken = self.take_datagram(packet);
+                if taken == Err(Counter::NoSocket) {
+                    self.refuse(now, packet, link);
+                }
+                taken
+            }
+            (ICMP, IpAddr::V4(_)) | (ICMPV6, IpAddr::V6(_)) => self.take_control(now, packet, link),
+            _ => Err(Counter::OtherProtocol),
+        }
+    }
+
+    /// Bytes of the longest packet to an address.
+    pub(super) fn mtu_to(&self, now: u64, to: IpAddr) -> usize {
+        self.path_mtus.get(now, to).map_or(self.options.mtu, |mtu| mtu.min(self.options.mtu))
+    }
+
+    /// Sends a datagram whose checksum is missing, in fragments if it is too long for one frame.
+    pub(super) fn send_in_parts(
+        &mut self,
+        now: u64,
+        to: IpAddr,
+        mut frame: Vec<u8>,
+        link: &mut impl Link,
+    ) {
+        let offload = packet::leave_checksum(&mut frame);
+        let mtu = self.mtu_to(now, to);
+        if frame.len() <= ETHERNET_BYTES + mtu {
+            return self.output.send(link, &mut self.counters, to, offload, &mut frame);
+        }
+        complete_checksum(offload.checksum, &mut frame);
+        let identification = self.identification(to);
+        fragments::cut(&frame, mtu, identification, |piece| {
+            self.counters.count(Counter::FragmentsSent);
+            self.output.send(link, &mut self.counters, to, Offload::NONE, piece);
+        });
+    }
+
+    /// Sends a complete frame that is an answer, in fragments if it is too long for one.
+    pub(super) fn answer_in_parts(
+        &mut self,
+        now: u64,
+        to: IpAddr,
+        mut frame: Vec<u8>,
+        link: &mut impl Link,
+    ) {
+        let mtu = self.mtu_to(now, to);
+        if frame.len() <= ETHERNET_BYTES + mtu {
+            return self.answer(to, Offload::NONE, &mut frame, link);
+        }
+        let identification = self.identification(to);
+        fragments::cut(&frame, mtu, identification, |piece| {
+            self.counters.count(Counter::FragmentsSent);
+            self.output.answer(link, &mut self.counters, to, Offload::NONE, piece);
+        });
+    }
+
+    /// What the fragments of one packet have in common, and those of others to the same address have not for long. Nobody
+    /// who does not see it can guess it (RFC 7739 5.3).
+    fn identification(&mut self, to: IpAddr) -> u32 {
+        self.packets_cut = self.packets_cut.wrapping_add(1);
+        (self.secret.number(("fragments", to)) as u32).wrapping_add(self.packets_cut)
+    }
+
+    /// Takes the frames that were sent to the stack itself up to now.
+    pub(super) fn receive_own(&mut self, now: u64, link: &mut impl Link) {
+        for _ in 0..self.output.own_waiting() {
+            let Some((offload, frame)) = self.output.take_own() else { break };
+            self.counters.count(Counter::FramesReceived);
+            let taken = Packet::parse(&frame)
+                .and_then(|packet| self.take_packet(now, &packet, offload.checksum, link));
+            if let Err(reason) = taken {
+                self.counters.count(reason);
+            }
+        }
+    }
+}
