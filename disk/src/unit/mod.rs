@@ -311,6 +311,8 @@ impl Unit {
         } else if self.volumes.iter().any(|mounted| !mounted.unsynced.is_empty()) {
             self.sync();
             (self.gathered, self.gathering) = (0, 0);
+            // Its ends are to go.
+            found = true;
         }
         if self.volumes.iter().any(|mounted| mounted.is_found_damaged) {
             self.protect_damaged();

@@ -25,6 +25,9 @@ use super::stack::Congestion;
 use crate::lan::frame::ETHERNET_BYTES;
 use crate::lan::offload::{Kind, Offload, SEGMENTS_MAX, Segmentation};
 
+/// Where the window is in a header of TCP.
+const WINDOW_AT: usize = 14;
+
 /// Bytes of the longest packet that stands for segments.
 const SEGMENTS_BYTES_MAX: usize = 65_535;
 
@@ -180,7 +183,8 @@ fn begins_with(seed: u64) -> Option<u32> {
         room: &mut room,
     };
     let mut sent = Sent::default();
-    let mut tap = Tap { mtu: 1280, input: None, to: address(2).ip(), sent: &mut sent, way };
+    let mut tap =
+        Tap { mtu: 1280, input: None, to: address(2).ip(), window_shift: 0, sent: &mut sent, way };
     interface.poll_egress(instant(0), &mut tap, &mut set);
     sent.is_any.then(|| sent.next.wrapping_sub(1))
 }
@@ -669,8 +673,9 @@ impl Machine {
             Some(seed) => first.insert(interface(mtu, seed, None)),
             None => engine.interface(self.known.has_short_segments(), path_mtu),
         };
-        let Machine { room, known: Known { sent, remote, .. }, .. } = self;
-        let mut tap = Tap { mtu, input: Some(packet), to: *remote, sent, way };
+        let Machine { room, known: Known { sent, remote, window_shift, .. }, .. } = self;
+        let mut tap =
+            Tap { mtu, input: Some(packet), to: *remote, window_shift: *window_shift, sent, way };
         guard(|| interface.poll_ingress_single(instant(now), &mut tap, &mut room.set))
             .map(|_: PollIngressSingleResult| ())
     }
@@ -684,9 +689,10 @@ impl Machine {
     ) -> Result<bool, Broken> {
         let (mtu, path_mtu) = (engine.mtu, self.path_mtu());
         let interface = engine.interface(self.known.has_short_segments(), path_mtu);
-        let Machine { room, known: Known { sent, remote, round_trip, .. }, .. } = self;
+        let Machine { room, known: Known { sent, remote, round_trip, window_shift, .. }, .. } =
+            self;
         let before = sent.next;
-        let mut tap = Tap { mtu, input: None, to: *remote, sent, way };
+        let mut tap = Tap { mtu, input: None, to: *remote, window_shift: *window_shift, sent, way };
         let has_sent = guard(|| {
             interface.poll_egress(instant(now), &mut tap, &mut room.set) != PollResult::None
         });
@@ -790,6 +796,8 @@ struct Tap<'a, 'b, L> {
     mtu: usize,
     input: Option<&'a [u8]>,
     to: IpAddr,
+    /// By how many bits the windows that are sent are shifted.
+    window_shift: u32,
     sent: &'a mut Sent,
     way: &'a mut Way<'b, L>,
 }
@@ -801,6 +809,7 @@ struct Transmit<'a, L> {
     /// Whether it is an answer to what has just been received.
     is_answer: bool,
     segment_bytes: Option<u16>,
+    window_shift: u32,
     sent: &'a mut Sent,
     way: Way<'a, L>,
 }
@@ -829,6 +838,14 @@ impl<L: Link> TxToken for Transmit<'_, L> {
             // smoltcp goes back in the sequence when it sends again, also with bare acknowledgements and with the reset that
             // ends a connection. The other side may be beyond that, and then it does not look at them: two sides that
             // both send again would never go on. A reset as an answer has the number that was asked for.
+            if !segment.has(packet::SYN | packet::RST) && self.window_shift > 0 {
+                // smoltcp rounds windows down when it scales them. So the end of what it takes may go back by less than
+                // one step when an acknowledgement goes forward, and what the other side has sent up to where it was would be
+                // cut: a few bytes, that are sent again after a second. One step less is never taken back.
+                segment.window = segment.window.saturating_sub(1);
+                room[transport + WINDOW_AT..transport + WINDOW_AT + 2]
+                    .copy_from_slice(&segment.window.to_be_bytes());
+            }
             let is_moved = segment.is_bare() || segment.has(packet::RST) && !self.is_answer;
             if is_moved && self.sent.is_any && is_before(segment.sequence, self.sent.next) {
                 segment.sequence = self.sent.next;
@@ -924,10 +941,10 @@ impl TxToken for Nowhere {
 
 impl<L> Tap<'_, '_, L> {
     fn token(&mut self, is_answer: bool) -> Transmit<'_, L> {
-        let Tap { to, sent, way, .. } = self;
+        let Tap { to, sent, way, window_shift, .. } = self;
         let Way { link, output, counters, room } = &mut **way;
         let way = Way { link: &mut **link, output, counters, room };
-        Transmit { to: *to, is_answer, segment_bytes: None, sent, way }
+        Transmit { to: *to, is_answer, segment_bytes: None, window_shift: *window_shift, sent, way }
     }
 }
 

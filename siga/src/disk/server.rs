@@ -298,7 +298,9 @@ impl Server {
             while idle < IDLE_POLLS {
                 idle = if self.poll()? { 0 } else { idle + 1 };
             }
-            self.tend()?;
+            if self.tend()? {
+                continue;
+            }
             // Nobody rings when another guest releases a volume, or what it has pinned.
             let is_busy = self.channel.is_busy();
             let time = if is_busy { time.min(REPEAT_TIME) } else { time };
@@ -332,7 +334,9 @@ impl Server {
                 }
                 continue;
             }
-            self.tend()?;
+            if self.tend()? {
+                continue;
+            }
             let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
             let time = if self.channel.is_busy() { left.min(REPEAT_TIME) } else { left };
             if let Some(key) = self.waiter.wait_within(time)?.map(|(key, _)| key) {
@@ -348,8 +352,8 @@ impl Server {
     }
 
     /// Does what nobody rings for: begins programs again that found the control unit busy, sends what was held back, and tells the
-    /// control unit what guests have done with.
-    fn tend(&mut self) -> Result<(), ServerError> {
+    /// control unit what guests have done with. Returns whether there is more to do at once.
+    fn tend(&mut self) -> Result<bool, ServerError> {
         let now = now_ns();
         self.tended_ns = now;
         for number in 0..self.paths.len() {
@@ -368,10 +372,10 @@ impl Server {
             self.channel.repeat(&mut paths, now);
         }
         self.channel.flush();
-        self.unit.poll();
+        let found = self.unit.poll();
         self.follow_host();
         self.show();
-        Ok(())
+        Ok(found)
     }
 
     fn follow_host(&mut self) {
