@@ -37,6 +37,9 @@ pub const SOCKET_ROWS: usize = 64;
 /// Rows for connections.
 pub const CONNECTION_ROWS: usize = ROWS - SOCKET_ROWS;
 
+/// The state of an empty row.
+const NO_STATE: u64 = u64::MAX;
+
 /// How often a row that is being written is read again.
 const TRIES: usize = 8;
 
@@ -186,7 +189,13 @@ pub fn show_row(words: &Words, number: usize, row: Option<&Row>) {
     let edition = words.load(at, Ordering::Relaxed);
     // A reader that finds this edition, or another than before, reads again.
     words.store(at, edition | 1, Ordering::SeqCst);
-    let Some(row) = row else { return words.store(at, 0, Ordering::SeqCst) };
+    let next = (edition | 1).wrapping_add(1).max(2);
+    let Some(row) = row else {
+        if edition != 0 {
+            words.store(at + 1, NO_STATE, Ordering::Release);
+        }
+        return words.store(at, if edition == 0 { 0 } else { next }, Ordering::SeqCst);
+    };
     let ends = u64::from(row.local.port()) << 16
         | row.remote.map_or(0, |remote| u64::from(remote.port()))
         | u64::from(row.remote.is_some()) << 32;
@@ -208,7 +217,7 @@ pub fn show_row(words: &Words, number: usize, row: Option<&Row>) {
     for (field, word) in fields.into_iter().enumerate() {
         words.store(at + 1 + field, word, Ordering::Release);
     }
-    words.store(at, (edition | 1).wrapping_add(1).max(2), Ordering::SeqCst);
+    words.store(at, next, Ordering::SeqCst);
 }
 
 /// What a stack shows; none if there is none, or it shows itself in a way that we do not know.

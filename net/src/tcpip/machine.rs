@@ -616,8 +616,14 @@ impl Machine {
             flags: packet::ACK,
             sequence: self.known.sent.next.wrapping_sub(1),
             acknowledgement: self.expected(),
-            window: self.known.sent.window,
+            window: self.window_to_say(),
         }
+    }
+
+    /// The window that was offered last, as a segment says it that is not the first: that of the first is not scaled.
+    pub(super) fn window_to_say(&self) -> u16 {
+        let Known { sent, window_shift, .. } = &self.known;
+        if sent.is_beyond_first { sent.window } else { sent.window >> window_shift }
     }
 
     /// What the state machine has to send, or to send again, although nothing may be due.

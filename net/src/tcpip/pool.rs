@@ -89,8 +89,8 @@ impl Pool {
         self.in_use >= self.in_use_max
     }
 
-    /// A socket that was never used, or that knows nothing of what it was used for. It may be one more than a new connection
-    /// would get: what a connection has had before it slept it gets again.
+    /// A socket that was never used, or that knows nothing of what it was used for. Whoever has to keep the limit has asked
+    /// [`Pool::is_exhausted`].
     pub(super) fn take(&mut self, manner: &Manner) -> Room {
         self.in_use += 1;
         self.high_water = self.high_water.max(self.in_use);

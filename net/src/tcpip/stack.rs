@@ -73,7 +73,8 @@ pub struct Options {
     pub connect_max: Duration,
     /// Connections at most, all states but TIME-WAIT.
     pub connections_max: usize,
-    /// Bytes of all connections' buffers at most, touched or not. What would be more finds no connection.
+    /// Bytes of all connections' buffers at most, touched or not. What would be more finds no connection, and what comes for
+    /// one that sleeps is dropped. A program that writes to one that sleeps gets buffers beyond that.
     pub pool_bytes: usize,
     /// Bytes of buffers at most that wait for the next connection.
     pub pool_kept_bytes: usize,
@@ -259,7 +260,10 @@ pub struct Stack {
     reassembly: Reassembly,
     /// Packets cut into fragments so far.
     packets_cut: u32,
+    /// What errors about segments that were under way have said.
     path_mtus: PathMtus,
+    /// What errors about datagrams have said, which anybody may have made up: no connection believes them.
+    path_mtus_of_datagrams: PathMtus,
     /// Limits the errors that are sent.
     errors: Limiter,
 }
@@ -315,6 +319,7 @@ impl Stack {
             reassembly: Reassembly::default(),
             packets_cut: 0,
             path_mtus: PathMtus::default(),
+            path_mtus_of_datagrams: PathMtus::default(),
             errors: Limiter::new(secret),
         }
     }
@@ -486,16 +491,17 @@ impl Stack {
     ) -> Result<(), Counter> {
         let Some(listener) = self.listeners.get(&listening) else { return Ok(()) };
         let host = tuple.remote.ip();
-        if listener.half_open.count + listener.ready.len() >= listener.backlog {
+        let is_full = listener.half_open.count + listener.ready.len() >= listener.backlog;
+        let evictable = match is_full {
             // Dropped and not refused: the other side tries again in a second.
-            let evictable = listener.half_open.evictable(now, host);
-            self.forget(evictable.ok_or(Counter::BacklogFull)?);
-            self.counters.count(Counter::HalfOpenEvicted);
-        }
-        if self.connections.len() >= self.options.connections_max {
+            true => Some(listener.half_open.evictable(now, host).ok_or(Counter::BacklogFull)?),
+            false => None,
+        };
+        // One that goes leaves its place and its buffers.
+        if self.connections.len() >= self.options.connections_max && !is_full {
             return Err(Counter::ConnectionsFull);
         }
-        if self.pool.is_exhausted() {
+        if self.pool.is_exhausted() && !is_full {
             return Err(Counter::PoolExhausted);
         }
         // Half of all numbers are after another. The answer shows which one it is: so it is made before it is sent.
@@ -506,6 +512,11 @@ impl Stack {
             if after.is_some_and(|after| !is_before(after, first)) {
                 machine.end(&mut self.pool);
                 continue;
+            }
+            // Nobody goes for a segment that begins no connection.
+            if let Some(evictable) = evictable {
+                self.forget(evictable);
+                self.counters.count(Counter::HalfOpenEvicted);
             }
             if let Some((offload, mut frame)) = answer.frame {
                 self.output.send(link, &mut self.counters, host, offload, &mut frame);
@@ -541,13 +552,17 @@ impl Stack {
         let mut way = Way { link: answer, output: &mut output, counters: &mut counters, room };
         let taken = machine.receive(engine, now, packet.bytes, Some(seed), &mut way);
         let sent = taken.and_then(|()| machine.send_one(engine, now, &mut way));
-        let problem = match sent {
-            Err(Broken) => Counter::Broken,
-            Ok(_) if machine.state() != State::SynReceived => Counter::Malformed,
-            Ok(_) => return Ok(machine),
-        };
-        machine.break_down(pool);
-        Err(problem)
+        match sent {
+            Err(Broken) => {
+                machine.break_down(pool);
+                Err(Counter::Broken)
+            }
+            Ok(_) if machine.state() != State::SynReceived => {
+                machine.end(pool);
+                Err(Counter::Malformed)
+            }
+            Ok(_) => Ok(machine),
+        }
     }
 
     /// A segment of a connection that there is.
@@ -559,6 +574,11 @@ impl Stack {
         segment: Segment,
         link: &mut impl Link,
     ) -> Result<(), Counter> {
+        let sleeps = self.connections.get_mut(index).is_some_and(|one| one.asleep.is_some());
+        if sleeps && self.pool.is_exhausted() {
+            // The other side sends it again.
+            return Err(Counter::PoolExhausted);
+        }
         self.wake(index);
         let Stack { connections, engine, output, counters, room, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return Ok(()) };
@@ -683,7 +703,7 @@ impl Stack {
             flags: ACK,
             sequence: sent.next,
             acknowledgement: sent.acknowledged,
-            window: sent.window,
+            window: machine.window_to_say(),
         };
         self.send_bare(tuple, bare, link);
     }
@@ -805,7 +825,7 @@ impl Stack {
 
     /// Sends what a connection has to send, and looks after its timers and its end.
     fn serve(&mut self, now: u64, index: u32, link: &mut impl Link) {
-        let Stack { connections, engine, output, counters, room, path_mtus, .. } = self;
+        let Stack { connections, engine, output, counters, room, path_mtus, options, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return };
         connection.is_busy = false;
         if !connection.is_live {
@@ -837,7 +857,8 @@ impl Stack {
         let remote = connection.tuple.remote;
         let step = connection.keep(now);
         let Some(machine) = &mut connection.machine else { return };
-        machine.set_path_mtu(path_mtus.get(now, remote.ip()));
+        let path_mtu = path_mtus.get(now, remote.ip()).filter(|mtu| *mtu < options.mtu);
+        machine.set_path_mtu(path_mtu);
         match step {
             Step::Probe => {
                 let mut frame = packet::bare(connection.tuple.local, remote, machine.question());
@@ -1015,6 +1036,7 @@ impl Stack {
         self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         let is_live = std::mem::take(&mut connection.is_live);
+        connection.asleep = None;
         let tuple = connection.tuple;
         let has_bytes =
             connection.machine.as_ref().is_some_and(|machine| machine.socket().can_recv());
@@ -1026,6 +1048,7 @@ impl Stack {
             self.leave(tuple, index);
         }
         self.note_change(index);
+        self.show_later(index);
         if !is_wanted {
             self.forget(index);
         }
@@ -1349,10 +1372,13 @@ impl Stack {
         if connection.is_live {
             // There is room again, which the other side may wait for.
             self.make_busy(index);
-        } else if !machine.socket().can_recv()
-            && let Some(machine) = connection.machine.take()
-        {
-            machine.end(&mut self.pool);
+        } else {
+            if !machine.socket().can_recv()
+                && let Some(machine) = connection.machine.take()
+            {
+                machine.end(&mut self.pool);
+            }
+            self.show_later(index);
         }
         result
     }

@@ -1125,7 +1125,8 @@ fn connection_that_sleeps_goes_on_as_if_it_had_not() {
 
 #[test]
 fn connection_that_sleeps_is_closed_and_reset_like_another() {
-    let ends: [(fn(&mut Stack, ConnectionId), Readable); 4] = [
+    type Act = fn(&mut Stack, ConnectionId);
+    let ends: [(Act, Readable); 4] = [
         (Stack::close, Readable::Finished),
         (Stack::shut_sending, Readable::Finished),
         (Stack::abort, Readable::Failed),

@@ -73,7 +73,7 @@ impl Stack {
         }
         match trouble {
             Trouble::TooBig(mtu) => {
-                self.path_mtus.note(now, remote.ip(), mtu, bytes);
+                self.path_mtus_of_datagrams.note(now, remote.ip(), mtu, bytes);
             }
             // As Linux does: only a connected socket learns it, and only what stays so.
             Trouble::Refused => queue.refuse(),

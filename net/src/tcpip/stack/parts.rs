@@ -64,9 +64,10 @@ impl Stack {
         }
     }
 
-    /// Bytes of the longest packet to an address.
+    /// Bytes of the longest packet to an address, but for segments of connections: those believe less.
     pub(super) fn mtu_to(&self, now: u64, to: IpAddr) -> usize {
-        self.path_mtus.get(now, to).map_or(self.options.mtu, |mtu| mtu.min(self.options.mtu))
+        let said = [&self.path_mtus, &self.path_mtus_of_datagrams].map(|said| said.get(now, to));
+        said.into_iter().flatten().fold(self.options.mtu, usize::min)
     }
 
     /// Sends a datagram whose checksum is missing, in fragments if it is too long for one frame.
