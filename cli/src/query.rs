@@ -110,7 +110,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             }
         }
     }
-    for unit in report.control_units.iter().filter(|unit| !is_all && unit.not_shown > 0) {
+    let is_shown = is_about(Subject::Dasd) || is_about(Subject::Channel);
+    for unit in report.control_units.iter().filter(|unit| is_shown && unit.not_shown > 0) {
         let ControlUnitReport { guest, not_shown, .. } = unit;
         print(format_args!("{guest} has {not_shown} volumes, devices and subchannels besides"))?;
     }
@@ -251,6 +252,7 @@ fn channel_paths(units: &[ControlUnitReport]) -> Table {
 /// The subchannels of all control units, with mean times of their samples in microseconds.
 fn subchannels(units: &[ControlUnitReport]) -> Table {
     let heads = [
+        "control unit",
         "guest",
         "device",
         "subchannel",
@@ -264,14 +266,20 @@ fn subchannels(units: &[ControlUnitReport]) -> Table {
         "active us",
         "response us",
     ];
-    let mut table = table(&heads, 2);
-    for subchannel in units.iter().flat_map(|unit| &unit.subchannels) {
-        let SubchannelReport { guest, device, samples, .. } = subchannel;
+    let mut table = table(&heads, 3);
+    // What a guest says of others is its own affair: so it is said whose words these are.
+    let each = |unit: &ControlUnitReport| (unit.guest.clone(), unit.subchannels.clone());
+    let each = units.iter().map(each).flat_map(|(unit, subchannels)| {
+        subchannels.into_iter().map(move |subchannel| (unit.clone(), subchannel))
+    });
+    for (unit, subchannel) in each {
+        let SubchannelReport { guest, device, samples, .. } = &subchannel;
         let mean = |total_ns: u64| match samples {
             0 => "-".to_owned(),
             samples => format!("{:.1}", total_ns as f64 / *samples as f64 / 1e3),
         };
         table.add_row([
+            unit,
             guest.clone(),
             device.clone(),
             subchannel.subchannel.to_string(),

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use host::system::System;
 use host::{Handle, Host};
@@ -98,6 +99,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
 fn serve(socket: &Path, volumes: SystemVolumes, output: Output) -> Result<(), Outcome> {
     let (mut server, served) = serve_system(socket, volumes)?;
     announce(socket, Some(&served), output);
+    // The host answers on another thread.
+    server.serve_within(Duration::from_millis(100)).map_err(Outcome::no)?;
     say_not_shown(&server);
     let Err(error) = server.serve();
     eprintln!("siga: the volumes are served no longer: {error}");

@@ -130,7 +130,11 @@ impl Output {
         }
     }
 
-    fn push_bytes(&mut self, bytes: &[u8], cache: &mut Cache) {
+    /// Bytes that lie nowhere in the cache as they are. What came before is copied too.
+    fn push_bytes(&mut self, bytes: &[u8], cache: &mut Cache) -> Result<(), Refusal> {
+        if self.bytes.len() + bytes.len() > COPIED_BYTES_MAX {
+            return Err(Fault::Overrun.into());
+        }
         let more = std::mem::take(&mut self.more);
         for extent in self.first.take().into_iter().chain(more) {
             for place in extent.places() {
@@ -138,8 +142,13 @@ impl Output {
             }
         }
         self.bytes.extend(bytes);
+        Ok(())
     }
 }
+
+/// Bytes at most that are copied for one exchange, because they do not lie in the cache as the program wants them: whole tracks, or
+/// counts and keys. They pin nothing, so nothing else bounds them.
+const COPIED_BYTES_MAX: usize = 4 << 20;
 
 fn slice(cache: &mut Cache, place: u64, bytes: usize) -> &[u8] {
     cache.range(place as usize, bytes)
@@ -387,7 +396,7 @@ impl Unit {
         }
         let answer = |output: &mut Output, cache: &mut Cache, bytes: &[u8]| {
             let moved = bytes.len().min(count as usize);
-            output.push_bytes(&bytes[..moved], cache);
+            output.push_bytes(&bytes[..moved], cache)?;
             Ok(Moved::of(moved, bytes.len()))
         };
         let taken = |bytes: usize| {
@@ -617,7 +626,7 @@ impl Unit {
                 if code == command::READ_R0 { HOME_BYTES..bytes.len() } else { 0..HOME_BYTES };
             let bytes = &bytes[range];
             let moved = bytes.len().min(count as usize);
-            output.push_bytes(&bytes[..moved], &mut mounted.cache);
+            output.push_bytes(&bytes[..moved], &mut mounted.cache)?;
             exchange.chain.domain(Deed::Read)?.remaining -= 1;
             return Ok(Moved::of(moved, bytes.len()));
         }
@@ -631,7 +640,7 @@ impl Unit {
             command::READ_KEY_DATA => (record.key_at(), record.count.area_bytes()),
             command::READ_COUNT => {
                 let moved = COUNT_BYTES.min(count as usize);
-                output.push_bytes(&shown.emit()[..moved], &mut mounted.cache);
+                output.push_bytes(&shown.emit()[..moved], &mut mounted.cache)?;
                 return Ok(Moved::of(moved, COUNT_BYTES));
             }
             _ => {
@@ -639,7 +648,7 @@ impl Unit {
                 let mut bytes = mounted.cache.bytes(slot)[record.offset..][..all].to_vec();
                 bytes[..COUNT_BYTES].copy_from_slice(&shown.emit());
                 let moved = all.min(count as usize);
-                output.push_bytes(&bytes[..moved], &mut mounted.cache);
+                output.push_bytes(&bytes[..moved], &mut mounted.cache)?;
                 return Ok(Moved::of(moved, all));
             }
         };
@@ -678,7 +687,7 @@ impl Unit {
             content.extend(&bytes[record.key_at()..record.end()]);
         }
         let moved = content.len().min(count as usize);
-        output.push_bytes(&content[..moved], &mut mounted.cache);
+        output.push_bytes(&content[..moved], &mut mounted.cache)?;
         let domain = exchange.chain.domain(Deed::Read)?;
         domain.remaining -= 1;
         if domain.remaining > 0 {
@@ -730,7 +739,7 @@ impl Unit {
         let mut content = Vec::with_capacity(BYTES_MAX);
         places.into_iter().for_each(|place| content.extend(&bytes[place]));
         let moved = content.len().min(count as usize);
-        output.push_bytes(&content[..moved], &mut mounted.cache);
+        output.push_bytes(&content[..moved], &mut mounted.cache)?;
         Unit::end_track(exchange, Deed::Read)?;
         // The program may want less of the last track.
         Ok(Moved::of(moved, moved))
@@ -929,4 +938,23 @@ fn write(
     }
     (exchange.has_written, exchange.is_unsynced) = (true, true);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use os::storage::StorageOptions;
+
+    use super::*;
+    use crate::ckd::model::{HEADS, TRACK_BYTES};
+
+    #[test]
+    fn bytes_that_are_copied_for_an_exchange_are_bounded() {
+        let options = StorageOptions::default();
+        let mut cache = Cache::new(HEADS, 4 * TRACK_BYTES, options).unwrap();
+        let mut output = Output::default();
+        let track = vec![7; TRACK_BYTES];
+        let all = (0..).take_while(|_| output.push_bytes(&track, &mut cache).is_ok()).count();
+        assert_eq!(all, COPIED_BYTES_MAX / TRACK_BYTES);
+        assert!(output.bytes.len() <= COPIED_BYTES_MAX);
+    }
 }

@@ -299,10 +299,6 @@ impl WrittenVolume {
         }
         for minidisk in self.minidisk {
             let minidisk = minidisk_rule(minidisk, source, before, &volume, guests)?;
-            if before.devices().count() + volume.devices.len() == DEVICES_MAX {
-                let right = format!("must be at most {DEVICES_MAX}");
-                return Err(minidisk.place.error("one device too many", right));
-            }
             volume.devices.push(minidisk);
         }
         Ok(volume)
@@ -319,6 +315,10 @@ fn names(
     guests: &[Rule],
 ) -> Result<(Name, Name), FileError> {
     let owner = name(source, guest)?;
+    if before.devices().count() + volume.devices.len() >= DEVICES_MAX {
+        let right = format!("must be at most {DEVICES_MAX}");
+        return Err(source.error(guest.span(), "one device too many", right));
+    }
     if !guests.iter().any(|rule| rule.is_for(owner)) {
         let what = format!("there is no guest {owner}");
         let right = "must be described as a [[guest]], by its name or by a pattern";
