@@ -213,13 +213,15 @@ fn stack_that_is_dropped_resets_its_connections() {
             let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
             let (mut stream, _) = listener.accept().unwrap();
             // Nobody reads meanwhile: so the client cannot send all.
-            while is_gone.try_recv().is_err() {
+            while is_gone.try_recv() == Err(mpsc::TryRecvError::Empty) {
                 stack.wait(Duration::from_millis(10)).unwrap();
             }
             let mut bytes = Vec::new();
             let error = stream.read_to_end(&mut bytes).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-            assert_eq!(bytes.len(), 256 << 10, "what has come is received first");
+            // Windows are offered in steps: the last bytes of the buffer stay empty.
+            let full = (256 << 10) - 16..=256 << 10;
+            assert!(full.contains(&bytes.len()), "what has come is received first");
             assert!(bytes == pattern(bytes.len()));
         },
         move |stack, address| {
@@ -504,7 +506,7 @@ fn time_limits_and_settings_are_those_of_the_standard_library() {
             assert_eq!(foreign.kind(), ErrorKind::AddrNotAvailable);
             let (stream, _) = listener.accept().unwrap();
             // What comes is acknowledged and not read.
-            while is_done.try_recv().is_err() {
+            while is_done.try_recv() == Err(mpsc::TryRecvError::Empty) {
                 stack.wait(Duration::from_millis(10)).unwrap();
             }
             drop(stream);
@@ -534,7 +536,7 @@ fn time_limits_and_settings_are_those_of_the_standard_library() {
                 }
             };
             assert_eq!(error.kind(), ErrorKind::WouldBlock);
-            assert_eq!(written, 512 << 10);
+            assert!(((512 << 10) - 16..=512 << 10).contains(&written), "{written}");
             done.send(()).unwrap();
         },
     );
