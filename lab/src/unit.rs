@@ -51,6 +51,7 @@ const PLAIN: &[Unit] = &[unit("", 1.0)];
 
 /// The units of a metric, by the end of its name: the longest end first, the smallest unit first.
 const FAMILIES: &[(&str, &[Unit])] = &[
+    ("_bytes_per_idle_connection", BYTES),
     ("_bytes_per_path_side", BYTES),
     ("_percent_of_core", &[unit("%", 1.0)]),
     ("_mib_per_cpu_s", &[unit("MiB/CPU-s", 1.0)]),

@@ -423,7 +423,7 @@ impl Machine {
     }
 
     /// Gives the socket of an idle connection back, and keeps what is known.
-    pub(super) fn sleep(self, pool: &mut Pool) -> Known {
+    pub(super) fn into_known(self, pool: &mut Pool) -> Known {
         let known = self.known;
         self.end(pool);
         known

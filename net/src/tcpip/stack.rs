@@ -819,7 +819,7 @@ impl Stack {
             return Some(since + IDLE_NS);
         }
         counters.count(Counter::PutToSleep);
-        connection.asleep = connection.machine.take().map(|machine| machine.sleep(pool));
+        connection.asleep = connection.machine.take().map(|machine| machine.into_known(pool));
         None
     }
 
