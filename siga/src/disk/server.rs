@@ -302,7 +302,7 @@ impl Server {
                 continue;
             }
             // Nobody rings when another guest releases a volume, or what it has pinned.
-            let is_busy = self.channel.is_busy();
+            let is_busy = self.channel.is_busy() || self.is_to_ask();
             let time = if is_busy { time.min(REPEAT_TIME) } else { time };
             match self.waiter.wait_within(time)?.map(|(key, _)| key) {
                 Some(key) => self.serve_member(key)?,
@@ -376,6 +376,13 @@ impl Server {
         self.follow_host();
         self.show();
         Ok(found)
+    }
+
+    fn is_to_ask(&self) -> bool {
+        match self.waiter.get(self.guest) {
+            Some(Served::Guest(guest)) => self.shown.is_to_ask(guest),
+            _ => false,
+        }
     }
 
     fn follow_host(&mut self) {

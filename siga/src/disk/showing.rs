@@ -40,6 +40,11 @@ impl Shown {
         })
     }
 
+    /// Whether a host is there that could not be asked yet: nobody rings when it can.
+    pub(super) fn is_to_ask(&self, guest: &Guest) -> bool {
+        guest.is_attached() && self.attachment != Some(guest.attachments())
+    }
+
     /// Lends the report to the host if that is another than before, and takes its answer. Waits for nothing.
     pub(super) fn follow_host(&mut self, guest: &Guest) {
         let attachment = guest.attachments();
