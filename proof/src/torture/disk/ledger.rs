@@ -26,19 +26,19 @@ pub(super) enum Deed {
     Found = 3,
 }
 
-/// What is known of each block of a writer: the last write that was acknowledged, and the last that was begun. 0 is none.
+/// What is known of each block of a writer: the last write that was acknowledged, 0 if none, and those that were begun since.
 #[derive(Debug)]
 pub(super) struct Known {
-    pub(super) acknowledged: Vec<u64>,
-    pub(super) begun: Vec<u64>,
+    acknowledged: Vec<u64>,
+    begun: Vec<Vec<u64>>,
     /// Writes that were acknowledged, in all.
     pub(super) writes: u64,
 }
 
 impl Known {
     pub(super) fn new() -> Known {
-        let nothing = vec![0; BLOCKS as usize];
-        Known { acknowledged: nothing.clone(), begun: nothing, writes: 0 }
+        let blocks = BLOCKS as usize;
+        Known { acknowledged: vec![0; blocks], begun: vec![Vec::new(); blocks], writes: 0 }
     }
 
     fn take(&mut self, record: &[u8; RECORD_BYTES]) {
@@ -48,42 +48,57 @@ impl Known {
         };
         let (deed, first, turn) = (word(0), word(1) as usize, word(3));
         let blocks = first..first + word(2) as usize;
-        let (begins, is_acknowledged) =
-            (deed != Deed::Acknowledged as u64, deed != Deed::Begun as u64);
-        if begins {
-            self.begun[blocks.clone()].fill(turn);
-        }
-        if is_acknowledged {
-            self.acknowledged[blocks].fill(turn);
+        for block in blocks {
+            if deed == Deed::Begun as u64 {
+                self.begun[block].push(turn);
+            } else {
+                self.acknowledged[block] = turn;
+                self.begun[block].clear();
+            }
         }
         self.writes += u64::from(deed == Deed::Acknowledged as u64);
     }
 
     /// The last turn of any write.
     pub(super) fn turn(&self) -> u64 {
-        self.begun.iter().chain(&self.acknowledged).copied().max().unwrap_or(0)
+        self.begun.iter().flatten().chain(&self.acknowledged).copied().max().unwrap_or(0)
     }
 
-    /// Which write of a block this is, if it may be there.
+    /// Whether it is not known which write of a block is there.
+    pub(super) fn is_open(&self, block: u64) -> bool {
+        !self.begun[block as usize].is_empty()
+    }
+
+    /// Which write of a block this is, if it may be there. None if it is the beginning of one and the rest of another: a kill may
+    /// end a write between two pages of the file, and a block lies in two.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn check(&self, writer: usize, block: u64, found: &[u8]) -> Result<u64, String> {
-        let (acknowledged, begun) = (self.acknowledged[block as usize], self.begun[block as usize]);
+    pub(super) fn check(
+        &self,
+        writer: usize,
+        block: u64,
+        found: &[u8],
+    ) -> Result<Option<u64>, String> {
+        let (acknowledged, begun) =
+            (self.acknowledged[block as usize], &self.begun[block as usize]);
         let turn = u64::from_le_bytes(*found.first_chunk().expect("a block"));
-        if turn != acknowledged && turn != begun {
+        if turn != acknowledged && !begun.contains(&turn) {
             return Err(format!(
-                "writer {writer}, block {block}: write {turn} is there: must be {acknowledged}, which was acknowledged, or {begun}, which was begun"
+                "writer {writer}, block {block}: write {turn} is there: must be {acknowledged}, which was acknowledged, or one of {begun:?}, which were begun"
             ));
         }
-        let (old, new) = (content(writer, block, acknowledged), content(writer, block, begun));
-        // A kill may end a write between two pages of the file: then the rest is what was acknowledged before.
-        let changed = found.iter().zip(&new).take_while(|(found, new)| found == new).count();
-        let is_ended_by_a_kill = begun != acknowledged && found[changed..] == old[changed..];
-        if found != content(writer, block, turn) && !is_ended_by_a_kill {
+        let whole = content(writer, block, turn);
+        let same = found.iter().zip(&whole).take_while(|(found, whole)| found == whole).count();
+        if same == found.len() {
+            return Ok(Some(turn));
+        }
+        let may_be = |other: u64| content(writer, block, other)[same..] == found[same..];
+        let is_rest = may_be(acknowledged) || begun.iter().copied().any(may_be);
+        if begun.is_empty() || !is_rest {
             return Err(format!("writer {writer}, block {block}: write {turn} is torn"));
         }
-        Ok(turn)
+        Ok(None)
     }
 }
 
@@ -159,7 +174,7 @@ mod tests {
         let check = |block, turn| known.check(7, block, &content(7, block, turn));
         assert_eq!(
             (check(4, 0), check(5, 1), check(6, 1), check(6, 2)),
-            (Ok(0), Ok(1), Ok(1), Ok(2))
+            (Ok(Some(0)), Ok(Some(1)), Ok(Some(1)), Ok(Some(2)))
         );
         assert!(check(5, 0).unwrap_err().contains("write 0 is there: must be 1"));
         assert!(check(5, 2).is_err() && check(4, 1).is_err());
@@ -167,5 +182,12 @@ mod tests {
         torn[4000] ^= 1;
         assert!(known.check(7, 6, &torn).unwrap_err().ends_with("write 2 is torn"));
         assert!(known.check(7, 6, &content(7, 5, 2)).is_err(), "another block's");
+        // The beginning of the one that was begun, and the rest of the one before.
+        let ended = |block, begun, before| {
+            let [new, old] = [begun, before].map(|turn| content(7, block, turn));
+            known.check(7, block, &[&new[..1000], &old[1000..]].concat())
+        };
+        assert_eq!(ended(6, 2, 1), Ok(None));
+        assert!(ended(5, 1, 0).unwrap_err().ends_with("write 1 is torn"), "it was acknowledged");
     }
 }

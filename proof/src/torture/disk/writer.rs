@@ -58,7 +58,7 @@ fn find(disk: &mut Disk, writer: usize, ledger: &mut Ledger) -> Result<(), Troub
         for (index, found) in found.chunks(BLOCK_BYTES).enumerate() {
             let block = first + index as u64;
             let turn = ledger.known.check(writer, block, found).map_err(Trouble::Wrong)?;
-            if ledger.known.begun[block as usize] != ledger.known.acknowledged[block as usize] {
+            if let Some(turn) = turn.filter(|_| ledger.known.is_open(block)) {
                 ledger.put(Deed::Found, block, 1, turn);
             }
         }
