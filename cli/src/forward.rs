@@ -15,7 +15,7 @@ use os::signals::HeldSignals;
 use port::member::{self, Options, WrittenAddress};
 use serde::Serialize;
 use siga::Wait;
-use siga::tcpip::{self, Counter, Stack, StackOptions};
+use siga::tcpip::{self, Counter, Drive, Stack, StackOptions};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json};
@@ -136,7 +136,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     };
     let lan = member::join(&options, "FORWARD".as_ref()).map_err(Outcome::no)?;
     let name = lan.own().name.to_string();
-    let stack = Stack::new(lan, &StackOptions::default()).map_err(Outcome::no)?;
+    // One thread serves all that is forwarded.
+    let inline = StackOptions { drive: Drive::Inline, ..StackOptions::default() };
+    let stack = Stack::new(lan, &inline).map_err(Outcome::no)?;
     let (entrance, to) = match (system, &arguments.from, arguments.to) {
         (Some(listener), _, Some(to)) => {
             listener.set_nonblocking(true).map_err(Outcome::no)?;

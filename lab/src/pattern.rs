@@ -19,7 +19,7 @@ const NUMBER_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// of one message is found in no other one that could be mistaken for it.
 const PLACE_STEP: u64 = 0xd1b5_4a32_d192_ed03;
 
-const WORD_BYTES: usize = 8;
+pub(crate) const WORD_BYTES: usize = 8;
 
 /// Filled and checked at a time: a cache line.
 const BLOCK_BYTES: usize = 64;

@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -19,8 +20,14 @@ const EVENTS_MAX: usize = 64;
 /// them is, so it can be waited for elsewhere.
 #[derive(Debug)]
 pub struct Poller {
-    epoll: ForkSafeFd,
+    sleeper: Sleeper,
     ready: Vec<u64>,
+}
+
+/// Waits for what a poller waits for, and changes nothing of it: for a thread that leaves the poller to others meanwhile.
+#[derive(Clone, Debug)]
+pub struct Sleeper {
+    epoll: Arc<ForkSafeFd>,
 }
 
 impl Poller {
@@ -29,8 +36,8 @@ impl Poller {
     /// # Errors
     /// No descriptor or no memory left.
     pub fn new() -> io::Result<Poller> {
-        let epoll = ForkSafeFd::new(epoll::create(CreateFlags::CLOEXEC)?);
-        Ok(Poller { epoll, ready: Vec::with_capacity(EVENTS_MAX) })
+        let epoll = Arc::new(ForkSafeFd::new(epoll::create(CreateFlags::CLOEXEC)?));
+        Ok(Poller { sleeper: Sleeper { epoll }, ready: Vec::with_capacity(EVENTS_MAX) })
     }
 
     /// Waits for `descriptor` too, and calls it `name`.
@@ -41,7 +48,7 @@ impl Poller {
     pub fn add(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
         self.check_fork()?;
         let data = EventData::new_u64(name);
-        Ok(epoll::add(&self.epoll, descriptor, data, EventFlags::IN)?)
+        Ok(epoll::add(&*self.sleeper.epoll, descriptor, data, EventFlags::IN)?)
     }
 
     /// Waits for `descriptor` too, each time that it becomes readable or writable, and calls it `name`. Whoever uses it
@@ -52,7 +59,7 @@ impl Poller {
     pub fn add_edges(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
         self.check_fork()?;
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        Ok(epoll::add(&self.epoll, descriptor, EventData::new_u64(name), flags)?)
+        Ok(epoll::add(&*self.sleeper.epoll, descriptor, EventData::new_u64(name), flags)?)
     }
 
     /// Waits for `descriptor` no longer.
@@ -61,7 +68,7 @@ impl Poller {
     /// `NotConnected` in a forked child; otherwise as from the kernel: it was not added.
     pub fn remove(&self, descriptor: impl AsFd) -> io::Result<()> {
         self.check_fork()?;
-        Ok(epoll::delete(&self.epoll, descriptor)?)
+        Ok(epoll::delete(&*self.sleeper.epoll, descriptor)?)
     }
 
     /// The names of descriptors that are readable, or whose other end is gone. Waits at most `time`, or
@@ -70,26 +77,49 @@ impl Poller {
     /// # Errors
     /// `NotConnected` in a forked child; otherwise nothing is to be expected.
     pub fn wait(&mut self, time: Option<Duration>) -> io::Result<&[u64]> {
-        self.check_fork()?;
-        let Poller { epoll, ready } = self;
+        self.sleeper.wait(time, &mut self.ready)?;
+        Ok(&self.ready)
+    }
+
+    /// Waits for the same, though others have the poller.
+    pub fn sleeper(&self) -> Sleeper {
+        self.sleeper.clone()
+    }
+}
+
+impl Sleeper {
+    /// Puts the names into `ready`, in place of what was there: see [`Poller::wait`].
+    ///
+    /// # Errors
+    /// As [`Poller::wait`].
+    pub fn wait(&self, time: Option<Duration>, ready: &mut Vec<u64>) -> io::Result<()> {
+        if self.epoll.in_child() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
         ready.clear();
         let waited = within(time, |time| {
-            let (events, _) = epoll::wait(&*epoll, &mut events, time)?;
+            let (events, _) = epoll::wait(&*self.epoll, &mut events, time)?;
             ready.extend(events.iter().map(|event| event.data.u64()));
             Ok(!ready.is_empty())
         });
         match waited {
-            Ok(_) | Err(Errno::INTR) => Ok(ready),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl AsFd for Sleeper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 
 impl Poller {
     /// Whether the caller is a forked child, which has no descriptor to wait for.
     pub fn in_child(&self) -> bool {
-        self.epoll.in_child()
+        self.sleeper.epoll.in_child()
     }
 
     /// In a forked child the number may be another descriptor's: it must not be waited with.
@@ -132,7 +162,7 @@ pub fn wait_any<const N: usize>(
 
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+        self.sleeper.as_fd()
     }
 }
 

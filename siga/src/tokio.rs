@@ -55,6 +55,9 @@ use crate::path::{Path, Receiver, Sender};
 use crate::waiter::{Key, Member, Waiter};
 use crate::waiting::Wait;
 
+#[cfg(feature = "tcpip")]
+pub use crate::tcpip::asynchronous::{AsyncTcpListener, AsyncTcpStream, AsyncUdpSocket};
+
 /// Serves any number of members for one task.
 #[derive(Debug)]
 pub struct AsyncWaiter<M> {

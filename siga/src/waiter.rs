@@ -152,11 +152,27 @@ impl<M: Member> Seat<M> {
     }
 }
 
+/// What came of a look.
+#[cfg(feature = "tcpip")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// A member has something to do.
+    Ready,
+    /// Somebody wants what the one who looked has.
+    Wanted,
+    /// Nothing: it is time to sleep, or over.
+    Nothing,
+}
+
 /// Doorbells of one member: names in the poller are the member's index, shifted, and the doorbell's.
 const DOORBELL_BITS: u32 = 5;
 
 /// What the poller calls the alarm: no member has this index.
 const ALARM: u64 = u64::MAX;
+
+/// What it calls that which ends a sleep: nor this one.
+#[cfg(feature = "tcpip")]
+const INTERRUPT: u64 = u64::MAX - (1 << DOORBELL_BITS);
 
 /// Doorbells that a member of a waiter may have. A path with all its queues has 16.
 pub const DOORBELLS_MAX: usize = 1 << DOORBELL_BITS;
@@ -364,13 +380,57 @@ impl<M: Member> Waiter<M> {
         }
     }
 
+    /// Looks for a member that has something to do, for as long as one who waits looks before it sleeps, at most until
+    /// `deadline_ns`, and not while `is_wanted`: another thread wants what this one holds. The member is found again.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn look(
+        &mut self,
+        deadline_ns: u64,
+        is_wanted: impl Fn() -> bool,
+    ) -> io::Result<Looked> {
+        let until_ns = match self.policy {
+            Wait::Block => 0,
+            Wait::Adaptive => deadline_ns.min(now_ns() + self.spin_ns),
+            Wait::Spin => deadline_ns,
+        };
+        if self.is_one_ready() {
+            return Ok(Looked::Ready);
+        }
+        match self.spin_unless(until_ns, &is_wanted)? {
+            Some(_) => Ok(Looked::Ready),
+            None if is_wanted() => Ok(Looked::Wanted),
+            None => Ok(Looked::Nothing),
+        }
+    }
+
+    /// Puts all members to sleep, for a wait for the descriptor. When that has to end for trimming, `u64::MAX` if never; None
+    /// if one has something to do.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn prepare_sleep(&mut self) -> Option<u64> {
+        if self.poller.in_child() {
+            return None;
+        }
+        self.set_alarm(None, 0);
+        let trim_ns = self.trim_members(now_ns());
+        self.put_to_sleep(u32::MAX);
+        (!self.is_one_ready()).then_some(trim_ns)
+    }
+
+    /// A wait for the descriptor was ended after so long by something that came: what is learned of it for the next.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn slept(&mut self, slept_ns: u64) {
+        self.spin_ns = learned_spin_ns(self.spin_ns, slept_ns);
+    }
+
     /// Gives out a member that has something to do now, if there is one.
     ///
     /// # Errors
     /// `NotConnected` in a forked child; otherwise the kernel refuses to let us wait: nothing that can be helped.
     pub fn try_next(&mut self) -> io::Result<Option<(Key, &mut M)>> {
         self.listen(Some(Duration::ZERO))?;
-        self.trim_members(now_ns());
+        let now = now_ns();
+        self.listened_ns = now;
+        self.trim_members(now);
         let key = self.poll_watched();
         Ok(key.map(|key| (key, self.found(key))))
     }
@@ -494,6 +554,16 @@ impl<M: Member> Waiter<M> {
 
     /// Polls again and again until somebody is found or the time is over.
     fn spin(&mut self, until_ns: u64) -> io::Result<Option<Key>> {
+        self.spin_unless(until_ns, &|| false)
+    }
+
+    /// The same, but ends when `is_over`, which is asked as often as the clock.
+    #[inline(always)]
+    fn spin_unless(
+        &mut self,
+        until_ns: u64,
+        is_over: &impl Fn() -> bool,
+    ) -> io::Result<Option<Key>> {
         let start = now_ns();
         let mut rounds: u64 = 0;
         // The first round shows what one costs.
@@ -508,7 +578,7 @@ impl<M: Member> Waiter<M> {
                 continue;
             }
             let now = now_ns();
-            if now >= until_ns {
+            if now >= until_ns || is_over() {
                 break None;
             }
             next_clock = rounds + polls_until_clock(until_ns - now, (now - start) / rounds);
@@ -551,26 +621,38 @@ impl<M: Member> Waiter<M> {
     /// Listens to all doorbells, and watches those members whose doorbell rang. Whether one did.
     fn listen(&mut self, wait: Option<Duration>) -> io::Result<bool> {
         let Waiter { poller, places, watched, .. } = self;
-        let mut silent = Vec::new();
         let rang = poller.wait(wait)?;
         let has_heard = !rang.is_empty();
-        for name in rang {
-            let index = (name >> DOORBELL_BITS) as u32;
-            let bell = (name & ((1 << DOORBELL_BITS) - 1)) as usize;
-            let seat = places.get_mut(index as usize).and_then(|place| place.seat.as_mut());
-            let Some(seat) = seat else { continue };
-            if !seat.member.hear(bell) {
-                silent.push((index, bell));
-            }
-            if !seat.is_watched {
-                seat.watch();
-                watched.push(index);
-            }
-        }
+        let silent = watch_rung(rang, places, watched);
+        self.stop_listening_to(silent);
+        Ok(has_heard)
+    }
+
+    /// Does what [`Waiter::listen`] does with the names of the doorbells that rang, as another has heard them.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn heard(&mut self, rang: &[u64]) {
+        let Waiter { places, watched, .. } = self;
+        let silent = watch_rung(rang, places, watched);
+        self.stop_listening_to(silent);
+        self.listened_ns = now_ns();
+    }
+
+    /// Waits for the doorbells while others have the waiter: see [`Waiter::heard`].
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn sleeper(&self) -> os::poller::Sleeper {
+        self.poller.sleeper()
+    }
+
+    /// Ends the wait of a sleeper, too.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn add_interrupt(&self, interrupt: impl AsFd) -> io::Result<()> {
+        self.poller.add(interrupt, INTERRUPT)
+    }
+
+    fn stop_listening_to(&mut self, silent: Vec<(u32, usize)>) {
         for (index, bell) in silent {
             self.stop_listening(index, bell);
         }
-        Ok(has_heard)
     }
 
     /// A doorbell that nobody can ring any more would be heard for ever.
@@ -617,6 +699,29 @@ impl<M> AsFd for Waiter<M> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }
+}
+
+/// Watches the members whose doorbells rang. Those doorbells are returned that nobody can ring any more.
+fn watch_rung<M: Member>(
+    rang: &[u64],
+    places: &mut [Place<M>],
+    watched: &mut Vec<u32>,
+) -> Vec<(u32, usize)> {
+    let mut silent = Vec::new();
+    for name in rang {
+        let index = (name >> DOORBELL_BITS) as u32;
+        let bell = (name & ((1 << DOORBELL_BITS) - 1)) as usize;
+        let seat = places.get_mut(index as usize).and_then(|place| place.seat.as_mut());
+        let Some(seat) = seat else { continue };
+        if !seat.member.hear(bell) {
+            silent.push((index, bell));
+        }
+        if !seat.is_watched {
+            seat.watch();
+            watched.push(index);
+        }
+    }
+    silent
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use siga::host::{Embedded, System};
 use siga::lan::{Address, Checksum, Lan, LanOptions, Offload};
-use siga::tcpip::{Counter, Stack, StackOptions, TcpListener, TcpStream, UdpSocket};
+use siga::tcpip::{Counter, Drive, Stack, StackOptions, TcpListener, TcpStream, UdpSocket};
 use siga::{Guest, Wait};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -731,4 +731,134 @@ fn keep_alive_has_the_terms_that_were_set() {
     stream.set_keepalive(None).unwrap();
     assert_eq!(stream.keepalive().unwrap(), None);
     drop(listener);
+}
+
+#[test]
+fn program_that_does_something_else_still_acknowledges() {
+    let (go_on, told) = mpsc::channel();
+    run(
+        move |stack| {
+            let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            // The client goes on only when all that it sent is acknowledged: meanwhile no verb of this stack runs.
+            told.recv_timeout(LONG).unwrap();
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).unwrap();
+            assert!(received == pattern(100_000));
+        },
+        move |stack, address| {
+            let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+            stream.write_all(&pattern(100_000)).unwrap();
+            stream.set_linger(Some(LONG)).unwrap();
+            drop(stream);
+            go_on.send(()).unwrap();
+            assert!(stack.finish(LONG).unwrap());
+        },
+    );
+}
+
+/// Sends back what comes over a connection until its end.
+fn echo_one(mut stream: TcpStream) {
+    let mut bytes = [0; 10_000];
+    loop {
+        match stream.read(&mut bytes).unwrap() {
+            0 => return,
+            count => stream.write_all(&bytes[..count]).unwrap(),
+        }
+    }
+}
+
+/// A stack with a thread, or without.
+fn driven(lan: Lan, drive: Drive) -> Stack {
+    Stack::new(lan, &StackOptions { drive, ..StackOptions::default() }).unwrap()
+}
+
+#[test]
+fn threads_share_a_stack() {
+    const THREADS: usize = 12;
+    const BYTES: usize = 300_000;
+    for (wait, drive) in [
+        (Wait::Block, Drive::Thread),
+        (Wait::Adaptive, Drive::Inline),
+        (Wait::Spin, Drive::Thread),
+        (Wait::Block, Drive::Inline),
+    ] {
+        let host = Embedded::start(System::open()).unwrap();
+        let [server, client] = ["SERVER", "CLIENT"].map(|name| {
+            let options = LanOptions { address: Address::Chosen, wait, ..Default::default() };
+            let guest = Guest::attach_embedded(&host, name).unwrap();
+            driven(Lan::join(guest, "hs0", &options).unwrap(), drive)
+        });
+        let listener = TcpListener::bind(&server, "0.0.0.0:7").unwrap();
+        let address = server.addresses()[0];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::scope(|scope| {
+                    for stream in listener.incoming().take(THREADS) {
+                        scope.spawn(|| echo_one(stream.unwrap()));
+                    }
+                });
+                assert!(server.finish(LONG).unwrap());
+            });
+            scope.spawn(|| {
+                thread::scope(|scope| {
+                    for number in 0..THREADS {
+                        let client = &client;
+                        scope.spawn(move || {
+                            let sent = pattern(BYTES + number);
+                            let stream = TcpStream::connect(client, (address, 7)).unwrap();
+                            // One thread writes and another reads.
+                            let mut writer = stream.try_clone().unwrap();
+                            thread::scope(|scope| {
+                                scope.spawn(|| {
+                                    writer.write_all(&sent).unwrap();
+                                    writer.shutdown(Shutdown::Write).unwrap();
+                                });
+                                let mut received = Vec::new();
+                                (&stream).read_to_end(&mut received).unwrap();
+                                assert!(received == sent, "connection {number}");
+                            });
+                        });
+                    }
+                });
+                assert!(client.finish(LONG).unwrap());
+            });
+        });
+    }
+}
+
+#[test]
+fn last_handle_ends_the_stack_and_its_membership() {
+    let host = Embedded::start(System::open()).unwrap();
+    for _ in 0..20 {
+        // The name is free again at once.
+        let stack = stack(member(&host, "AGAIN"));
+        let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+        drop(stack);
+        drop(listener);
+    }
+}
+
+#[test]
+fn verb_inside_a_closure_of_the_stack_is_refused_and_a_closure_that_panics_harms_nobody() {
+    let host = Embedded::start(System::open()).unwrap();
+    let stack = stack(member(&host, "SELF"));
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let near = TcpStream::connect(&stack, (stack.addresses()[0], 7)).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    (&near).write_all(b"hello").unwrap();
+    let (refused, other) = far
+        .receive_with(|_| {
+            let clone = near.try_clone();
+            (0, (stack.poll().unwrap_err().kind(), clone.unwrap_err().kind()))
+        })
+        .unwrap();
+    assert_eq!((refused, other), (ErrorKind::ResourceBusy, ErrorKind::ResourceBusy));
+    let panicked = thread::scope(|scope| {
+        scope.spawn(|| far.receive_with(|_| -> (usize, ()) { panic!("on purpose") })).join()
+    });
+    assert!(panicked.is_err());
+    let mut bytes = [0; 5];
+    (&far).read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"hello");
 }

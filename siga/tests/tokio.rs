@@ -2,14 +2,21 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use siga::host::{Embedded, System};
-use siga::tokio::{AsyncPath, AsyncSender, AsyncWaiter, ReceiveError};
+use siga::lan::{Address, Lan, LanOptions};
+use siga::tcpip::{Drive, Stack, StackOptions, TcpListener, UdpSocket};
+use siga::tokio::{
+    AsyncPath, AsyncSender, AsyncTcpListener, AsyncTcpStream, AsyncUdpSocket, AsyncWaiter,
+    ReceiveError,
+};
 use siga::waiter::Member;
 use siga::{Guest, Path, PathOptions, Reason, SendError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A host, and both ends of a path that a guest has to itself.
 fn joined() -> (Embedded, Path, Path) {
@@ -195,4 +202,112 @@ async fn storage_is_given_back_while_a_path_is_awaited() {
     assert!(lent(near.get_mut()) < 8 << 20);
     near.close();
     answering.join().unwrap();
+}
+
+/// A stack of a host of its own, with an address.
+fn stack(host: &Embedded, name: &str) -> Stack {
+    let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
+    let lan = Lan::join(Guest::attach_embedded(host, name).unwrap(), "hs0", &options).unwrap();
+    Stack::new(lan, &StackOptions::default()).unwrap()
+}
+
+/// Many connections, each served by a task of one thread, both ways at once.
+#[tokio::test(flavor = "current_thread")]
+async fn tasks_share_a_stack() {
+    const CONNECTIONS: usize = 50;
+    let host = Embedded::start(System::open()).unwrap();
+    let (server, client) = (stack(&host, "SERVER"), stack(&host, "CLIENT"));
+    let address = SocketAddr::new(server.addresses()[0], 7);
+    let listener = TcpListener::bind(&server, address).unwrap();
+    let listener = AsyncTcpListener::new(listener).unwrap();
+    let serving = tokio::spawn(async move {
+        let mut served = tokio::task::JoinSet::new();
+        for _ in 0..CONNECTIONS {
+            let (mut reading, peer) = listener.accept().await.unwrap();
+            assert_eq!(reading.get_ref().peer_addr().unwrap(), peer);
+            let mut writing = reading.try_clone().unwrap();
+            served.spawn(async move {
+                let echoed = tokio::io::copy(&mut reading, &mut writing).await.unwrap();
+                writing.shutdown().await.unwrap();
+                echoed
+            });
+        }
+        served.join_all().await
+    });
+    let mut asking = tokio::task::JoinSet::new();
+    for number in 0..CONNECTIONS {
+        let client = client.clone();
+        asking.spawn(async move {
+            let sent: Vec<u8> = (0..70_000).map(|at| ((at * (number + 3)) >> 5) as u8).collect();
+            let mut reading = AsyncTcpStream::connect(&client, address).await.unwrap();
+            let mut writing = reading.try_clone().unwrap();
+            let mut received = Vec::new();
+            let (written, read) = tokio::join!(
+                async {
+                    writing.write_all(&sent).await?;
+                    writing.shutdown().await
+                },
+                reading.read_to_end(&mut received)
+            );
+            assert_eq!((written.unwrap(), read.unwrap()), ((), sent.len()));
+            assert!(received == sent, "connection {number}");
+        });
+    }
+    asking.join_all().await;
+    let echoed = serving.await.unwrap();
+    assert_eq!(echoed.iter().sum::<u64>(), 70_000 * CONNECTIONS as u64);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn connection_that_is_refused_or_given_up_says_so() {
+    let host = Embedded::start(System::open()).unwrap();
+    let stack = stack(&host, "ALONE");
+    let address = SocketAddr::new(stack.addresses()[0], 7);
+    let refused = AsyncTcpStream::connect(&stack, address).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    // A future that is dropped waits no longer, and has done nothing.
+    let listener = TcpListener::bind(&stack, address).unwrap();
+    let listener = AsyncTcpListener::new(listener).unwrap();
+    tokio::select! {
+        biased;
+        _ = listener.accept() => panic!("nobody has connected"),
+        () = std::future::ready(()) => {}
+    }
+    let (near, accepted) =
+        tokio::join!(AsyncTcpStream::connect(&stack, address), listener.accept());
+    let (mut near, (far, _)) = (near.unwrap(), accepted.unwrap());
+    // A task that reads learns of the reset.
+    let reading = tokio::spawn(async move { near.read_u8().await.unwrap_err().kind() });
+    tokio::task::yield_now().await;
+    far.get_ref().reset().unwrap();
+    assert_eq!(reading.await.unwrap(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn datagrams_are_awaited() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (one, other) = (stack(&host, "ONE"), stack(&host, "OTHER"));
+    let bound = |stack: &Stack| {
+        let socket = UdpSocket::bind(stack, SocketAddr::new(stack.addresses()[0], 9)).unwrap();
+        AsyncUdpSocket::new(socket).unwrap()
+    };
+    let (one, other) = (bound(&one), bound(&other));
+    let [at_one, at_other] = [&one, &other].map(|socket| socket.get_ref().local_addr().unwrap());
+    let mut bytes = [0; 2000];
+    let (received, sent) =
+        tokio::join!(other.recv_from(&mut bytes), one.send_to(&[7; 1500], at_other));
+    assert_eq!((received.unwrap(), sent.unwrap()), ((1500, at_one), 1500));
+    assert_eq!(bytes[..1500], [7; 1500]);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn tasks_need_a_stack_with_a_thread() {
+    let host = Embedded::start(System::open()).unwrap();
+    let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
+    let lan = Lan::join(Guest::attach_embedded(&host, "INLINE").unwrap(), "hs0", &options).unwrap();
+    let inline = StackOptions { drive: Drive::Inline, ..StackOptions::default() };
+    let stack = Stack::new(lan, &inline).unwrap();
+    let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
+    let error = AsyncTcpListener::new(listener).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt,
 };
-use siga::tcpip::{self, Stack};
+use siga::tcpip::{self, Drive, Stack};
 
 use super::tcpip::{FINISH_MAX, PORT, counts_of_stack, join};
 use super::{is_source, network, spins};
@@ -75,11 +75,11 @@ impl StackDials {
         let spins = spins(order);
         if is_source(order) {
             control.parcel()?;
-            let (stack, address) = join(order, buffer_bytes)?;
+            let (stack, address) = join(order, buffer_bytes, Drive::Inline)?;
             let target = address.map(|address| SocketAddr::new(address, PORT));
             return Ok(StackDials { stack, listener: None, target, spins });
         }
-        let (stack, _) = join(order, buffer_bytes)?;
+        let (stack, _) = join(order, buffer_bytes, Drive::Inline)?;
         let at = ("0.0.0.0", PORT);
         let listener = tcpip::TcpListener::bind_with_backlog(&stack, at, BACKLOG.into());
         let listener = listener.doing("listen on a LAN")?;

@@ -82,6 +82,8 @@ pub const TRANSPORTS: &[Transport] = &[
     appc::APPC,
     lan::LAN,
     tcpip::TCP_LAN,
+    tcpip::TCP_LAN_IN_PLACE,
+    tcpip::TCP_LAN_THREAD,
     bytes::UNIX_STREAM,
     batch::UNIX_STREAM_BATCHED,
     packets::UNIX_SEQPACKET,

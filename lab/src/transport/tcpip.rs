@@ -7,22 +7,41 @@ use std::time::Duration;
 use host::report::Counts;
 use siga::Guest;
 use siga::lan::{Address, Lan, LanOptions};
-use siga::tcpip::{Congestion, Counter, Stack, StackOptions, TcpListener, TcpStream};
+use siga::tcpip::{Congestion, Counter, Drive, Stack, StackOptions, TcpListener, TcpStream};
 
 use super::lan::LAN_NAME;
 use super::path::{OVER_PATHS, TARGET, guest_name, role_name};
 use super::{End, Opened, Opening, Transport, is_source, wait};
 use crate::control::Order;
 use crate::fault::{Doing, Fault};
+use crate::pattern::WORD_BYTES;
 
 pub(super) const TCP_LAN: Transport = Transport {
     name: "tcp-lan",
     meaning: "TCP of the guests' own stack over a LAN, driven by the program's verbs, without delay",
-    stream: Some(|opening| opening.stream(TcpLanEnd::open)),
-    exchange: Some(|opening| opening.exchange(TcpLanEnd::open)),
-    request: Some(|opening| opening.request(TcpLanEnd::open)),
+    stream: Some(|opening| opening.stream(open_inline)),
+    exchange: Some(|opening| opening.exchange(open_inline)),
+    request: Some(|opening| opening.request(open_inline)),
     has_pairs: true,
     ..OVER_PATHS
+};
+
+pub(super) const TCP_LAN_IN_PLACE: Transport = Transport {
+    name: "tcp-lan-in-place",
+    meaning: "the same, received where it lies in the connection's buffer",
+    stream: Some(|opening| opening.stream(|opening| Ok(InPlace(open_inline(opening)?)))),
+    exchange: Some(|opening| opening.exchange(|opening| Ok(InPlace(open_inline(opening)?)))),
+    request: None,
+    ..TCP_LAN
+};
+
+pub(super) const TCP_LAN_THREAD: Transport = Transport {
+    name: "tcp-lan-thread",
+    meaning: "TCP of the guests' own stack over a LAN, with a thread of the stack's own",
+    stream: Some(|opening| opening.stream(|opening| TcpLanEnd::open(opening, Drive::Thread))),
+    exchange: Some(|opening| opening.exchange(|opening| TcpLanEnd::open(opening, Drive::Thread))),
+    request: Some(|opening| opening.request(|opening| TcpLanEnd::open(opening, Drive::Thread))),
+    ..TCP_LAN
 };
 
 pub(super) const PORT: u16 = 7;
@@ -34,7 +53,11 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub(super) const FINISH_MAX: Duration = Duration::from_secs(10);
 
 /// Puts a stack of this party on the LAN, whose connections have two buffers of so many bytes; with the address of the target, if that is there already.
-pub(super) fn join(order: &Order, buffer_bytes: usize) -> Result<(Stack, Option<IpAddr>), Fault> {
+pub(super) fn join(
+    order: &Order,
+    buffer_bytes: usize,
+    drive: Drive,
+) -> Result<(Stack, Option<IpAddr>), Fault> {
     let name = guest_name(role_name(order), order.number, order.copies);
     let socket = order.socket.as_ref().expect("trials with paths have a host");
     let guest = Guest::attach(socket, &name).doing("attach to the host")?;
@@ -49,6 +72,7 @@ pub(super) fn join(order: &Order, buffer_bytes: usize) -> Result<(Stack, Option<
         congestion: Congestion::None,
         receive_bytes: buffer_bytes,
         send_bytes: buffer_bytes,
+        drive,
         ..StackOptions::default()
     };
     Ok((Stack::new(lan, &options).doing("put a stack on a LAN")?, address))
@@ -71,12 +95,12 @@ pub(crate) struct TcpLanEnd {
 
 impl TcpLanEnd {
     /// The target listens, and says so; the source connects.
-    fn open(opening: Opening<'_>) -> Opened<TcpLanEnd> {
+    fn open(opening: Opening<'_>, drive: Drive) -> Opened<TcpLanEnd> {
         let Opening { order, control, bytes } = opening;
         if is_source(order) {
             control.parcel()?;
         }
-        let (stack, address) = join(order, BUFFER_BYTES)?;
+        let (stack, address) = join(order, BUFFER_BYTES, drive)?;
         let stream = if is_source(order) {
             let address = address.ok_or(Fault::Ended)?;
             TcpStream::connect(&stack, (address, PORT)).doing("connect on a LAN")?
@@ -88,6 +112,10 @@ impl TcpLanEnd {
         stream.set_nodelay(true).doing("set no delay")?;
         Ok(TcpLanEnd { stream, stack, buffer: vec![0; bytes] })
     }
+}
+
+fn open_inline(opening: Opening<'_>) -> Opened<TcpLanEnd> {
+    TcpLanEnd::open(opening, Drive::Inline)
 }
 
 impl End for TcpLanEnd {
@@ -129,5 +157,57 @@ impl End for TcpLanEnd {
 
     fn counts(&mut self) -> Counts {
         counts_of_stack(&self.stack)
+    }
+}
+
+/// The same, but what is received is looked at in the connection's buffer.
+#[derive(Debug)]
+pub(crate) struct InPlace(TcpLanEnd);
+
+impl End for InPlace {
+    #[inline(always)]
+    fn send(&mut self, bytes: usize, build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
+        self.0.send(bytes, build)
+    }
+
+    fn flush(&mut self) -> Result<(), Fault> {
+        self.0.flush()
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
+        let stream = &mut self.0.stream;
+        let mut at = 0;
+        while at < bytes {
+            // A piece starts at a whole word, so only the last one may end elsewhere.
+            let taken = stream.receive_with(|piece| {
+                let most = piece.len().min(bytes - at);
+                let taken = if at + most == bytes { most } else { most - most % WORD_BYTES };
+                if taken > 0 {
+                    read(at, &piece[..taken]);
+                }
+                (taken, (!piece.is_empty()).then_some(taken))
+            });
+            match taken.doing("read")? {
+                None if at == 0 => return Ok(false),
+                None => return Err(Fault::Ended),
+                Some(0) => {
+                    let mut word = [0; WORD_BYTES];
+                    stream.read_exact(&mut word).doing("read")?;
+                    read(at, &word);
+                    at += WORD_BYTES;
+                }
+                Some(taken) => at += taken,
+            }
+        }
+        Ok(true)
+    }
+
+    fn finish(&mut self) -> Result<(), Fault> {
+        self.0.finish()
+    }
+
+    fn counts(&mut self) -> Counts {
+        self.0.counts()
     }
 }

@@ -15,6 +15,13 @@ pub struct ConnectionId {
     age: u32,
 }
 
+impl ConnectionId {
+    /// A number that no other connection has as long as this one is there: small, for a table.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
 /// How a connection has ended without both sides having closed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -78,6 +85,8 @@ pub(super) struct Connection {
     pub(super) is_busy: bool,
     /// What its program calls it when it wants to be told of changes.
     pub(super) token: Option<u64>,
+    /// Whether somebody waits for the next change.
+    pub(super) is_awaited: bool,
     /// Which of all connections it is: those begun later have higher numbers.
     pub(super) number: u64,
     /// Whether it is complete and waits to be accepted.
@@ -118,6 +127,7 @@ impl Connection {
             is_live: true,
             is_busy: false,
             token: None,
+            is_awaited: false,
             number,
             is_ready: false,
             is_receive_shut: false,

@@ -246,6 +246,8 @@ pub struct Stack {
     busy: VecDeque<u32>,
     /// Connections whose program wants to be told that they have changed, and has not been told.
     changed: BTreeSet<u32>,
+    /// Connections that somebody waits for, and that have changed.
+    news: Vec<ConnectionId>,
     /// Connections of which the board does not show how they stand: a bit for each row.
     unshown: [u64; CONNECTION_ROWS.div_ceil(64)],
     /// Whether the board does not show how the sockets stand.
@@ -310,6 +312,7 @@ impl Stack {
             timers: BTreeSet::new(),
             busy: VecDeque::new(),
             changed: BTreeSet::new(),
+            news: Vec::new(),
             unshown: [0; CONNECTION_ROWS.div_ceil(64)],
             are_sockets_unshown: true,
             stalled: HashMap::new(),
@@ -1095,8 +1098,13 @@ impl Stack {
 
     /// A connection may be ready for what it was not ready for before: its program is told, if it wants to be.
     fn note_change(&mut self, index: u32) {
-        if self.connections.get_mut(index).is_some_and(|connection| connection.token.is_some()) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if connection.token.is_some() {
             self.changed.insert(index);
+        }
+        if std::mem::take(&mut connection.is_awaited) {
+            let id = self.connections.id(index);
+            self.news.push(id);
         }
     }
 

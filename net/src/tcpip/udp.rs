@@ -97,6 +97,11 @@ impl Queue {
         self.is_refused = self.connected.is_some();
     }
 
+    /// Whether a datagram was refused and nobody has been told.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
     /// Whether a datagram was refused. It is said once.
     pub(super) fn take_refused(&mut self) -> bool {
         std::mem::take(&mut self.is_refused)

@@ -13,6 +13,8 @@ use net::lan::frame::{Mac, destination};
 use net::lan::link::{Frame, FrameInPlace, Urgency, check};
 use net::lan::offload::Offload;
 use net::lan::table::Member;
+#[cfg(feature = "tcpip")]
+use os::poller::Sleeper;
 use os::processor::now_ns;
 
 use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
@@ -20,6 +22,8 @@ use super::joining::{self, Wish};
 use super::mesh::{Found, Mesh};
 use crate::guest::Guest;
 use crate::waiter;
+#[cfg(feature = "tcpip")]
+use crate::waiter::Looked;
 use crate::waiting::{Wait, after};
 
 /// What a guest asks for when it joins a LAN. All fields have defaults.
@@ -310,10 +314,34 @@ impl Lan {
         self.mesh.wait_for(deadline_ns, Mesh::next_frame)
     }
 
-    /// Waits once, until there may be a frame, or room again after one was given back, or until `deadline_ns`.
+    /// Looks whether there may be a frame, or room again after one was given back, for as long as one who waits looks before
+    /// it sleeps. It ends at `deadline_ns` or when somebody wants the LAN.
     #[cfg(feature = "tcpip")]
-    pub(crate) fn wait_once(&mut self, deadline_ns: u64) -> io::Result<()> {
-        if self.mesh.take_room() { Ok(()) } else { self.mesh.wait_until(deadline_ns) }
+    pub(crate) fn look(
+        &mut self,
+        deadline_ns: u64,
+        is_wanted: impl Fn() -> bool,
+    ) -> io::Result<Looked> {
+        self.mesh.look(deadline_ns, is_wanted)
+    }
+
+    /// As [`Lan::prepare_wait`], but for one who ends the wait at the time that is returned, to give back memory.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn prepare_sleep(&mut self) -> Option<u64> {
+        self.mesh.prepare_sleep()
+    }
+
+    /// A sleep was ended by the doorbells that are called so, after so long.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn heard(&mut self, rang: &[u64], slept_ns: u64) {
+        self.mesh.heard(rang, slept_ns);
+    }
+
+    /// Sleeps while others have the LAN. `interrupt` ends that sleep, too.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn sleeper(&self, interrupt: impl AsFd) -> io::Result<Sleeper> {
+        self.mesh.waiter().add_interrupt(interrupt)?;
+        Ok(self.mesh.waiter().sleeper())
     }
 
     /// The words of this member that observers see, behind whose first ones a stack shows itself.

@@ -1239,10 +1239,49 @@ impl Mesh {
         links.any(|member| member.mac == mac && member.addresses.contains(&address))
     }
 
-    /// Whether there is room again after a frame was given back, and nobody has been told.
+    /// Looks for a frame, or room, without sleeping.
     #[cfg(feature = "tcpip")]
-    pub(super) fn take_room(&mut self) -> bool {
-        std::mem::take(&mut self.has_room)
+    pub(super) fn look(
+        &mut self,
+        deadline_ns: u64,
+        is_wanted: impl Fn() -> bool,
+    ) -> io::Result<waiter::Looked> {
+        if std::mem::take(&mut self.has_room) {
+            return Ok(waiter::Looked::Ready);
+        }
+        self.give_back();
+        self.flush();
+        self.waiter.look(deadline_ns, is_wanted)
+    }
+
+    /// Prepares for a sleep until the descriptor is readable. When it has to end for trimming; None if there is something.
+    #[cfg(feature = "tcpip")]
+    pub(super) fn prepare_sleep(&mut self) -> Option<u64> {
+        if self.in_child() {
+            return None;
+        }
+        self.give_back();
+        self.flush();
+        if std::mem::take(&mut self.has_room) {
+            return None;
+        }
+        let trim_ns = self.waiter.prepare_sleep()?;
+        self.has_slept = true;
+        // What came meanwhile has rung.
+        self.table.is_current().then_some(trim_ns)
+    }
+
+    /// A sleep was ended by the doorbells that are called so, after so long.
+    #[cfg(feature = "tcpip")]
+    pub(super) fn heard(&mut self, rang: &[u64], slept_ns: u64) {
+        self.waiter.slept(slept_ns);
+        self.waiter.heard(rang);
+        self.has_slept = false;
+    }
+
+    #[cfg(feature = "tcpip")]
+    pub(super) fn waiter(&self) -> &Waiter<impl waiter::Member> {
+        &self.waiter
     }
 
     /// Waits until there may be a frame, or room.

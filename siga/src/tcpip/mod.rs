@@ -20,15 +20,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A stack has no thread: it works while one of its verbs runs. A verb that waits serves all connections of the stack. A
-//! program that computes for long acknowledges nothing meanwhile; [`Stack::poll`] is for such. A stack and its sockets
-//! belong to one thread.
+//! Any number of threads can use a stack and its sockets. A verb that waits serves all connections of the stack; a thread of
+//! the stack's own does while no verb waits, so that a program that computes still acknowledges what comes. Without that
+//! thread ([`Drive::Inline`]) the stack works while one of its verbs runs.
 
+#[cfg(feature = "tokio")]
+pub(crate) mod asynchronous;
+mod core;
+mod shared;
 mod stack;
 mod tcp;
+mod thread;
 mod udp;
+mod waiting;
 
 pub use net::tcpip::{Congestion, Counter};
-pub use stack::{Stack, StackOptions};
+pub use stack::{Drive, Stack, StackOptions};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;

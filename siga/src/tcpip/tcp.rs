@@ -1,15 +1,18 @@
 //! Sockets of TCP.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use net::tcpip::{ConnectError, ConnectionId, End, KeepAlive, Readable, Writable};
 
-use super::stack::{Core, Dropped, Patience, Shared, Stack, not_bound};
+use super::core::{Core, Patience, Settings};
+use super::shared::Dropped;
+use super::stack::{Owner, Stack, not_bound};
+use super::waiting::Interest;
 
 /// Connections that wait to be accepted, unless a listener says otherwise: as in the standard library.
 const BACKLOG: usize = 128;
@@ -21,9 +24,9 @@ const PROBES: u32 = 9;
 
 /// A socket that listens, as [`std::net::TcpListener`].
 pub struct TcpListener {
-    shared: Rc<Shared>,
-    address: SocketAddr,
-    is_nonblocking: Cell<bool>,
+    pub(super) owner: Arc<Owner>,
+    pub(super) address: SocketAddr,
+    is_nonblocking: AtomicBool,
 }
 
 impl fmt::Debug for TcpListener {
@@ -52,11 +55,11 @@ impl TcpListener {
         address: impl ToSocketAddrs,
         backlog: usize,
     ) -> io::Result<TcpListener> {
-        let shared = &stack.shared;
+        let owner = stack.owner.clone();
         let address = first_of(address, |address| {
-            shared.with(|core| core.net.listen(address, backlog).map_err(not_bound))
+            owner.with(|core| core.net.listen(address, backlog).map_err(not_bound))
         })?;
-        Ok(TcpListener { shared: shared.clone(), address, is_nonblocking: Cell::new(false) })
+        Ok(TcpListener { owner, address, is_nonblocking: AtomicBool::new(false) })
     }
 
     /// The address that it listens at.
@@ -72,11 +75,28 @@ impl TcpListener {
     /// # Errors
     /// `WouldBlock` if the listener does not wait; otherwise as [`Stack::poll`].
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let patience = Patience::of(self.is_nonblocking.get(), None);
-        let (id, peer) = self
-            .shared
-            .with(|core| core.try_until(patience, |core| core.net.accept(self.address).map(Ok)))?;
-        Ok((TcpStream::new(&self.shared, id), peer))
+        let patience =
+            |_: &mut Core| Patience::of(self.is_nonblocking.load(Ordering::Relaxed), None);
+        let interest = Interest::Listener(self.address);
+        let accepted = self.owner.try_until(interest, patience, |core| self.take_ready(core))?;
+        Ok(self.accepted(accepted))
+    }
+
+    /// The next connection, if there is one.
+    pub(super) fn take_ready(
+        &self,
+        core: &mut Core,
+    ) -> Option<io::Result<(ConnectionId, SocketAddr)>> {
+        let accepted = core.net.accept(self.address)?;
+        core.hold(accepted.0);
+        Some(Ok(accepted))
+    }
+
+    pub(super) fn accepted(
+        &self,
+        (id, peer): (ConnectionId, SocketAddr),
+    ) -> (TcpStream, SocketAddr) {
+        (TcpStream { owner: self.owner.clone(), id }, peer)
     }
 
     /// The connections, one after the other, without end.
@@ -89,7 +109,7 @@ impl TcpListener {
     /// # Errors
     /// None, as it stands.
     pub fn set_nonblocking(&self, is_nonblocking: bool) -> io::Result<()> {
-        self.is_nonblocking.set(is_nonblocking);
+        self.is_nonblocking.store(is_nonblocking, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -97,7 +117,7 @@ impl TcpListener {
 /// Connections that nobody has accepted are reset.
 impl Drop for TcpListener {
     fn drop(&mut self) {
-        self.shared.close(Dropped::Listener(self.address));
+        self.owner.close(Dropped::Listener(self.address));
     }
 }
 
@@ -117,23 +137,13 @@ impl Iterator for Incoming<'_> {
 
 /// A connection, as [`std::net::TcpStream`]. It is closed when it and all its clones are dropped.
 pub struct TcpStream {
-    inner: Rc<Inner>,
+    pub(super) owner: Arc<Owner>,
+    pub(super) id: ConnectionId,
 }
 
-struct Inner {
-    shared: Rc<Shared>,
-    id: ConnectionId,
-    is_nonblocking: Cell<bool>,
-    read_limit: Cell<Option<Duration>>,
-    write_limit: Cell<Option<Duration>>,
-    has_no_delay: Cell<bool>,
-    keep_alive: Cell<Option<KeepAlive>>,
-    linger: Cell<Option<Duration>>,
-}
-
-impl Drop for Inner {
+impl Drop for TcpStream {
     fn drop(&mut self) {
-        self.shared.close(Dropped::Connection(self.id, self.linger.get()));
+        self.owner.close(Dropped::Connection(self.id));
     }
 }
 
@@ -148,20 +158,6 @@ impl fmt::Debug for TcpStream {
 }
 
 impl TcpStream {
-    fn new(shared: &Rc<Shared>, id: ConnectionId) -> TcpStream {
-        let inner = Inner {
-            shared: shared.clone(),
-            id,
-            is_nonblocking: Cell::new(false),
-            read_limit: Cell::new(None),
-            write_limit: Cell::new(None),
-            has_no_delay: Cell::new(false),
-            keep_alive: Cell::new(None),
-            linger: Cell::new(None),
-        };
-        TcpStream { inner: Rc::new(inner) }
-    }
-
     /// Connects to a listener. Waits until it is there, at most for
     /// [`StackOptions::connect_max`](super::StackOptions::connect_max).
     ///
@@ -191,15 +187,10 @@ impl TcpStream {
     ) -> io::Result<TcpStream> {
         let stream = TcpStream::start_connecting(stack, address)?;
         stream.set_nonblocking(false)?;
-        let id = stream.inner.id;
-        let connected = stack.shared.with(|core| {
-            core.try_until(Patience::of(false, time), |core| {
-                if core.net.is_connecting(id) {
-                    return None;
-                }
-                Some(core.net.take_end(id).map_or(Ok(()), |end| Err(ended(end))))
-            })
-        });
+        let id = stream.id;
+        let patience = |_: &mut Core| Patience::of(false, time);
+        let interest = Interest::Connection(id);
+        let connected = stack.owner.try_until(interest, patience, |core| when_connected(core, id));
         match connected {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Err(io::ErrorKind::TimedOut.into())
@@ -214,22 +205,22 @@ impl TcpStream {
     /// # Errors
     /// As [`TcpStream::connect`], but for what the other side says.
     pub fn start_connecting(stack: &Stack, address: SocketAddr) -> io::Result<TcpStream> {
-        let id = stack.shared.with(|core| {
+        let id = stack.owner.with(|core| {
             let now = os::processor::now_ns();
             if !core.is_reachable(address.ip()) {
                 return Err(io::ErrorKind::HostUnreachable.into());
             }
             let id = core.net.connect(now, address).map_err(not_connected)?;
+            core.hold(id);
+            core.settings(id).is_nonblocking = true;
             core.push();
             Ok(id)
         })?;
-        let stream = TcpStream::new(&stack.shared, id);
-        stream.inner.is_nonblocking.set(true);
-        Ok(stream)
+        Ok(TcpStream { owner: stack.owner.clone(), id })
     }
 
     fn with<R>(&self, run: impl FnOnce(&mut Core, ConnectionId) -> io::Result<R>) -> io::Result<R> {
-        self.inner.shared.with(|core| run(core, self.inner.id))
+        self.owner.with(|core| run(core, self.id))
     }
 
     fn ends(&self) -> io::Result<(SocketAddr, SocketAddr)> {
@@ -259,9 +250,15 @@ impl TcpStream {
     /// Another handle of the same connection, with the same settings.
     ///
     /// # Errors
-    /// None, as it stands.
+    /// `ResourceBusy` as [`Stack::poll`].
     pub fn try_clone(&self) -> io::Result<TcpStream> {
-        Ok(TcpStream { inner: self.inner.clone() })
+        self.set(|settings| settings.handles += 1)?;
+        Ok(TcpStream { owner: self.owner.clone(), id: self.id })
+    }
+
+    /// Changes what is set for the connection.
+    fn set<R>(&self, change: impl FnOnce(&mut Settings) -> R) -> io::Result<R> {
+        self.with(|core, id| Ok(change(core.settings(id))))
     }
 
     /// Closes a half of the connection, or both. After the writing half is closed the other side reads all that was sent,
@@ -299,8 +296,7 @@ impl TcpStream {
     /// # Errors
     /// None, as it stands.
     pub fn set_nonblocking(&self, is_nonblocking: bool) -> io::Result<()> {
-        self.inner.is_nonblocking.set(is_nonblocking);
-        Ok(())
+        self.set(|settings| settings.is_nonblocking = is_nonblocking)
     }
 
     /// How long reading waits: without end if None. Then it gives `WouldBlock`.
@@ -308,8 +304,8 @@ impl TcpStream {
     /// # Errors
     /// `InvalidInput` if the time is zero.
     pub fn set_read_timeout(&self, time: Option<Duration>) -> io::Result<()> {
-        self.inner.read_limit.set(time.map(some_time).transpose()?);
-        Ok(())
+        let time = time.map(some_time).transpose()?;
+        self.set(|settings| settings.read_limit = time)
     }
 
     /// How long writing waits for room: without end if None. Then it gives `WouldBlock`.
@@ -317,8 +313,8 @@ impl TcpStream {
     /// # Errors
     /// `InvalidInput` if the time is zero.
     pub fn set_write_timeout(&self, time: Option<Duration>) -> io::Result<()> {
-        self.inner.write_limit.set(time.map(some_time).transpose()?);
-        Ok(())
+        let time = time.map(some_time).transpose()?;
+        self.set(|settings| settings.write_limit = time)
     }
 
     /// How long reading waits.
@@ -326,7 +322,7 @@ impl TcpStream {
     /// # Errors
     /// None, as it stands.
     pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
-        Ok(self.inner.read_limit.get())
+        self.set(|settings| settings.read_limit)
     }
 
     /// How long writing waits for room.
@@ -334,7 +330,7 @@ impl TcpStream {
     /// # Errors
     /// None, as it stands.
     pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
-        Ok(self.inner.write_limit.get())
+        self.set(|settings| settings.write_limit)
     }
 
     /// Whether small segments go at once, though others are not acknowledged. They do not unless set.
@@ -344,11 +340,10 @@ impl TcpStream {
     pub fn set_nodelay(&self, is_on: bool) -> io::Result<()> {
         self.with(|core, id| {
             core.net.set_no_delay(id, is_on);
+            core.settings(id).has_no_delay = is_on;
             core.push();
             Ok(())
-        })?;
-        self.inner.has_no_delay.set(is_on);
-        Ok(())
+        })
     }
 
     /// Whether small segments go at once.
@@ -356,7 +351,7 @@ impl TcpStream {
     /// # Errors
     /// None, as it stands.
     pub fn nodelay(&self) -> io::Result<bool> {
-        Ok(self.inner.has_no_delay.get())
+        self.set(|settings| settings.has_no_delay)
     }
 
     /// Has the other side asked whether it is there once it has been silent for `time`. If it does not answer, it is asked
@@ -367,7 +362,7 @@ impl TcpStream {
     /// # Errors
     /// `InvalidInput` if the time is zero; `ResourceBusy` as [`Stack::poll`].
     pub fn set_keepalive(&self, time: Option<Duration>) -> io::Result<()> {
-        let (interval, probes) = match self.inner.keep_alive.get() {
+        let (interval, probes) = match self.set(|settings| settings.keep_alive)? {
             Some(KeepAlive { interval, probes, .. }) => (interval, probes),
             None => (PROBE_INTERVAL, PROBES),
         };
@@ -397,11 +392,10 @@ impl TcpStream {
     fn keep_alive(&self, options: Option<KeepAlive>) -> io::Result<()> {
         self.with(|core, id| {
             core.net.set_keep_alive(os::processor::now_ns(), id, options);
+            core.settings(id).keep_alive = options;
             core.push();
             Ok(())
-        })?;
-        self.inner.keep_alive.set(options);
-        Ok(())
+        })
     }
 
     /// How long the other side is silent before it is asked whether it is there: None if it is not asked.
@@ -409,7 +403,7 @@ impl TcpStream {
     /// # Errors
     /// None, as it stands.
     pub fn keepalive(&self) -> io::Result<Option<Duration>> {
-        Ok(self.inner.keep_alive.get().map(|options| options.time))
+        self.set(|settings| settings.keep_alive.map(|options| options.time))
     }
 
     /// What dropping the stream does with what was sent and is not acknowledged. With None, which is the default, the stack
@@ -420,8 +414,7 @@ impl TcpStream {
     /// # Errors
     /// None, as it stands.
     pub fn set_linger(&self, time: Option<Duration>) -> io::Result<()> {
-        self.inner.linger.set(time);
-        Ok(())
+        self.set(|settings| settings.linger = time)
     }
 
     /// What [`TcpStream::set_linger`] has set.
@@ -429,7 +422,7 @@ impl TcpStream {
     /// # Errors
     /// None, as it stands.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
-        Ok(self.inner.linger.get())
+        self.set(|settings| settings.linger)
     }
 
     /// Has [`Stack::take_changed`] return this token when the stream may be ready for what it was not ready for before: when
@@ -458,18 +451,13 @@ impl TcpStream {
 
     /// Waits until there is something to receive, and runs `take` with it. 0 bytes mean the end of the stream.
     fn read_when<R>(&self, mut take: impl FnMut(&mut Core, ConnectionId) -> R) -> io::Result<R> {
-        let Inner { is_nonblocking, read_limit, .. } = &*self.inner;
-        let patience = Patience::of(is_nonblocking.get(), read_limit.get());
-        self.with(|core, id| {
-            core.try_until(patience, |core| match core.net.readable(id) {
-                Readable::Nothing => None,
-                Readable::Failed => match core.net.take_end(id) {
-                    Some(end) => Some(Err(ended(end))),
-                    None => Some(Ok(take(core, id))),
-                },
-                Readable::Bytes | Readable::Finished => Some(Ok(take(core, id))),
-            })
-        })
+        let id = self.id;
+        let patience = |core: &mut Core| {
+            let Settings { is_nonblocking, read_limit, .. } = *core.settings(id);
+            Patience::of(is_nonblocking, read_limit)
+        };
+        let interest = Interest::Connection(id);
+        self.owner.try_until(interest, patience, |core| when_readable(core, id, &mut take))
     }
 
     /// Gives what has come to `take`, where it lies, as far as it lies in one piece. `take` says how many bytes it takes;
@@ -503,18 +491,13 @@ impl TcpStream {
 
     /// Waits until there is room, and runs `fill`.
     fn write_when<R>(&self, mut fill: impl FnMut(&mut Core, ConnectionId) -> R) -> io::Result<R> {
-        let Inner { is_nonblocking, write_limit, .. } = &*self.inner;
-        let patience = Patience::of(is_nonblocking.get(), write_limit.get());
-        self.with(|core, id| {
-            core.try_until(patience, |core| match core.net.writable(id) {
-                Writable::Nothing => None,
-                Writable::Room => Some(Ok(fill(core, id))),
-                Writable::Failed | Writable::Closed => {
-                    let end = core.net.take_end(id);
-                    Some(Err(end.map_or(io::ErrorKind::BrokenPipe.into(), ended)))
-                }
-            })
-        })
+        let id = self.id;
+        let patience = |core: &mut Core| {
+            let Settings { is_nonblocking, write_limit, .. } = *core.settings(id);
+            Patience::of(is_nonblocking, write_limit)
+        };
+        let interest = Interest::Connection(id);
+        self.owner.try_until(interest, patience, |core| when_writable(core, id, &mut fill))
     }
 
     /// Copies what has come, which stays. Waits until there is something; 0 bytes mean the end of the stream.
@@ -538,22 +521,7 @@ impl Read for &TcpStream {
         if target.is_empty() {
             return Ok(0);
         }
-        self.read_when(|core, id| {
-            let mut count = 0;
-            // The bytes lie in two pieces where the buffer begins again.
-            while count < target.len() {
-                let taken = core.net.receive_with(id, |bytes| {
-                    let taken = bytes.len().min(target.len() - count);
-                    target[count..count + taken].copy_from_slice(&bytes[..taken]);
-                    (taken, taken)
-                });
-                match taken {
-                    Some(taken) if taken > 0 => count += taken,
-                    _ => break,
-                }
-            }
-            count
-        })
+        self.read_when(|core, id| take(core, id, target))
     }
 }
 
@@ -564,21 +532,7 @@ impl Write for &TcpStream {
         if source.is_empty() {
             return Ok(0);
         }
-        self.write_when(|core, id| {
-            let mut count = 0;
-            while count < source.len() {
-                let put = core.net.send_with(id, |room| {
-                    let put = room.len().min(source.len() - count);
-                    room[..put].copy_from_slice(&source[count..count + put]);
-                    (put, put)
-                });
-                match put {
-                    Some(put) if put > 0 => count += put,
-                    _ => break,
-                }
-            }
-            count
-        })
+        self.write_when(|core, id| put(core, id, source))
     }
 
     /// All that was written is on its way already.
@@ -601,6 +555,81 @@ impl Write for TcpStream {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Runs `take` if there is something to receive, or the end of the stream.
+pub(super) fn when_readable<R>(
+    core: &mut Core,
+    id: ConnectionId,
+    take: impl FnOnce(&mut Core, ConnectionId) -> R,
+) -> Option<io::Result<R>> {
+    match core.net.readable(id) {
+        Readable::Nothing => None,
+        Readable::Failed => match core.net.take_end(id) {
+            Some(end) => Some(Err(ended(end))),
+            None => Some(Ok(take(core, id))),
+        },
+        Readable::Bytes | Readable::Finished => Some(Ok(take(core, id))),
+    }
+}
+
+/// Runs `fill` if there is room.
+pub(super) fn when_writable<R>(
+    core: &mut Core,
+    id: ConnectionId,
+    fill: impl FnOnce(&mut Core, ConnectionId) -> R,
+) -> Option<io::Result<R>> {
+    match core.net.writable(id) {
+        Writable::Nothing => None,
+        Writable::Room => Some(Ok(fill(core, id))),
+        Writable::Failed | Writable::Closed => {
+            let end = core.net.take_end(id);
+            Some(Err(end.map_or(io::ErrorKind::BrokenPipe.into(), ended)))
+        }
+    }
+}
+
+/// How connecting has ended, if it has.
+pub(super) fn when_connected(core: &mut Core, id: ConnectionId) -> Option<io::Result<()>> {
+    if core.net.is_connecting(id) {
+        return None;
+    }
+    Some(core.net.take_end(id).map_or(Ok(()), |end| Err(ended(end))))
+}
+
+/// Copies what has come into `target`: how many bytes.
+pub(super) fn take(core: &mut Core, id: ConnectionId, target: &mut [u8]) -> usize {
+    let mut count = 0;
+    // The bytes lie in two pieces where the buffer begins again.
+    while count < target.len() {
+        let taken = core.net.receive_with(id, |bytes| {
+            let taken = bytes.len().min(target.len() - count);
+            target[count..count + taken].copy_from_slice(&bytes[..taken]);
+            (taken, taken)
+        });
+        match taken {
+            Some(taken) if taken > 0 => count += taken,
+            _ => break,
+        }
+    }
+    count
+}
+
+/// Copies as much of `source` as there is room for: how many bytes.
+pub(super) fn put(core: &mut Core, id: ConnectionId, source: &[u8]) -> usize {
+    let mut count = 0;
+    while count < source.len() {
+        let put = core.net.send_with(id, |room| {
+            let put = room.len().min(source.len() - count);
+            room[..put].copy_from_slice(&source[count..count + put]);
+            (put, put)
+        });
+        match put {
+            Some(put) if put > 0 => count += put,
+            _ => break,
+        }
+    }
+    count
 }
 
 /// Tries the addresses that something stands for, until one does.

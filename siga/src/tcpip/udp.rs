@@ -1,27 +1,35 @@
 //! Sockets of UDP.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use net::tcpip::SendToError;
 
-use super::stack::{Core, Dropped, Patience, Shared, Stack, not_bound};
+use super::core::{Core, Patience};
+use super::shared::Dropped;
+use super::stack::{Owner, Stack, not_bound};
 use super::tcp::{first_of, some_time};
+use super::waiting::Interest;
 
 /// A socket of datagrams, as [`std::net::UdpSocket`].
 ///
 /// What has come and was not received takes 256 KiB at most; more is dropped and counted.
 pub struct UdpSocket {
-    shared: Rc<Shared>,
-    address: SocketAddr,
-    /// The same, or one of the stack's addresses instead of all of them.
-    local: Cell<SocketAddr>,
-    is_nonblocking: Cell<bool>,
-    read_limit: Cell<Option<Duration>>,
+    pub(super) owner: Arc<Owner>,
+    pub(super) address: SocketAddr,
+    settings: Mutex<Settings>,
+}
+
+/// What is set for a socket.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    /// The address that it is bound to, or one of the stack's addresses instead of all of them.
+    local: SocketAddr,
+    is_nonblocking: bool,
+    read_limit: Option<Duration>,
 }
 
 impl fmt::Debug for UdpSocket {
@@ -36,17 +44,23 @@ impl UdpSocket {
     /// # Errors
     /// `AddrInUse`, or `AddrNotAvailable` if it is none of ours; `ResourceBusy` as [`Stack::poll`].
     pub fn bind(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<UdpSocket> {
-        let shared = &stack.shared;
+        let owner = stack.owner.clone();
         let address = first_of(address, |address| {
-            shared.with(|core| core.net.bind(address).map_err(not_bound))
+            owner.with(|core| core.net.bind(address).map_err(not_bound))
         })?;
-        Ok(UdpSocket {
-            shared: shared.clone(),
-            address,
-            local: Cell::new(address),
-            is_nonblocking: Cell::new(false),
-            read_limit: Cell::new(None),
-        })
+        let settings = Settings { local: address, is_nonblocking: false, read_limit: None };
+        Ok(UdpSocket { owner, address, settings: Mutex::new(settings) })
+    }
+
+    /// Reads or changes what is set for the socket.
+    fn set<R>(&self, change: impl FnOnce(&mut Settings) -> R) -> R {
+        change(&mut self.settings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How verbs that receive wait, and those that send.
+    fn patience(&self) -> (Patience, Patience) {
+        let Settings { is_nonblocking, read_limit, .. } = self.set(|settings| *settings);
+        (Patience::of(is_nonblocking, read_limit), Patience::of(is_nonblocking, None))
     }
 
     /// The address that it is bound to, or that its datagrams are from once it is connected.
@@ -54,7 +68,7 @@ impl UdpSocket {
     /// # Errors
     /// None, as it stands.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.local.get())
+        Ok(self.set(|settings| settings.local))
     }
 
     /// The address that it is connected to.
@@ -62,7 +76,7 @@ impl UdpSocket {
     /// # Errors
     /// `NotConnected`; `ResourceBusy` as [`Stack::poll`].
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.shared.with(|core| {
+        self.owner.with(|core| {
             core.net.connected_to(self.address).ok_or(io::ErrorKind::NotConnected.into())
         })
     }
@@ -76,14 +90,14 @@ impl UdpSocket {
     /// it; `ResourceBusy` as [`Stack::poll`].
     pub fn connect(&self, address: impl ToSocketAddrs) -> io::Result<()> {
         let local = first_of(address, |address| {
-            self.shared.with(|core| {
+            self.owner.with(|core| {
                 if !core.is_reachable(address.ip()) {
                     return Err(io::ErrorKind::HostUnreachable.into());
                 }
                 core.net.connect_socket(self.address, address).map_err(|error| not_sent(error, 0))
             })
         })?;
-        self.local.set(local);
+        self.set(|settings| settings.local = local);
         Ok(())
     }
 
@@ -96,7 +110,7 @@ impl UdpSocket {
     /// `WouldBlock` if the socket does not wait; otherwise as [`Stack::poll`].
     pub fn send_to(&self, data: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
         let to = to.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
-        self.shared.with(|core| self.send_with(core, data, to))
+        self.send_with(data, |_| Ok(to))
     }
 
     /// Sends a datagram to the address that the socket is connected to.
@@ -104,27 +118,54 @@ impl UdpSocket {
     /// # Errors
     /// `NotConnected`; otherwise as [`UdpSocket::send_to`].
     pub fn send(&self, data: &[u8]) -> io::Result<usize> {
-        self.shared.with(|core| {
-            let to = core.net.connected_to(self.address).ok_or(io::ErrorKind::NotConnected)?;
-            self.send_with(core, data, to)
+        self.send_with(data, |core| {
+            core.net.connected_to(self.address).ok_or(io::ErrorKind::NotConnected.into())
         })
     }
 
-    fn send_with(&self, core: &mut Core, data: &[u8], to: SocketAddr) -> io::Result<usize> {
-        let patience = Patience::of(self.is_nonblocking.get(), None);
+    fn send_with(
+        &self,
+        data: &[u8],
+        target: impl Fn(&mut Core) -> io::Result<SocketAddr>,
+    ) -> io::Result<usize> {
+        let (_, patience) = self.patience();
+        // Room for a target is not told by itself.
+        let attempt = |core: &mut Core| match target(core) {
+            Ok(to) => self.when_sent(core, data, to),
+            Err(error) => Some(Err(error)),
+        };
+        self.owner.try_until(Interest::All, |_| patience, attempt)
+    }
+
+    /// Sends a datagram, unless its target is full.
+    pub(super) fn when_sent(
+        &self,
+        core: &mut Core,
+        data: &[u8],
+        to: SocketAddr,
+    ) -> Option<io::Result<usize>> {
         if !core.is_reachable(to.ip()) {
-            return Err(io::ErrorKind::HostUnreachable.into());
+            return Some(Err(io::ErrorKind::HostUnreachable.into()));
         }
-        core.try_until(patience, |core| {
-            if let Some(error) = self.refused(core) {
-                return Some(Err(error));
-            }
-            match core.send_to(self.address, to, data) {
-                Ok(()) => Some(Ok(data.len())),
-                Err(SendToError::Full) => None,
-                Err(error) => Some(Err(not_sent(error, data.len()))),
-            }
-        })
+        if let Some(error) = self.refused(core) {
+            return Some(Err(error));
+        }
+        match core.send_to(self.address, to, data) {
+            Ok(()) => Some(Ok(data.len())),
+            Err(SendToError::Full) => None,
+            Err(error) => Some(Err(not_sent(error, data.len()))),
+        }
+    }
+
+    /// The next datagram, if there is one.
+    pub(super) fn when_received(
+        &self,
+        core: &mut Core,
+    ) -> Option<io::Result<(SocketAddr, Vec<u8>)>> {
+        match self.refused(core) {
+            Some(error) => Some(Err(error)),
+            None => core.net.receive_from(self.address).map(Ok),
+        }
     }
 
     /// The error of a datagram that the other side has refused. It is said once.
@@ -137,7 +178,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`Stack::poll`].
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.shared.with(|core| {
+        self.owner.with(|core| {
             core.pump()?;
             Ok(self.refused(core))
         })
@@ -150,13 +191,10 @@ impl UdpSocket {
     /// `ConnectionRefused` if the socket is connected and the other side has refused a datagram; `WouldBlock` if the socket
     /// does not wait, or at its time limit; otherwise as [`Stack::poll`].
     pub fn recv_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let patience = Patience::of(self.is_nonblocking.get(), self.read_limit.get());
-        let (source, data) = self.shared.with(|core| {
-            core.try_until(patience, |core| match self.refused(core) {
-                Some(error) => Some(Err(error)),
-                None => core.net.receive_from(self.address).map(Ok),
-            })
-        })?;
+        let (patience, _) = self.patience();
+        let interest = Interest::Socket(self.address);
+        let (source, data) =
+            self.owner.try_until(interest, |_| patience, |core| self.when_received(core))?;
         Ok((copy(&data, target), source))
     }
 
@@ -174,16 +212,19 @@ impl UdpSocket {
     /// # Errors
     /// As [`UdpSocket::recv_from`].
     pub fn peek_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let patience = Patience::of(self.is_nonblocking.get(), self.read_limit.get());
-        self.shared.with(|core| {
-            core.try_until(patience, |core| {
+        let (patience, _) = self.patience();
+        let interest = Interest::Socket(self.address);
+        self.owner.try_until(
+            interest,
+            |_| patience,
+            |core| {
                 if let Some(error) = self.refused(core) {
                     return Some(Err(error));
                 }
                 let (source, data) = core.net.peek_from(self.address)?;
                 Some(Ok((copy(data, target), *source)))
-            })
-        })
+            },
+        )
     }
 
     /// The next datagram of the address that the socket is connected to. It stays.
@@ -200,7 +241,7 @@ impl UdpSocket {
     /// # Errors
     /// None, as it stands.
     pub fn set_nonblocking(&self, is_nonblocking: bool) -> io::Result<()> {
-        self.is_nonblocking.set(is_nonblocking);
+        self.set(|settings| settings.is_nonblocking = is_nonblocking);
         Ok(())
     }
 
@@ -209,19 +250,20 @@ impl UdpSocket {
     /// # Errors
     /// `InvalidInput` if the time is zero.
     pub fn set_read_timeout(&self, time: Option<Duration>) -> io::Result<()> {
-        self.read_limit.set(time.map(some_time).transpose()?);
+        let time = time.map(some_time).transpose()?;
+        self.set(|settings| settings.read_limit = time);
         Ok(())
     }
 }
 
 impl Drop for UdpSocket {
     fn drop(&mut self) {
-        self.shared.close(Dropped::Socket(self.address));
+        self.owner.close(Dropped::Socket(self.address));
     }
 }
 
 /// Copies as much as there is room for.
-fn copy(data: &[u8], target: &mut [u8]) -> usize {
+pub(super) fn copy(data: &[u8], target: &mut [u8]) -> usize {
     let count = data.len().min(target.len());
     target[..count].copy_from_slice(&data[..count]);
     count

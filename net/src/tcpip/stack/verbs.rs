@@ -132,6 +132,31 @@ impl Stack {
         self.make_busy(index);
     }
 
+    /// Has [`Stack::take_news`] name a connection when something about it changes. It is named once.
+    pub fn await_change(&mut self, id: ConnectionId) {
+        if let Some(index) = self.connections.index(id)
+            && let Some(connection) = self.connections.get_mut(index)
+        {
+            connection.is_awaited = true;
+        }
+    }
+
+    /// A connection that somebody waits for, and that has changed since [`Stack::await_change`].
+    pub fn take_news(&mut self) -> Option<ConnectionId> {
+        self.news.pop()
+    }
+
+    /// Whether a connection waits to be accepted.
+    pub fn has_ready(&self, listening: SocketAddr) -> bool {
+        self.listeners.get(&listening).is_some_and(|listener| !listener.ready.is_empty())
+    }
+
+    /// Whether something has come for a socket of UDP: a datagram, or the news that one was refused.
+    pub fn has_received(&self, address: SocketAddr) -> bool {
+        (self.sockets.bound.get(&address))
+            .is_some_and(|queue| queue.is_refused() || !queue.datagrams.is_empty())
+    }
+
     /// Whether a connection that was closed still has something to send, or waits until the other side has it.
     pub fn is_closing(&self, id: ConnectionId) -> bool {
         self.connections.find(id).is_some_and(|connection| {

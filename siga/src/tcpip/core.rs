@@ -1,0 +1,350 @@
+//! A stack and the LAN that it is on, for one who has both to itself.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use net::lan::frame::Mac;
+use net::lan::link::Frame;
+use net::lan::offload::Offload;
+use net::tcpip::{ConnectionId, KeepAlive, Link, SendToError, Stack, Unsent};
+use os::processor::now_ns;
+
+use super::waiting::Waiting;
+use crate::lan::{Lan, TrySendFrameError};
+use crate::waiting::after;
+
+/// Frames received before what they bring is answered: a few, so that the other side goes on meanwhile.
+const FRAMES_PER_POLL: usize = 4;
+
+/// Rounds of that in one verb that does not wait. More is left to the next verb.
+const ROUNDS_MAX: usize = 64;
+
+/// How long a host may be missing from the LAN before connections with it end: a new host of the system has to hear from
+/// all members again first.
+const GONE_NS: u64 = 3_000_000_000;
+
+/// How often a stack that is at work shows observers how it stands. One that waits has shown it before.
+const SHOWN_NS: u64 = 50_000_000;
+
+/// How a verb waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Patience {
+    /// Not at all.
+    None,
+    /// Until this time on the machine's clock.
+    Until(u64),
+}
+
+impl Patience {
+    /// That of a socket that waits, or does not, with a limit.
+    pub(super) fn of(is_nonblocking: bool, limit: Option<Duration>) -> Patience {
+        match (is_nonblocking, limit) {
+            (true, _) => Patience::None,
+            (false, Some(limit)) => Patience::Until(after(limit)),
+            (false, None) => Patience::Until(u64::MAX),
+        }
+    }
+}
+
+/// Who sees to it that what comes is received and what is due is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Driver {
+    /// A verb that waits.
+    Verb,
+    /// The stack's thread.
+    Thread,
+}
+
+/// What the stack's thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worker {
+    /// There is none.
+    None,
+    /// It looks now and then whether somebody drives.
+    Watches,
+    /// It sleeps until it is told that nobody drives.
+    Rests,
+    /// It drives, or has done so until a verb began to wait.
+    Drives,
+}
+
+/// What a program has set for one of its connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Settings {
+    /// Handles that stand for it.
+    pub(super) handles: u32,
+    pub(super) is_nonblocking: bool,
+    pub(super) has_no_delay: bool,
+    pub(super) read_limit: Option<Duration>,
+    pub(super) write_limit: Option<Duration>,
+    pub(super) keep_alive: Option<KeepAlive>,
+    pub(super) linger: Option<Duration>,
+}
+
+pub(super) struct Core {
+    pub(super) lan: Lan,
+    pub(super) net: Stack,
+    /// Of each connection that a program has, by its index.
+    settings: Vec<Settings>,
+    /// The frame that is looked at: a copy, because its sender may still write where it lies.
+    frame: Vec<u8>,
+    /// The count of the LAN's changes up to which the other sides' members were looked for.
+    changes: u64,
+    /// The same, up to which their addresses were taken note of.
+    noted: Option<u64>,
+    /// When observers were shown how the stack stands.
+    shown_ns: u64,
+    /// Hosts to which there are connections and whose members are missing, and since when.
+    gone: HashMap<IpAddr, u64>,
+    /// Whose addresses the members' are, or were when the LAN changed last: what a member has sent before it left is still
+    /// received after.
+    senders: HashMap<IpAddr, Mac>,
+    /// Threads that wait for the stack to be free.
+    wanted: Arc<AtomicUsize>,
+    pub(super) waiting: Waiting,
+    /// Whether a program that waits elsewhere is among them.
+    pub(super) is_outside: bool,
+    /// Who drives, if somebody does.
+    pub(super) driver: Option<Driver>,
+    /// Until when the one who drives sleeps, if it does.
+    pub(super) asleep_until: Option<u64>,
+    /// Whether the sleep of a verb that drives, and that of the stack's thread, were ended by somebody.
+    interrupted: [bool; 2],
+    pub(super) worker: Worker,
+    /// How many times a program has come to the stack.
+    pub(super) visits: u64,
+    /// Whether something has come, or was done, that one who waits for anything waits for.
+    pub(super) has_worked: bool,
+    /// Whether there may be more to do at once.
+    pub(super) has_more: bool,
+    /// Whether the last handle is gone: the stack's thread ends.
+    pub(super) is_over: bool,
+}
+
+impl Core {
+    pub(super) fn new(lan: Lan, net: Stack, wanted: Arc<AtomicUsize>) -> Core {
+        Core {
+            lan,
+            net,
+            settings: Vec::new(),
+            frame: Vec::new(),
+            changes: 0,
+            noted: None,
+            shown_ns: 0,
+            gone: HashMap::new(),
+            senders: HashMap::new(),
+            wanted,
+            waiting: Waiting::default(),
+            is_outside: false,
+            driver: None,
+            asleep_until: None,
+            interrupted: [false; 2],
+            worker: Worker::None,
+            visits: 0,
+            has_worked: false,
+            has_more: false,
+            is_over: false,
+        }
+    }
+
+    /// A program has a connection: with the first handle its settings are as they are at the beginning.
+    pub(super) fn hold(&mut self, id: ConnectionId) {
+        let index = id.index();
+        if self.settings.len() <= index {
+            self.settings.resize(index + 1, Settings::default());
+        }
+        self.settings[index] = Settings { handles: 1, ..Settings::default() };
+    }
+
+    /// What was set for a connection that a program has.
+    pub(super) fn settings(&mut self, id: ConnectionId) -> &mut Settings {
+        &mut self.settings[id.index()]
+    }
+
+    /// Whether the sleep of one who drives was ended by somebody.
+    pub(super) fn is_interrupted(&mut self, driver: Driver) -> &mut bool {
+        &mut self.interrupted[driver as usize]
+    }
+
+    /// Whether somebody waits for the stack to be free.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) > 0
+    }
+
+    /// Receives what has come, and sends what is due. What is left when somebody else waits for the stack is left to that one.
+    pub(super) fn pump(&mut self) -> io::Result<()> {
+        self.note_members();
+        let mut now = 0;
+        for _ in 0..ROUNDS_MAX {
+            now = now_ns();
+            let mut received = 0;
+            while received < FRAMES_PER_POLL
+                && let Some(frame) = self.lan.try_receive()?
+            {
+                received += 1;
+                self.frame.clear();
+                self.frame.extend_from_slice(frame.bytes);
+                let frame = Frame { offload: frame.offload, bytes: &self.frame };
+                let mut wire = Wire { lan: &mut self.lan, senders: &self.senders };
+                self.net.receive(now, frame, &mut wire);
+            }
+            let mut wire = Wire { lan: &mut self.lan, senders: &self.senders };
+            let has_more = self.net.poll(now, &mut wire);
+            self.has_more = received > 0 || has_more;
+            self.has_worked |= self.has_more;
+            if !self.has_more || self.is_wanted() {
+                break;
+            }
+        }
+        self.follow_members();
+        self.lan.flush();
+        if now.saturating_sub(self.shown_ns) >= SHOWN_NS {
+            self.show(now);
+        }
+        Ok(())
+    }
+
+    /// Shows observers how the stack stands.
+    pub(super) fn show(&mut self, now: u64) {
+        self.shown_ns = now;
+        self.net.show(now, self.lan.board());
+    }
+
+    /// Takes note of whose addresses are whose, before one of them leaves whose frames are still to be received. One load if
+    /// nothing has changed.
+    fn note_members(&mut self) {
+        let changes = self.lan.changes();
+        if self.noted.replace(changes) != Some(changes) {
+            for member in self.lan.members() {
+                self.senders.extend(member.addresses.iter().map(|address| (*address, member.mac)));
+            }
+        }
+    }
+
+    /// Finds out which connections have lost their other side: nothing may come from there that would say so.
+    fn follow_members(&mut self) {
+        let Core { lan, net, changes, gone, senders, .. } = self;
+        // Who is still there, or there again, is asked whether it knows its connections.
+        let mut asked: Vec<IpAddr> = Vec::new();
+        for member in lan.take_parted() {
+            asked.extend(member.addresses);
+        }
+        let now_changes = lan.changes();
+        if *changes != now_changes || !asked.is_empty() {
+            *changes = now_changes;
+            let hosts = net.hosts();
+            asked.retain(|host| hosts.contains(host));
+            senders.retain(|host, _| hosts.contains(host) || lan.find_address(*host).is_some());
+            let before = std::mem::take(gone);
+            for host in hosts {
+                match lan.find_address(host) {
+                    None => {
+                        let since = before.get(&host).copied().unwrap_or_else(now_ns);
+                        gone.insert(host, since);
+                    }
+                    Some(_) if before.contains_key(&host) && !asked.contains(&host) => {
+                        asked.push(host);
+                    }
+                    Some(_) => {}
+                }
+            }
+            for host in asked {
+                net.question(now_ns(), host, &mut Wire { lan, senders: &*senders });
+            }
+        }
+        if !gone.is_empty() {
+            let now = now_ns();
+            gone.retain(|host, since| {
+                let is_over = now.saturating_sub(*since) >= GONE_NS;
+                if is_over {
+                    net.end_with(*host);
+                }
+                !is_over
+            });
+        }
+    }
+
+    /// When something is to be done at the latest, if nothing comes before.
+    pub(super) fn due(&self) -> Option<u64> {
+        let gone = self.gone.values().map(|since| since + GONE_NS);
+        self.net.due().into_iter().chain(gone).min()
+    }
+
+    /// Sends what there is to send.
+    pub(super) fn push(&mut self) {
+        let now = now_ns();
+        self.has_more = true;
+        for _ in 0..ROUNDS_MAX {
+            if !self.net.poll(now, &mut Wire { lan: &mut self.lan, senders: &self.senders }) {
+                self.has_more = false;
+                break;
+            }
+            self.has_worked = true;
+        }
+        self.lan.flush();
+    }
+
+    /// Whether this address is the stack's own, or that of another member of the LAN.
+    pub(super) fn is_reachable(&mut self, address: IpAddr) -> bool {
+        self.net.addresses().contains(&address) || self.lan.find_address(address).is_some()
+    }
+
+    pub(super) fn send_to(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        data: &[u8],
+    ) -> Result<(), SendToError> {
+        let mut wire = Wire { lan: &mut self.lan, senders: &self.senders };
+        self.net.send_to(now_ns(), from, to, data, &mut wire)
+    }
+}
+
+/// The other sides learn that nobody is here any more.
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.net.abort_all();
+        self.push();
+    }
+}
+
+/// The LAN, as a stack sees it.
+struct Wire<'a> {
+    lan: &'a mut Lan,
+    senders: &'a HashMap<IpAddr, Mac>,
+}
+
+impl Link for Wire<'_> {
+    fn transmit(&mut self, to: IpAddr, offload: Offload, frame: &mut [u8]) -> Result<(), Unsent> {
+        let source = self.lan.mac();
+        let member = self.lan.find_address(to).ok_or(Unsent::Unreachable)?;
+        net::tcpip::address(frame, member.mac, source);
+        match self.lan.try_push(offload, frame) {
+            Ok(()) => Ok(()),
+            Err(TrySendFrameError::Full) => Err(Unsent::Full),
+            Err(_) => Err(Unsent::Unreachable),
+        }
+    }
+
+    fn answer(&mut self, frame: &[u8]) {
+        // Whoever asked asks again.
+        let _ = self.lan.try_push(Offload::NONE, frame);
+    }
+
+    fn may_send_from(&mut self, frame: &[u8], address: IpAddr) -> bool {
+        // That the MAC address is the sender's has been checked by the LAN.
+        let Some(source) = net::lan::frame::source(frame) else { return false };
+        match self.lan.find_address(address).map(|member| member.mac) {
+            Some(owner) => owner == source,
+            // What one has sent before it left is still received; and what one sends that is not a member yet at a new host.
+            None => {
+                self.senders.get(&address) == Some(&source)
+                    || self.lan.has_left_with(source, address)
+            }
+        }
+    }
+}

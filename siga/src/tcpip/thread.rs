@@ -1,0 +1,102 @@
+//! The stack's thread: it drives the stack while no verb waits.
+//!
+//! A verb that waits drives by itself, which answers sooner than a thread in between. So the thread only looks now and then
+//! whether its program is busy with something else: then it drives until a verb waits again.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use super::core::{Driver, Worker};
+use super::shared::{Shared, Turn};
+use super::waiting::Bell;
+
+/// How often the thread looks whether somebody drives, while its program is at work with the stack: what comes waits twice as
+/// long at most.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How long until the thread tries again to wait for a LAN that the kernel did not let it wait for.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Starts the thread.
+///
+/// # Errors
+/// The system allows no more threads.
+pub(super) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    shared.enter_as_thread()?.worker = Worker::Watches;
+    let shared = shared.clone();
+    Builder::new().name("siga tcpip".into()).spawn(move || {
+        if catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() {
+            // A defect of the stack: verbs go on without a thread, and those who cannot are woken to find out.
+            if let Ok(mut turn) = shared.enter_as_thread() {
+                turn.worker = Worker::None;
+                turn.driver = turn.driver.filter(|driver| *driver == Driver::Verb);
+                let bells = turn.waiting.take_all();
+                drop(turn);
+                bells.into_iter().for_each(Bell::ring);
+            }
+        }
+    })
+}
+
+fn run(shared: &Shared) {
+    // What the program had done when this thread looked last.
+    let mut seen = u64::MAX;
+    while let Ok(mut turn) = shared.enter_as_thread() {
+        if turn.is_over {
+            return;
+        }
+        let is_unused = std::mem::replace(&mut seen, turn.visits) == turn.visits;
+        let is_needed = turn.driver.is_none() && (is_unused || turn.waiting.has_elsewhere());
+        let time = if is_needed {
+            turn.worker = Worker::Drives;
+            match drive(turn) {
+                Ok(()) => continue,
+                Err(_) => {
+                    fail(shared);
+                    Some(RETRY)
+                }
+            }
+        } else if is_unused {
+            // A verb has been waiting all the time: who leaves without a driver tells.
+            turn.worker = Worker::Rests;
+            drop(turn);
+            None
+        } else {
+            turn.worker = Worker::Watches;
+            drop(turn);
+            Some(LOOK)
+        };
+        shared.rest.wait(time);
+    }
+}
+
+/// Drives until a verb does, or the stack is over.
+fn drive(mut turn: Turn<'_>) -> io::Result<()> {
+    turn.driver = Some(Driver::Thread);
+    turn.asleep_until = None;
+    loop {
+        turn.pump()?;
+        if turn.is_over {
+            turn.driver = None;
+            return Ok(());
+        }
+        turn = turn.drive_once(None, u64::MAX)?;
+        if turn.driver != Some(Driver::Thread) {
+            return Ok(());
+        }
+    }
+}
+
+/// The kernel does not let the stack wait: those who wait find out by themselves.
+fn fail(shared: &Shared) {
+    if let Ok(mut turn) = shared.enter_as_thread() {
+        turn.driver = turn.driver.filter(|driver| *driver == Driver::Verb);
+        turn.asleep_until = turn.asleep_until.filter(|_| turn.driver.is_some());
+        let bells = turn.waiting.take_all();
+        drop(turn);
+        bells.into_iter().for_each(Bell::ring);
+    }
+}

@@ -1,0 +1,221 @@
+//! Who waits for what a stack may bring.
+//!
+//! One of those who wait drives the stack: it sleeps until something comes from the LAN or is due. The others sleep until
+//! the one who drives, or any other who was at the stack, has found something for them.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use net::tcpip::{ConnectionId, Stack};
+use os::event::Event;
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// Something new about a connection.
+    Connection(ConnectionId),
+    /// A connection to be accepted.
+    Listener(SocketAddr),
+    /// A datagram, or the news that one was refused.
+    Socket(SocketAddr),
+    /// Whatever it is.
+    All,
+}
+
+/// What wakes one who waits.
+#[derive(Debug)]
+pub(super) enum Bell {
+    /// A thread.
+    Thread(Arc<Signal>),
+    /// The thread that drives the stack, which sleeps in the kernel.
+    Driver,
+    /// A program that waits for a descriptor.
+    Descriptor(Arc<Event>),
+    /// A task of a runtime.
+    #[cfg(feature = "tokio")]
+    Task(std::task::Waker),
+}
+
+impl Bell {
+    /// Wakes. The driver is woken by those who have the stack.
+    pub(super) fn ring(self) {
+        match self {
+            Bell::Thread(signal) => signal.set(),
+            Bell::Driver => {}
+            Bell::Descriptor(event) => event.set(),
+            #[cfg(feature = "tokio")]
+            Bell::Task(waker) => waker.wake(),
+        }
+    }
+
+    /// Whether it cannot drive the stack while it waits.
+    fn is_elsewhere(&self) -> bool {
+        !matches!(self, Bell::Thread(_) | Bell::Driver)
+    }
+}
+
+/// One place among those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    interest: Interest,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    bell: Bell,
+}
+
+/// Those who wait.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    connections: HashMap<ConnectionId, Vec<Waiter>>,
+    /// Those who wait for anything else: few.
+    others: Vec<(Interest, Waiter)>,
+    tickets: u64,
+    /// How many of all cannot drive.
+    elsewhere: usize,
+}
+
+impl Waiting {
+    /// Whether somebody waits who cannot drive the stack meanwhile.
+    pub(super) fn has_elsewhere(&self) -> bool {
+        self.elsewhere > 0
+    }
+
+    /// Waits from now on, until the bell is rung or the ticket is given back.
+    pub(super) fn add(&mut self, interest: Interest, bell: Bell) -> Ticket {
+        self.tickets += 1;
+        self.elsewhere += usize::from(bell.is_elsewhere());
+        let number = self.tickets;
+        let waiter = Waiter { number, bell };
+        match interest {
+            Interest::Connection(id) => self.connections.entry(id).or_default().push(waiter),
+            _ => self.others.push((interest, waiter)),
+        }
+        Ticket { interest, number }
+    }
+
+    /// Waits no longer, if the bell has not been rung. The bell is given back: dropping it may run code of a runtime.
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Bell> {
+        let removed = match ticket.interest {
+            Interest::Connection(id) => {
+                let waiters = self.connections.get_mut(&id)?;
+                let at = waiters.iter().position(|waiter| waiter.number == ticket.number)?;
+                let removed = waiters.swap_remove(at);
+                if waiters.is_empty() {
+                    self.connections.remove(&id);
+                }
+                removed
+            }
+            _ => {
+                let is_it = |(_, waiter): &(Interest, Waiter)| waiter.number == ticket.number;
+                let at = self.others.iter().position(is_it)?;
+                self.others.swap_remove(at).1
+            }
+        };
+        self.elsewhere -= usize::from(removed.bell.is_elsewhere());
+        Some(removed.bell)
+    }
+
+    /// Takes the bells of those for whom `net` has something; of those who wait for anything if there was `anything`.
+    pub(super) fn take_rung(
+        &mut self,
+        net: &mut Stack,
+        mut anything: bool,
+        mut ring: impl FnMut(Bell),
+    ) {
+        while let Some(id) = net.take_news() {
+            anything = true;
+            for waiter in self.connections.remove(&id).into_iter().flatten() {
+                self.elsewhere -= usize::from(waiter.bell.is_elsewhere());
+                ring(waiter.bell);
+            }
+        }
+        let mut at = 0;
+        while let Some((interest, _)) = self.others.get(at) {
+            let is_rung = match *interest {
+                Interest::Listener(address) => net.has_ready(address),
+                Interest::Socket(address) => net.has_received(address),
+                Interest::All | Interest::Connection(_) => anything,
+            };
+            if !is_rung {
+                at += 1;
+                continue;
+            }
+            let (_, waiter) = self.others.swap_remove(at);
+            self.elsewhere -= usize::from(waiter.bell.is_elsewhere());
+            ring(waiter.bell);
+        }
+    }
+
+    /// The bell of a thread that waits, and could drive.
+    pub(super) fn take_thread(&mut self) -> Option<Bell> {
+        let is_thread = |waiter: &Waiter| matches!(waiter.bell, Bell::Thread(_));
+        let of_connections = self.connections.iter().find_map(|(id, waiters)| {
+            let waiter = waiters.iter().find(|waiter| is_thread(waiter))?;
+            Some(Ticket { interest: Interest::Connection(*id), number: waiter.number })
+        });
+        let ticket = of_connections.or_else(|| {
+            let (interest, waiter) = self.others.iter().find(|(_, waiter)| is_thread(waiter))?;
+            Some(Ticket { interest: *interest, number: waiter.number })
+        });
+        self.remove(ticket?)
+    }
+
+    /// Takes all bells.
+    pub(super) fn take_all(&mut self) -> Vec<Bell> {
+        self.elsewhere = 0;
+        let of_connections = self.connections.drain().flat_map(|(_, waiters)| waiters);
+        let others = self.others.drain(..).map(|(_, waiter)| waiter);
+        of_connections.chain(others).map(|waiter| waiter.bell).collect()
+    }
+}
+
+/// What a thread sleeps at.
+#[derive(Debug, Default)]
+pub(super) struct Signal {
+    is_set: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Signal {
+    /// That of the calling thread.
+    pub(super) fn own() -> Arc<Signal> {
+        thread_local! {
+            static OWN: Arc<Signal> = Arc::default();
+        }
+        OWN.with(Arc::clone)
+    }
+
+    pub(super) fn set(&self) {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_one();
+    }
+
+    /// What was set before does not count from now on.
+    pub(super) fn clear(&self) {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    }
+
+    /// Sleeps until it is set, at most for `time`.
+    pub(super) fn wait(&self, time: Option<Duration>) {
+        let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_set = match time {
+            None => self
+                .changed
+                .wait_while(is_set, |is_set| !*is_set)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(time) => {
+                self.changed
+                    .wait_timeout_while(is_set, time, |is_set| !*is_set)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
+        };
+        *is_set = false;
+    }
+}
