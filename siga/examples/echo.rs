@@ -29,7 +29,6 @@ fn main() -> Result<(), Problem> {
     let server = join(Guest::attach_embedded(&host, "ECHO")?, Address::Chosen)?;
     let address = server.addresses()[0];
     let client = join(Guest::attach_embedded(&host, "CLIENT")?, Address::Chosen)?;
-    // A stack belongs to one thread; a membership may move to it.
     let serving = thread::spawn(move || serve(server, 1));
     ask(client, address)?;
     serving.join().expect("it does not panic")
