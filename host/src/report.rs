@@ -11,7 +11,7 @@ use fabric::path::board::{SLEEP_WORD, reader_block, writer_block};
 use fabric::path::{Counter, Shape, gauge_word};
 use fabric::queue::{Owner, QUEUE_BUFFERS, RETURNED_WORD, State, audit};
 use message::iucv::gauge;
-use net::tcpip::board::{self, Row, Shown};
+use net::board::{self, Row, Shown};
 use os::sync::Ordering;
 use os::words::LentWords;
 use serde::{Deserialize, Serialize};

@@ -58,7 +58,7 @@ pub const COUNTER_WORDS: usize = 32;
 const _: () = assert!(Counter::ALL.len() <= COUNTER_WORDS);
 
 /// Words of the storage that the counters are in. Behind them a stack shows itself, if there is one on the membership:
-/// [`board`](crate::tcpip::board).
+/// [`board`](crate::board).
 pub const BOARD_WORDS: usize = 8192;
 
 /// Bytes of that storage. What was not written takes no memory.

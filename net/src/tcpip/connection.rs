@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use super::board::{Row, RowState};
 use super::keep_alive::{Keeper, Step};
 use super::machine::{Known, Machine, State};
 use super::stack::Tuple;
+use crate::board::{Row, RowState};
 
 /// Stands for a connection until it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::counters::Counter;
 use super::packet::{self, ICMP, IPV4_BYTES, IPV6_BYTES, Packet};
 use super::secret::Secret;
+use crate::board::Counter;
 use crate::lan::frame::{u16_at, u32_at};
 
 /// Bytes of the type, the code, the checksum and four more, which each message has.

@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use super::counters::{Counter, Counters};
+use super::counters::Counters;
 use super::packet::{self, Fragment, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet, TCP, UDP};
+use crate::board::Counter;
 use crate::lan::frame::ETHERNET_BYTES;
 
 /// Packets in parts at most.

@@ -17,11 +17,12 @@ use smoltcp::wire::{HardwareAddress, IpEndpoint, IpListenEndpoint};
 
 pub(super) use smoltcp::socket::tcp::State;
 
-use super::counters::{Counter, Counters};
+use super::counters::Counters;
 use super::output::{Link, Output, Unsent};
 use super::packet::{self, ACK, Agreed, Bare, SYN, Segment};
 use super::pool::{Pool, Room};
 use super::stack::Congestion;
+use crate::board::Counter;
 use crate::lan::frame::ETHERNET_BYTES;
 use crate::lan::offload::{Kind, Offload, SEGMENTS_MAX, Segmentation};
 

@@ -7,8 +7,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
-use super::counters::{Counter, Counters};
+use super::counters::Counters;
 use super::packet;
+use crate::board::Counter;
 use crate::lan::offload::Offload;
 
 /// Frames that wait for one target, at most. The first may be full of data: while it waits nobody makes another of that

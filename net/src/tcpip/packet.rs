@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::counters::Counter;
+use crate::board::Counter;
 use crate::lan::frame::{ETHERNET_BYTES, Mac, u16_at, u32_at};
 use crate::lan::offload::{Checksum, Offload, folded, pseudo_header, sum_of};
 

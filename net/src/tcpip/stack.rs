@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::board::{self, CONNECTION_ROWS, Overview, ROWS, Row, RowState, SOCKET_ROWS};
 use super::connection::{Connection, ConnectionId, Connections, End, Readable, Writable};
 use super::control::Limiter;
-use super::counters::{Counter, Counters};
+use super::counters::Counters;
 use super::fragments::Reassembly;
 use super::keep_alive::{KeepAlive, Keeper, Step};
 use super::machine::{
@@ -24,6 +23,8 @@ use super::ports::Ports;
 use super::secret::Secret;
 use super::time_wait::TimeWait;
 use super::udp::{SendToError, Sockets, any};
+use crate::board::Counter;
+use crate::board::{self, CONNECTION_ROWS, Overview, ROWS, Row, RowState, SOCKET_ROWS};
 use crate::lan::frame::{ETHERNET_BYTES, Mac, u16_at};
 use crate::lan::link::Frame;
 use crate::lan::neighbour;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::counters::Counter;
+use crate::board::Counter;
 
 /// Bytes that datagrams may take in one socket before more are dropped, some of them for keeping each.
 const QUEUE_BYTES_MAX: usize = 256 << 10;

@@ -16,8 +16,11 @@ use fabric::listed;
 use os::sync::Ordering;
 use os::words::{LentWords, Words};
 
-use super::counters::Counter;
 use crate::lan::counters::{BOARD_WORDS, COUNTER_WORDS};
+
+mod counter;
+
+pub use counter::Counter;
 
 /// Which edition of the layout this is; 0 where there is no stack.
 const EDITION: u64 = 1;

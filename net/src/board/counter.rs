@@ -1,0 +1,102 @@
+//! What a stack counts: what it did, and what it dropped, by reason.
+
+use fabric::listed;
+
+listed! {
+    /// What is counted.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(usize)]
+    #[non_exhaustive]
+    pub enum Counter {
+        /// Frames received.
+        FramesReceived => "frames_received",
+        /// Frames sent.
+        FramesSent => "frames_sent",
+        /// Connections made by a program here.
+        Connected => "connected",
+        /// Connections that listeners have taken.
+        Accepted => "accepted",
+        /// Connections that were refused, by us or by the other side.
+        Refused => "refused",
+        /// Connections that the other side has reset.
+        Reset => "reset",
+        /// Connections given up because the other side was silent for too long.
+        TimedOut => "timed_out",
+        /// Connections given up because the other side's member has left the LAN.
+        Gone => "gone",
+        /// Connections not made because a message of ICMP says that the other side is not reached.
+        NotReached => "not_reached",
+        /// Connections ended by a fault in the state machine. Each is a defect to be reported.
+        Broken => "broken",
+        /// Idle connections that gave their buffers back.
+        PutToSleep => "put_to_sleep",
+        /// Connections that had given their buffers back and got some again.
+        Woken => "woken",
+        /// Echo requests answered.
+        EchoesAnswered => "echoes_answered",
+        /// Questions after one of our addresses answered.
+        NeighboursAnswered => "neighbours_answered",
+        /// Resets sent for segments that belong to no connection.
+        ResetsSent => "resets_sent",
+        /// Acknowledgements sent to segments that would change a connection and may be forged (RFC 5961).
+        ChallengesSent => "challenges_sent",
+        /// Questions sent to sides that were silent for as long as keep-alive says.
+        ProbesSent => "probes_sent",
+        /// Errors sent by ICMP: nobody has bound a port.
+        ErrorsSent => "errors_sent",
+        /// Errors received by ICMP that are about a packet under way, or a socket.
+        ErrorsReceived => "errors_received",
+        /// Segments with data that were sent again, or ask whether a window is still closed.
+        Resent => "segments_resent",
+        /// Received frames dropped: a tag of a VLAN.
+        Vlan => "dropped_vlan",
+        /// Received frames dropped: a length or a field that makes no sense.
+        Malformed => "dropped_malformed",
+        /// Received frames dropped: a wrong checksum.
+        BadChecksum => "dropped_checksum",
+        /// Received frames dropped: the address of a group, of this stack, of nobody or of another member as source.
+        BadSource => "dropped_source",
+        /// Received frames dropped: for another address.
+        NotOurs => "dropped_not_ours",
+        /// Packets made whole from fragments.
+        Reassembled => "packets_reassembled",
+        /// Fragments sent of packets that are too long for one frame.
+        FragmentsSent => "fragments_sent",
+        /// Received fragments dropped: they overlap or contradict others, whose packet is given up.
+        FragmentOverlap => "dropped_fragment_overlap",
+        /// Received fragments dropped: too short to show what the packet is for.
+        FragmentTiny => "dropped_fragment_tiny",
+        /// Received fragments dropped: their packet has too many.
+        FragmentsEndless => "dropped_fragments_endless",
+        /// Packets in fragments given up: too many, or too many of their source.
+        FragmentsFull => "dropped_fragments_full",
+        /// Packets in fragments given up: some did not come in time.
+        FragmentsTimedOut => "dropped_fragments_time",
+        /// Received frames dropped: a header of IPv6 that must not be skipped, or too many.
+        Extension => "dropped_extension",
+        /// Received frames dropped: neither TCP, UDP, an echo request nor an error.
+        OtherProtocol => "dropped_protocol",
+        /// Received errors of ICMP dropped: about nothing that is under way.
+        ErrorNotOurs => "dropped_error",
+        /// Received segments dropped: of a listener whose backlog is full.
+        BacklogFull => "dropped_backlog",
+        /// Half-open connections given up for newer ones: their listener's backlog was full.
+        HalfOpenEvicted => "dropped_half_open",
+        /// Received segments dropped: for one connection more than the stack may have.
+        ConnectionsFull => "dropped_connections",
+        /// Received segments dropped: for one connection more than there are buffers for.
+        PoolExhausted => "dropped_pool",
+        /// Received segments dropped: no sequence number was found that is after those of an earlier connection.
+        NoNumber => "dropped_no_number",
+        /// Received resets dropped: not exactly at the next byte that is expected.
+        OutOfWindow => "dropped_window",
+        /// Received datagrams dropped: nobody has bound the port.
+        NoSocket => "dropped_no_socket",
+        /// Received datagrams dropped: their socket has no room.
+        SocketFull => "dropped_socket_full",
+        /// Frames not sent: their target is full, and they are answers or too many wait for it.
+        TargetFull => "dropped_target_full",
+        /// Frames not sent: the LAN has no member with that address, or does not reach it.
+        Unreachable => "dropped_unreachable",
+    }
+}
