@@ -1,6 +1,6 @@
 //! The state machine of one connection: a socket of smoltcp in a set of its own.
 //!
-//! All of smoltcp that a stack uses is behind this file. It is given packets that were checked, one at a time, and only
+//! All of smoltcp that a stack uses is behind this file and its folder. It is given packets that were checked, one at a time, and only
 //! those of its own connection; a panic in it becomes [`Broken`], and the stack ends that connection.
 
 use std::net::{IpAddr, SocketAddr};
@@ -26,8 +26,13 @@ use crate::board::Counter;
 use crate::lan::frame::ETHERNET_BYTES;
 use crate::lan::offload::{Kind, Offload, SEGMENTS_MAX, Segmentation};
 
-/// Where the window is in a header of TCP.
-const WINDOW_AT: usize = 14;
+mod device;
+mod round_trip;
+mod seed;
+
+use device::{Medial, Tap};
+use round_trip::RoundTrip;
+use seed::{begins_with, seed_for};
 
 /// Bytes of the longest packet that stands for segments.
 const SEGMENTS_BYTES_MAX: usize = 65_535;
@@ -139,57 +144,6 @@ fn interface(mtu: usize, seed: u64, segments_bytes_max: Option<usize>) -> Interf
     interface
 }
 
-/// A seed with which an interface's first sequence number is this one.
-///
-/// smoltcp has no other way to say so. Its generator is sPCG32 (O'Neill, "PCG", 2014): each state is the one before times M,
-/// plus A, and the number is 32 bits of it, from a place that its highest three bits say. The first number is for another
-/// purpose, and is drawn again if it would be zero there. [`Engine::new`] tries whether that is still so.
-fn seed_for(first: u32) -> u64 {
-    const M: u64 = 0xbb2e_fcec_3c39_611d;
-    const A: u64 = 0x7590_ef39;
-    // Newton's method: each step doubles the bits that are right, of which an odd number has three to begin with.
-    const INVERSE: u64 = {
-        let (mut inverse, mut step) = (M, 0);
-        while step < 5 {
-            inverse = inverse.wrapping_mul(2u64.wrapping_sub(M.wrapping_mul(inverse)));
-            step += 1;
-        }
-        inverse
-    };
-    let before = |state: u64| state.wrapping_sub(A).wrapping_mul(INVERSE);
-    let number = |state: u64| (state >> (29 - (state >> 61))) as u32;
-    let state = |low: u64| 7 << 61 | u64::from(first) << 22 | low;
-    let is_right = |state: &u64| {
-        let other = number(before(*state));
-        (other ^ other >> 16) as u16 != 0
-    };
-    let state = (0..1 << 22).map(state).find(is_right).unwrap_or_default();
-    before(before(state))
-}
-
-/// The sequence number with which a socket begins that has this seed.
-fn begins_with(seed: u64) -> Option<u32> {
-    let buffer = || tcp::SocketBuffer::new(vec![0; 1]);
-    let mut set = SocketSet::new(Vec::with_capacity(1));
-    let handle = set.add(tcp::Socket::new(buffer(), buffer()));
-    let address = |last| SocketAddr::from(([192, 0, 2, last], 1));
-    let mut interface = interface(1280, seed, None);
-    let (local, remote) = (IpListenEndpoint::from(endpoint(address(1))), endpoint(address(2)));
-    set.get_mut::<tcp::Socket<'_>>(handle).connect(interface.context(), remote, local).ok()?;
-    let (mut output, mut counters, mut room) = (Output::default(), Counters::new(), Vec::new());
-    let way = &mut Way {
-        link: &mut Nobody,
-        output: &mut output,
-        counters: &mut counters,
-        room: &mut room,
-    };
-    let mut sent = Sent::default();
-    let mut tap =
-        Tap { mtu: 1280, input: None, to: address(2).ip(), window_shift: 0, sent: &mut sent, way };
-    interface.poll_egress(instant(0), &mut tap, &mut set);
-    sent.is_any.then(|| sent.next.wrapping_sub(1))
-}
-
 /// The time of a stack, in nanoseconds, as smoltcp has it.
 fn instant(now: u64) -> time::Instant {
     time::Instant::from_micros((now / 1000) as i64)
@@ -260,40 +214,6 @@ pub(super) struct Known {
     agreed: Agreed,
     has_no_delay: bool,
     pub(super) round_trip: RoundTrip,
-}
-
-/// How long it takes until a segment is acknowledged.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RoundTrip {
-    /// The byte behind the segment that is measured, when that was sent, and how many had been sent again then.
-    sample: Option<(u32, u64, u32)>,
-    /// Smoothed as in RFC 6298 2.3, in nanoseconds; 0 before the first was measured.
-    pub(super) smoothed_ns: u64,
-}
-
-impl RoundTrip {
-    /// Something was sent. One segment is measured at a time.
-    fn begin(&mut self, now: u64, sent: &Sent) {
-        self.sample.get_or_insert((sent.next, now, sent.resent));
-    }
-
-    /// Something was acknowledged.
-    fn end(&mut self, now: u64, acknowledged: u32, resent: u32) {
-        let Some((next, sent, resent_then)) = self.sample else { return };
-        if is_before(acknowledged, next) {
-            return;
-        }
-        self.sample = None;
-        // Nobody knows which of two was acknowledged (Karn).
-        if resent != resent_then {
-            return;
-        }
-        let measured = now.saturating_sub(sent).max(1);
-        self.smoothed_ns = match self.smoothed_ns {
-            0 => measured,
-            smoothed => smoothed - smoothed / 8 + measured / 8,
-        };
-    }
 }
 
 impl Known {
@@ -792,135 +712,9 @@ fn segments_bytes_max(mtu: usize) -> usize {
     (data * SEGMENTS_MAX).min(SEGMENTS_BYTES_MAX).max(mtu)
 }
 
-/// A device that says what an interface has to know, and does nothing.
-struct Medial {
-    mtu: usize,
-    segments_bytes_max: Option<usize>,
-}
-
-/// A device that has one packet at most to be received, and sends to where a stack sends.
-struct Tap<'a, 'b, L> {
-    mtu: usize,
-    input: Option<&'a [u8]>,
-    to: IpAddr,
-    /// By how many bits the windows that are sent are shifted.
-    window_shift: u32,
-    sent: &'a mut Sent,
-    way: &'a mut Way<'b, L>,
-}
-
-struct Input<'a>(&'a [u8]);
-
-struct Transmit<'a, L> {
-    to: IpAddr,
-    /// Whether it is an answer to what has just been received.
-    is_answer: bool,
-    segment_bytes: Option<u16>,
-    window_shift: u32,
-    sent: &'a mut Sent,
-    way: Way<'a, L>,
-}
-
-impl RxToken for Input<'_> {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, take: F) -> R {
-        take(self.0)
-    }
-}
-
-impl<L: Link> TxToken for Transmit<'_, L> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, bytes: usize, fill: F) -> R {
-        let Way { link, output, counters, room } = self.way;
-        // It only grows: to fill it with zeros again behind each short segment costs as much as a copy.
-        if room.len() < ETHERNET_BYTES + bytes {
-            room.resize(ETHERNET_BYTES + bytes, 0);
-        }
-        let room = &mut room[..ETHERNET_BYTES + bytes];
-        let result = fill(&mut room[ETHERNET_BYTES..]);
-        let mut offload = packet::leave_checksum(room);
-        let transport = match offload.checksum {
-            crate::lan::offload::Checksum::Partial { start, .. } => usize::from(start),
-            _ => unreachable!("it was left just now"),
-        };
-        if let Ok(mut segment) = Segment::parse(&room[transport..]) {
-            // smoltcp goes back in the sequence when it sends again, also with bare acknowledgements and with the reset that
-            // ends a connection. The other side may be beyond that, and then it does not look at them: two sides that
-            // both send again would never go on. A reset as an answer has the number that was asked for.
-            if !segment.has(packet::SYN | packet::RST) && self.window_shift > 0 {
-                // smoltcp rounds windows down when it scales them. So the end of what it takes may go back by less than
-                // one step when an acknowledgement goes forward, and what the other side has sent up to where it was would be
-                // cut: a few bytes, that are sent again after a second. One step less is never taken back.
-                segment.window = segment.window.saturating_sub(1);
-                room[transport + WINDOW_AT..transport + WINDOW_AT + 2]
-                    .copy_from_slice(&segment.window.to_be_bytes());
-            }
-            let is_moved = segment.is_bare() || segment.has(packet::RST) && !self.is_answer;
-            if is_moved && self.sent.is_any && is_before(segment.sequence, self.sent.next) {
-                segment.sequence = self.sent.next;
-                room[transport + 4..transport + 8].copy_from_slice(&segment.sequence.to_be_bytes());
-            }
-            if segment.data_bytes > 0
-                && self.sent.is_any
-                && is_before(segment.sequence, self.sent.next)
-            {
-                counters.count(Counter::Resent);
-                self.sent.resent = self.sent.resent.saturating_add(1);
-            }
-            note(self.sent, &segment);
-            if let Some(segment_bytes) = self.segment_bytes
-                && segment.data_bytes > usize::from(segment_bytes)
-            {
-                offload.segmentation = Some(Segmentation {
-                    kind: Kind::Tcp4,
-                    congestion: false,
-                    header_bytes: (room.len() - segment.data_bytes) as u16,
-                    segment_bytes,
-                });
-            }
-        }
-        output.send(link, counters, self.to, offload, room);
-        result
-    }
-
-    fn set_meta(&mut self, meta: PacketMeta) {
-        self.segment_bytes = meta.segmentation_offload_size.map(|bytes| bytes.get());
-    }
-}
-
-/// Takes note of what the other side learns from a segment.
-fn note(sent: &mut Sent, segment: &Segment) {
-    if segment.has(packet::RST) {
-        return;
-    }
-    sent.is_beyond_first = !segment.has(packet::SYN);
-    let next = segment.sequence.wrapping_add(segment.length());
-    if !sent.is_any || is_before(sent.next, next) {
-        sent.next = next;
-    }
-    sent.acknowledged = segment.acknowledgement;
-    sent.window = segment.window;
-    sent.is_any = true;
-}
-
 /// Whether a sequence number comes before another.
 pub(super) fn is_before(number: u32, other: u32) -> bool {
     (number.wrapping_sub(other) as i32) < 0
-}
-
-impl Device for Medial {
-    type RxToken<'a> = Input<'a>;
-    type TxToken<'a> = Nowhere;
-
-    fn receive(&mut self, _: time::Instant) -> Option<(Input<'_>, Nowhere)> {
-        None
-    }
-
-    fn transmit(&mut self, _: time::Instant) -> Option<Nowhere> {
-        None
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        capabilities(self.mtu, self.segments_bytes_max)
-    }
 }
 
 /// A link that takes everything, and nothing comes of it.
@@ -935,49 +729,5 @@ impl Link for Nobody {
 
     fn may_send_from(&mut self, _: &[u8], _: IpAddr) -> bool {
         true
-    }
-}
-
-struct Nowhere;
-
-impl TxToken for Nowhere {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, _: usize, fill: F) -> R {
-        fill(&mut [])
-    }
-}
-
-impl<L> Tap<'_, '_, L> {
-    fn token(&mut self, is_answer: bool) -> Transmit<'_, L> {
-        let Tap { to, sent, way, window_shift, .. } = self;
-        let Way { link, output, counters, room } = &mut **way;
-        let way = Way { link: &mut **link, output, counters, room };
-        Transmit { to: *to, is_answer, segment_bytes: None, window_shift: *window_shift, sent, way }
-    }
-}
-
-impl<L: Link> Device for Tap<'_, '_, L> {
-    type RxToken<'a>
-        = Input<'a>
-    where
-        Self: 'a;
-    type TxToken<'a>
-        = Transmit<'a, L>
-    where
-        Self: 'a;
-
-    fn receive(&mut self, _: time::Instant) -> Option<(Self::RxToken<'_>, Self::TxToken<'_>)> {
-        let input = self.input.take()?;
-        // An answer waits in the output if its target is full: the packet cannot be given back.
-        Some((Input(input), self.token(true)))
-    }
-
-    fn transmit(&mut self, _: time::Instant) -> Option<Self::TxToken<'_>> {
-        let is_full = self.way.output.is_full(self.to);
-        (!is_full).then(|| self.token(false))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        // What an interface can do, it has been told when it was made.
-        capabilities(self.mtu, None)
     }
 }

@@ -1,0 +1,116 @@
+//! The ends of connections.
+
+use super::*;
+
+impl Stack {
+    /// The state machine has failed: its connection ends, and nothing else.
+    pub(super) fn break_down(&mut self, index: u32) {
+        self.counters.count(Counter::Broken);
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.end = Some(End::Broken);
+            if let Some(machine) = connection.machine.take() {
+                machine.break_down(&mut self.pool);
+            }
+        }
+        self.retire(index);
+    }
+
+    /// A connection is over, but for what the other side may not have heard: an entry in a table answers that.
+    pub(super) fn rest(&mut self, now: u64, index: u32) {
+        if let Some(connection) = self.connections.get_mut(index)
+            && let Some(machine) = &connection.machine
+        {
+            let until = now.saturating_add(nanoseconds(self.options.time_wait));
+            let (next, expected) = (machine.known.sent.next, machine.expected());
+            self.time_wait.insert(now, connection.tuple, next, expected, until);
+        }
+        self.retire(index);
+    }
+
+    /// A connection waits for room at its target no more.
+    pub(super) fn unstall(&mut self, index: u32) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let remote = connection.tuple.remote.ip();
+        if let Some(stalled) = self.stalled.get_mut(&remote) {
+            stalled.remove(&index);
+            if stalled.is_empty() {
+                self.stalled.remove(&remote);
+            }
+        }
+    }
+
+    /// The network has done with a connection. A program may still receive what has come.
+    pub(super) fn retire(&mut self, index: u32) {
+        self.clear_timer(index);
+        self.unstall(index);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let is_live = std::mem::take(&mut connection.is_live);
+        connection.asleep = None;
+        let tuple = connection.tuple;
+        let has_bytes =
+            connection.machine.as_ref().is_some_and(|machine| machine.socket().can_recv());
+        if !has_bytes && let Some(machine) = connection.machine.take() {
+            machine.end(&mut self.pool);
+        }
+        let is_wanted = connection.is_held || connection.is_ready;
+        if is_live {
+            self.leave(tuple, index);
+        }
+        self.note_change(index);
+        self.show_later(index);
+        if !is_wanted {
+            self.forget(index);
+        }
+    }
+
+    /// Forgets a connection that nobody has.
+    pub(super) fn forget(&mut self, index: u32) {
+        self.clear_timer(index);
+        self.unstall(index);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let (tuple, is_live) = (connection.tuple, connection.is_live);
+        if let Some(machine) = connection.machine.take() {
+            machine.end(&mut self.pool);
+        }
+        // One that is complete is not forgotten before it is accepted: so this one was not.
+        if let Some(listener) = connection.listener.and_then(|at| self.listeners.get_mut(&at)) {
+            listener.half_open.remove(tuple.remote.ip(), connection.number);
+        }
+        if is_live {
+            self.leave(tuple, index);
+        }
+        self.changed.remove(&index);
+        self.connections.remove(index);
+        self.show_later(index);
+    }
+
+    /// The packets between these two are for this connection from now on.
+    pub(super) fn enter(&mut self, tuple: Tuple, index: u32) {
+        self.tuples.insert(tuple, index);
+        self.by_host.entry(tuple.remote.ip()).or_default().insert(index);
+    }
+
+    /// The packets between these two are for no connection any more.
+    pub(super) fn leave(&mut self, tuple: Tuple, index: u32) {
+        self.tuples.remove(&tuple);
+        let host = tuple.remote.ip();
+        if let Some(of_host) = self.by_host.get_mut(&host) {
+            of_host.remove(&index);
+            if of_host.is_empty() {
+                self.by_host.remove(&host);
+            }
+        }
+    }
+
+    /// A connection may be ready for what it was not ready for before: its program is told, if it wants to be.
+    pub(super) fn note_change(&mut self, index: u32) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if connection.token.is_some() {
+            self.changed.insert(index);
+        }
+        if std::mem::take(&mut connection.is_awaited) {
+            let id = self.connections.id(index);
+            self.news.push(id);
+        }
+    }
+}

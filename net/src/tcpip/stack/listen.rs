@@ -1,0 +1,232 @@
+//! Listeners, and the first segments of the connections that are for them.
+
+use super::*;
+
+/// How long a half-open connection is safe from newer ones of the same host. Over memory the other side has long answered
+/// by then, or asked again.
+const HALF_OPEN_SAFE_NS: u64 = 1_000_000_000;
+
+/// How many first sequence numbers are tried until one is after that of an earlier connection: one in four thousand
+/// million connections does not find one, and is asked for again.
+const FIRST_NUMBERS_MAX: usize = 32;
+
+/// Connections that wait to be accepted, and those that are on their way there.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) backlog: usize,
+    pub(super) half_open: HalfOpen,
+    pub(super) ready: VecDeque<u32>,
+}
+
+/// The connections of a listener whose other sides have not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct HalfOpen {
+    /// By the address of the other side and the number of the connection: when it began, and its index.
+    by_host: HashMap<IpAddr, BTreeMap<u64, (u64, u32)>>,
+    count: usize,
+}
+
+impl HalfOpen {
+    fn insert(&mut self, now: u64, host: IpAddr, number: u64, index: u32) {
+        self.count += 1;
+        self.by_host.entry(host).or_default().insert(number, (now, index));
+    }
+
+    pub(super) fn remove(&mut self, host: IpAddr, number: u64) {
+        let Some(ones) = self.by_host.get_mut(&host) else { return };
+        self.count -= usize::from(ones.remove(&number).is_some());
+        if ones.is_empty() {
+            self.by_host.remove(&host);
+        }
+    }
+
+    /// Which one goes for another of `host`: the oldest of the host that has the most. A host that has the most itself
+    /// waits, until its oldest is old: so one that asks for many at once loses none of them, and one that asks for
+    /// connections and does not answer is in nobody's way but its own.
+    fn evictable(&self, now: u64, host: IpAddr) -> Option<u32> {
+        let own = self.by_host.get(&host).map_or(0, BTreeMap::len);
+        let most = self.by_host.values().max_by_key(|ones| ones.len())?;
+        let (_, (begun, index)) = most.first_key_value()?;
+        let is_old = now.saturating_sub(*begun) >= HALF_OPEN_SAFE_NS;
+        (most.len() > own || is_old).then_some(*index)
+    }
+}
+
+/// The answer to the first segment of a connection.
+#[derive(Debug, Default)]
+struct Answer {
+    frame: Option<(Offload, Vec<u8>)>,
+}
+
+impl Link for Answer {
+    fn transmit(&mut self, _: IpAddr, offload: Offload, frame: &mut [u8]) -> Result<(), Unsent> {
+        self.frame = Some((offload, frame.to_vec()));
+        Ok(())
+    }
+
+    fn answer(&mut self, _: &[u8]) {}
+
+    fn may_send_from(&mut self, _: &[u8], _: IpAddr) -> bool {
+        true
+    }
+}
+
+impl Stack {
+    /// Listens. At most `backlog` connections wait to be accepted; more are dropped, and tried again by those who asked.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn listen(&mut self, address: SocketAddr, backlog: usize) -> Result<SocketAddr, BindError> {
+        let address = self.choose_address(address, |stack, address| {
+            Stack::is_in_the_way(address, stack.listeners.keys())
+        })?;
+        let listener = Listener {
+            backlog: backlog.max(1),
+            half_open: HalfOpen::default(),
+            ready: VecDeque::new(),
+        };
+        self.listeners.insert(address, listener);
+        self.are_sockets_unshown = true;
+        Ok(address)
+    }
+
+    /// The next connection that somebody has made to a listener.
+    pub fn accept(&mut self, listening: SocketAddr) -> Option<(ConnectionId, SocketAddr)> {
+        let index = self.listeners.get_mut(&listening)?.ready.pop_front()?;
+        self.are_sockets_unshown = true;
+        let connection = self.connections.get_mut(index)?;
+        connection.listener = None;
+        connection.is_ready = false;
+        connection.is_held = true;
+        let remote = connection.tuple.remote;
+        self.counters.count(Counter::Accepted);
+        Some((self.connections.id(index), remote))
+    }
+
+    /// Listens no more. Connections that nobody has accepted are reset.
+    pub fn stop_listening(&mut self, listening: SocketAddr) {
+        let Some(listener) = self.listeners.remove(&listening) else { return };
+        self.are_sockets_unshown = true;
+        let half_open = listener.half_open.by_host.into_values().flat_map(BTreeMap::into_values);
+        for index in half_open.map(|(_, index)| index).chain(listener.ready) {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            if connection.listener == Some(listening) {
+                connection.listener = None;
+                connection.is_ready = false;
+                match &mut connection.machine {
+                    Some(machine) if connection.is_live => {
+                        machine.abort();
+                        self.make_busy(index);
+                    }
+                    _ => self.forget(index),
+                }
+            }
+        }
+    }
+
+    /// The listener for an address.
+    pub(super) fn listening(&self, local: SocketAddr) -> Option<SocketAddr> {
+        [local, any(local)].into_iter().find(|at| self.listeners.contains_key(at))
+    }
+
+    /// The first segment of a connection, for a listener. Our sequence numbers are to begin `after` this one, if there
+    /// was a connection with the same ports before (RFC 1122 4.2.2.13).
+    #[expect(clippy::too_many_arguments, reason = "what a segment is and where it goes")]
+    pub(super) fn take_first(
+        &mut self,
+        now: u64,
+        listening: SocketAddr,
+        tuple: Tuple,
+        packet: &Packet<'_>,
+        segment: Segment,
+        after: Option<u32>,
+        link: &mut impl Link,
+    ) -> Result<(), Counter> {
+        let Some(listener) = self.listeners.get(&listening) else { return Ok(()) };
+        let host = tuple.remote.ip();
+        let is_full = listener.half_open.count + listener.ready.len() >= listener.backlog;
+        let evictable = match is_full {
+            // Dropped and not refused: the other side tries again in a second.
+            true => Some(listener.half_open.evictable(now, host).ok_or(Counter::BacklogFull)?),
+            false => None,
+        };
+        // One that goes leaves its place and its buffers.
+        if self.connections.len() >= self.options.connections_max && !is_full {
+            return Err(Counter::ConnectionsFull);
+        }
+        if self.pool.is_exhausted() && !is_full {
+            return Err(Counter::PoolExhausted);
+        }
+        // Half of all numbers are after another. The answer shows which one it is: so it is made before it is sent.
+        for _ in 0..FIRST_NUMBERS_MAX {
+            let mut answer = Answer::default();
+            let machine = self.begin(now, tuple, packet, &segment, &mut answer)?;
+            let first = machine.known.sent.next.wrapping_sub(1);
+            if after.is_some_and(|after| !is_before(after, first)) {
+                machine.end(&mut self.pool);
+                continue;
+            }
+            // Nobody goes for a segment that begins no connection.
+            if let Some(evictable) = evictable {
+                self.forget(evictable);
+                self.counters.count(Counter::HalfOpenEvicted);
+            }
+            if let Some((offload, mut frame)) = answer.frame {
+                self.output.send(link, &mut self.counters, host, offload, &mut frame);
+            }
+            let connection = Connection::new(self.begun, tuple, machine, Some(listening));
+            let index = self.connections.insert(connection);
+            if let Some(listener) = self.listeners.get_mut(&listening) {
+                listener.half_open.insert(now, host, self.begun, index);
+            }
+            self.enter(tuple, index);
+            self.make_busy(index);
+            return Ok(());
+        }
+        Err(Counter::NoNumber)
+    }
+
+    /// A connection that its first segment asks for, and the answer to that.
+    fn begin(
+        &mut self,
+        now: u64,
+        tuple: Tuple,
+        packet: &Packet<'_>,
+        segment: &Segment,
+        answer: &mut Answer,
+    ) -> Result<Machine, Counter> {
+        let seed = self.seed(tuple);
+        let Stack { engine, pool, manner, room, .. } = self;
+        let machine = Machine::listen(pool, manner, tuple.local, tuple.remote);
+        let mut machine = machine.ok_or(Counter::Malformed)?;
+        machine.begin(segment, packet.transport());
+        // It is counted when it is sent.
+        let (mut output, mut counters) = (Output::default(), Counters::new());
+        let mut way = Way { link: answer, output: &mut output, counters: &mut counters, room };
+        let taken = machine.receive(engine, now, packet.bytes, Some(seed), &mut way);
+        let sent = taken.and_then(|()| machine.send_one(engine, now, &mut way));
+        match sent {
+            Err(Broken) => {
+                machine.break_down(pool);
+                Err(Counter::Broken)
+            }
+            Ok(_) if machine.state() != State::SynReceived => {
+                machine.end(pool);
+                Err(Counter::Malformed)
+            }
+            Ok(_) => Ok(machine),
+        }
+    }
+
+    /// A connection for a listener is complete: it waits to be accepted.
+    pub(super) fn establish(&mut self, index: u32) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let listener = connection.listener.and_then(|at| self.listeners.get_mut(&at));
+        if let Some(listener) = listener {
+            connection.is_ready = true;
+            listener.half_open.remove(connection.tuple.remote.ip(), connection.number);
+            listener.ready.push_back(index);
+            self.are_sockets_unshown = true;
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What observers see of a stack.
+
+use super::*;
+
+impl Stack {
+    /// A connection is shown anew with the next [`Stack::show`].
+    pub(super) fn show_later(&mut self, index: u32) {
+        if let Some(rows) = self.unshown.get_mut(index as usize / 64) {
+            *rows |= 1 << (index % 64);
+        }
+    }
+
+    /// Shows how the stack stands, and what has changed, on the board of its member.
+    pub fn show(&mut self, now: u64, words: &Words) {
+        let usage = self.pool();
+        let overview = Overview {
+            shown_ns: now,
+            mtu: self.options.mtu as u64,
+            connections: self.connections.len() as u64,
+            time_wait: self.time_wait.len() as u64,
+            connection_bytes: usage.connection_bytes as u64,
+            in_use: usage.in_use as u64,
+            in_use_max: usage.in_use_max as u64,
+            high_water: usage.high_water as u64,
+            free: usage.free as u64,
+        };
+        board::show(words, &overview, self.counters.all());
+        for (at, rows) in self.unshown.iter_mut().enumerate() {
+            while *rows != 0 {
+                let bit = rows.trailing_zeros();
+                *rows &= *rows - 1;
+                let index = at as u32 * 64 + bit;
+                if (index as usize) < CONNECTION_ROWS {
+                    let row = self.connections.get_mut(index).map(|connection| connection.row());
+                    board::show_row(words, index as usize, row.as_ref());
+                }
+            }
+        }
+        if !std::mem::take(&mut self.are_sockets_unshown) {
+            return;
+        }
+        let listeners = self.listeners.iter().map(|(local, listener)| {
+            let counts = (listener.backlog as u64, listener.ready.len() as u64);
+            Row::socket(RowState::Listen, *local, counts)
+        });
+        let sockets = self.sockets.bound.iter().map(|(local, socket)| {
+            Row::socket(RowState::Udp, *local, (0, socket.datagrams.len() as u64))
+        });
+        let mut shown = listeners.chain(sockets).take(SOCKET_ROWS);
+        for number in CONNECTION_ROWS..ROWS {
+            board::show_row(words, number, shown.next().as_ref());
+        }
+    }
+}

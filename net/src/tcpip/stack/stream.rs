@@ -1,0 +1,227 @@
+//! Verbs of TCP.
+
+use super::*;
+
+impl Stack {
+    /// Begins a connection, from an address and port of the stack's choice.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(&mut self, now: u64, remote: SocketAddr) -> Result<ConnectionId, ConnectError> {
+        self.time_wait.expire(now);
+        if remote.port() == 0 || !packet::is_host(remote.ip()) {
+            return Err(ConnectError::NoHost);
+        }
+        if self.connections.len() >= self.options.connections_max || self.pool.is_exhausted() {
+            return Err(ConnectError::Full);
+        }
+        let local = self.source_for(remote.ip()).ok_or(ConnectError::NotAvailable)?;
+        let Stack { ports, tuples, listeners, time_wait, .. } = self;
+        let is_free = |port: u16| {
+            let tuple = Tuple { local: SocketAddr::new(local, port), remote };
+            // A connection has two ends, also where both are ours.
+            tuple.local != remote
+                && !tuples.contains_key(&tuple)
+                && !time_wait.has(&tuple)
+                && !Stack::is_in_the_way(tuple.local, listeners.keys())
+        };
+        let port = ports.choose(local, Some(remote), is_free).ok_or(ConnectError::NotAvailable)?;
+        let tuple = Tuple { local: SocketAddr::new(local, port), remote };
+        let seed = self.seed(tuple);
+        let Stack { engine, pool, manner, .. } = self;
+        let machine = Machine::connect(engine, pool, manner, tuple.local, remote, seed)
+            .ok_or(ConnectError::NoHost)?;
+        let index = self.connections.insert(Connection::new(self.begun, tuple, machine, None));
+        self.enter(tuple, index);
+        self.make_busy(index);
+        Ok(self.connections.id(index))
+    }
+
+    /// Both addresses of a connection: ours, and the other side's.
+    pub fn ends(&self, id: ConnectionId) -> Option<(SocketAddr, SocketAddr)> {
+        self.connections
+            .find(id)
+            .map(|connection| (connection.tuple.local, connection.tuple.remote))
+    }
+
+    /// Whether a connection is still being made.
+    pub fn is_connecting(&self, id: ConnectionId) -> bool {
+        self.connections.find(id).is_some_and(|connection| {
+            connection.is_live && matches!(connection.state(), State::SynSent | State::SynReceived)
+        })
+    }
+
+    /// How a connection has failed, if it has. It is said once.
+    pub fn take_end(&mut self, id: ConnectionId) -> Option<End> {
+        self.connections.find_mut(id)?.end.take()
+    }
+
+    /// Has [`Stack::take_changed`] name a connection when it may be ready for what it was not ready for before. It is named
+    /// once at the beginning.
+    pub fn watch(&mut self, id: ConnectionId, token: u64) {
+        let Some(index) = self.connections.index(id) else { return };
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.token = Some(token);
+        }
+        self.note_change(index);
+    }
+
+    /// The token of a connection that is watched, and may be ready for what it was not ready for when it was named last.
+    pub fn take_changed(&mut self) -> Option<u64> {
+        let index = self.changed.pop_first()?;
+        self.connections.get_mut(index)?.token
+    }
+
+    /// Whether [`Stack::take_changed`] has one to name.
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// What can be received.
+    pub fn readable(&self, id: ConnectionId) -> Readable {
+        self.connections.find(id).map_or(Readable::Finished, Connection::readable)
+    }
+
+    /// Whether there is room for what is to be sent.
+    pub fn writable(&self, id: ConnectionId) -> Writable {
+        self.connections.find(id).map_or(Writable::Closed, Connection::writable)
+    }
+
+    /// Gives what has come to `take`, as far as it lies in one piece. `take` says how much of it it takes, and the rest
+    /// stays. None if nothing has come.
+    pub fn receive_with<R>(
+        &mut self,
+        id: ConnectionId,
+        take: impl FnOnce(&[u8]) -> (usize, R),
+    ) -> Option<R> {
+        if self.readable(id) != Readable::Bytes {
+            return None;
+        }
+        let index = self.connections.index(id)?;
+        let connection = self.connections.get_mut(index)?;
+        if !connection.kept.is_empty() {
+            let (taken, result) = take(&connection.kept);
+            connection.kept.drain(..taken.min(connection.kept.len()));
+            return Some(result);
+        }
+        let machine = connection.machine.as_mut()?;
+        let result = machine.take(take);
+        if connection.is_live {
+            // There is room again, which the other side may wait for.
+            self.make_busy(index);
+        } else {
+            if !machine.socket().can_recv()
+                && let Some(machine) = connection.machine.take()
+            {
+                machine.end(&mut self.pool);
+            }
+            self.show_later(index);
+        }
+        result
+    }
+
+    /// What has come, as far as it lies in one piece. It stays.
+    pub fn peek(&mut self, id: ConnectionId) -> &[u8] {
+        match self.connections.find_mut(id) {
+            Some(Connection { is_receive_shut: true, kept, .. }) => kept,
+            Some(Connection { machine: Some(machine), .. }) => machine.peek(),
+            _ => &[],
+        }
+    }
+
+    /// Gives room for what is to be sent to `fill`, as far as it lies in one piece. `fill` says how much of it it has
+    /// filled. None if there is no room.
+    pub fn send_with<R>(
+        &mut self,
+        id: ConnectionId,
+        fill: impl FnOnce(&mut [u8]) -> (usize, R),
+    ) -> Option<R> {
+        if self.writable(id) != Writable::Room {
+            return None;
+        }
+        let index = self.connections.index(id)?;
+        self.wake(index);
+        let machine = self.connections.get_mut(index)?.machine.as_mut()?;
+        let result = machine.fill(fill);
+        self.make_busy(index);
+        result
+    }
+
+    /// Sends nothing more: the other side learns of the end after all that was sent.
+    pub fn shut_sending(&mut self, id: ConnectionId) {
+        let Some(index) = self.connections.index(id) else { return };
+        self.wake(index);
+        if let Some(machine) =
+            self.connections.get_mut(index).and_then(|connection| connection.machine.as_mut())
+        {
+            machine.close();
+            self.make_busy(index);
+        }
+    }
+
+    /// Receives nothing more after what has come already: what comes now is acknowledged and thrown away.
+    pub fn shut_receiving(&mut self, id: ConnectionId) {
+        let Some(index) = self.connections.index(id) else { return };
+        self.wake(index);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if connection.is_receive_shut {
+            return;
+        }
+        connection.is_receive_shut = true;
+        let Connection { machine, kept, .. } = connection;
+        if let Some(machine) = machine {
+            // It is in two pieces where the buffer begins again.
+            let mut keep = |bytes: &[u8]| {
+                kept.extend_from_slice(bytes);
+                (bytes.len(), bytes.len())
+            };
+            while machine.take(&mut keep).is_some_and(|count| count > 0) {}
+        }
+        self.make_busy(index);
+    }
+
+    /// Whether small segments go at once, though others are not acknowledged (RFC 9293 3.7.4).
+    pub fn set_no_delay(&mut self, id: ConnectionId, is_on: bool) {
+        let Some(index) = self.connections.index(id) else { return };
+        self.wake(index);
+        let connection = self.connections.get_mut(index);
+        if let Some(machine) = connection.and_then(|connection| connection.machine.as_mut()) {
+            machine.set_no_delay(is_on);
+        }
+    }
+
+    /// The program has done with a connection. What was sent still goes to the other side. If something came that was
+    /// not received, the other side is told by a reset (RFC 2525 2.17).
+    pub fn close(&mut self, id: ConnectionId) {
+        let Some(index) = self.connections.index(id) else { return };
+        self.wake(index);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        connection.is_held = false;
+        connection.kept = Vec::new();
+        let Some(machine) = connection.machine.as_mut().filter(|_| connection.is_live) else {
+            return self.forget(index);
+        };
+        if machine.state() == State::SynSent {
+            return self.forget(index);
+        }
+        if machine.socket().can_recv() && !connection.is_receive_shut {
+            machine.abort();
+        } else {
+            machine.close();
+        }
+        // What may last for long has a limit from now on.
+        connection.deadline = None;
+        self.make_busy(index);
+    }
+
+    /// Ends a connection with a reset.
+    pub fn abort(&mut self, id: ConnectionId) {
+        let Some(index) = self.connections.index(id) else { return };
+        self.wake(index);
+        let connection = self.connections.get_mut(index);
+        if let Some(machine) = connection.and_then(|connection| connection.machine.as_mut()) {
+            machine.abort();
+        }
+        self.make_busy(index);
+    }
+}
