@@ -23,7 +23,7 @@ mod counter;
 pub use counter::Counter;
 
 /// Which edition of the layout this is; 0 where there is no stack.
-const EDITION: u64 = 1;
+const EDITION: u64 = 2;
 
 const OVERVIEW_AT: usize = COUNTER_WORDS;
 const COUNTERS_AT: usize = OVERVIEW_AT + 16;

@@ -40,6 +40,12 @@ listed! {
         ResetsSent => "resets_sent",
         /// Acknowledgements sent to segments that would change a connection and may be forged (RFC 5961).
         ChallengesSent => "challenges_sent",
+        /// First segments answered with a cookie: their listener's backlog was full, and nothing was kept of them.
+        CookiesSent => "cookies_sent",
+        /// Connections made of cookies that came back.
+        CookiesAccepted => "cookies_accepted",
+        /// Segments refused that came to listeners which had given cookies, and answer none that is still good.
+        CookiesRefused => "cookies_refused",
         /// Questions sent to sides that were silent for as long as keep-alive says.
         ProbesSent => "probes_sent",
         /// Errors sent by ICMP: nobody has bound a port.

@@ -66,7 +66,28 @@ pub(super) struct Manner {
     pub(super) acknowledge_after_us: Option<u64>,
 }
 
+/// By how many bits smoltcp shifts the windows of a buffer: what does not go into the 16 bits of a window.
+fn window_shift(receive_bytes: usize) -> u32 {
+    (usize::BITS - receive_bytes.leading_zeros()).saturating_sub(16)
+}
+
 impl Manner {
+    /// The window of a first segment, which is not shifted.
+    pub(super) fn first_window(&self) -> u16 {
+        u16::try_from(self.receive_bytes).unwrap_or(u16::MAX)
+    }
+
+    /// What our first segment says, as smoltcp would say it, to a side that has said this.
+    pub(super) fn agreed(&self, mtu: usize, is_v4: bool, theirs: &Agreed) -> Agreed {
+        let ip_bytes = if is_v4 { packet::IPV4_BYTES } else { packet::IPV6_BYTES };
+        let shift = window_shift(self.receive_bytes) as u8;
+        Agreed {
+            segment_bytes_max: (mtu - ip_bytes - packet::TCP_BYTES) as u16,
+            window_shift: theirs.window_shift.map(|_| shift),
+            takes_selective: theirs.takes_selective,
+        }
+    }
+
     pub(super) fn congestion(&self) -> tcp::CongestionControl {
         match self.congestion {
             Congestion::None => tcp::CongestionControl::None,
@@ -217,6 +238,36 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// What is known of a connection whose other side answers a cookie with this segment, and has `agreed` to this before.
+    pub(super) fn of_cookie(
+        manner: &Manner,
+        remote: IpAddr,
+        segment: &Segment,
+        agreed: Agreed,
+    ) -> Known {
+        let scales = agreed.window_shift.is_some();
+        Known {
+            remote,
+            sent: Sent {
+                next: segment.acknowledgement,
+                acknowledged: segment.sequence,
+                window: manner.first_window(),
+                is_any: true,
+                is_beyond_first: false,
+                has_acknowledgement: true,
+                window_to_us: segment.window,
+                resent: 0,
+            },
+            acknowledged: segment.acknowledgement,
+            first_received: segment.sequence.wrapping_sub(1),
+            received: 0,
+            window_shift: if scales { window_shift(manner.receive_bytes) } else { 0 },
+            agreed,
+            has_no_delay: false,
+            round_trip: RoundTrip::default(),
+        }
+    }
+
     /// Whether the other side takes segments so short that a frame might have more of them than the LAN takes.
     fn has_short_segments(&self) -> bool {
         usize::from(self.agreed.segment_bytes_max) < SEGMENT_BYTES_MIN
@@ -432,12 +483,10 @@ impl Machine {
     /// Takes note of the other side's first segment.
     pub(super) fn begin(&mut self, segment: &Segment, transport: &[u8]) {
         self.known.first_received = segment.sequence;
-        // As smoltcp chooses it: what does not go into the 16 bits of a window.
-        let capacity = self.socket().recv_capacity();
-        let bits = usize::BITS - capacity.leading_zeros();
         let agreed = packet::agreed(transport);
         let scales = agreed.window_shift.is_some();
-        self.known.window_shift = if scales { bits.saturating_sub(16) } else { 0 };
+        let capacity = self.socket().recv_capacity();
+        self.known.window_shift = if scales { window_shift(capacity) } else { 0 };
         self.known.agreed = agreed;
     }
 

@@ -7,6 +7,7 @@
 
 mod connection;
 mod control;
+mod cookie;
 mod counters;
 mod fragments;
 mod keep_alive;

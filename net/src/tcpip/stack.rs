@@ -10,7 +10,7 @@ use super::counters::Counters;
 use super::fragments::Reassembly;
 use super::keep_alive::{KeepAlive, Keeper, Step};
 use super::machine::{
-    Broken, Engine, Excess, Machine, Manner, Progress, State, Unacknowledged, Way, is_before,
+    Broken, Engine, Excess, Known, Machine, Manner, Progress, State, Unacknowledged, Way, is_before,
 };
 use super::output::{Link, Output, Unsent};
 use super::packet::{
@@ -32,6 +32,7 @@ use crate::lan::offload::{Kind, Offload, segment};
 use os::words::Words;
 
 mod control;
+mod cookies;
 mod end;
 mod hosts;
 mod listen;

@@ -16,6 +16,7 @@ use crate::lan::link::Frame;
 use crate::lan::offload::{Checksum, Kind, Offload, Segmentation, complete_checksum, segment};
 
 mod control;
+mod cookies;
 mod keep_alive;
 mod own;
 mod parts;

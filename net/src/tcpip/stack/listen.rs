@@ -2,10 +2,6 @@
 
 use super::*;
 
-/// How long a half-open connection is safe from newer ones of the same host. Over memory the other side has long answered
-/// by then, or asked again.
-const HALF_OPEN_SAFE_NS: u64 = 1_000_000_000;
-
 /// How many first sequence numbers are tried until one is after that of an earlier connection: one in four thousand
 /// million connections does not find one, and is asked for again.
 const FIRST_NUMBERS_MAX: usize = 32;
@@ -16,39 +12,48 @@ pub(super) struct Listener {
     pub(super) backlog: usize,
     pub(super) half_open: HalfOpen,
     pub(super) ready: VecDeque<u32>,
+    /// Until when a cookie may come back.
+    pub(super) cookies_until: u64,
 }
 
 /// The connections of a listener whose other sides have not answered yet.
 #[derive(Debug, Default)]
 pub(super) struct HalfOpen {
-    /// By the address of the other side and the number of the connection: when it began, and its index.
-    by_host: HashMap<IpAddr, BTreeMap<u64, (u64, u32)>>,
-    count: usize,
+    /// By the address of the other side and the number of the connection, its index.
+    by_host: HashMap<IpAddr, BTreeMap<u64, u32>>,
+    /// When each began, by its number: the oldest is the first.
+    begun: BTreeMap<u64, u64>,
 }
 
 impl HalfOpen {
     fn insert(&mut self, now: u64, host: IpAddr, number: u64, index: u32) {
-        self.count += 1;
-        self.by_host.entry(host).or_default().insert(number, (now, index));
+        self.begun.insert(number, now);
+        self.by_host.entry(host).or_default().insert(number, index);
     }
 
     pub(super) fn remove(&mut self, host: IpAddr, number: u64) {
         let Some(ones) = self.by_host.get_mut(&host) else { return };
-        self.count -= usize::from(ones.remove(&number).is_some());
+        if ones.remove(&number).is_some() {
+            self.begun.remove(&number);
+        }
         if ones.is_empty() {
             self.by_host.remove(&host);
         }
     }
 
-    /// Which one goes for another of `host`: the oldest of the host that has the most. A host that has the most itself
-    /// waits, until its oldest is old: so one that asks for many at once loses none of them, and one that asks for
-    /// connections and does not answer is in nobody's way but its own.
-    fn evictable(&self, now: u64, host: IpAddr) -> Option<u32> {
+    /// Since when the oldest one waits.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.begun.first_key_value().map(|(_, begun)| *begun)
+    }
+
+    /// Which one goes for another of `host`: the oldest of the host that has the most, if it has more than this one will
+    /// have then. So one that asks for connections and does not answer is in nobody's way but its own, and many hosts that
+    /// ask once do not take places from each other: each of them has the time that it needs to answer.
+    fn evictable(&self, host: IpAddr) -> Option<u32> {
         let own = self.by_host.get(&host).map_or(0, BTreeMap::len);
         let most = self.by_host.values().max_by_key(|ones| ones.len())?;
-        let (_, (begun, index)) = most.first_key_value()?;
-        let is_old = now.saturating_sub(*begun) >= HALF_OPEN_SAFE_NS;
-        (most.len() > own || is_old).then_some(*index)
+        let (_, index) = most.first_key_value()?;
+        (most.len() > own + 1).then_some(*index)
     }
 }
 
@@ -72,7 +77,8 @@ impl Link for Answer {
 }
 
 impl Stack {
-    /// Listens. At most `backlog` connections wait to be accepted; more are dropped, and tried again by those who asked.
+    /// Listens. At most `backlog` connections wait to be accepted. More are dropped, and tried again by those who asked. If it is
+    /// full of connections that nobody completes, others are made by cookies (RFC 4987 3.6).
     ///
     /// # Errors
     /// [`BindError`].
@@ -84,6 +90,7 @@ impl Stack {
             backlog: backlog.max(1),
             half_open: HalfOpen::default(),
             ready: VecDeque::new(),
+            cookies_until: 0,
         };
         self.listeners.insert(address, listener);
         self.are_sockets_unshown = true;
@@ -108,7 +115,7 @@ impl Stack {
         let Some(listener) = self.listeners.remove(&listening) else { return };
         self.are_sockets_unshown = true;
         let half_open = listener.half_open.by_host.into_values().flat_map(BTreeMap::into_values);
-        for index in half_open.map(|(_, index)| index).chain(listener.ready) {
+        for index in half_open.chain(listener.ready) {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             if connection.listener == Some(listening) {
                 connection.listener = None;
@@ -144,12 +151,13 @@ impl Stack {
     ) -> Result<(), Counter> {
         let Some(listener) = self.listeners.get(&listening) else { return Ok(()) };
         let host = tuple.remote.ip();
-        let is_full = listener.half_open.count + listener.ready.len() >= listener.backlog;
-        let evictable = match is_full {
-            // Dropped and not refused: the other side tries again in a second.
-            true => Some(listener.half_open.evictable(now, host).ok_or(Counter::BacklogFull)?),
-            false => None,
-        };
+        let half_open = listener.half_open.begun.len();
+        let is_full = half_open + listener.ready.len() >= listener.backlog;
+        let evictable = listener.half_open.evictable(host).filter(|_| is_full);
+        if is_full && evictable.is_none() {
+            // Dropped and not refused, if not even a cookie is given: the other side tries again in a second.
+            return self.give_cookie(now, (listening, tuple), packet, segment, after, link);
+        }
         // One that goes leaves its place and its buffers.
         if self.connections.len() >= self.options.connections_max && !is_full {
             return Err(Counter::ConnectionsFull);
@@ -179,6 +187,7 @@ impl Stack {
             if let Some(listener) = self.listeners.get_mut(&listening) {
                 listener.half_open.insert(now, host, self.begun, index);
             }
+            self.time_wait.remove(&tuple);
             self.enter(tuple, index);
             self.make_busy(index);
             return Ok(());

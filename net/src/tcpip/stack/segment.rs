@@ -22,14 +22,21 @@ impl Stack {
         }
         let asks = segment.has(SYN) && !segment.has(ACK);
         let listening = if asks { self.listening(tuple.local) } else { None };
+        let answers = segment.has(ACK) && !segment.has(SYN | RST);
+        let giver = if answers { self.listening(tuple.local) } else { None };
+        let cookie = giver.and_then(|at| self.read_cookie(now, at, tuple, &segment).zip(Some(at)));
         if let Some(entry) = self.time_wait.get(now, &tuple) {
             // What begins behind the end of the last connection is no old segment of it (RFC 6191 2).
             if let Some(listening) = listening
                 && !is_before(segment.sequence, entry.expected)
             {
                 let after = Some(entry.next);
-                let taken = self.take_first(now, listening, tuple, packet, segment, after, link);
-                return taken.map(|()| self.time_wait.remove(&tuple));
+                return self.take_first(now, listening, tuple, packet, segment, after, link);
+            }
+            if let Some((agreed, giver)) = cookie
+                && is_before(entry.expected, segment.sequence)
+            {
+                return self.take_cookie(now, (giver, tuple), packet, segment, agreed, link);
             }
             // A reset does not shorten it (RFC 1337), unless it is where the other side was told to be: so a side that has
             // forgotten the last connection and asks for one with lower numbers gets it with its next try.
@@ -48,8 +55,14 @@ impl Stack {
         if let Some(listening) = listening {
             return self.take_first(now, listening, tuple, packet, segment, None, link);
         }
+        if let Some((agreed, giver)) = cookie {
+            return self.take_cookie(now, (giver, tuple), packet, segment, agreed, link);
+        }
         if segment.has(RST) {
             return Ok(());
+        }
+        if giver.is_some_and(|at| self.expects_cookies(now, at)) {
+            self.counters.count(Counter::CookiesRefused);
         }
         // RFC 9293 3.10.7.1.
         let bare = match segment.has(ACK) {
