@@ -48,7 +48,7 @@ listed! {
         CookiesRefused => "cookies_refused",
         /// Questions sent to sides that were silent for as long as keep-alive says.
         ProbesSent => "probes_sent",
-        /// Errors sent by ICMP: nobody has bound a port.
+        /// Errors sent by ICMP: nobody has bound a port, or a part of a packet has not come in time.
         ErrorsSent => "errors_sent",
         /// Errors received by ICMP that are about a packet under way, or a socket.
         ErrorsReceived => "errors_received",

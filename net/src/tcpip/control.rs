@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::packet::{self, ICMP, IPV4_BYTES, IPV6_BYTES, Packet};
+use super::fragments::Late;
+use super::packet::{self, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet};
 use super::secret::Secret;
 use crate::board::Counter;
 use crate::lan::frame::{u16_at, u32_at};
@@ -27,6 +28,9 @@ const ECHO_REPLY_V6: u8 = 129;
 const UNREACHABLE_V6: u8 = 1;
 const TOO_BIG_V6: u8 = 2;
 const TIME_EXCEEDED_V6: u8 = 3;
+
+/// The code for a part of a packet that has not come.
+const REASSEMBLY: u8 = 1;
 
 /// Codes for a port that nobody has.
 const PORT_V4: u8 = 3;
@@ -167,13 +171,43 @@ fn plateau_below(bytes: usize) -> usize {
 /// The message that nobody has bound the port that a packet is for (RFC 792, RFC 4443 3.1). It quotes what of the packet
 /// goes into it.
 pub(super) fn port_unreachable(packet: &Packet<'_>) -> Vec<u8> {
-    let (kind, code, bytes_max) = match packet.source {
-        IpAddr::V4(_) => (UNREACHABLE_V4, PORT_V4, ERROR_BYTES_MAX_V4 - IPV4_BYTES - HEAD_BYTES),
-        IpAddr::V6(_) => (UNREACHABLE_V6, PORT_V6, ERROR_BYTES_MAX_V6 - IPV6_BYTES - HEAD_BYTES),
+    let kind = match packet.source {
+        IpAddr::V4(_) => [UNREACHABLE_V4, PORT_V4],
+        IpAddr::V6(_) => [UNREACHABLE_V6, PORT_V6],
     };
-    let quote = &packet.bytes[..packet.bytes.len().min(bytes_max)];
+    error(packet.destination, packet.source, kind, packet.bytes)
+}
+
+/// The message that a part of a packet has not come in time (RFC 1122 3.3.2, RFC 8200 4.5). None for a packet that is an error
+/// itself: errors about errors would have no end (RFC 1122 3.2.2, RFC 4443 2.4 e).
+pub(super) fn reassembly_time_exceeded(late: &Late) -> Option<Vec<u8>> {
+    let kind = late.quote.get(late.header_bytes).copied();
+    let kind_sent = match (late.source, late.protocol) {
+        (IpAddr::V4(_), ICMP) if kind.is_none_or(is_error_v4) => return None,
+        (IpAddr::V6(_), ICMPV6) if kind.is_none_or(|kind| kind < ECHO_V6) => return None,
+        (IpAddr::V4(_), _) => [TIME_EXCEEDED_V4, REASSEMBLY],
+        (IpAddr::V6(_), _) => [TIME_EXCEEDED_V6, REASSEMBLY],
+    };
+    Some(error(late.destination, late.source, kind_sent, &late.quote))
+}
+
+/// Unreachable, source quench, redirect, time exceeded and parameter problem.
+fn is_error_v4(kind: u8) -> bool {
+    matches!(kind, UNREACHABLE_V4 | 4 | 5 | TIME_EXCEEDED_V4 | 12)
+}
+
+/// Bytes of a packet from this address that an error about it quotes at most.
+pub(super) fn quote_bytes_max(source: IpAddr) -> usize {
+    match source {
+        IpAddr::V4(_) => ERROR_BYTES_MAX_V4 - IPV4_BYTES - HEAD_BYTES,
+        IpAddr::V6(_) => ERROR_BYTES_MAX_V6 - IPV6_BYTES - HEAD_BYTES,
+    }
+}
+
+fn error(from: IpAddr, to: IpAddr, [kind, code]: [u8; 2], about: &[u8]) -> Vec<u8> {
+    let quote = &about[..about.len().min(quote_bytes_max(to))];
     let message = [&[kind, code, 0, 0, 0, 0, 0, 0], quote].concat();
-    packet::control(packet.destination, packet.source, message)
+    packet::control(from, to, message)
 }
 
 /// Errors that one host, or several that share a place by chance, is sent in a row, and how long it takes until there may

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
+use super::control;
 use super::counters::Counters;
 use super::packet::{self, Fragment, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet, TCP, UDP};
 use crate::board::Counter;
@@ -28,7 +29,8 @@ const BYTES_PER_SOURCE_MAX: usize = 1 << 20;
 /// Fragments of one packet at most: those of 65,535 bytes over links of 576.
 const FRAGMENTS_MAX: usize = 128;
 
-/// How long a packet may be in parts, in nanoseconds. Linux waits for as long.
+/// How long a packet may be in parts, in nanoseconds. RFC 1122 3.3.2 and RFC 8200 4.5 say 60 s; Linux waits for 30 s over IPv4, and
+/// what comes over memory comes at once.
 const PACKET_NS_MAX: u64 = 30_000_000_000;
 
 /// What keeping a packet takes besides its bytes, and what keeping a fragment takes, roughly.
@@ -56,11 +58,26 @@ struct Parts {
     pieces: BTreeMap<usize, Vec<u8>>,
     /// What the first fragment says is behind the header.
     protocol: u8,
+    /// The headers of the first fragment, as far as a message quotes them. None if it has not come.
+    head: Option<Vec<u8>>,
     /// Where the packet ends, once that is known.
     end: Option<usize>,
     /// Bytes in all pieces.
     received: usize,
     is_given_up: bool,
+}
+
+/// A packet whose time is over, and whose first fragment is there.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Late {
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    /// What the first fragment says is behind its headers.
+    pub(super) protocol: u8,
+    /// Bytes of its headers, as far as they are in the quote.
+    pub(super) header_bytes: usize,
+    /// The first fragment, as far as a message quotes it.
+    pub(super) quote: Vec<u8>,
 }
 
 /// What a source has in parts.
@@ -102,7 +119,6 @@ impl Reassembly {
         fragment: Fragment,
         counters: &mut Counters,
     ) -> Result<Option<Vec<u8>>, Counter> {
-        self.expire(now, counters);
         let data = packet.transport();
         check(packet, fragment, data)?;
         let key = Key {
@@ -116,9 +132,6 @@ impl Reassembly {
             None => self.begin(now, key, counters),
         };
         let Some(parts) = self.packets.get_mut(&number) else { return Ok(None) };
-        if fragment.offset == 0 {
-            parts.protocol = packet.protocol;
-        }
         match parts.add(fragment, data) {
             Change::Doubled => return Ok(None),
             Change::GivenUp(reason) => {
@@ -128,9 +141,17 @@ impl Reassembly {
             }
             Change::Added => {}
         }
+        let mut added = FRAGMENT_BYTES + data.len();
+        if fragment.offset == 0 {
+            let head =
+                &packet.bytes[..packet.header_bytes.min(control::quote_bytes_max(packet.source))];
+            parts.protocol = packet.protocol;
+            parts.head = Some(head.to_vec());
+            added += head.len();
+        }
         let whole = (parts.end == Some(parts.received)).then(|| parts.whole());
-        self.bytes += FRAGMENT_BYTES + data.len();
-        self.shares.entry(key.source).or_default().bytes += FRAGMENT_BYTES + data.len();
+        self.bytes += added;
+        self.shares.entry(key.source).or_default().bytes += added;
         match whole {
             Some(_) => {
                 self.remove(number);
@@ -146,17 +167,21 @@ impl Reassembly {
         self.packets.first_key_value().map(|(_, parts)| parts.until)
     }
 
-    /// Gives up the packets whose time is over.
-    pub(super) fn expire(&mut self, now: u64, counters: &mut Counters) {
+    /// Gives up a packet whose time is over, if there is one. Those whose sources are to be told are returned.
+    pub(super) fn expire(&mut self, now: u64, counters: &mut Counters) -> Option<Late> {
         while let Some((number, parts)) = self.packets.first_key_value()
             && parts.until <= now
         {
-            let number = *number;
+            let (number, late) = (*number, parts.late());
             if !parts.is_given_up {
                 counters.count(Counter::FragmentsTimedOut);
             }
             self.remove(number);
+            if late.is_some() {
+                return late;
+            }
         }
+        None
     }
 
     /// How many packets are in parts.
@@ -175,6 +200,7 @@ impl Reassembly {
             until,
             pieces: BTreeMap::new(),
             protocol: 0,
+            head: None,
             end: None,
             received: 0,
             is_given_up: false,
@@ -234,7 +260,22 @@ impl Reassembly {
 
 impl Parts {
     fn kept_bytes(&self) -> usize {
-        FRAGMENT_BYTES * self.pieces.len() + self.received
+        let head_bytes = self.head.as_ref().map_or(0, Vec::len);
+        FRAGMENT_BYTES * self.pieces.len() + self.received + head_bytes
+    }
+
+    /// What its source is told when its time is over: nothing if the first fragment has not come.
+    fn late(&self) -> Option<Late> {
+        let (head, first) = self.head.as_ref().zip(self.pieces.get(&0))?;
+        let mut quote = [&head[..], first].concat();
+        quote.truncate(control::quote_bytes_max(self.key.source));
+        Some(Late {
+            source: self.key.source,
+            destination: self.key.destination,
+            protocol: self.protocol,
+            header_bytes: head.len(),
+            quote,
+        })
     }
 
     /// Keeps no more than that there was such a packet. Returns how many bytes are kept no more.
@@ -242,6 +283,7 @@ impl Parts {
         let bytes = self.kept_bytes();
         self.is_given_up = true;
         self.pieces.clear();
+        self.head = None;
         self.received = 0;
         bytes
     }
@@ -385,6 +427,7 @@ mod tests {
     ) -> Result<Option<Vec<u8>>, Counter> {
         let packet = Packet::parse(frame)?;
         let fragment = packet.fragment.expect("it is a fragment");
+        while reassembly.expire(now, counters).is_some() {}
         let result = reassembly.take(now, &packet, fragment, counters);
         check_sums(reassembly);
         result
@@ -528,7 +571,7 @@ mod tests {
         let all = pieces(source, destination, 2000, 1);
         assert_eq!(take(&mut reassembly, 5, &all[0], &mut counters), Ok(None));
         assert_eq!(reassembly.due(), Some(5 + PACKET_NS_MAX));
-        reassembly.expire(4 + PACKET_NS_MAX, &mut counters);
+        assert_eq!(reassembly.expire(4 + PACKET_NS_MAX, &mut counters), None);
         assert_eq!(reassembly.len(), 1);
         assert_eq!(take(&mut reassembly, 5 + PACKET_NS_MAX, &all[1], &mut counters), Ok(None));
         assert_eq!(counters.get(Counter::FragmentsTimedOut), 1);
@@ -591,7 +634,7 @@ mod tests {
                     prop_assert!(packet.transport().len() <= 64 + 40);
                 }
             }
-            reassembly.expire(PACKET_NS_MAX + 300, &mut counters);
+            while reassembly.expire(PACKET_NS_MAX + 300, &mut counters).is_some() {}
             check_sums(&reassembly);
             prop_assert_eq!((reassembly.len(), reassembly.bytes), (0, 0));
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lan::offload::{Checksum, complete_checksum};
-use crate::tcpip::fragments;
+use crate::tcpip::{control, fragments};
 
 impl Stack {
     /// Takes a packet for one of our addresses, or a part of one.
@@ -16,6 +16,7 @@ impl Stack {
         let Some(fragment) = packet.fragment else {
             return self.take_whole(now, packet, checksum, link);
         };
+        self.give_up_late(now, link);
         let whole = self.reassembly.take(now, packet, fragment, &mut self.counters)?;
         let Some(whole) = whole else { return Ok(()) };
         let packet = Packet::parse(&whole)?;
@@ -24,6 +25,19 @@ impl Stack {
         }
         // Whatever was said of the checksum was said of a part.
         self.take_whole(now, &packet, Checksum::Unknown, link)
+    }
+
+    /// Gives up packets of which a part has not come in time. Their sources are told, if not too often.
+    pub(super) fn give_up_late(&mut self, now: u64, link: &mut impl Link) {
+        while let Some(late) = self.reassembly.expire(now, &mut self.counters) {
+            let source = late.source;
+            if let Some(mut frame) = control::reassembly_time_exceeded(&late)
+                && self.errors.may_send(now, source)
+            {
+                self.counters.count(Counter::ErrorsSent);
+                self.answer(source, Offload::NONE, &mut frame, link);
+            }
+        }
     }
 
     fn take_whole(

@@ -13,7 +13,7 @@ impl Stack {
     pub fn poll(&mut self, now: u64, link: &mut impl Link) -> bool {
         self.clock = now;
         self.receive_own(now, link);
-        self.reassembly.expire(now, &mut self.counters);
+        self.give_up_late(now, link);
         let Stack { output, counters, stalled, busy, connections, timers, .. } = self;
         output.retry(link, counters, |to| {
             for index in stalled.remove(&to).unwrap_or_default() {

@@ -57,6 +57,95 @@ fn lost_fragment_loses_its_datagram_and_no_other() {
     }
 }
 
+/// What a stack has sent: the sources and the messages of ICMP.
+fn messages(world: &mut World) -> Vec<(IpAddr, Vec<u8>)> {
+    let frames = std::mem::take(&mut world.wires[1].under_way).into_values();
+    let message = |(_, frame): (_, Vec<u8>)| {
+        let packet = packet::Packet::parse(&frame).unwrap();
+        assert!(packet.is_intact(Checksum::Unknown));
+        (packet.destination, packet.transport().to_vec())
+    };
+    frames.map(message).collect()
+}
+
+#[test]
+fn source_is_told_that_a_part_of_its_packet_has_not_come() {
+    for family in [0, 1] {
+        let (mut world, from, to) = with_sockets(family, Faults::default());
+        send(&mut world, from, to, &[5; 5000]);
+        // All but the last.
+        world.wires[0].under_way.pop_last().unwrap();
+        let (_, first) = world.wires[0].under_way.first_key_value().unwrap().1.clone();
+        world.until(29 * SECOND, |_| false);
+        assert_eq!(world.stacks[1].counter(Counter::ErrorsSent), 0);
+        world.now += 2 * SECOND;
+        let World { stacks, wires, now } = &mut world;
+        stacks[1].poll(*now, &mut wires[1]);
+        let told = messages(&mut world);
+        assert_eq!(world.stacks[1].counter(Counter::ErrorsSent), 1);
+        let (source, message) = &told[0];
+        assert_eq!((told.len(), *source), (1, from.ip()));
+        assert_eq!(message[..2], [[11, 1], [3, 1]][family]);
+        assert_eq!(message[4..8], [0; 4]);
+        // The packet is no longer than every host takes, and what it quotes is the first fragment as it came.
+        let quote = &message[8..];
+        assert_eq!(quote.len(), [576 - 28, 1280 - 48][family]);
+        assert_eq!(quote, &first[14..][..quote.len()]);
+    }
+}
+
+#[test]
+fn nobody_is_told_of_parts_without_the_first_or_of_errors_or_too_often() {
+    for family in [0, 1] {
+        let (mut world, from, to) = with_sockets(family, Faults::default());
+        // Without the first.
+        send(&mut world, from, to, &[5; 5000]);
+        world.wires[0].under_way.pop_first().unwrap();
+        // Errors of ICMP, and an echo.
+        let (own, other) = (from.ip(), to.ip());
+        let kinds = [[3, 11, 8], [1, 127, 128]][family];
+        for (number, kind) in kinds.into_iter().enumerate() {
+            let message = [&[kind, 0, 0, 0, 0, 0, 0, 0][..], &[1; 3000]].concat();
+            let mut frame = packet::control(own, other, message);
+            address(&mut frame, MACS[1], MACS[0]);
+            let mut pieces = Vec::new();
+            cut(&frame, 1500, 900 + number as u32, |piece| pieces.push(piece.clone()));
+            inject(&mut world, Offload::NONE, &pieces[0]);
+        }
+        // Parts that contradict each other.
+        for (offset, byte) in [(0, 1), (0, 2)] {
+            let mut frame = packet::begin(own, other, 253, 64);
+            let part = packet::Fragment { identification: 77, offset, has_more: true };
+            packet::make_fragment(&mut frame, part, 64);
+            frame.extend_from_slice(&[byte; 64]);
+            address(&mut frame, MACS[1], MACS[0]);
+            inject(&mut world, Offload::NONE, &frame);
+        }
+        world.until(SECOND, |_| false);
+        world.now += 31 * SECOND;
+        let World { stacks, wires, now } = &mut world;
+        stacks[1].poll(*now, &mut wires[1]);
+        let told = messages(&mut world);
+        assert_eq!(told.len(), 1, "the echo");
+        let at = 8 + [20, 40 + 8][family];
+        assert_eq!(told[0].1[at], [8, 128][family]);
+        // Many at once are told of eight.
+        for identification in 0..30 {
+            let mut frame = packet::begin(own, other, 253, 64);
+            let part = packet::Fragment { identification, offset: 0, has_more: true };
+            packet::make_fragment(&mut frame, part, 64);
+            frame.extend_from_slice(&[3; 64]);
+            address(&mut frame, MACS[1], MACS[0]);
+            inject(&mut world, Offload::NONE, &frame);
+        }
+        world.now += 31 * SECOND;
+        let World { stacks, wires, now } = &mut world;
+        stacks[1].poll(*now, &mut wires[1]);
+        assert_eq!(messages(&mut world).len(), 8);
+        assert_eq!(world.stacks[1].due(), None);
+    }
+}
+
 #[test]
 fn datagram_whose_bytes_have_changed_in_a_fragment_is_dropped() {
     let (mut world, from, to) = with_sockets(0, Faults::default());
