@@ -13,7 +13,7 @@
 //! The hash has both addresses, the other side's first number, the bits beside it and the time in steps of a minute. So
 //! whoever has not seen the number guesses it once in eight million tries, and it is good for two minutes at most.
 
-use super::packet::Agreed;
+use super::packet::{Agreed, SHIFT_MAX};
 use super::secret::Secret;
 use super::stack::Tuple;
 
@@ -29,9 +29,6 @@ const SEGMENT_BYTES: [u16; 8] = [88, 536, 1220, 1440, 8132, 16_324, 32_708, 57_2
 
 /// Stands for windows that are not shifted.
 const NO_SHIFT: u32 = 15;
-
-/// By how many bits windows are shifted at most (RFC 7323 2.3).
-const SHIFT_MAX: u8 = 14;
 
 /// A first sequence number for a connection that the other side has asked for with this number of its own. None if it takes only
 /// segments that are shorter than a cookie can say.

@@ -184,6 +184,8 @@ pub(super) struct Sent {
     has_acknowledgement: bool,
     /// The window that the other side has offered last.
     window_to_us: u16,
+    /// The most bytes that it has ever offered.
+    window_to_us_max: u32,
     /// Segments with data that were sent again.
     pub(super) resent: u32,
 }
@@ -256,6 +258,7 @@ impl Known {
                 is_beyond_first: false,
                 has_acknowledgement: true,
                 window_to_us: segment.window,
+                window_to_us_max: u32::from(segment.window) << agreed.shift(),
                 resent: 0,
             },
             acknowledged: segment.acknowledgement,
@@ -542,12 +545,25 @@ impl Machine {
 
     /// Whether a segment acknowledges what we may have sent, as far as anybody would say it now (RFC 5961 5.2).
     pub(super) fn acknowledges_rightly(&self, segment: &Segment) -> bool {
-        // No window is longer than that.
-        const WINDOW_MAX: u32 = 1 << 30;
+        let Known { sent, acknowledged, .. } = &self.known;
         let number = segment.acknowledgement;
+        let is_young = !is_before(number, *acknowledged)
+            || acknowledged.wrapping_sub(number) <= sent.window_to_us_max;
         segment.has(packet::ACK)
-            && !is_before(self.known.sent.next, number)
-            && self.known.sent.next.wrapping_sub(number) <= WINDOW_MAX
+            && !is_before(sent.next, number)
+            && (is_young || !sent.has_acknowledgement)
+    }
+
+    /// What the other side has acknowledged and offered since it sent a segment with data or an end, if it has.
+    pub(super) fn said_since(&self, segment: &Segment) -> Option<(u32, u16)> {
+        let Known { sent, acknowledged, .. } = &self.known;
+        let is_old = sent.has_acknowledgement && is_before(segment.acknowledgement, *acknowledged);
+        (is_old && segment.length() > 0).then_some((*acknowledged, sent.window_to_us))
+    }
+
+    /// By how many bits the other side's windows are shifted.
+    pub(super) fn shift_to_us(&self) -> u32 {
+        self.known.agreed.shift()
     }
 
     /// Takes note of what the other side acknowledges, if it can be true.
@@ -569,8 +585,12 @@ impl Machine {
             let Known { round_trip, sent, .. } = &mut self.known;
             round_trip.end(now, number, sent.resent);
         }
-        if !is_first {
-            self.known.sent.window_to_us = segment.window;
+        let shift = if is_first { 0 } else { self.known.agreed.shift() };
+        let sent = &mut self.known.sent;
+        sent.window_to_us_max = sent.window_to_us_max.max(u32::from(segment.window) << shift);
+        // What is older than the last acknowledgement says nothing of the window (RFC 9293 3.10.7.4, fifth step).
+        if !is_first && !is_before(number, self.known.acknowledged) {
+            sent.window_to_us = segment.window;
         }
         self.may_send_again |= !is_news && segment.is_bare();
         match is_news && is_possible {

@@ -343,6 +343,35 @@ pub(super) fn with_sequence(packet: &Packet<'_>, sequence: u32) -> Vec<u8> {
     bytes
 }
 
+/// The packet, or what was made of it, with another acknowledgement and window.
+pub(super) fn with_acknowledgement(
+    packet: &Packet<'_>,
+    made: Option<Vec<u8>>,
+    (acknowledgement, window): (u32, u16),
+) -> Vec<u8> {
+    let mut bytes = made.unwrap_or_else(|| packet.bytes.to_vec());
+    // The checksums are not looked at any more.
+    if let Some(head) = bytes.get_mut(packet.header_bytes..packet.header_bytes + TCP_BYTES) {
+        head[8..12].copy_from_slice(&acknowledgement.to_be_bytes());
+        head[14..16].copy_from_slice(&window.to_be_bytes());
+    }
+    bytes
+}
+
+/// The packet without the sign that this is the beginning: what is left begins one number later, and its window is shifted.
+pub(super) fn without_begin(packet: &Packet<'_>, shift: u32) -> Vec<u8> {
+    let mut bytes = packet.bytes.to_vec();
+    // The checksums are not looked at any more.
+    if let Some(head) = bytes.get_mut(packet.header_bytes..packet.header_bytes + TCP_BYTES) {
+        let sequence = u32_at(head, 4).unwrap_or(0).wrapping_add(1);
+        let window = u16_at(head, 14).unwrap_or(0) >> shift;
+        head[4..8].copy_from_slice(&sequence.to_be_bytes());
+        head[FLAGS_AT] &= !SYN;
+        head[14..16].copy_from_slice(&window.to_be_bytes());
+    }
+    bytes
+}
+
 /// Bytes of the longest segment of one that says nothing of it (RFC 9293 3.7.1).
 const SEGMENT_BYTES_MAX: u16 = 536;
 
@@ -359,6 +388,16 @@ pub(super) struct Agreed {
     /// Whether it takes selective acknowledgements (RFC 2018 2).
     pub(super) takes_selective: bool,
 }
+
+impl Agreed {
+    /// By how many bits the windows of the side that has said this are shifted (RFC 7323 2.3).
+    pub(super) fn shift(&self) -> u32 {
+        self.window_shift.unwrap_or(0).min(SHIFT_MAX).into()
+    }
+}
+
+/// By how many bits windows are shifted at most (RFC 7323 2.3).
+pub(super) const SHIFT_MAX: u8 = 14;
 
 const SEGMENT_BYTES: u8 = 2;
 const WINDOW_SCALE: u8 = 3;
@@ -379,7 +418,7 @@ pub(super) fn agreed(transport: &[u8]) -> Agreed {
 }
 
 /// The option of this kind in a header of TCP, from its kind on.
-fn option(transport: &[u8], kind: u8) -> Option<&[u8]> {
+pub(super) fn option(transport: &[u8], kind: u8) -> Option<&[u8]> {
     const END: u8 = 0;
     const NOTHING: u8 = 1;
     let header_bytes = transport.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);

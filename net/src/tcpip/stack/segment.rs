@@ -61,6 +61,10 @@ impl Stack {
         if segment.has(RST) {
             return Ok(());
         }
+        if !segment.has(ACK) && self.listening(tuple.local).is_some() {
+            // It neither begins a connection nor belongs to one (RFC 9293 3.10.7.2).
+            return Ok(());
+        }
         if giver.is_some_and(|at| self.expects_cookies(now, at)) {
             self.counters.count(Counter::CookiesRefused);
         }
@@ -107,6 +111,7 @@ impl Stack {
         let before = machine.state();
         let expected = machine.expected();
         let is_synchronized = before != State::SynSent && before != State::SynReceived;
+        let asks_again = before == State::SynReceived && !segment.has(ACK);
         if segment.has(RST) && before != State::SynSent {
             // RFC 5961 3.2: only a reset at the very next byte is believed.
             if segment.sequence != expected {
@@ -118,8 +123,12 @@ impl Stack {
                 }
                 return Ok(());
             }
-        } else if segment.has(SYN) && is_synchronized {
-            // RFC 5961 4.2.
+        } else if segment.has(SYN) && (is_synchronized || asks_again) {
+            // RFC 5961 4.2, and before the connection is there RFC 9293 3.10.7.4, first step.
+            self.challenge(now, index, link);
+            return Ok(());
+        } else if is_synchronized && segment.has(ACK) && !machine.acknowledges_rightly(&segment) {
+            // RFC 5961 5.2.
             self.challenge(now, index, link);
             return Ok(());
         }
@@ -159,6 +168,22 @@ impl Stack {
         };
         let moved = is_synchronized && machine.is_ahead(&segment);
         let cut = if moved { Some(packet::with_sequence(packet, expected)) } else { cut };
+        let cut = match before {
+            // Both sides have asked at once, and this is the other's acknowledgement (RFC 9293 3.5, figure 7). smoltcp
+            // looks at no acknowledgement that begins where it was asked.
+            State::SynReceived
+                if segment.has(SYN) && segment.sequence == expected.wrapping_sub(1) =>
+            {
+                Some(packet::without_begin(packet, machine.shift_to_us()))
+            }
+            // smoltcp drops data that comes with an acknowledgement of the past, as it does where frames overtake each
+            // other: it is given the last acknowledgement instead (RFC 9293 3.10.7.4, fifth step).
+            _ if is_synchronized => match machine.said_since(&segment) {
+                Some(said) => Some(packet::with_acknowledgement(packet, cut, said)),
+                None => cut,
+            },
+            _ => cut,
+        };
         let bytes = cut.as_deref().unwrap_or(packet.bytes);
         let received = machine.receive(engine, now, bytes, None, &mut way);
         if received == Err(Broken) {
