@@ -20,6 +20,7 @@ mod cookies;
 mod keep_alive;
 mod own;
 mod parts;
+mod script;
 
 const SECOND: u64 = 1_000_000_000;
 

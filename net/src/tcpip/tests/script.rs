@@ -1,0 +1,431 @@
+//! Conversations segment by segment, written down as text: what a side sends, and what the stack has to answer. What is expected
+//! stands in the RFCs, and each script says in which.
+//!
+//! ```text
+//! # Comment. Each script is run over IPv4 and IPv6; a segment has 1000 bytes at most if the script says so in its SYN.
+//! set receive_bytes 4096             an option of the stack, before anything else
+//! only 4, only 6                     the script is about one family of addresses
+//! listen, listen 4                   at port 80, with room for one connection or more
+//! connect, accept, nodelay, close, abort, shut        verbs of the program
+//! write 1000                         so many bytes are taken from the program
+//! read 1000                          so many have come, and no more; they are taken
+//! eof, failed reset, failed refused, failed timed_out, alive        how it stands
+//! < S 0:0 win 8000 mss 1000          the other side sends a segment
+//! > S. 0:0 ack 1                     the stack has sent this one next
+//! +0.2                               seconds pass
+//! ports                              the other side takes another port, and both numbers begin anew
+//! again                              the next SYN of the stack begins its numbers anew, at the same ports
+//! ```
+//!
+//! Flags are S, F, R, P, U and `.` for ACK. Sequence numbers are counted from the first of each side, and `1:101` has 100 bytes
+//! of data, whatever flags there are. What follows: `ack N`, `win N`, `mss N`, `wscale N`, `sackok`, `urg N`, `sack N:N`, `opt HEX`,
+//! `offset N` (of the header, in words). What is not said of a sent segment may be anything, but for PSH its flags must be all.
+//! Each segment that the stack sends must be expected before something else happens, or time passes.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+/// Where the other side's numbers begin: they wrap soon.
+const PEER_FIRST: u32 = u32::MAX - 150;
+
+const PORT: u16 = 80;
+
+/// A segment, as far as a script says it.
+#[derive(Debug, Default)]
+struct Line {
+    flags: u8,
+    begin: u32,
+    end: u32,
+    ack: Option<u32>,
+    win: Option<u16>,
+    urg: u16,
+    offset: Option<u8>,
+    /// Of the options in this order: kind, and what is behind its length.
+    options: Vec<u8>,
+    mss: Option<u16>,
+    wscale: Option<u8>,
+    sack: Option<(u32, u32)>,
+    has_sack_ok: bool,
+}
+
+const LETTERS: [(char, u8); 6] =
+    [('S', SYN), ('F', FIN), ('R', RST), ('P', 8), ('U', 32), ('.', ACK)];
+
+impl Line {
+    fn parse(words: &mut std::str::SplitWhitespace<'_>) -> Line {
+        let mut line = Line::default();
+        for letter in words.next().expect("flags").chars() {
+            line.flags |= LETTERS.iter().find(|(one, _)| *one == letter).expect("a flag").1;
+        }
+        (line.begin, line.end) = range(words.next().expect("numbers"));
+        while let Some(word) = words.next() {
+            match word {
+                "sackok" => {
+                    line.options.extend([1, 1, 4, 2]);
+                    line.has_sack_ok = true;
+                    continue;
+                }
+                word if word.starts_with('#') => break,
+                _ => {}
+            }
+            let value = words.next().expect("a value");
+            match word {
+                "ack" => line.ack = Some(number(value)),
+                "win" => line.win = Some(number(value) as u16),
+                "urg" => line.urg = number(value) as u16,
+                "offset" => line.offset = Some(number(value) as u8),
+                "mss" => {
+                    let bytes = number(value) as u16;
+                    line.mss = Some(bytes);
+                    line.options.extend([2, 4]);
+                    line.options.extend(bytes.to_be_bytes());
+                }
+                "wscale" => {
+                    line.wscale = Some(number(value) as u8);
+                    line.options.extend([1, 3, 3, number(value) as u8]);
+                }
+                "sack" => line.sack = Some(range(value)),
+                "opt" => line.options.extend(
+                    (0..value.len())
+                        .step_by(2)
+                        .map(|at| u8::from_str_radix(&value[at..at + 2], 16).expect("two digits")),
+                ),
+                word => panic!("{word}: not known"),
+            }
+        }
+        line
+    }
+}
+
+fn number(word: &str) -> u32 {
+    // Below the first number, too.
+    word.parse::<i64>().expect("a number") as u32
+}
+
+fn range(word: &str) -> (u32, u32) {
+    let (begin, end) = word.split_once(':').expect("begin and end");
+    (number(begin), number(end))
+}
+
+/// A stack whose other side is a script.
+struct Stage {
+    now: u64,
+    stack: Stack,
+    wire: Wire,
+    own: SocketAddr,
+    peer: SocketAddr,
+    id: Option<ConnectionId>,
+    /// Where the stack's numbers begin, once it has sent a SYN.
+    first: Option<u32>,
+    /// How many bytes the program has read.
+    read: usize,
+    sent: VecDeque<Vec<u8>>,
+}
+
+impl Stage {
+    fn new(family: usize, options: Options) -> Stage {
+        let [peer, own]: [IpAddr; 2] = [["10.1.0.1", "10.1.0.2"], ["fd00::1", "fd00::2"]][family]
+            .map(|at| at.parse().unwrap());
+        let wire = Wire {
+            from: 1,
+            now: 0,
+            faults: Faults::default(),
+            chance: Chance::new(1),
+            under_way: BTreeMap::new(),
+            count: 0,
+            panics: false,
+            cuts: true,
+        };
+        Stage {
+            now: 0,
+            stack: Stack::new(MACS[1], &[own], options, Secret([5; 16])),
+            wire,
+            own: SocketAddr::new(own, PORT),
+            peer: SocketAddr::new(peer, 1000),
+            id: None,
+            first: None,
+            read: 0,
+            sent: VecDeque::new(),
+        }
+    }
+
+    /// Has the stack send what there is to send.
+    fn serve(&mut self) {
+        while self.stack.poll(self.now, &mut self.wire) {}
+        let frames = std::mem::take(&mut self.wire.under_way);
+        self.sent.extend(frames.into_values().map(|(_, frame)| frame));
+        assert_eq!(self.stack.counter(Counter::Broken), 0, "the state machine has failed");
+    }
+
+    fn pass(&mut self, time: u64) {
+        let end = self.now + time;
+        while let Some(due) = self.stack.due().filter(|due| *due <= end) {
+            self.now = due.max(self.now);
+            self.serve();
+        }
+        self.now = end;
+        self.serve();
+    }
+
+    fn inject(&mut self, line: &Line) {
+        let data = line.end.wrapping_sub(line.begin);
+        let mut options = line.options.clone();
+        options.resize(options.len().next_multiple_of(4), 0);
+        let header_bytes = packet::TCP_BYTES + options.len();
+        let bytes = header_bytes + data as usize;
+        let mut frame = packet::begin(self.peer.ip(), self.own.ip(), packet::TCP, bytes);
+        frame.extend(self.peer.port().to_be_bytes());
+        frame.extend(self.own.port().to_be_bytes());
+        frame.extend(PEER_FIRST.wrapping_add(line.begin).to_be_bytes());
+        let ack = self.first.unwrap_or(0).wrapping_add(line.ack.unwrap_or(0));
+        frame.extend(ack.to_be_bytes());
+        let offset = line.offset.unwrap_or(header_bytes as u8 / 4);
+        frame.extend([offset << 4, line.flags]);
+        frame.extend(line.win.unwrap_or(0).to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend(line.urg.to_be_bytes());
+        frame.extend(options);
+        // The first byte of data has the number 1.
+        frame.extend((0..data).map(|at| byte(0, line.begin.wrapping_add(at) as usize)));
+        address(&mut frame, MACS[1], MACS[0]);
+        let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
+        self.stack.receive(self.now, Frame { offload, bytes: &frame }, &mut self.wire);
+        self.serve();
+    }
+
+    /// What the stack has sent next is this.
+    fn expect(&mut self, line: &Line) -> Result<(), String> {
+        let frame = self.sent.pop_front().ok_or("nothing was sent")?;
+        let packet = packet::Packet::parse(&frame).map_err(|reason| format!("{reason:?}"))?;
+        let transport = packet.transport();
+        let segment = packet::Segment::parse(transport).map_err(|reason| format!("{reason:?}"))?;
+        if segment.has(SYN) && self.first.is_none() {
+            self.first = Some(segment.sequence);
+            self.own.set_port(segment.source);
+        }
+        let begin = segment.sequence.wrapping_sub(self.first.unwrap_or(0));
+        let said = Segment {
+            flags: segment.flags & !8,
+            begin,
+            end: begin.wrapping_add(segment.data_bytes as u32),
+            ack: segment.has(ACK).then(|| segment.acknowledgement.wrapping_sub(PEER_FIRST)),
+        };
+        let agreed = packet::agreed(transport);
+        let is_so = said.flags == line.flags & !8
+            && (said.begin, said.end) == (line.begin, line.end)
+            && (line.ack.is_none() || line.ack == said.ack)
+            && line.win.is_none_or(|win| win == segment.window)
+            && line.mss.is_none_or(|mss| mss == agreed.segment_bytes_max)
+            && line.wscale.is_none_or(|shift| Some(shift) == agreed.window_shift)
+            && (!line.has_sack_ok || agreed.takes_selective)
+            && line.sack.is_none_or(|block| Some(block) == self.sack(transport));
+        let ends = (SocketAddr::new(packet.destination, segment.destination), segment.source);
+        if ends != (self.peer, self.own.port()) {
+            return Err(format!("it was sent from port {} to {}", ends.1, ends.0));
+        }
+        if is_so {
+            return Ok(());
+        }
+        let sack = self.sack(transport);
+        Err(format!("it has sent {said:?} win {} {agreed:?} sack {sack:?}", segment.window))
+    }
+
+    /// The first block that is acknowledged selectively (RFC 2018 3).
+    fn sack(&self, transport: &[u8]) -> Option<(u32, u32)> {
+        let block = packet::option(transport, 5)?.get(2..10)?;
+        let number =
+            |at: usize| block[at..].first_chunk::<4>().map(|four| u32::from_be_bytes(*four));
+        let [begin, end] = [number(0)?, number(4)?].map(|number| number.wrapping_sub(PEER_FIRST));
+        Some((begin, end))
+    }
+
+    fn id(&self) -> Result<ConnectionId, String> {
+        self.id.ok_or("there is no connection".into())
+    }
+
+    fn run(&mut self, line: &str) -> Result<(), String> {
+        let mut words = line.split_whitespace();
+        let verb = words.next().unwrap_or_default();
+        if verb != ">"
+            && let Some(frame) = self.sent.front()
+        {
+            let copy = frame.clone();
+            let said = self.expect(&Line { flags: 0xff, ..Line::default() });
+            return Err(format!("before that {said:?} ({} bytes)", copy.len()));
+        }
+        let is = |is_so: bool, what: String| if is_so { Ok(()) } else { Err(what) };
+        match verb {
+            ">" => return self.expect(&Line::parse(&mut words)),
+            "<" => self.inject(&Line::parse(&mut words)),
+            "listen" => {
+                let backlog = words.next().map_or(1, number) as usize;
+                self.stack.listen(self.own, backlog).map_err(|error| error.to_string())?;
+            }
+            "connect" => {
+                self.peer.set_port(PORT);
+                let id = self.stack.connect(self.now, self.peer);
+                self.id = Some(id.map_err(|error| error.to_string())?);
+            }
+            "accept" => {
+                let accepted = self.stack.accept(self.own).ok_or("nothing to accept")?;
+                self.id = Some(accepted.0);
+            }
+            "ports" => {
+                self.peer.set_port(self.peer.port() + 1);
+                (self.first, self.id, self.read) = (None, None, 0);
+            }
+            "again" => (self.first, self.id) = (None, None),
+            "nodelay" => self.stack.set_no_delay(self.id()?, true),
+            "close" => self.stack.close(self.id()?),
+            "abort" => self.stack.abort(self.id()?),
+            "shut" => self.stack.shut_sending(self.id()?),
+            "write" => {
+                let bytes = words.next().map_or(0, number) as usize;
+                let room = self.stack.send_with(self.id()?, |room| {
+                    let count = bytes.min(room.len());
+                    (count, count)
+                });
+                is(room == Some(bytes), format!("room for {room:?}"))?;
+            }
+            "read" => {
+                let bytes = words.next().map_or(0, number) as usize;
+                let mut found = Vec::new();
+                while let Some(()) = self.stack.receive_with(self.id()?, |bytes| {
+                    found.extend_from_slice(bytes);
+                    (bytes.len(), ())
+                }) {}
+                is(found.len() == bytes, format!("{} bytes have come", found.len()))?;
+                let is_right = |(at, found): (usize, &u8)| *found == byte(0, 1 + self.read + at);
+                is(found.iter().enumerate().all(is_right), "other bytes".into())?;
+                self.read += bytes;
+            }
+            "eof" => {
+                let readable = self.stack.readable(self.id()?);
+                is(readable == Readable::Finished, format!("{readable:?}"))?;
+            }
+            "alive" => {
+                let writable = self.stack.writable(self.id()?);
+                is(writable == Writable::Room, format!("{writable:?}"))?;
+            }
+            "failed" => {
+                let end = self.stack.take_end(self.id()?);
+                let expected = match words.next() {
+                    Some("reset") => End::Reset,
+                    Some("refused") => End::Refused,
+                    _ => End::TimedOut,
+                };
+                is(end == Some(expected), format!("{end:?}"))?;
+            }
+            verb => match verb.strip_prefix('+').and_then(|time| time.parse::<f64>().ok()) {
+                Some(time) => self.pass((time * 1e9) as u64),
+                None => return Err("not known".into()),
+            },
+        }
+        self.serve();
+        Ok(())
+    }
+}
+
+/// What was sent.
+#[derive(Debug)]
+struct Segment {
+    flags: u8,
+    begin: u32,
+    end: u32,
+    ack: Option<u32>,
+}
+
+/// Runs a script. What is not followed is returned with its line.
+fn play(text: &str, family: usize) -> Result<(), String> {
+    let mut options = Options {
+        receive_bytes: 8192,
+        send_bytes: 32_768,
+        congestion: Congestion::None,
+        acknowledge_after: Duration::ZERO,
+        ..Options::default()
+    };
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let lines = lines.enumerate().filter(|(_, line)| !line.is_empty());
+    let (set, rest): (Vec<_>, Vec<_>) = lines.partition(|(_, line)| line.starts_with("set "));
+    for (_, line) in set {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let value = number(words[2]);
+        match words[1] {
+            "receive_bytes" => options.receive_bytes = value as usize,
+            "acknowledge_after_ms" => {
+                options.acknowledge_after = Duration::from_millis(value.into())
+            }
+            "reno" => options.congestion = Congestion::Reno,
+            word => return Err(format!("set {word}: not known")),
+        }
+    }
+    let mut rest = rest;
+    if let Some((_, line)) = rest.first()
+        && let Some(only) = line.strip_prefix("only ")
+    {
+        if number(only) as usize != [4, 6][family] {
+            return Ok(());
+        }
+        rest.remove(0);
+    }
+    let mut stage = Stage::new(family, options);
+    for (at, line) in rest.into_iter().chain([(text.lines().count(), "+0")]) {
+        stage.run(line).map_err(|fault| format!("{}: {line}: {fault}", at + 1))?;
+    }
+    Ok(())
+}
+
+/// `SIGA_SCRIPT` runs those whose names have this in them.
+#[test]
+fn scripts_of_the_rfcs_are_followed() {
+    let scripts = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tcpip/tests/scripts");
+    let wanted = std::env::var("SIGA_SCRIPT").unwrap_or_default();
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for entry in std::fs::read_dir(scripts).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        // A file has scripts that have nothing to do with each other.
+        for (number, script) in text.split("\n---\n").enumerate() {
+            let lines_before =
+                text.split("\n---\n").take(number).map(|one| one.lines().count() + 1);
+            let padding = "\n".repeat(lines_before.sum());
+            for family in [0, 1] {
+                count += 1;
+                if name.contains(&wanted)
+                    && let Err(fault) = play(&format!("{padding}{script}"), family)
+                {
+                    faults.push(format!("{name}.txt:{fault} (IPv{})", [4, 6][family]));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    assert!(count > 20, "{count} scripts");
+}
+
+#[test]
+fn script_that_is_not_followed_is_a_fault() {
+    let start = "listen\n< S 0:0 win 8000 mss 1000\n";
+    for (rest, fault) in [
+        ("> S. 0:0 ack 1", None),
+        ("> S. 0:0 ack 1 mss 1460 win 8192", None),
+        ("", Some("+0: before that")),
+        ("+1", Some("3: +1: before that")),
+        ("> S. 0:0 ack 2", Some("it has sent")),
+        ("> S. 0:0 ack 1 win 8191", Some("it has sent")),
+        ("> S 0:0 ack 1", Some("it has sent")),
+        ("> S. 0:0 ack 1\n> S. 0:0 ack 1", Some("nothing was sent")),
+        ("> S. 0:0 ack 1\n< . 1:1 ack 1 win 9\naccept\nread 1", Some("0 bytes have come")),
+        ("> S. 0:0 ack 1\n< . 1:1 ack 1 win 9\naccept\neof", Some("Nothing")),
+    ] {
+        let played = play(&format!("{start}{rest}"), 0);
+        match (&played, fault) {
+            (Ok(()), None) => {}
+            (Err(found), Some(fault)) if found.contains(fault) => {}
+            _ => panic!("{rest}: {played:?}"),
+        }
+    }
+}
