@@ -62,11 +62,13 @@ impl Stack {
         tuple: Tuple,
         segment: &Segment,
     ) -> Option<Agreed> {
+        if !self.expects_cookies(now, listening) {
+            return None;
+        }
         // The only segments that are looked at are those that begin at the first byte: of what comes later nobody can say to
         // which connection it belongs.
         let [theirs, ours] = [segment.sequence, segment.acknowledgement].map(|n| n.wrapping_sub(1));
-        let agreed = cookie::read(&self.secret, now, tuple, theirs, ours)?;
-        self.expects_cookies(now, listening).then_some(agreed)
+        cookie::read(&self.secret, now, tuple, theirs, ours)
     }
 
     /// A connection whose other side has come back with its cookie, and the segment that it came with.
