@@ -471,16 +471,17 @@ impl Machine {
 
     /// The next byte that is expected: what RFC 9293 calls RCV.NXT.
     pub(super) fn expected(&self) -> u32 {
-        let has_end = matches!(
-            self.state(),
-            State::CloseWait | State::LastAck | State::Closing | State::TimeWait
-        );
         let bytes = self.known.received.wrapping_add(self.socket().recv_queue() as u32);
         self.known
             .first_received
             .wrapping_add(1)
             .wrapping_add(bytes)
-            .wrapping_add(u32::from(has_end))
+            .wrapping_add(u32::from(self.has_end()))
+    }
+
+    /// Whether the other side's stream has come to its end.
+    fn has_end(&self) -> bool {
+        matches!(self.state(), State::CloseWait | State::LastAck | State::Closing | State::TimeWait)
     }
 
     /// Takes note of the other side's first segment.
@@ -495,7 +496,8 @@ impl Machine {
 
     /// How much of a segment's data is beyond what was asked for, and whether smoltcp is to be given it nevertheless.
     ///
-    /// smoltcp drops what is too much, and would still believe that the segment's end is the end of the stream. And it
+    /// smoltcp drops what is too much, and would still believe that the segment's end is the end of the stream. It takes data
+    /// behind that end. And it
     /// takes the window of our first segment as scaled, which it is not: then it has no room for what it takes.
     pub(super) fn excess(&self, segment: &Segment) -> Excess {
         let Sent { is_beyond_first, window, acknowledged, .. } = self.known.sent;
@@ -503,11 +505,13 @@ impl Machine {
             true => acknowledged.wrapping_add(u32::from(window) << self.known.window_shift),
             false => self.known.first_received.wrapping_add(1).wrapping_add(window.into()),
         };
+        // Where the other side's stream has ended there is no more of it (RFC 9293 3.10.7.4, seventh step).
+        let end = if self.has_end() { self.expected().wrapping_sub(1) } else { end };
         if segment.data_bytes == 0 || !is_before(end, segment.data_end()) {
             return Excess::None;
         }
         let bytes = segment.data_end().wrapping_sub(end) as usize;
-        match is_beyond_first {
+        match is_beyond_first && !self.has_end() {
             true => Excess::End,
             false => Excess::Data(bytes.min(segment.data_bytes)),
         }
