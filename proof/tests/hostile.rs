@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use proof::hostile::{
     alone, appc_peer, control_protocol_guest, control_protocol_host, doorbell_abuse, iucv_peer,
     lan_peer, lan_registration, port_frames, reader_scribble, reader_scribble_meanwhile,
-    writer_scribble, writer_scribble_meanwhile,
+    tcpip_conversation, tcpip_frames, writer_scribble, writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ type Body = fn(&[u8]);
 
 #[test]
 fn what_the_fuzzer_has_found_does_no_harm() {
-    let bodies: [(&str, Body); 10] = [
+    let bodies: [(&str, Body); 12] = [
         ("reader_scribble", reader_scribble),
         ("writer_scribble", writer_scribble),
         ("doorbell_abuse", doorbell_abuse),
@@ -31,6 +31,8 @@ fn what_the_fuzzer_has_found_does_no_harm() {
         ("lan_peer", lan_peer),
         ("lan_registration", lan_registration),
         ("port_frames", port_frames),
+        ("tcpip_frames", tcpip_frames),
+        ("tcpip_conversation", tcpip_conversation),
     ];
     for (target, body) in bodies {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
@@ -109,6 +111,16 @@ proptest! {
     #[test]
     fn members_and_device_get_from_a_port_what_was_sent_and_nothing_else(program in program()) {
         port_frames(&program);
+    }
+
+    #[test]
+    fn stack_is_not_harmed_by_members_that_send_anything(program in program()) {
+        tcpip_frames(&program);
+    }
+
+    #[test]
+    fn conversation_of_two_stacks_goes_on_or_fails_whatever_becomes_of_its_frames(program in program()) {
+        tcpip_conversation(&program);
     }
 }
 

@@ -5,6 +5,7 @@
 //! outside lent storage, a descriptor or a mapping left over, memory beyond the terms, or an effect on the
 //! second path.
 
+mod cable;
 mod conversing;
 mod doorbell;
 mod hosting;
@@ -19,6 +20,8 @@ mod reader;
 mod reading;
 mod registration;
 mod script;
+mod stack;
+mod talking;
 mod visiting;
 mod writer;
 mod writing;
@@ -38,6 +41,8 @@ pub use partner::appc_peer;
 pub use port::port_frames;
 pub use reading::{reader_scribble, reader_scribble_meanwhile};
 pub use registration::lan_registration;
+pub use stack::tcpip_frames;
+pub use talking::tcpip_conversation;
 pub use visiting::control_protocol_guest;
 pub use writing::{writer_scribble, writer_scribble_meanwhile};
 
