@@ -58,7 +58,7 @@ struct List {
 
 /// Run cases and print their tables
 ///
-/// Without CASE, runs the groups `messages` and `studies` in their quick forms, which takes about a minute, and
+/// Without CASE, runs the groups `messages` and `studies` and the case `tcp-crr` in their quick forms, which takes about a minute, and
 /// prints one screen. The run is kept: `siga lab report last` prints its tables.
 ///
 /// Exit code: 0 if every trial has a result or cannot have one on this machine, 1 if a trial failed, 2 for wrong
@@ -175,7 +175,7 @@ fn list(arguments: &List) -> Result<(), Outcome> {
             print(not_built_yet())?;
         }
         print(
-            "Run them: siga lab run CASE.. --set FACTOR=LEVEL,..   Without CASE: messages and studies, quick forms",
+            "Run them: siga lab run CASE.. --set FACTOR=LEVEL,..   Without CASE: messages, studies and tcp-crr, quick forms",
         )
     }
 }

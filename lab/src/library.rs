@@ -119,8 +119,8 @@ const TABLES: &[(&str, &str)] = &[
     ("shared_adapters.csv", include_str!("../../published/shared_adapters.csv")),
 ];
 
-/// The groups that run by default.
-pub const DEFAULT_GROUPS: [&str; 2] = ["messages", "studies"];
+/// The groups and cases that run by default.
+pub const DEFAULTS: [&str; 3] = ["messages", "studies", "tcp-crr"];
 
 /// All cases that come with siga, in the order in which they are run.
 ///
@@ -191,7 +191,7 @@ pub enum SelectError {
 /// # Errors
 /// [`SelectError`].
 pub fn select(names: &[String]) -> Result<Vec<Case>, SelectError> {
-    let default = DEFAULT_GROUPS.map(str::to_owned);
+    let default = DEFAULTS.map(str::to_owned);
     let names = if names.is_empty() { &default } else { names };
     let mut selected: Vec<Case> = Vec::new();
     for name in names {
@@ -348,8 +348,9 @@ mod tests {
             let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
             select(&wanted).unwrap().into_iter().map(|case| case.name).collect()
         };
-        assert_eq!(names(&[]), ["message-stream", "message-exchange", "iucv-pipe", "channel-io"]);
-        assert_eq!(names(&["messages", "studies"]), names(&[]));
+        let defaults = ["message-stream", "message-exchange", "iucv-pipe", "channel-io", "tcp-crr"];
+        assert_eq!(names(&[]), defaults);
+        assert_eq!(names(&["messages", "studies", "tcp-crr"]), names(&[]));
         assert!(names(&["border"]).iter().all(|name| name.starts_with("border-")));
         let second = names(&["border-2"]);
         assert!(second.iter().all(|name| name.starts_with("border-2-")));

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -37,16 +37,18 @@ fn main() -> Result<(), Problem> {
         let address: IpAddr = address.parse()?;
         let lan = join(Guest::attach(socket, "FILES")?, Address::This(address))?;
         println!("serves {directory} at http://{address}/");
-        return serve(&Stack::new(lan, &StackOptions::default())?, directory.into(), usize::MAX);
+        let stack = Stack::new(lan, &StackOptions::default())?;
+        let listener = TcpListener::bind(&stack, ("0.0.0.0", PORT))?;
+        return serve(&stack, &listener, directory.into(), usize::MAX);
     }
     let host = Embedded::start(System::open())?;
     let served = join(Guest::attach_embedded(&host, "FILES")?, Address::Chosen)?;
     let asking = join(Guest::attach_embedded(&host, "CLIENT")?, Address::Chosen)?;
     let address = served.addresses()[0];
-    let serving = thread::spawn(move || {
-        let stack = Stack::new(served, &StackOptions::default())?;
-        serve(&stack, env!("CARGO_MANIFEST_DIR").into(), 1)
-    });
+    let server = Stack::new(served, &StackOptions::default())?;
+    let listener = TcpListener::bind(&server, ("0.0.0.0", PORT))?;
+    let serving =
+        thread::spawn(move || serve(&server, &listener, env!("CARGO_MANIFEST_DIR").into(), 1));
     let client = Stack::new(asking, &StackOptions::default())?;
     let mut stream = TcpStream::connect(&client, (address, PORT))?;
     stream.write_all(b"GET /Cargo.toml HTTP/1.0\r\n\r\n")?;
@@ -62,24 +64,34 @@ fn join(guest: Guest, address: Address) -> Result<Lan, JoinLanError> {
 }
 
 /// Serves so many connections.
-fn serve(stack: &Stack, directory: PathBuf, connections: usize) -> Result<(), Problem> {
-    let listener = TcpListener::bind(stack, ("0.0.0.0", PORT))?;
+fn serve(
+    stack: &Stack,
+    listener: &TcpListener,
+    directory: PathBuf,
+    connections: usize,
+) -> Result<(), Problem> {
     let directory: Arc<Path> = directory.into();
-    let mut served = Vec::new();
+    let (done, ended) = mpsc::channel();
+    let mut open = 0;
     for stream in listener.incoming().take(connections) {
-        let (stream, directory) = (stream?, directory.clone());
-        served.push(thread::spawn(move || {
+        let (stream, directory, done) = (stream?, directory.clone(), done.clone());
+        thread::spawn(move || {
             if let Err(error) = answer(&stream, &directory) {
                 eprintln!("a connection has ended: {error}");
             }
-        }));
-        served.retain(|thread| !thread.is_finished());
-        if served.len() >= CONNECTIONS_MAX {
-            served.remove(0).join().expect("it does not panic");
+            drop(stream);
+            // Nobody counts any more once the server has ended.
+            let _ = done.send(());
+        });
+        open += 1;
+        open -= ended.try_iter().count();
+        if open >= CONNECTIONS_MAX {
+            ended.recv()?;
+            open -= 1;
         }
     }
-    for thread in served {
-        thread.join().expect("it does not panic");
+    for _ in 0..open {
+        ended.recv()?;
     }
     stack.finish(SILENCE_MAX)?;
     Ok(())

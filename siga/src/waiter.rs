@@ -416,12 +416,6 @@ impl<M: Member> Waiter<M> {
         (!self.is_one_ready()).then_some(trim_ns)
     }
 
-    /// A wait for the descriptor was ended after so long by something that came: what is learned of it for the next.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn slept(&mut self, slept_ns: u64) {
-        self.spin_ns = learned_spin_ns(self.spin_ns, slept_ns);
-    }
-
     /// Gives out a member that has something to do now, if there is one.
     ///
     /// # Errors
@@ -628,13 +622,19 @@ impl<M: Member> Waiter<M> {
         Ok(has_heard)
     }
 
-    /// Does what [`Waiter::listen`] does with the names of the doorbells that rang, as another has heard them.
+    /// Does what [`Waiter::listen`] does with the names of the doorbells that rang, as another has heard them after so long.
+    /// Whether one of them is a member's.
     #[cfg(feature = "tcpip")]
-    pub(crate) fn heard(&mut self, rang: &[u64]) {
+    pub(crate) fn heard(&mut self, rang: &[u64], slept_ns: u64) -> bool {
         let Waiter { places, watched, .. } = self;
         let silent = watch_rung(rang, places, watched);
         self.stop_listening_to(silent);
         self.listened_ns = now_ns();
+        let has_heard = rang.iter().any(|name| *name != INTERRUPT);
+        if has_heard {
+            self.spin_ns = learned_spin_ns(self.spin_ns, slept_ns);
+        }
+        has_heard
     }
 
     /// Waits for the doorbells while others have the waiter: see [`Waiter::heard`].

@@ -862,3 +862,112 @@ fn verb_inside_a_closure_of_the_stack_is_refused_and_a_closure_that_panics_harms
     (&far).read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"hello");
 }
+
+/// Two stacks, each of whose connections is the other's, and both ends of one.
+fn connected(host: &Embedded) -> (Stack, Stack, TcpStream, TcpStream) {
+    let (one, other) = (stack(member(host, "ONE")), stack(member(host, "OTHER")));
+    let listener = TcpListener::bind(&other, "0.0.0.0:7").unwrap();
+    let near = TcpStream::connect(&one, (other.addresses()[0], 7)).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    (one, other, near, far)
+}
+
+#[test]
+fn thread_that_reads_learns_that_another_has_shut_or_reset_the_connection() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (_one, _other, near, far) = connected(&host);
+    let mut reader = near.try_clone().unwrap();
+    let reading = thread::spawn(move || reader.read(&mut [0]));
+    // Whether it reads already or begins after: it finds the end.
+    near.shutdown(Shutdown::Read).unwrap();
+    assert_eq!(reading.join().unwrap().unwrap(), 0);
+    let mut reader = far.try_clone().unwrap();
+    let reading = thread::spawn(move || reader.read(&mut [0]));
+    far.reset().unwrap();
+    // Our own reset is the end, not an error; or it is one of a connection that is gone.
+    assert!(reading.join().unwrap().is_ok_and(|count| count == 0));
+}
+
+#[test]
+fn program_that_only_looks_at_counters_does_not_keep_its_stack_from_working() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (one, other) = (stack(member(&host, "ONE")), stack(member(&host, "OTHER")));
+    let _listener = TcpListener::bind(&other, "0.0.0.0:7").unwrap();
+    let address = other.addresses()[0];
+    let connecting = thread::spawn(move || {
+        let stream = TcpStream::connect(&one, (address, 7)).unwrap();
+        (one, stream)
+    });
+    // No verb of this stack receives.
+    while !connecting.is_finished() {
+        other.counter(Counter::Accepted);
+        thread::yield_now();
+    }
+    connecting.join().unwrap();
+}
+
+#[test]
+fn descriptor_is_readable_when_a_connection_has_timed_out() {
+    for drive in [Drive::Thread, Drive::Inline] {
+        let host = Embedded::start(System::open()).unwrap();
+        let options =
+            StackOptions { drive, connect_max: Duration::from_millis(50), ..Default::default() };
+        let asking = Stack::new(member(&host, "ASKING"), &options).unwrap();
+        // A member that answers nothing.
+        let mute = member(&host, "MUTE");
+        let target = SocketAddr::new(mute.addresses()[0], 7);
+        let stream = TcpStream::start_connecting(&asking, target).unwrap();
+        stream.watch(5).unwrap();
+        assert_eq!(asking.take_changed().unwrap(), Some(5));
+        let descriptor = asking.descriptor().unwrap();
+        while asking.take_changed().unwrap().is_none() {
+            let time = asking.prepare_wait().unwrap();
+            os::poller::wait_readable(&descriptor, Some(time.min(LONG))).unwrap();
+        }
+        assert_eq!(stream.take_error().unwrap().unwrap().kind(), ErrorKind::TimedOut, "{drive:?}");
+    }
+}
+
+#[test]
+fn descriptor_of_a_stack_without_a_thread_is_readable_though_another_thread_was_at_the_stack() {
+    let host = Embedded::start(System::open()).unwrap();
+    let one = driven(member(&host, "ONE"), Drive::Inline);
+    let other = stack(member(&host, "OTHER"));
+    let listener = TcpListener::bind(&other, "0.0.0.0:7").unwrap();
+    let near = TcpStream::connect(&one, (other.addresses()[0], 7)).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    near.set_nonblocking(true).unwrap();
+    let descriptor = one.descriptor().unwrap();
+    for _ in 0..200 {
+        while one.prepare_wait().unwrap().is_zero() {}
+        // It works with the LAN while the other waits for the descriptor.
+        thread::scope(|scope| scope.spawn(|| (&near).write_all(b"x").unwrap()).join().unwrap());
+        let mut byte = [0];
+        far.read_exact(&mut byte).unwrap();
+        far.write_all(&byte).unwrap();
+        while (&near).read(&mut byte).is_err() {
+            os::poller::wait_readable(&descriptor, Some(LONG)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_dropped_inside_a_closure_is_closed_when_that_is_over() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (_one, _other, near, mut far) = connected(&host);
+    let (_one, second) = (_one.clone(), near.try_clone().unwrap());
+    far.write_all(b"x").unwrap();
+    // A second connection, which is dropped while the first one's bytes are looked at.
+    let listener = TcpListener::bind(&_other, "0.0.0.0:8").unwrap();
+    let dropped = TcpStream::connect(&_one, (_other.addresses()[0], 8)).unwrap();
+    let (mut ended, _) = listener.accept().unwrap();
+    let held = &mut Some(dropped);
+    second
+        .receive_with(|bytes| {
+            held.take();
+            (bytes.len(), ())
+        })
+        .unwrap();
+    // No verb of that stack runs from now on.
+    assert_eq!(ended.read(&mut [0]).unwrap(), 0);
+}

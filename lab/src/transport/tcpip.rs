@@ -193,9 +193,10 @@ impl End for InPlace {
                 None => return Err(Fault::Ended),
                 Some(0) => {
                     let mut word = [0; WORD_BYTES];
-                    stream.read_exact(&mut word).doing("read")?;
-                    read(at, &word);
-                    at += WORD_BYTES;
+                    let rest = &mut word[..(bytes - at).min(WORD_BYTES)];
+                    stream.read_exact(rest).doing("read")?;
+                    read(at, rest);
+                    at += rest.len();
                 }
                 Some(taken) => at += taken,
             }

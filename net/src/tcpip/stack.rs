@@ -176,6 +176,8 @@ pub struct Stack {
     changed: BTreeSet<u32>,
     /// Connections that somebody waits for, and that have changed.
     news: Vec<ConnectionId>,
+    /// Whether anything about any connection, or the room for a target, has changed.
+    has_moved: bool,
     /// Connections of which the board does not show how they stand: a bit for each row.
     unshown: [u64; CONNECTION_ROWS.div_ceil(64)],
     /// Whether the board does not show how the sockets stand.
@@ -241,6 +243,7 @@ impl Stack {
             busy: VecDeque::new(),
             changed: BTreeSet::new(),
             news: Vec::new(),
+            has_moved: false,
             unshown: [0; CONNECTION_ROWS.div_ceil(64)],
             are_sockets_unshown: true,
             stalled: HashMap::new(),

@@ -331,10 +331,10 @@ impl Lan {
         self.mesh.prepare_sleep()
     }
 
-    /// A sleep was ended by the doorbells that are called so, after so long.
+    /// A sleep was ended by the doorbells that are called so, after so long. Whether one of them is a member's.
     #[cfg(feature = "tcpip")]
-    pub(crate) fn heard(&mut self, rang: &[u64], slept_ns: u64) {
-        self.mesh.heard(rang, slept_ns);
+    pub(crate) fn heard(&mut self, rang: &[u64], slept_ns: u64) -> bool {
+        self.mesh.heard(rang, slept_ns)
     }
 
     /// Sleeps while others have the LAN. `interrupt` ends that sleep, too.

@@ -1271,12 +1271,11 @@ impl Mesh {
         self.table.is_current().then_some(trim_ns)
     }
 
-    /// A sleep was ended by the doorbells that are called so, after so long.
+    /// A sleep was ended by the doorbells that are called so, after so long. Whether one of them is a member's.
     #[cfg(feature = "tcpip")]
-    pub(super) fn heard(&mut self, rang: &[u64], slept_ns: u64) {
-        self.waiter.slept(slept_ns);
-        self.waiter.heard(rang);
+    pub(super) fn heard(&mut self, rang: &[u64], slept_ns: u64) -> bool {
         self.has_slept = false;
+        self.waiter.heard(rang, slept_ns)
     }
 
     #[cfg(feature = "tcpip")]

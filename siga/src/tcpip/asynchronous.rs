@@ -11,6 +11,7 @@ use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use ::tokio::task::coop::{consume_budget, poll_proceed};
 
 use super::core::{Core, Worker};
+use super::shared::no_thread;
 use super::stack::{Owner, Stack};
 use super::tcp::{TcpListener, TcpStream, put, take, when_connected, when_readable, when_writable};
 use super::udp::{UdpSocket, copy};
@@ -58,13 +59,7 @@ impl Drop for Place {
 
 /// Tasks need somebody who drives the stack while they wait.
 fn check(owner: &Owner) -> io::Result<()> {
-    owner.with(|core| match core.worker {
-        Worker::None => {
-            let problem = "tasks need a stack with a thread: make it with Drive::Thread";
-            Err(io::Error::new(io::ErrorKind::Unsupported, problem))
-        }
-        _ => Ok(()),
-    })
+    owner.with(|core| if core.worker == Worker::None { Err(no_thread()) } else { Ok(()) })
 }
 
 /// A socket that listens, for tasks.

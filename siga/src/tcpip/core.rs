@@ -106,17 +106,21 @@ pub(super) struct Core {
     /// Threads that wait for the stack to be free.
     wanted: Arc<AtomicUsize>,
     pub(super) waiting: Waiting,
-    /// Whether a program that waits elsewhere is among them.
-    pub(super) is_outside: bool,
+    /// Until when a program waits at the descriptor of a stack without a thread, if it does.
+    pub(super) outside_until: Option<u64>,
+    /// Whether something has come that nobody was told of who waits for anything: the next does not wait.
+    pub(super) is_unseen: bool,
     /// Who drives, if somebody does.
     pub(super) driver: Option<Driver>,
+    /// The thread that does: zero if nobody.
+    pub(super) driver_number: usize,
     /// Until when the one who drives sleeps, if it does.
     pub(super) asleep_until: Option<u64>,
     /// Whether the sleep of a verb that drives, and that of the stack's thread, were ended by somebody.
     interrupted: [bool; 2],
     pub(super) worker: Worker,
-    /// How many times a program has come to the stack.
-    pub(super) visits: u64,
+    /// How many times somebody has received what had come.
+    pub(super) pumps: u64,
     /// Whether something has come, or was done, that one who waits for anything waits for.
     pub(super) has_worked: bool,
     /// Whether there may be more to do at once.
@@ -139,12 +143,14 @@ impl Core {
             senders: HashMap::new(),
             wanted,
             waiting: Waiting::default(),
-            is_outside: false,
+            outside_until: None,
+            is_unseen: false,
             driver: None,
+            driver_number: 0,
             asleep_until: None,
             interrupted: [false; 2],
             worker: Worker::None,
-            visits: 0,
+            pumps: 0,
             has_worked: false,
             has_more: false,
             is_over: false,
@@ -177,6 +183,7 @@ impl Core {
 
     /// Receives what has come, and sends what is due. What is left when somebody else waits for the stack is left to that one.
     pub(super) fn pump(&mut self) -> io::Result<()> {
+        self.pumps += 1;
         self.note_members();
         let mut now = 0;
         for _ in 0..ROUNDS_MAX {

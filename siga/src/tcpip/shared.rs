@@ -3,15 +3,15 @@
 use std::io;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use net::tcpip::ConnectionId;
 use os::event::Event;
 use os::fork::ForkGuard;
-use os::poller::{Sleeper, wait_any};
+use os::poller::{Poller, Sleeper, wait_any};
 use os::processor::now_ns;
 use os::sync::pause;
 
@@ -26,6 +26,9 @@ use std::task::{Context, Poll};
 /// How many times one who lets others have the stack looks whether they had it, before it gives up its processor.
 const PAUSES_MAX: usize = 200;
 
+/// How many times it gives up its processor for them, before it waits for the stack as they do.
+const YIELDS_MAX: usize = 10;
+
 /// What a program has done with.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dropped {
@@ -33,6 +36,8 @@ pub(super) enum Dropped {
     Connection(ConnectionId),
     Listener(SocketAddr),
     Socket(SocketAddr),
+    /// Of a task that waits no longer.
+    Ticket(Ticket),
 }
 
 pub(super) struct Shared {
@@ -43,6 +48,8 @@ pub(super) struct Shared {
     wanted: Arc<AtomicUsize>,
     /// What was dropped while the stack was at work for somebody.
     dropped: Mutex<Vec<Dropped>>,
+    /// Whether there is something: hardly ever.
+    has_dropped: AtomicBool,
     /// Waits for what the LAN has, and for the next.
     lan: Sleeper,
     /// Ends the sleep of a verb that drives.
@@ -50,7 +57,9 @@ pub(super) struct Shared {
     /// Ends the sleep of the stack's thread while it drives.
     thread: Event,
     /// Readable for a program that waits elsewhere.
-    pub(super) outside: Arc<Event>,
+    outside: Arc<Event>,
+    /// Readable if that is, or the LAN: for one that drives the stack by itself.
+    both: OnceLock<Poller>,
     /// What the stack's thread sleeps at while others drive.
     pub(super) rest: Signal,
     guard: ForkGuard,
@@ -61,6 +70,8 @@ pub(super) struct Turn<'a> {
     shared: &'a Shared,
     /// There until it is dropped.
     core: Option<MutexGuard<'a, Core>>,
+    /// What is rung when it is over.
+    bells: Vec<Bell>,
 }
 
 impl Deref for Turn<'_> {
@@ -95,9 +106,11 @@ impl Shared {
             holder: AtomicUsize::new(0),
             wanted,
             dropped: Mutex::default(),
+            has_dropped: AtomicBool::new(false),
             verb,
             thread: Event::new()?,
             outside: Arc::new(Event::new()?),
+            both: OnceLock::new(),
             rest: Signal::default(),
             guard: ForkGuard::here(),
         })
@@ -122,7 +135,10 @@ impl Shared {
     }
 
     /// Waits until nobody else has the stack, and takes it.
-    fn take(&self) -> io::Result<Turn<'_>> {
+    ///
+    /// # Errors
+    /// `ResourceBusy` inside a closure that the stack has called; `NotConnected` in a forked child.
+    pub(super) fn enter(&self) -> io::Result<Turn<'_>> {
         if self.in_child() {
             return Err(io::ErrorKind::NotConnected.into());
         }
@@ -142,25 +158,7 @@ impl Shared {
             }
         };
         self.holder.store(own_number(), Ordering::Relaxed);
-        Ok(Turn { shared: self, core: Some(core) })
-    }
-
-    /// Takes the stack for a program.
-    ///
-    /// # Errors
-    /// `ResourceBusy` inside a closure that the stack has called; `NotConnected` in a forked child.
-    pub(super) fn enter(&self) -> io::Result<Turn<'_>> {
-        let mut turn = self.take()?;
-        turn.visits += 1;
-        turn.close_dropped();
-        Ok(turn)
-    }
-
-    /// The same, for the stack's thread.
-    pub(super) fn enter_as_thread(&self) -> io::Result<Turn<'_>> {
-        let mut turn = self.take()?;
-        turn.close_dropped();
-        Ok(turn)
+        Ok(Turn { shared: self, core: Some(core), bells: Vec::new() })
     }
 
     /// Runs with the stack to itself.
@@ -219,6 +217,9 @@ impl Shared {
                 return Poll::Ready(result);
             }
         }
+        if turn.worker == Worker::None {
+            return Poll::Ready(Err(no_thread()));
+        }
         *ticket = Some(turn.add(interest, Bell::Task(waker)));
         Poll::Pending
     }
@@ -226,14 +227,52 @@ impl Shared {
     /// A task waits no longer.
     #[cfg(feature = "tokio")]
     pub(super) fn forget(&self, ticket: Ticket) {
-        // One that cannot be given back is rung once for nobody.
-        let bell = self.enter().ok().and_then(|mut turn| turn.waiting.remove(ticket));
+        if self.in_child() {
+            return;
+        }
+        let Ok(mut turn) = self.enter() else { return self.put_off(Dropped::Ticket(ticket)) };
+        let bell = turn.waiting.remove(ticket);
+        drop(turn);
+        // Not before: what a runtime does then is its own affair.
         drop(bell);
+    }
+
+    /// The descriptor for a program that waits elsewhere.
+    ///
+    /// # Errors
+    /// No descriptors left; otherwise as [`Shared::enter`].
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        // One that has a thread is told what has come. One that has none has to look by itself.
+        let turn = self.enter()?;
+        if turn.worker != Worker::None {
+            return self.outside.as_fd().try_clone_to_owned();
+        }
+        if self.both.get().is_none() {
+            let poller = Poller::new()?;
+            poller.add(&self.lan, 0)?;
+            poller.add(&*self.outside, 1)?;
+            self.both.get_or_init(|| poller);
+        }
+        self.both.get().expect("it was made just now").as_fd().try_clone_to_owned()
+    }
+
+    /// The stack's thread drives no more, for now or, without a `worker`, for ever: those who wait find out by themselves.
+    pub(super) fn give_up(&self, worker: Worker) {
+        let Ok(mut turn) = self.enter() else { return };
+        turn.worker = worker;
+        if turn.driver == Some(Driver::Thread) {
+            turn.driver = None;
+            turn.asleep_until = None;
+        }
+        let bells = turn.waiting.take_all();
+        drop(turn);
+        bells.into_iter().for_each(Bell::ring);
+        self.outside.set();
     }
 
     /// The last handle is gone: the stack's thread ends.
     pub(super) fn end(&self) {
-        if let Ok(mut turn) = self.take() {
+        if let Ok(mut turn) = self.enter() {
             turn.is_over = true;
             turn.interrupt();
         }
@@ -245,30 +284,48 @@ impl Shared {
         if self.in_child() {
             return;
         }
-        match self.enter() {
-            Ok(mut turn) => {
-                if let Some((id, time)) = turn.close(dropped, true) {
-                    turn.linger(id, time);
-                }
-            }
-            Err(_) => self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(dropped),
+        let Ok(mut turn) = self.enter() else { return self.put_off(dropped) };
+        // Who drives is here because it has woken a task: if it waited, nobody would drive.
+        let may_wait = turn.driver_number != own_number();
+        if let Some((id, time)) = turn.close(dropped, may_wait) {
+            turn.linger(id, time);
         }
+    }
+
+    /// What is dropped inside a closure that the stack has called is closed when that is over.
+    fn put_off(&self, dropped: Dropped) {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(dropped);
+        self.has_dropped.store(true, Ordering::Relaxed);
     }
 }
 
+/// Tasks need somebody who drives the stack while they wait.
+#[cfg(feature = "tokio")]
+pub(super) fn no_thread() -> io::Error {
+    let problem = "tasks need a stack with a thread: make it with Drive::Thread";
+    io::Error::new(io::ErrorKind::Unsupported, problem)
+}
+
 impl<'a> Turn<'a> {
-    /// What was dropped inside a closure is closed now. What was dropped where there could be no waiting is not waited for
-    /// later, when its program does something else.
-    fn close_dropped(&mut self) {
-        let mut dropped = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        if dropped.is_empty() {
-            return;
+    /// What was dropped inside a closure is closed now, and not waited for: its program does something else. The wakers of
+    /// tasks are given back: dropping them may run code of a runtime.
+    fn close_dropped(&mut self) -> Vec<Bell> {
+        if !self.shared.has_dropped.load(Ordering::Relaxed) {
+            return Vec::new();
         }
-        let all = std::mem::take(&mut *dropped);
-        drop(dropped);
+        self.shared.has_dropped.store(false, Ordering::Relaxed);
+        let mut list = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = std::mem::take(&mut *list);
+        drop(list);
+        let mut bells = Vec::new();
         for dropped in all {
-            self.close(dropped, false);
+            if let Dropped::Ticket(ticket) = dropped {
+                bells.extend(self.waiting.remove(ticket));
+            } else {
+                self.close(dropped, false);
+            }
         }
+        bells
     }
 
     /// Closes what was dropped. A connection to linger for is returned, and for how long.
@@ -276,6 +333,7 @@ impl<'a> Turn<'a> {
         match dropped {
             Dropped::Listener(address) => self.net.stop_listening(address),
             Dropped::Socket(address) => self.net.unbind(address),
+            Dropped::Ticket(ticket) => drop(self.waiting.remove(ticket)),
             Dropped::Connection(id) => {
                 let settings = self.settings(id);
                 settings.handles -= 1;
@@ -322,22 +380,20 @@ impl<'a> Turn<'a> {
         }
         // The thread finds out that its sleep is over: nothing would wake it for what comes from now on.
         self.interrupt();
-        self.driver = Some(Driver::Verb);
+        self.begin_to_drive(Driver::Verb);
+        let driving = Driving(self.shared);
+        let mut turn = self.drive_once(Some(interest), deadline)?;
+        std::mem::forget(driving);
+        turn.driver = None;
+        turn.driver_number = 0;
+        Ok(turn)
+    }
+
+    /// The calling thread drives from now on.
+    pub(super) fn begin_to_drive(&mut self, driver: Driver) {
+        self.driver = Some(driver);
+        self.driver_number = own_number();
         self.asleep_until = None;
-        // Whatever happens, nobody drives afterwards: who leaves the stack then sees to it that somebody does.
-        let shared = self.shared;
-        match self.drive_once(Some(interest), deadline) {
-            Ok(mut turn) => {
-                turn.driver = None;
-                Ok(turn)
-            }
-            Err(error) => {
-                if let Ok(mut turn) = shared.take() {
-                    turn.driver = None;
-                }
-                Err(error)
-            }
-        }
     }
 
     /// Sleeps until somebody has found something.
@@ -363,12 +419,29 @@ impl<'a> Turn<'a> {
         self.waiting.add(interest, bell)
     }
 
-    /// Has `event` set when there is something, whatever it is.
-    pub(super) fn wait_outside(&mut self, event: &Arc<Event>) {
-        if !self.is_outside {
-            self.is_outside = true;
-            self.add(Interest::All, Bell::Descriptor(event.clone()));
+    /// Prepares for a wait at the descriptor: how long it may last. It is zero if there is something that was not seen.
+    pub(super) fn prepare_outside(&mut self) -> io::Result<Duration> {
+        let shared = self.shared;
+        shared.outside.clear();
+        self.outside_until = None;
+        self.pump()?;
+        if self.take_unseen() | self.has_more | self.net.has_changed() {
+            return Ok(Duration::ZERO);
         }
+        if self.worker != Worker::None {
+            if !self.waiting.has_descriptor() {
+                self.add(Interest::All, Bell::Descriptor(shared.outside.clone()));
+            }
+            return Ok(Duration::MAX);
+        }
+        let now = now_ns();
+        self.show(now);
+        if !self.lan.prepare_wait() {
+            return Ok(Duration::ZERO);
+        }
+        let due = self.due();
+        self.outside_until = Some(due.unwrap_or(u64::MAX));
+        Ok(due.map_or(Duration::MAX, |due| Duration::from_nanos(due.saturating_sub(now))))
     }
 
     /// Drives the stack once: looks, and then sleeps, until something comes from the LAN or is due, somebody finds something of
@@ -379,11 +452,10 @@ impl<'a> Turn<'a> {
         deadline: u64,
     ) -> io::Result<Turn<'a>> {
         let shared = self.shared;
-        let bells = self.take_bells();
-        if !bells.is_empty() {
+        self.take_bells();
+        if !self.bells.is_empty() {
             self.unlock();
-            bells.into_iter().for_each(Bell::ring);
-            return shared.take();
+            return shared.enter();
         }
         let until = self.due().unwrap_or(u64::MAX).min(deadline);
         let now = now_ns();
@@ -419,7 +491,7 @@ impl<'a> Turn<'a> {
             }
         };
         let slept_ns = now_ns() - start;
-        let mut turn = shared.take()?;
+        let mut turn = shared.enter()?;
         if let Some(ticket) = ticket {
             turn.waiting.remove(ticket);
         }
@@ -433,8 +505,7 @@ impl<'a> Turn<'a> {
                 shared.lan.wait(Some(Duration::ZERO), &mut rang)?;
             }
             if !rang.is_empty() {
-                turn.has_worked = true;
-                turn.lan.heard(&rang, slept_ns);
+                turn.has_worked |= turn.lan.heard(&rang, slept_ns);
             }
             waited?;
         }
@@ -455,10 +526,13 @@ impl<'a> Turn<'a> {
             pause();
         }
         // Who waits for it may need this processor.
-        while shared.wanted.load(Ordering::Relaxed) > 0 {
+        for _ in 0..YIELDS_MAX {
+            if shared.wanted.load(Ordering::Relaxed) == 0 {
+                break;
+            }
             std::thread::yield_now();
         }
-        shared.take()
+        shared.enter()
     }
 
     /// Wakes the one who drives, if it sleeps.
@@ -469,20 +543,27 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The bells of those for whom there is something. The one who drives is woken if it is one of them.
-    fn take_bells(&mut self) -> Vec<Bell> {
-        let mut bells = Vec::new();
+    /// Takes the bells of those for whom there is something. Whether there was anything. The one who drives is woken if it is
+    /// one of them.
+    fn take_bells(&mut self) -> bool {
+        let core = &mut **self.core.as_mut().expect("it is there until it is dropped");
+        let anything = std::mem::take(&mut core.has_worked) | core.net.take_moved();
         let mut is_driver_rung = false;
-        let Core { waiting, net, has_worked, .. } = &mut **self;
-        waiting.take_rung(net, std::mem::take(has_worked), |bell| match bell {
+        let bells = &mut self.bells;
+        let is_all_rung = core.waiting.take_rung(&mut core.net, anything, |bell| match bell {
             Bell::Driver => is_driver_rung = true,
             bell => bells.push(bell),
         });
-        self.is_outside &= !bells.iter().any(|bell| matches!(bell, Bell::Descriptor(_)));
+        core.is_unseen |= anything && !is_all_rung;
         if is_driver_rung {
             self.interrupt();
         }
-        bells
+        anything
+    }
+
+    /// Whether there is something that nobody was told of who waits for anything: it is told now.
+    pub(super) fn take_unseen(&mut self) -> bool {
+        self.take_bells() | std::mem::take(&mut self.is_unseen)
     }
 
     /// Sees to it that what is left is done: by the one who drives, which sleeps, or by somebody who waits.
@@ -493,12 +574,25 @@ impl<'a> Turn<'a> {
                 && self.due().is_none_or(|due| due >= until)
                 && self.lan.prepare_sleep().is_some_and(|trim| trim >= until);
             if !is_prepared {
+                // It may be room that was told here and is told once.
+                self.has_worked = true;
                 self.interrupt();
             }
             return None;
         }
         if self.driver.is_some() {
             return None;
+        }
+        if let Some(until) = self.outside_until {
+            let is_prepared = !self.is_unseen
+                && !self.has_more
+                && !self.net.has_changed()
+                && self.due().is_none_or(|due| due >= until)
+                && self.lan.prepare_wait();
+            if !is_prepared {
+                self.outside_until = None;
+                self.shared.outside.set();
+            }
         }
         let has_worker = self.worker != Worker::None;
         if has_worker && self.waiting.has_elsewhere() {
@@ -515,6 +609,22 @@ impl<'a> Turn<'a> {
     fn unlock(&mut self) {
         self.shared.holder.store(0, Ordering::Relaxed);
         self.core = None;
+        // Not before: what a runtime does when a task is woken is its own affair.
+        self.bells.drain(..).for_each(Bell::ring);
+    }
+}
+
+/// A verb that drives, until it has the stack again: an error, or a waker that panics, does not leave the stack without
+/// somebody who drives.
+struct Driving<'a>(&'a Shared);
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut turn) = self.0.enter() {
+            turn.driver = None;
+            turn.driver_number = 0;
+            turn.asleep_until = None;
+        }
     }
 }
 
@@ -524,10 +634,15 @@ impl Drop for Turn<'_> {
         if self.core.is_none() {
             return;
         }
-        let mut bells = self.take_bells();
-        bells.extend(self.hand_over());
+        if self.shared.in_child() {
+            // A closure has forked: locks of its parent's threads may be closed here for ever.
+            std::mem::forget(self.core.take());
+            return;
+        }
+        let _given_back = self.close_dropped();
+        self.take_bells();
+        let next = self.hand_over();
+        self.bells.extend(next);
         self.unlock();
-        // Not before: what a runtime does when a task is woken is its own affair.
-        bells.into_iter().for_each(Bell::ring);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Deref;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -12,7 +12,6 @@ use std::time::Duration;
 use net::tcpip::{BindError, Congestion, Counter, Options, Secret};
 use os::processor::now_ns;
 
-use super::core::Worker;
 use super::shared::Shared;
 use super::thread::start;
 use super::waiting::Interest;
@@ -94,6 +93,7 @@ pub(super) struct Owner {
     /// There until it is dropped.
     shared: Option<Arc<Shared>>,
     thread: Option<JoinHandle<()>>,
+    addresses: Vec<IpAddr>,
 }
 
 impl fmt::Debug for Owner {
@@ -171,17 +171,18 @@ impl Stack {
             ..Options::default()
         };
         let net = net::tcpip::Stack::new(lan.mac(), lan.addresses(), options, Secret(secret));
+        let addresses = net.addresses().to_vec();
         let shared = Arc::new(Shared::new(lan, net)?);
         let thread = match drive {
             Drive::Thread => Some(start(&shared)?),
             Drive::Inline => None,
         };
-        Ok(Stack { owner: Arc::new(Owner { shared: Some(shared), thread }) })
+        Ok(Stack { owner: Arc::new(Owner { shared: Some(shared), thread, addresses }) })
     }
 
-    /// The addresses of the stack. None inside a closure that the stack has called.
+    /// The addresses of the stack.
     pub fn addresses(&self) -> Vec<IpAddr> {
-        self.owner.with(|core| Ok(core.net.addresses().to_vec())).unwrap_or_default()
+        self.owner.addresses.clone()
     }
 
     /// What a counter stands at. Zero inside a closure that the stack has called.
@@ -192,7 +193,8 @@ impl Stack {
     /// Receives what has come, and sends what is due. For a program that is busy with other things, or does not wait.
     ///
     /// # Errors
-    /// `ResourceBusy` inside a closure that the stack has called; otherwise as [`Lan::try_receive`].
+    /// `ResourceBusy` inside a closure that the stack has called; `NotConnected` in a forked child; otherwise as
+    /// [`Lan::try_receive`].
     pub fn poll(&self) -> io::Result<()> {
         self.owner.with(|core| core.pump())
     }
@@ -205,6 +207,9 @@ impl Stack {
     pub fn wait(&self, time: Duration) -> io::Result<()> {
         let mut turn = self.owner.enter()?;
         turn.pump()?;
+        if turn.take_unseen() {
+            return Ok(());
+        }
         turn = turn.wait(Interest::All, after(time))?;
         turn.pump()
     }
@@ -215,10 +220,7 @@ impl Stack {
     /// # Errors
     /// No descriptors left; `ResourceBusy` as [`Stack::poll`].
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
-        self.owner.with(|core| match core.worker {
-            Worker::None => core.lan.as_fd().try_clone_to_owned(),
-            _ => self.owner.outside.as_fd().try_clone_to_owned(),
-        })
+        self.owner.descriptor()
     }
 
     /// The token of a stream that is watched ([`TcpStream::watch`](super::TcpStream::watch)) and may be ready for what it was
@@ -238,23 +240,7 @@ impl Stack {
     /// # Errors
     /// As [`Stack::poll`].
     pub fn prepare_wait(&self) -> io::Result<Duration> {
-        let mut turn = self.owner.enter()?;
-        turn.pump()?;
-        if turn.worker != Worker::None {
-            // What was told so far has been seen to by now.
-            self.owner.outside.clear();
-            if turn.net.has_changed() || turn.has_more {
-                return Ok(Duration::ZERO);
-            }
-            turn.wait_outside(&self.owner.outside);
-            return Ok(Duration::MAX);
-        }
-        turn.show(now_ns());
-        if turn.net.has_changed() || !turn.lan.prepare_wait() {
-            return Ok(Duration::ZERO);
-        }
-        let due = turn.due();
-        Ok(due.map_or(Duration::MAX, |due| Duration::from_nanos(due.saturating_sub(now_ns()))))
+        self.owner.enter()?.prepare_outside()
     }
 
     /// Goes on until the other sides have all that was sent on connections that are closed, at most for `time`. Whether

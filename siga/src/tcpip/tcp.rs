@@ -294,7 +294,7 @@ impl TcpStream {
     /// Whether verbs do not wait: they give `WouldBlock` where they would.
     ///
     /// # Errors
-    /// None, as it stands.
+    /// As [`Stack::poll`].
     pub fn set_nonblocking(&self, is_nonblocking: bool) -> io::Result<()> {
         self.set(|settings| settings.is_nonblocking = is_nonblocking)
     }
@@ -302,7 +302,7 @@ impl TcpStream {
     /// How long reading waits: without end if None. Then it gives `WouldBlock`.
     ///
     /// # Errors
-    /// `InvalidInput` if the time is zero.
+    /// `InvalidInput` if the time is zero; otherwise as [`Stack::poll`].
     pub fn set_read_timeout(&self, time: Option<Duration>) -> io::Result<()> {
         let time = time.map(some_time).transpose()?;
         self.set(|settings| settings.read_limit = time)
@@ -311,7 +311,7 @@ impl TcpStream {
     /// How long writing waits for room: without end if None. Then it gives `WouldBlock`.
     ///
     /// # Errors
-    /// `InvalidInput` if the time is zero.
+    /// `InvalidInput` if the time is zero; otherwise as [`Stack::poll`].
     pub fn set_write_timeout(&self, time: Option<Duration>) -> io::Result<()> {
         let time = time.map(some_time).transpose()?;
         self.set(|settings| settings.write_limit = time)
@@ -320,7 +320,7 @@ impl TcpStream {
     /// How long reading waits.
     ///
     /// # Errors
-    /// None, as it stands.
+    /// As [`Stack::poll`].
     pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
         self.set(|settings| settings.read_limit)
     }
@@ -328,7 +328,7 @@ impl TcpStream {
     /// How long writing waits for room.
     ///
     /// # Errors
-    /// None, as it stands.
+    /// As [`Stack::poll`].
     pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
         self.set(|settings| settings.write_limit)
     }
@@ -349,7 +349,7 @@ impl TcpStream {
     /// Whether small segments go at once.
     ///
     /// # Errors
-    /// None, as it stands.
+    /// As [`Stack::poll`].
     pub fn nodelay(&self) -> io::Result<bool> {
         self.set(|settings| settings.has_no_delay)
     }
@@ -401,7 +401,7 @@ impl TcpStream {
     /// How long the other side is silent before it is asked whether it is there: None if it is not asked.
     ///
     /// # Errors
-    /// None, as it stands.
+    /// As [`Stack::poll`].
     pub fn keepalive(&self) -> io::Result<Option<Duration>> {
         self.set(|settings| settings.keep_alive.map(|options| options.time))
     }
@@ -412,7 +412,7 @@ impl TcpStream {
     /// inside a closure that the stack has called does not wait.
     ///
     /// # Errors
-    /// None, as it stands.
+    /// As [`Stack::poll`].
     pub fn set_linger(&self, time: Option<Duration>) -> io::Result<()> {
         self.set(|settings| settings.linger = time)
     }
@@ -420,7 +420,7 @@ impl TcpStream {
     /// What [`TcpStream::set_linger`] has set.
     ///
     /// # Errors
-    /// None, as it stands.
+    /// As [`Stack::poll`].
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         self.set(|settings| settings.linger)
     }

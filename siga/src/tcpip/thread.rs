@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use super::core::{Driver, Worker};
 use super::shared::{Shared, Turn};
-use super::waiting::Bell;
 
 /// How often the thread looks whether somebody drives, while its program is at work with the stack: what comes waits twice as
 /// long at most.
@@ -25,37 +24,32 @@ const RETRY: Duration = Duration::from_millis(100);
 /// # Errors
 /// The system allows no more threads.
 pub(super) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
-    shared.enter_as_thread()?.worker = Worker::Watches;
+    shared.enter()?.worker = Worker::Watches;
     let shared = shared.clone();
     Builder::new().name("siga tcpip".into()).spawn(move || {
         if catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() {
-            // A defect of the stack: verbs go on without a thread, and those who cannot are woken to find out.
-            if let Ok(mut turn) = shared.enter_as_thread() {
-                turn.worker = Worker::None;
-                turn.driver = turn.driver.filter(|driver| *driver == Driver::Verb);
-                let bells = turn.waiting.take_all();
-                drop(turn);
-                bells.into_iter().for_each(Bell::ring);
-            }
+            // A defect of the stack: verbs go on without a thread.
+            shared.give_up(Worker::None);
         }
     })
 }
 
 fn run(shared: &Shared) {
-    // What the program had done when this thread looked last.
+    // How often somebody had received when this thread looked last.
     let mut seen = u64::MAX;
-    while let Ok(mut turn) = shared.enter_as_thread() {
+    while let Ok(mut turn) = shared.enter() {
         if turn.is_over {
             return;
         }
-        let is_unused = std::mem::replace(&mut seen, turn.visits) == turn.visits;
+        let is_unused = std::mem::replace(&mut seen, turn.pumps) == turn.pumps;
         let is_needed = turn.driver.is_none() && (is_unused || turn.waiting.has_elsewhere());
         let time = if is_needed {
             turn.worker = Worker::Drives;
             match drive(turn) {
                 Ok(()) => continue,
                 Err(_) => {
-                    fail(shared);
+                    // The kernel does not let the stack wait.
+                    shared.give_up(Worker::Watches);
                     Some(RETRY)
                 }
             }
@@ -75,8 +69,7 @@ fn run(shared: &Shared) {
 
 /// Drives until a verb does, or the stack is over.
 fn drive(mut turn: Turn<'_>) -> io::Result<()> {
-    turn.driver = Some(Driver::Thread);
-    turn.asleep_until = None;
+    turn.begin_to_drive(Driver::Thread);
     loop {
         turn.pump()?;
         if turn.is_over {
@@ -87,16 +80,5 @@ fn drive(mut turn: Turn<'_>) -> io::Result<()> {
         if turn.driver != Some(Driver::Thread) {
             return Ok(());
         }
-    }
-}
-
-/// The kernel does not let the stack wait: those who wait find out by themselves.
-fn fail(shared: &Shared) {
-    if let Ok(mut turn) = shared.enter_as_thread() {
-        turn.driver = turn.driver.filter(|driver| *driver == Driver::Verb);
-        turn.asleep_until = turn.asleep_until.filter(|_| turn.driver.is_some());
-        let bells = turn.waiting.take_all();
-        drop(turn);
-        bells.into_iter().for_each(Bell::ring);
     }
 }

@@ -53,22 +53,26 @@ impl UdpSocket {
     }
 
     /// Reads or changes what is set for the socket.
-    fn set<R>(&self, change: impl FnOnce(&mut Settings) -> R) -> R {
-        change(&mut self.settings.lock().unwrap_or_else(PoisonError::into_inner))
+    fn set<R>(&self, change: impl FnOnce(&mut Settings) -> R) -> io::Result<R> {
+        if self.owner.in_child() {
+            // A thread of the parent may have had it.
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        Ok(change(&mut self.settings.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// How verbs that receive wait, and those that send.
-    fn patience(&self) -> (Patience, Patience) {
-        let Settings { is_nonblocking, read_limit, .. } = self.set(|settings| *settings);
-        (Patience::of(is_nonblocking, read_limit), Patience::of(is_nonblocking, None))
+    fn patience(&self) -> io::Result<(Patience, Patience)> {
+        let Settings { is_nonblocking, read_limit, .. } = self.set(|settings| *settings)?;
+        Ok((Patience::of(is_nonblocking, read_limit), Patience::of(is_nonblocking, None)))
     }
 
     /// The address that it is bound to, or that its datagrams are from once it is connected.
     ///
     /// # Errors
-    /// None, as it stands.
+    /// As [`Stack::poll`].
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.set(|settings| settings.local))
+        self.set(|settings| settings.local)
     }
 
     /// The address that it is connected to.
@@ -97,8 +101,7 @@ impl UdpSocket {
                 core.net.connect_socket(self.address, address).map_err(|error| not_sent(error, 0))
             })
         })?;
-        self.set(|settings| settings.local = local);
-        Ok(())
+        self.set(|settings| settings.local = local)
     }
 
     /// Sends a datagram, in fragments if it is longer than the LAN's packets. Waits while its target is full. Returns how
@@ -128,7 +131,7 @@ impl UdpSocket {
         data: &[u8],
         target: impl Fn(&mut Core) -> io::Result<SocketAddr>,
     ) -> io::Result<usize> {
-        let (_, patience) = self.patience();
+        let (_, patience) = self.patience()?;
         // Room for a target is not told by itself.
         let attempt = |core: &mut Core| match target(core) {
             Ok(to) => self.when_sent(core, data, to),
@@ -191,7 +194,7 @@ impl UdpSocket {
     /// `ConnectionRefused` if the socket is connected and the other side has refused a datagram; `WouldBlock` if the socket
     /// does not wait, or at its time limit; otherwise as [`Stack::poll`].
     pub fn recv_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let (patience, _) = self.patience();
+        let (patience, _) = self.patience()?;
         let interest = Interest::Socket(self.address);
         let (source, data) =
             self.owner.try_until(interest, |_| patience, |core| self.when_received(core))?;
@@ -212,7 +215,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`UdpSocket::recv_from`].
     pub fn peek_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let (patience, _) = self.patience();
+        let (patience, _) = self.patience()?;
         let interest = Interest::Socket(self.address);
         self.owner.try_until(
             interest,
@@ -239,20 +242,18 @@ impl UdpSocket {
     /// Whether verbs do not wait: they give `WouldBlock` where they would.
     ///
     /// # Errors
-    /// None, as it stands.
+    /// As [`Stack::poll`].
     pub fn set_nonblocking(&self, is_nonblocking: bool) -> io::Result<()> {
-        self.set(|settings| settings.is_nonblocking = is_nonblocking);
-        Ok(())
+        self.set(|settings| settings.is_nonblocking = is_nonblocking)
     }
 
     /// How long receiving waits: without end if None. Then it gives `WouldBlock`.
     ///
     /// # Errors
-    /// `InvalidInput` if the time is zero.
+    /// `InvalidInput` if the time is zero; otherwise as [`Stack::poll`].
     pub fn set_read_timeout(&self, time: Option<Duration>) -> io::Result<()> {
         let time = time.map(some_time).transpose()?;
-        self.set(|settings| settings.read_limit = time);
-        Ok(())
+        self.set(|settings| settings.read_limit = time)
     }
 }
 

@@ -121,23 +121,32 @@ impl Waiting {
         Some(removed.bell)
     }
 
-    /// Takes the bells of those for whom `net` has something; of those who wait for anything if there was `anything`.
+    /// Whether a program waits at the descriptor.
+    pub(super) fn has_descriptor(&self) -> bool {
+        self.others.iter().any(|(_, waiter)| matches!(waiter.bell, Bell::Descriptor(_)))
+    }
+
+    /// Takes the bells of those for whom `net` has something; of those who wait for anything if there was `anything`. Whether
+    /// one of these was rung.
     pub(super) fn take_rung(
         &mut self,
         net: &mut Stack,
-        mut anything: bool,
+        anything: bool,
         mut ring: impl FnMut(Bell),
-    ) {
+    ) -> bool {
+        let mut is_all_rung = false;
+        if self.connections.is_empty() && self.others.is_empty() {
+            return is_all_rung;
+        }
         while let Some(id) = net.take_news() {
-            anything = true;
             for waiter in self.connections.remove(&id).into_iter().flatten() {
                 self.elsewhere -= usize::from(waiter.bell.is_elsewhere());
                 ring(waiter.bell);
             }
         }
         let mut at = 0;
-        while let Some((interest, _)) = self.others.get(at) {
-            let is_rung = match *interest {
+        while let Some(&(interest, _)) = self.others.get(at) {
+            let is_rung = match interest {
                 Interest::Listener(address) => net.has_ready(address),
                 Interest::Socket(address) => net.has_received(address),
                 Interest::All | Interest::Connection(_) => anything,
@@ -146,10 +155,12 @@ impl Waiting {
                 at += 1;
                 continue;
             }
+            is_all_rung |= interest == Interest::All;
             let (_, waiter) = self.others.swap_remove(at);
             self.elsewhere -= usize::from(waiter.bell.is_elsewhere());
             ring(waiter.bell);
         }
+        is_all_rung
     }
 
     /// The bell of a thread that waits, and could drive.
@@ -188,7 +199,8 @@ impl Signal {
         thread_local! {
             static OWN: Arc<Signal> = Arc::default();
         }
-        OWN.with(Arc::clone)
+        // A thread that ends has none any more.
+        OWN.try_with(Arc::clone).unwrap_or_default()
     }
 
     pub(super) fn set(&self) {

@@ -65,6 +65,7 @@ impl Stack {
 
     /// Forgets a connection that nobody has.
     pub(super) fn forget(&mut self, index: u32) {
+        self.note_change(index);
         self.clear_timer(index);
         self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
@@ -104,6 +105,7 @@ impl Stack {
 
     /// A connection may be ready for what it was not ready for before: its program is told, if it wants to be.
     pub(super) fn note_change(&mut self, index: u32) {
+        self.has_moved = true;
         let Some(connection) = self.connections.get_mut(index) else { return };
         if connection.token.is_some() {
             self.changed.insert(index);

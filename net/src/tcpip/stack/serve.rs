@@ -14,8 +14,9 @@ impl Stack {
         self.clock = now;
         self.receive_own(now, link);
         self.give_up_late(now, link);
-        let Stack { output, counters, stalled, busy, connections, timers, .. } = self;
+        let Stack { output, counters, stalled, busy, connections, timers, has_moved, .. } = self;
         output.retry(link, counters, |to| {
+            *has_moved = true;
             for index in stalled.remove(&to).unwrap_or_default() {
                 if let Some(connection) = connections.get_mut(index)
                     && !std::mem::replace(&mut connection.is_busy, true)

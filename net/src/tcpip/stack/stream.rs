@@ -156,6 +156,7 @@ impl Stack {
         {
             machine.close();
             self.make_busy(index);
+            self.note_change(index);
         }
     }
 
@@ -178,6 +179,7 @@ impl Stack {
             while machine.take(&mut keep).is_some_and(|count| count > 0) {}
         }
         self.make_busy(index);
+        self.note_change(index);
     }
 
     /// Whether small segments go at once, though others are not acknowledged (RFC 9293 3.7.4).
@@ -223,5 +225,6 @@ impl Stack {
             machine.abort();
         }
         self.make_busy(index);
+        self.note_change(index);
     }
 }

@@ -146,6 +146,11 @@ impl Stack {
         self.news.pop()
     }
 
+    /// Whether something about any connection, or the room for a target, has changed since this was asked last.
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.has_moved)
+    }
+
     /// Whether a connection waits to be accepted.
     pub fn has_ready(&self, listening: SocketAddr) -> bool {
         self.listeners.get(&listening).is_some_and(|listener| !listener.ready.is_empty())

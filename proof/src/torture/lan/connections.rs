@@ -21,7 +21,7 @@ use std::time::Duration;
 use os::processor::now_ns;
 use proof::dice::mix;
 use siga::lan::{Address, Lan, LanOptions};
-use siga::tcpip::{Counter, Stack, StackOptions, TcpListener, TcpStream};
+use siga::tcpip::{Counter, Drive, Stack, StackOptions, TcpListener, TcpStream};
 use siga::{Guest, Wait};
 
 use super::talk::Heard;
@@ -175,6 +175,7 @@ impl Member {
         let stack_options = StackOptions {
             silence_max: SILENCE_MAX,
             connect_max: SILENCE_MAX,
+            drive: if self.own.is_multiple_of(2) { Drive::Thread } else { Drive::Inline },
             ..StackOptions::default()
         };
         while self.obey() {
