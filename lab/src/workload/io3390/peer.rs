@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use host::report::Counts;
 use os::processor::{keep_on, now_ns};
-use os::uring::Reads;
+use os::uring::{Ended, Piece, Reads};
 
 use super::content::{Dice, is_of, make, records, unnamed, write_plain};
 use super::{CALLS, COPY_LIMIT, POLLED_RING, RECORD_BYTES};
@@ -38,13 +38,14 @@ fn ring(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let is_polled = order.word("mode") == POLLED_RING;
     let polled_on = order.place.first().filter(|_| is_polled).map(|processor| *processor as u32);
     let depth = order.number("depth") as usize;
-    let reads = Reads::new(file, depth, count as usize * RECORD_BYTES, polled_on);
+    let bytes = count as usize * RECORD_BYTES;
+    let reads = Reads::new(vec![file], depth, bytes, polled_on);
     let mut reads = reads.map_err(|error| Fault::Unable(format!("no ring: {error}")))?;
     let (mut dice, end) = (Dice::of(order.number), records + 1 - count);
     let mut firsts = vec![(0, 0); depth];
     let mut begin = |reads: &mut Reads, place: usize, now: u64| {
         let first = dice.below(end);
-        reads.begin(place, first * RECORD_BYTES as u64);
+        reads.begin(place, Piece { file: 0, offset: first * RECORD_BYTES as u64, bytes });
         (first, now)
     };
     let window = control.ready()?;
@@ -59,7 +60,10 @@ fn ring(order: &Order, control: &mut Control) -> Result<Report, Fault> {
         // Where a thread of the kernel polls nobody sleeps.
         let submitted = if is_polled { reads.submit() } else { reads.wait() };
         submitted.doing("submit reads")?;
-        while let Some(place) = reads.ended().doing("read")? {
+        while let Some(Ended { place, bytes: read }) = reads.ended() {
+            if read.doing("read")? != bytes {
+                return Err(Fault::Unable("a read was short".to_owned()));
+            }
             let (first, started_ns) = firsts[place];
             let mut records = (first..).zip(reads.data(place).chunks(RECORD_BYTES));
             if !records.all(|(number, record)| is_of(&record[..look_bytes], number)) {
