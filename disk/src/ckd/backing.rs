@@ -30,6 +30,11 @@ pub trait Backing: Debug + Send {
     /// # Errors
     /// Those of the place. What was written since the last sync may be lost then.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// The file, if it is one.
+    fn file(&self) -> Option<&File> {
+        None
+    }
 }
 
 impl Backing for File {
@@ -47,6 +52,10 @@ impl Backing for File {
 
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn file(&self) -> Option<&File> {
+        Some(self)
     }
 }
 
