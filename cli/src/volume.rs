@@ -19,7 +19,7 @@ use siga::disk::{Device, OpenVolume, Server, SystemVolumes};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
-use crate::served::{Served, ServedDevice, say_damaged, say_not_shown};
+use crate::served::{Served, ServedDevice, say_damaged, say_not_shown, say_refused};
 use crate::socket::Socket;
 
 /// Create, list, check, fill and empty volumes
@@ -125,7 +125,7 @@ struct Serve {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["name", "files", "read_only", "dedicated", "minidisk", "cache", "no_check"]
+        conflicts_with_all = ["name", "files", "read_only", "dedicated", "minidisk", "cache", "direct", "no_check"]
     )]
     system: Option<PathBuf>,
     /// Let guests only read
@@ -140,6 +140,9 @@ struct Serve {
     /// MiB of cache for each volume
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     cache: u32,
+    /// Read tracks past the kernel's page cache, many at a time
+    #[arg(long)]
+    direct: bool,
     /// Do not read every track first: a damaged one is found when a guest needs it
     #[arg(long)]
     no_check: bool,
@@ -532,6 +535,7 @@ pub fn serve_system(socket: &Path, volumes: SystemVolumes) -> Result<(Server, Se
     let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
     let devices = volumes.devices().map(ServedDevice::from).collect();
     volumes.serve(&mut server).map_err(Outcome::no)?;
+    say_refused(&server);
     Ok((server, Served { name, devices }))
 }
 
@@ -553,6 +557,7 @@ fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcom
         let (volume_name, cylinders) = (label.volume, open.cylinders());
         let is_damaged = open.damaged_tracks() > 0;
         let cache_bytes = (*cache as usize) << 20;
+        let open = if arguments.direct { open.read_directly() } else { open };
         let volume = server.mount(open, cache_bytes).map_err(Outcome::no)?;
         let mut add = |device: &str, first_cylinder, cylinders| {
             devices.push(ServedDevice {
@@ -582,5 +587,6 @@ fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcom
             add(device, *first, *cylinders)?;
         }
     }
+    say_refused(&server);
     Ok((server, Served { name: name.to_owned(), devices }))
 }

@@ -185,6 +185,7 @@ fn volumes_and_subchannels_are_objects() {
             "cylinders",
             "damaged_tracks",
             "file",
+            "reading",
             "state",
             "volume",
         ];

@@ -24,7 +24,7 @@ use os::words::{LentWords, WORD_BYTES, Words};
 use crate::channel::subchannel::Measurement;
 use crate::ckd::model::{CYLINDERS_MAX, HEADS, track_number, track_of};
 use crate::exchange::Kind;
-use crate::unit::{DAMAGED_TRACKS_MAX, DamagedTrack};
+use crate::unit::{DAMAGED_TRACKS_MAX, DamagedTrack, Reading};
 
 /// Channel paths that have a row.
 pub const PATHS_MAX: usize = 8;
@@ -89,6 +89,10 @@ mod flag {
     pub const UNCACHED: u64 = 8;
     /// Of a device: more guests than the one that is named may open it.
     pub const OTHERS: u64 = 16;
+    /// Of a volume: its tracks are read directly.
+    pub const DIRECT: u64 = 32;
+    /// Of a volume: direct reads were wanted and refused.
+    pub const DIRECT_REFUSED: u64 = 64;
 }
 
 /// A flag, if it is set.
@@ -120,6 +124,8 @@ pub struct VolumeState {
     pub cylinders: u32,
     /// Nobody writes.
     pub read_only: bool,
+    /// How its tracks come from the file.
+    pub reading: Reading,
     /// Tracks that are damaged.
     pub damage: Vec<DamagedTrack>,
     /// Tracks that the cache has room for.
@@ -281,6 +287,9 @@ impl Rewriting<'_> {
         let damaged = state.damage.len().min(DAMAGED_TRACKS_MAX);
         let flags =
             bit(flag::READ_ONLY, state.read_only) | bit(flag::DAMAGED, !state.damage.is_empty());
+        let flags = flags
+            | bit(flag::DIRECT, state.reading == Reading::Direct)
+            | bit(flag::DIRECT_REFUSED, state.reading == Reading::Refused);
         let figures = [
             u64::from(state.cylinders) | flags << 32,
             u64::from(state.slots) | u64::from(state.used) << 32,
@@ -411,6 +420,11 @@ fn read_once(words: &LentWords) -> Shown {
             file: text(&file.collect::<Vec<u8>>()),
             cylinders: low(size),
             read_only: is(size >> 32, flag::READ_ONLY),
+            reading: match (is(size >> 32, flag::DIRECT_REFUSED), is(size >> 32, flag::DIRECT)) {
+                (true, _) => Reading::Refused,
+                (false, true) => Reading::Direct,
+                (false, false) => Reading::Buffered,
+            },
             damage: (0..damaged).map(|index| damage(word(at + DAMAGE_AT + index))).collect(),
             slots: low(slots),
             used: high(slots),
@@ -481,6 +495,7 @@ mod tests {
             file: "/a/b\u{e9}.ckd".into(),
             cylinders: 3339,
             read_only: true,
+            reading: Reading::Direct,
             damage: vec![DamagedTrack { track, file: 7, offset: (1 << 39) - 1 }],
             slots: 4000,
             used: 30,
@@ -549,7 +564,7 @@ mod tests {
         let word = |at| lent.load(at, Ordering::Relaxed);
         assert_eq!([word(0), word(1), word(2)], [2, 5 << 32 | 3 << 16 | 2, 4]);
         let name = u64::from_le_bytes(*b"SIGA01\0\0");
-        assert_eq!([word(208), word(209)], [name, 3339 | 3 << 32]);
+        assert_eq!([word(208), word(209)], [name, 3339 | (1 | 2 | 32) << 32]);
         assert_eq!(
             [word(208 + 16), word(208 + 48)],
             [0x66, u64::MAX << 39 & 0x3ff_ffff_ffff | (262_668 * 15 - 1) << 42 | ((1 << 39) - 1)]

@@ -9,10 +9,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use disk::channel::{Use, request};
-use disk::ckd::backing::Backing;
+use disk::ckd::backing::{Backing, Simulated};
 use disk::ckd::direct::{Asynchronous, DIRECT_READ_BYTES_MAX, Direct};
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES};
 use disk::ckd::track::Uniform;
+use disk::ckd::volume::{Access, Volume};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::Event;
@@ -425,6 +426,14 @@ fn volume_whose_direct_reads_are_refused_later_is_read_all_the_same() {
             assert_eq!(world.unit.reading(0), Reading::Refused, "{mode:?}");
         }
     }
+}
+
+#[test]
+fn volume_that_is_no_file_has_no_direct_reads() {
+    let disk = Simulated::new(world::image(1));
+    let volume = Volume::from_backing(Box::new(disk), Access::Read).unwrap();
+    let refused = Direct::open(&volume).unwrap_err().to_string();
+    assert_eq!(refused, "its file cannot be read past the page cache: unsupported");
 }
 
 #[test]

@@ -74,6 +74,9 @@ pub struct VolumeReport {
     pub cylinders: u32,
     /// Whether it can be written.
     pub state: VolumeState,
+    /// How its tracks come from the file.
+    #[serde(default)]
+    pub reading: VolumeReading,
     /// Tracks that were found damaged, 16 at most.
     pub damaged_tracks: Vec<DamagedTrackReport>,
     /// Tracks that the cache has room for.
@@ -115,6 +118,31 @@ impl fmt::Display for VolumeState {
             VolumeState::Online => "online",
             VolumeState::ReadOnly => "read-only",
             VolumeState::Damaged => "damaged",
+        })
+    }
+}
+
+/// How tracks of a volume that are not in the cache come from the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum VolumeReading {
+    /// One after the other, through the kernel's page cache.
+    #[default]
+    Buffered,
+    /// Many at a time, past the page cache.
+    Direct,
+    /// As `Buffered`, because the kernel refuses direct reads, which were wanted.
+    Refused,
+}
+
+/// As in the JSON of a report.
+impl fmt::Display for VolumeReading {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            VolumeReading::Buffered => "buffered",
+            VolumeReading::Direct => "direct",
+            VolumeReading::Refused => "refused",
         })
     }
 }

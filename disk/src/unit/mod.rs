@@ -82,6 +82,8 @@ struct Mounted {
     volume: Volume,
     cache: Cache,
     reading: Reading,
+    /// Why there are no direct reads, though they were wanted.
+    refusal: Option<String>,
     /// Direct reads.
     flights: Option<Flights>,
     lendable: Lendable,
@@ -290,6 +292,7 @@ impl Unit {
             volume,
             cache,
             reading: Reading::Buffered,
+            refusal: None,
             flights: None,
             lendable,
             segments: Vec::new(),
@@ -313,12 +316,21 @@ impl Unit {
         mounted.reading = Reading::Direct;
     }
 
-    /// Takes note that direct reads of a volume were wanted and are not to be had.
+    /// Takes note that direct reads of a volume were wanted and are not to be had, and why.
     ///
     /// # Panics
     /// If there is no such volume.
-    pub fn refuse_direct(&mut self, volume: usize) {
-        self.volumes[volume].reading = Reading::Refused;
+    pub fn refuse_direct(&mut self, volume: usize, why: String) {
+        let mounted = &mut self.volumes[volume];
+        (mounted.reading, mounted.refusal) = (Reading::Refused, Some(why));
+    }
+
+    /// Why a volume has no direct reads, though they were wanted.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn refusal(&self, volume: usize) -> Option<&str> {
+        self.volumes[volume].refusal.as_deref()
     }
 
     /// How tracks of a volume come from the file.
@@ -451,8 +463,8 @@ impl Unit {
             match self.volumes[volume].flights.as_mut().map(Flights::submit) {
                 None | Some(Ok(true)) => {}
                 Some(Ok(false)) => found = true,
-                Some(Err(_)) => {
-                    self.give_up_direct(volume);
+                Some(Err(error)) => {
+                    self.give_up_direct(volume, &error);
                     found = true;
                 }
             }
@@ -474,7 +486,7 @@ impl Unit {
             let Some(landed) = mounted.flights.as_mut().and_then(Flights::land) else { break };
             found = true;
             let taken = mounted.take_over(&landed);
-            let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::InvalidInput;
+            let is_refused = |error: &&io::Error| error.kind() == io::ErrorKind::InvalidInput;
             let must_block = taken.is_none();
             let slot = taken.flatten();
             // It stays until those who wait for it have used it.
@@ -483,8 +495,8 @@ impl Unit {
                 self.resume(ticket, must_block);
             }
             slot.into_iter().for_each(|slot| self.volumes[volume].cache.unpin(slot));
-            if landed.data.as_ref().is_err_and(is_refused) {
-                self.give_up_direct(volume);
+            if let Some(error) = landed.data.as_ref().err().filter(is_refused) {
+                self.give_up_direct(volume, error);
                 break;
             }
             self.feed_starved(volume);
@@ -502,10 +514,9 @@ impl Unit {
     }
 
     /// The kernel does not do what it did when the volume was mounted: tracks are read by calls that wait from now on.
-    fn give_up_direct(&mut self, volume: usize) {
-        let mounted = &mut self.volumes[volume];
-        mounted.reading = Reading::Refused;
-        let flights = mounted.flights.take();
+    fn give_up_direct(&mut self, volume: usize, why: &io::Error) {
+        self.refuse_direct(volume, format!("the kernel refuses a direct read: {why}"));
+        let flights = self.volumes[volume].flights.take();
         for ticket in flights.map(Flights::into_waiters).unwrap_or_default() {
             self.resume(ticket, true);
         }

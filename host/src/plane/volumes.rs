@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use disk::exchange::Kind;
 use disk::report::{DeviceState, PathState, REPORT_BYTES, Shown, SubchannelState, Totals, read};
+use disk::unit::Reading;
 use fabric::control::{Problem, Reply};
 use fabric::name::Name;
 use os::foreign::Foreign;
@@ -13,7 +14,7 @@ use os::words::LentWords;
 use super::{Answer, Host};
 use crate::report::{
     ChannelPathReport, ControlUnitReport, DamagedTrackReport, DeviceReport, SubchannelReport,
-    VolumeReport, VolumeState,
+    VolumeReading, VolumeReport, VolumeState,
 };
 
 /// Guests that show volumes, at most: what they show is mapped here.
@@ -74,6 +75,11 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
                 (false, _) => VolumeState::Damaged,
                 (true, true) => VolumeState::ReadOnly,
                 (true, false) => VolumeState::Online,
+            },
+            reading: match volume.reading {
+                Reading::Buffered => VolumeReading::Buffered,
+                Reading::Direct => VolumeReading::Direct,
+                Reading::Refused => VolumeReading::Refused,
             },
             damaged_tracks: volume
                 .damage
