@@ -91,6 +91,11 @@ struct Mounted {
     segments: Vec<Option<u16>>,
     /// Tracks that were written since the last sync, by whomever. If the sync fails nobody knows what the file has of them.
     unsynced: Vec<u32>,
+    /// Exchanges that wait for the next sync.
+    endings: Vec<Ending>,
+    /// How many of these there were after the last pass, and how many passes have brought more.
+    gathered: usize,
+    gathering: u32,
     /// Connections that have reserved their device.
     reserved: Vec<u16>,
     /// Tracks that were found damaged. There is none on a volume that may be written.
@@ -260,11 +265,6 @@ pub struct Unit {
     links: Vec<Option<Link>>,
     /// In boxes, because a connection is taken out while a unit of it is looked at.
     connections: Vec<Option<Box<Connection>>>,
-    /// Those that wait for a sync.
-    unsynced: Vec<Ending>,
-    /// How many of these there were after the last pass, and how many passes have brought more.
-    gathered: usize,
-    gathering: u32,
     /// Of the ticket that was given out last.
     serial: u64,
     counters: Counters,
@@ -297,6 +297,9 @@ impl Unit {
             lendable,
             segments: Vec::new(),
             unsynced: Vec::new(),
+            endings: Vec::new(),
+            gathered: 0,
+            gathering: 0,
             reserved: Vec::new(),
             damage: Vec::new(),
             is_found_damaged: false,
@@ -448,16 +451,23 @@ impl Unit {
                 }
             }
         }
-        if self.unsynced.len() > self.gathered && self.gathering < GATHERING_PASSES_MAX {
-            // Whoever writes much starts the next write when it has the last one's end: what comes while others are
-            // written shares their sync.
-            (self.gathered, self.gathering) = (self.unsynced.len(), self.gathering + 1);
+        for volume in 0..self.volumes.len() {
+            let mounted = &mut self.volumes[volume];
+            if mounted.unsynced.is_empty() {
+                continue;
+            }
             found = true;
-        } else if self.volumes.iter().any(|mounted| !mounted.unsynced.is_empty()) {
-            self.sync();
-            (self.gathered, self.gathering) = (0, 0);
+            if mounted.endings.len() > mounted.gathered && mounted.gathering < GATHERING_PASSES_MAX
+            {
+                // Whoever writes much starts the next write when it has the last one's end: what comes while others are
+                // written shares their sync.
+                (mounted.gathered, mounted.gathering) =
+                    (mounted.endings.len(), mounted.gathering + 1);
+                continue;
+            }
+            (mounted.gathered, mounted.gathering) = (0, 0);
             // Its ends are to go.
-            found = true;
+            self.sync(volume);
         }
         for volume in 0..self.volumes.len() {
             match self.volumes[volume].flights.as_mut().map(Flights::submit) {
@@ -765,7 +775,7 @@ impl Unit {
         }
         mounted.reserved.retain(|owner| *owner != number);
         let is_gone = |ending: &mut Ending| ending.connection == number;
-        for ending in self.unsynced.extract_if(.., is_gone) {
+        for ending in mounted.endings.extract_if(.., is_gone) {
             for slot in ending.exchange.slots {
                 mounted.cache.unpin(slot);
             }
@@ -1055,7 +1065,7 @@ impl Unit {
         if !ending.exchange.is_unsynced {
             return self.send_ending(connection, ending);
         }
-        self.unsynced.push(ending);
+        self.volumes[connection.device.volume].endings.push(ending);
         Ok(())
     }
 
@@ -1090,54 +1100,41 @@ impl Unit {
         output.send_with(link, head, sense_bytes)
     }
 
-    /// Makes what was written survive a crash, and ends the operations that wrote.
-    fn sync(&mut self) {
-        for index in 0..self.volumes.len() {
-            let mounted = &mut self.volumes[index];
-            if mounted.unsynced.is_empty() {
-                continue;
+    /// Makes what was written to a volume survive a crash, and ends the operations that wrote.
+    fn sync(&mut self, volume: usize) {
+        self.counters.syncs += 1;
+        let mounted = &mut self.volumes[volume];
+        let is_synced = mounted.volume.sync().is_ok();
+        for track in mounted.unsynced.drain(..).filter(|_| !is_synced) {
+            mounted.cache.forget(track);
+            if let Some(flights) = &mut mounted.flights {
+                flights.spoil(track);
             }
-            self.counters.syncs += 1;
-            let is_synced = mounted.volume.sync().is_ok();
-            for track in mounted.unsynced.drain(..).filter(|_| !is_synced) {
-                mounted.cache.forget(track);
-                if let Some(flights) = &mut mounted.flights {
-                    flights.spoil(track);
-                }
-            }
-            self.mark_synced(index, is_synced);
         }
-        for ending in std::mem::take(&mut self.unsynced) {
+        let endings = std::mem::take(&mut mounted.endings);
+        // Those that go on have written too.
+        let connections = self.connections.iter_mut().flatten();
+        for connection in connections.filter(|connection| connection.device.volume == volume) {
+            for exchange in &mut connection.exchanges {
+                exchange.has_failed |= exchange.is_unsynced && !is_synced;
+                exchange.is_unsynced = false;
+            }
+        }
+        for mut ending in endings {
             let place = usize::from(ending.connection);
             let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
             else {
                 continue;
             };
+            if !is_synced {
+                let chain = ending.exchange.chain;
+                ending.fail(Fault::Equipment, &connection, &chain);
+            }
             let link = connection.link;
             let sent = self.send_ending(&mut connection, ending);
             self.connections[place] = Some(connection);
             if sent.is_err() {
                 self.drop_link(link);
-            }
-        }
-    }
-
-    /// Tells all exchanges that have written to a volume, those that have ended and those that go on, what became of the sync.
-    fn mark_synced(&mut self, volume: usize, is_synced: bool) {
-        for connection in self.connections.iter_mut().flatten() {
-            if connection.device.volume == volume {
-                for exchange in &mut connection.exchanges {
-                    exchange.has_failed |= exchange.is_unsynced && !is_synced;
-                    exchange.is_unsynced = false;
-                }
-            }
-        }
-        for ending in self.unsynced.iter_mut().filter(|_| !is_synced) {
-            let connection = self.connections.get(usize::from(ending.connection));
-            let Some(Some(connection)) = connection else { continue };
-            if connection.device.volume == volume {
-                let chain = ending.exchange.chain;
-                ending.fail(Fault::Equipment, connection, &chain);
             }
         }
     }
