@@ -3,6 +3,8 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
+use std::io;
+
 use disk::channel::Use;
 use disk::ckd::backing::Simulated;
 use disk::ckd::model::{BLOCK_BYTES, TRACK_BYTES};
@@ -1291,4 +1293,25 @@ fn writes_to_one_volume_do_not_wait_for_those_to_another() {
         }
     }
     panic!("the write waits as long as others write to another volume");
+}
+
+#[test]
+fn track_that_cannot_be_read_is_damage_whenever_it_is_found() {
+    for (kind, is_damage) in [(io::ErrorKind::Other, true), (io::ErrorKind::OutOfMemory, false)] {
+        let mut world = World::new(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        let at = 512 + 3 * TRACK_BYTES as u64;
+        world.disk.0.lock().unwrap().unreadable = Some((at + 100..at + 101, kind));
+        let storage = guest.client.storage();
+        let orb = build(storage, AT, DATA, Mode::Transport, Verb::Read, blocks(36, 1));
+        assert!(guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+        assert_eq!(guest.client.answer().sense.unwrap().0[0], 0x10, "equipment check");
+        let track = Cchh { cylinder: 0, head: 3 };
+        let damage = DamagedTrack { track, file: 0, offset: at };
+        let expected = if is_damage { vec![damage] } else { vec![] };
+        assert_eq!(world.unit.damage(0), expected, "{kind}");
+        // Nobody writes any more.
+        let status = write(&mut world, &mut guest, Mode::Transport, 0, 1, 9);
+        assert_eq!(status.has(DeviceStatus::UNIT_CHECK), is_damage);
+    }
 }

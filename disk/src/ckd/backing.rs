@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// A place for bytes, of a fixed length.
@@ -72,6 +73,8 @@ pub struct Simulated {
     pub torn_bytes: usize,
     /// Writes and syncs so far.
     pub steps: u64,
+    /// Where reads fail, and how.
+    pub unreadable: Option<(Range<u64>, io::ErrorKind)>,
 }
 
 impl Simulated {
@@ -98,7 +101,7 @@ impl Simulated {
     }
 }
 
-fn range(offset: u64, count: usize, bytes: usize) -> io::Result<std::ops::Range<usize>> {
+fn range(offset: u64, count: usize, bytes: usize) -> io::Result<Range<usize>> {
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
     match start.checked_add(count) {
         Some(end) if end <= bytes => Ok(start..end),
@@ -113,6 +116,12 @@ impl Backing for Simulated {
 
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<()> {
         let range = range(offset, target.len(), self.bytes.len())?;
+        if let Some((bad, kind)) = &self.unreadable
+            && (range.start as u64) < bad.end
+            && bad.start < range.end as u64
+        {
+            return Err((*kind).into());
+        }
         target.copy_from_slice(&self.bytes[range]);
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 
 use os::uring::{Ended, Piece};
 
+use super::perform::is_passing;
 use crate::ckd::direct::Direct;
 use crate::ckd::model::SECTOR_BYTES;
 use crate::ckd::volume::Volume;
@@ -196,11 +197,4 @@ impl Flights {
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.direct.reads.descriptor()
     }
-}
-
-/// Whether the same call can succeed later.
-fn is_passing(error: &io::Error) -> bool {
-    const BUSY: [io::ErrorKind; 3] =
-        [io::ErrorKind::Interrupted, io::ErrorKind::WouldBlock, io::ErrorKind::ResourceBusy];
-    BUSY.contains(&error.kind())
 }

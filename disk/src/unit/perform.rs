@@ -1,5 +1,6 @@
 //! The commands of a control unit.
 
+use std::io;
 use std::ops::Range;
 
 use super::cache::{Cache, CacheError, Slot};
@@ -976,8 +977,11 @@ fn find_part(
     let slot = match cache.find(volume, track) {
         Ok(slot) => slot,
         Err(error) => {
-            if let CacheError::Damaged(damage) = &error {
-                mounted.note_damage(track, damage.offset());
+            match &error {
+                CacheError::Damaged(damage) => mounted.note_damage(track, damage.offset()),
+                // As when the volume is checked before it is served.
+                CacheError::Io(error) if !is_passing(error) => mounted.note_damage(track, 0),
+                CacheError::Io(_) | CacheError::Pinned => {}
             }
             return Err(error.into());
         }
@@ -987,6 +991,17 @@ fn find_part(
         exchange.pass_to(track, &mut mounted.cache);
     }
     Ok(slot)
+}
+
+/// Whether the same call can succeed later: the kernel lacks something now. Any other error is the disk's, or the file's.
+pub(super) fn is_passing(error: &io::Error) -> bool {
+    const PASSING: [io::ErrorKind; 4] = [
+        io::ErrorKind::Interrupted,
+        io::ErrorKind::WouldBlock,
+        io::ErrorKind::OutOfMemory,
+        io::ErrorKind::ResourceBusy,
+    ];
+    PASSING.contains(&error.kind())
 }
 
 /// Keeps a slot until the guest has consumed what the exchange brings.
