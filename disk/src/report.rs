@@ -18,7 +18,7 @@
 //! Parts of a word are named from its low bits on. Names are 8 bytes of ASCII, with zeros or blanks behind. All words are written by
 //! the server. The host believes none of them: a number is shown, a name is shown without what is no letter.
 
-use os::sync::{Ordering, fence};
+use os::sync::{Ordering, fence, pause};
 use os::words::{LentWords, WORD_BYTES, Words};
 
 use crate::channel::subchannel::Measurement;
@@ -62,8 +62,11 @@ const OFFSET_BITS: u32 = 39;
 const FILE_BITS: u32 = 3;
 const _: () = assert!(CYLINDERS_MAX * HEADS <= 1 << (64 - OFFSET_BITS - FILE_BITS));
 
-/// How often a report is read again that was written meanwhile. What is read last is shown in any case.
-const READS_MAX: usize = 16;
+/// How often it is looked whether a report is at rest.
+const LOOKS_MAX: usize = 64;
+
+/// How often a report is read that was written meanwhile. What is read last is shown in any case.
+const READS_MAX: usize = 3;
 
 /// Rows of one kind.
 struct Rows {
@@ -369,18 +372,33 @@ pub fn packed(name: &[u8]) -> u64 {
 /// If the words are too few: a broken promise inside this program.
 pub fn read(words: &LentWords) -> Shown {
     assert!(words.count() >= REPORT_WORDS, "words of a report");
-    let mut shown = Shown::default();
-    for _ in 0..READS_MAX {
+    read_by(words, read_once)
+}
+
+/// Reads words until they were at rest while they were read. Whoever writes them may never let them rest: then they are read as they
+/// are, and a bounded number of times in any case.
+fn read_by<T>(words: &LentWords, read: impl Fn(&LentWords) -> T) -> T {
+    let mut found = None;
+    let (mut looks, mut reads) = (0, 0);
+    while looks < LOOKS_MAX && reads < READS_MAX {
+        looks += 1;
         // Acquire: pairs with the Release at the end of `Showing::change`.
         let before = words.load(GENERATION, Ordering::Acquire);
-        shown = read_once(words);
+        if !before.is_multiple_of(2) {
+            // A change takes some microseconds.
+            pause();
+            continue;
+        }
+        reads += 1;
+        let read = read(words);
         // Acquire: pairs with the Release fence in `Showing::change`.
         fence(Ordering::Acquire);
-        if before.is_multiple_of(2) && words.load(GENERATION, Ordering::Relaxed) == before {
-            break;
+        if words.load(GENERATION, Ordering::Relaxed) == before {
+            return read;
         }
+        found = Some(read);
     }
-    shown
+    found.unwrap_or_else(|| read(words))
 }
 
 fn read_once(words: &LentWords) -> Shown {
@@ -485,6 +503,8 @@ fn text(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::format::eckd::Cchh;
 
@@ -590,6 +610,28 @@ mod tests {
         let rows = (paths.len(), volumes.len(), devices.len(), subchannels.len());
         assert_eq!(rows, (PATHS_MAX, VOLUMES_MAX, DEVICES_MAX, SUBCHANNELS_MAX));
         assert_eq!(volumes[0].file, "\u{e9}".repeat(128));
+    }
+
+    #[test]
+    fn words_that_never_rest_are_read_a_few_times_at_most() {
+        let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
+        let reads = Cell::new(0);
+        let count = |change: &dyn Fn(u64)| {
+            reads.set(0);
+            read_by(&lent, |_| {
+                reads.set(reads.get() + 1);
+                change(reads.get());
+            });
+            reads.get()
+        };
+        // Whoever began to write has not come to the end.
+        words.store(GENERATION, 7, Ordering::Relaxed);
+        assert_eq!(count(&|_| ()), 1);
+        words.store(GENERATION, 8, Ordering::Relaxed);
+        assert_eq!(count(&|_| ()), 1);
+        // They are written each time that they are read.
+        let next = |read: u64| words.store(GENERATION, 8 + 2 * read, Ordering::Relaxed);
+        assert_eq!(count(&next), READS_MAX as u64);
     }
 
     #[test]
