@@ -135,7 +135,8 @@ pub struct VolumeState {
     pub slots: u32,
     /// Tracks that it has.
     pub used: u32,
-    /// Of these, tracks that a guest reads.
+    /// Places of the cache from which guests have results that they have not done with: tracks that it has, and former states of
+    /// tracks that were written or have left it since.
     pub pinned: u32,
     /// How often a track was looked for.
     pub lookups: u64,
@@ -494,11 +495,17 @@ fn read_once(words: &LentWords) -> Shown {
     }
 }
 
-/// Text that somebody else has written: what no terminal should see is a question mark.
+/// Text that somebody else has written. What is no letter, digit or mark by itself is a question mark: what moves a terminal's cursor,
+/// what nobody sees, what changes the direction of writing, and what joins the letter before it.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|byte| !matches!(byte, 0 | b' ')).map_or(0, |last| last + 1);
     let letters = String::from_utf8_lossy(&bytes[..end]);
-    letters.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    letters.chars().map(|letter| if is_visible(letter) { letter } else { '?' }).collect()
+}
+
+/// Whether a letter is shown as itself. The standard library escapes all others, and quotes and backslashes too.
+fn is_visible(letter: char) -> bool {
+    matches!(letter, '"' | '\'' | '\\') || letter.escape_debug().count() == 1
 }
 
 #[cfg(test)]
@@ -632,6 +639,24 @@ mod tests {
         // They are written each time that they are read.
         let next = |read: u64| words.store(GENERATION, 8 + 2 * read, Ordering::Relaxed);
         assert_eq!(count(&next), READS_MAX as u64);
+    }
+
+    #[test]
+    fn names_that_cannot_be_seen_as_they_are_are_not_shown_so() {
+        for (name, shown) in [
+            ("/a/b\u{e9}\u{4e2d} 'c\" \\d.ckd", "/a/b\u{e9}\u{4e2d} 'c\" \\d.ckd"),
+            // A control, and an escape sequence.
+            ("a\tb\u{1b}[2J", "a?b?[2J"),
+            // Zero width, soft hyphen, no-break space, and the mark of byte order.
+            ("a\u{200b}b\u{ad}c\u{a0}d\u{feff}", "a?b?c?d?"),
+            // From right to left, and a tag.
+            ("dkc.\u{202e}exe\u{2066}\u{e0041}", "dkc.?exe??"),
+            // An accent over the letter before it, and lines.
+            ("e\u{301}\u{2028}\u{85}", "e???"),
+        ] {
+            assert_eq!(text(name.as_bytes()), shown, "{name:?}");
+        }
+        assert_eq!(text(b"a\xffb\0\0 "), "a\u{fffd}b");
     }
 
     #[test]

@@ -83,7 +83,8 @@ pub struct VolumeReport {
     pub cache_tracks_max: u32,
     /// Tracks that it has.
     pub cache_tracks: u32,
-    /// Of these, tracks that guests read in place.
+    /// Tracks of the cache from which guests have results that they have not done with. Former states of tracks that were written
+    /// since count too, so that there can be more than `cache_tracks`.
     pub cache_tracks_pinned: u32,
     /// How often a track was looked for, and was in the cache.
     pub cache_hits: u64,
