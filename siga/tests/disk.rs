@@ -14,7 +14,8 @@ use siga::disk::{
     BLOCK_BYTES, Device, Disk, DiskError, DiskOptions, Mode, OpenDiskError, OpenVolume, Program,
     Reading, Server, UnitKind,
 };
-use siga::host::{Embedded, System};
+use siga::error::Problem;
+use siga::host::{Embedded, Observer, System};
 use siga::{ConnectError, Guest, Path, PathOptions, Wait};
 
 /// A volume's file, which goes with this.
@@ -174,6 +175,33 @@ fn volume_that_is_larger_than_its_cache_is_read_directly_by_a_server_that_sleeps
         let server = serving.stop();
         assert!(server.misses(0) > 100, "{}", server.misses(0));
     }
+}
+
+#[test]
+fn host_that_could_not_show_the_volumes_is_asked_again() {
+    let socket = std::env::temp_dir().join(format!("siga-dasd-shown-{}", std::process::id()));
+    let mut system = System::open();
+    system.socket = Some(socket.clone());
+    let host = Embedded::start(system).unwrap();
+    let observer = Observer::attach(&socket).unwrap();
+    let server = |name: &str| {
+        let guest = Guest::attach_embedded(&host, name).unwrap();
+        Server::new(guest, Wait::Block).unwrap()
+    };
+    // The host shows 64.
+    let mut others: Vec<Server> = (0..64).map(|number| server(&format!("U{number}"))).collect();
+    let shown = |server: &mut Server| {
+        server.serve_within(Duration::from_millis(1)).unwrap();
+        server.not_shown()
+    };
+    while observer.query().unwrap().control_units.len() < 64 {
+        others.iter_mut().for_each(|other| assert_eq!(shown(other), None));
+    }
+    let mut last = server("LAST");
+    while shown(&mut last) != Some(Problem::VolumesLimit) {}
+    drop(others.pop());
+    while shown(&mut last).is_some() {}
+    assert!(observer.query().unwrap().control_units.iter().any(|unit| unit.guest == "LAST"));
 }
 
 #[test]

@@ -464,7 +464,7 @@ impl Server {
 
     fn follow_host(&mut self) {
         if let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) {
-            self.shown.follow_host(guest);
+            self.shown.follow_host(guest, now_ns());
         }
     }
 
