@@ -611,6 +611,14 @@ impl Server {
         loop {
             let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
             let Some(pending) = guest.pending() else { return Ok(()) };
+            // A guest that has just closed a device may open it again.
+            for number in 0..self.paths.len() {
+                if let Some(opened) = self.paths[number]
+                    && self.devices[opened.device].device.dedicated
+                {
+                    self.serve_member(opened.key)?;
+                }
+            }
             let Some((number, which, wanted)) = self.wish(&pending) else {
                 let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else {
                     return Ok(());
