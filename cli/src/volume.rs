@@ -542,18 +542,23 @@ pub fn serve_system(socket: &Path, volumes: SystemVolumes) -> Result<(Server, Se
 /// A server of the volumes that are named on the command line.
 fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcome> {
     let Serve { files, read_only, dedicated, minidisk, cache, no_check, socket, .. } = arguments;
-    let guest = siga::Guest::attach(socket.path()?, name).map_err(Outcome::no)?;
-    let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
     let access = if *read_only { Access::Read } else { Access::Write };
-    let mut devices = Vec::new();
-    for (number, file) in files.iter().enumerate() {
+    let open = |file: &PathBuf| {
         let open = match no_check {
             true => OpenVolume::open(file, access),
             false => OpenVolume::open_checked(file, access, |fault| say_damaged(file, fault)),
         };
         let open = open.map_err(Outcome::no)?;
-        let label = label::label(open.volume())
-            .map_err(|error| Outcome::No(format!("{}: {error}", file.display())))?;
+        let label = label::label(open.volume());
+        let label = label.map_err(|error| Outcome::No(format!("{}: {error}", file.display())))?;
+        Ok((open, label))
+    };
+    // Nobody sees a server whose files are wrong, or that still reads them.
+    let volumes = files.iter().map(open).collect::<Result<Vec<_>, Outcome>>()?;
+    let guest = siga::Guest::attach(socket.path()?, name).map_err(Outcome::no)?;
+    let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
+    let mut devices = Vec::new();
+    for (number, (open, label)) in volumes.into_iter().enumerate() {
         let (volume_name, cylinders) = (label.volume, open.cylinders());
         let is_damaged = open.damaged_tracks() > 0;
         let cache_bytes = (*cache as usize) << 20;

@@ -557,3 +557,16 @@ fn killed_server_loses_nothing_that_was_acknowledged() {
     }
     assert!(turn > 0);
 }
+
+#[test]
+fn server_attaches_when_its_files_are_right() {
+    let place = Place::new("serve-files");
+    // There is no host: what is wrong with a file is said before anybody is asked.
+    place.write("a.ckd", b"no volume");
+    let serve = ["serve", "DASD", "a.ckd", "--socket", "none.sock"];
+    let served = place.siga(&serve);
+    let said = text(&served.stderr);
+    assert_eq!(served.status.code(), Some(1), "{said}");
+    assert!(said.contains("a.ckd: "), "{said}");
+    assert!(!said.contains("none.sock"), "{said}");
+}
