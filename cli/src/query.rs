@@ -206,7 +206,14 @@ fn devices(units: &[ControlUnitReport]) -> Table {
         .collect();
     devices.sort_by_key(|(_, device)| (&device.guest, &device.device));
     for (unit, device) in devices {
-        let of_volume = unit.volumes.iter().find(|volume| volume.volume == device.volume);
+        let of_volume = unit.volumes.iter().find(|volume| volume.number == device.volume_number);
+        // A name that another volume has too says nothing: the file does.
+        let mut others = unit.volumes.iter().filter(|other| other.number != device.volume_number);
+        let is_shared = others.any(|other| other.volume == device.volume);
+        let volume = match of_volume.filter(|_| is_shared) {
+            Some(volume) => format!("{} ({})", device.volume, volume.file),
+            None => device.volume.clone(),
+        };
         let is_whole = device.first_cylinder == 0
             && of_volume.is_some_and(|volume| volume.cylinders == device.cylinders);
         let others = if device.has_others { ".." } else { "" };
@@ -222,7 +229,7 @@ fn devices(units: &[ControlUnitReport]) -> Table {
             if device.read_only { "read" } else { "write" }.to_owned(),
             if device.cache { "on" } else { "off" }.to_owned(),
             unit.guest.clone(),
-            device.volume.clone(),
+            volume,
             device.cylinders.to_string(),
             device.first_cylinder.to_string(),
             device.open.to_string(),

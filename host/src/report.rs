@@ -66,6 +66,9 @@ pub struct ControlUnitReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct VolumeReport {
+    /// Its number among the volumes of its control unit, from 0. Two volumes can have the same name.
+    #[serde(default)]
+    pub number: usize,
     /// The name in its label.
     pub volume: String,
     /// Its file, or the first of several.
@@ -182,6 +185,9 @@ pub struct DeviceReport {
     pub has_others: bool,
     /// The name of the volume.
     pub volume: String,
+    /// The number of the volume: see [`VolumeReport::number`].
+    #[serde(default)]
+    pub volume_number: usize,
     /// The first cylinder of the volume that belongs to it.
     pub first_cylinder: u32,
     /// How many do.

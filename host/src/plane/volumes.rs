@@ -70,7 +70,9 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
     let nobody = || "?".to_owned();
     let volumes: Vec<VolumeReport> = volumes
         .into_iter()
-        .map(|volume| VolumeReport {
+        .enumerate()
+        .map(|(number, volume)| VolumeReport {
+            number,
             state: match (volume.damage.is_empty(), volume.read_only) {
                 (false, _) => VolumeState::Damaged,
                 (true, true) => VolumeState::ReadOnly,
@@ -106,6 +108,7 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
         let is_protected = volume.is_some_and(|volume| volume.state != VolumeState::Online);
         DeviceReport {
             volume: volume.map_or_else(nobody, |volume| volume.volume.clone()),
+            volume_number: device.volume,
             guest: (!device.guest.is_empty()).then_some(device.guest),
             has_others: device.has_others,
             device: device.name,
