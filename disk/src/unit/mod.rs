@@ -60,6 +60,10 @@ pub const DAMAGED_TRACKS_MAX: usize = 16;
 /// Slots of the cache that an exchange pins at most. A program of 255 blocks pins 23.
 pub const SLOTS_PER_EXCHANGE_MAX: usize = 256;
 
+/// Direct reads of a volume that a pass takes at most. The first of a burst go to their guests, who start the next ones, while the rest
+/// is taken.
+const READS_PER_POLL_MAX: usize = 8;
+
 /// Units of a chain that wait while a command of it is put aside: the channel sends a group of commands before it waits for a
 /// response, and data with each.
 const WAITING_UNITS_MAX: usize = 4 * PACING;
@@ -488,10 +492,10 @@ impl Unit {
         found
     }
 
-    /// Takes direct reads that are over, as many as can be under way, and goes on with what waits for them.
+    /// Takes direct reads that are over, and goes on with what waits for them.
     fn take_reads(&mut self, volume: usize) -> bool {
         let mut found = false;
-        for _ in 0..DIRECT_READS_MAX {
+        for _ in 0..READS_PER_POLL_MAX {
             let mounted = &mut self.volumes[volume];
             let Some(landed) = mounted.flights.as_mut().and_then(Flights::land) else { break };
             found = true;
