@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use host::config::Bytes;
 use host::report::{
     ControlUnitReport, Counts, GuestReport, HalfReport, LanReport, PathReport, ResourceReport,
-    SideReport, SocketReport, SubchannelReport, SystemReport,
+    SideReport, SocketReport, SubchannelReport, SystemReport, VolumeReading, VolumeReport,
 };
 use siga::connect::Kind;
 use siga::error::Violation;
@@ -108,6 +108,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             for damaged in &volume.damaged_tracks {
                 print(format_args!("{}: damaged: {damaged}", volume.file))?;
             }
+            if volume.reading == VolumeReading::Refused {
+                let VolumeReport { file, .. } = volume;
+                let what = "direct reads are refused: its tracks are read through the page cache";
+                print(format_args!("{file}: {what}"))?;
+            }
         }
     }
     let is_shown = is_about(Subject::Dasd) || is_about(Subject::Channel);
@@ -149,6 +154,7 @@ fn volumes(units: &[ControlUnitReport]) -> Table {
         "control unit",
         "volume",
         "state",
+        "reads",
         "file",
         "cylinders",
         "cached tracks",
@@ -157,7 +163,7 @@ fn volumes(units: &[ControlUnitReport]) -> Table {
         "hits",
         "misses",
     ];
-    let mut table = table(&heads, 4);
+    let mut table = table(&heads, 5);
     for (unit, volume) in units.iter().flat_map(|unit| {
         let volumes = unit.volumes.iter();
         volumes.map(move |volume| (unit, volume))
@@ -166,6 +172,7 @@ fn volumes(units: &[ControlUnitReport]) -> Table {
             unit.guest.clone(),
             volume.volume.clone(),
             volume.state.to_string(),
+            volume.reading.to_string(),
             volume.file.clone(),
             volume.cylinders.to_string(),
             volume.cache_tracks.to_string(),
@@ -199,7 +206,14 @@ fn devices(units: &[ControlUnitReport]) -> Table {
         .collect();
     devices.sort_by_key(|(_, device)| (&device.guest, &device.device));
     for (unit, device) in devices {
-        let of_volume = unit.volumes.iter().find(|volume| volume.volume == device.volume);
+        let of_volume = unit.volumes.iter().find(|volume| volume.number == device.volume_number);
+        // A name that another volume has too says nothing: the file does.
+        let mut others = unit.volumes.iter().filter(|other| other.number != device.volume_number);
+        let is_shared = others.any(|other| other.volume == device.volume);
+        let volume = match of_volume.filter(|_| is_shared) {
+            Some(volume) => format!("{} ({})", device.volume, volume.file),
+            None => device.volume.clone(),
+        };
         let is_whole = device.first_cylinder == 0
             && of_volume.is_some_and(|volume| volume.cylinders == device.cylinders);
         let others = if device.has_others { ".." } else { "" };
@@ -215,7 +229,7 @@ fn devices(units: &[ControlUnitReport]) -> Table {
             if device.read_only { "read" } else { "write" }.to_owned(),
             if device.cache { "on" } else { "off" }.to_owned(),
             unit.guest.clone(),
-            device.volume.clone(),
+            volume,
             device.cylinders.to_string(),
             device.first_cylinder.to_string(),
             device.open.to_string(),

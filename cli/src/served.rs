@@ -63,6 +63,13 @@ pub fn say_damaged(file: &Path, fault: &Fault) {
     eprintln!("siga: {}: damaged, and only read: {fault}", file.display());
 }
 
+/// Says which volumes are not read directly, though that was wanted.
+pub fn say_refused(server: &Server) {
+    for (file, why) in server.direct_refused() {
+        eprintln!("siga: {}: read through the page cache, not directly: {why}", file.display());
+    }
+}
+
 /// Says why `siga query` does not show the volumes, if the host has said so by now.
 pub fn say_not_shown(server: &Server) {
     if let Some(problem) = server.not_shown() {

@@ -19,7 +19,7 @@ use siga::disk::{Device, OpenVolume, Server, SystemVolumes};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
-use crate::served::{Served, ServedDevice, say_damaged, say_not_shown};
+use crate::served::{Served, ServedDevice, say_damaged, say_not_shown, say_refused};
 use crate::socket::Socket;
 
 /// Create, list, check, fill and empty volumes
@@ -125,7 +125,7 @@ struct Serve {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["name", "files", "read_only", "dedicated", "minidisk", "cache", "no_check"]
+        conflicts_with_all = ["name", "files", "read_only", "dedicated", "minidisk", "cache", "direct", "no_check"]
     )]
     system: Option<PathBuf>,
     /// Let guests only read
@@ -140,6 +140,9 @@ struct Serve {
     /// MiB of cache for each volume
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     cache: u32,
+    /// Read tracks past the kernel's page cache, many at a time
+    #[arg(long)]
+    direct: bool,
     /// Do not read every track first: a damaged one is found when a guest needs it
     #[arg(long)]
     no_check: bool,
@@ -532,27 +535,34 @@ pub fn serve_system(socket: &Path, volumes: SystemVolumes) -> Result<(Server, Se
     let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
     let devices = volumes.devices().map(ServedDevice::from).collect();
     volumes.serve(&mut server).map_err(Outcome::no)?;
+    say_refused(&server);
     Ok((server, Served { name, devices }))
 }
 
 /// A server of the volumes that are named on the command line.
 fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcome> {
     let Serve { files, read_only, dedicated, minidisk, cache, no_check, socket, .. } = arguments;
-    let guest = siga::Guest::attach(socket.path()?, name).map_err(Outcome::no)?;
-    let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
     let access = if *read_only { Access::Read } else { Access::Write };
-    let mut devices = Vec::new();
-    for (number, file) in files.iter().enumerate() {
+    let open = |file: &PathBuf| {
         let open = match no_check {
             true => OpenVolume::open(file, access),
             false => OpenVolume::open_checked(file, access, |fault| say_damaged(file, fault)),
         };
         let open = open.map_err(Outcome::no)?;
-        let label = label::label(open.volume())
-            .map_err(|error| Outcome::No(format!("{}: {error}", file.display())))?;
+        let label = label::label(open.volume());
+        let label = label.map_err(|error| Outcome::No(format!("{}: {error}", file.display())))?;
+        Ok((open, label))
+    };
+    // Nobody sees a server whose files are wrong, or that still reads them.
+    let volumes = files.iter().map(open).collect::<Result<Vec<_>, Outcome>>()?;
+    let guest = siga::Guest::attach(socket.path()?, name).map_err(Outcome::no)?;
+    let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
+    let mut devices = Vec::new();
+    for (number, (open, label)) in volumes.into_iter().enumerate() {
         let (volume_name, cylinders) = (label.volume, open.cylinders());
         let is_damaged = open.damaged_tracks() > 0;
         let cache_bytes = (*cache as usize) << 20;
+        let open = if arguments.direct { open.read_directly() } else { open };
         let volume = server.mount(open, cache_bytes).map_err(Outcome::no)?;
         let mut add = |device: &str, first_cylinder, cylinders| {
             devices.push(ServedDevice {
@@ -582,5 +592,6 @@ fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcom
             add(device, *first, *cylinders)?;
         }
     }
+    say_refused(&server);
     Ok((server, Served { name: name.to_owned(), devices }))
 }

@@ -185,6 +185,8 @@ fn volumes_and_subchannels_are_objects() {
             "cylinders",
             "damaged_tracks",
             "file",
+            "number",
+            "reading",
             "state",
             "volume",
         ];
@@ -206,6 +208,7 @@ fn volumes_and_subchannels_are_objects() {
             "open",
             "read_only",
             "volume",
+            "volume_number",
         ];
         assert_eq!(names(device), members);
         let found =

@@ -557,3 +557,60 @@ fn killed_server_loses_nothing_that_was_acknowledged() {
     }
     assert!(turn > 0);
 }
+
+#[test]
+fn server_attaches_when_its_files_are_right() {
+    let place = Place::new("serve-files");
+    // There is no host: what is wrong with a file is said before anybody is asked.
+    place.write("a.ckd", b"no volume");
+    let serve = ["serve", "DASD", "a.ckd", "--socket", "none.sock"];
+    let served = place.siga(&serve);
+    let said = text(&served.stderr);
+    assert_eq!(served.status.code(), Some(1), "{said}");
+    assert!(said.contains("a.ckd: "), "{said}");
+    assert!(!said.contains("none.sock"), "{said}");
+}
+
+#[test]
+fn volumes_of_one_name_are_told_apart_by_queries() {
+    use std::process::Stdio;
+
+    let system = common::System::start("volume-twins");
+    let files = ["a.ckd", "b.ckd"].map(|name| system.file(name));
+    for (file, cylinders) in files.iter().zip(["3", "4"]) {
+        let create = ["volume", "create", file, "--cylinders", cylinders, "--name", "TWIN01"];
+        assert_eq!(system.run(&create).status.code(), Some(0));
+    }
+    let guest = siga::Guest::attach(system.file("siga.sock"), "DASD").unwrap();
+    let mut server = siga::disk::Server::new(guest, siga::Wait::Block).unwrap();
+    for (number, file) in files.iter().enumerate() {
+        let volume = server.add_volume(file, siga::disk::ckd::volume::Access::Read, 0).unwrap();
+        let device = siga::disk::Device { volume, ..siga::disk::Device::default() };
+        server.add_device(&format!("T{number}"), device).unwrap();
+    }
+    let query = |json: &[&str]| {
+        let arguments = [&["query", "dasd"], json].concat();
+        let mut command = system.command(&arguments);
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let shown = loop {
+        server.serve_within(std::time::Duration::from_millis(1)).unwrap();
+        let found: Value = serde_json::from_slice(&query(&["--json"]).stdout).unwrap();
+        let unit = found["control_units"][0].clone();
+        if unit["devices"].as_array().is_some_and(|devices| devices.len() == 2) {
+            break unit;
+        }
+    };
+    for (number, file) in files.iter().enumerate() {
+        let (volume, device) = (&shown["volumes"][number], &shown["devices"][number]);
+        assert_eq!((&volume["number"], &volume["file"]), (&number.into(), &file.as_str().into()));
+        assert_eq!(device["volume_number"], number, "{device}");
+    }
+    let printed = text(&query(&[]).stdout);
+    for file in &files {
+        assert!(printed.contains(&format!("TWIN01 ({file})")), "{printed}");
+    }
+    // Each device is the whole of its own volume.
+    assert_eq!(printed.matches("full-pack").count(), 2, "{printed}");
+}

@@ -18,13 +18,13 @@
 //! Parts of a word are named from its low bits on. Names are 8 bytes of ASCII, with zeros or blanks behind. All words are written by
 //! the server. The host believes none of them: a number is shown, a name is shown without what is no letter.
 
-use os::sync::{Ordering, fence};
+use os::sync::{Ordering, fence, pause};
 use os::words::{LentWords, WORD_BYTES, Words};
 
 use crate::channel::subchannel::Measurement;
 use crate::ckd::model::{CYLINDERS_MAX, HEADS, track_number, track_of};
 use crate::exchange::Kind;
-use crate::unit::{DAMAGED_TRACKS_MAX, DamagedTrack};
+use crate::unit::{DAMAGED_TRACKS_MAX, DamagedTrack, Reading};
 
 /// Channel paths that have a row.
 pub const PATHS_MAX: usize = 8;
@@ -62,8 +62,11 @@ const OFFSET_BITS: u32 = 39;
 const FILE_BITS: u32 = 3;
 const _: () = assert!(CYLINDERS_MAX * HEADS <= 1 << (64 - OFFSET_BITS - FILE_BITS));
 
-/// How often a report is read again that was written meanwhile. What is read last is shown in any case.
-const READS_MAX: usize = 16;
+/// How often it is looked whether a report is at rest.
+const LOOKS_MAX: usize = 64;
+
+/// How often a report is read that was written meanwhile. What is read last is shown in any case.
+const READS_MAX: usize = 3;
 
 /// Rows of one kind.
 struct Rows {
@@ -89,6 +92,10 @@ mod flag {
     pub const UNCACHED: u64 = 8;
     /// Of a device: more guests than the one that is named may open it.
     pub const OTHERS: u64 = 16;
+    /// Of a volume: its tracks are read directly.
+    pub const DIRECT: u64 = 32;
+    /// Of a volume: direct reads were wanted and refused.
+    pub const DIRECT_REFUSED: u64 = 64;
 }
 
 /// A flag, if it is set.
@@ -120,13 +127,16 @@ pub struct VolumeState {
     pub cylinders: u32,
     /// Nobody writes.
     pub read_only: bool,
+    /// How its tracks come from the file.
+    pub reading: Reading,
     /// Tracks that are damaged.
     pub damage: Vec<DamagedTrack>,
     /// Tracks that the cache has room for.
     pub slots: u32,
     /// Tracks that it has.
     pub used: u32,
-    /// Of these, tracks that a guest reads.
+    /// Places of the cache from which guests have results that they have not done with: tracks that it has, and former states of
+    /// tracks that were written or have left it since.
     pub pinned: u32,
     /// How often a track was looked for.
     pub lookups: u64,
@@ -281,6 +291,9 @@ impl Rewriting<'_> {
         let damaged = state.damage.len().min(DAMAGED_TRACKS_MAX);
         let flags =
             bit(flag::READ_ONLY, state.read_only) | bit(flag::DAMAGED, !state.damage.is_empty());
+        let flags = flags
+            | bit(flag::DIRECT, state.reading == Reading::Direct)
+            | bit(flag::DIRECT_REFUSED, state.reading == Reading::Refused);
         let figures = [
             u64::from(state.cylinders) | flags << 32,
             u64::from(state.slots) | u64::from(state.used) << 32,
@@ -360,18 +373,33 @@ pub fn packed(name: &[u8]) -> u64 {
 /// If the words are too few: a broken promise inside this program.
 pub fn read(words: &LentWords) -> Shown {
     assert!(words.count() >= REPORT_WORDS, "words of a report");
-    let mut shown = Shown::default();
-    for _ in 0..READS_MAX {
+    read_by(words, read_once)
+}
+
+/// Reads words until they were at rest while they were read. Whoever writes them may never let them rest: then they are read as they
+/// are, and a bounded number of times in any case.
+fn read_by<T>(words: &LentWords, read: impl Fn(&LentWords) -> T) -> T {
+    let mut found = None;
+    let (mut looks, mut reads) = (0, 0);
+    while looks < LOOKS_MAX && reads < READS_MAX {
+        looks += 1;
         // Acquire: pairs with the Release at the end of `Showing::change`.
         let before = words.load(GENERATION, Ordering::Acquire);
-        shown = read_once(words);
+        if !before.is_multiple_of(2) {
+            // A change takes some microseconds.
+            pause();
+            continue;
+        }
+        reads += 1;
+        let read = read(words);
         // Acquire: pairs with the Release fence in `Showing::change`.
         fence(Ordering::Acquire);
-        if before.is_multiple_of(2) && words.load(GENERATION, Ordering::Relaxed) == before {
-            break;
+        if words.load(GENERATION, Ordering::Relaxed) == before {
+            return read;
         }
+        found = Some(read);
     }
-    shown
+    found.unwrap_or_else(|| read(words))
 }
 
 fn read_once(words: &LentWords) -> Shown {
@@ -411,6 +439,11 @@ fn read_once(words: &LentWords) -> Shown {
             file: text(&file.collect::<Vec<u8>>()),
             cylinders: low(size),
             read_only: is(size >> 32, flag::READ_ONLY),
+            reading: match (is(size >> 32, flag::DIRECT_REFUSED), is(size >> 32, flag::DIRECT)) {
+                (true, _) => Reading::Refused,
+                (false, true) => Reading::Direct,
+                (false, false) => Reading::Buffered,
+            },
             damage: (0..damaged).map(|index| damage(word(at + DAMAGE_AT + index))).collect(),
             slots: low(slots),
             used: high(slots),
@@ -462,15 +495,23 @@ fn read_once(words: &LentWords) -> Shown {
     }
 }
 
-/// Text that somebody else has written: what no terminal should see is a question mark.
+/// Text that somebody else has written. What is no letter, digit or mark by itself is a question mark: what moves a terminal's cursor,
+/// what nobody sees, what changes the direction of writing, and what joins the letter before it.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|byte| !matches!(byte, 0 | b' ')).map_or(0, |last| last + 1);
     let letters = String::from_utf8_lossy(&bytes[..end]);
-    letters.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    letters.chars().map(|letter| if is_visible(letter) { letter } else { '?' }).collect()
+}
+
+/// Whether a letter is shown as itself. The standard library escapes all others, and quotes and backslashes too.
+fn is_visible(letter: char) -> bool {
+    matches!(letter, '"' | '\'' | '\\') || letter.escape_debug().count() == 1
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::format::eckd::Cchh;
 
@@ -481,6 +522,7 @@ mod tests {
             file: "/a/b\u{e9}.ckd".into(),
             cylinders: 3339,
             read_only: true,
+            reading: Reading::Direct,
             damage: vec![DamagedTrack { track, file: 7, offset: (1 << 39) - 1 }],
             slots: 4000,
             used: 30,
@@ -549,7 +591,7 @@ mod tests {
         let word = |at| lent.load(at, Ordering::Relaxed);
         assert_eq!([word(0), word(1), word(2)], [2, 5 << 32 | 3 << 16 | 2, 4]);
         let name = u64::from_le_bytes(*b"SIGA01\0\0");
-        assert_eq!([word(208), word(209)], [name, 3339 | 3 << 32]);
+        assert_eq!([word(208), word(209)], [name, 3339 | (1 | 2 | 32) << 32]);
         assert_eq!(
             [word(208 + 16), word(208 + 48)],
             [0x66, u64::MAX << 39 & 0x3ff_ffff_ffff | (262_668 * 15 - 1) << 42 | ((1 << 39) - 1)]
@@ -575,6 +617,46 @@ mod tests {
         let rows = (paths.len(), volumes.len(), devices.len(), subchannels.len());
         assert_eq!(rows, (PATHS_MAX, VOLUMES_MAX, DEVICES_MAX, SUBCHANNELS_MAX));
         assert_eq!(volumes[0].file, "\u{e9}".repeat(128));
+    }
+
+    #[test]
+    fn words_that_never_rest_are_read_a_few_times_at_most() {
+        let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
+        let reads = Cell::new(0);
+        let count = |change: &dyn Fn(u64)| {
+            reads.set(0);
+            read_by(&lent, |_| {
+                reads.set(reads.get() + 1);
+                change(reads.get());
+            });
+            reads.get()
+        };
+        // Whoever began to write has not come to the end.
+        words.store(GENERATION, 7, Ordering::Relaxed);
+        assert_eq!(count(&|_| ()), 1);
+        words.store(GENERATION, 8, Ordering::Relaxed);
+        assert_eq!(count(&|_| ()), 1);
+        // They are written each time that they are read.
+        let next = |read: u64| words.store(GENERATION, 8 + 2 * read, Ordering::Relaxed);
+        assert_eq!(count(&next), READS_MAX as u64);
+    }
+
+    #[test]
+    fn names_that_cannot_be_seen_as_they_are_are_not_shown_so() {
+        for (name, shown) in [
+            ("/a/b\u{e9}\u{4e2d} 'c\" \\d.ckd", "/a/b\u{e9}\u{4e2d} 'c\" \\d.ckd"),
+            // A control, and an escape sequence.
+            ("a\tb\u{1b}[2J", "a?b?[2J"),
+            // Zero width, soft hyphen, no-break space, and the mark of byte order.
+            ("a\u{200b}b\u{ad}c\u{a0}d\u{feff}", "a?b?c?d?"),
+            // From right to left, and a tag.
+            ("dkc.\u{202e}exe\u{2066}\u{e0041}", "dkc.?exe??"),
+            // An accent over the letter before it, and lines.
+            ("e\u{301}\u{2028}\u{85}", "e???"),
+        ] {
+            assert_eq!(text(name.as_bytes()), shown, "{name:?}");
+        }
+        assert_eq!(text(b"a\xffb\0\0 "), "a\u{fffd}b");
     }
 
     #[test]

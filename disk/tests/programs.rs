@@ -3,7 +3,12 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
+use std::io;
+
+use disk::channel::Use;
+use disk::ckd::backing::Simulated;
 use disk::ckd::model::{BLOCK_BYTES, TRACK_BYTES};
+use disk::ckd::volume::{Access, Volume};
 use disk::exchange::Kind;
 use disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
 use disk::format::eckd::{
@@ -15,6 +20,7 @@ use disk::format::tsb::{TransportStatus, Tsb};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::Event;
 use disk::unit::DamagedTrack;
+use os::storage::StorageOptions;
 
 use world::{Guest, World, block};
 
@@ -1244,4 +1250,68 @@ fn records_of_a_track_are_written_in_one_piece() {
         |_| (),
         |fault| assert!(!matches!(fault, disk::ckd::check::Fault::Track { .. }), "{fault:?}"),
     );
+}
+
+#[test]
+fn writes_to_one_volume_do_not_wait_for_those_to_another() {
+    let mut world = World::new(2, 100);
+    let other = Simulated::new(world::image(2));
+    let other = Volume::from_backing(Box::new(other), Access::Write).unwrap();
+    let other = world.unit.add_volume(other, 100 * TRACK_BYTES, StorageOptions::default()).unwrap();
+    let mut guest = world.guest(0, 2, true, false);
+    let wish = Use {
+        volume: other,
+        first_cylinder: 0,
+        cylinders: 2,
+        may_write: true,
+        subchannels: 8,
+        result_bytes: 1 << 20,
+        is_cached: true,
+        cache: None,
+    };
+    world.sides.0.push(None);
+    let mut busy = world.guest_at(1, wish);
+    let storage = guest.client.storage();
+    let orb = build(storage, AT, DATA, Mode::Transport, Verb::Write, blocks(0, 1));
+    guest.start(0, &orb);
+    for subchannel in 0..8 {
+        let at = u32::from(subchannel) * 0x2_0000;
+        let first = blocks(u64::from(subchannel), 1);
+        let storage = busy.client.storage();
+        let orb = build(storage, at, at + 0x1_0000, Mode::Transport, Verb::Write, first);
+        busy.start(subchannel, &orb);
+        // The other volume has one write more in each pass.
+        for (number, (sender, receiver)) in world.sides.0.iter_mut().flatten().enumerate() {
+            world.channel.poll_guest(number, sender, receiver, 0).unwrap();
+        }
+        world.unit.poll();
+        world.channel.poll_units(&mut world.sides, 0).unwrap();
+        if let Some(event) = guest.poll() {
+            assert_eq!(event, Event::Ended { subchannel: 0, parameter: 0 });
+            assert_eq!((world.unit.counters().syncs, busy.poll()), (1, None));
+            return;
+        }
+    }
+    panic!("the write waits as long as others write to another volume");
+}
+
+#[test]
+fn track_that_cannot_be_read_is_damage_whenever_it_is_found() {
+    for (kind, is_damage) in [(io::ErrorKind::Other, true), (io::ErrorKind::OutOfMemory, false)] {
+        let mut world = World::new(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        let at = 512 + 3 * TRACK_BYTES as u64;
+        world.disk.0.lock().unwrap().unreadable = Some((at + 100..at + 101, kind));
+        let storage = guest.client.storage();
+        let orb = build(storage, AT, DATA, Mode::Transport, Verb::Read, blocks(36, 1));
+        assert!(guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+        assert_eq!(guest.client.answer().sense.unwrap().0[0], 0x10, "equipment check");
+        let track = Cchh { cylinder: 0, head: 3 };
+        let damage = DamagedTrack { track, file: 0, offset: at };
+        let expected = if is_damage { vec![damage] } else { vec![] };
+        assert_eq!(world.unit.damage(0), expected, "{kind}");
+        // Nobody writes any more.
+        let status = write(&mut world, &mut guest, Mode::Transport, 0, 1, 9);
+        assert_eq!(status.has(DeviceStatus::UNIT_CHECK), is_damage);
+    }
 }

@@ -66,6 +66,9 @@ pub struct ControlUnitReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct VolumeReport {
+    /// Its number among the volumes of its control unit, from 0. Two volumes can have the same name.
+    #[serde(default)]
+    pub number: usize,
     /// The name in its label.
     pub volume: String,
     /// Its file, or the first of several.
@@ -74,13 +77,17 @@ pub struct VolumeReport {
     pub cylinders: u32,
     /// Whether it can be written.
     pub state: VolumeState,
+    /// How its tracks come from the file.
+    #[serde(default)]
+    pub reading: VolumeReading,
     /// Tracks that were found damaged, 16 at most.
     pub damaged_tracks: Vec<DamagedTrackReport>,
     /// Tracks that the cache has room for.
     pub cache_tracks_max: u32,
     /// Tracks that it has.
     pub cache_tracks: u32,
-    /// Of these, tracks that guests read in place.
+    /// Tracks of the cache from which guests have results that they have not done with. Former states of tracks that were written
+    /// since count too, so that there can be more than `cache_tracks`.
     pub cache_tracks_pinned: u32,
     /// How often a track was looked for, and was in the cache.
     pub cache_hits: u64,
@@ -119,6 +126,31 @@ impl fmt::Display for VolumeState {
     }
 }
 
+/// How tracks of a volume that are not in the cache come from the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum VolumeReading {
+    /// One after the other, through the kernel's page cache.
+    #[default]
+    Buffered,
+    /// Many at a time, past the page cache.
+    Direct,
+    /// As `Buffered`, because the kernel refuses direct reads, which were wanted.
+    Refused,
+}
+
+/// As in the JSON of a report.
+impl fmt::Display for VolumeReading {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            VolumeReading::Buffered => "buffered",
+            VolumeReading::Direct => "direct",
+            VolumeReading::Refused => "refused",
+        })
+    }
+}
+
 /// A track that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -153,6 +185,9 @@ pub struct DeviceReport {
     pub has_others: bool,
     /// The name of the volume.
     pub volume: String,
+    /// The number of the volume: see [`VolumeReport::number`].
+    #[serde(default)]
+    pub volume_number: usize,
     /// The first cylinder of the volume that belongs to it.
     pub first_cylinder: u32,
     /// How many do.

@@ -53,6 +53,7 @@ const FILES: &[(&str, &str)] = &[
     ("cases/channel-read.toml", include_str!("../../cases/channel-read.toml")),
     ("cases/channel-cost.toml", include_str!("../../cases/channel-cost.toml")),
     ("cases/channel-large.toml", include_str!("../../cases/channel-large.toml")),
+    ("cases/channel-direct.toml", include_str!("../../cases/channel-direct.toml")),
     ("cases/channel-write.toml", include_str!("../../cases/channel-write.toml")),
     ("cases/channel-io-sweep.toml", include_str!("../../cases/channel-io-sweep.toml")),
 ];

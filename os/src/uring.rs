@@ -1,32 +1,87 @@
-//! Reads of a file that go through a ring (`io_uring`): several are under way while the program does something else.
+//! Reads of files that go through a ring (`io_uring`): several are under way while the program does something else.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::slice;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
 /// How long a polling thread of the kernel goes on polling that finds nothing, in milliseconds.
 const POLLING_IDLE_MS: u32 = 1000;
 
-/// A file, and places of one length for what is read from it.
+/// What the start of a place is a multiple of: enough for direct reads of every disk.
+pub const PLACE_GRAIN_BYTES: usize = 4096;
+
+/// Memory where a direct read can go.
+#[derive(Clone)]
+#[repr(C, align(4096))]
+struct Page([u8; PLACE_GRAIN_BYTES]);
+
+/// Memory for one read.
+struct Place(Box<[Page]>);
+
+impl Place {
+    fn new(bytes: usize) -> Place {
+        let pages = bytes.div_ceil(PLACE_GRAIN_BYTES).max(1);
+        Place(vec![Page([0; PLACE_GRAIN_BYTES]); pages].into())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let count = size_of_val(&*self.0);
+        // SAFETY: pages are arrays of bytes without anything between them, and all of `count` bytes are theirs.
+        unsafe { slice::from_raw_parts(self.0.as_ptr().cast(), count) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        let count = size_of_val(&*self.0);
+        // SAFETY: as in `bytes`, and the box is borrowed exclusively.
+        unsafe { slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), count) }
+    }
+}
+
+/// What is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Which of the files, from 0.
+    pub file: usize,
+    /// Where it begins.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: usize,
+}
+
+/// A read that is over.
+#[derive(Debug)]
+pub struct Ended {
+    /// Where its data are.
+    pub place: usize,
+    /// How many bytes were read: fewer than were wanted at the end of a file.
+    pub bytes: io::Result<usize>,
+}
+
+/// Files, and places for what is read from them.
 pub struct Reads {
     ring: IoUring,
-    /// Registered with the ring, as file 0.
-    _file: File,
-    /// Registered with the ring. The kernel writes to a place while its read is under way, and nobody else looks at it.
-    places: Vec<Box<[u8]>>,
+    /// Registered with the ring.
+    files: Vec<File>,
+    /// The kernel writes to a place while its read is under way, and nobody else looks at it.
+    places: Vec<Place>,
+    place_bytes: usize,
     is_under_way: Vec<bool>,
+    /// The places are registered with the ring: the kernel need not look up their pages for each read.
+    are_registered: bool,
 }
 
 impl Reads {
-    /// Reads of `file`, of which as many as `places` are under way at most, each of `bytes`. With a processor, a thread of the
-    /// kernel polls the ring there, so that no read takes a system call.
+    /// Reads of `files`, of which as many as `places` are under way at most, each of up to `bytes`. With a processor, a thread of
+    /// the kernel polls the ring there, so that no read takes a system call.
     ///
     /// # Errors
     /// The kernel has no ring for this process, or no memory.
     pub fn new(
-        file: File,
+        files: Vec<File>,
         places: usize,
         bytes: usize,
         polled_on: Option<u32>,
@@ -38,29 +93,45 @@ impl Reads {
         // A polling thread can answer a read before it has given the entry back.
         let entries = (2 * places.max(1) as u32).next_power_of_two();
         let ring = builder.build(entries)?;
-        let mut places: Vec<Box<[u8]>> = (0..places).map(|_| vec![0; bytes].into()).collect();
+        let mut places: Vec<Place> = (0..places).map(|_| Place::new(bytes)).collect();
         let vectors: Vec<libc::iovec> = places
             .iter_mut()
+            .map(Place::bytes_mut)
             .map(|place| libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() })
             .collect();
-        ring.submitter().register_files(&[file.as_raw_fd()])?;
+        let descriptors: Vec<_> = files.iter().map(File::as_raw_fd).collect();
+        ring.submitter().register_files(&descriptors)?;
         // SAFETY: the memory is that of boxes which `places` owns and never gives away, and the ring, dropped before
         // them, is the only one to whom these addresses are known.
-        unsafe { ring.submitter().register_buffers(&vectors) }?;
+        let registered = unsafe { ring.submitter().register_buffers(&vectors) };
+        // Registered memory counts against the limit of locked memory. Reads without it are a little slower.
+        let are_registered = registered.is_ok();
         let is_under_way = vec![false; places.len()];
-        Ok(Reads { ring, _file: file, places, is_under_way })
+        Ok(Reads { ring, files, places, place_bytes: bytes, is_under_way, are_registered })
     }
 
-    /// Begins to read from `offset` of the file to a place. The kernel learns of it with [`Reads::submit`].
+    /// How many reads can be under way.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Begins to read to a place. The kernel learns of it with [`Reads::submit`].
     ///
     /// # Panics
-    /// If a read to this place is under way.
-    pub fn begin(&mut self, place: usize, offset: u64) {
+    /// If a read to this place is under way, there is no such file, or the piece is longer than a place.
+    pub fn begin(&mut self, place: usize, piece: Piece) {
         assert!(!self.is_under_way[place], "a read to this place is under way");
-        let target = &mut self.places[place];
-        let (address, bytes) = (target.as_mut_ptr(), target.len() as u32);
-        let entry = opcode::ReadFixed::new(types::Fixed(0), address, bytes, place as u16);
-        let entry: squeue::Entry = entry.offset(offset).build().user_data(place as u64);
+        assert!(piece.file < self.files.len(), "file {} of {}", piece.file, self.files.len());
+        assert!(piece.bytes <= self.place_bytes, "a piece that fits into a place");
+        let (address, bytes) = (self.places[place].bytes_mut().as_mut_ptr(), piece.bytes as u32);
+        let file = types::Fixed(piece.file as u32);
+        let entry: squeue::Entry = match self.are_registered {
+            true => opcode::ReadFixed::new(file, address, bytes, place as u16)
+                .offset(piece.offset)
+                .build(),
+            false => opcode::Read::new(file, address, bytes).offset(piece.offset).build(),
+        };
+        let entry = entry.user_data(place as u64);
         // SAFETY: the place is memory of ours that lives until the ring is dropped, and until the read has ended nobody
         // looks at it: `data` refuses, and dropping waits.
         let pushed = unsafe { self.ring.submission().push(&entry) };
@@ -71,27 +142,29 @@ impl Reads {
     /// Hands over what was begun.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// What the kernel says. What was begun goes with the next call then.
     pub fn submit(&mut self) -> io::Result<()> {
-        self.ring.submit().map(drop)
+        while !self.ring.submission().is_empty() {
+            if self.ring.submit()? == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+        }
+        Ok(())
     }
 
-    /// The place of a read that has ended, if one has. Its data are all there.
-    ///
-    /// # Errors
-    /// The read failed, or was short.
-    pub fn ended(&mut self) -> io::Result<Option<usize>> {
-        let Some(entry) = self.ring.completion().next() else { return Ok(None) };
+    /// A read that is over, if there is one.
+    pub fn ended(&mut self) -> Option<Ended> {
+        let entry = self.ring.completion().next()?;
         let place = entry.user_data() as usize;
         self.is_under_way[place] = false;
-        match entry.result() {
+        let bytes = match entry.result() {
             error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
-            bytes if bytes as usize == self.places[place].len() => Ok(Some(place)),
-            _ => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
+            bytes => Ok(bytes as usize),
+        };
+        Some(Ended { place, bytes })
     }
 
-    /// Hands over what was begun, and waits until a read has ended.
+    /// Hands over what was begun, and waits until a read is over.
     ///
     /// # Errors
     /// What the kernel says.
@@ -99,13 +172,21 @@ impl Reads {
         self.ring.submit_and_wait(1).map(drop)
     }
 
-    /// What was read to a place.
+    /// What was read to a place, and behind it what was there before.
     ///
     /// # Panics
     /// If the read is under way.
     pub fn data(&self, place: usize) -> &[u8] {
         assert!(!self.is_under_way[place], "the kernel writes here");
-        &self.places[place]
+        &self.places[place].bytes()[..self.place_bytes]
+    }
+}
+
+impl AsFd for Reads {
+    /// Readable while there is a read that is over and was not yet asked for.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is the ring's, which lives as long as `self` is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }
 
@@ -113,13 +194,38 @@ impl Drop for Reads {
     /// Waits for what is under way: the kernel writes to places of ours.
     fn drop(&mut self) {
         while self.is_under_way.contains(&true) {
-            if self.wait().is_err() {
+            if let Err(error) = self.wait()
+                && error.kind() != io::ErrorKind::Interrupted
+            {
                 // The kernel may still write: the places are left to it.
                 std::mem::forget(std::mem::take(&mut self.places));
                 return;
             }
-            while self.is_under_way.contains(&true) && !matches!(self.ended(), Ok(None)) {}
+            while self.ended().is_some() {}
         }
+    }
+}
+
+/// The same file once more, for direct reads: the kernel keeps no copy of what is read. Where a direct read begins, how long it is,
+/// and where its memory begins are multiples of something: see [`direct_grain`].
+///
+/// # Errors
+/// `InvalidInput` if the file system has no direct reads; or what the kernel says.
+pub fn open_direct(file: &File) -> io::Result<File> {
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(name)
+}
+
+/// What the places and lengths of direct reads of a file are multiples of: 512, or 4096. Found out by reading the file's first bytes.
+///
+/// # Errors
+/// What the kernel says of a read that begins at 0 and is 4096 long.
+pub fn direct_grain(file: &File) -> io::Result<usize> {
+    let mut place = Place::new(PLACE_GRAIN_BYTES);
+    let target = &mut place.bytes_mut()[512..1024];
+    match file.read_at(target, 512) {
+        Ok(_) => Ok(512),
+        Err(_) => file.read_at(place.bytes_mut(), 0).map(|_| PLACE_GRAIN_BYTES),
     }
 }
 
@@ -135,8 +241,13 @@ mod tests {
 
     use super::*;
 
+    fn piece(offset: u64) -> Piece {
+        Piece { file: 0, offset, bytes: 1000 }
+    }
+
     fn file(bytes: &[u8]) -> File {
-        let name = std::env::temp_dir().join(format!("siga-uring-{}", std::process::id()));
+        let name = format!("siga-uring-{}-{}", std::process::id(), bytes.len());
+        let name = std::env::temp_dir().join(name);
         let mut file = File::options().read(true).write(true).create_new(true).open(&name).unwrap();
         std::fs::remove_file(&name).unwrap();
         file.write_all(bytes).unwrap();
@@ -146,7 +257,7 @@ mod tests {
     #[test]
     fn reads_end_with_the_bytes_of_their_offset() {
         let content: Vec<u8> = (0..64_000_u32).map(|at| (at / 1000) as u8).collect();
-        let mut reads = match Reads::new(file(&content), 4, 1000, None) {
+        let mut reads = match Reads::new(vec![file(&content)], 4, 1000, None) {
             Ok(reads) => reads,
             Err(error) => return eprintln!("SKIPPED: no ring here: {error}"),
         };
@@ -154,26 +265,49 @@ mod tests {
         let mut begun = 0;
         for (place, offset) in offsets.iter_mut().enumerate() {
             *offset = begun;
-            reads.begin(place, begun * 1000);
+            reads.begin(place, piece(begun * 1000));
             begun += 1;
         }
         let mut ended = 0;
         while ended < 64 {
             reads.wait().unwrap();
-            while let Some(place) = reads.ended().unwrap() {
+            while let Some(Ended { place, bytes }) = reads.ended() {
+                assert_eq!(bytes.unwrap(), 1000);
                 assert_eq!(reads.data(place), [offsets[place] as u8; 1000]);
                 ended += 1;
                 if begun < 64 {
                     offsets[place] = begun;
-                    reads.begin(place, begun * 1000);
+                    reads.begin(place, piece(begun * 1000));
                     begun += 1;
                 }
             }
         }
         // Beyond the end there is less; and what is under way is waited for.
-        reads.begin(0, 63_500);
+        reads.begin(0, piece(63_500));
         reads.wait().unwrap();
-        assert_eq!(reads.ended().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        reads.begin(1, 0);
+        assert_eq!(reads.ended().unwrap().bytes.unwrap(), 500);
+        reads.begin(1, piece(0));
+    }
+
+    #[test]
+    fn direct_reads_are_in_pieces_of_their_grain() {
+        let content: Vec<u8> = (0..65_536_u32).map(|at| (at / 512) as u8).collect();
+        let file = file(&content);
+        let direct = match open_direct(&file) {
+            Ok(direct) => direct,
+            Err(error) => return eprintln!("SKIPPED: no direct reads here: {error}"),
+        };
+        let grain = match direct_grain(&direct) {
+            Ok(grain) => grain,
+            Err(error) => return eprintln!("SKIPPED: no direct reads here: {error}"),
+        };
+        let Ok(mut reads) = Reads::new(vec![direct], 2, 8192, None) else {
+            return eprintln!("SKIPPED: no ring here");
+        };
+        reads.begin(1, Piece { file: 0, offset: 3 * grain as u64, bytes: grain });
+        reads.wait().unwrap();
+        let ended = reads.ended().unwrap();
+        assert_eq!((ended.place, ended.bytes.unwrap()), (1, grain));
+        assert_eq!(reads.data(1)[..grain], content[3 * grain..4 * grain]);
     }
 }

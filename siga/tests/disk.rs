@@ -11,10 +11,11 @@ use siga::disk::ckd::create::{NewVolume, create};
 use siga::disk::ckd::volume::Access;
 use siga::disk::format::orb::{Orb, OrbFlags};
 use siga::disk::{
-    BLOCK_BYTES, Device, Disk, DiskError, DiskOptions, Mode, OpenDiskError, Program, Server,
-    UnitKind,
+    BLOCK_BYTES, Device, Disk, DiskError, DiskOptions, Mode, OpenDiskError, OpenVolume, Program,
+    Reading, Server, UnitKind,
 };
-use siga::host::{Embedded, System};
+use siga::error::Problem;
+use siga::host::{Embedded, Observer, System};
 use siga::{ConnectError, Guest, Path, PathOptions, Wait};
 
 /// A volume's file, which goes with this.
@@ -40,9 +41,15 @@ struct Serving(Option<JoinHandle<Server>>, Arc<AtomicBool>);
 
 impl Serving {
     fn start(host: &Embedded, place: &Place, device: Device) -> Serving {
+        Serving::start_with(host, device, |server| {
+            server.add_volume(&place.0, Access::Write, 64 << 20).unwrap();
+        })
+    }
+
+    fn start_with(host: &Embedded, device: Device, mount: impl FnOnce(&mut Server)) -> Serving {
         let guest = Guest::attach_embedded(host, "DASD").unwrap();
         let mut server = Server::new(guest, Wait::Block).unwrap();
-        server.add_volume(&place.0, Access::Write, 64 << 20).unwrap();
+        mount(&mut server);
         server.add_device("SIGA01", device).unwrap();
         let done = Arc::new(AtomicBool::new(false));
         let seen = done.clone();
@@ -114,6 +121,87 @@ fn what_is_written_is_read_in_both_modes_copied_and_in_place() {
         let units = server.units();
         assert!(units.iter().any(|(kind, sent)| *kind == UnitKind::TransportCommand && *sent > 0));
     }
+}
+
+#[test]
+fn volume_that_is_larger_than_its_cache_is_read_directly_by_a_server_that_sleeps() {
+    for (is_checked, uncached) in [(false, false), (true, false), (true, true)] {
+        let host = Embedded::start(System::open()).unwrap();
+        let place = Place::new(&format!("direct-{is_checked}-{uncached}"));
+        let device = Device { uncached, ..Device::default() };
+        let serving = Serving::start_with(&host, device, |server| {
+            let open = match is_checked {
+                true => OpenVolume::open_checked(&place.0, Access::Write, |_| ()),
+                false => OpenVolume::open(&place.0, Access::Write),
+            };
+            // 18 of its 45 tracks.
+            let volume = server.mount(open.unwrap().read_directly(), 1 << 20).unwrap();
+            let refused: Vec<_> = server.direct_refused().collect();
+            match server.reading(volume) {
+                Reading::Direct => assert_eq!(refused, []),
+                reading => {
+                    assert_eq!((reading, refused[0].0), (Reading::Refused, &*place.0));
+                    eprintln!("SKIPPED: no direct reads here: {}", refused[0].1);
+                }
+            }
+        });
+        let guest = Guest::attach_embedded(&host, "ALICE").unwrap();
+        for mode in [Mode::Command, Mode::Transport] {
+            let mut disk = Disk::open(&guest, "DASD", "SIGA01", &options(mode)).unwrap();
+            let blocks = disk.blocks();
+            let block = |number: u64| pattern(number + u64::from(mode == Mode::Command), 1);
+            for first in (0..blocks).step_by(32) {
+                let count = 32.min(blocks - first);
+                let data: Vec<u8> = (first..first + count).flat_map(block).collect();
+                disk.write(first, &data).unwrap();
+            }
+            // From all over the volume, four at a time, so that tracks leave the cache all the time.
+            let firsts: Vec<u64> = (0..300).map(|index| index * 131 % (blocks - 3)).collect();
+            let mut under_way = [0; 4];
+            for (index, first) in firsts.iter().enumerate() {
+                if index >= under_way.len() {
+                    let ended = disk.wait().unwrap();
+                    ended.check().unwrap();
+                    let first: u64 = under_way[usize::from(ended.subchannel())];
+                    let mut found = vec![0; 3 * BLOCK_BYTES];
+                    assert_eq!(ended.copy(&mut found).unwrap(), found.len());
+                    assert_eq!(found, (first..first + 3).flat_map(block).collect::<Vec<u8>>());
+                }
+                let subchannel = disk.start(Program::Read { first: *first, blocks: 3 }).unwrap();
+                under_way[usize::from(subchannel)] = *first;
+            }
+            // Some are still under way when the guest goes.
+        }
+        let server = serving.stop();
+        assert!(server.misses(0) > 100, "{}", server.misses(0));
+    }
+}
+
+#[test]
+fn host_that_could_not_show_the_volumes_is_asked_again() {
+    let socket = std::env::temp_dir().join(format!("siga-dasd-shown-{}", std::process::id()));
+    let mut system = System::open();
+    system.socket = Some(socket.clone());
+    let host = Embedded::start(system).unwrap();
+    let observer = Observer::attach(&socket).unwrap();
+    let server = |name: &str| {
+        let guest = Guest::attach_embedded(&host, name).unwrap();
+        Server::new(guest, Wait::Block).unwrap()
+    };
+    // The host shows 64.
+    let mut others: Vec<Server> = (0..64).map(|number| server(&format!("U{number}"))).collect();
+    let shown = |server: &mut Server| {
+        server.serve_within(Duration::from_millis(1)).unwrap();
+        server.not_shown()
+    };
+    while observer.query().unwrap().control_units.len() < 64 {
+        others.iter_mut().for_each(|other| assert_eq!(shown(other), None));
+    }
+    let mut last = server("LAST");
+    while shown(&mut last) != Some(Problem::VolumesLimit) {}
+    drop(others.pop());
+    while shown(&mut last).is_some() {}
+    assert!(observer.query().unwrap().control_units.iter().any(|unit| unit.guest == "LAST"));
 }
 
 #[test]

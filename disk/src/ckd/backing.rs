@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// A place for bytes, of a fixed length.
@@ -30,6 +31,11 @@ pub trait Backing: Debug + Send {
     /// # Errors
     /// Those of the place. What was written since the last sync may be lost then.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// The file, if it is one.
+    fn file(&self) -> Option<&File> {
+        None
+    }
 }
 
 impl Backing for File {
@@ -48,6 +54,10 @@ impl Backing for File {
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
     }
+
+    fn file(&self) -> Option<&File> {
+        Some(self)
+    }
 }
 
 /// A disk in memory that fails at a chosen write or sync, and forgets what was not synced when it does.
@@ -63,6 +73,8 @@ pub struct Simulated {
     pub torn_bytes: usize,
     /// Writes and syncs so far.
     pub steps: u64,
+    /// Where reads fail, and how.
+    pub unreadable: Option<(Range<u64>, io::ErrorKind)>,
 }
 
 impl Simulated {
@@ -89,7 +101,7 @@ impl Simulated {
     }
 }
 
-fn range(offset: u64, count: usize, bytes: usize) -> io::Result<std::ops::Range<usize>> {
+fn range(offset: u64, count: usize, bytes: usize) -> io::Result<Range<usize>> {
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
     match start.checked_add(count) {
         Some(end) if end <= bytes => Ok(start..end),
@@ -104,6 +116,12 @@ impl Backing for Simulated {
 
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<()> {
         let range = range(offset, target.len(), self.bytes.len())?;
+        if let Some((bad, kind)) = &self.unreadable
+            && (range.start as u64) < bad.end
+            && bad.start < range.end as u64
+        {
+            return Err((*kind).into());
+        }
         target.copy_from_slice(&self.bytes[range]);
         Ok(())
     }

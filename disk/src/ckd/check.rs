@@ -2,7 +2,7 @@
 
 use super::label::{self, LabelError, Tracks};
 use super::model::{TRACK_BYTES, track_number, track_of};
-use super::track::{self, BadTrack};
+use super::track::{self, BadTrack, Shape};
 use super::volume::Volume;
 use crate::format::eckd::Cchh;
 
@@ -56,23 +56,33 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// Reads a whole volume and hands each fault to `found`. `progress` has the number of tracks that were read.
-pub fn check(volume: &Volume, mut progress: impl FnMut(u32), mut found: impl FnMut(Fault)) {
+/// Reads every track of a volume and hands what each is like, or its fault, to `found`, in their order.
+pub fn check_tracks(volume: &Volume, mut found: impl FnMut(u32, Result<Shape, Fault>)) {
     let mut bytes = vec![0; TRACK_BYTES];
     for number in 0..volume.tracks() {
         let track = track_of(number);
         let read = volume.read_track(number, &mut bytes).map_err(TrackFault::from);
         let checked = read.and_then(|()| Ok(track::check(&bytes, track)?));
-        if let Err(what) = checked {
+        let checked = checked.map_err(|what| {
             let within = match &what {
                 TrackFault::Content(fault) => fault.offset() as u64,
                 TrackFault::Io(_) => 0,
             };
             let (file, start) = volume.place(number);
-            found(Fault::Track { track, file, offset: start + within, what });
+            Fault::Track { track, file, offset: start + within, what }
+        });
+        found(number, checked);
+    }
+}
+
+/// Reads a whole volume and hands each fault to `found`. `progress` has the number of tracks that were read.
+pub fn check(volume: &Volume, mut progress: impl FnMut(u32), mut found: impl FnMut(Fault)) {
+    check_tracks(volume, |number, checked| {
+        if let Err(fault) = checked {
+            found(fault);
         }
         progress(number + 1);
-    }
+    });
     let contents = match label::label(volume).and_then(|label| label::contents(volume, &label)) {
         Ok(contents) => contents,
         Err(error) => return found(Fault::Label(error)),

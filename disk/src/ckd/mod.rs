@@ -13,6 +13,7 @@
 //! | [`track`] | a track's records, and what can be wrong with them |
 //! | [`backing`] | what a file has to do, and a simulated one that fails |
 //! | [`volume`] | a volume in one file or several |
+//! | [`direct`] | reads of its files past the page cache, many at a time |
 //! | [`label`] | the volume label and the table of contents |
 //! | [`create`](mod@create) | new volumes, and blocks into and out of them |
 //! | [`check`](mod@check) | everything that is wrong with a volume |
@@ -20,6 +21,7 @@
 pub mod backing;
 pub mod check;
 pub mod create;
+pub mod direct;
 mod ebcdic;
 pub mod header;
 pub mod label;

@@ -6,6 +6,9 @@ use crate::format::eckd::Cchh;
 pub const HEADS: u32 = 15;
 /// Bytes of a track in a file.
 pub const TRACK_BYTES: usize = 56832;
+/// Bytes of a sector: tracks of a file begin and end with one.
+pub const SECTOR_BYTES: usize = 512;
+const _: () = assert!(TRACK_BYTES.is_multiple_of(SECTOR_BYTES));
 /// The device type, of which the header of a file has the low byte.
 pub const DEVICE_TYPE: u16 = 0x3390;
 /// Bytes of the longest record.

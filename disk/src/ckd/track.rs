@@ -1,5 +1,7 @@
 //! A track: its home address, its records, and what can be wrong with them.
 
+use std::ops::Range;
+
 use super::model::{RECORD_BYTES_MAX, TRACK_BYTES};
 use crate::format::eckd::{COUNT_BYTES, Cchh, Count};
 
@@ -104,6 +106,25 @@ impl Uniform {
         let step = COUNT_BYTES + usize::from(self.data_bytes);
         let at = self.offset as usize + index * step + COUNT_BYTES;
         (record <= self.records).then_some(at)
+    }
+
+    /// Where so many records are, from this one on: from the first one's count field to the end of the last one's data.
+    #[inline]
+    pub fn span(&self, record: u8, records: u32) -> Range<usize> {
+        let step = COUNT_BYTES + usize::from(self.data_bytes);
+        let at = self.offset as usize + usize::from(record.saturating_sub(1)) * step;
+        at..at + records as usize * step
+    }
+
+    /// Whether the count fields that are wholly within a part of the track are those of its records. `bytes` are the part's, which
+    /// begins `start` bytes behind the start of the track.
+    pub fn is_true_of(&self, track: Cchh, start: usize, bytes: &[u8]) -> bool {
+        (1..=self.records).all(|record| {
+            let at = self.span(record, 0).start;
+            let place = at.checked_sub(start).and_then(|at| bytes.get(at..at + COUNT_BYTES));
+            let count = Count { track, record, key_bytes: 0, data_bytes: self.data_bytes };
+            place.is_none_or(|found| *found == count.emit())
+        })
     }
 }
 

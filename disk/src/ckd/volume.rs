@@ -162,6 +162,11 @@ impl Volume {
         self.tracks() / HEADS
     }
 
+    /// What its files are in, in their order.
+    pub(super) fn backings(&self) -> impl Iterator<Item = &dyn Backing> {
+        self.parts.iter().map(|part| &*part.backing)
+    }
+
     /// How many files there are.
     pub fn files(&self) -> usize {
         self.parts.len()

@@ -3,14 +3,18 @@
 //! A slot holds a track. A slot from which data were handed out is *pinned*: it is neither used for another track nor
 //! changed. A write to a pinned track takes another slot, which is the track's from then on; the old one is free when
 //! its last pin goes.
+//!
+//! A slot can have a part of its track, in sectors: a direct read brings no more than was wanted. A sector that is there is not filled
+//! again, so that what was handed out of a pinned slot stays as it is.
 
 use std::io;
+use std::ops::Range;
 
 use fabric::path::{Lendable, Shared};
 use os::storage::StorageOptions;
 
-use crate::ckd::model::{TRACK_BYTES, track_of};
-use crate::ckd::track::{self, BadTrack, Shape};
+use crate::ckd::model::{SECTOR_BYTES, TRACK_BYTES, track_of};
+use crate::ckd::track::{self, BadTrack, Uniform};
 use crate::ckd::volume::Volume;
 
 /// Slots of a cache at least: a chain uses one track at a time, and a write to a pinned one needs a second.
@@ -29,7 +33,20 @@ struct State {
     pins: u32,
     /// Used since the hand of the clock went by.
     used: bool,
-    shape: Option<Shape>,
+    /// What its track is like, if all records are alike.
+    uniform: Option<Uniform>,
+    /// The sectors of the track that are there, the first in the lowest bit.
+    present: u128,
+}
+
+/// All sectors of a track.
+const WHOLE: u128 = (1 << (TRACK_BYTES / SECTOR_BYTES)) - 1;
+
+/// The sectors that have bytes of a part of a track.
+#[inline]
+fn sectors(part: &Range<usize>) -> u128 {
+    let (first, end) = (part.start / SECTOR_BYTES, part.end.div_ceil(SECTOR_BYTES));
+    WHOLE & ((1 << end) - 1) & !((1 << first) - 1)
 }
 
 /// Why a track is not in the cache.
@@ -53,6 +70,8 @@ pub struct Cache {
     /// By track: its slot.
     slots_of: Vec<u32>,
     slots: Vec<State>,
+    /// By track: what it was like when it was seen last, if that is remembered. Nobody else writes to the volume.
+    remembered: Vec<Option<Uniform>>,
     hand: usize,
     /// Slots that have a track.
     used: usize,
@@ -71,11 +90,12 @@ impl Cache {
     /// No memory or no descriptors left.
     pub fn new(tracks: u32, bytes: usize, options: StorageOptions) -> io::Result<Cache> {
         let count = (bytes / TRACK_BYTES).clamp(SLOTS_MIN, (tracks as usize + 1).max(SLOTS_MIN));
-        let empty = State { track: NO_TRACK, pins: 0, used: false, shape: None };
+        let empty = State { track: NO_TRACK, pins: 0, used: false, uniform: None, present: 0 };
         Ok(Cache {
             storage: Shared::create(count * TRACK_BYTES, options)?,
             slots_of: vec![NO_SLOT; tracks as usize],
             slots: vec![empty; count],
+            remembered: Vec::new(),
             hand: 0,
             used: 0,
             pinned: 0,
@@ -138,45 +158,136 @@ impl Cache {
         &self.storage.bytes_mut()[offset..offset + bytes]
     }
 
-    /// What the track of a slot is like.
+    /// Remembers from now on what tracks are like that leave the cache, beginning with these: then a part of one can be read alone.
     ///
     /// # Panics
-    /// If the slot has no track.
-    #[inline]
-    pub fn shape(&self, slot: Slot) -> Shape {
-        self.slots[slot.0 as usize].shape.expect("a slot that was found has a track")
+    /// If there are more than the volume has.
+    pub fn remember(&mut self, mut known: Vec<Option<Uniform>>) {
+        assert!(known.len() <= self.slots_of.len(), "tracks of the volume");
+        known.resize(self.slots_of.len(), None);
+        self.remembered = known;
     }
 
-    /// The slot of a track. It is read from the volume, and checked, if it is not there.
+    /// What a track is like, if that is known and all its records are alike.
+    #[inline]
+    pub fn uniform_of(&self, track: u32) -> Option<Uniform> {
+        match self.slots_of[track as usize] {
+            NO_SLOT => self.remembered.get(track as usize).copied().flatten(),
+            slot => self.slots[slot as usize].uniform,
+        }
+    }
+
+    /// The slot of a track, if a part of the track is there.
+    #[inline]
+    pub fn seek(&mut self, track: u32, part: &Range<usize>) -> Option<Slot> {
+        let slot = self.slots_of[track as usize];
+        let state = self.slots.get_mut(slot as usize)?;
+        if state.present != WHOLE && sectors(part) & !state.present != 0 {
+            return None;
+        }
+        state.used = true;
+        self.lookups += 1;
+        Some(Slot(slot))
+    }
+
+    /// Whether a part of a track is there.
+    pub fn has(&self, track: u32, part: &Range<usize>) -> bool {
+        let state = self.slots.get(self.slots_of[track as usize] as usize);
+        state.is_some_and(|state| sectors(part) & !state.present == 0)
+    }
+
+    /// The slot of a track, all of which is there. The track is read from the volume, and checked, if it is not.
     ///
     /// # Errors
     /// [`CacheError`].
     #[inline]
     pub fn find(&mut self, volume: &Volume, track: u32) -> Result<Slot, CacheError> {
-        self.lookups += 1;
-        let slot = self.slots_of[track as usize];
-        if slot != NO_SLOT {
-            self.slots[slot as usize].used = true;
-            return Ok(Slot(slot));
+        match self.seek(track, &(0..TRACK_BYTES)) {
+            Some(slot) => Ok(slot),
+            None => self.load(volume, track),
         }
-        self.load(volume, track)
     }
 
     #[inline(never)]
     fn load(&mut self, volume: &Volume, track: u32) -> Result<Slot, CacheError> {
+        self.lookups += 1;
+        if self.slots_of[track as usize] != NO_SLOT {
+            // A part is there, and stays as it is.
+            self.misses += 1;
+            let mut bytes = vec![0; TRACK_BYTES];
+            volume.read_track(track, &mut bytes)?;
+            let shape = track::check(&bytes, track_of(track))?;
+            return self.fill(track, 0, &bytes, shape.uniform);
+        }
         let slot = self.free_slot()?;
         self.misses += 1;
         let bytes = self.bytes(slot);
         volume.read_track(track, bytes)?;
         let shape = track::check(bytes, track_of(track))?;
-        self.assign(slot, track, shape);
+        self.assign(slot, track, shape.uniform, WHOLE);
         Ok(slot)
     }
 
-    fn assign(&mut self, slot: Slot, track: u32, shape: Shape) {
-        self.slots[slot.0 as usize] = State { track, pins: 0, used: true, shape: Some(shape) };
+    /// Takes a part of a track that was read, whole sectors from the byte `start` of the track on, which were checked. Returns the
+    /// slot of the track.
+    ///
+    /// # Errors
+    /// [`CacheError::Pinned`].
+    ///
+    /// # Panics
+    /// If the part does not begin and end with a sector of the track.
+    pub fn fill(
+        &mut self,
+        track: u32,
+        start: usize,
+        bytes: &[u8],
+        uniform: Option<Uniform>,
+    ) -> Result<Slot, CacheError> {
+        let part = start..start + bytes.len();
+        let is_whole = |at: usize| at.is_multiple_of(SECTOR_BYTES) && at <= TRACK_BYTES;
+        assert!(is_whole(part.start) && is_whole(part.end), "whole sectors of a track");
+        let slot = match self.slots_of[track as usize] {
+            NO_SLOT => {
+                let slot = self.free_slot()?;
+                self.assign(slot, track, uniform, 0);
+                slot
+            }
+            slot => Slot(slot),
+        };
+        let state = &mut self.slots[slot.0 as usize];
+        let (before, filled) = (state.present, sectors(&part));
+        (state.present, state.uniform, state.used) = (before | filled, uniform, true);
+        let target = &mut self.bytes(slot)[part];
+        if before & filled == 0 {
+            target.copy_from_slice(bytes);
+            return Ok(slot);
+        }
+        let pieces = target.chunks_mut(SECTOR_BYTES).zip(bytes.chunks(SECTOR_BYTES));
+        for (sector, (target, source)) in (start / SECTOR_BYTES..).zip(pieces) {
+            if before & 1 << sector == 0 {
+                target.copy_from_slice(source);
+            }
+        }
+        Ok(slot)
+    }
+
+    /// A track is being read for the cache by somebody else.
+    pub(super) fn count_miss(&mut self) {
+        self.misses += 1;
+    }
+
+    fn assign(&mut self, slot: Slot, track: u32, uniform: Option<Uniform>, present: u128) {
+        self.slots[slot.0 as usize] = State { track, pins: 0, used: true, uniform, present };
         self.slots_of[track as usize] = slot.0;
         self.used += 1;
+        self.note(track, uniform);
+    }
+
+    /// Remembers what a track is like.
+    fn note(&mut self, track: u32, uniform: Option<Uniform>) {
+        if let Some(known) = self.remembered.get_mut(track as usize) {
+            *known = uniform;
+        }
     }
 
     /// A slot without a track and without pins: the one that was not used for longest, about.
@@ -193,7 +304,7 @@ impl Cache {
                 continue;
             }
             let track = std::mem::replace(&mut state.track, NO_TRACK);
-            state.shape = None;
+            (state.uniform, state.present) = (None, 0);
             if track != NO_TRACK {
                 self.slots_of[track as usize] = NO_SLOT;
                 self.used -= 1;
@@ -208,7 +319,7 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Pinned`].
     pub fn writable(&mut self, slot: Slot) -> Result<Slot, CacheError> {
-        let State { track, pins, shape, .. } = self.slots[slot.0 as usize];
+        let State { track, pins, uniform, present, .. } = self.slots[slot.0 as usize];
         if pins == 0 {
             return Ok(slot);
         }
@@ -218,7 +329,7 @@ impl Cache {
         // The old one is nobody's once its pins have gone.
         self.slots[slot.0 as usize].track = NO_TRACK;
         self.used -= 1;
-        self.assign(copy, track, shape.expect("a slot that was found has a track"));
+        self.assign(copy, track, uniform, present);
         Ok(copy)
     }
 
@@ -229,12 +340,19 @@ impl Cache {
     pub fn reshape(&mut self, slot: Slot) -> Result<(), BadTrack> {
         let track = self.slots[slot.0 as usize].track;
         let shape = track::check(self.bytes(slot), track_of(track))?;
-        self.slots[slot.0 as usize].shape = Some(shape);
+        self.slots[slot.0 as usize].uniform = shape.uniform;
+        self.note(track, shape.uniform);
         Ok(())
     }
 
     /// Forgets a track: nobody knows what the file has. Data that were handed out stay as they are.
     pub fn forget(&mut self, track: u32) {
+        self.let_go(track);
+        self.note(track, None);
+    }
+
+    /// A track leaves the cache, and is in the file as it was here. Data that were handed out stay as they are.
+    pub fn let_go(&mut self, track: u32) {
         let slot = std::mem::replace(&mut self.slots_of[track as usize], NO_SLOT);
         if slot != NO_SLOT {
             self.slots[slot as usize].track = NO_TRACK;

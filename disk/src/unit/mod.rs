@@ -5,7 +5,11 @@
 //! | [`device`] | a volume, or the part of it that a minidisk is |
 //! | [`cache`] | tracks in lent storage |
 //! | [`chain`] | extent, position and domain of an exchange |
+//! | `flight` | direct reads that are under way, and who waits for them |
 //! | `perform` | the commands |
+//!
+//! An exchange that needs a track which is being read is *put aside*, and runs when the track is there; others go on meanwhile. A
+//! command, or the whole of a transport mode operation, then runs again from its start, so that it sees the volume as it is at one time.
 //!
 //! All operations that arrive before a [`Unit::poll`] share one sync of each volume that they write: an operation that
 //! writes ends only when its data are on the disk.
@@ -13,10 +17,12 @@
 pub mod cache;
 pub mod chain;
 pub mod device;
+mod flight;
 mod perform;
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use fabric::path::Lendable;
 use os::storage::StorageOptions;
@@ -24,8 +30,12 @@ use os::storage::StorageOptions;
 use self::cache::{Cache, Slot};
 use self::chain::Chain;
 use self::device::Device;
+pub use self::flight::Awaited;
+use self::flight::{Flights, Landed, Ticket};
 use self::perform::Output;
+use crate::ckd::direct::{DIRECT_READS_MAX, Direct};
 use crate::ckd::model::{TRACK_BYTES, track_of};
+use crate::ckd::track::{self, Uniform};
 use crate::ckd::volume::{Access, Volume};
 use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, establish, flag};
 use crate::format::ccw::{Direction, direction};
@@ -50,16 +60,46 @@ pub const DAMAGED_TRACKS_MAX: usize = 16;
 /// Slots of the cache that an exchange pins at most. A program of 255 blocks pins 23.
 pub const SLOTS_PER_EXCHANGE_MAX: usize = 256;
 
+/// Direct reads of a volume that a pass takes at most. The first of a burst go to their guests, who start the next ones, while the rest
+/// is taken.
+const READS_PER_POLL_MAX: usize = 8;
+
+/// Units of a chain that wait while a command of it is put aside: the channel sends a group of commands before it waits for a
+/// response, and data with each.
+const WAITING_UNITS_MAX: usize = 4 * PACING;
+
+/// How tracks that are not in the cache come from the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// By calls that wait, through the kernel's page cache.
+    #[default]
+    Buffered,
+    /// Past the page cache, many at a time, while other programs go on.
+    Direct,
+    /// Direct reads were wanted and refused: as [`Reading::Buffered`].
+    Refused,
+}
+
 /// A volume and its cache.
 #[derive(Debug)]
 struct Mounted {
     volume: Volume,
     cache: Cache,
+    reading: Reading,
+    /// Why there are no direct reads, though they were wanted.
+    refusal: Option<String>,
+    /// Direct reads.
+    flights: Option<Flights>,
     lendable: Lendable,
     /// The number under which the cache is lent over each link.
     segments: Vec<Option<u16>>,
     /// Tracks that were written since the last sync, by whomever. If the sync fails nobody knows what the file has of them.
     unsynced: Vec<u32>,
+    /// Exchanges that wait for the next sync.
+    endings: Vec<Ending>,
+    /// How many of these there were after the last pass, and how many passes have brought more.
+    gathered: usize,
+    gathering: u32,
     /// Connections that have reserved their device.
     reserved: Vec<u16>,
     /// Tracks that were found damaged. There is none on a volume that may be written.
@@ -88,6 +128,32 @@ impl Mounted {
             self.damage.push(found);
         }
         self.is_found_damaged |= self.damage.len() == 1;
+    }
+
+    /// Takes over what a direct read has brought. None if it is of no use; then those who wait for it may read the track as they
+    /// can. Otherwise the slot, unless the read has to be done again.
+    fn take_over(&mut self, landed: &Landed) -> Option<Option<Slot>> {
+        let Mounted { cache, flights, .. } = self;
+        if landed.is_stale {
+            return Some(None);
+        }
+        let start = *landed.data.as_ref().ok()?;
+        let data = flights.as_ref()?.data(landed.place).get(start..start + landed.part.len())?;
+        let address = track_of(landed.track);
+        let uniform = if landed.part.len() == TRACK_BYTES {
+            // A damaged track is read once more, to be sure.
+            track::check(data, address).ok()?.uniform
+        } else {
+            let uniform = cache.uniform_of(landed.track);
+            let is_true = |one: &Uniform| one.is_true_of(address, landed.part.start, data);
+            if !uniform.as_ref().is_some_and(is_true) {
+                // Not as it was seen last: all of it is read next.
+                cache.forget(landed.track);
+                return Some(None);
+            }
+            uniform
+        };
+        cache.fill(landed.track, landed.part.start, data, uniform).ok().map(Some)
     }
 
     fn is_writable(&self) -> bool {
@@ -131,12 +197,35 @@ struct Exchange {
     has_failed: bool,
     /// Tracks that were read from the file.
     misses: u64,
+    /// It has done what must not be done twice since its command, or its operation, began.
+    has_effects: bool,
+    /// It reads by calls that wait: what a direct read has brought was of no use.
+    must_block: bool,
+    /// The device is not cached: tracks that direct reads bring for this exchange. They leave the cache with it, or when a command
+    /// has ended that is past them: until then the command may run again.
+    asked: Vec<u32>,
+    /// It waits for a direct read.
+    aside: Option<Box<Aside>>,
     /// The device is not cached: the track that was read last for this exchange, which leaves the cache with the exchange, or
     /// when it has read another.
     passing: Option<u32>,
     is_uncached: bool,
     /// Read subsystem data is to bring the control unit's features.
     are_features_wanted: bool,
+}
+
+/// What an exchange does when the track is there that it waits for.
+#[derive(Debug)]
+struct Aside {
+    serial: u64,
+    /// The command, or the transport command.
+    head: Head,
+    /// Its data; or the TCCB, with the output data behind.
+    bytes: Vec<u8>,
+    /// Units of the chain that have arrived since.
+    units: VecDeque<(Head, Vec<u8>)>,
+    /// Slots that the command had pinned: they stay until it has run again.
+    held: Vec<Slot>,
 }
 
 /// How an exchange ends.
@@ -166,6 +255,8 @@ pub struct Counters {
     pub syncs: u64,
     /// Exchanges that wrote.
     pub writes: u64,
+    /// How often an exchange was put aside until a track was there.
+    pub asides: u64,
 }
 
 /// Passes that a sync waits for at most while each brings more that is to be synced.
@@ -178,11 +269,8 @@ pub struct Unit {
     links: Vec<Option<Link>>,
     /// In boxes, because a connection is taken out while a unit of it is looked at.
     connections: Vec<Option<Box<Connection>>>,
-    /// Those that wait for a sync.
-    unsynced: Vec<Ending>,
-    /// How many of these there were after the last pass, and how many passes have brought more.
-    gathered: usize,
-    gathering: u32,
+    /// Of the ticket that was given out last.
+    serial: u64,
     counters: Counters,
 }
 
@@ -207,14 +295,73 @@ impl Unit {
         self.volumes.push(Mounted {
             volume,
             cache,
+            reading: Reading::Buffered,
+            refusal: None,
+            flights: None,
             lendable,
             segments: Vec::new(),
             unsynced: Vec::new(),
+            endings: Vec::new(),
+            gathered: 0,
+            gathering: 0,
             reserved: Vec::new(),
             damage: Vec::new(),
             is_found_damaged: false,
         });
         Ok(self.volumes.len() - 1)
+    }
+
+    /// Reads what is not in the cache of a volume by direct reads from now on. `known` is what its tracks are like, as far as that was
+    /// found out: of those whose records are alike no more is read than a program needs. The others are learned when they are read.
+    ///
+    /// # Panics
+    /// If there is no such volume, or it has fewer tracks.
+    pub fn read_directly(&mut self, volume: usize, direct: Direct, known: Vec<Option<Uniform>>) {
+        let mounted = &mut self.volumes[volume];
+        mounted.cache.remember(known);
+        mounted.flights = Some(Flights::new(direct));
+        mounted.reading = Reading::Direct;
+    }
+
+    /// Takes note that direct reads of a volume were wanted and are not to be had, and why.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn refuse_direct(&mut self, volume: usize, why: String) {
+        let mounted = &mut self.volumes[volume];
+        (mounted.reading, mounted.refusal) = (Reading::Refused, Some(why));
+    }
+
+    /// Why a volume has no direct reads, though they were wanted.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn refusal(&self, volume: usize) -> Option<&str> {
+        self.volumes[volume].refusal.as_deref()
+    }
+
+    /// How tracks of a volume come from the file.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn reading(&self, volume: usize) -> Reading {
+        self.volumes[volume].reading
+    }
+
+    /// Direct reads of a volume that are under way.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn reads_under_way(&self, volume: usize) -> usize {
+        self.volumes[volume].flights.as_ref().map_or(0, Flights::count)
+    }
+
+    /// Becomes readable when a direct read of a volume is over, if the volume has direct reads. [`Unit::poll`] takes it.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn descriptor(&self, volume: usize) -> Option<BorrowedFd<'_>> {
+        self.volumes[volume].flights.as_ref().and_then(Flights::descriptor)
     }
 
     /// Adds a channel path: the control unit's end.
@@ -288,6 +435,11 @@ impl Unit {
     /// Takes and runs what has arrived, a bounded number of units. Returns whether there was anything.
     pub fn poll(&mut self) -> bool {
         let mut found = false;
+        for volume in 0..self.volumes.len() {
+            if self.volumes[volume].flights.is_some() {
+                found |= self.take_reads(volume);
+            }
+        }
         for index in 0..self.links.len() {
             for _ in 0..UNITS_PER_POLL_MAX {
                 match self.poll_link(index) {
@@ -303,16 +455,33 @@ impl Unit {
                 }
             }
         }
-        if self.unsynced.len() > self.gathered && self.gathering < GATHERING_PASSES_MAX {
-            // Whoever writes much starts the next write when it has the last one's end: what comes while others are
-            // written shares their sync.
-            (self.gathered, self.gathering) = (self.unsynced.len(), self.gathering + 1);
+        for volume in 0..self.volumes.len() {
+            let mounted = &mut self.volumes[volume];
+            if mounted.unsynced.is_empty() {
+                continue;
+            }
             found = true;
-        } else if self.volumes.iter().any(|mounted| !mounted.unsynced.is_empty()) {
-            self.sync();
-            (self.gathered, self.gathering) = (0, 0);
+            if mounted.endings.len() > mounted.gathered && mounted.gathering < GATHERING_PASSES_MAX
+            {
+                // Whoever writes much starts the next write when it has the last one's end: what comes while others are
+                // written shares their sync.
+                (mounted.gathered, mounted.gathering) =
+                    (mounted.endings.len(), mounted.gathering + 1);
+                continue;
+            }
+            (mounted.gathered, mounted.gathering) = (0, 0);
             // Its ends are to go.
-            found = true;
+            self.sync(volume);
+        }
+        for volume in 0..self.volumes.len() {
+            match self.volumes[volume].flights.as_mut().map(Flights::submit) {
+                None | Some(Ok(true)) => {}
+                Some(Ok(false)) => found = true,
+                Some(Err(error)) => {
+                    self.give_up_direct(volume, &error);
+                    found = true;
+                }
+            }
         }
         if self.volumes.iter().any(|mounted| mounted.is_found_damaged) {
             self.protect_damaged();
@@ -321,6 +490,119 @@ impl Unit {
             self.links.iter_mut().flatten().for_each(Link::flush);
         }
         found
+    }
+
+    /// Takes direct reads that are over, and goes on with what waits for them.
+    fn take_reads(&mut self, volume: usize) -> bool {
+        let mut found = false;
+        for _ in 0..READS_PER_POLL_MAX {
+            let mounted = &mut self.volumes[volume];
+            let Some(landed) = mounted.flights.as_mut().and_then(Flights::land) else { break };
+            found = true;
+            let taken = mounted.take_over(&landed);
+            let is_refused = |error: &&io::Error| error.kind() == io::ErrorKind::InvalidInput;
+            let must_block = taken.is_none();
+            let slot = taken.flatten();
+            // It stays until those who wait for it have used it.
+            slot.into_iter().for_each(|slot| mounted.cache.pin(slot));
+            for ticket in landed.waiters {
+                self.resume(ticket, must_block);
+            }
+            slot.into_iter().for_each(|slot| self.volumes[volume].cache.unpin(slot));
+            if let Some(error) = landed.data.as_ref().err().filter(is_refused) {
+                self.give_up_direct(volume, error);
+                break;
+            }
+            self.feed_starved(volume);
+        }
+        found
+    }
+
+    /// Goes on with what waits for a place, while there is one.
+    fn feed_starved(&mut self, volume: usize) {
+        for _ in 0..DIRECT_READS_MAX {
+            let flights = self.volumes[volume].flights.as_mut();
+            let Some(ticket) = flights.and_then(Flights::next_starved) else { break };
+            self.resume(ticket, false);
+        }
+    }
+
+    /// The kernel does not do what it did when the volume was mounted: tracks are read by calls that wait from now on.
+    fn give_up_direct(&mut self, volume: usize, why: &io::Error) {
+        self.refuse_direct(volume, format!("the kernel refuses a direct read: {why}"));
+        let flights = self.volumes[volume].flights.take();
+        for ticket in flights.map(Flights::into_waiters).unwrap_or_default() {
+            self.resume(ticket, true);
+        }
+    }
+
+    /// Goes on with an exchange that was put aside, if it is still there.
+    fn resume(&mut self, ticket: Ticket, must_block: bool) {
+        let place = usize::from(ticket.connection);
+        let connection = self.connections.get_mut(place).and_then(Option::take);
+        let Some(mut connection) = connection else { return };
+        let link = connection.link;
+        let done = self.resume_exchange(&mut connection, ticket, must_block);
+        self.connections[place] = Some(connection);
+        if done.is_err() {
+            self.drop_link(link);
+        }
+    }
+
+    fn resume_exchange(
+        &mut self,
+        connection: &mut Connection,
+        ticket: Ticket,
+        must_block: bool,
+    ) -> Result<(), Broken> {
+        let is_it = |exchange: &Exchange| {
+            exchange.aside.as_ref().is_some_and(|aside| aside.serial == ticket.serial)
+        };
+        let Some(index) = connection.exchanges.iter().position(is_it) else { return Ok(()) };
+        let mut exchange = connection.exchanges.swap_remove(index);
+        let aside = *exchange.aside.take().expect("seen above");
+        let Aside { head, bytes, units, held, .. } = aside;
+        exchange.must_block = must_block;
+        let done = if head.kind == Kind::TransportCommand {
+            let (tccb, data) = bytes.split_at(head.count as usize);
+            match self.operate(connection, head, exchange, tccb, data) {
+                Some(ending) => self.end(connection, ending),
+                None => Ok(()),
+            }
+        } else {
+            connection.exchanges.push(exchange);
+            let last = connection.exchanges.len() - 1;
+            self.run(connection, last, head, &bytes)
+        };
+        let cache = &mut self.volumes[connection.device.volume].cache;
+        held.into_iter().for_each(|slot| cache.unpin(slot));
+        done?;
+        // They wait again, if the exchange does.
+        units.into_iter().try_for_each(|(head, body)| match head.kind {
+            Kind::Command => self.command(connection, head),
+            _ => self.data(connection, head, &body),
+        })
+    }
+
+    /// Puts an exchange aside until a track is there. What the command had pinned stays until it runs again.
+    fn put_aside(
+        &mut self,
+        connection: &mut Connection,
+        mut exchange: Exchange,
+        awaited: Awaited,
+        head: Head,
+        bytes: Vec<u8>,
+        held: Vec<Slot>,
+    ) {
+        self.serial += 1;
+        self.counters.asides += 1;
+        let serial = self.serial;
+        let flights = self.volumes[connection.device.volume].flights.as_mut();
+        let flights = flights.expect("only direct reads are waited for");
+        flights.wait(awaited, Ticket { connection: head.connection, serial });
+        exchange.aside =
+            Some(Box::new(Aside { serial, head, bytes, units: VecDeque::new(), held }));
+        connection.exchanges.push(exchange);
     }
 
     /// Nobody writes any more to a volume that was found damaged: what else is wrong with it is not known, and a write could make it
@@ -492,11 +774,12 @@ impl Unit {
         }
         for mut exchange in connection.exchanges.drain(..) {
             exchange.let_pass(&mut mounted.cache);
+            exchange.let_stand(&mut mounted.cache);
             exchange.slots.iter().for_each(|slot| mounted.cache.unpin(*slot));
         }
         mounted.reserved.retain(|owner| *owner != number);
         let is_gone = |ending: &mut Ending| ending.connection == number;
-        for ending in self.unsynced.extract_if(.., is_gone) {
+        for ending in mounted.endings.extract_if(.., is_gone) {
             for slot in ending.exchange.slots {
                 mounted.cache.unpin(slot);
             }
@@ -530,6 +813,9 @@ impl Unit {
             }
             None => return Err(Broken::Rules),
         };
+        if let Some(aside) = &mut connection.exchanges[index].aside {
+            return aside.keep(head, &[]);
+        }
         if connection.exchanges[index].awaiting.is_some() {
             return Err(Broken::Rules);
         }
@@ -551,6 +837,9 @@ impl Unit {
         // An exchange that has just ended early knows nothing of data that were on their way.
         let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
         let Some(index) = found else { return Ok(()) };
+        if let Some(aside) = &mut connection.exchanges[index].aside {
+            return aside.keep(head, body);
+        }
         let command = connection.exchanges[index].awaiting.take().ok_or(Broken::Rules)?;
         if body.len() != command.count.min(COMMAND_OUTPUT_BYTES_MAX) as usize {
             return Err(Broken::Rules);
@@ -572,6 +861,9 @@ impl Unit {
         exchange.commands = sequence + 1;
         self.counters.commands += 1;
         let count = head.count;
+        // If it waits, it runs again from here.
+        let (chain, pinned) = (exchange.chain, exchange.slots.len());
+        exchange.has_effects = false;
         let moved = self.perform(
             connection,
             head.connection,
@@ -604,6 +896,17 @@ impl Unit {
                 ending.be_busy(connection, &exchange);
                 ending.residual = count;
             }
+            Err(perform::Refusal::Wait(awaited)) => {
+                (exchange.chain, exchange.commands) = (chain, sequence);
+                self.counters.commands -= 1;
+                let held = exchange.slots.split_off(pinned);
+                self.put_aside(connection, exchange, awaited, head, data.to_vec(), held);
+                return Ok(());
+            }
+        }
+        exchange.must_block = false;
+        if !exchange.asked.is_empty() {
+            exchange.let_old_pass(&mut self.volumes[connection.device.volume].cache);
         }
         let goes_on = ending.status == DeviceStatus::ENDED
             && ending.flags & flag::INCORRECT_LENGTH == 0
@@ -626,25 +929,44 @@ impl Unit {
     ) -> Result<(), Broken> {
         // The TCCB is copied: the output data behind it are long, and stay where they are.
         let body = self.link(connection.link)?.body(unit);
-        let mut exchange = Exchange::new(head.exchange, &connection.device);
+        let exchange = Exchange::new(head.exchange, &connection.device);
         let bytes = head.count as usize;
         if bytes > body.len() {
             return Err(Broken::Rules);
         }
         let has_output = body.len() > bytes;
-        let mut ending = Ending::new(head.connection, Exchange::default(), Kind::TransportResponse);
         let mut tccb_bytes = [0; TCCB_BYTES_MAX];
         let Some(tccb_bytes) = tccb_bytes.get_mut(..bytes) else { return Err(Broken::Rules) };
         tccb_bytes.copy_from_slice(&body[..bytes]);
         // The link is laid aside while its bytes are used: no command sends anything.
         let link = if has_output { self.links[connection.link].take() } else { None };
         let data = link.as_ref().map_or(&[][..], |link| &link.body(unit)[bytes..]);
-        let mut output = Output::default();
-        let refused =
-            self.transport_commands(connection, head, &mut exchange, tccb_bytes, data, &mut output);
+        let ending = self.operate(connection, head, exchange, tccb_bytes, data);
         if link.is_some() {
             self.links[connection.link] = link;
         }
+        match ending {
+            Some(ending) => self.end(connection, ending),
+            None => Ok(()),
+        }
+    }
+
+    /// A transport mode operation, from its start to its end. None if it was put aside.
+    fn operate(
+        &mut self,
+        connection: &mut Connection,
+        head: Head,
+        mut exchange: Exchange,
+        tccb_bytes: &[u8],
+        data: &[u8],
+    ) -> Option<Ending> {
+        let mut ending = Ending::new(head.connection, Exchange::default(), Kind::TransportResponse);
+        let mut output = Output::default();
+        // Only so many can be put aside.
+        exchange.must_block |= connection.exchanges.len() >= EXCHANGES_MAX;
+        let commands = self.counters.commands;
+        let refused =
+            self.transport_commands(connection, head, &mut exchange, tccb_bytes, data, &mut output);
         let (residual, refused) = match refused {
             Ok(residual) => (residual, None),
             Err(refused) => (0, Some(refused)),
@@ -666,6 +988,19 @@ impl Unit {
                 ending.be_busy(connection, &exchange);
                 exchange.commands = at as u64;
             }
+            Some((_, Stop::Refused(perform::Refusal::Wait(awaited)))) => {
+                self.counters.commands = commands;
+                let held = std::mem::take(&mut exchange.slots);
+                let again = Exchange {
+                    misses: exchange.misses,
+                    passing: exchange.passing,
+                    asked: exchange.asked,
+                    ..Exchange::new(head.exchange, &connection.device)
+                };
+                let bytes = [tccb_bytes, data].concat();
+                self.put_aside(connection, again, awaited, head, bytes, held);
+                return None;
+            }
             Some((at, Stop::Status(status))) => {
                 ending.status = status;
                 exchange.commands = at as u64;
@@ -676,7 +1011,7 @@ impl Unit {
         }
         ending.exchange = exchange;
         ending.output = output;
-        self.end(connection, ending)
+        Some(ending)
     }
 
     /// Runs the commands of a TCCB. Returns how many bytes of data were not moved, or where it stopped.
@@ -724,7 +1059,9 @@ impl Unit {
     fn end(&mut self, connection: &mut Connection, mut ending: Ending) -> Result<(), Broken> {
         let number = ending.exchange.number;
         connection.over[number as usize % SUBCHANNELS] = number;
-        ending.exchange.let_pass(&mut self.volumes[connection.device.volume].cache);
+        let cache = &mut self.volumes[connection.device.volume].cache;
+        ending.exchange.let_pass(cache);
+        ending.exchange.let_stand(cache);
         if ending.exchange.has_failed {
             let chain = ending.exchange.chain;
             ending.fail(Fault::Equipment, connection, &chain);
@@ -732,7 +1069,7 @@ impl Unit {
         if !ending.exchange.is_unsynced {
             return self.send_ending(connection, ending);
         }
-        self.unsynced.push(ending);
+        self.volumes[connection.device.volume].endings.push(ending);
         Ok(())
     }
 
@@ -767,53 +1104,41 @@ impl Unit {
         output.send_with(link, head, sense_bytes)
     }
 
-    /// Makes what was written survive a crash, and ends the operations that wrote.
-    fn sync(&mut self) {
-        for index in 0..self.volumes.len() {
-            let mounted = &mut self.volumes[index];
-            if mounted.unsynced.is_empty() {
-                continue;
+    /// Makes what was written to a volume survive a crash, and ends the operations that wrote.
+    fn sync(&mut self, volume: usize) {
+        self.counters.syncs += 1;
+        let mounted = &mut self.volumes[volume];
+        let is_synced = mounted.volume.sync().is_ok();
+        for track in mounted.unsynced.drain(..).filter(|_| !is_synced) {
+            mounted.cache.forget(track);
+            if let Some(flights) = &mut mounted.flights {
+                flights.spoil(track);
             }
-            self.counters.syncs += 1;
-            let is_synced = mounted.volume.sync().is_ok();
-            for track in mounted.unsynced.drain(..) {
-                if !is_synced {
-                    mounted.cache.forget(track);
-                }
-            }
-            self.mark_synced(index, is_synced);
         }
-        for ending in std::mem::take(&mut self.unsynced) {
+        let endings = std::mem::take(&mut mounted.endings);
+        // Those that go on have written too.
+        let connections = self.connections.iter_mut().flatten();
+        for connection in connections.filter(|connection| connection.device.volume == volume) {
+            for exchange in &mut connection.exchanges {
+                exchange.has_failed |= exchange.is_unsynced && !is_synced;
+                exchange.is_unsynced = false;
+            }
+        }
+        for mut ending in endings {
             let place = usize::from(ending.connection);
             let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
             else {
                 continue;
             };
+            if !is_synced {
+                let chain = ending.exchange.chain;
+                ending.fail(Fault::Equipment, &connection, &chain);
+            }
             let link = connection.link;
             let sent = self.send_ending(&mut connection, ending);
             self.connections[place] = Some(connection);
             if sent.is_err() {
                 self.drop_link(link);
-            }
-        }
-    }
-
-    /// Tells all exchanges that have written to a volume, those that have ended and those that go on, what became of the sync.
-    fn mark_synced(&mut self, volume: usize, is_synced: bool) {
-        for connection in self.connections.iter_mut().flatten() {
-            if connection.device.volume == volume {
-                for exchange in &mut connection.exchanges {
-                    exchange.has_failed |= exchange.is_unsynced && !is_synced;
-                    exchange.is_unsynced = false;
-                }
-            }
-        }
-        for ending in self.unsynced.iter_mut().filter(|_| !is_synced) {
-            let connection = self.connections.get(usize::from(ending.connection));
-            let Some(Some(connection)) = connection else { continue };
-            if connection.device.volume == volume {
-                let chain = ending.exchange.chain;
-                ending.fail(Fault::Equipment, connection, &chain);
             }
         }
     }
@@ -837,9 +1162,53 @@ impl Exchange {
 
     /// Lets the track leave the cache that was read for a device without one. What was handed out of it stays pinned.
     fn let_pass(&mut self, cache: &mut Cache) {
-        if let Some(track) = self.passing.take() {
-            cache.forget(track);
+        for track in self.passing.take().into_iter().chain(self.asked.drain(..)) {
+            cache.let_go(track);
         }
+    }
+
+    /// Whether it can be put aside, and its command run again.
+    fn may_wait(&self) -> bool {
+        !self.must_block && !self.has_effects
+    }
+
+    /// A direct read was begun for this exchange.
+    fn note_asked(&mut self, track: u32) {
+        if self.is_uncached && !self.asked.contains(&track) {
+            self.asked.push(track);
+        }
+    }
+
+    /// For a device without cache: tracks leave the cache that were read for commands which have ended.
+    fn let_old_pass(&mut self, cache: &mut Cache) {
+        let Some(domain) = &self.chain.domain else { return };
+        let kept = domain.track..=domain.track + perform::TRACKS_AHEAD_MAX as u32;
+        let old = self.asked.extract_if(.., |track| !kept.contains(track));
+        old.for_each(|track| cache.let_go(track));
+    }
+
+    /// For a device without cache: the exchange has come to a track that was read for it, and the one before leaves the cache.
+    fn pass_to(&mut self, track: u32, cache: &mut Cache) {
+        let before = self.passing.replace(track).filter(|before| *before != track);
+        before.into_iter().for_each(|before| cache.let_go(before));
+    }
+
+    /// It waits no longer, if it was put aside.
+    fn let_stand(&mut self, cache: &mut Cache) {
+        if let Some(aside) = self.aside.take() {
+            aside.held.into_iter().for_each(|slot| cache.unpin(slot));
+        }
+    }
+}
+
+impl Aside {
+    /// Keeps a unit of the chain that has arrived.
+    fn keep(&mut self, head: Head, body: &[u8]) -> Result<(), Broken> {
+        if self.units.len() >= WAITING_UNITS_MAX {
+            return Err(Broken::Rules);
+        }
+        self.units.push_back((head, body.to_vec()));
+        Ok(())
     }
 }
 

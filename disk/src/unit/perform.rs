@@ -1,13 +1,16 @@
 //! The commands of a control unit.
 
+use std::io;
+use std::ops::Range;
+
 use super::cache::{Cache, CacheError, Slot};
 use super::chain::{Deed, Domain, deed};
 use super::device::{
     CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, Device, IDENTITY, characteristics, configuration,
 };
-use super::{Connection, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX, Unit};
+use super::{Awaited, Connection, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX, Unit};
 use crate::ckd::model::{TRACK_BYTES, track_of};
-use crate::ckd::track::{self, END, HOME_BYTES, Record};
+use crate::ckd::track::{self, END, HOME_BYTES, Record, Uniform};
 use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
 use crate::format::eckd::{
     COUNT_BYTES, Count, Extent as Limits, LOCATE_BYTES, LOCATE_EXTENDED_BYTES, Locate, Prefix,
@@ -16,6 +19,12 @@ use crate::format::eckd::{
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, SENSE_BYTES};
 use crate::format::tccb::Dcw;
+
+/// All of a track.
+const WHOLE: Range<usize> = 0..TRACK_BYTES;
+
+/// Tracks behind the one that a command waits for which are read at the same time.
+pub(super) const TRACKS_AHEAD_MAX: usize = 24;
 
 /// Tracks without a record that a command goes over.
 const EMPTY_TRACKS_MAX: u32 = 16;
@@ -30,6 +39,8 @@ pub enum Refusal {
     Fault(Fault),
     /// Not now: another connection has reserved the volume, or the cache is pinned.
     Busy,
+    /// Not before a track was read. Nothing is done that must not be done again.
+    Wait(Awaited),
 }
 
 impl From<Fault> for Refusal {
@@ -276,12 +287,11 @@ impl Unit {
                 break;
             }
             let mounted = &mut self.volumes[connection.device.volume];
-            let slot = find(mounted, exchange, domain.track)?;
-            let uniform = mounted.cache.shape(slot).uniform;
+            let uniform = uniform_of(mounted, exchange, domain.track)?;
             let uniform =
                 uniform.filter(|one| domain.record >= 1 && domain.record <= u32::from(one.records));
             let Some(uniform) = uniform else {
-                let found = self.next_record(connection, exchange)?;
+                let found = self.next_record(connection, exchange, Deed::Read)?;
                 let data_bytes = found.record.count.data_bytes;
                 let at = Cache::offset(found.slot) + found.record.data_at() as u64;
                 let bytes = u32::from(data_bytes).min(left);
@@ -300,6 +310,7 @@ impl Unit {
             let data_bytes = u32::from(uniform.data_bytes);
             let whole = here.min(domain.remaining).min(left.div_ceil(data_bytes));
             let at = uniform.data_at(domain.record as u8).expect("a record of the track");
+            let slot = find_records(mounted, exchange, &domain, &uniform, whole)?;
             pin(mounted, exchange, slot)?;
             // The last may be wanted in part.
             let full = whole.min(left / data_bytes);
@@ -345,7 +356,7 @@ impl Unit {
         exchange.chain.permit(Deed::Update, &connection.device)?;
         let mounted = &mut self.volumes[connection.device.volume];
         let slot = find(mounted, exchange, domain.track)?;
-        let Some(uniform) = mounted.cache.shape(slot).uniform else { return Ok(0) };
+        let Some(uniform) = mounted.cache.uniform_of(domain.track) else { return Ok(0) };
         let data_bytes = usize::from(uniform.data_bytes);
         let Some(here) = (u32::from(uniform.records) + 1).checked_sub(domain.record) else {
             return Ok(0);
@@ -411,6 +422,7 @@ impl Unit {
             command::NOP => Ok(Moved { bytes: count, expected: count, ..Moved::NOTHING }),
             command::SENSE => {
                 let sense = std::mem::take(&mut connection.sense);
+                exchange.has_effects = true;
                 answer(output, &mut mounted.cache, &sense.0)
             }
             command::SENSE_ID => answer(output, &mut mounted.cache, &IDENTITY),
@@ -543,14 +555,14 @@ impl Unit {
             let search = Count { track: locate.search, record: locate.record, ..Count::default() };
             let search = device.count_on_volume(search);
             let mounted = &mut self.volumes[device.volume];
-            let slot = find(mounted, exchange, domain.track)?;
-            let shape = mounted.cache.shape(slot);
+            let uniform = uniform_of(mounted, exchange, domain.track)?;
             let is_here = search.track == track_of(domain.track);
-            domain.record = match shape.uniform {
+            domain.record = match uniform {
                 Some(uniform) if is_here && search.record <= uniform.records => {
                     search.record.into()
                 }
                 _ => {
+                    let slot = find(mounted, exchange, domain.track)?;
                     let bytes = mounted.cache.bytes(slot);
                     let is_it = |record: &Record| {
                         record.count.track == search.track && record.count.record == search.record
@@ -568,19 +580,31 @@ impl Unit {
         Ok(())
     }
 
-    /// The next record of the domain: of the next tracks, if this one has no more.
+    /// The next record of the domain: of the next tracks, if this one has no more. All of its track is there unless it is only read.
     fn next_record(
         &mut self,
         connection: &Connection,
         exchange: &mut Exchange,
+        deed: Deed,
     ) -> Result<Found, Refusal> {
         let mounted = &mut self.volumes[connection.device.volume];
         for _ in 0..EMPTY_TRACKS_MAX {
-            let Some(Domain { track, record, .. }) = exchange.chain.domain else {
+            let Some(domain) = exchange.chain.domain else {
                 return Err(Fault::InvalidSequence.into());
             };
-            let slot = find(mounted, exchange, track)?;
-            let found = match mounted.cache.shape(slot).uniform {
+            let Domain { track, record, .. } = domain;
+            let uniform = uniform_of(mounted, exchange, track)?;
+            if uniform.is_some_and(|uniform| record > u32::from(uniform.records)) {
+                exchange.chain.next_track()?;
+                continue;
+            }
+            let slot = match uniform {
+                Some(uniform) if record >= 1 && deed == Deed::Read => {
+                    find_records(mounted, exchange, &domain, &uniform, 1)?
+                }
+                _ => find(mounted, exchange, track)?,
+            };
+            let found = match uniform {
                 Some(uniform) if record >= 1 => {
                     let at = u8::try_from(record).ok().and_then(|record| uniform.data_at(record));
                     at.map(|at| {
@@ -630,7 +654,7 @@ impl Unit {
             exchange.chain.domain(Deed::Read)?.remaining -= 1;
             return Ok(Moved::of(moved, bytes.len()));
         }
-        let found = self.next_record(connection, exchange)?;
+        let found = self.next_record(connection, exchange, Deed::Read)?;
         let Found { slot, record, track } = found;
         let mounted = &mut self.volumes[device.volume];
         let shown = device.shown_count(record.count);
@@ -794,7 +818,7 @@ impl Unit {
             return Err(Fault::InvalidSequence.into());
         }
         exchange.chain.permit(Deed::Update, &connection.device)?;
-        let Found { slot, track, record } = self.next_record(connection, exchange)?;
+        let Found { slot, track, record } = self.next_record(connection, exchange, Deed::Update)?;
         if record.count.record == 0 {
             return Err(Fault::MaskViolation.into());
         }
@@ -861,26 +885,123 @@ impl Unit {
     }
 }
 
-/// The slot of a track. A track that is read from the file is counted.
+/// What a track is like, if all its records are alike. It is read if that is not known.
+#[inline]
+fn uniform_of(
+    mounted: &mut Mounted,
+    exchange: &mut Exchange,
+    track: u32,
+) -> Result<Option<Uniform>, Refusal> {
+    if let Some(uniform) = mounted.cache.uniform_of(track) {
+        return Ok(Some(uniform));
+    }
+    find(mounted, exchange, track)?;
+    Ok(mounted.cache.uniform_of(track))
+}
+
+/// The slot of a track, all of which is there.
 #[inline]
 fn find(mounted: &mut Mounted, exchange: &mut Exchange, track: u32) -> Result<Slot, Refusal> {
-    let before = mounted.cache.misses();
-    let slot = match mounted.cache.find(&mounted.volume, track) {
+    find_part(mounted, exchange, track, &WHOLE, &WHOLE)
+}
+
+/// The slot of a track where so many records of a domain are, from its next one on.
+#[inline]
+fn find_records(
+    mounted: &mut Mounted,
+    exchange: &mut Exchange,
+    domain: &Domain,
+    uniform: &Uniform,
+    records: u32,
+) -> Result<Slot, Refusal> {
+    let part = uniform.span(domain.record as u8, records);
+    if let Some(slot) = mounted.cache.seek(domain.track, &part) {
+        return Ok(slot);
+    }
+    // What the domain has more of this track is read at once, and of the next ones.
+    let here = u32::from(uniform.records) - domain.record + 1;
+    let all = here.min(domain.remaining).max(records);
+    let asked = uniform.span(domain.record as u8, all);
+    let found = find_part(mounted, exchange, domain.track, &part, &asked);
+    if matches!(found, Err(Refusal::Wait(_))) {
+        read_ahead(mounted, exchange, domain.track, domain.remaining.saturating_sub(all));
+    }
+    found
+}
+
+/// Begins to read so many records of the tracks behind one, as far as there are places.
+fn read_ahead(mounted: &mut Mounted, exchange: &mut Exchange, track: u32, records: u32) {
+    let Some(limits) = exchange.chain.limits else { return };
+    let mut left = records;
+    for track in (track + 1..=limits.last).take(TRACKS_AHEAD_MAX) {
+        let Mounted { volume, cache, flights: Some(flights), .. } = mounted else { return };
+        let Some(uniform) = cache.uniform_of(track).filter(|_| left > 0) else { return };
+        let here = left.min(uniform.records.into());
+        let part = uniform.span(1, here);
+        if !cache.has(track, &part) && flights.find(track, &part).is_none() {
+            if flights.begin(volume, track, &part).is_none() {
+                return;
+            }
+            cache.count_miss();
+            exchange.note_asked(track);
+        }
+        left -= here;
+    }
+}
+
+/// The slot of a track of which a part is there. If it is not, `asked` is read from the file: by a direct read, for which the exchange
+/// is to wait, or by a call that waits, which brings all of the track. What is read from the file is counted.
+fn find_part(
+    mounted: &mut Mounted,
+    exchange: &mut Exchange,
+    track: u32,
+    part: &Range<usize>,
+    asked: &Range<usize>,
+) -> Result<Slot, Refusal> {
+    if let Some(slot) = mounted.cache.seek(track, part) {
+        return Ok(slot);
+    }
+    let Mounted { volume, cache, flights, .. } = mounted;
+    if let Some(flights) = flights.as_mut().filter(|_| exchange.may_wait()) {
+        exchange.misses += 1;
+        if let Some(awaited) = flights.find(track, part) {
+            return Err(Refusal::Wait(awaited));
+        }
+        let Some(awaited) = flights.begin(volume, track, asked) else {
+            return Err(Refusal::Wait(Awaited::Place));
+        };
+        cache.count_miss();
+        exchange.note_asked(track);
+        return Err(Refusal::Wait(awaited));
+    }
+    let slot = match cache.find(volume, track) {
         Ok(slot) => slot,
         Err(error) => {
-            if let CacheError::Damaged(damage) = &error {
-                mounted.note_damage(track, damage.offset());
+            match &error {
+                CacheError::Damaged(damage) => mounted.note_damage(track, damage.offset()),
+                // As when the volume is checked before it is served.
+                CacheError::Io(error) if !is_passing(error) => mounted.note_damage(track, 0),
+                CacheError::Io(_) | CacheError::Pinned => {}
             }
             return Err(error.into());
         }
     };
-    let misses = mounted.cache.misses() - before;
-    exchange.misses += misses;
-    if misses > 0 && exchange.is_uncached {
-        let before = exchange.passing.replace(track).filter(|before| *before != track);
-        before.into_iter().for_each(|before| mounted.cache.forget(before));
+    exchange.misses += 1;
+    if exchange.is_uncached {
+        exchange.pass_to(track, &mut mounted.cache);
     }
     Ok(slot)
+}
+
+/// Whether the same call can succeed later: the kernel lacks something now. Any other error is the disk's, or the file's.
+pub(super) fn is_passing(error: &io::Error) -> bool {
+    const PASSING: [io::ErrorKind; 4] = [
+        io::ErrorKind::Interrupted,
+        io::ErrorKind::WouldBlock,
+        io::ErrorKind::OutOfMemory,
+        io::ErrorKind::ResourceBusy,
+    ];
+    PASSING.contains(&error.kind())
 }
 
 /// Keeps a slot until the guest has consumed what the exchange brings.
@@ -927,6 +1048,11 @@ fn write(
     at: usize,
     bytes: usize,
 ) -> Result<(), Refusal> {
+    if let Some(flights) = &mut mounted.flights {
+        flights.spoil(track);
+    }
+    // Even if it fails: some of it may be written.
+    exchange.has_effects = true;
     let source = &mounted.cache.bytes(slot)[at..at + bytes];
     if mounted.volume.write(track, at, source).is_err() {
         mounted.cache.forget(track);

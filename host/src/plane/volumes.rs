@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use disk::exchange::Kind;
 use disk::report::{DeviceState, PathState, REPORT_BYTES, Shown, SubchannelState, Totals, read};
+use disk::unit::Reading;
 use fabric::control::{Problem, Reply};
 use fabric::name::Name;
 use os::foreign::Foreign;
@@ -13,7 +14,7 @@ use os::words::LentWords;
 use super::{Answer, Host};
 use crate::report::{
     ChannelPathReport, ControlUnitReport, DamagedTrackReport, DeviceReport, SubchannelReport,
-    VolumeReport, VolumeState,
+    VolumeReading, VolumeReport, VolumeState,
 };
 
 /// Guests that show volumes, at most: what they show is mapped here.
@@ -69,11 +70,18 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
     let nobody = || "?".to_owned();
     let volumes: Vec<VolumeReport> = volumes
         .into_iter()
-        .map(|volume| VolumeReport {
+        .enumerate()
+        .map(|(number, volume)| VolumeReport {
+            number,
             state: match (volume.damage.is_empty(), volume.read_only) {
                 (false, _) => VolumeState::Damaged,
                 (true, true) => VolumeState::ReadOnly,
                 (true, false) => VolumeState::Online,
+            },
+            reading: match volume.reading {
+                Reading::Buffered => VolumeReading::Buffered,
+                Reading::Direct => VolumeReading::Direct,
+                Reading::Refused => VolumeReading::Refused,
             },
             damaged_tracks: volume
                 .damage
@@ -100,6 +108,7 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
         let is_protected = volume.is_some_and(|volume| volume.state != VolumeState::Online);
         DeviceReport {
             volume: volume.map_or_else(nobody, |volume| volume.volume.clone()),
+            volume_number: device.volume,
             guest: (!device.guest.is_empty()).then_some(device.guest),
             has_others: device.has_others,
             device: device.name,

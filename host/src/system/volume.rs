@@ -8,6 +8,7 @@
 //! file = "pay001.ckd"           # or the first of several; beside this file, unless it begins with /
 //! access = "write"              # or "read": nobody writes; left out: write
 //! cache = "256 MiB"             # tracks of it that are kept in memory; left out: 256 MiB
+//! direct = false                # read tracks past the kernel's page cache, many at a time; left out: false
 //! check = true                  # read every track before the volume is served; left out: true
 //! dedicated = { guest = "ALICE", device = "0200" }    # a guest that has it for itself, and reads in place; or minidisks:
 //!
@@ -99,6 +100,8 @@ pub struct VolumeRule {
     pub read_only: bool,
     /// Bytes of its cache at most.
     pub cache_bytes: u64,
+    /// Its tracks are to be read past the kernel's page cache, many at a time.
+    pub direct: bool,
     /// Every track is to be read before it is served.
     pub check: bool,
     /// Who has which of its cylinders.
@@ -158,6 +161,7 @@ pub(super) struct WrittenVolume {
     file: Spanned<PathBuf>,
     access: Option<Spanned<WrittenAccess>>,
     cache: Option<Spanned<Bytes>>,
+    direct: Option<bool>,
     check: Option<bool>,
     dedicated: Option<Spanned<WrittenDedicated>>,
     #[serde(default)]
@@ -269,6 +273,7 @@ impl WrittenVolume {
             file_place,
             read_only,
             cache_bytes,
+            direct: self.direct.unwrap_or(false),
             check: self.check.unwrap_or(true),
             devices: Vec::new(),
         };
@@ -420,6 +425,7 @@ mod tests {
             access = "read"
             cache = "16 MiB"
             check = false
+            direct = true
             dedicated = { guest = "A", device = "0200" }
             [[volume]]
             file = "/v/b.ckd"
@@ -444,11 +450,11 @@ mod tests {
         assert_eq!(volumes.control_unit, name("UNIT"));
         let [first, second] = &volumes.volumes[..] else { panic!("two") };
         assert_eq!((first.file.as_path(), first.read_only), (Path::new("dir/a.ckd"), true));
-        assert_eq!((first.cache_bytes, first.check), (16 << 20, false));
+        assert_eq!((first.cache_bytes, first.check, first.direct), (16 << 20, false, true));
         let dedicated = &first.devices[0];
         assert!(dedicated.dedicated && dedicated.read_only && dedicated.cached);
         assert_eq!((second.file.as_path(), second.read_only), (Path::new("/v/b.ckd"), false));
-        assert_eq!((second.cache_bytes, second.check), (CACHE_BYTES, true));
+        assert_eq!((second.cache_bytes, second.check, second.direct), (CACHE_BYTES, true, false));
         let found: Vec<_> = second
             .devices
             .iter()

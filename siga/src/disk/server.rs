@@ -1,18 +1,21 @@
 //! A guest that has volumes, with channel and control unit, and serves them to others.
 
 use std::io;
-use std::path::Path as FilePath;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use disk::channel::{Channel, Guests, Use};
+use disk::ckd::direct::Direct;
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
 use disk::exchange::{PairError, pair};
 use disk::report::{self, DeviceState, Totals, VolumeState};
-use disk::unit::{DamagedTrack, Unit};
+use disk::unit::{DamagedTrack, Reading, Unit};
 use fabric::control::{Kind, Pending, Problem};
 use fabric::name::Name;
 use fabric::path::{self, Shape, Terms};
+use os::fork::ForkSafeFd;
 use os::processor::now_ns;
 use os::storage::StorageOptions;
 use thiserror::Error;
@@ -20,8 +23,8 @@ use thiserror::Error;
 use super::showing::Shown;
 use super::volumes::OpenVolume;
 use super::{Measurement, UnitKind, Wanted};
-use crate::waiter::Key;
-use crate::{Guest, PathOptions, Served, Wait, Waiter};
+use crate::waiter::{Key, Member, OneOf};
+use crate::{Guest, Path, PathOptions, Wait, Waiter};
 
 /// Channel paths between channel and control unit.
 const LINKS: usize = 4;
@@ -109,7 +112,7 @@ pub enum ServerError {
 /// A guest that serves volumes to other guests. One thread runs the channel and the control unit.
 #[derive(Debug)]
 pub struct Server {
-    waiter: Waiter<Served>,
+    waiter: Waiter<Party>,
     guest: Key,
     unit: Unit,
     channel: Channel,
@@ -117,6 +120,8 @@ pub struct Server {
     /// The paths of guests, by their number at the channel, with what each has opened.
     paths: Vec<Option<Opened>>,
     cache_bytes: Vec<u64>,
+    /// The volumes' files, or the first of each.
+    files: Vec<PathBuf>,
     shown: Shown,
     /// What is shown of devices is out of date.
     has_new_devices: bool,
@@ -159,8 +164,66 @@ struct Opened {
     guest: u64,
 }
 
+/// What the server waits for.
+#[derive(Debug)]
+enum Party {
+    Guest(Guest),
+    Path(Path),
+    Reads(Reads),
+}
+
+impl OneOf for Party {
+    fn member(&self) -> &dyn Member {
+        match self {
+            Party::Guest(guest) => guest,
+            Party::Path(path) => path,
+            Party::Reads(reads) => reads,
+        }
+    }
+
+    fn member_mut(&mut self) -> &mut dyn Member {
+        match self {
+            Party::Guest(guest) => guest,
+            Party::Path(path) => path,
+            Party::Reads(reads) => reads,
+        }
+    }
+
+    #[inline]
+    fn is_one_ready(&mut self) -> bool {
+        match self {
+            Party::Guest(guest) => guest.is_ready(),
+            Party::Path(path) => path.is_ready(),
+            Party::Reads(reads) => reads.is_over,
+        }
+    }
+}
+
+/// The direct reads of a volume, to be woken by. The control unit takes what they bring.
+#[derive(Debug)]
+struct Reads {
+    /// Readable while a read is over.
+    ring: ForkSafeFd,
+    is_over: bool,
+}
+
+impl Member for Reads {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.ring.as_fd());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        self.is_over = true;
+        true
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.is_over
+    }
+}
+
 struct Paths<'a> {
-    waiter: &'a mut Waiter<Served>,
+    waiter: &'a mut Waiter<Party>,
     paths: &'a [Option<Opened>],
 }
 
@@ -168,7 +231,7 @@ impl Guests for Paths<'_> {
     #[inline]
     fn halves(&mut self, guest: usize) -> Option<(&mut path::Sender, &mut path::Receiver)> {
         let Opened { key, .. } = (*self.paths.get(guest)?)?;
-        let Some(Served::Path(path)) = self.waiter.get_mut(key) else { return None };
+        let Some(Party::Path(path)) = self.waiter.get_mut(key) else { return None };
         let (senders, receivers) = path.halves();
         Some((senders[0].raw(), receivers[0].raw()))
     }
@@ -181,7 +244,7 @@ impl Server {
     /// [`ServerError`].
     pub fn new(guest: Guest, wait: Wait) -> Result<Server, ServerError> {
         let mut waiter = Waiter::new(wait)?;
-        let guest = waiter.add(Served::Guest(guest))?;
+        let guest = waiter.add(Party::Guest(guest))?;
         let (mut unit, mut channel) = (Unit::new(), Channel::new());
         // Caches are lent over these paths, of which nobody else knows.
         let most = 1 << 46;
@@ -202,6 +265,7 @@ impl Server {
             devices,
             paths,
             cache_bytes,
+            files: Vec::new(),
             shown: Shown::new()?,
             has_new_devices: false,
             wait,
@@ -209,7 +273,7 @@ impl Server {
             polled_ns: now,
             spinning_ns: 0,
         };
-        if let Some(Served::Guest(guest)) = server.waiter.get_mut(server.guest) {
+        if let Some(Party::Guest(guest)) = server.waiter.get_mut(server.guest) {
             guest.follow_hosts();
         }
         server.follow_host();
@@ -236,7 +300,8 @@ impl Server {
     /// [`ServerError`].
     pub fn mount(&mut self, open: OpenVolume, cache_bytes: usize) -> Result<usize, ServerError> {
         let name = open.name();
-        let OpenVolume { volume, file, damage } = open;
+        let OpenVolume { volume, file, damage, known, is_direct } = open;
+        let direct = is_direct.then(|| Direct::open(&volume));
         let all = (volume.tracks() as usize + 1) * TRACK_BYTES;
         let cache_bytes = cache_bytes.min(all);
         let number = self.unit.add_volume(
@@ -245,7 +310,19 @@ impl Server {
             StorageOptions { huge: true, locked: false },
         )?;
         damage.iter().for_each(|(track, at)| self.unit.note_damage(number, *track, *at));
+        match direct {
+            None => {}
+            Some(Ok(direct)) => {
+                self.unit.read_directly(number, direct, known);
+                if let Some(ring) = self.unit.descriptor(number) {
+                    let ring = ForkSafeFd::new(ring.try_clone_to_owned()?);
+                    self.waiter.add(Party::Reads(Reads { ring, is_over: false }))?;
+                }
+            }
+            Some(Err(why)) => self.unit.refuse_direct(number, why.to_string()),
+        }
         self.cache_bytes.push(cache_bytes.max(TRACK_BYTES * 4) as u64);
+        self.files.push(file.clone());
         let totals = self.totals();
         let file = file.to_string_lossy();
         self.shown.report.change(&totals, |rows| rows.name_volume(number, &name, &file));
@@ -362,7 +439,7 @@ impl Server {
             if was_held_back {
                 self.serve_member(key)?;
                 let is_held_back = self.channel.held_back(number) > 0;
-                if let Some(Served::Path(path)) = self.waiter.get_mut(key) {
+                if let Some(Party::Path(path)) = self.waiter.get_mut(key) {
                     path.sender().set_wants_room(is_held_back);
                 }
             }
@@ -380,14 +457,14 @@ impl Server {
 
     fn is_to_ask(&self) -> bool {
         match self.waiter.get(self.guest) {
-            Some(Served::Guest(guest)) => self.shown.is_to_ask(guest),
+            Some(Party::Guest(guest)) => self.shown.is_to_ask(guest),
             _ => false,
         }
     }
 
     fn follow_host(&mut self) {
-        if let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) {
-            self.shown.follow_host(guest);
+        if let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) {
+            self.shown.follow_host(guest, now_ns());
         }
     }
 
@@ -417,6 +494,7 @@ impl Server {
                 let state = VolumeState {
                     cylinders: unit.cylinders(volume),
                     read_only: !unit.is_writable(volume),
+                    reading: unit.reading(volume),
                     damage: unit.damage(volume).to_vec(),
                     slots: cache.slots() as u32,
                     used: cache.used() as u32,
@@ -500,8 +578,13 @@ impl Server {
             return self.accept();
         }
         let of_key = |path: &Option<Opened>| path.is_some_and(|opened| opened.key == key);
-        let Some(number) = self.paths.iter().position(of_key) else { return Ok(()) };
-        let Some(Served::Path(path)) = self.waiter.get_mut(key) else { return Ok(()) };
+        let Some(number) = self.paths.iter().position(of_key) else {
+            if let Some(Party::Reads(reads)) = self.waiter.get_mut(key) {
+                reads.is_over = false;
+            }
+            return Ok(());
+        };
+        let Some(Party::Path(path)) = self.waiter.get_mut(key) else { return Ok(()) };
         let (senders, receivers) = path.halves();
         let polled =
             self.channel.poll_guest(number, senders[0].raw(), receivers[0].raw(), now_ns());
@@ -526,10 +609,18 @@ impl Server {
     fn accept(&mut self) -> Result<(), ServerError> {
         self.follow_host();
         loop {
-            let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
+            let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
             let Some(pending) = guest.pending() else { return Ok(()) };
+            // A guest that has just closed a device may open it again.
+            for number in 0..self.paths.len() {
+                if let Some(opened) = self.paths[number]
+                    && self.devices[opened.device].device.dedicated
+                {
+                    self.serve_member(opened.key)?;
+                }
+            }
             let Some((number, which, wanted)) = self.wish(&pending) else {
-                let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) else {
+                let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else {
                     return Ok(());
                 };
                 guest.refuse(pending, [0; 16]);
@@ -544,7 +635,7 @@ impl Server {
                 wait: self.wait,
                 ..PathOptions::default()
             };
-            let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
+            let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
             // It was withdrawn, or something is lacking, of which the asking guest learns.
             let from = pending.from.bytes();
             let Ok(mut path) = guest.accept_pending(pending, &options) else { continue };
@@ -564,7 +655,7 @@ impl Server {
             if self.channel.attach(number, path.sender().raw(), wish).is_err() {
                 continue;
             }
-            match self.waiter.add(Served::Path(path)) {
+            match self.waiter.add(Party::Path(path)) {
                 Ok(key) => {
                     if self.paths.len() <= number {
                         self.paths.resize(number + 1, None);
@@ -618,6 +709,20 @@ impl Server {
     /// Tracks of a volume that were found damaged, 16 at most. Nobody writes to a volume that has any.
     pub fn damage(&self, volume: usize) -> &[DamagedTrack] {
         self.unit.damage(volume)
+    }
+
+    /// How tracks of a volume come from its file.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn reading(&self, volume: usize) -> Reading {
+        self.unit.reading(volume)
+    }
+
+    /// The files of volumes for which direct reads were wanted and are refused, and why.
+    pub fn direct_refused(&self) -> impl Iterator<Item = (&FilePath, &str)> {
+        let files = self.files.iter().enumerate();
+        files.filter_map(|(volume, file)| Some((&**file, self.unit.refusal(volume)?)))
     }
 
     /// Why the host does not show the volumes to those who ask it, if it does not.

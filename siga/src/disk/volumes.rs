@@ -2,8 +2,8 @@
 
 use std::path::{Path as FilePath, PathBuf};
 
-use disk::ckd::check::{Fault, check};
-use disk::ckd::model::track_number;
+use disk::ckd::check::{Fault, check_tracks};
+use disk::ckd::track::Uniform;
 use disk::ckd::volume::{Access, OpenError, Volume};
 
 /// A volume that is open and can be served: see [`Server::mount`](super::Server::mount).
@@ -13,6 +13,10 @@ pub struct OpenVolume {
     pub(super) file: PathBuf,
     /// Damaged tracks, and how far from their start the damage is.
     pub(super) damage: Vec<(u32, usize)>,
+    /// What tracks are like, as far as it was found out.
+    pub(super) known: Vec<Option<Uniform>>,
+    /// Direct reads are wanted.
+    pub(super) is_direct: bool,
 }
 
 impl OpenVolume {
@@ -23,7 +27,8 @@ impl OpenVolume {
     /// [`OpenError`].
     pub fn open(file: &FilePath, access: Access) -> Result<OpenVolume, OpenError> {
         let volume = Volume::open(file, access)?;
-        Ok(OpenVolume { volume, file: file.to_owned(), damage: Vec::new() })
+        let (file, damage, known) = (file.to_owned(), Vec::new(), Vec::new());
+        Ok(OpenVolume { volume, file, damage, known, is_direct: false })
     }
 
     /// Opens a volume and reads every track of it. If one is damaged, the volume is opened for reading, whatever was wanted. `found`
@@ -37,26 +42,33 @@ impl OpenVolume {
         mut found: impl FnMut(&Fault),
     ) -> Result<OpenVolume, OpenError> {
         let mut open = OpenVolume::open(file, access)?;
-        let (volume, mut damage) = (&open.volume, Vec::new());
-        check(
-            volume,
-            |_| {},
-            |fault| {
-                // A volume needs no label to be served.
-                if let Fault::Track { track, offset, .. } = &fault {
-                    let number = track_number(*track);
+        let (volume, mut damage, mut known) = (&open.volume, Vec::new(), Vec::new());
+        // A volume needs no label to be served.
+        check_tracks(volume, |number, checked| {
+            if let Err(fault) = &checked {
+                if let Fault::Track { offset, .. } = fault {
                     let (_, start) = volume.place(number);
                     damage.push((number, offset.saturating_sub(start) as usize));
-                    found(&fault);
                 }
-            },
-        );
+                found(fault);
+            }
+            known.push(checked.ok().and_then(|shape| shape.uniform));
+        });
         if !damage.is_empty() && access == Access::Write {
             // The lock of a writer goes first: it would keep us out.
             drop(open);
             open = OpenVolume::open(file, Access::Read)?;
         }
-        Ok(OpenVolume { damage, ..open })
+        Ok(OpenVolume { damage, known, ..open })
+    }
+
+    /// Has the server read tracks that are not in its cache by direct reads: past the kernel's page cache, many at a time, while other
+    /// programs go on. If the kernel refuses, the volume is served all the same: see [`Server::reading`](super::Server::reading).
+    ///
+    /// Of tracks whose records are alike no more is read than a program needs, once they are known: all of a volume that was opened
+    /// with [`OpenVolume::open_checked`].
+    pub fn read_directly(self) -> OpenVolume {
+        OpenVolume { is_direct: true, ..self }
     }
 
     /// Its tracks.
@@ -204,6 +216,7 @@ mod of_system {
         /// [`ServerError`].
         pub fn serve(self, server: &mut Server) -> Result<(), ServerError> {
             for (open, rule) in self.volumes {
+                let open = if rule.direct { open.read_directly() } else { open };
                 let all = open.cylinders();
                 let volume = server.mount(open, rule.cache_bytes as usize)?;
                 for device in &rule.devices {

@@ -7,7 +7,7 @@ use os::processor::{now_ns, process_ns};
 use siga::Guest;
 use siga::disk::ckd::model::{HEADS, TRACK_BYTES};
 use siga::disk::ckd::volume::Access;
-use siga::disk::{Device, Server, UnitKind};
+use siga::disk::{Device, OpenVolume, Server, UnitKind};
 use siga::host::{Embedded, System};
 
 use super::Layout;
@@ -20,6 +20,9 @@ use crate::transport::wait;
 
 /// The guest that has the volumes.
 pub(super) const SERVER: &str = "DASD";
+
+/// Tracks of which the cache has parts when tracks are read directly: a few for each I/O that is under way.
+const DIRECT_SLOTS: usize = 256;
 
 /// How long the server serves before it looks whether the lab says something, before and after the window.
 const SLICE_NS: u64 = 1_000_000;
@@ -39,9 +42,21 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
         let unnamed = unnamed(is_in_memory).doing("make a file")?;
         write_volume(&unnamed, layout.cylinders).doing("write a volume")?;
         let file = format!("/proc/self/fd/{}", unnamed.as_raw_fd());
-        // A slot more than there are tracks: everything is cached, and a write finds a second one.
-        let cache_bytes = (tracks + 2) * TRACK_BYTES;
-        server.add_volume(&file, Access::Write, cache_bytes).doing("open a volume")?;
+        let file = std::path::Path::new(&file);
+        if layout.is_direct {
+            // What its tracks are like is known from the check.
+            let open = OpenVolume::open_checked(file, Access::Write, |_| {});
+            let open = open.doing("open a volume")?.read_directly();
+            let number = server.mount(open, DIRECT_SLOTS * TRACK_BYTES).doing("mount a volume")?;
+            if let Some((_, why)) = server.direct_refused().next() {
+                return Err(Fault::Unable(format!("no direct reads: {why}")));
+            }
+            debug_assert_eq!(number, volume);
+        } else {
+            // A slot more than there are tracks: everything is cached, and a write finds a second one.
+            let cache_bytes = (tracks + 2) * TRACK_BYTES;
+            server.add_volume(file, Access::Write, cache_bytes).doing("open a volume")?;
+        }
         let first = volume * layout.guests_per_volume;
         let devices = if layout.is_partial { layout.guests_per_volume } else { 1 };
         for guest in first..first + devices {

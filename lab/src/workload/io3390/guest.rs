@@ -46,7 +46,8 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
     let layout = Layout::of(&order.factors);
     let mut player = Player::open(order, &layout)?;
     // Guests of one device need not all read it.
-    if layout.is_partial || order.number.is_multiple_of(layout.guests_per_volume) {
+    let is_first = layout.is_partial || order.number.is_multiple_of(layout.guests_per_volume);
+    if is_first && !layout.is_direct {
         player.load()?;
     }
     let window = control.ready()?;

@@ -83,6 +83,12 @@ pub(super) const WORKLOAD: Workload = Workload {
             domain: Domain::Words(&["memory", "disk"]),
             usual: &["memory"],
         },
+        Factor {
+            name: "reads",
+            meaning: "where tracks come from: the control unit's cache, or the disk, by direct reads; a ring of the kernel's reads the same places directly",
+            domain: Domain::Words(&[CACHED, DIRECT]),
+            usual: &[CACHED],
+        },
         Factor { usual: &["spin"], ..WAIT },
     ],
     roles: &[
@@ -139,6 +145,9 @@ const RING: &str = "io-uring";
 const POLLED_RING: &str = "io-uring-polled";
 const COPY_LIMIT: &str = "copy-limit";
 
+const CACHED: &str = "cached";
+const DIRECT: &str = "direct";
+
 const DEDICATED: &str = "dedicated";
 const FULL_PACK: &str = "full-pack";
 const PARTIAL_PACK: &str = "partial-pack";
@@ -173,7 +182,7 @@ fn fit(factors: &mut Factors) {
         }
     }
     if is_level(factors, "mode", COPY_LIMIT) {
-        for name in ["read_percent", "look_bytes", "storage"] {
+        for name in ["read_percent", "look_bytes", "storage", "reads"] {
             factors.remove(name);
         }
     }
@@ -182,8 +191,11 @@ fn fit(factors: &mut Factors) {
     }
     // Calls read one after the other, and write as many before a sync as there are I/Os under way.
     let only_reads = factors.get("read_percent") == Some(&Level::Number(100));
-    if is_level(factors, "mode", CALLS) && only_reads {
-        factors.remove("depth");
+    if is_level(factors, "mode", CALLS) {
+        factors.remove("reads");
+        if only_reads {
+            factors.remove("depth");
+        }
     }
     if is_level(factors, "disk", DEDICATED) {
         factors.insert("guests_per_volume".to_owned(), Level::Number(1));
@@ -215,6 +227,7 @@ struct Layout {
     cylinders: u32,
     is_dedicated: bool,
     is_partial: bool,
+    is_direct: bool,
 }
 
 impl Layout {
@@ -228,6 +241,7 @@ impl Layout {
             cylinders: (number(factors, "cylinders") as u32).max(parts),
             is_dedicated: is_level(factors, "disk", DEDICATED),
             is_partial,
+            is_direct: is_level(factors, "reads", DIRECT),
         }
     }
 

@@ -6,10 +6,14 @@ use std::os::unix::fs::FileExt;
 
 use host::report::Counts;
 use os::processor::{keep_on, now_ns};
-use os::uring::Reads;
+use os::uring::{Ended, Piece, Reads, direct_grain, open_direct};
+use siga::disk::ckd::header::HEADER_BYTES;
+use siga::disk::ckd::model::{BLOCKS_PER_TRACK, TRACK_BYTES};
+use siga::disk::ckd::track::{HOME_BYTES, RECORD_0_BYTES};
+use siga::disk::format::eckd::COUNT_BYTES;
 
-use super::content::{Dice, is_of, make, records, unnamed, write_plain};
-use super::{CALLS, COPY_LIMIT, POLLED_RING, RECORD_BYTES};
+use super::content::{Dice, is_of, make, records, unnamed, write_plain, write_volume};
+use super::{CALLS, COPY_LIMIT, DIRECT, POLLED_RING, RECORD_BYTES, is_level};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::measure::Meter;
@@ -26,6 +30,7 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
     match order.word("mode") {
         COPY_LIMIT => copy(order, control),
         CALLS => call(order, control),
+        _ if is_level(&order.factors, "reads", DIRECT) => ring_directly(order, control),
         _ => ring(order, control),
     }
 }
@@ -38,13 +43,14 @@ fn ring(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let is_polled = order.word("mode") == POLLED_RING;
     let polled_on = order.place.first().filter(|_| is_polled).map(|processor| *processor as u32);
     let depth = order.number("depth") as usize;
-    let reads = Reads::new(file, depth, count as usize * RECORD_BYTES, polled_on);
+    let bytes = count as usize * RECORD_BYTES;
+    let reads = Reads::new(vec![file], depth, bytes, polled_on);
     let mut reads = reads.map_err(|error| Fault::Unable(format!("no ring: {error}")))?;
     let (mut dice, end) = (Dice::of(order.number), records + 1 - count);
     let mut firsts = vec![(0, 0); depth];
     let mut begin = |reads: &mut Reads, place: usize, now: u64| {
         let first = dice.below(end);
-        reads.begin(place, first * RECORD_BYTES as u64);
+        reads.begin(place, Piece { file: 0, offset: first * RECORD_BYTES as u64, bytes });
         (first, now)
     };
     let window = control.ready()?;
@@ -59,7 +65,10 @@ fn ring(order: &Order, control: &mut Control) -> Result<Report, Fault> {
         // Where a thread of the kernel polls nobody sleeps.
         let submitted = if is_polled { reads.submit() } else { reads.wait() };
         submitted.doing("submit reads")?;
-        while let Some(place) = reads.ended().doing("read")? {
+        while let Some(Ended { place, bytes: read }) = reads.ended() {
+            if read.doing("read")? != bytes {
+                return Err(Fault::Unable("a read was short".to_owned()));
+            }
             let (first, started_ns) = firsts[place];
             let mut records = (first..).zip(reads.data(place).chunks(RECORD_BYTES));
             if !records.all(|(number, record)| is_of(&record[..look_bytes], number)) {
@@ -73,6 +82,75 @@ fn ring(order: &Order, control: &mut Control) -> Result<Report, Fault> {
         now = meter.poll(now_ns(), number, Counts::new);
     }
     meter.close(number, Counts::new)
+}
+
+/// Reads a volume's file directly, each time the sectors of as many records with their count fields, as a control unit reads them.
+fn ring_directly(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let file = unnamed(order.word("storage") == "memory").doing("make a file")?;
+    let cylinders = order.number("cylinders") as u32;
+    write_volume(&file, cylinders).doing("write a volume")?;
+    let direct = open_direct(&file).doing("open a file for direct reads")?;
+    let grain = direct_grain(&direct).doing("read a file directly")? as u64;
+    let count = order.number("records");
+    let look_bytes = order.number("look_bytes") as usize;
+    let depth = order.number("depth") as usize;
+    let (mut dice, end) = (Dice::of(order.number), records(cylinders) + 1 - count);
+    let piece = |first: u64| {
+        let start = data_at(first) - COUNT_BYTES as u64;
+        let stop = data_at(first + count - 1) + RECORD_BYTES as u64;
+        let offset = start / grain * grain;
+        Piece { file: 0, offset, bytes: (stop.next_multiple_of(grain) - offset) as usize }
+    };
+    // The longest there is: from the last record of a track on.
+    let bytes_max = (0..u64::from(BLOCKS_PER_TRACK)).map(|first| piece(first).bytes).max();
+    let bytes_max = bytes_max.unwrap_or(0) + 2 * grain as usize;
+    let reads = Reads::new(vec![direct], depth, bytes_max, None);
+    let mut reads = reads.map_err(|error| Fault::Unable(format!("no ring: {error}")))?;
+    let mut flights = vec![(0, 0, 0); depth];
+    let mut begin = |reads: &mut Reads, place: usize, now: u64| {
+        let first = dice.below(end);
+        let piece = piece(first);
+        reads.begin(place, piece);
+        (first, piece.offset, now)
+    };
+    let window = control.ready()?;
+    let units = [("ios", 1.0), ("bytes", count as f64 * RECORD_BYTES as f64)];
+    let mut meter = Meter::new(window, order, &units).timing("latency", 1);
+    let mut number = 0;
+    let mut now = now_ns();
+    for (place, flight) in flights.iter_mut().enumerate() {
+        *flight = begin(&mut reads, place, now);
+    }
+    while now < window.end_ns {
+        reads.wait().doing("submit reads")?;
+        while let Some(Ended { place, bytes }) = reads.ended() {
+            bytes.doing("read")?;
+            let (first, offset, started_ns) = flights[place];
+            let data = reads.data(place);
+            let is_right = |number: u64| {
+                let at = (data_at(number) - offset) as usize;
+                is_of(&data[at..at + look_bytes], number)
+            };
+            if !(first..first + count).all(is_right) {
+                return Err(Fault::Corrupt(first));
+            }
+            number += 1;
+            now = now_ns();
+            meter.time(now - started_ns);
+            flights[place] = begin(&mut reads, place, now);
+        }
+        now = meter.poll(now_ns(), number, Counts::new);
+    }
+    meter.close(number, Counts::new)
+}
+
+/// Where in a volume's file the data of a record are.
+fn data_at(number: u64) -> u64 {
+    let tracks = number / u64::from(BLOCKS_PER_TRACK);
+    let record = number % u64::from(BLOCKS_PER_TRACK);
+    let first = HOME_BYTES + 2 * COUNT_BYTES + usize::from(RECORD_0_BYTES);
+    let step = (COUNT_BYTES + RECORD_BYTES) as u64;
+    HEADER_BYTES as u64 + tracks * TRACK_BYTES as u64 + first as u64 + record * step
 }
 
 /// A file of the records of a volume.

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use siga::disk::ckd::volume::Access;
-use siga::disk::{Device, Server};
+use siga::disk::{Device, OpenVolume, Server};
 use siga::{Guest, Wait};
 
 use super::super::birth::Birth;
@@ -22,7 +22,13 @@ pub fn run(birth: &Birth) -> ExitCode {
     let mut server = Server::new(guest, Wait::Block).expect("a server");
     let volumes = VOLUMES.iter().enumerate().map(|(number, _)| {
         let file = volume(&birth.directory, number);
-        server.add_volume(file, Access::Write, 16 << 20).expect("the life before is over")
+        let open = OpenVolume::open(&file, Access::Write).expect("the life before is over");
+        // The one with minidisks is larger than its cache.
+        let (open, cache_bytes) = match number {
+            0 => (open, 16 << 20),
+            _ => (open.read_directly(), 1 << 20),
+        };
+        server.mount(open, cache_bytes).expect("memory for a cache")
     });
     let volumes: Vec<usize> = volumes.collect();
     for writer in 0..WRITERS {

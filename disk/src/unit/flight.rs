@@ -1,0 +1,200 @@
+//! Direct reads of a volume that are under way, and who waits for them.
+//!
+//! A read goes to a place of its own, and is taken over into the cache when it is over and its track was not written meanwhile.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+use os::uring::{Ended, Piece};
+
+use super::perform::is_passing;
+use crate::ckd::direct::Direct;
+use crate::ckd::model::SECTOR_BYTES;
+use crate::ckd::volume::Volume;
+
+const NO_TRACK: u32 = u32::MAX;
+
+/// Stands for an exchange that was put aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    pub(super) connection: u16,
+    /// Another one each time that an exchange is put aside.
+    pub(super) serial: u64,
+}
+
+/// What an exchange waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The read to this place.
+    Read(u16),
+    /// Any place, because reads are under way to all of them.
+    Place,
+}
+
+/// A read that is under way.
+#[derive(Debug, Default)]
+struct Flight {
+    /// The part of the track that is read, in whole sectors.
+    part: Range<usize>,
+    /// How many bytes were read before it, because reads begin at a multiple of the grain.
+    skipped: usize,
+    /// The track was written since the read began: what it brings is neither the old nor the new.
+    is_stale: bool,
+    waiters: Vec<Ticket>,
+}
+
+/// A read that is over, and who waited for it. Its place is free.
+#[derive(Debug)]
+pub(super) struct Landed {
+    pub(super) place: usize,
+    pub(super) track: u32,
+    pub(super) part: Range<usize>,
+    pub(super) is_stale: bool,
+    /// Where in the data of the place the part begins, if all of it was read.
+    pub(super) data: io::Result<usize>,
+    pub(super) waiters: Vec<Ticket>,
+}
+
+/// The direct reads of one volume.
+#[derive(Debug)]
+pub(super) struct Flights {
+    direct: Direct,
+    /// By place: the track that is read, in an array of their own because it is searched.
+    tracks: Vec<u32>,
+    flights: Vec<Flight>,
+    free: Vec<u16>,
+    /// Those who wait for a place.
+    starved: VecDeque<Ticket>,
+    /// Reads were begun that the kernel does not know of.
+    is_begun: bool,
+}
+
+impl Flights {
+    pub(super) fn new(direct: Direct) -> Flights {
+        let places = direct.reads.places().min(usize::from(u16::MAX));
+        let mut flights = Vec::new();
+        flights.resize_with(places, Flight::default);
+        Flights {
+            direct,
+            tracks: vec![NO_TRACK; places],
+            flights,
+            free: (0..places as u16).rev().collect(),
+            starved: VecDeque::new(),
+            is_begun: false,
+        }
+    }
+
+    /// How many reads are under way.
+    pub(super) fn count(&self) -> usize {
+        self.flights.len() - self.free.len()
+    }
+
+    /// The place of a read that brings all of a part of a track.
+    pub(super) fn find(&self, track: u32, part: &Range<usize>) -> Option<Awaited> {
+        let brings = |flight: &Flight| {
+            !flight.is_stale && flight.part.start <= part.start && part.end <= flight.part.end
+        };
+        let mut places = (0..self.tracks.len()).filter(|place| self.tracks[*place] == track);
+        places.find(|place| brings(&self.flights[*place])).map(|place| Awaited::Read(place as u16))
+    }
+
+    /// Begins to read a part of a track, if there is a place for it.
+    pub(super) fn begin(
+        &mut self,
+        volume: &Volume,
+        track: u32,
+        part: &Range<usize>,
+    ) -> Option<Awaited> {
+        let place = self.free.pop()?;
+        let first = part.start / SECTOR_BYTES * SECTOR_BYTES;
+        let part = first..part.end.next_multiple_of(SECTOR_BYTES);
+        let (file, start) = volume.place(track);
+        let (from, end) = (start + part.start as u64, start + part.end as u64);
+        let grain = self.direct.grain as u64;
+        let offset = from / grain * grain;
+        let bytes = (end.next_multiple_of(grain) - offset) as usize;
+        let index = usize::from(place);
+        self.tracks[index] = track;
+        let flight = &mut self.flights[index];
+        (flight.part, flight.skipped, flight.is_stale) = (part, (from - offset) as usize, false);
+        self.direct.reads.begin(index, Piece { file, offset, bytes });
+        self.is_begun = true;
+        Some(Awaited::Read(place))
+    }
+
+    /// An exchange waits.
+    pub(super) fn wait(&mut self, awaited: Awaited, ticket: Ticket) {
+        match awaited {
+            Awaited::Read(place) => self.flights[usize::from(place)].waiters.push(ticket),
+            Awaited::Place => self.starved.push_back(ticket),
+        }
+    }
+
+    /// A track was written, or nobody knows what the file has of it: reads of it that are under way count for nothing.
+    pub(super) fn spoil(&mut self, track: u32) {
+        if self.count() == 0 {
+            return;
+        }
+        for (of, flight) in self.tracks.iter().zip(&mut self.flights) {
+            flight.is_stale |= *of == track;
+        }
+    }
+
+    /// Hands over what was begun. False if the kernel has no room for all of it now.
+    ///
+    /// # Errors
+    /// The kernel takes no more reads.
+    pub(super) fn submit(&mut self) -> io::Result<bool> {
+        if self.is_begun {
+            match self.direct.reads.submit() {
+                Ok(()) => self.is_begun = false,
+                Err(error) if is_passing(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// A read that is over.
+    pub(super) fn land(&mut self) -> Option<Landed> {
+        if self.count() == 0 {
+            return None;
+        }
+        let Ended { place, bytes } = self.direct.reads.ended()?;
+        let flight = &mut self.flights[place];
+        let (part, waiters) = (flight.part.clone(), std::mem::take(&mut flight.waiters));
+        let is_stale = flight.is_stale;
+        let skipped = flight.skipped;
+        let data = bytes.and_then(|bytes| match bytes >= skipped + part.len() {
+            true => Ok(skipped),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        });
+        let track = std::mem::replace(&mut self.tracks[place], NO_TRACK);
+        self.free.push(place as u16);
+        Some(Landed { place, track, part, is_stale, data, waiters })
+    }
+
+    /// What was read to a place, until another read begins.
+    pub(super) fn data(&self, place: usize) -> &[u8] {
+        self.direct.reads.data(place)
+    }
+
+    /// One who waits for a place, if there is a free one.
+    pub(super) fn next_starved(&mut self) -> Option<Ticket> {
+        if self.free.is_empty() { None } else { self.starved.pop_front() }
+    }
+
+    /// All who wait for anything.
+    pub(super) fn into_waiters(mut self) -> Vec<Ticket> {
+        let mut waiters: Vec<Ticket> = self.starved.drain(..).collect();
+        self.flights.iter_mut().for_each(|flight| waiters.append(&mut flight.waiters));
+        waiters
+    }
+
+    /// Readable when a read is over.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.direct.reads.descriptor()
+    }
+}

@@ -1,0 +1,566 @@
+//! Programs whose tracks are read by direct reads, which end when the test lets them.
+
+#[expect(dead_code, reason = "the other programs use more of it")]
+mod world;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+
+use disk::channel::{Use, request};
+use disk::ckd::backing::{Backing, Simulated};
+use disk::ckd::direct::{Asynchronous, DIRECT_READ_BYTES_MAX, Direct};
+use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES};
+use disk::ckd::track::Uniform;
+use disk::ckd::volume::{Access, Volume};
+use disk::format::scsw::{DeviceStatus, Scsw};
+use disk::program::blocks::{Blocks, Mode, Verb, build};
+use disk::program::client::Event;
+use disk::unit::Reading;
+use os::uring::{Ended, Piece};
+
+use world::{Disk, Guest, World, block};
+
+const MODES: [Mode; 2] = [Mode::Command, Mode::Transport];
+
+/// Places of reads: few, so that programs wait for them too.
+const PLACES: usize = 8;
+
+/// Bytes of a program and its data, for each subchannel.
+const SHARE: u32 = 1 << 20;
+
+/// Reads of the simulated disk. What they bring is what was there when they began.
+#[derive(Debug)]
+struct Reads {
+    disk: Disk,
+    places: Vec<Vec<u8>>,
+    gate: Gate,
+}
+
+/// What the test sees of the reads.
+#[derive(Clone, Debug, Default)]
+struct Gate(Arc<Mutex<Gated>>);
+
+#[derive(Debug, Default)]
+struct Gated {
+    begun: VecDeque<usize>,
+    ended: VecDeque<Ended>,
+    /// All pieces so far.
+    pieces: Vec<Piece>,
+    /// The next submission fails so.
+    refusal: Option<io::ErrorKind>,
+}
+
+impl Gate {
+    /// Lets a read end: the one that was begun `index` after the oldest.
+    fn end_as(&self, index: usize, bytes: io::Result<usize>) {
+        let mut gated = self.0.lock().unwrap();
+        let place = gated.begun.remove(index).expect("a read under way");
+        gated.ended.push_back(Ended { place, bytes });
+    }
+
+    fn end(&self, index: usize) {
+        self.end_as(index, Ok(DIRECT_READ_BYTES_MAX));
+    }
+
+    fn under_way(&self) -> usize {
+        self.0.lock().unwrap().begun.len()
+    }
+
+    fn pieces(&self) -> Vec<Piece> {
+        std::mem::take(&mut self.0.lock().unwrap().pieces)
+    }
+}
+
+impl Asynchronous for Reads {
+    fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    fn begin(&mut self, place: usize, piece: Piece) {
+        let mut gated = self.gate.0.lock().unwrap();
+        assert!(!gated.begun.contains(&place), "a place at a time");
+        let target = &mut self.places[place];
+        let all = self.disk.bytes().unwrap();
+        let bytes = piece.bytes.min((all - piece.offset) as usize);
+        self.disk.read_at(&mut target[..bytes], piece.offset).unwrap();
+        gated.begun.push_back(place);
+        gated.pieces.push(piece);
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.gate.0.lock().unwrap().refusal.take().map_or(Ok(()), |kind| Err(kind.into()))
+    }
+
+    fn ended(&mut self) -> Option<Ended> {
+        self.gate.0.lock().unwrap().ended.pop_front()
+    }
+
+    fn data(&self, place: usize) -> &[u8] {
+        &self.places[place]
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// What a track full of blocks is like.
+const BLOCKS: Uniform =
+    Uniform { offset: 21, records: BLOCKS_PER_TRACK as u8, data_bytes: BLOCK_BYTES as u16 };
+
+/// A world whose volume is read directly. Its tracks are known, or not.
+fn world(cylinders: u32, slots: usize, is_known: bool) -> (World, Gate) {
+    world_of(World::new(cylinders, slots), cylinders, 512, is_known)
+}
+
+fn world_of(mut world: World, cylinders: u32, grain: usize, is_known: bool) -> (World, Gate) {
+    let gate = Gate::default();
+    let places = vec![vec![0; DIRECT_READ_BYTES_MAX]; PLACES];
+    let reads = Reads { disk: world.disk.clone(), places, gate: gate.clone() };
+    let known = vec![is_known.then_some(BLOCKS); cylinders as usize * 15];
+    world.unit.read_directly(0, Direct::of(Box::new(reads), grain), known);
+    (world, gate)
+}
+
+fn at(subchannel: u16) -> u32 {
+    SHARE * u32::from(subchannel)
+}
+
+fn data(subchannel: u16) -> u32 {
+    at(subchannel) + 4096
+}
+
+/// Starts a program on a subchannel. Blocks that are written have this seed.
+fn start(guest: &mut Guest, subchannel: u16, mode: Mode, verb: Verb, what: (u64, u32), seed: u8) {
+    let (first, count) = what;
+    if verb == Verb::Write {
+        for index in 0..u64::from(count) {
+            let at = data(subchannel) as usize + index as usize * BLOCK_BYTES;
+            guest.client.storage()[at..at + BLOCK_BYTES]
+                .copy_from_slice(&block(first + index, seed));
+        }
+    }
+    let blocks = Blocks { first_track: 0, first, count };
+    let storage = guest.client.storage();
+    let orb = build(storage, at(subchannel), data(subchannel), mode, verb, blocks);
+    guest.start(subchannel, &orb);
+}
+
+/// The subchannel of the next program that has ended, and its status. Its data are placed.
+fn ended(guest: &mut Guest) -> Option<(u16, Scsw)> {
+    loop {
+        match guest.poll()? {
+            Event::Ended { subchannel, .. } => {
+                guest.client.place().unwrap();
+                return Some((subchannel, guest.client.answer().scsw));
+            }
+            Event::Intermediate { .. } => {}
+            event => panic!("{event:?}"),
+        }
+    }
+}
+
+/// The seed that a block which was read has.
+fn seed_of(guest: &mut Guest, subchannel: u16, index: u64, number: u64) -> u8 {
+    let at = data(subchannel) as usize + index as usize * BLOCK_BYTES;
+    let found = &guest.client.storage()[at..at + BLOCK_BYTES];
+    let seed = found[0] ^ block(number, 0)[0];
+    assert!(found == block(number, seed), "block {number} is torn");
+    seed
+}
+
+/// Lets reads end until there are none, the oldest first.
+fn run(world: &mut World, gate: &Gate) {
+    for _ in 0..10_000 {
+        world.run();
+        if gate.under_way() == 0 {
+            return;
+        }
+        gate.end(0);
+    }
+    panic!("reads without end");
+}
+
+fn assert_good(scsw: &Scsw) {
+    assert!(scsw.is_good(), "{scsw:x?}");
+}
+
+#[test]
+fn programs_wait_for_their_own_reads_only() {
+    for mode in MODES {
+        let (mut world, gate) = world(3, 100, true);
+        let mut guest = world.guest(0, 3, false, true);
+        for subchannel in 0..4 {
+            start(&mut guest, subchannel, mode, Verb::Read, (u64::from(subchannel) * 50, 1), 0);
+        }
+        world.run();
+        assert_eq!((gate.under_way(), ended(&mut guest)), (4, None), "{mode:?}");
+        // The youngest first.
+        for subchannel in (0..4).rev() {
+            gate.end(subchannel.into());
+            world.run();
+            let (of, scsw) = ended(&mut guest).unwrap();
+            assert_good(&scsw);
+            assert_eq!(of, subchannel, "{mode:?}");
+            assert_eq!(seed_of(&mut guest, of, 0, u64::from(of) * 50), 0);
+            assert_eq!(ended(&mut guest), None);
+        }
+        assert_eq!(world.unit.counters().asides, 4);
+        assert_eq!((world.unit.misses(0), world.unit.reads_under_way(0)), (4, 0));
+    }
+}
+
+#[test]
+fn no_more_is_read_than_a_program_needs() {
+    let track = |number: u64| 512 + number * TRACK_BYTES as u64;
+    let piece = |offset, bytes| Piece { file: 0, offset, bytes };
+    for mode in MODES {
+        let (mut world, gate) = world(3, 100, false);
+        let mut guest = world.guest(0, 3, false, true);
+        let mut read = |what| {
+            start(&mut guest, 0, mode, Verb::Read, what, 0);
+            run(&mut world, &gate);
+            let (_, scsw) = ended(&mut guest).unwrap();
+            assert_good(&scsw);
+            (0..u64::from(what.1)).for_each(|index| {
+                assert_eq!(seed_of(&mut guest, 0, index, what.0 + index), 0);
+            });
+            gate.pieces()
+        };
+        // A track of which nothing is known is read as a whole, and then it is there.
+        assert_eq!(read((12, 1)), [piece(track(1), TRACK_BYTES)]);
+        assert_eq!(read((13, 1)), []);
+        drop(world);
+        let (mut world, gate) = self::world(3, 100, true);
+        let mut guest = world.guest(0, 3, false, true);
+        let mut read = |what| {
+            start(&mut guest, 0, mode, Verb::Read, what, 0);
+            run(&mut world, &gate);
+            let (_, scsw) = ended(&mut guest).unwrap();
+            assert_good(&scsw);
+            gate.pieces()
+        };
+        // Record 1 is at bytes 21 to 4125 of its track, record 2 at 4125 to 8229: each with its count field.
+        assert_eq!(read((12, 1)), [piece(track(1), 4608)]);
+        assert_eq!(read((13, 1)), [piece(track(1) + 4096, 4608)]);
+        assert_eq!(read((12, 2)), []);
+        // The rest of a domain is read at once: records 11 and 12 of track 2, 12 of track 3, and one of track 4.
+        let end = (21_usize + 12 * 4104).next_multiple_of(512);
+        let first = (21 + 10 * 4104) / 512 * 512;
+        let rest = [
+            piece(track(2) + first as u64, end - first),
+            piece(track(3), end),
+            piece(track(4), 4608),
+        ];
+        assert_eq!(read((34, 15)), rest, "{mode:?}");
+    }
+}
+
+#[test]
+fn disk_of_long_sectors_is_read_in_multiples_of_them() {
+    let (mut world, gate) = world_of(World::new(2, 100), 2, 4096, true);
+    let mut guest = world.guest(0, 2, false, true);
+    let last = 2 * 15 * 12 - 1;
+    for number in [0, 1, 2, 12, 13, 200, last] {
+        start(&mut guest, 0, Mode::Transport, Verb::Read, (number, 1), 0);
+        run(&mut world, &gate);
+        let (_, scsw) = ended(&mut guest).unwrap();
+        assert_good(&scsw);
+        assert_eq!(seed_of(&mut guest, 0, 0, number), 0);
+    }
+    for piece in gate.pieces() {
+        assert!(piece.offset.is_multiple_of(4096) && piece.bytes.is_multiple_of(4096), "{piece:?}");
+    }
+}
+
+#[test]
+fn write_to_a_track_that_is_being_read_is_neither_lost_nor_torn() {
+    for (mode, order) in MODES.into_iter().flat_map(|mode| [(mode, [0, 0]), (mode, [1, 0])]) {
+        let (mut world, gate) = world(3, 100, true);
+        let mut guest = world.guest(0, 3, true, true);
+        start(&mut guest, 0, mode, Verb::Read, (12, 2), 0);
+        start(&mut guest, 1, mode, Verb::Write, (12, 2), 7);
+        world.run();
+        // Two records for the one, all of the track for the other, both from before the write.
+        assert_eq!(gate.under_way(), 2, "{mode:?}");
+        gate.end(order[0]);
+        world.run();
+        gate.end(order[1]);
+        run(&mut world, &gate);
+        for _ in 0..2 {
+            let (subchannel, scsw) = ended(&mut guest).unwrap();
+            assert_good(&scsw);
+            if subchannel == 0 {
+                let seeds = [12, 13].map(|number| seed_of(&mut guest, 0, number - 12, number));
+                assert!(mode == Mode::Command || seeds[0] == seeds[1], "{mode:?} {seeds:?}");
+            }
+        }
+        start(&mut guest, 0, mode, Verb::Read, (12, 2), 0);
+        run(&mut world, &gate);
+        assert_good(&ended(&mut guest).unwrap().1);
+        assert_eq!([0, 1].map(|index| seed_of(&mut guest, 0, index, 12 + index)), [7; 2]);
+    }
+}
+
+#[test]
+fn program_that_waits_is_halted_and_leaves_nothing() {
+    for mode in MODES {
+        for kind in [request::Kind::Halt, request::Kind::Clear] {
+            let (mut world, gate) = world(3, 100, true);
+            let mut guest = world.guest(0, 3, true, true);
+            start(&mut guest, 0, mode, Verb::Read, (8, 20), 0);
+            world.run();
+            // The first track is there, the second is not: what is there is pinned for the program.
+            gate.end(0);
+            world.run();
+            assert_eq!(ended(&mut guest), None);
+            guest.client.request(kind, 0, &mut guest.sender).unwrap();
+            world.run();
+            assert_eq!(
+                guest.poll(),
+                Some(Event::Ended { subchannel: 0, parameter: 0 }),
+                "{mode:?}"
+            );
+            run(&mut world, &gate);
+            guest.client.consume(&mut guest.sender).unwrap();
+            start(&mut guest, 0, mode, Verb::Read, (8, 1), 0);
+            run(&mut world, &gate);
+            assert_good(&ended(&mut guest).unwrap().1);
+            assert_eq!(seed_of(&mut guest, 0, 0, 8), 0);
+            guest.client.consume(&mut guest.sender).unwrap();
+            start(&mut guest, 0, mode, Verb::Read, (8, 1), 0);
+            run(&mut world, &gate);
+            assert_eq!(world.unit.pinned(0), 1, "{mode:?} {kind:?}: what ended last");
+        }
+    }
+}
+
+#[test]
+fn guest_that_dies_while_its_reads_are_under_way_leaves_nothing() {
+    for mode in MODES {
+        let (mut world, gate) = world(3, 100, true);
+        let mut guest = world.guest(0, 3, true, true);
+        for subchannel in 0..8 {
+            let first = u64::from(subchannel) * 40;
+            start(&mut guest, subchannel, mode, Verb::Read, (first, 30), 0);
+        }
+        world.run();
+        gate.end(3);
+        gate.end(0);
+        world.run();
+        world.sides.0[0] = None;
+        world.channel.detach(0);
+        drop(guest);
+        world.run();
+        assert_eq!(world.unit.pinned(0), 0, "{mode:?}");
+        run(&mut world, &gate);
+        assert_eq!((world.unit.pinned(0), world.unit.reads_under_way(0)), (0, 0));
+        let mut other = world.guest(0, 3, true, true);
+        start(&mut other, 0, mode, Verb::Read, (0, 30), 0);
+        run(&mut world, &gate);
+        assert_good(&ended(&mut other).unwrap().1);
+    }
+}
+
+#[test]
+fn device_without_cache_leaves_nothing_in_a_small_one() {
+    for mode in MODES {
+        for is_known in [false, true] {
+            let (mut world, gate) = world(3, 16, is_known);
+            let wish = Use {
+                volume: 0,
+                first_cylinder: 0,
+                cylinders: 3,
+                may_write: true,
+                subchannels: 8,
+                result_bytes: 1 << 20,
+                is_cached: false,
+                cache: None,
+            };
+            world.sides.0.push(None);
+            let mut guest = world.guest_at(0, wish);
+            for subchannel in 0..4 {
+                let first = u64::from(subchannel) * 70;
+                start(&mut guest, subchannel, mode, Verb::Read, (first, 60), 0);
+            }
+            for _ in 0..100 {
+                run(&mut world, &gate);
+            }
+            for _ in 0..4 {
+                let (of, scsw) = ended(&mut guest).unwrap();
+                assert_good(&scsw);
+                for index in 0..60 {
+                    assert_eq!(seed_of(&mut guest, of, index, u64::from(of) * 70 + index), 0);
+                }
+            }
+            assert_eq!(world.unit.cache(0).used(), 0, "{mode:?} {is_known}");
+        }
+    }
+}
+
+#[test]
+fn volume_whose_direct_reads_are_refused_later_is_read_all_the_same() {
+    for mode in MODES {
+        for is_submission in [false, true] {
+            let (mut world, gate) = world(3, 100, true);
+            let mut guest = world.guest(0, 3, true, true);
+            assert_eq!(world.unit.reading(0), Reading::Direct);
+            if is_submission {
+                gate.0.lock().unwrap().refusal = Some(io::ErrorKind::PermissionDenied);
+            }
+            for subchannel in 0..3 {
+                start(&mut guest, subchannel, mode, Verb::Read, (5 + u64::from(subchannel), 60), 0);
+            }
+            world.run();
+            if !is_submission {
+                gate.end_as(1, Err(io::ErrorKind::InvalidInput.into()));
+                world.run();
+            }
+            for _ in 0..3 {
+                let (of, scsw) = ended(&mut guest).unwrap();
+                assert_good(&scsw);
+                assert_eq!(seed_of(&mut guest, of, 59, 64 + u64::from(of)), 0);
+            }
+            assert_eq!(world.unit.reading(0), Reading::Refused, "{mode:?}");
+        }
+    }
+}
+
+#[test]
+fn volume_that_is_no_file_has_no_direct_reads() {
+    let disk = Simulated::new(world::image(1));
+    let volume = Volume::from_backing(Box::new(disk), Access::Read).unwrap();
+    let refused = Direct::open(&volume).unwrap_err().to_string();
+    assert_eq!(refused, "its file cannot be read past the page cache: unsupported");
+}
+
+#[test]
+fn read_that_fails_once_is_done_again_by_a_call() {
+    for bytes in [Err(io::Error::other("a disk")), Ok(100)] {
+        let (mut world, gate) = world(3, 100, true);
+        let mut guest = world.guest(0, 3, true, true);
+        start(&mut guest, 0, Mode::Transport, Verb::Read, (5, 1), 0);
+        world.run();
+        gate.end_as(0, bytes);
+        world.run();
+        assert_good(&ended(&mut guest).unwrap().1);
+        assert_eq!(seed_of(&mut guest, 0, 0, 5), 0);
+        assert_eq!(world.unit.reading(0), Reading::Direct);
+    }
+}
+
+#[test]
+fn damage_is_found_by_a_direct_read_too() {
+    for mode in MODES {
+        let mut bytes = world::image(3);
+        // The count field of record 3 of track 2: it says that it is record 4.
+        bytes[512 + 2 * TRACK_BYTES + 21 + 2 * 4104 + 4] = 4;
+        // The data of record 5 reach beyond the track.
+        bytes[512 + 2 * TRACK_BYTES + 21 + 4 * 4104 + 6] = 0xff;
+        let (mut world, gate) = world_of(World::with(bytes, 100), 3, 512, true);
+        let mut guest = world.guest(0, 3, true, true);
+        start(&mut guest, 0, mode, Verb::Read, (26, 1), 0);
+        run(&mut world, &gate);
+        let (_, scsw) = ended(&mut guest).unwrap();
+        assert!(scsw.device.has(DeviceStatus::UNIT_CHECK), "{mode:?}: {scsw:x?}");
+        assert_eq!(guest.client.answer().sense.unwrap().0[1] & 0x40, 0x40, "invalid track format");
+        assert_eq!((world.unit.damage(0).len(), world.unit.is_writable(0)), (1, false));
+    }
+}
+
+/// A generator of numbers that are the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// A write of a block: when it was started, and when it was acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    seed: u8,
+    started: u32,
+    ended: Option<u32>,
+}
+
+/// What is under way: verb, first block, blocks, seed, and when it was started.
+type Way = (Verb, u64, u32, u8, u32);
+
+/// Blocks that are read and written at random.
+const NUMBER: u64 = 60;
+
+#[test]
+fn any_order_of_reads_and_writes_brings_what_was_acknowledged() {
+    let seed = std::env::var("SEED").map_or(0x5eed, |seed| seed.parse().unwrap());
+    for round in 0..60 {
+        println!("SEED={} round {round}", seed);
+        let mut dice = Dice((seed + round) | 1);
+        let (mut world, gate) = world(1, 4 + dice.below(10) as usize, round % 2 == 0);
+        let mut guest = world.guest(0, 1, true, round % 3 == 0);
+        // The volume's first blocks, which are on few tracks.
+        let mut blocks: Vec<Vec<Written>> =
+            vec![vec![Written { ended: Some(0), ..Written::default() }]; NUMBER as usize];
+        let mut ways: Vec<Option<Way>> = vec![None; 8];
+        for now in 1..250_u32 {
+            let free = ways.iter().position(Option::is_none);
+            if let Some(free) = free.filter(|_| dice.below(3) > 0) {
+                let mode = MODES[dice.below(2) as usize];
+                let first = dice.below(NUMBER);
+                let count = 1 + dice.below((NUMBER - first).min(20)) as u32;
+                let seed = now as u8;
+                let verb = if dice.below(2) == 0 { Verb::Read } else { Verb::Write };
+                for number in first..first + u64::from(count) {
+                    if verb == Verb::Write {
+                        let written = Written { seed, started: now, ended: None };
+                        blocks[number as usize].push(written);
+                    }
+                }
+                ways[free] = Some((verb, first, count, seed, now));
+                start(&mut guest, free as u16, mode, verb, (first, count), seed);
+            } else if gate.under_way() > 0 {
+                gate.end(dice.below(gate.under_way() as u64) as usize);
+            }
+            world.run();
+            while let Some((subchannel, scsw)) = ended(&mut guest) {
+                let way = ways[usize::from(subchannel)].take().unwrap();
+                let (verb, first, count, seed, started) = way;
+                if !scsw.is_good() {
+                    // Too many tracks of a small cache are pinned. What was to be written may be there from now on, or not.
+                    assert!(scsw.device.has(DeviceStatus::UNIT_CHECK), "{scsw:x?}");
+                    continue;
+                }
+                for index in 0..u64::from(count) {
+                    let written = &mut blocks[(first + index) as usize];
+                    if verb == Verb::Write {
+                        let own = written.iter_mut().find(|one| one.seed == seed).unwrap();
+                        own.ended = Some(now);
+                        continue;
+                    }
+                    let found = seed_of(&mut guest, subchannel, index, first + index);
+                    let own = written.iter().find(|one| one.seed == found).unwrap();
+                    let is_over = |later: &Written| {
+                        let is_later = own.ended.is_some_and(|ended| ended < later.started);
+                        is_later && later.ended.is_some_and(|ended| ended < started)
+                    };
+                    let later = written.iter().find(|later| is_over(later));
+                    assert!(later.is_none(), "block {}: {own:?}, {later:?}", first + index);
+                }
+                guest.client.consume(&mut guest.sender).unwrap();
+            }
+        }
+        for _ in 0..200 {
+            run(&mut world, &gate);
+            while ended(&mut guest).is_some() {
+                guest.client.consume(&mut guest.sender).unwrap();
+            }
+        }
+        assert_eq!(world.unit.reads_under_way(0), 0);
+    }
+}
