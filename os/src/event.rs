@@ -76,7 +76,11 @@ mod tests {
     fn forked_child_leaves_the_event_alone() {
         let event = Event::new().unwrap();
         event.set();
-        run_in_child(|| event.clear());
+        let status = run_in_child(|| {
+            event.clear();
+            0
+        });
+        assert_eq!(status, 0);
         assert!(is_readable(&event));
     }
 }
