@@ -144,8 +144,10 @@ impl Reads {
     /// # Errors
     /// What the kernel says. What was begun goes with the next call then.
     pub fn submit(&mut self) -> io::Result<()> {
+        // A polling thread of the kernel takes entries by itself, also between the two looks at them.
+        let has_poller = self.ring.params().is_setup_sqpoll();
         while !self.ring.submission().is_empty() {
-            if self.ring.submit()? == 0 {
+            if self.ring.submit()? == 0 && !has_poller {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
         }

@@ -93,6 +93,11 @@ pub struct Direct {
 }
 
 impl Direct {
+    /// Readable when a read is over, if the reads have such a descriptor.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.reads.descriptor()
+    }
+
     /// Opens the files of a volume once more, for direct reads.
     ///
     /// # Errors

@@ -181,6 +181,18 @@ impl Flights {
         self.direct.reads.data(place)
     }
 
+    /// An exchange waits no longer.
+    pub(super) fn forget(&mut self, serial: u64) {
+        let is_other = |ticket: &Ticket| ticket.serial != serial;
+        self.starved.retain(is_other);
+        self.flights.iter_mut().for_each(|flight| flight.waiters.retain(is_other));
+    }
+
+    /// Whether somebody waits for a place and there is one.
+    pub(super) fn may_feed(&self) -> bool {
+        !self.free.is_empty() && !self.starved.is_empty()
+    }
+
     /// One who waits for a place, if there is a free one.
     pub(super) fn next_starved(&mut self) -> Option<Ticket> {
         if self.free.is_empty() { None } else { self.starved.pop_front() }

@@ -33,6 +33,7 @@ use self::device::Device;
 pub use self::flight::Awaited;
 use self::flight::{Flights, Landed, Ticket};
 use self::perform::Output;
+pub use self::perform::is_passing;
 use crate::ckd::direct::{DIRECT_READS_MAX, Direct};
 use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, Uniform};
@@ -63,6 +64,14 @@ pub const SLOTS_PER_EXCHANGE_MAX: usize = 256;
 /// Direct reads of a volume that a pass takes at most. The first of a burst go to their guests, who start the next ones, while the rest
 /// is taken.
 const READS_PER_POLL_MAX: usize = 8;
+
+/// How often a command, or an operation in transport mode, runs again because a track was not there. Then it reads by calls that
+/// wait: what it needs at once may be more than the cache has room for.
+const TURNS_MAX: u32 = 64;
+
+/// Bytes of data of the exchanges that are put aside, at most: of a connection, and of all. Others read by calls that wait.
+const ASIDE_BYTES_MAX: usize = 16 << 20;
+const ALL_ASIDE_BYTES_MAX: usize = 64 << 20;
 
 /// Units of a chain that wait while a command of it is put aside: the channel sends a group of commands before it waits for a
 /// response, and data with each.
@@ -173,6 +182,8 @@ struct Connection {
     /// By subchannel, which is in the low bits of an exchange's number: the last exchange that has ended. Commands
     /// of it that were on their way are not run.
     over: [u32; SUBCHANNELS],
+    /// Bytes of data of its exchanges that are put aside.
+    aside_bytes: usize,
     /// Operations that have ended, modulo 65536, and the slots that are pinned for each.
     ended: u16,
     pins: VecDeque<(u16, Slot)>,
@@ -199,8 +210,10 @@ struct Exchange {
     misses: u64,
     /// It has done what must not be done twice since its command, or its operation, began.
     has_effects: bool,
-    /// It reads by calls that wait: what a direct read has brought was of no use.
+    /// It reads by calls that wait: what a direct read has brought was of no use, or it has waited too often.
     must_block: bool,
+    /// How often its command, or its operation, was put aside.
+    turns: u32,
     /// The device is not cached: tracks that direct reads bring for this exchange. They leave the cache with it, or when a command
     /// has ended that is past them: until then the command may run again.
     asked: Vec<u32>,
@@ -271,6 +284,8 @@ pub struct Unit {
     connections: Vec<Option<Box<Connection>>>,
     /// Of the ticket that was given out last.
     serial: u64,
+    /// Bytes of data of all exchanges that are put aside.
+    aside_bytes: usize,
     counters: Counters,
 }
 
@@ -436,8 +451,10 @@ impl Unit {
     pub fn poll(&mut self) -> bool {
         let mut found = false;
         for volume in 0..self.volumes.len() {
-            if self.volumes[volume].flights.is_some() {
-                found |= self.take_reads(volume);
+            if let Some(flights) = &self.volumes[volume].flights {
+                let may_feed = flights.may_feed();
+                found |= self.take_reads(volume) || may_feed;
+                self.feed_starved(volume);
             }
         }
         for index in 0..self.links.len() {
@@ -560,9 +577,10 @@ impl Unit {
         };
         let Some(index) = connection.exchanges.iter().position(is_it) else { return Ok(()) };
         let mut exchange = connection.exchanges.swap_remove(index);
+        self.give_back_aside(connection, &exchange);
         let aside = *exchange.aside.take().expect("seen above");
         let Aside { head, bytes, units, held, .. } = aside;
-        exchange.must_block = must_block;
+        exchange.must_block = must_block || exchange.turns >= TURNS_MAX;
         let done = if head.kind == Kind::TransportCommand {
             let (tccb, data) = bytes.split_at(head.count as usize);
             match self.operate(connection, head, exchange, tccb, data) {
@@ -596,6 +614,9 @@ impl Unit {
     ) {
         self.serial += 1;
         self.counters.asides += 1;
+        exchange.turns += 1;
+        connection.aside_bytes += bytes.len();
+        self.aside_bytes += bytes.len();
         let serial = self.serial;
         let flights = self.volumes[connection.device.volume].flights.as_mut();
         let flights = flights.expect("only direct reads are waited for");
@@ -603,6 +624,22 @@ impl Unit {
         exchange.aside =
             Some(Box::new(Aside { serial, head, bytes, units: VecDeque::new(), held }));
         connection.exchanges.push(exchange);
+    }
+
+    /// An exchange waits no longer, whatever becomes of it.
+    fn give_back_aside(&mut self, connection: &mut Connection, exchange: &Exchange) {
+        let Some(aside) = &exchange.aside else { return };
+        connection.aside_bytes -= aside.bytes.len();
+        self.aside_bytes -= aside.bytes.len();
+        if let Some(flights) = &mut self.volumes[connection.device.volume].flights {
+            flights.forget(aside.serial);
+        }
+    }
+
+    /// Whether an exchange with so many bytes of data may not be put aside.
+    fn is_aside_full(&self, connection: &Connection, bytes: usize) -> bool {
+        connection.aside_bytes + bytes > ASIDE_BYTES_MAX
+            || self.aside_bytes + bytes > ALL_ASIDE_BYTES_MAX
     }
 
     /// Nobody writes any more to a volume that was found damaged: what else is wrong with it is not known, and a write could make it
@@ -695,6 +732,7 @@ impl Unit {
                 let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
                 let Some(index) = found else { return Ok(()) };
                 let exchange = connection.exchanges.swap_remove(index);
+                self.give_back_aside(connection, &exchange);
                 let ending = Ending::new(head.connection, exchange, Kind::Status);
                 self.end(connection, ending)
             }
@@ -753,6 +791,7 @@ impl Unit {
             sense: Sense::default(),
             exchanges: Vec::new(),
             over: [0; SUBCHANNELS],
+            aside_bytes: 0,
             ended: 0,
             pins: VecDeque::new(),
         }));
@@ -768,6 +807,10 @@ impl Unit {
         else {
             return;
         };
+        for exchange in std::mem::take(&mut connection.exchanges) {
+            self.give_back_aside(&mut connection, &exchange);
+            connection.exchanges.push(exchange);
+        }
         let mounted = &mut self.volumes[connection.device.volume];
         for (_, slot) in connection.pins.drain(..) {
             mounted.cache.unpin(slot);
@@ -864,6 +907,7 @@ impl Unit {
         // If it waits, it runs again from here.
         let (chain, pinned) = (exchange.chain, exchange.slots.len());
         exchange.has_effects = false;
+        exchange.must_block |= self.is_aside_full(connection, data.len());
         let moved = self.perform(
             connection,
             head.connection,
@@ -904,7 +948,7 @@ impl Unit {
                 return Ok(());
             }
         }
-        exchange.must_block = false;
+        (exchange.must_block, exchange.turns) = (false, 0);
         if !exchange.asked.is_empty() {
             exchange.let_old_pass(&mut self.volumes[connection.device.volume].cache);
         }
@@ -963,7 +1007,8 @@ impl Unit {
         let mut ending = Ending::new(head.connection, Exchange::default(), Kind::TransportResponse);
         let mut output = Output::default();
         // Only so many can be put aside.
-        exchange.must_block |= connection.exchanges.len() >= EXCHANGES_MAX;
+        exchange.must_block |= connection.exchanges.len() >= EXCHANGES_MAX
+            || self.is_aside_full(connection, tccb_bytes.len() + data.len());
         let commands = self.counters.commands;
         let refused =
             self.transport_commands(connection, head, &mut exchange, tccb_bytes, data, &mut output);
@@ -994,6 +1039,7 @@ impl Unit {
                 let again = Exchange {
                     misses: exchange.misses,
                     passing: exchange.passing,
+                    turns: exchange.turns,
                     asked: exchange.asked,
                     ..Exchange::new(head.exchange, &connection.device)
                 };
@@ -1026,7 +1072,7 @@ impl Unit {
     ) -> Result<u32, (usize, Stop)> {
         let tccb = Tccb::parse(tccb_bytes).map_err(|(bad, at)| (at, Stop::Bad(bad)))?;
         if tccb.service == Service::Interrogate {
-            // Every operation ends before the next unit is taken: there is nothing to tell.
+            // Of one that waits for a track there is nothing to tell either: it has done nothing yet.
             return Ok(0);
         }
         let all: u64 = tccb.dcws().map(|(_, dcw)| u64::from(dcw.count)).sum();

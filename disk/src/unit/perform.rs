@@ -926,6 +926,10 @@ fn find_records(
     if matches!(found, Err(Refusal::Wait(_))) {
         read_ahead(mounted, exchange, domain.track, domain.remaining.saturating_sub(all));
     }
+    // A call that waits has read all of the track and found out what it is like.
+    if found.is_ok() && mounted.cache.uniform_of(domain.track) != Some(*uniform) {
+        return Err(Fault::InvalidTrackFormat.into());
+    }
     found
 }
 
@@ -994,7 +998,7 @@ fn find_part(
 }
 
 /// Whether the same call can succeed later: the kernel lacks something now. Any other error is the disk's, or the file's.
-pub(super) fn is_passing(error: &io::Error) -> bool {
+pub fn is_passing(error: &io::Error) -> bool {
     const PASSING: [io::ErrorKind; 4] = [
         io::ErrorKind::Interrupted,
         io::ErrorKind::WouldBlock,

@@ -23,6 +23,7 @@ const ECHO_V4: u8 = 8;
 const ECHO_REPLY_V4: u8 = 0;
 const UNREACHABLE_V4: u8 = 3;
 const TIME_EXCEEDED_V4: u8 = 11;
+const REDIRECT_V6: u8 = 137;
 const ECHO_V6: u8 = 128;
 const ECHO_REPLY_V6: u8 = 129;
 const UNREACHABLE_V6: u8 = 1;
@@ -184,11 +185,16 @@ pub(super) fn reassembly_time_exceeded(late: &Late) -> Option<Vec<u8>> {
     let kind = late.quote.get(late.header_bytes).copied();
     let kind_sent = match (late.source, late.protocol) {
         (IpAddr::V4(_), ICMP) if kind.is_none_or(is_error_v4) => return None,
-        (IpAddr::V6(_), ICMPV6) if kind.is_none_or(|kind| kind < ECHO_V6) => return None,
+        (IpAddr::V6(_), ICMPV6) if kind.is_none_or(is_error_v6) => return None,
         (IpAddr::V4(_), _) => [TIME_EXCEEDED_V4, REASSEMBLY],
         (IpAddr::V6(_), _) => [TIME_EXCEEDED_V6, REASSEMBLY],
     };
     Some(error(late.destination, late.source, kind_sent, &late.quote))
+}
+
+/// All that are below the first that is none, and redirect.
+fn is_error_v6(kind: u8) -> bool {
+    kind < ECHO_V6 || kind == REDIRECT_V6
 }
 
 /// Unreachable, source quench, redirect, time exceeded and parameter problem.

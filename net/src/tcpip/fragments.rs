@@ -269,11 +269,19 @@ impl Parts {
         let (head, first) = self.head.as_ref().zip(self.pieces.get(&0))?;
         let mut quote = [&head[..], first].concat();
         quote.truncate(control::quote_bytes_max(self.key.source));
+        // Behind the fragment's header there may be more headers of IPv6, before what the packet is about.
+        let (protocol, inner_bytes) = match self.key.source {
+            IpAddr::V4(_) => (self.protocol, 0),
+            IpAddr::V6(_) => {
+                let chain = packet::chain(self.protocol, first).ok()?;
+                (chain.protocol, chain.bytes)
+            }
+        };
         Some(Late {
             source: self.key.source,
             destination: self.key.destination,
-            protocol: self.protocol,
-            header_bytes: head.len(),
+            protocol,
+            header_bytes: head.len() + inner_bytes,
             quote,
         })
     }

@@ -310,16 +310,16 @@ impl Server {
             StorageOptions { huge: true, locked: false },
         )?;
         damage.iter().for_each(|(track, at)| self.unit.note_damage(number, *track, *at));
+        let direct = direct.map(|direct| {
+            let direct = direct.map_err(|why| why.to_string())?;
+            // Without a descriptor to wait with there are no direct reads either.
+            self.listen_to(direct)
+                .map_err(|error| format!("its reads cannot be waited for: {error}"))
+        });
         match direct {
             None => {}
-            Some(Ok(direct)) => {
-                self.unit.read_directly(number, direct, known);
-                if let Some(ring) = self.unit.descriptor(number) {
-                    let ring = ForkSafeFd::new(ring.try_clone_to_owned()?);
-                    self.waiter.add(Party::Reads(Reads { ring, is_over: false }))?;
-                }
-            }
-            Some(Err(why)) => self.unit.refuse_direct(number, why.to_string()),
+            Some(Ok(direct)) => self.unit.read_directly(number, direct, known),
+            Some(Err(why)) => self.unit.refuse_direct(number, why),
         }
         self.cache_bytes.push(cache_bytes.max(TRACK_BYTES * 4) as u64);
         self.files.push(file.clone());
@@ -328,6 +328,15 @@ impl Server {
         self.shown.report.change(&totals, |rows| rows.name_volume(number, &name, &file));
         self.show();
         Ok(number)
+    }
+
+    /// Wakes for direct reads that are over.
+    fn listen_to(&mut self, direct: Direct) -> io::Result<Direct> {
+        if let Some(ring) = direct.descriptor() {
+            let ring = ForkSafeFd::new(ring.try_clone_to_owned()?);
+            self.waiter.add(Party::Reads(Reads { ring, is_over: false }))?;
+        }
+        Ok(direct)
     }
 
     /// Lets guests open a device.

@@ -59,12 +59,16 @@ impl Shown {
         if is_new || self.again_ns.is_some_and(|again_ns| again_ns <= now_ns) {
             // A host that cannot be asked now is asked at the next turn: one that is gone is followed by another.
             let asked = guest.ask(&Request::ShowVolumes, &[self.lent.as_fd()]);
-            if let Ok(claim) = asked {
-                if is_new {
-                    self.refused = None;
+            match asked {
+                Ok(claim) => {
+                    if is_new {
+                        self.refused = None;
+                    }
+                    (self.attachment, self.again_ns) = (Some(attachment), None);
+                    self.claim = Some(claim);
                 }
-                (self.attachment, self.again_ns) = (Some(attachment), None);
-                self.claim = Some(claim);
+                Err(_) if is_new => {}
+                Err(_) => self.ask_again(guest, now_ns),
             }
         }
         let answer = self.claim.as_ref().and_then(|claim| guest.take(claim));
@@ -75,12 +79,16 @@ impl Shown {
                 _ => None,
             };
             if self.refused.is_some_and(is_passing) {
-                let again_ns = now_ns.saturating_add(ASK_AGAIN_NS);
-                self.again_ns = Some(again_ns);
-                // The server may sleep until then.
-                guest.remind(again_ns);
+                self.ask_again(guest, now_ns);
             }
         }
+    }
+
+    fn ask_again(&mut self, guest: &Guest, now_ns: u64) {
+        let again_ns = now_ns.saturating_add(ASK_AGAIN_NS);
+        self.again_ns = Some(again_ns);
+        // The server may sleep until then.
+        guest.remind(again_ns);
     }
 }
 

@@ -1,8 +1,9 @@
 //! Volumes that are opened to be served: one by one, or those of a system file.
 
+use std::io;
 use std::path::{Path as FilePath, PathBuf};
 
-use disk::ckd::check::{Fault, check_tracks};
+use disk::ckd::check::{Fault, TrackFault, check_tracks};
 use disk::ckd::track::Uniform;
 use disk::ckd::volume::{Access, OpenError, Volume};
 
@@ -44,8 +45,13 @@ impl OpenVolume {
         let mut open = OpenVolume::open(file, access)?;
         let (volume, mut damage, mut known) = (&open.volume, Vec::new(), Vec::new());
         // A volume needs no label to be served.
+        let mut lack = None;
         check_tracks(volume, |number, checked| {
-            if let Err(fault) = &checked {
+            if let Err(Fault::Track { what: TrackFault::Io(error), .. }) = &checked
+                && disk::unit::is_passing(error)
+            {
+                lack.get_or_insert_with(|| io::Error::new(error.kind(), error.to_string()));
+            } else if let Err(fault) = &checked {
                 if let Fault::Track { offset, .. } = fault {
                     let (_, start) = volume.place(number);
                     damage.push((number, offset.saturating_sub(start) as usize));
@@ -54,6 +60,10 @@ impl OpenVolume {
             }
             known.push(checked.ok().and_then(|shape| shape.uniform));
         });
+        // What this process lacks is no fault of the volume.
+        if let Some(error) = lack {
+            return Err(OpenError { file: file.to_owned(), problem: error.into() });
+        }
         if !damage.is_empty() && access == Access::Write {
             // The lock of a writer goes first: it would keep us out.
             drop(open);

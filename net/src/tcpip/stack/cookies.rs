@@ -71,6 +71,21 @@ impl Stack {
         cookie::read(&self.secret, now, tuple, theirs, ours)
     }
 
+    /// Whether a connection that is complete can be added to those that wait to be accepted.
+    pub(super) fn has_room_for_another(&self, listening: SocketAddr) -> Result<(), Counter> {
+        let listener = self.listeners.get(&listening).ok_or(Counter::BacklogFull)?;
+        if listener.ready.len() >= listener.backlog {
+            return Err(Counter::BacklogFull);
+        }
+        if self.connections.len() >= self.options.connections_max {
+            return Err(Counter::ConnectionsFull);
+        }
+        if self.pool.is_exhausted() {
+            return Err(Counter::PoolExhausted);
+        }
+        Ok(())
+    }
+
     /// A connection whose other side has come back with its cookie, and the segment that it came with.
     pub(super) fn take_cookie(
         &mut self,
@@ -81,17 +96,8 @@ impl Stack {
         agreed: Agreed,
         link: &mut impl Link,
     ) -> Result<(), Counter> {
-        let listener = self.listeners.get(&listening).ok_or(Counter::BacklogFull)?;
         // Dropped and not refused: if the other side has something to say, it says it again.
-        if listener.ready.len() >= listener.backlog {
-            return Err(Counter::BacklogFull);
-        }
-        if self.connections.len() >= self.options.connections_max {
-            return Err(Counter::ConnectionsFull);
-        }
-        if self.pool.is_exhausted() {
-            return Err(Counter::PoolExhausted);
-        }
+        self.has_room_for_another(listening)?;
         let known = Known::of_cookie(&self.manner, tuple.remote.ip(), &segment, agreed);
         let Stack { engine, pool, manner, .. } = self;
         let ends = (tuple.local, tuple.remote);

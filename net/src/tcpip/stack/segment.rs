@@ -65,7 +65,9 @@ impl Stack {
             // It neither begins a connection nor belongs to one (RFC 9293 3.10.7.2).
             return Ok(());
         }
-        if giver.is_some_and(|at| self.expects_cookies(now, at)) {
+        if let Some(at) = giver.filter(|at| self.expects_cookies(now, *at)) {
+            // It may belong to one whose answer to a cookie was dropped for want of room: that comes again.
+            self.has_room_for_another(at)?;
             self.counters.count(Counter::CookiesRefused);
         }
         // RFC 9293 3.10.7.1.
