@@ -428,14 +428,14 @@ impl<'a> Turn<'a> {
         if self.take_unseen() | self.has_more | self.net.has_changed() {
             return Ok(Duration::ZERO);
         }
+        let now = now_ns();
+        self.show(now);
         if self.worker != Worker::None {
             if !self.waiting.has_descriptor() {
                 self.add(Interest::All, Bell::Descriptor(shared.outside.clone()));
             }
             return Ok(Duration::MAX);
         }
-        let now = now_ns();
-        self.show(now);
         if !self.lan.prepare_wait() {
             return Ok(Duration::ZERO);
         }
