@@ -1752,3 +1752,25 @@ fn write_after_a_search_meets_only_the_record_that_was_found() {
     // It comes before, between and after.
     assert!(ends.contains(&None) && ends.contains(&Some(NO_RECORD)), "{ends:?}");
 }
+
+#[test]
+fn chain_goes_on_behind_read_ipl() {
+    let mut world = World::new(4, 100);
+    let mut guest = world.guest(2, 2, false, false);
+    // What is read first begins a chain that goes anywhere on the device: here the seek that comes next does.
+    let ahead = [(0x02, CC_SLI, 24, 0x2000), (0x06, CC, 4096, 0x3000)];
+    guest.client.storage()[0x1000..0x1006].copy_from_slice(&[0, 0, 0, 1, 0, 2]);
+    let program = [ahead[0], ahead[1], (0x07, CC, 6, 0x1000), (0x06, 0, 4096, 0x4000)];
+    let orb = ccws(&mut guest, &program);
+    let scsw = guest.execute(&mut world, &orb);
+    assert!(scsw.is_good(), "{scsw:x?} {:?}", guest.client.answer().sense);
+    let storage = guest.client.storage();
+    assert!(storage[0x2000..0x2018] == block(360, 0)[..24], "record 1 of the minidisk");
+    assert!(storage[0x3000..0x4000] == block(361, 0), "record 2");
+    assert!(storage[0x4000..0x5000] == block(360 + 17 * 12, 0), "of another track");
+    // Within an extent there is no IPL.
+    let extent = Extent { last: Cchh { cylinder: 1, head: 14 }, ..Extent::default() };
+    guest.client.storage()[0x1100..0x1110].copy_from_slice(&extent.emit());
+    let orb = ccws(&mut guest, &[(0x63, CC, 16, 0x1100), (0x02, 0x20, 24, 0x2000)]);
+    assert_eq!(check_of(&mut world, &mut guest, &orb), INVALID_SEQUENCE);
+}
