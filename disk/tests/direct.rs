@@ -14,6 +14,7 @@ use disk::ckd::direct::{Asynchronous, DIRECT_READ_BYTES_MAX, Direct};
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES};
 use disk::ckd::track::Uniform;
 use disk::ckd::volume::{Access, Volume};
+use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::Event;
@@ -397,6 +398,51 @@ fn device_without_cache_leaves_nothing_in_a_small_one() {
             }
             assert_eq!(world.unit.cache(0).used(), 0, "{mode:?} {is_known}");
         }
+    }
+}
+
+#[test]
+fn search_waits_for_its_track_and_begins_where_it_was() {
+    for is_cached in [true, false] {
+        let (mut world, gate) = world(3, 16, true);
+        let wish = Use {
+            volume: 0,
+            first_cylinder: 1,
+            cylinders: 2,
+            may_write: true,
+            subchannels: 8,
+            result_bytes: 1 << 20,
+            is_cached,
+            cache: None,
+        };
+        world.sides.0.push(None);
+        let mut guest = world.guest_at(0, wish);
+        // A seek to cylinder 0, head 4; a search of this track and the next ones for record 2 of head 5, which is then read.
+        let storage = guest.client.storage();
+        storage[0x1000..0x1006].copy_from_slice(&[0, 0, 0, 0, 0, 4]);
+        storage[0x1010..0x1015].copy_from_slice(&[0, 0, 0, 5, 2]);
+        #[rustfmt::skip]
+        let program = [
+            0x07, 0x40, 0, 6, 0, 0, 0x10, 0x00,
+            0xb1, 0x40, 0, 5, 0, 0, 0x10, 0x10,
+            0x08, 0, 0, 0, 0, 0, 0x04, 0x08,
+            0x06, 0, 0x10, 0, 0, 0, 0x20, 0x00,
+        ];
+        storage[0x400..0x420].copy_from_slice(&program);
+        let orb = Orb { flags: OrbFlags::FORMAT_1, paths: 0x80, program: 0x400, ..Orb::default() };
+        guest.start(0, &orb);
+        for asides in 1..=2 {
+            world.run();
+            assert_eq!((gate.under_way(), ended(&mut guest)), (1, None), "{is_cached}");
+            assert_eq!(world.unit.counters().asides, asides);
+            gate.end(0);
+        }
+        run(&mut world, &gate);
+        assert_good(&ended(&mut guest).unwrap().1);
+        assert!(guest.client.storage()[0x2000..0x3000] == block(180 + 5 * 12 + 1, 0));
+        // A seek, 13 records and 3 more, and the read: nothing was counted twice.
+        assert_eq!(world.unit.counters().commands, 1 + 13 + 3 + 1);
+        assert_eq!(world.unit.cache(0).used(), if is_cached { 2 } else { 0 });
     }
 }
 

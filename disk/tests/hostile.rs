@@ -6,6 +6,7 @@ mod world;
 use disk::channel::request::Kind;
 use disk::ckd::check::check;
 use disk::ckd::volume::{Access, Volume};
+use disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
 use disk::format::orb::{Orb, OrbFlags};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::Event;
@@ -31,7 +32,8 @@ fn ends(world: &mut World, guest: &mut Guest) -> bool {
         if halt {
             guest.client.request(Kind::Halt, 0, &mut guest.sender).unwrap();
         }
-        rounds(world, 20);
+        // A search is a command for each record, and each waits for the one before.
+        rounds(world, if halt { 20 } else { 80 });
         while let Some(event) = guest.poll() {
             match event {
                 Event::Ended { .. } => {
@@ -76,9 +78,37 @@ fn untouched(world: &mut World) {
     assert_eq!(damaged, 0);
 }
 
-const COMMANDS: [u8; 31] = [
+const COMMANDS: [u8; 52] = [
     0x02, 0x03, 0x04, 0x05, 0x06, 0x0d, 0x0e, 0x12, 0x16, 0x1a, 0x1d, 0x1e, 0x27, 0x47, 0x4b, 0x63,
-    0x64, 0x85, 0x86, 0x92, 0x94, 0x95, 0x9d, 0xa6, 0xb4, 0xde, 0xe4, 0xe7, 0xea, 0xfa, 0x08,
+    0x64, 0x85, 0x86, 0x92, 0x94, 0x95, 0x9d, 0xa6, 0xb4, 0xde, 0xe4, 0xe7, 0xea, 0xfa, 0x08, 0x07,
+    0x07, 0x0b, 0x1b, 0x13, 0x1f, 0x22, 0x23, 0x29, 0x31, 0x31, 0x39, 0x49, 0x51, 0x69, 0x71, 0xa9,
+    0xb1, 0xb9, 0xd1, 0xf1,
+];
+
+/// Seeks: none, most of the time all of an address, and what else there is.
+const SEEKS: [u8; 8] = [0, 0, 0x07, 0x07, 0x07, 0x0b, 0x1b, 0x13];
+/// Searches, and none.
+const SEARCHES: [u8; 14] =
+    [0, 0x31, 0x31, 0x31, 0x31, 0x71, 0xb1, 0x51, 0x29, 0xe9, 0x49, 0x39, 0xb9, 0xf1];
+/// What is done where a search has led to, and with how many bytes.
+const DEEDS: [(u8, u16); 17] = [
+    (0x05, 4096),
+    (0x05, 100),
+    (0x06, 4096),
+    (0x86, 5000),
+    (0x0d, 4096),
+    (0x0e, 100),
+    (0x12, 8),
+    (0x92, 8),
+    (0x16, 16),
+    (0x1a, 5),
+    (0x1d, 58),
+    (0x1d, 100),
+    (0x1e, 4104),
+    (0x22, 1),
+    (0x23, 1),
+    (0x1f, 1),
+    (0x03, 1),
 ];
 
 proptest! {
@@ -109,6 +139,73 @@ proptest! {
         let flags = OrbFlags(flags & 0x0fff_00c0 & !(OrbFlags::TRANSPORT.0 | OrbFlags::FORMAT_1.0));
         let flags = if format_1 { flags.with(OrbFlags::FORMAT_1) } else { flags };
         let orb = Orb { flags, paths: 0x80, ..Orb::default() };
+        guest.start(0, &orb);
+        prop_assert!(ends(&mut world, &mut guest));
+        drop(guest);
+        world.sides.0[0] = None;
+        world.channel.detach(0);
+        world.run();
+        prop_assert_eq!(world.unit.pinned(0), 0);
+        untouched(&mut world);
+    }
+
+    #[test]
+    fn any_seeks_and_searches_end(
+        groups in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0_u8..14, 0_u8..15),
+            1..10,
+        ),
+        mask in prop::sample::select(&[None, Some(0), Some(0xc0), Some(0x40), Some(0xd0), Some(0xd8)]),
+    ) {
+        let mut world = World::new(2, 6);
+        let mut guest = world.guest(1, 1, true, false);
+        let storage = guest.client.storage();
+        let mut program = Vec::new();
+        match mask {
+            // Heads 2 to 7; everything may be written.
+            None => program.push((0x63, 16, 0x800)),
+            Some(mask) => {
+                storage[0x810] = mask;
+                program.push((0x1f, 1, 0x810));
+            }
+        }
+        storage[0x800..0x810].copy_from_slice(&[0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 7]);
+        // A seek, a search, and something that depends on where they have led to.
+        for (number, (seek, search, deed, head, record)) in groups.iter().enumerate() {
+            // Most of them are on the same few tracks.
+            let head = if *head < 10 { 2 + head % 3 } else { *head };
+            let address = 0x400 + number as u32 * 16;
+            let parameters = [0, 0, 0, 0, 0, head, *record, 0];
+            storage[address as usize..][..8].copy_from_slice(&parameters);
+            // The track is the one of an earlier seek, if there is none here.
+            match seek.get(&SEEKS) {
+                0 if number > 0 => {}
+                0 => program.push((0x07, 6, address)),
+                code => program.push((*code, 6, address)),
+            }
+            let search = *search.get(&SEARCHES);
+            if search != 0 {
+                program.push((search, 5, address + 2));
+                program.push((0x08, 0, (program.len() as u32 - 1) * 8));
+            }
+            // What is written begins with a count field, of record 3 with 50 bytes.
+            match deed.get(&DEEDS) {
+                (code, 1) => program.push((*code, 1, address)),
+                (code, bytes) => program.push((*code, *bytes, 0x1000)),
+            }
+        }
+        storage[0x1000..0x1008].copy_from_slice(&[0, 0, 0, 3, 3, 0, 0, 50]);
+        let last = program.len() - 1;
+        for (index, (code, count, address)) in program.into_iter().enumerate() {
+            // Of a transfer everything but the address is zero.
+            let flags = match (code, index == last) {
+                (0x08, _) => 0,
+                (_, is_last) => if is_last { 0x20 } else { 0x60 },
+            };
+            let ccw = Ccw { command: code, flags: CcwFlags(flags), count, address };
+            storage[index * 8..index * 8 + 8].copy_from_slice(&ccw.emit(CcwFormat::One));
+        }
+        let orb = Orb { flags: OrbFlags::FORMAT_1, paths: 0x80, ..Orb::default() };
         guest.start(0, &orb);
         prop_assert!(ends(&mut world, &mut guest));
         drop(guest);

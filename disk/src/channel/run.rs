@@ -15,6 +15,7 @@ use crate::exchange::{
     Broken, Extent, Head, Kind, Link, Pieces, UNITS_PER_POLL_MAX, Unit, establish, flag,
 };
 use crate::format::ccw::Direction;
+use crate::format::eckd::Search;
 use crate::format::orb::{ORB_BYTES, Orb, OrbFlags};
 use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, TSB_STORED, control};
 use crate::format::sense::{SENSE_BYTES, Sense};
@@ -545,6 +546,7 @@ impl Channel {
         run.exchange = Some(exchange);
         (run.is_sent, run.commands, run.responses) = (false, 0, 0);
         run.flights.clear();
+        run.awaits_status = false;
         self.advance(number, subchannel, sender, now)
     }
 
@@ -563,7 +565,11 @@ impl Channel {
         let link_index = *link;
         let link = &mut self.links[link_index];
         let mut interrupt = false;
-        while !run.is_sent && run.stop.is_none() && run.commands < run.commands_max() {
+        while !run.is_sent
+            && !run.awaits_status
+            && run.stop.is_none()
+            && run.commands < run.commands_max()
+        {
             if link.is_behind() {
                 self.waiting[link_index].push_back((number, subchannel));
                 break;
@@ -614,6 +620,7 @@ impl Channel {
             });
             run.commands += 1;
             run.is_sent = !step.chained;
+            run.awaits_status = step.chained && Search::of(step.command).is_some();
         }
         let (stop, is_empty) = (run.stop, run.commands == 0);
         if interrupt {
@@ -805,7 +812,11 @@ impl Channel {
         }
         match head.kind {
             Kind::CommandResponse => {
-                run.respond();
+                match DeviceStatus(head.code) {
+                    DeviceStatus(0) => run.respond(),
+                    status if run.end_search(status) => {}
+                    _ => return Err(Broken::Rules),
+                }
                 if let Some((sender, _)) = guests.halves(number) {
                     // A guest that is gone is noticed when it is polled.
                     let _ = self.advance(number, subchannel, sender, now);

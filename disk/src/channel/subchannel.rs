@@ -6,7 +6,7 @@ use super::request::Answer;
 use super::walk::{Check, Piece, PieceList, Walk};
 use crate::exchange::PACING;
 use crate::format::orb::Orb;
-use crate::format::scsw::SubchannelStatus;
+use crate::format::scsw::{DeviceStatus, SubchannelStatus};
 
 /// The measurement block of a subchannel: times in nanoseconds, added up over all operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub(super) struct Run {
     /// The commands that the control unit may still have to do, at most twice the pacing.
     pub(super) flights: VecDeque<Flight>,
     pub(super) stop: Option<Stop>,
+    /// A search was sent: what comes next depends on its status.
+    pub(super) awaits_status: bool,
     /// The program waits to be resumed.
     pub(super) is_suspended: bool,
     /// The control unit was busy: to be started again.
@@ -112,6 +114,16 @@ impl Run {
         }
     }
 
+    /// The status of the search that was sent last has arrived. False if none was awaited.
+    pub(super) fn end_search(&mut self, status: DeviceStatus) -> bool {
+        if status.has(DeviceStatus::STATUS_MODIFIER)
+            && let Some(walk) = &mut self.walk
+        {
+            walk.skip();
+        }
+        std::mem::take(&mut self.awaits_status)
+    }
+
     /// Commands that may be sent now, in all: one group ahead of the responses.
     pub(super) fn commands_max(&self) -> u64 {
         self.responses.max(1) * PACING as u64
@@ -134,6 +146,7 @@ impl Run {
         self.responses = 0;
         self.flights.clear();
         self.stop = None;
+        self.awaits_status = false;
         self.is_suspended = false;
         self.is_busy = false;
         self.input.clear();

@@ -128,6 +128,11 @@ impl Walk {
         self.resumed = true;
     }
 
+    /// Skips a CCW: the last command has ended with status modifier.
+    pub fn skip(&mut self) {
+        self.at = self.at.wrapping_add(CCW_BYTES as u32) & 0x7fff_ffff;
+    }
+
     /// Fetches the next command.
     ///
     /// # Errors
@@ -424,6 +429,28 @@ mod tests {
         for _ in 0..1000 {
             assert!(matches!(walk.next(&bytes[..]), Ok(Next::Step(_))));
         }
+    }
+
+    #[test]
+    fn status_modifier_skips_the_transfer_behind_a_search() {
+        let bytes = storage(&[
+            (0x07, CC, 6, 0x1000),
+            (0x31, CC, 5, 0x1002),
+            (0x08, 0, 0, 0x108),
+            (0x08, 0, 0, 0x128),
+            (0xff, 0xff, 0, 0),
+            (0x06, 0, 4, 0x2000),
+        ]);
+        let mut walk = Walk::new(&orb(OrbFlags::default()));
+        let mut next = || match walk.next(&bytes[..]) {
+            Ok(Next::Step(step)) => step.command,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([next(), next(), next(), next()], [0x07, 0x31, 0x31, 0x31]);
+        walk.skip();
+        // What is skipped to can be a transfer too.
+        let Ok(Next::Step(step)) = walk.next(&bytes[..]) else { panic!("no command") };
+        assert_eq!((step.command, step.end), (0x06, 0x130));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! | establish | channel | 1: may write, 2: its tracks do not stay in the cache | volume | first cylinder 32, cylinders 32 |
 //! | established | control unit | 0, or 1: refused | segment | bytes of the cache 64 |
 //! | command | channel | command | bytes of the CCW | |
-//! | command response | control unit | | | |
+//! | command response | control unit | 0, or the device status of a search | | |
 //! | data | either | | bytes | bytes, or extents |
 //! | status | control unit | device status | residual | sense, if there is a unit check |
 //! | transport command | channel | | bytes of the TCCB | TCCB, data to be written |
@@ -22,6 +22,9 @@
 //! the cache for those is free. *Sequence* is the command of the exchange, from 0, at which it ended. An exchange is one start of a
 //! subchannel; its number is never used again soon. Of establish and established the exchange is a number that no other connection has:
 //! what comes before the answer to an establish belongs to a connection that had the number before. Numbers are little-endian: both parties are programs of this machine.
+//!
+//! A channel that has sent a search command of a chain sends no further command of the chain until a command response brings the status
+//! of the search. After a status modifier the channel skips a CCW.
 
 mod extent;
 mod link;
@@ -45,7 +48,8 @@ pub enum Kind {
     Established = 2,
     /// A command of command mode.
     Command = 3,
-    /// The first command of an exchange has arrived, and later those at which the channel waits.
+    /// The first command of an exchange has arrived, and later those at which the channel waits; or a search has ended, and the chain
+    /// goes on.
     CommandResponse = 4,
     /// Data.
     Data = 5,

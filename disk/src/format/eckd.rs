@@ -26,23 +26,51 @@ pub mod command {
     pub const WRITE_DATA: u8 = 0x05;
     /// The data area of a record.
     pub const READ_DATA: u8 = 0x06;
+    /// Go to a track.
+    pub const SEEK: u8 = 0x07;
+    /// Go to a track: the file mask can allow this where it does not allow [`SEEK`].
+    pub const SEEK_CYLINDER: u8 = 0x0b;
     /// Data into key and data area of a record.
     pub const WRITE_KEY_DATA: u8 = 0x0d;
     /// Key and data area of a record.
     pub const READ_KEY_DATA: u8 = 0x0e;
     /// The count field of a record.
     pub const READ_COUNT: u8 = 0x12;
+    /// Go to cylinder 0, head 0.
+    pub const RECALIBRATE: u8 = 0x13;
     /// Record 0.
     pub const READ_R0: u8 = 0x16;
     /// The home address.
     pub const READ_HOME_ADDRESS: u8 = 0x1a;
+    /// Go to another track of the cylinder.
+    pub const SEEK_HEAD: u8 = 0x1b;
     /// A new record behind the current one; nothing stays behind it.
     pub const WRITE_CKD: u8 = 0x1d;
     /// Count, key and data of a record.
     pub const READ_CKD: u8 = 0x1e;
+    /// What the program may write, and where it may go.
+    pub const SET_FILE_MASK: u8 = 0x1f;
+    /// At which sector the last record was.
+    pub const READ_SECTOR: u8 = 0x22;
+    /// Wait for a sector.
+    pub const SET_SECTOR: u8 = 0x23;
     /// Ask the subsystem for something.
     pub const PERFORM_SUBSYSTEM_FUNCTION: u8 = 0x27;
-    /// What it answered.
+    /// Whether the key of the next record is the one given.
+    pub const SEARCH_KEY_EQUAL: u8 = 0x29;
+    /// Whether the count field of the next record names the record given.
+    pub const SEARCH_ID_EQUAL: u8 = 0x31;
+    /// Whether the home address is the one given.
+    pub const SEARCH_HOME_ADDRESS_EQUAL: u8 = 0x39;
+    /// Whether the key of the next record is higher than the one given.
+    pub const SEARCH_KEY_HIGH: u8 = 0x49;
+    /// Whether the count field of the next record names a higher record than the one given.
+    pub const SEARCH_ID_HIGH: u8 = 0x51;
+    /// Whether the key of the next record is the one given, or higher.
+    pub const SEARCH_KEY_EQUAL_OR_HIGH: u8 = 0x69;
+    /// Whether the count field of the next record names the record given, or a higher one.
+    pub const SEARCH_ID_EQUAL_OR_HIGH: u8 = 0x71;
+    /// What [`PERFORM_SUBSYSTEM_FUNCTION`] asked for.
     pub const READ_SUBSYSTEM_DATA: u8 = 0x3e;
     /// Where, and which records.
     pub const LOCATE_RECORD: u8 = 0x47;
@@ -73,6 +101,89 @@ pub mod command {
     /// What the subsystem is made of.
     pub const READ_CONFIGURATION: u8 = 0xfa;
 }
+
+/// What a search command compares with the data that the program brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Cylinder, head and record of the next count field: 5 bytes.
+    Id,
+    /// The key of the next record.
+    Key,
+    /// Cylinder and head of the home address: 4 bytes.
+    HomeAddress,
+}
+
+/// A search command. If the comparison holds, the command ends with status modifier, and the channel skips a CCW.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// What is compared.
+    pub subject: Subject,
+    /// It holds if they are equal.
+    pub equal: bool,
+    /// It holds if what is on the track is higher.
+    pub high: bool,
+    /// Behind the last record of a track the search goes on with the next track of the cylinder.
+    pub multi_track: bool,
+}
+
+impl Search {
+    /// The search command of a code. None if the code is another command's.
+    pub fn of(code: u8) -> Option<Search> {
+        let (subject, equal, high) = match code & !command::MULTI_TRACK {
+            command::SEARCH_ID_EQUAL => (Subject::Id, true, false),
+            command::SEARCH_ID_HIGH => (Subject::Id, false, true),
+            command::SEARCH_ID_EQUAL_OR_HIGH => (Subject::Id, true, true),
+            command::SEARCH_KEY_EQUAL => (Subject::Key, true, false),
+            command::SEARCH_KEY_HIGH => (Subject::Key, false, true),
+            command::SEARCH_KEY_EQUAL_OR_HIGH => (Subject::Key, true, true),
+            command::SEARCH_HOME_ADDRESS_EQUAL => (Subject::HomeAddress, true, false),
+            _ => return None,
+        };
+        Some(Search { subject, equal, high, multi_track: code & command::MULTI_TRACK != 0 })
+    }
+
+    /// Whether the comparison holds, of the bytes on the track and as many of the program's.
+    pub fn holds(&self, found: &[u8], wanted: &[u8]) -> bool {
+        match found.cmp(wanted) {
+            std::cmp::Ordering::Equal => self.equal,
+            std::cmp::Ordering::Greater => self.high,
+            std::cmp::Ordering::Less => false,
+        }
+    }
+}
+
+/// Whether a command exists in command mode alone: it moves the access mechanism, or depends on where on the track it is.
+pub fn is_command_mode_only(code: u8) -> bool {
+    Search::of(code).is_some()
+        || matches!(
+            code,
+            command::SEEK
+                | command::SEEK_CYLINDER
+                | command::SEEK_HEAD
+                | command::RECALIBRATE
+                | command::SET_FILE_MASK
+                | command::SET_SECTOR
+                | command::READ_SECTOR
+        )
+}
+
+/// Bytes of a seek address: two zeros, cylinder and head.
+pub const SEEK_BYTES: usize = 6;
+
+/// The track of a seek address. None if the first two bytes are not zeros, or there are too few.
+///
+/// ```text
+/// seek address, 6 | 0 16 | CCHH 32 |
+/// ```
+pub fn parse_seek(bytes: &[u8]) -> Option<Cchh> {
+    let bytes = bytes.get(..SEEK_BYTES)?;
+    (bytes[..2] == [0, 0]).then(|| Cchh::parse(&bytes[2..]))
+}
+
+/// Sectors of a track of a 3390.
+pub const SECTORS: u8 = 224;
+/// The sector that says nothing of where a record is.
+pub const NO_SECTOR: u8 = 0xff;
 
 /// Bytes of define extent that mean something here.
 pub const EXTENT_BYTES: usize = 16;
@@ -169,6 +280,66 @@ pub enum Permission {
     All = 3,
 }
 
+impl Permission {
+    /// That of a mask: its bits 0 and 1.
+    pub fn of(mask: u8) -> Permission {
+        match mask >> 6 {
+            0 => Permission::NoHomeAddress,
+            1 => Permission::Nothing,
+            2 => Permission::Update,
+            _ => Permission::All,
+        }
+    }
+}
+
+/// Which seeks a program may do, from bits 3 and 4 of a mask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Seeks {
+    /// All: 00.
+    #[default]
+    All,
+    /// Seek cylinder and seek head: 01.
+    CylinderAndHead,
+    /// Seek head: 10.
+    Head,
+    /// None, and no multi-track command goes on with the next track: 11.
+    Nothing,
+}
+
+impl Seeks {
+    /// That of a mask.
+    pub fn of(mask: u8) -> Seeks {
+        match mask >> 3 & 3 {
+            0 => Seeks::All,
+            1 => Seeks::CylinderAndHead,
+            2 => Seeks::Head,
+            _ => Seeks::Nothing,
+        }
+    }
+}
+
+/// The parameter of set file mask.
+///
+/// ```text
+/// file mask, 1 | writes 2 | 0 1 | seeks 2 | not used here 3 |
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileMask {
+    /// What may be written.
+    pub permission: Permission,
+    /// Which seeks may be done.
+    pub seeks: Seeks,
+}
+
+impl FileMask {
+    /// Takes the byte apart. None if the bit is set that must be 0.
+    pub fn parse(byte: u8) -> Option<FileMask> {
+        const ZERO: u8 = 0x20;
+        (byte & ZERO == 0)
+            .then(|| FileMask { permission: Permission::of(byte), seeks: Seeks::of(byte) })
+    }
+}
+
 /// The parameters of define extent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
@@ -190,14 +361,8 @@ impl Extent {
     /// Takes the bytes apart. None if there are too few.
     pub fn parse(bytes: &[u8]) -> Option<Extent> {
         let bytes = bytes.get(..EXTENT_BYTES)?;
-        let permission = match bytes[0] >> 6 {
-            0 => Permission::NoHomeAddress,
-            1 => Permission::Nothing,
-            2 => Permission::Update,
-            _ => Permission::All,
-        };
         Some(Extent {
-            permission,
+            permission: Permission::of(bytes[0]),
             mask_rest: bytes[0] & 0x3f,
             attributes: bytes[1],
             block_bytes: u16_at(bytes, 2),
@@ -423,6 +588,42 @@ mod tests {
         let bytes = prefix.emit();
         assert_eq!((bytes[0], bytes[1], bytes[12], bytes[44], bytes[60]), (1, 0x80, 0x88, 6, 0x86));
         assert_eq!(Prefix::parse(&bytes), Some(prefix));
+    }
+
+    #[test]
+    fn searches_are_what_their_codes_say() {
+        let of = |code: u8| {
+            let search = Search::of(code)?;
+            Some((search.subject, search.equal, search.high, search.multi_track))
+        };
+        assert_eq!(of(0x31), Some((Subject::Id, true, false, false)));
+        assert_eq!(of(0xd1), Some((Subject::Id, false, true, true)));
+        assert_eq!(of(0x71), Some((Subject::Id, true, true, false)));
+        assert_eq!(of(0xa9), Some((Subject::Key, true, false, true)));
+        assert_eq!(of(0x49), Some((Subject::Key, false, true, false)));
+        assert_eq!(of(0x69), Some((Subject::Key, true, true, false)));
+        assert_eq!(of(0xb9), Some((Subject::HomeAddress, true, false, true)));
+        let searches = (0..=255).filter(|code| Search::of(*code).is_some());
+        assert_eq!(searches.count(), 14);
+        let holds = |code, found: &[u8]| Search::of(code).unwrap().holds(found, &[0, 7]);
+        let of = |code| [[0, 6], [0, 7], [1, 0]].map(|found| holds(code, &found));
+        assert_eq!(of(0x31), [false, true, false]);
+        assert_eq!(of(0x51), [false, false, true]);
+        assert_eq!(of(0x71), [false, true, true]);
+    }
+
+    #[test]
+    fn seek_address_and_file_mask_are_what_the_pictures_say() {
+        let track = Cchh { cylinder: 0x0001_0203, head: 4 };
+        assert_eq!(parse_seek(&[0, 0, 2, 3, 0, 0x14]), Some(track));
+        assert_eq!(parse_seek(&[0, 0, 2, 3, 0, 0x14, 9]), Some(track));
+        assert_eq!((parse_seek(&[0, 1, 2, 3, 0, 4]), parse_seek(&[0; 5])), (None, None));
+        let mask = |permission, seeks| Some(FileMask { permission, seeks });
+        assert_eq!(FileMask::parse(0x00), mask(Permission::NoHomeAddress, Seeks::All));
+        assert_eq!(FileMask::parse(0x48), mask(Permission::Nothing, Seeks::CylinderAndHead));
+        assert_eq!(FileMask::parse(0x90), mask(Permission::Update, Seeks::Head));
+        assert_eq!(FileMask::parse(0xdd), mask(Permission::All, Seeks::Nothing));
+        assert_eq!(FileMask::parse(0x20), None);
     }
 
     #[test]

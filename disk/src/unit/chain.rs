@@ -1,6 +1,10 @@
 //! What a control unit knows of an exchange: extent, position, and what remains of the domain.
 
-use crate::format::eckd::{Extent, Locate, Permission, command, extended, operation};
+use super::search::{Place, Position};
+use crate::ckd::model::HEADS;
+use crate::format::eckd::{
+    Extent, FileMask, Locate, Permission, Seeks, command, extended, operation,
+};
 use crate::format::sense::Fault;
 
 use super::device::Device;
@@ -14,6 +18,8 @@ pub struct Limits {
     pub last: u32,
     /// What may be written.
     pub permission: Permission,
+    /// Which seeks may be done.
+    pub seeks: Seeks,
 }
 
 impl Limits {
@@ -24,7 +30,8 @@ impl Limits {
         if first > last {
             return Err(Fault::InvalidParameter);
         }
-        Ok(Limits { first, last, permission: extent.permission })
+        let seeks = Seeks::of(extent.mask_rest);
+        Ok(Limits { first, last, permission: extent.permission, seeks })
     }
 }
 
@@ -83,26 +90,89 @@ pub struct Chain {
     pub limits: Option<Limits>,
     /// The domain, if there is one.
     pub domain: Option<Domain>,
+    /// The file mask, if the program has set it without an extent.
+    pub mask: Option<FileMask>,
+    /// Where on the device a chain of seeks and searches is. There is none together with a domain.
+    pub position: Option<Position>,
 }
 
 impl Chain {
-    /// Define extent: once in a chain.
+    /// Define extent: once in a chain, and before it goes anywhere.
     pub fn define_extent(&mut self, extent: &Extent, device: &Device) -> Result<(), Fault> {
-        if self.limits.is_some() {
+        if self.limits.is_some() || self.mask.is_some() || self.position.is_some() {
             return Err(Fault::InvalidSequence);
         }
         self.limits = Some(Limits::new(extent, device)?);
         Ok(())
     }
 
+    /// Set file mask: once in a chain, and not together with an extent, which has a mask of its own.
+    pub fn set_mask(&mut self, mask: FileMask) -> Result<(), Fault> {
+        self.leave_domain()?;
+        if self.limits.is_some() || self.mask.is_some() {
+            return Err(Fault::InvalidSequence);
+        }
+        self.mask = Some(mask);
+        Ok(())
+    }
+
+    /// The file mask: the extent's, or the program's own, or the one that a chain begins with.
+    pub fn mask(&self) -> FileMask {
+        let of = |limits: Limits| FileMask { permission: limits.permission, seeks: limits.seeks };
+        self.limits.map(of).or(self.mask).unwrap_or_default()
+    }
+
+    /// The track at which the chain is, from the start of the volume.
+    pub fn track(&self) -> Option<u32> {
+        let of_position = self.position.map(|position| position.track);
+        self.domain.map(|domain| domain.track).or(of_position)
+    }
+
+    /// A command that does not belong to a domain: the records of the domain, if there is one, must be done with.
+    pub fn leave_domain(&self) -> Result<(), Fault> {
+        match self.domain {
+            Some(domain) if domain.remaining > 0 => Err(Fault::InvalidSequence),
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes to the start of a track of the device. `least` is what the mask must allow at least: see [`Seeks`].
+    pub fn seek(&mut self, track: u32, least: Seeks) -> Result<(), Fault> {
+        self.leave_domain()?;
+        if self.mask().seeks > least || !self.is_within(track) {
+            return Err(Fault::OutsideExtent);
+        }
+        (self.domain, self.position) = (None, Some(Position::new(track)));
+        Ok(())
+    }
+
+    /// Whether the program's extent has a track of the device. Without an extent it has all of them.
+    fn is_within(&self, track: u32) -> bool {
+        self.limits.is_none_or(|limits| (limits.first..=limits.last).contains(&track))
+    }
+
+    /// Goes to the start of the next track of the cylinder, as multi-track commands do.
+    pub fn next_head(&mut self) -> Result<(), Fault> {
+        let position = self.position.ok_or(Fault::InvalidSequence)?;
+        let track = position.track + 1;
+        if track.is_multiple_of(HEADS) {
+            return Err(Fault::EndOfCylinder);
+        }
+        if self.mask().seeks == Seeks::Nothing || !self.is_within(track) {
+            return Err(Fault::OutsideExtent);
+        }
+        self.position = Some(Position { track, place: Place::Index, ..position });
+        Ok(())
+    }
+
     /// Whether the device and the program's own mask allow a deed.
     pub fn permit(&self, deed: Deed, device: &Device) -> Result<(), Fault> {
-        let Some(limits) = self.limits else { return Err(Fault::InvalidSequence) };
+        let permission = self.mask().permission;
         let is_allowed = match deed {
             Deed::Read => true,
-            Deed::Update => limits.permission != Permission::Nothing,
+            Deed::Update => permission != Permission::Nothing,
             Deed::Format => {
-                matches!(limits.permission, Permission::NoHomeAddress | Permission::All)
+                matches!(permission, Permission::NoHomeAddress | Permission::All)
             }
         };
         if !is_allowed {

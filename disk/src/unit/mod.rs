@@ -7,6 +7,7 @@
 //! | [`chain`] | extent, position and domain of an exchange |
 //! | `flight` | direct reads that are under way, and who waits for them |
 //! | `perform` | the commands |
+//! | [`search`] | seeks and searches |
 //!
 //! An exchange that needs a track which is being read is *put aside*, and runs when the track is there; others go on meanwhile. A
 //! command, or the whole of a transport mode operation, then runs again from its start, so that it sees the volume as it is at one time.
@@ -19,6 +20,7 @@ pub mod chain;
 pub mod device;
 mod flight;
 mod perform;
+pub mod search;
 
 use std::collections::VecDeque;
 use std::io;
@@ -40,7 +42,7 @@ use crate::ckd::track::{self, Uniform};
 use crate::ckd::volume::{Access, Volume};
 use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, establish, flag};
 use crate::format::ccw::{Direction, direction};
-use crate::format::eckd::Cchh;
+use crate::format::eckd::{Cchh, Search};
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, Sense};
 use crate::format::tccb::{BadTccb, Service, Tccb, transfer_bytes};
@@ -952,11 +954,19 @@ impl Unit {
         if !exchange.asked.is_empty() {
             exchange.let_old_pass(&mut self.volumes[connection.device.volume].cache);
         }
-        let goes_on = ending.status == DeviceStatus::ENDED
+        // A search that has found what it looks for ends with status modifier, and its chain goes on too.
+        let found = DeviceStatus::ENDED.with(DeviceStatus::STATUS_MODIFIER);
+        let goes_on = (ending.status == DeviceStatus::ENDED || ending.status == found)
             && ending.flags & flag::INCORRECT_LENGTH == 0
             && head.flags & flag::CHAINED != 0;
         if goes_on {
             connection.exchanges.push(exchange);
+            if Search::of(head.code).is_some() {
+                // The channel waits for it.
+                let response = Head::new(Kind::CommandResponse, head.connection, head.exchange);
+                let code = ending.status.0;
+                self.link(connection.link)?.send(&Head { code, ..response }, &[])?;
+            }
             return Ok(());
         }
         exchange.commands = sequence;
@@ -1227,8 +1237,8 @@ impl Exchange {
 
     /// For a device without cache: tracks leave the cache that were read for commands which have ended.
     fn let_old_pass(&mut self, cache: &mut Cache) {
-        let Some(domain) = &self.chain.domain else { return };
-        let kept = domain.track..=domain.track + perform::TRACKS_AHEAD_MAX as u32;
+        let Some(track) = self.chain.track() else { return };
+        let kept = track..=track + perform::TRACKS_AHEAD_MAX as u32;
         let old = self.asked.extract_if(.., |track| !kept.contains(track));
         old.for_each(|track| cache.let_go(track));
     }
@@ -1284,7 +1294,7 @@ impl Ending {
 
     fn fail(&mut self, fault: Fault, connection: &Connection, chain: &Chain) {
         self.status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_CHECK);
-        let track = chain.domain.map(|domain| connection.device.shown_number(domain.track));
+        let track = chain.track().map(|track| connection.device.shown_number(track));
         let track = track.unwrap_or_default();
         self.sense = fault.sense(track.cylinder, track.head);
     }

@@ -8,13 +8,15 @@ use super::chain::{Deed, Domain, deed};
 use super::device::{
     CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, Device, IDENTITY, characteristics, configuration,
 };
+use super::search::{Match, Place, Position, sector_of, seek_target};
 use super::{Awaited, Connection, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX, Unit};
 use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, END, HOME_BYTES, Record, Uniform};
 use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
 use crate::format::eckd::{
-    COUNT_BYTES, Count, Extent as Limits, LOCATE_BYTES, LOCATE_EXTENDED_BYTES, Locate, Prefix,
-    command, operation, subsystem,
+    COUNT_BYTES, Count, Extent as Limits, FileMask, LOCATE_BYTES, LOCATE_EXTENDED_BYTES, Locate,
+    NO_SECTOR, Prefix, SECTORS, SEEK_BYTES, Search, command, is_command_mode_only, operation,
+    subsystem,
 };
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, SENSE_BYTES};
@@ -71,9 +73,9 @@ pub struct Moved {
 }
 
 impl Moved {
-    const NOTHING: Moved = Moved { bytes: 0, expected: 0, status: DeviceStatus::ENDED };
+    pub(super) const NOTHING: Moved = Moved { bytes: 0, expected: 0, status: DeviceStatus::ENDED };
 
-    fn of(bytes: usize, expected: usize) -> Moved {
+    pub(super) fn of(bytes: usize, expected: usize) -> Moved {
         Moved { bytes: bytes as u32, expected: expected as u32, ..Moved::NOTHING }
     }
 }
@@ -181,10 +183,10 @@ pub fn writes(code: u8, control: &[u8]) -> bool {
 
 /// A record, as a command needs it.
 #[derive(Clone, Copy, Debug)]
-struct Found {
-    slot: Slot,
-    track: u32,
-    record: Record,
+pub(super) struct Found {
+    pub(super) slot: Slot,
+    pub(super) track: u32,
+    pub(super) record: Record,
 }
 
 impl Unit {
@@ -205,6 +207,7 @@ impl Unit {
             command::PREFIX | command::PREFIX_READ => {
                 Prefix::parse(control).and_then(|prefix| prefix.locate)
             }
+            _ if is_command_mode_only(code) => return Err(Fault::InvalidCommand.into()),
             _ => {
                 return self.perform(connection, number, exchange, code, count, data, output);
             }
@@ -418,6 +421,11 @@ impl Unit {
                 Err(Fault::CountTooSmall)
             }
         };
+        let matched = exchange.chain.position.as_mut().map(|position| position.begin(code));
+        let matched = matched.unwrap_or_default();
+        if let Some(search) = Search::of(code) {
+            return self.search(connection, exchange, search, data);
+        }
         match code {
             command::NOP => Ok(Moved { bytes: count, expected: count, ..Moved::NOTHING }),
             command::SENSE => {
@@ -482,25 +490,44 @@ impl Unit {
                 Ok(Moved::of(data.len(), data.len()))
             }
             command::READ_IPL => {
-                if exchange.chain.domain.is_some() {
+                if exchange.chain.domain.is_some() || exchange.chain.limits.is_some() {
                     return Err(Fault::InvalidSequence.into());
                 }
-                let domain = Domain {
-                    operation: operation::READ,
-                    extended: 0,
-                    remaining: 1,
-                    track: 0,
-                    record: 1,
-                };
-                exchange.chain.limits = Some(super::chain::Limits {
-                    first: 0,
-                    last: 0,
-                    permission: Default::default(),
-                });
-                exchange.chain.domain = Some(domain);
+                // It goes to the first track whatever the file mask says of seeks.
                 let first = device.track(Default::default()).ok_or(Fault::NoTrack)?;
-                exchange.chain.domain = Some(Domain { track: first, ..domain });
+                exchange.chain.position = Some(Position::new(first));
                 self.read(connection, exchange, command::READ_DATA, count, output)
+            }
+            command::SEEK | command::SEEK_CYLINDER | command::SEEK_HEAD | command::RECALIBRATE => {
+                let (track, least) = seek_target(code, data, exchange, &device)?;
+                exchange.chain.seek(track, least)?;
+                if code == command::RECALIBRATE {
+                    return Ok(Moved { bytes: count, expected: count, ..Moved::NOTHING });
+                }
+                Ok(Moved::of(SEEK_BYTES, SEEK_BYTES))
+            }
+            command::SET_FILE_MASK => {
+                let mask = *data.first().ok_or(Fault::CountTooSmall)?;
+                let mask = FileMask::parse(mask).ok_or(Fault::InvalidParameter)?;
+                exchange.chain.set_mask(mask)?;
+                Ok(Moved::of(1, 1))
+            }
+            command::SET_SECTOR => {
+                exchange.chain.leave_domain()?;
+                let sector = *data.first().ok_or(Fault::CountTooSmall)?;
+                if sector >= SECTORS && sector != NO_SECTOR {
+                    return Err(Fault::InvalidParameter.into());
+                }
+                // A search finds its record wherever it begins: nothing turns here that could be waited for.
+                Ok(Moved::of(1, 1))
+            }
+            command::READ_SECTOR => {
+                exchange.chain.leave_domain()?;
+                let position = *exchange.position()?;
+                let slot = find(mounted, exchange, position.track)?;
+                let record = position.place.record().unwrap_or(0);
+                let sector = sector_of(mounted.cache.bytes(slot), record);
+                answer(output, &mut mounted.cache, &[sector])
             }
             command::READ_TRACK => self.read_track(connection, exchange, count, output),
             command::READ_TRACK_DATA => self.read_track_data(connection, exchange, count, output),
@@ -525,8 +552,8 @@ impl Unit {
             }
             _ => match deed(code) {
                 Some(Deed::Read) => self.read(connection, exchange, code, count, output),
-                Some(Deed::Update) => self.update(connection, exchange, code, data),
-                Some(Deed::Format) => self.format(connection, exchange, data),
+                Some(Deed::Update) => self.update(connection, exchange, code, matched, data),
+                Some(Deed::Format) => self.format(connection, exchange, matched, data),
                 None => Err(Fault::InvalidCommand.into()),
             },
         }
@@ -576,7 +603,7 @@ impl Unit {
                 domain.record += 1;
             }
         }
-        exchange.chain.domain = Some(domain);
+        (exchange.chain.domain, exchange.chain.position) = (Some(domain), None);
         Ok(())
     }
 
@@ -636,29 +663,99 @@ impl Unit {
         count: u32,
         output: &mut Output,
     ) -> Result<Moved, Refusal> {
+        if exchange.chain.position.is_some() {
+            return self.read_here(connection, exchange, code, count, output);
+        }
         let code = code & !command::MULTI_TRACK;
         let track = exchange.chain.domain(Deed::Read)?.track;
-        let device = connection.device;
         if matches!(code, command::READ_HOME_ADDRESS | command::READ_R0) {
-            let mounted = &mut self.volumes[device.volume];
-            let slot = find(mounted, exchange, track)?;
-            let shown = device.shown_number(track);
-            let mut bytes = mounted.cache.bytes(slot)[..HOME_BYTES + 2 * COUNT_BYTES].to_vec();
-            bytes[1..HOME_BYTES].copy_from_slice(&shown.emit());
-            bytes[HOME_BYTES..][..4].copy_from_slice(&shown.emit());
-            let range =
-                if code == command::READ_R0 { HOME_BYTES..bytes.len() } else { 0..HOME_BYTES };
-            let bytes = &bytes[range];
-            let moved = bytes.len().min(count as usize);
-            output.push_bytes(&bytes[..moved], &mut mounted.cache)?;
+            let moved = self.bring_home(connection, exchange, code, track, count, output)?;
             exchange.chain.domain(Deed::Read)?.remaining -= 1;
-            return Ok(Moved::of(moved, bytes.len()));
+            return Ok(moved);
         }
         let found = self.next_record(connection, exchange, Deed::Read)?;
-        let Found { slot, record, track } = found;
+        step(exchange, found.track);
+        self.bring(connection, exchange, code, count, found, output)
+    }
+
+    /// Reads one record, or a home address, from where seeks and searches have led to.
+    fn read_here(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        code: u8,
+        count: u32,
+        output: &mut Output,
+    ) -> Result<Moved, Refusal> {
+        let is_multi_track = code & command::MULTI_TRACK != 0;
+        let code = code & !command::MULTI_TRACK;
+        let place = exchange.position()?.place;
+        if matches!(code, command::READ_HOME_ADDRESS | command::READ_R0) {
+            // Record 0 comes directly behind the home address.
+            let is_next = code == command::READ_R0 && place == Place::Home;
+            if !is_next {
+                Unit::to_index(exchange, is_multi_track)?;
+            }
+            let track = exchange.position()?.track;
+            let moved = self.bring_home(connection, exchange, code, track, count, output)?;
+            let is_home = code == command::READ_HOME_ADDRESS;
+            exchange.position()?.place = if is_home { Place::Home } else { Place::Data(0) };
+            return Ok(moved);
+        }
+        // Behind its count field, or its key, comes the rest of the same record.
+        let found = match (place, code) {
+            (Place::Count(record), command::READ_DATA | command::READ_KEY_DATA)
+            | (Place::Key(record), command::READ_DATA) => {
+                self.same_record(connection, exchange, record)?
+            }
+            _ => self.next_count(connection, exchange, is_multi_track, false)?,
+        };
+        if let Some(record) = exchange.position()?.place.record()
+            && code != command::READ_COUNT
+        {
+            exchange.position()?.place = Place::Data(record);
+        }
+        self.bring(connection, exchange, code, count, found, output)
+    }
+
+    /// Brings the home address of a track, or its record 0.
+    fn bring_home(
+        &mut self,
+        connection: &Connection,
+        exchange: &mut Exchange,
+        code: u8,
+        track: u32,
+        count: u32,
+        output: &mut Output,
+    ) -> Result<Moved, Refusal> {
+        let device = connection.device;
+        let mounted = &mut self.volumes[device.volume];
+        let slot = find(mounted, exchange, track)?;
+        let shown = device.shown_number(track);
+        let mut bytes = mounted.cache.bytes(slot)[..HOME_BYTES + 2 * COUNT_BYTES].to_vec();
+        bytes[1..HOME_BYTES].copy_from_slice(&shown.emit());
+        bytes[HOME_BYTES..][..4].copy_from_slice(&shown.emit());
+        let range = if code == command::READ_R0 { HOME_BYTES..bytes.len() } else { 0..HOME_BYTES };
+        let bytes = &bytes[range];
+        let moved = bytes.len().min(count as usize);
+        output.push_bytes(&bytes[..moved], &mut mounted.cache)?;
+        Ok(Moved::of(moved, bytes.len()))
+    }
+
+    /// Brings what a command reads of a record.
+    fn bring(
+        &mut self,
+        connection: &Connection,
+        exchange: &mut Exchange,
+        code: u8,
+        count: u32,
+        found: Found,
+        output: &mut Output,
+    ) -> Result<Moved, Refusal> {
+        let Found { slot, record, .. } = found;
+        let device = connection.device;
         let mounted = &mut self.volumes[device.volume];
         let shown = device.shown_count(record.count);
-        step(exchange, track);
         let (at, bytes) = match code {
             command::READ_DATA => (record.data_at(), usize::from(record.count.data_bytes)),
             command::READ_KEY_DATA => (record.key_at(), record.count.area_bytes()),
@@ -812,13 +909,33 @@ impl Unit {
         connection: &mut Connection,
         exchange: &mut Exchange,
         code: u8,
+        matched: Match,
         data: &[u8],
     ) -> Result<Moved, Refusal> {
-        if exchange.chain.domain(Deed::Update)?.is_track_data() {
+        let is_searched = exchange.chain.position.is_some();
+        if is_searched {
+            // The record is the one that a search has found; the multi-track forms are those of domains.
+            let is_allowed = match code {
+                command::WRITE_DATA => matches!(matched, Match::Id | Match::Key),
+                command::WRITE_KEY_DATA => matched == Match::Id,
+                _ => false,
+            };
+            if !is_allowed {
+                return Err(Fault::InvalidSequence.into());
+            }
+        } else if exchange.chain.domain(Deed::Update)?.is_track_data() {
             return Err(Fault::InvalidSequence.into());
         }
         exchange.chain.permit(Deed::Update, &connection.device)?;
-        let Found { slot, track, record } = self.next_record(connection, exchange, Deed::Update)?;
+        let found = if is_searched {
+            let index = exchange.position()?.place.record().ok_or(Fault::InvalidSequence)?;
+            let found = self.same_record(connection, exchange, index)?;
+            exchange.position()?.place = Place::Data(index);
+            found
+        } else {
+            self.next_record(connection, exchange, Deed::Update)?
+        };
+        let Found { slot, track, record } = found;
         if record.count.record == 0 {
             return Err(Fault::MaskViolation.into());
         }
@@ -846,20 +963,33 @@ impl Unit {
         &mut self,
         connection: &mut Connection,
         exchange: &mut Exchange,
+        matched: Match,
         data: &[u8],
     ) -> Result<Moved, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Format)?;
+        // Which record comes before the new one, which has at least the number 1: record 0 stays.
+        let (number, index) = match exchange.chain.position {
+            Some(position) => {
+                let index = position.place.record().filter(|_| matched != Match::Nothing);
+                (position.track, index.ok_or(Fault::InvalidSequence)?)
+            }
+            None => {
+                let domain = *exchange.chain.domain(Deed::Format)?;
+                (domain.track, domain.record - 1)
+            }
+        };
         exchange.chain.permit(Deed::Format, &connection.device)?;
         let device = connection.device;
         let count = data.get(..COUNT_BYTES).ok_or(Fault::CountTooSmall)?;
         let count = device.count_on_volume(Count::parse(count));
         let mounted = &mut self.volumes[device.volume];
-        let slot = find(mounted, exchange, domain.track)?;
+        let slot = find(mounted, exchange, number)?;
         let bytes = mounted.cache.bytes(slot);
-        // The number of the new record is at least 1: record 0 stays.
-        let index = domain.record as usize - 1;
-        let before =
-            track::records(bytes).map_while(Result::ok).nth(index).ok_or(Fault::NoRecord)?;
+        let before = track::records(bytes).map_while(Result::ok).nth(index as usize);
+        // Another program can have written the track since a search has found the record.
+        let is_it = |record: &Record| {
+            exchange.chain.position.is_none_or(|position| position.count == record.count)
+        };
+        let before = before.filter(is_it).ok_or(Fault::NoRecord)?;
         let (at, end) = (before.end(), before.end() + COUNT_BYTES + count.area_bytes());
         let is_end = count.emit() == END;
         if end + END.len() > TRACK_BYTES || is_end || count.record == 0 {
@@ -874,13 +1004,18 @@ impl Unit {
         target[COUNT_BYTES + moved..][..count.area_bytes() - moved].fill(0);
         target[end - at..].copy_from_slice(&END);
         if mounted.cache.reshape(slot).is_err() {
-            mounted.cache.forget(domain.track);
+            mounted.cache.forget(number);
             return Err(Fault::InvalidTrackFormat.into());
         }
-        write(mounted, exchange, slot, domain.track, at, end + END.len() - at)?;
-        let domain = exchange.chain.domain(Deed::Format)?;
-        domain.record += 1;
-        domain.remaining -= 1;
+        write(mounted, exchange, slot, number, at, end + END.len() - at)?;
+        if let Some(position) = &mut exchange.chain.position {
+            (position.place, position.count) = (Place::Data(index + 1), count);
+            position.matched = Match::Written;
+        } else {
+            let domain = exchange.chain.domain(Deed::Format)?;
+            domain.record += 1;
+            domain.remaining -= 1;
+        }
         Ok(Moved::of(COUNT_BYTES + moved, COUNT_BYTES + count.area_bytes()))
     }
 }
@@ -901,7 +1036,11 @@ fn uniform_of(
 
 /// The slot of a track, all of which is there.
 #[inline]
-fn find(mounted: &mut Mounted, exchange: &mut Exchange, track: u32) -> Result<Slot, Refusal> {
+pub(super) fn find(
+    mounted: &mut Mounted,
+    exchange: &mut Exchange,
+    track: u32,
+) -> Result<Slot, Refusal> {
     find_part(mounted, exchange, track, &WHOLE, &WHOLE)
 }
 
