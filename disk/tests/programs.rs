@@ -1774,3 +1774,79 @@ fn chain_goes_on_behind_read_ipl() {
     let orb = ccws(&mut guest, &[(0x63, CC, 16, 0x1100), (0x02, 0x20, 24, 0x2000)]);
     assert_eq!(check_of(&mut world, &mut guest, &orb), INVALID_SEQUENCE);
 }
+
+#[test]
+fn write_after_a_search_for_a_key_meets_only_the_record_that_had_it() {
+    let track = Cchh { cylinder: 0, head: 3 };
+    let (key_a, key_b) = (*b"KEY-A   ", *b"KEY-B   ");
+    let mut ends = Vec::new();
+    for moment in 0..24 {
+        let mut world = World::new(1, 100);
+        let mut guest = world.guest(0, 1, true, false);
+        let mut other = world.guest(0, 1, true, false);
+        // A record with the first key.
+        let extent =
+            Extent { permission: Permission::All, first: track, last: track, ..Extent::default() };
+        let operation = operation::FORMAT_WRITE;
+        let locate =
+            Locate { operation, count: 1, seek: track, search: track, ..Locate::default() };
+        let count = Count { track, record: 1, key_bytes: 8, data_bytes: 96 };
+        let storage = other.client.storage();
+        storage[0x1000..0x1010].copy_from_slice(&extent.emit());
+        storage[0x1010..0x1020].copy_from_slice(&locate.emit()[..16]);
+        storage[0x2000..0x2008].copy_from_slice(&count.emit());
+        storage[0x2008..0x2010].copy_from_slice(&key_a);
+        storage[0x2010..0x2070].fill(0xaa);
+        let first = [(0x63, CC, 16, 0x1000), (0x47, CC, 16, 0x1010), (0x1d, 0, 112, 0x2000)];
+        let orb = ccws(&mut other, &first);
+        assert!(other.execute(&mut world, &orb).is_good());
+        // What has this key gets other data; meanwhile another program gives it another key.
+        guest.client.storage()[0x5000..0x5060].fill(0x77);
+        let orb = search_chain(&mut guest, track, (0x29, &key_a), &[(0x05, 0, 96, 0x5000)]);
+        guest.start(0, &orb);
+        for _ in 0..moment {
+            round(&mut world);
+        }
+        other.client.storage()[0x5000..0x5008].copy_from_slice(&key_b);
+        other.client.storage()[0x5008..0x5068].fill(0xbb);
+        let locate = Locate { operation: operation::WRITE_DATA, record: 1, ..locate };
+        other.client.storage()[0x1010..0x1020].copy_from_slice(&locate.emit()[..16]);
+        let orb = ccws(
+            &mut other,
+            &[(0x63, CC, 16, 0x1000), (0x47, CC, 16, 0x1010), (0x8d, 0, 104, 0x5000)],
+        );
+        assert!(other.execute(&mut world, &orb).is_good());
+        world.run();
+        assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
+        let sense = guest.client.answer().sense.map(|sense| (sense.0[0], sense.0[1], sense.0[7]));
+        ends.push(sense);
+        let at = 512 + 3 * TRACK_BYTES + 21 + 8;
+        let record = world.disk.0.lock().unwrap().synced()[at..at + 104].to_vec();
+        assert_eq!(record[..8], key_b, "moment {moment}");
+        assert!(record[8..] == [0xbb; 96], "moment {moment}: not the record that was found");
+    }
+    // It comes before, between and after.
+    assert!(ends.contains(&None) && ends.contains(&Some(NO_RECORD)), "{ends:?}");
+}
+
+#[test]
+fn resumption_is_for_the_ccw_that_suspended() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let suspends = (0xe4, CC_SLI | 0x02, 20, 0x5000);
+    let mut orb =
+        ccws(&mut guest, &[suspends, (0xe4, CC_SLI, 20, 0x5000), (0xe4, 0x22, 20, 0x6000)]);
+    orb.flags = orb.flags.with(OrbFlags::SUSPEND);
+    guest.start(0, &orb);
+    for _ in 0..2 {
+        world.run();
+        assert_eq!(guest.poll(), Some(Event::Intermediate { subchannel: 0, parameter: 77 }));
+        // The usual way to let it go on: the flag is taken away, and it is told.
+        let flags = &mut guest.client.storage()[orb.program as usize + 1];
+        *flags &= !0x02;
+        guest.client.request(disk::channel::request::Kind::Resume, 0, &mut guest.sender).unwrap();
+    }
+    world.run();
+    assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
+    assert!(guest.client.answer().scsw.is_good());
+}

@@ -484,6 +484,7 @@ impl Channel {
                 if let Some(walk) = &mut run.walk {
                     walk.resume();
                 }
+                run.origin = run.walk;
                 (run.started_ns, run.responded_ns, run.queue_ns) = (now, None, 0);
                 self.open_exchange(number, head.subchannel, sender, now)
             }
@@ -523,7 +524,7 @@ impl Channel {
                 }
             };
         }
-        run.walk = Some(Walk::new(&orb));
+        run.walk = Some(run.origin.unwrap_or_else(|| Walk::new(&orb)));
         self.open_exchange(number, subchannel, sender, now)
     }
 
@@ -1169,8 +1170,10 @@ impl Guest {
     fn retry(&mut self, subchannel: u16, now: u64) {
         let run = &mut self.subchannels[usize::from(subchannel)].run;
         let (orb, started_ns, queue_ns) = (run.orb, run.started_ns, run.queue_ns);
+        let origin = run.origin;
         run.begin(orb, started_ns);
         (run.queue_ns, run.busy_ns, run.is_busy) = (queue_ns, now, true);
+        run.origin = origin;
         self.busy.push_back(subchannel);
     }
 

@@ -64,6 +64,8 @@ pub(super) struct Run {
     pub(super) exchange: Option<u32>,
     /// In command mode.
     pub(super) walk: Option<Walk>,
+    /// Where it was resumed, if it was: what comes before that is done, and is not done again.
+    pub(super) origin: Option<Walk>,
     /// All commands were sent.
     pub(super) is_sent: bool,
     /// Commands that were sent in this exchange. A chain may have no end: 64 bits do not wrap.
@@ -141,6 +143,7 @@ impl Run {
         self.orb = orb;
         self.exchange = None;
         self.walk = None;
+        self.origin = None;
         self.is_sent = false;
         self.commands = 0;
         self.responses = 0;

@@ -140,14 +140,16 @@ impl Walk {
     pub fn next(&mut self, storage: &(impl Storage + ?Sized)) -> Result<Next, Check> {
         let mut step = Step::default();
         let mut ccw = self.fetch(storage)?;
+        // It is for this one alone, whether its program has left the flag or not.
+        let resumed = std::mem::take(&mut self.resumed);
         if ccw.flags.has(CcwFlags::SUSPEND) {
             let forbidden = ccw.flags.has(CcwFlags::CHAIN_DATA);
             if forbidden || !self.flags.has(OrbFlags::SUSPEND) {
                 return Err(self.check());
             }
-            if !std::mem::take(&mut self.resumed) {
+            if !resumed {
                 // The same CCW is fetched again: its program may have been changed by then.
-                self.at -= CCW_BYTES as u32;
+                self.at = self.at.wrapping_sub(CCW_BYTES as u32) & 0x7fff_ffff;
                 return Ok(Next::Suspend);
             }
         }

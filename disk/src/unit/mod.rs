@@ -219,6 +219,8 @@ struct Exchange {
     /// The device is not cached: tracks that direct reads bring for this exchange. They leave the cache with it, or when a command
     /// has ended that is past them: until then the command may run again.
     asked: Vec<u32>,
+    /// The key that the head has passed last.
+    key: Vec<u8>,
     /// It waits for a direct read.
     aside: Option<Box<Aside>>,
     /// The device is not cached: the track that was read last for this exchange, which leaves the cache with the exchange, or
@@ -631,9 +633,14 @@ impl Unit {
     /// An exchange waits no longer, whatever becomes of it.
     fn give_back_aside(&mut self, connection: &mut Connection, exchange: &Exchange) {
         let Some(aside) = &exchange.aside else { return };
-        connection.aside_bytes -= aside.bytes.len();
-        self.aside_bytes -= aside.bytes.len();
-        if let Some(flights) = &mut self.volumes[connection.device.volume].flights {
+        connection.aside_bytes -= aside.bytes();
+        self.aside_bytes -= aside.bytes();
+    }
+
+    /// An exchange that is over waits for no track any more.
+    fn forget_ticket(&mut self, connection: &Connection, exchange: &Exchange) {
+        let flights = &mut self.volumes[connection.device.volume].flights;
+        if let Some((aside, flights)) = exchange.aside.as_ref().zip(flights.as_mut()) {
             flights.forget(aside.serial);
         }
     }
@@ -735,6 +742,7 @@ impl Unit {
                 let Some(index) = found else { return Ok(()) };
                 let exchange = connection.exchanges.swap_remove(index);
                 self.give_back_aside(connection, &exchange);
+                self.forget_ticket(connection, &exchange);
                 let ending = Ending::new(head.connection, exchange, Kind::Status);
                 self.end(connection, ending)
             }
@@ -811,6 +819,7 @@ impl Unit {
         };
         for exchange in std::mem::take(&mut connection.exchanges) {
             self.give_back_aside(&mut connection, &exchange);
+            self.forget_ticket(&connection, &exchange);
             connection.exchanges.push(exchange);
         }
         let mounted = &mut self.volumes[connection.device.volume];
@@ -882,7 +891,17 @@ impl Unit {
         // An exchange that has just ended early knows nothing of data that were on their way.
         let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
         let Some(index) = found else { return Ok(()) };
-        if let Some(aside) = &mut connection.exchanges[index].aside {
+        if let Some(aside) = &connection.exchanges[index].aside {
+            let serial = aside.serial;
+            if self.is_aside_full(connection, body.len()) {
+                // It goes on by calls that wait: with each turn a command at least is done.
+                let ticket = Ticket { connection: head.connection, serial };
+                self.resume_exchange(connection, ticket, true)?;
+                return self.data(connection, head, body);
+            }
+            connection.aside_bytes += body.len();
+            self.aside_bytes += body.len();
+            let aside = connection.exchanges[index].aside.as_mut().expect("seen above");
             return aside.keep(head, body);
         }
         let command = connection.exchanges[index].awaiting.take().ok_or(Broken::Rules)?;
@@ -1258,6 +1277,11 @@ impl Exchange {
 }
 
 impl Aside {
+    /// Bytes of data that it keeps.
+    fn bytes(&self) -> usize {
+        self.bytes.len() + self.units.iter().map(|(_, body)| body.len()).sum::<usize>()
+    }
+
     /// Keeps a unit of the chain that has arrived.
     fn keep(&mut self, head: Head, body: &[u8]) -> Result<(), Broken> {
         if self.units.len() >= WAITING_UNITS_MAX {

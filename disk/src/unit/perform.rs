@@ -985,10 +985,7 @@ impl Unit {
         let slot = find(mounted, exchange, number)?;
         let bytes = mounted.cache.bytes(slot);
         let before = track::records(bytes).map_while(Result::ok).nth(index as usize);
-        // Another program can have written the track since a search has found the record.
-        let is_it = |record: &Record| {
-            exchange.chain.position.is_none_or(|position| position.count == record.count)
-        };
+        let is_it = |record: &Record| exchange.has_seen(bytes, record);
         let before = before.filter(is_it).ok_or(Fault::NoRecord)?;
         let (at, end) = (before.end(), before.end() + COUNT_BYTES + count.area_bytes());
         let is_end = count.emit() == END;

@@ -163,6 +163,18 @@ impl Exchange {
     }
 }
 
+impl Exchange {
+    /// Whether a record is the one that the head has passed last. Programs of one device can run in turn: what another one has
+    /// made of the track is not what this one has found.
+    pub(super) fn has_seen(&self, track: &[u8], record: &Record) -> bool {
+        self.chain.position.is_none_or(|position| {
+            let is_key = matches!(position.place, Place::Key(_));
+            let key = &track[record.key_at()..record.data_at()];
+            position.count == record.count && (!is_key || key == self.key)
+        })
+    }
+}
+
 impl Unit {
     /// A record of the track at which the chain is.
     fn record_here(
@@ -186,10 +198,13 @@ impl Unit {
         exchange: &mut Exchange,
         record: u32,
     ) -> Result<Found, Refusal> {
-        let seen = exchange.position()?.count;
         let found = self.record_here(connection, exchange, record)?;
-        // Programs of one device can run in turn: what another one has made of the track is not what this one has found.
-        Ok(found.filter(|found| found.record.count == seen).ok_or(Fault::NoRecord)?)
+        let found = found.ok_or(Fault::NoRecord)?;
+        let track = self.volumes[connection.device.volume].cache.bytes(found.slot);
+        match exchange.has_seen(track, &found.record) {
+            true => Ok(found),
+            false => Err(Fault::NoRecord.into()),
+        }
     }
 
     /// The next record in rotation: the head has passed its count field then. Record 0 is passed over unless it is wanted.
@@ -267,13 +282,14 @@ impl Unit {
                 if let Some(record) = exchange.position()?.place.record() {
                     exchange.position()?.place = Place::Key(record);
                 }
-                if found.record.count.key_bytes == 0 {
+                let mounted = &mut self.volumes[device.volume];
+                let key = found.record.key_at()..found.record.data_at();
+                exchange.key = mounted.cache.bytes(found.slot)[key].to_vec();
+                if exchange.key.is_empty() {
                     // There is nothing to compare.
                     return Ok(Moved::of(data.len(), data.len()));
                 }
-                let mounted = &mut self.volumes[device.volume];
-                let key = found.record.key_at()..found.record.data_at();
-                (mounted.cache.bytes(found.slot)[key].to_vec(), Match::Key)
+                (exchange.key.clone(), Match::Key)
             }
         };
         let compared = found.len().min(data.len());
