@@ -425,11 +425,11 @@ impl<'a> Turn<'a> {
         shared.outside.clear();
         self.outside_until = None;
         self.pump()?;
+        let now = now_ns();
+        self.show(now);
         if self.take_unseen() | self.has_more | self.net.has_changed() {
             return Ok(Duration::ZERO);
         }
-        let now = now_ns();
-        self.show(now);
         if self.worker != Worker::None {
             if !self.waiting.has_descriptor() {
                 self.add(Interest::All, Bell::Descriptor(shared.outside.clone()));
