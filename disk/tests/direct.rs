@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
-use disk::channel::{Use, request};
+use disk::channel::request;
 use disk::ckd::backing::{Backing, Simulated};
 use disk::ckd::direct::{Asynchronous, DIRECT_READ_BYTES_MAX, Direct};
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES};
@@ -21,9 +21,7 @@ use disk::program::client::Event;
 use disk::unit::Reading;
 use os::uring::{Ended, Piece};
 
-use world::{Disk, Guest, World, block};
-
-const MODES: [Mode; 2] = [Mode::Command, Mode::Transport];
+use world::{Disk, Guest, MODES, World, block, wish};
 
 /// Places of reads: few, so that programs wait for them too.
 const PLACES: usize = 8;
@@ -370,16 +368,7 @@ fn device_without_cache_leaves_nothing_in_a_small_one() {
     for mode in MODES {
         for is_known in [false, true] {
             let (mut world, gate) = world(3, 16, is_known);
-            let wish = Use {
-                volume: 0,
-                first_cylinder: 0,
-                cylinders: 3,
-                may_write: true,
-                subchannels: 8,
-                result_bytes: 1 << 20,
-                is_cached: false,
-                cache: None,
-            };
+            let wish = wish(0, 3, false);
             world.sides.0.push(None);
             let mut guest = world.guest_at(0, wish);
             for subchannel in 0..4 {
@@ -405,16 +394,7 @@ fn device_without_cache_leaves_nothing_in_a_small_one() {
 fn search_waits_for_its_track_and_begins_where_it_was() {
     for is_cached in [true, false] {
         let (mut world, gate) = world(3, 16, true);
-        let wish = Use {
-            volume: 0,
-            first_cylinder: 1,
-            cylinders: 2,
-            may_write: true,
-            subchannels: 8,
-            result_bytes: 1 << 20,
-            is_cached,
-            cache: None,
-        };
+        let wish = wish(1, 2, is_cached);
         world.sides.0.push(None);
         let mut guest = world.guest_at(0, wish);
         // A seek to cylinder 0, head 4; a search of this track and the next ones for record 2 of head 5, which is then read.

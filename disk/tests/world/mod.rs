@@ -10,7 +10,9 @@ use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, HEADS, TRACK_BYTES, track_
 use disk::ckd::track;
 use disk::ckd::volume::{Access, Volume};
 use disk::exchange::pair;
-use disk::format::orb::Orb;
+use disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
+use disk::format::orb::{Orb, OrbFlags};
+use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::{Client, Event};
 use disk::unit::Unit;
 use fabric::path::{Receiver, Sender, Shape, Side, Terms};
@@ -128,16 +130,7 @@ impl World {
         dedicated: bool,
     ) -> Guest {
         let cache = dedicated.then(|| self.unit.lendable(0).unwrap());
-        let wish = Use {
-            volume: 0,
-            first_cylinder,
-            cylinders,
-            may_write,
-            subchannels: 8,
-            result_bytes: 1 << 20,
-            is_cached: true,
-            cache,
-        };
+        let wish = Use { may_write, cache, ..wish(first_cylinder, cylinders, true) };
         let number = self.sides.0.len();
         self.sides.0.push(None);
         self.guest_at(number, wish)
@@ -225,5 +218,80 @@ impl Guest {
             }
         }
         panic!("no end");
+    }
+}
+
+/// Where programs and their data are, unless a test puts them elsewhere.
+pub const AT: u32 = 0;
+pub const DATA: u32 = 0x10_0000;
+pub const MODES: [Mode; 2] = [Mode::Command, Mode::Transport];
+
+pub fn blocks(first: u64, count: u32) -> Blocks {
+    Blocks { first_track: 0, first, count }
+}
+
+/// Reads blocks and compares them with what they must be.
+pub fn read(
+    world: &mut World,
+    guest: &mut Guest,
+    mode: Mode,
+    first: u64,
+    count: u32,
+    content: impl Fn(u64) -> Vec<u8>,
+) {
+    let orb = build(guest.client.storage(), AT, DATA, mode, Verb::Read, blocks(first, count));
+    let scsw = guest.execute(world, &orb);
+    assert!(
+        scsw.is_good(),
+        "{mode:?} {first} {count}: {scsw:x?} {:?}",
+        guest.client.answer().sense
+    );
+    for index in 0..u64::from(count) {
+        let at = DATA as usize + index as usize * BLOCK_BYTES;
+        let found = &guest.client.storage()[at..at + BLOCK_BYTES];
+        assert!(found == content(first + index), "{mode:?}: block {}", first + index);
+    }
+}
+
+/// A program of CCWs of format 1 at address 0x400, and how to start it.
+pub fn ccws(guest: &mut Guest, ccws: &[(u8, u8, u16, u32)]) -> Orb {
+    for (index, (command, flags, count, address)) in ccws.iter().enumerate() {
+        let ccw =
+            Ccw { command: *command, flags: CcwFlags(*flags), count: *count, address: *address };
+        let at = 0x400 + index * 8;
+        guest.client.storage()[at..at + 8].copy_from_slice(&ccw.emit(CcwFormat::One));
+    }
+    Orb { flags: OrbFlags::FORMAT_1, paths: 0x80, program: 0x400, parameter: 77, ..Orb::default() }
+}
+
+pub const CC: u8 = 0x40;
+pub const CC_SLI: u8 = 0x60;
+
+/// The device still does what it did.
+pub fn read_after(world: &mut World, guest: &mut Guest) {
+    read(world, guest, Mode::Command, 7, 3, |number| block(number, 0));
+}
+
+/// Lets everybody work once.
+pub fn round(world: &mut World) {
+    for number in 0..world.sides.0.len() {
+        let Some((sender, receiver)) = &mut world.sides.0[number] else { continue };
+        world.channel.poll_guest(number, sender, receiver, 0).unwrap();
+    }
+    world.unit.poll();
+    world.channel.poll_units(&mut world.sides, 0).unwrap();
+}
+
+/// The use of some cylinders of the first volume, with or without its cache.
+pub fn wish(first_cylinder: u32, cylinders: u32, is_cached: bool) -> Use {
+    Use {
+        volume: 0,
+        first_cylinder,
+        cylinders,
+        may_write: true,
+        subchannels: 8,
+        result_bytes: 1 << 20,
+        is_cached,
+        cache: None,
     }
 }

@@ -1,0 +1,219 @@
+//! Exchanges that wait for a track that is being read.
+//!
+//! What an exchange needs to run again is kept with it, within limits; a ticket stands for it with the reads.
+
+use super::*;
+
+/// Direct reads of a volume that a pass takes at most. The first of a burst go to their guests, who start the next ones, while the rest
+/// is taken.
+const READS_PER_POLL_MAX: usize = 8;
+
+/// How often a command, or an operation in transport mode, runs again because a track was not there. Then it reads by calls that
+/// wait: what it needs at once may be more than the cache has room for.
+const TURNS_MAX: u32 = 64;
+
+/// Bytes of data of the exchanges that are put aside, at most: of a connection, and of all. Others read by calls that wait.
+const ASIDE_BYTES_MAX: usize = 16 << 20;
+const ALL_ASIDE_BYTES_MAX: usize = 64 << 20;
+
+/// Units of a chain that wait while a command of it is put aside: the channel sends a group of commands before it waits for a
+/// response, and data with each.
+const WAITING_UNITS_MAX: usize = 4 * PACING;
+
+/// What an exchange does when the track is there that it waits for.
+#[derive(Debug)]
+pub(super) struct Aside {
+    pub(super) serial: u64,
+    /// The command, or the transport command.
+    head: Head,
+    /// Its data; or the TCCB, with the output data behind.
+    bytes: Vec<u8>,
+    /// Units of the chain that have arrived since.
+    units: VecDeque<(Head, Vec<u8>)>,
+    /// Slots that the command had pinned: they stay until it has run again.
+    pub(super) held: Vec<Slot>,
+}
+
+impl Mounted {
+    /// Takes over what a direct read has brought. None if it is of no use; then those who wait for it may read the track as they
+    /// can. Otherwise the slot, unless the read has to be done again.
+    fn take_over(&mut self, landed: &Landed) -> Option<Option<Slot>> {
+        let Mounted { cache, flights, .. } = self;
+        if landed.is_stale {
+            return Some(None);
+        }
+        let start = *landed.data.as_ref().ok()?;
+        let data = flights.as_ref()?.data(landed.place).get(start..start + landed.part.len())?;
+        let address = track_of(landed.track);
+        let uniform = if landed.part.len() == TRACK_BYTES {
+            // A damaged track is read once more, to be sure.
+            track::check(data, address).ok()?.uniform
+        } else {
+            let uniform = cache.uniform_of(landed.track);
+            let is_true = |one: &Uniform| one.is_true_of(address, landed.part.start, data);
+            if !uniform.as_ref().is_some_and(is_true) {
+                // Not as it was seen last: all of it is read next.
+                cache.forget(landed.track);
+                return Some(None);
+            }
+            uniform
+        };
+        cache.fill(landed.track, landed.part.start, data, uniform).ok().map(Some)
+    }
+}
+
+impl Aside {
+    /// Bytes of data that it keeps.
+    fn bytes(&self) -> usize {
+        self.bytes.len() + self.units.iter().map(|(_, body)| body.len()).sum::<usize>()
+    }
+
+    /// Keeps a unit of the chain that has arrived.
+    pub(super) fn keep(&mut self, head: Head, body: &[u8]) -> Result<(), Broken> {
+        if self.units.len() >= WAITING_UNITS_MAX {
+            return Err(Broken::Rules);
+        }
+        self.units.push_back((head, body.to_vec()));
+        Ok(())
+    }
+}
+
+impl Unit {
+    /// Takes direct reads that are over, and goes on with what waits for them.
+    pub(super) fn take_reads(&mut self, volume: usize) -> bool {
+        let mut found = false;
+        for _ in 0..READS_PER_POLL_MAX {
+            let mounted = &mut self.volumes[volume];
+            let Some(landed) = mounted.flights.as_mut().and_then(Flights::land) else { break };
+            found = true;
+            let taken = mounted.take_over(&landed);
+            let is_refused = |error: &&io::Error| error.kind() == io::ErrorKind::InvalidInput;
+            let must_block = taken.is_none();
+            let slot = taken.flatten();
+            // It stays until those who wait for it have used it.
+            slot.into_iter().for_each(|slot| mounted.cache.pin(slot));
+            for ticket in landed.waiters {
+                self.resume(ticket, must_block);
+            }
+            slot.into_iter().for_each(|slot| self.volumes[volume].cache.unpin(slot));
+            if let Some(error) = landed.data.as_ref().err().filter(is_refused) {
+                self.give_up_direct(volume, error);
+                break;
+            }
+            self.feed_starved(volume);
+        }
+        found
+    }
+
+    /// Goes on with what waits for a place, while there is one.
+    pub(super) fn feed_starved(&mut self, volume: usize) {
+        for _ in 0..DIRECT_READS_MAX {
+            let flights = self.volumes[volume].flights.as_mut();
+            let Some(ticket) = flights.and_then(Flights::next_starved) else { break };
+            self.resume(ticket, false);
+        }
+    }
+
+    /// The kernel does not do what it did when the volume was mounted: tracks are read by calls that wait from now on.
+    pub(super) fn give_up_direct(&mut self, volume: usize, why: &io::Error) {
+        self.refuse_direct(volume, format!("the kernel refuses a direct read: {why}"));
+        let flights = self.volumes[volume].flights.take();
+        for ticket in flights.map(Flights::into_waiters).unwrap_or_default() {
+            self.resume(ticket, true);
+        }
+    }
+
+    /// Goes on with an exchange that was put aside, if it is still there.
+    fn resume(&mut self, ticket: Ticket, must_block: bool) {
+        let place = usize::from(ticket.connection);
+        let connection = self.connections.get_mut(place).and_then(Option::take);
+        let Some(mut connection) = connection else { return };
+        let link = connection.link;
+        let done = self.resume_exchange(&mut connection, ticket, must_block);
+        self.connections[place] = Some(connection);
+        if done.is_err() {
+            self.drop_link(link);
+        }
+    }
+
+    pub(super) fn resume_exchange(
+        &mut self,
+        connection: &mut Connection,
+        ticket: Ticket,
+        must_block: bool,
+    ) -> Result<(), Broken> {
+        let is_it = |exchange: &Exchange| {
+            exchange.aside.as_ref().is_some_and(|aside| aside.serial == ticket.serial)
+        };
+        let Some(index) = connection.exchanges.iter().position(is_it) else { return Ok(()) };
+        let mut exchange = connection.exchanges.swap_remove(index);
+        self.give_back_aside(connection, &exchange);
+        let aside = *exchange.aside.take().expect("seen above");
+        let Aside { head, bytes, units, held, .. } = aside;
+        exchange.must_block = must_block || exchange.turns >= TURNS_MAX;
+        let done = if head.kind == Kind::TransportCommand {
+            let (tccb, data) = bytes.split_at(head.count as usize);
+            match self.operate(connection, head, exchange, tccb, data) {
+                Some(ending) => self.end(connection, ending),
+                None => Ok(()),
+            }
+        } else {
+            connection.exchanges.push(exchange);
+            let last = connection.exchanges.len() - 1;
+            self.run(connection, last, head, &bytes)
+        };
+        let cache = &mut self.volumes[connection.device.volume].cache;
+        held.into_iter().for_each(|slot| cache.unpin(slot));
+        done?;
+        // They wait again, if the exchange does.
+        units.into_iter().try_for_each(|(head, body)| match head.kind {
+            Kind::Command => self.command(connection, head),
+            _ => self.data(connection, head, &body),
+        })
+    }
+
+    /// Puts an exchange aside until a track is there. What the command had pinned stays until it runs again.
+    pub(super) fn put_aside(
+        &mut self,
+        connection: &mut Connection,
+        mut exchange: Exchange,
+        awaited: Awaited,
+        head: Head,
+        bytes: Vec<u8>,
+        held: Vec<Slot>,
+    ) {
+        self.serial += 1;
+        self.counters.asides += 1;
+        exchange.turns += 1;
+        connection.aside_bytes += bytes.len();
+        self.aside_bytes += bytes.len();
+        let serial = self.serial;
+        let flights = self.volumes[connection.device.volume].flights.as_mut();
+        let flights = flights.expect("only direct reads are waited for");
+        flights.wait(awaited, Ticket { connection: head.connection, serial });
+        exchange.aside =
+            Some(Box::new(Aside { serial, head, bytes, units: VecDeque::new(), held }));
+        connection.exchanges.push(exchange);
+    }
+
+    /// An exchange waits no longer, whatever becomes of it.
+    pub(super) fn give_back_aside(&mut self, connection: &mut Connection, exchange: &Exchange) {
+        let Some(aside) = &exchange.aside else { return };
+        connection.aside_bytes -= aside.bytes();
+        self.aside_bytes -= aside.bytes();
+    }
+
+    /// An exchange that is over waits for no track any more.
+    pub(super) fn forget_ticket(&mut self, connection: &Connection, exchange: &Exchange) {
+        let flights = &mut self.volumes[connection.device.volume].flights;
+        if let Some((aside, flights)) = exchange.aside.as_ref().zip(flights.as_mut()) {
+            flights.forget(aside.serial);
+        }
+    }
+
+    /// Whether an exchange with so many bytes of data may not be put aside.
+    pub(super) fn is_aside_full(&self, connection: &Connection, bytes: usize) -> bool {
+        connection.aside_bytes + bytes > ASIDE_BYTES_MAX
+            || self.aside_bytes + bytes > ALL_ASIDE_BYTES_MAX
+    }
+}
