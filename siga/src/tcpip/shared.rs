@@ -1,33 +1,25 @@
 //! A stack that threads share: one has it at a time, and nobody keeps it while it sleeps.
 
+mod turn;
+
 use std::io;
 use std::net::SocketAddr;
-use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
+#[cfg(feature = "tokio")]
+use std::task::{Context, Poll};
 
 use net::tcpip::ConnectionId;
 use os::event::Event;
 use os::fork::ForkGuard;
-use os::poller::{Poller, Sleeper, wait_any};
+use os::poller::{Poller, Sleeper};
 use os::processor::now_ns;
-use os::sync::pause;
 
+pub(super) use self::turn::Turn;
 use super::core::{Core, Driver, Patience, Worker};
 use super::waiting::{Bell, Interest, Signal, Ticket};
 use crate::lan::Lan;
-use crate::waiter::Looked;
-use crate::waiting::after;
-#[cfg(feature = "tokio")]
-use std::task::{Context, Poll};
-
-/// How many times one who lets others have the stack looks whether they had it, before it gives up its processor.
-const PAUSES_MAX: usize = 200;
-
-/// How many times it gives up its processor for them, before it waits for the stack as they do.
-const YIELDS_MAX: usize = 10;
 
 /// What a program has done with.
 #[derive(Clone, Copy, Debug)]
@@ -63,29 +55,6 @@ pub(super) struct Shared {
     /// What the stack's thread sleeps at while others drive.
     pub(super) rest: Signal,
     guard: ForkGuard,
-}
-
-/// The stack, for the one who has it.
-pub(super) struct Turn<'a> {
-    shared: &'a Shared,
-    /// There until it is dropped.
-    core: Option<MutexGuard<'a, Core>>,
-    /// What is rung when it is over.
-    bells: Vec<Bell>,
-}
-
-impl Deref for Turn<'_> {
-    type Target = Core;
-
-    fn deref(&self) -> &Core {
-        self.core.as_ref().expect("it is there until it is dropped")
-    }
-}
-
-impl DerefMut for Turn<'_> {
-    fn deref_mut(&mut self) -> &mut Core {
-        self.core.as_mut().expect("it is there until it is dropped")
-    }
 }
 
 /// A number that no other thread has.
@@ -158,7 +127,7 @@ impl Shared {
             }
         };
         self.holder.store(own_number(), Ordering::Relaxed);
-        Ok(Turn { shared: self, core: Some(core), bells: Vec::new() })
+        Ok(Turn::new(self, core))
     }
 
     /// Runs with the stack to itself.
@@ -304,345 +273,4 @@ impl Shared {
 pub(super) fn no_thread() -> io::Error {
     let problem = "tasks need a stack with a thread: make it with Drive::Thread";
     io::Error::new(io::ErrorKind::Unsupported, problem)
-}
-
-impl<'a> Turn<'a> {
-    /// What was dropped inside a closure is closed now, and not waited for: its program does something else. The wakers of
-    /// tasks are given back: dropping them may run code of a runtime.
-    fn close_dropped(&mut self) -> Vec<Bell> {
-        if !self.shared.has_dropped.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
-        self.shared.has_dropped.store(false, Ordering::Relaxed);
-        let mut list = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = std::mem::take(&mut *list);
-        drop(list);
-        let mut bells = Vec::new();
-        for dropped in all {
-            if let Dropped::Ticket(ticket) = dropped {
-                bells.extend(self.waiting.remove(ticket));
-            } else {
-                self.close(dropped, false);
-            }
-        }
-        bells
-    }
-
-    /// Closes what was dropped. A connection to linger for is returned, and for how long.
-    fn close(&mut self, dropped: Dropped, may_wait: bool) -> Option<(ConnectionId, Duration)> {
-        match dropped {
-            Dropped::Listener(address) => self.net.stop_listening(address),
-            Dropped::Socket(address) => self.net.unbind(address),
-            Dropped::Ticket(ticket) => drop(self.waiting.remove(ticket)),
-            Dropped::Connection(id) => {
-                let settings = self.settings(id);
-                settings.handles -= 1;
-                if settings.handles > 0 {
-                    return None;
-                }
-                let linger = settings.linger;
-                if linger.is_some_and(|time| time.is_zero()) {
-                    self.net.abort(id);
-                }
-                self.net.close(id);
-                self.push();
-                return linger.filter(|time| may_wait && !time.is_zero()).map(|time| (id, time));
-            }
-        }
-        self.push();
-        None
-    }
-
-    /// Goes on until the other side has all that was sent, at most for `time`.
-    fn linger(mut self, id: ConnectionId, time: Duration) {
-        let deadline = after(time);
-        // What goes wrong with the LAN ends the wait, and nothing else.
-        while self.net.is_closing(id) && now_ns() < deadline {
-            let Ok(turn) = self.wait(Interest::Connection(id), deadline) else { return };
-            self = turn;
-            if self.pump().is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Waits until there may be something of interest, or until `deadline`: drives the stack meanwhile, if nobody does who
-    /// has to.
-    pub(super) fn wait(mut self, interest: Interest, deadline: u64) -> io::Result<Turn<'a>> {
-        let is_driven = match self.driver {
-            None => false,
-            Some(Driver::Verb) => true,
-            // The thread goes on if there are others who wait for what it does.
-            Some(Driver::Thread) => self.waiting.has_elsewhere(),
-        };
-        if is_driven {
-            return self.follow(interest, deadline);
-        }
-        // The thread finds out that its sleep is over: nothing would wake it for what comes from now on.
-        self.interrupt();
-        self.begin_to_drive(Driver::Verb);
-        let driving = Driving(self.shared);
-        let mut turn = self.drive_once(Some(interest), deadline)?;
-        std::mem::forget(driving);
-        turn.driver = None;
-        turn.driver_number = 0;
-        Ok(turn)
-    }
-
-    /// The calling thread drives from now on.
-    pub(super) fn begin_to_drive(&mut self, driver: Driver) {
-        self.driver = Some(driver);
-        self.driver_number = own_number();
-        self.asleep_until = None;
-    }
-
-    /// Sleeps until somebody has found something.
-    fn follow(mut self, interest: Interest, deadline: u64) -> io::Result<Turn<'a>> {
-        let signal = Signal::own();
-        signal.clear();
-        let ticket = self.add(interest, Bell::Thread(signal.clone()));
-        let shared = self.shared;
-        drop(self);
-        let now = now_ns();
-        let time = (deadline != u64::MAX).then(|| deadline.saturating_sub(now));
-        signal.wait(time.map(Duration::from_nanos));
-        let mut turn = shared.enter()?;
-        turn.waiting.remove(ticket);
-        Ok(turn)
-    }
-
-    /// Waits from now on, until the bell is rung or the ticket is given back.
-    pub(super) fn add(&mut self, interest: Interest, bell: Bell) -> Ticket {
-        if let Interest::Connection(id) = interest {
-            self.net.await_change(id);
-        }
-        self.waiting.add(interest, bell)
-    }
-
-    /// Prepares for a wait at the descriptor: how long it may last. It is zero if there is something that was not seen.
-    pub(super) fn prepare_outside(&mut self) -> io::Result<Duration> {
-        let shared = self.shared;
-        shared.outside.clear();
-        self.outside_until = None;
-        self.pump()?;
-        let now = now_ns();
-        self.show(now);
-        if self.take_unseen() | self.has_more | self.net.has_changed() {
-            return Ok(Duration::ZERO);
-        }
-        if self.worker != Worker::None {
-            if !self.waiting.has_descriptor() {
-                self.add(Interest::All, Bell::Descriptor(shared.outside.clone()));
-            }
-            return Ok(Duration::MAX);
-        }
-        if !self.lan.prepare_wait() {
-            return Ok(Duration::ZERO);
-        }
-        let due = self.due();
-        self.outside_until = Some(due.unwrap_or(u64::MAX));
-        Ok(due.map_or(Duration::MAX, |due| Duration::from_nanos(due.saturating_sub(now))))
-    }
-
-    /// Drives the stack once: looks, and then sleeps, until something comes from the LAN or is due, somebody finds something of
-    /// interest, or `deadline` is there. It also returns when others have had the stack.
-    pub(super) fn drive_once(
-        mut self,
-        interest: Option<Interest>,
-        deadline: u64,
-    ) -> io::Result<Turn<'a>> {
-        let shared = self.shared;
-        self.take_bells();
-        if !self.bells.is_empty() {
-            self.unlock();
-            return shared.enter();
-        }
-        let until = self.due().unwrap_or(u64::MAX).min(deadline);
-        let now = now_ns();
-        if until <= now || self.has_more {
-            return self.let_others();
-        }
-        self.show(now);
-        match self.lan.look(until, || shared.wanted.load(Ordering::Relaxed) > 0)? {
-            Looked::Ready => {
-                // It may be room alone, for a datagram.
-                self.has_worked = true;
-                return Ok(self);
-            }
-            Looked::Wanted => return self.let_others(),
-            Looked::Nothing => {}
-        }
-        let start = now_ns();
-        let Some(trim) = self.lan.prepare_sleep().filter(|_| until > start) else {
-            return Ok(self);
-        };
-        let until = until.min(trim);
-        let driver = self.driver.expect("who comes here drives");
-        let ticket = interest.map(|interest| self.add(interest, Bell::Driver));
-        self.asleep_until = Some(until);
-        self.unlock();
-        let time = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(start)));
-        let mut rang = Vec::new();
-        let waited = match driver {
-            Driver::Verb => shared.lan.wait(time, &mut rang),
-            // It does not hear what a verb hears that has begun to wait meanwhile.
-            Driver::Thread => {
-                wait_any([Some(shared.lan.as_fd()), Some(shared.thread.as_fd())], time).map(|_| ())
-            }
-        };
-        let slept_ns = now_ns() - start;
-        let mut turn = shared.enter()?;
-        if let Some(ticket) = ticket {
-            turn.waiting.remove(ticket);
-        }
-        if std::mem::take(turn.is_interrupted(driver)) {
-            shared.interrupt_of(driver).clear();
-        }
-        // If not, a verb has begun to wait meanwhile, and sleeps in the thread's place.
-        if turn.driver == Some(driver) {
-            turn.asleep_until = None;
-            if driver == Driver::Thread && waited.is_ok() {
-                shared.lan.wait(Some(Duration::ZERO), &mut rang)?;
-            }
-            if !rang.is_empty() {
-                turn.has_worked |= turn.lan.heard(&rang, slept_ns);
-            }
-            waited?;
-        }
-        Ok(turn)
-    }
-
-    /// Lets those have the stack who wait for it.
-    fn let_others(self) -> io::Result<Turn<'a>> {
-        if !self.is_wanted() {
-            return Ok(self);
-        }
-        let shared = self.shared;
-        drop(self);
-        for _ in 0..PAUSES_MAX {
-            if shared.wanted.load(Ordering::Relaxed) == 0 {
-                break;
-            }
-            pause();
-        }
-        // Who waits for it may need this processor.
-        for _ in 0..YIELDS_MAX {
-            if shared.wanted.load(Ordering::Relaxed) == 0 {
-                break;
-            }
-            std::thread::yield_now();
-        }
-        shared.enter()
-    }
-
-    /// Wakes the one who drives, if it sleeps.
-    fn interrupt(&mut self) {
-        let Some(driver) = self.driver.filter(|_| self.asleep_until.is_some()) else { return };
-        if !std::mem::replace(self.is_interrupted(driver), true) {
-            self.shared.interrupt_of(driver).set();
-        }
-    }
-
-    /// Takes the bells of those for whom there is something. Whether there was anything. The one who drives is woken if it is
-    /// one of them.
-    fn take_bells(&mut self) -> bool {
-        let core = &mut **self.core.as_mut().expect("it is there until it is dropped");
-        let anything = std::mem::take(&mut core.has_worked) | core.net.take_moved();
-        let mut is_driver_rung = false;
-        let bells = &mut self.bells;
-        let is_all_rung = core.waiting.take_rung(&mut core.net, anything, |bell| match bell {
-            Bell::Driver => is_driver_rung = true,
-            bell => bells.push(bell),
-        });
-        core.is_unseen |= anything && !is_all_rung;
-        if is_driver_rung {
-            self.interrupt();
-        }
-        anything
-    }
-
-    /// Whether there is something that nobody was told of who waits for anything: it is told now.
-    pub(super) fn take_unseen(&mut self) -> bool {
-        self.take_bells() | std::mem::take(&mut self.is_unseen)
-    }
-
-    /// Sees to it that what is left is done: by the one who drives, which sleeps, or by somebody who waits.
-    fn hand_over(&mut self) -> Option<Bell> {
-        if let Some(until) = self.asleep_until {
-            // What was done here may have woken members of the LAN, or has to be followed by something before the sleep ends.
-            let is_prepared = !self.has_more
-                && self.due().is_none_or(|due| due >= until)
-                && self.lan.prepare_sleep().is_some_and(|trim| trim >= until);
-            if !is_prepared {
-                // It may be room that was told here and is told once.
-                self.has_worked = true;
-                self.interrupt();
-            }
-            return None;
-        }
-        if self.driver.is_some() {
-            return None;
-        }
-        if let Some(until) = self.outside_until {
-            let is_prepared = !self.is_unseen
-                && !self.has_more
-                && !self.net.has_changed()
-                && self.due().is_none_or(|due| due >= until)
-                && self.lan.prepare_wait();
-            if !is_prepared {
-                self.outside_until = None;
-                self.shared.outside.set();
-            }
-        }
-        let has_worker = self.worker != Worker::None;
-        if has_worker && self.waiting.has_elsewhere() {
-            self.shared.rest.set();
-            return None;
-        }
-        let bell = self.waiting.take_thread();
-        if bell.is_none() && self.worker == Worker::Rests {
-            self.shared.rest.set();
-        }
-        bell
-    }
-
-    fn unlock(&mut self) {
-        self.shared.holder.store(0, Ordering::Relaxed);
-        self.core = None;
-        // Not before: what a runtime does when a task is woken is its own affair.
-        self.bells.drain(..).for_each(Bell::ring);
-    }
-}
-
-/// A verb that drives, until it has the stack again: an error, or a waker that panics, does not leave the stack without
-/// somebody who drives.
-struct Driving<'a>(&'a Shared);
-
-impl Drop for Driving<'_> {
-    fn drop(&mut self) {
-        if let Ok(mut turn) = self.0.enter() {
-            turn.driver = None;
-            turn.driver_number = 0;
-            turn.asleep_until = None;
-        }
-    }
-}
-
-/// Whoever leaves the stack wakes those for whom something has come.
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if self.core.is_none() {
-            return;
-        }
-        if self.shared.in_child() {
-            // A closure has forked: locks of its parent's threads may be closed here for ever.
-            std::mem::forget(self.core.take());
-            return;
-        }
-        let _given_back = self.close_dropped();
-        self.take_bells();
-        let next = self.hand_over();
-        self.bells.extend(next);
-        self.unlock();
-    }
 }
