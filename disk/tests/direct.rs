@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex};
 use disk::channel::request;
 use disk::ckd::backing::{Backing, Simulated};
 use disk::ckd::direct::{Asynchronous, DIRECT_READ_BYTES_MAX, Direct};
-use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES};
-use disk::ckd::track::Uniform;
+use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES, track_of};
+use disk::ckd::track::{self, Uniform};
 use disk::ckd::volume::{Access, Volume};
+use disk::format::eckd::{Cchh, Extent, Locate, operation};
 use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
@@ -21,7 +22,7 @@ use disk::program::client::Event;
 use disk::unit::Reading;
 use os::uring::{Ended, Piece};
 
-use world::{Disk, Guest, MODES, World, block, wish};
+use world::{CC, Disk, Guest, MODES, World, block, ccws, wish};
 
 /// Places of reads: few, so that programs wait for them too.
 const PLACES: usize = 8;
@@ -589,4 +590,38 @@ fn any_order_of_reads_and_writes_brings_what_was_acknowledged() {
         }
         assert_eq!(world.unit.reads_under_way(0), 0);
     }
+}
+
+#[test]
+fn program_that_needs_more_tracks_at_once_than_the_cache_has_comes_to_its_end() {
+    let (mut world, gate) = world(1, 4, false);
+    let mut disk = world.disk.clone();
+    let mut empty = vec![0; TRACK_BYTES];
+    for track in 3..10 {
+        track::clear(&mut empty, track_of(track));
+        let offset = 512 + u64::from(track) * TRACK_BYTES as u64;
+        disk.write_at(&empty, offset).unwrap();
+    }
+    // The last record of a track, and the one after that: seven tracks without any are walked over at once.
+    let mut guest = world.guest(0, 1, true, false);
+    let [first, last, start] = [0, 14, 2].map(|head| Cchh { cylinder: 0, head });
+    let extent = Extent { first, last, ..Extent::default() };
+    let operation = operation::READ_DATA;
+    let locate =
+        Locate { operation, count: 2, seek: start, search: start, record: 12, ..Locate::default() };
+    guest.client.storage()[0x1000..0x1010].copy_from_slice(&extent.emit());
+    guest.client.storage()[0x1010..0x1020].copy_from_slice(&locate.emit()[..16]);
+    let program = [
+        (0x63, CC, 16, 0x1000),
+        (0x47, CC, 16, 0x1010),
+        (0x86, CC, 4096, 0x2000),
+        (0x86, 0, 4096, 0x3000),
+    ];
+    let orb = ccws(&mut guest, &program);
+    guest.start(0, &orb);
+    run(&mut world, &gate);
+    let (_, scsw) = ended(&mut guest).expect("it ends");
+    assert_good(&scsw);
+    assert!(guest.client.storage()[0x2000..0x3000] == block(2 * 12 + 11, 0));
+    assert!(guest.client.storage()[0x3000..0x4000] == block(10 * 12, 0));
 }

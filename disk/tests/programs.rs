@@ -1270,3 +1270,28 @@ fn resumption_is_for_the_ccw_that_suspended() {
     assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
     assert!(guest.client.answer().scsw.is_good());
 }
+
+#[test]
+fn resumed_program_that_meets_a_busy_device_does_not_write_again() {
+    let mut world = World::new(4, 100);
+    let (mut guest, mut other) = (world.guest(0, 4, true, false), world.guest(0, 4, true, false));
+    let mut orb = writing_chain(&mut guest, 6, &[(0xe4, 0x22, 20, 0x8000)]);
+    orb.flags = orb.flags.with(OrbFlags::SUSPEND);
+    guest.start(0, &orb);
+    world.run();
+    assert_eq!(guest.poll(), Some(Event::Intermediate { subchannel: 0, parameter: 77 }));
+    // What it has written is done, and another program writes the same block.
+    let orb = ccws(&mut other, &[(command::RESERVE, 0, 32, 0x2000)]);
+    assert!(other.execute(&mut world, &orb).is_good());
+    assert_eq!(write(&mut world, &mut other, Mode::Transport, 0, 1, 9), DeviceStatus::ENDED);
+    guest.client.request(disk::channel::request::Kind::Resume, 0, &mut guest.sender).unwrap();
+    world.run();
+    assert_eq!((guest.poll(), world.channel.is_busy()), (None, true));
+    let orb = ccws(&mut other, &[(command::RELEASE, 0, 32, 0x2000)]);
+    assert!(other.execute(&mut world, &orb).is_good());
+    world.run();
+    world.run();
+    assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
+    assert!(guest.client.answer().scsw.is_good());
+    read(&mut world, &mut other, Mode::Transport, 0, 1, |number| block(number, 9));
+}
