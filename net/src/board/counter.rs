@@ -54,7 +54,9 @@ listed! {
         ErrorsReceived => "errors_received",
         /// Segments with data that were sent again, or ask whether a window is still closed.
         Resent => "segments_resent",
-        /// Received frames dropped: a tag of a VLAN.
+        /// Packets of others passed on.
+        Forwarded => "forwarded",
+        /// Received frames dropped: a tag of a VLAN that the stack is not in, or none where it is in VLANs alone.
         Vlan => "dropped_vlan",
         /// Received frames dropped: a length or a field that makes no sense.
         Malformed => "dropped_malformed",
@@ -78,7 +80,14 @@ listed! {
         FragmentsFull => "dropped_fragments_full",
         /// Packets in fragments given up: some did not come in time.
         FragmentsTimedOut => "dropped_fragments_time",
-        /// Received frames dropped: a header of IPv6 that must not be skipped, or too many.
+        /// Packets of others dropped: their last hop was here.
+        HopLimit => "dropped_hop_limit",
+        /// Packets of others dropped: nobody knows the way.
+        NoRoute => "dropped_no_route",
+        /// Packets of others dropped: too long for the next hop, and not to be cut.
+        TooLong => "dropped_too_long",
+        /// Received frames dropped: a header of IPv6 that must not be skipped, or too many; options of IPv4 in a packet of
+        /// others.
         Extension => "dropped_extension",
         /// Received frames dropped: neither TCP, UDP, an echo request nor an error.
         OtherProtocol => "dropped_protocol",
@@ -102,7 +111,7 @@ listed! {
         SocketFull => "dropped_socket_full",
         /// Frames not sent: their target is full, and they are answers or too many wait for it.
         TargetFull => "dropped_target_full",
-        /// Frames not sent: the LAN has no member with that address, or does not reach it.
+        /// Frames not sent: the LAN has no member with that address, or does not reach it, and no route leads there.
         Unreachable => "dropped_unreachable",
     }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use super::keep_alive::{Keeper, Step};
 use super::machine::{Known, Machine, State};
+use super::route::Hop;
 use super::stack::Tuple;
 use crate::board::{Row, RowState};
 
@@ -83,6 +84,8 @@ pub(super) struct Connection {
     /// Whether the network knows it: its packets are for it and its timers run.
     pub(super) is_live: bool,
     pub(super) is_busy: bool,
+    /// The target that is full and that it waits for.
+    pub(super) waits_for: Option<Hop>,
     /// What its program calls it when it wants to be told of changes.
     pub(super) token: Option<u64>,
     /// Whether somebody waits for the next change.
@@ -126,6 +129,7 @@ impl Connection {
             listener,
             is_live: true,
             is_busy: false,
+            waits_for: None,
             token: None,
             is_awaited: false,
             number,

@@ -30,8 +30,13 @@ const UNREACHABLE_V6: u8 = 1;
 const TOO_BIG_V6: u8 = 2;
 const TIME_EXCEEDED_V6: u8 = 3;
 
-/// The code for a part of a packet that has not come.
+/// Codes for a packet whose last hop this was, and for a part of one that has not come.
+const HOP_LIMIT: u8 = 0;
 const REASSEMBLY: u8 = 1;
+
+/// Codes for a network that nobody knows the way to, and for a packet that was too long and not to be cut.
+const NO_ROUTE: u8 = 0;
+const NOT_TO_BE_CUT_V4: u8 = 4;
 
 /// Codes for a port that nobody has.
 const PORT_V4: u8 = 3;
@@ -92,7 +97,7 @@ fn report_v4(head: &[u8], quote: &[u8]) -> Result<Option<Report>, Counter> {
         (UNREACHABLE_V4, 0 | 6 | 9 | 11) => Trouble::NetworkUnreachable,
         (UNREACHABLE_V4, 2 | PORT_V4) => Trouble::Refused,
         // The limit is filled in below.
-        (UNREACHABLE_V4, 4) => Trouble::TooBig(u16_at(head, 6).unwrap_or(0).into()),
+        (UNREACHABLE_V4, NOT_TO_BE_CUT_V4) => Trouble::TooBig(u16_at(head, 6).unwrap_or(0).into()),
         (UNREACHABLE_V4, _) | (TIME_EXCEEDED_V4, _) => Trouble::HostUnreachable,
         _ => return Ok(None),
     };
@@ -176,7 +181,34 @@ pub(super) fn port_unreachable(packet: &Packet<'_>) -> Vec<u8> {
         IpAddr::V4(_) => [UNREACHABLE_V4, PORT_V4],
         IpAddr::V6(_) => [UNREACHABLE_V6, PORT_V6],
     };
-    error(packet.destination, packet.source, kind, packet.bytes)
+    error(packet.destination, packet.source, kind, NOTHING, packet.bytes)
+}
+
+/// Why a packet is not passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Complaint {
+    /// Its last hop was here.
+    HopLimit,
+    /// Nobody knows the way.
+    NoRoute,
+    /// It was too long; one of so many bytes is not.
+    TooLong(usize),
+}
+
+/// The message that a packet is not passed on (RFC 792, RFC 1191 4, RFC 4443 3). It quotes what of the packet goes into it.
+pub(super) fn complaint(from: IpAddr, to: IpAddr, complaint: Complaint, about: &[u8]) -> Vec<u8> {
+    let (kind, rest) = match (complaint, from) {
+        (Complaint::HopLimit, IpAddr::V4(_)) => ([TIME_EXCEEDED_V4, HOP_LIMIT], NOTHING),
+        (Complaint::HopLimit, IpAddr::V6(_)) => ([TIME_EXCEEDED_V6, HOP_LIMIT], NOTHING),
+        (Complaint::NoRoute, IpAddr::V4(_)) => ([UNREACHABLE_V4, NO_ROUTE], NOTHING),
+        (Complaint::NoRoute, IpAddr::V6(_)) => ([UNREACHABLE_V6, NO_ROUTE], NOTHING),
+        (Complaint::TooLong(mtu), IpAddr::V4(_)) => {
+            let [high, low] = (mtu as u16).to_be_bytes();
+            ([UNREACHABLE_V4, NOT_TO_BE_CUT_V4], [0, 0, high, low])
+        }
+        (Complaint::TooLong(mtu), IpAddr::V6(_)) => ([TOO_BIG_V6, 0], (mtu as u32).to_be_bytes()),
+    };
+    error(from, to, kind, rest, about)
 }
 
 /// The message that a part of a packet has not come in time (RFC 1122 3.3.2, RFC 8200 4.5). None for a packet that is an error
@@ -189,16 +221,16 @@ pub(super) fn reassembly_time_exceeded(late: &Late) -> Option<Vec<u8>> {
         (IpAddr::V4(_), _) => [TIME_EXCEEDED_V4, REASSEMBLY],
         (IpAddr::V6(_), _) => [TIME_EXCEEDED_V6, REASSEMBLY],
     };
-    Some(error(late.destination, late.source, kind_sent, &late.quote))
+    Some(error(late.destination, late.source, kind_sent, NOTHING, &late.quote))
 }
 
 /// All that are below the first that is none, and redirect.
-fn is_error_v6(kind: u8) -> bool {
+pub(super) fn is_error_v6(kind: u8) -> bool {
     kind < ECHO_V6 || kind == REDIRECT_V6
 }
 
 /// Unreachable, source quench, redirect, time exceeded and parameter problem.
-fn is_error_v4(kind: u8) -> bool {
+pub(super) fn is_error_v4(kind: u8) -> bool {
     matches!(kind, UNREACHABLE_V4 | 4 | 5 | TIME_EXCEEDED_V4 | 12)
 }
 
@@ -210,9 +242,12 @@ pub(super) fn quote_bytes_max(source: IpAddr) -> usize {
     }
 }
 
-fn error(from: IpAddr, to: IpAddr, [kind, code]: [u8; 2], about: &[u8]) -> Vec<u8> {
+/// What is between the head of an error and what it quotes, if the error says nothing there.
+const NOTHING: [u8; 4] = [0; 4];
+
+fn error(from: IpAddr, to: IpAddr, [kind, code]: [u8; 2], rest: [u8; 4], about: &[u8]) -> Vec<u8> {
     let quote = &about[..about.len().min(quote_bytes_max(to))];
-    let message = [&[kind, code, 0, 0, 0, 0, 0, 0], quote].concat();
+    let message = [&[kind, code, 0, 0], &rest[..], quote].concat();
     packet::control(from, to, message)
 }
 

@@ -368,14 +368,9 @@ fn check(packet: &Packet<'_>, fragment: Fragment, data: &[u8]) -> Result<(), Cou
     if is_tiny { Err(Counter::FragmentTiny) } else { Ok(()) }
 }
 
-/// Cuts a packet into fragments for a link of `mtu` bytes, with the frame's first 14 bytes in front of each. The packet has
-/// the plain header of [`packet::begin`], and its checksums are complete.
-pub(super) fn cut(
-    frame: &[u8],
-    mtu: usize,
-    identification: u32,
-    mut each: impl FnMut(&mut Vec<u8>),
-) {
+/// Cuts a packet, or a part of one, into fragments for a link of `mtu` bytes, with the frame's first 14 bytes in front of
+/// each. It has the plain header of [`packet::begin`], and its checksums are complete.
+pub(super) fn cut(frame: &[u8], mtu: usize, part: Fragment, mut each: impl FnMut(&mut Vec<u8>)) {
     let is_v4 = frame[ETHERNET_BYTES] >> 4 == 4;
     let header_bytes = if is_v4 { IPV4_BYTES } else { IPV6_BYTES };
     let (head, data) = frame.split_at(ETHERNET_BYTES + header_bytes);
@@ -384,8 +379,9 @@ pub(super) fn cut(
     let mut room = Vec::with_capacity(ETHERNET_BYTES + mtu);
     for (index, piece) in data.chunks(piece_bytes).enumerate() {
         let offset = index * piece_bytes;
+        let is_last = offset + piece.len() >= data.len();
         let fragment =
-            Fragment { identification, offset, has_more: offset + piece.len() < data.len() };
+            Fragment { offset: part.offset + offset, has_more: part.has_more || !is_last, ..part };
         room.clear();
         room.extend_from_slice(head);
         packet::make_fragment(&mut room, fragment, piece.len());
@@ -423,7 +419,7 @@ mod tests {
         frame.extend(pattern(bytes));
         packet::address(&mut frame, MAC, MAC);
         let mut all = Vec::new();
-        cut(&frame, 1280, identification, |piece| all.push(piece.clone()));
+        cut(&frame, 1280, Fragment::all(identification), |piece| all.push(piece.clone()));
         all
     }
 

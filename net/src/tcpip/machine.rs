@@ -794,13 +794,13 @@ pub(super) fn is_before(number: u32, other: u32) -> bool {
 struct Nobody;
 
 impl Link for Nobody {
-    fn transmit(&mut self, _: IpAddr, _: Offload, _: &mut [u8]) -> Result<(), Unsent> {
+    fn transmit(&mut self, _: usize, _: IpAddr, _: Offload, _: &mut [u8]) -> Result<(), Unsent> {
         Ok(())
     }
 
-    fn answer(&mut self, _: &[u8]) {}
+    fn answer(&mut self, _: usize, _: Offload, _: &[u8]) {}
 
-    fn may_send_from(&mut self, _: &[u8], _: IpAddr) -> bool {
+    fn may_send_from(&mut self, _: usize, _: &[u8], _: IpAddr) -> bool {
         true
     }
 }

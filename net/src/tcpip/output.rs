@@ -3,12 +3,14 @@
 //! The state machine counts a segment as sent once it has made it. So a frame that the link gives back is kept here and
 //! goes first when there is room, and until then nobody makes another for that target. On a LAN that is memory no
 //! segment is lost this way: a lost one costs a second, because that is the shortest time after which it is sent again.
+//! The same goes for packets that are passed on for others.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use super::counters::Counters;
 use super::packet;
+use super::route::{Hop, Routes};
 use crate::board::Counter;
 use crate::lan::offload::Offload;
 
@@ -24,20 +26,31 @@ const HELD_PER_TARGET_MAX: usize = 128;
 const OWN_MAX: usize = 256;
 const OWN_BYTES_MAX: usize = 1 << 20;
 
-/// Where a stack's frames go: a LAN, or the simulation of one.
+/// Bytes of packets of others that wait for all targets together, at most, and for one target. More are dropped.
+const PASSED_BYTES_MAX: usize = 16 << 20;
+const PASSED_PER_TARGET_BYTES_MAX: usize = 2 << 20;
+
+/// Where a stack's frames go: LANs, or the simulation of some. `lan` is which, as the stack's interfaces say; 0 if it has
+/// one.
 pub trait Link {
     /// Sends a frame to the member that has the address `to`. The link puts the Ethernet header in its first 14 bytes,
     /// which are empty; [`address`](super::address) does so.
     ///
     /// # Errors
     /// [`Unsent`]; nothing of it has gone.
-    fn transmit(&mut self, to: IpAddr, offload: Offload, frame: &mut [u8]) -> Result<(), Unsent>;
+    fn transmit(
+        &mut self,
+        lan: usize,
+        to: IpAddr,
+        offload: Offload,
+        frame: &mut [u8],
+    ) -> Result<(), Unsent>;
 
     /// Sends a whole frame, Ethernet header included, if there is room: whoever asked asks again.
-    fn answer(&mut self, frame: &[u8]);
+    fn answer(&mut self, lan: usize, offload: Offload, frame: &[u8]);
 
     /// Whether the member that has sent this frame may send from that address. What others send is dropped.
-    fn may_send_from(&mut self, frame: &[u8], address: IpAddr) -> bool;
+    fn may_send_from(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool;
 }
 
 /// Why a link did not take a frame.
@@ -51,15 +64,17 @@ pub enum Unsent {
 
 #[derive(Debug, Default)]
 pub(super) struct Output {
+    pub(super) routes: Routes,
     /// The frames that are held for each target that is full. No queue is empty.
-    held: HashMap<IpAddr, VecDeque<Held>>,
+    held: HashMap<Hop, VecDeque<Held>>,
+    /// Bytes of packets of others among them.
+    passed_bytes: usize,
     own: Own,
 }
 
 /// Frames from a stack to itself.
 #[derive(Debug, Default)]
 struct Own {
-    addresses: Vec<IpAddr>,
     frames: VecDeque<(Offload, Vec<u8>)>,
     bytes: usize,
 }
@@ -68,12 +83,13 @@ struct Own {
 struct Held {
     offload: Offload,
     frame: Vec<u8>,
+    /// Whether it is of others.
+    is_passed: bool,
 }
 
 impl Output {
-    /// One that keeps what is for these addresses, until it is taken.
-    pub(super) fn to_self(addresses: &[IpAddr]) -> Output {
-        Output { own: Own { addresses: addresses.to_vec(), ..Own::default() }, ..Output::default() }
+    pub(super) fn new(routes: Routes) -> Output {
+        Output { routes, ..Output::default() }
     }
 
     /// Frames to the stack itself that wait.
@@ -88,9 +104,17 @@ impl Output {
         Some((offload, frame))
     }
 
-    /// Whether frames for this target would wait.
+    /// The target on the way to an address, if frames for it would wait.
+    pub(super) fn full_on_the_way_to(&self, to: IpAddr) -> Option<Hop> {
+        if self.held.is_empty() {
+            return None;
+        }
+        self.routes.hop(to).filter(|hop| self.held.contains_key(hop))
+    }
+
+    /// Whether frames for this address would wait.
     pub(super) fn is_full(&self, to: IpAddr) -> bool {
-        !self.held.is_empty() && self.held.contains_key(&to)
+        self.full_on_the_way_to(to).is_some()
     }
 
     /// Whether no frame waits.
@@ -107,14 +131,17 @@ impl Output {
         offload: Offload,
         frame: &mut [u8],
     ) {
-        if !self.is_full(to) && self.own.transmit(link, counters, to, offload, frame) {
+        let Some(hop) = self.routes.hop(to) else {
+            return counters.count(Counter::Unreachable);
+        };
+        if self.try_send(link, counters, hop, offload, frame) != Err(Unsent::Full) {
             return;
         }
-        let held = self.held.entry(to).or_default();
+        let held = self.held.entry(hop).or_default();
         if held.len() >= HELD_PER_TARGET_MAX {
             return counters.count(Counter::TargetFull);
         }
-        held.push_back(Held { offload, frame: frame.to_vec() });
+        held.push_back(Held { offload, frame: frame.to_vec(), is_passed: false });
     }
 
     /// Sends a frame that answers one of somebody who asks again if no answer comes. It is not kept: whoever takes no
@@ -127,9 +154,41 @@ impl Output {
         offload: Offload,
         frame: &mut [u8],
     ) {
-        if self.is_full(to) || !self.own.transmit(link, counters, to, offload, frame) {
+        let Some(hop) = self.routes.hop(to) else {
+            return counters.count(Counter::Unreachable);
+        };
+        if self.try_send(link, counters, hop, offload, frame) == Err(Unsent::Full) {
             counters.count(Counter::TargetFull);
         }
+    }
+
+    /// Passes a packet of others on, or keeps it until its target has room. It is dropped if too many of others wait
+    /// already.
+    pub(super) fn pass_on(
+        &mut self,
+        link: &mut impl Link,
+        counters: &mut Counters,
+        hop: Hop,
+        offload: Offload,
+        frame: &mut [u8],
+    ) {
+        match self.try_send(link, counters, hop, offload, frame) {
+            Ok(()) => return counters.count(Counter::Forwarded),
+            Err(Unsent::Unreachable) => return,
+            Err(Unsent::Full) => {}
+        }
+        let held = self.held.get(&hop);
+        let of_target = held.into_iter().flatten().filter(|held| held.is_passed);
+        let of_target: usize = of_target.map(|held| held.frame.len()).sum();
+        let is_too_much = held.is_some_and(|held| held.len() >= HELD_PER_TARGET_MAX)
+            || of_target + frame.len() > PASSED_PER_TARGET_BYTES_MAX
+            || self.passed_bytes + frame.len() > PASSED_BYTES_MAX;
+        if is_too_much {
+            return counters.count(Counter::TargetFull);
+        }
+        self.passed_bytes += frame.len();
+        let held = Held { offload, frame: frame.to_vec(), is_passed: true };
+        self.held.entry(hop).or_default().push_back(held);
     }
 
     /// Tries again what was kept. Calls `has_room` with each target for which nothing is left.
@@ -137,46 +196,73 @@ impl Output {
         &mut self,
         link: &mut impl Link,
         counters: &mut Counters,
-        mut has_room: impl FnMut(IpAddr),
+        mut has_room: impl FnMut(Hop),
     ) {
-        self.held.retain(|to, held| {
+        let Output { routes, held, own, passed_bytes } = self;
+        held.retain(|hop, held| {
             while let Some(first) = held.front_mut() {
-                if !self.own.transmit(link, counters, *to, first.offload, &mut first.frame) {
+                let Held { offload, frame, is_passed } = first;
+                let sent = own.transmit(routes, link, counters, *hop, *offload, frame);
+                if sent == Err(Unsent::Full) {
                     return true;
+                }
+                if *is_passed {
+                    *passed_bytes -= frame.len();
+                    if sent.is_ok() {
+                        counters.count(Counter::Forwarded);
+                    }
                 }
                 held.pop_front();
             }
-            has_room(*to);
+            has_room(*hop);
             false
         });
+    }
+
+    /// Sends a frame, unless others wait before it, or its target is full.
+    fn try_send(
+        &mut self,
+        link: &mut impl Link,
+        counters: &mut Counters,
+        hop: Hop,
+        offload: Offload,
+        frame: &mut [u8],
+    ) -> Result<(), Unsent> {
+        if !self.held.is_empty() && self.held.contains_key(&hop) {
+            return Err(Unsent::Full);
+        }
+        self.own.transmit(&self.routes, link, counters, hop, offload, frame)
     }
 }
 
 impl Own {
-    /// Sends a frame, unless its target is full: false then. A frame that nobody can be given is gone.
+    /// Sends a frame, and counts what becomes of it, unless its target is full.
     fn transmit(
         &mut self,
+        routes: &Routes,
         link: &mut impl Link,
         counters: &mut Counters,
-        to: IpAddr,
+        hop: Hop,
         offload: Offload,
         frame: &mut [u8],
-    ) -> bool {
-        if self.addresses.contains(&to) {
-            let is_full = self.frames.len() >= OWN_MAX || self.bytes > OWN_BYTES_MAX;
-            if !is_full {
-                packet::set_kind(frame);
-                self.bytes += frame.len();
-                self.frames.push_back((offload, frame.to_vec()));
-                counters.count(Counter::FramesSent);
+    ) -> Result<(), Unsent> {
+        let Hop::Neighbour { interface, address } = hop else {
+            if self.frames.len() >= OWN_MAX || self.bytes > OWN_BYTES_MAX {
+                return Err(Unsent::Full);
             }
-            return !is_full;
-        }
-        match link.transmit(to, offload, frame) {
+            packet::set_kind(frame);
+            self.bytes += frame.len();
+            self.frames.push_back((offload, frame.to_vec()));
+            counters.count(Counter::FramesSent);
+            return Ok(());
+        };
+        let (lan, vlan) = routes.lan_of(interface);
+        let sent = link.transmit(lan, address, Offload { vlan, ..offload }, frame);
+        match sent {
             Ok(()) => counters.count(Counter::FramesSent),
             Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),
-            Err(Unsent::Full) => return false,
+            Err(Unsent::Full) => {}
         }
-        true
+        sent
     }
 }

@@ -70,6 +70,13 @@ pub(super) struct Fragment {
     pub(super) has_more: bool,
 }
 
+impl Fragment {
+    /// All of a packet.
+    pub(super) fn all(identification: u32) -> Fragment {
+        Fragment { identification, offset: 0, has_more: false }
+    }
+}
+
 /// What is behind the headers that may stand between that of IPv6 and the transport.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {

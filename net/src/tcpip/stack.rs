@@ -20,6 +20,7 @@ use super::packet::{
 use super::path_mtu::PathMtus;
 use super::pool::{Pool, PoolUse};
 use super::ports::Ports;
+use super::route::{Hop, Interface, Route, Routes};
 use super::secret::Secret;
 use super::time_wait::TimeWait;
 use super::udp::{SendToError, Sockets, any};
@@ -34,6 +35,7 @@ use os::words::Words;
 mod control;
 mod cookies;
 mod end;
+mod forward;
 mod hosts;
 mod listen;
 mod parts;
@@ -69,7 +71,7 @@ pub enum Congestion {
 /// How a stack behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of the largest packet of IP: 1280 to 65,535.
+    /// Bytes of the largest packet of IP: 1280 to 65,535. With several interfaces theirs count.
     pub mtu: usize,
     /// Bytes that a connection keeps of what has come and was not received: the window. 4 KiB to 16 MiB.
     pub receive_bytes: usize,
@@ -92,6 +94,8 @@ pub struct Options {
     pub pool_kept_bytes: usize,
     /// For how long a pair of ports is not used again after its connection (TIME-WAIT).
     pub time_wait: Duration,
+    /// Whether packets for others are passed on.
+    pub forwards: bool,
 }
 
 impl Default for Options {
@@ -108,6 +112,7 @@ impl Default for Options {
             pool_bytes: 16 << 30,
             pool_kept_bytes: 32 << 20,
             time_wait: Duration::from_secs(10),
+            forwards: false,
         }
     }
 }
@@ -153,8 +158,6 @@ pub enum ConnectError {
 pub struct Stack {
     options: Options,
     secret: Secret,
-    mac: Mac,
-    addresses: Vec<IpAddr>,
     engine: Engine,
     manner: Manner,
     pool: Pool,
@@ -183,12 +186,14 @@ pub struct Stack {
     /// Whether the board does not show how the sockets stand.
     are_sockets_unshown: bool,
     /// Connections whose target is full.
-    stalled: HashMap<IpAddr, HashSet<u32>>,
+    stalled: HashMap<Hop, HashSet<u32>>,
     /// Connections begun so far.
     begun: u64,
     /// The last time that somebody has said.
     clock: u64,
     room: Vec<u8>,
+    /// The packet of others that is passed on.
+    passed: Vec<u8>,
     reassembly: Reassembly,
     /// Packets cut into fragments so far.
     packets_cut: u32,
@@ -203,18 +208,36 @@ pub struct Stack {
 impl std::fmt::Debug for Stack {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut fields = formatter.debug_struct("Stack");
-        fields.field("addresses", &self.addresses).field("connections", &self.connections.len());
+        fields.field("addresses", &self.addresses()).field("connections", &self.connections.len());
         fields.finish_non_exhaustive()
     }
 }
 
 impl Stack {
-    /// A stack with these addresses.
+    /// A stack with one interface, and these addresses.
     ///
     /// Options outside their limits are taken as the limit.
     pub fn new(mac: Mac, addresses: &[IpAddr], options: Options, secret: Secret) -> Stack {
+        let (mtu, addresses) = (options.mtu, addresses.to_vec());
+        let interface = Interface { lan: 0, mac, mtu, addresses, vlan: None };
+        Stack::with_interfaces(vec![interface], Vec::new(), options, secret)
+    }
+
+    /// A stack with these interfaces and routes. Say who its neighbours are ([`Stack::set_neighbours`]).
+    ///
+    /// Options outside their limits are taken as the limit, and so is an interface's MTU. Routes beyond
+    /// [`ROUTES_MAX`](super::ROUTES_MAX) are left out.
+    pub fn with_interfaces(
+        mut interfaces: Vec<Interface>,
+        routes: Vec<Route>,
+        options: Options,
+        secret: Secret,
+    ) -> Stack {
         let buffer = |bytes: usize| bytes.clamp(4 << 10, 16 << 20);
-        let mtu = options.mtu.clamp(1280, 65_535);
+        for interface in &mut interfaces {
+            interface.mtu = interface.mtu.clamp(1280, 65_535);
+        }
+        let mtu = interfaces.iter().map(|interface| interface.mtu).max().unwrap_or(1280);
         let delay_us = options.acknowledge_after.min(ACKNOWLEDGE_AFTER_MAX).as_micros() as u64;
         let manner = Manner {
             receive_bytes: buffer(options.receive_bytes),
@@ -225,12 +248,10 @@ impl Stack {
         Stack {
             options: Options { mtu, ..options },
             secret,
-            mac,
-            addresses: addresses.to_vec(),
             engine: Engine::new(mtu),
             pool: Pool::new(&manner, options.pool_bytes, options.pool_kept_bytes),
             manner,
-            output: Output::to_self(addresses),
+            output: Output::new(Routes::new(interfaces, routes)),
             counters: Counters::new(),
             ports: Ports::new(secret),
             connections: Connections::default(),
@@ -250,6 +271,7 @@ impl Stack {
             begun: 0,
             clock: 0,
             room: Vec::new(),
+            passed: Vec::new(),
             reassembly: Reassembly::default(),
             packets_cut: 0,
             path_mtus: PathMtus::default(),
@@ -265,7 +287,37 @@ impl Stack {
 
     /// The addresses of this stack.
     pub fn addresses(&self) -> &[IpAddr] {
-        &self.addresses
+        self.output.routes.addresses()
+    }
+
+    /// The interfaces of this stack.
+    pub fn interfaces(&self) -> &[Interface] {
+        self.output.routes.interfaces()
+    }
+
+    /// Which addresses the members of a LAN have from now on, for a stack with a choice of ways. Another asks the link.
+    pub fn set_neighbours(&mut self, lan: usize, addresses: impl Iterator<Item = IpAddr>) {
+        self.output.routes.set_neighbours(lan, addresses);
+    }
+
+    /// Whether [`Stack::set_neighbours`] is asked for: there are several interfaces, or routes.
+    pub fn has_choice(&self) -> bool {
+        self.output.routes.has_choice()
+    }
+
+    /// The neighbour that packets to an address go to, and at which LAN. None: it is our own, or nobody knows the way.
+    pub fn neighbour_to(&self, to: IpAddr) -> Option<(usize, IpAddr)> {
+        match self.output.routes.hop(to)? {
+            Hop::Own => None,
+            Hop::Neighbour { interface, address } => {
+                Some((self.output.routes.lan_of(interface).0, address))
+            }
+        }
+    }
+
+    /// Whether it is an address of this stack.
+    pub(super) fn has_address(&self, address: IpAddr) -> bool {
+        self.addresses().contains(&address)
     }
 
     /// How many connections there are, and how many pairs of ports are not used again yet.
@@ -280,26 +332,27 @@ impl Stack {
 
     // Frames.
 
-    /// Takes a frame. What it brings is sent by [`Stack::poll`], but for answers of the stack itself.
+    /// Takes a frame that has come from a LAN: which, as the interfaces say; 0 if there is one. What it brings is sent by
+    /// [`Stack::poll`], but for answers of the stack itself, and what is passed on.
     ///
     /// The bytes must not change meanwhile: a frame in shared memory is to be copied before.
-    pub fn receive(&mut self, now: u64, frame: Frame<'_>, link: &mut impl Link) {
+    pub fn receive(&mut self, now: u64, lan: usize, frame: Frame<'_>, link: &mut impl Link) {
         self.clock = now;
         self.counters.count(Counter::FramesReceived);
         // Segments of TCP may come as one; datagrams that a kernel has put together are cut, because each is a message.
         let datagrams = frame.offload.segmentation.filter(|segments| segments.kind == Kind::Udp);
         if datagrams.is_none() {
-            return self.take_or_count(now, frame, link);
+            return self.take_or_count(now, lan, frame, link);
         }
         let mut room = Vec::new();
         segment(frame.offload, frame.bytes, &mut room, |bytes| {
             let offload = Offload { vlan: frame.offload.vlan, ..Offload::NONE };
-            self.take_or_count(now, Frame { offload, bytes }, link);
+            self.take_or_count(now, lan, Frame { offload, bytes }, link);
         });
     }
 
-    fn take_or_count(&mut self, now: u64, frame: Frame<'_>, link: &mut impl Link) {
-        if let Err(reason) = self.take_frame(now, frame, link) {
+    fn take_or_count(&mut self, now: u64, lan: usize, frame: Frame<'_>, link: &mut impl Link) {
+        if let Err(reason) = self.take_frame(now, lan, frame, link) {
             self.counters.count(reason);
         }
     }
@@ -307,29 +360,34 @@ impl Stack {
     fn take_frame(
         &mut self,
         now: u64,
+        lan: usize,
         frame: Frame<'_>,
         link: &mut impl Link,
     ) -> Result<(), Counter> {
-        if frame.offload.vlan.is_some() {
-            return Err(Counter::Vlan);
-        }
-        let find = |address: IpAddr| self.addresses.contains(&address).then_some(self.mac);
+        let tag = frame.offload.vlan;
+        let routes = &self.output.routes;
+        let interface = routes.interface_with(lan, tag).ok_or(Counter::Vlan)?;
+        let at = &routes.interfaces()[interface];
+        let find = |address: IpAddr| at.addresses.contains(&address).then_some(at.mac);
         if let Some(answer) = neighbour::answer(frame.bytes, find) {
             self.counters.count(Counter::NeighboursAnswered);
-            link.answer(&answer);
+            link.answer(lan, Offload { vlan: tag, ..Offload::NONE }, &answer);
             return Ok(());
         }
         if u16_at(frame.bytes, 12) == Some(packet::ARP) {
             return Ok(());
         }
+        if self.options.forwards && self.is_to_pass(interface, frame.bytes) {
+            return self.forward(now, interface, frame, link);
+        }
         let packet = Packet::parse(frame.bytes)?;
-        if self.addresses.contains(&packet.source) {
+        if self.has_address(packet.source) {
             return Err(Counter::BadSource);
         }
-        if !self.addresses.contains(&packet.destination) {
+        if !self.has_address(packet.destination) {
             return Err(Counter::NotOurs);
         }
-        if !link.may_send_from(frame.bytes, packet.source) {
+        if !self.output.routes.may_come_from(link, interface, frame.bytes, packet.source) {
             return Err(Counter::BadSource);
         }
         self.take_packet(now, &packet, frame.offload.checksum, link)
@@ -365,7 +423,7 @@ impl Stack {
         address: SocketAddr,
         is_taken: impl Fn(&Stack, SocketAddr) -> bool,
     ) -> Result<SocketAddr, BindError> {
-        let is_ours = self.addresses.contains(&address.ip());
+        let is_ours = self.has_address(address.ip());
         if !address.ip().is_unspecified() && !is_ours {
             return Err(BindError::NotAvailable);
         }
@@ -396,15 +454,7 @@ impl Stack {
 
     /// The address that packets for `to` are from.
     fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
-        if self.addresses.contains(&to) {
-            return Some(to);
-        }
-        let is_like = |address: &&IpAddr| {
-            address.is_ipv4() == to.is_ipv4() && is_link_local(**address) == is_link_local(to)
-        };
-        let is_of_family = |address: &&IpAddr| address.is_ipv4() == to.is_ipv4();
-        let found = self.addresses.iter().find(is_like);
-        found.or_else(|| self.addresses.iter().find(is_of_family)).copied()
+        self.output.routes.source_for(to)
     }
 
     /// The next byte that would be sent, and the next that is expected.
@@ -418,13 +468,6 @@ impl Stack {
     /// Whether there are no connections, but for those in TIME-WAIT.
     pub fn is_quiet(&self) -> bool {
         self.tuples.is_empty()
-    }
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
     }
 }
 

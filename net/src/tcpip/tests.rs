@@ -20,6 +20,7 @@ mod cookies;
 mod keep_alive;
 mod own;
 mod parts;
+mod routes;
 mod script;
 
 const SECOND: u64 = 1_000_000_000;
@@ -108,7 +109,13 @@ impl Wire {
 }
 
 impl Link for Wire {
-    fn transmit(&mut self, _: IpAddr, offload: Offload, frame: &mut [u8]) -> Result<(), Unsent> {
+    fn transmit(
+        &mut self,
+        _: usize,
+        _: IpAddr,
+        offload: Offload,
+        frame: &mut [u8],
+    ) -> Result<(), Unsent> {
         assert!(!self.panics, "a panic that the test wants");
         if self.chance.happens(self.faults.full) {
             return Err(Unsent::Full);
@@ -129,11 +136,11 @@ impl Link for Wire {
         Ok(())
     }
 
-    fn answer(&mut self, frame: &[u8]) {
-        self.send(Offload::NONE, frame.to_vec());
+    fn answer(&mut self, _: usize, offload: Offload, frame: &[u8]) {
+        self.send(offload, frame.to_vec());
     }
 
-    fn may_send_from(&mut self, _: &[u8], address: IpAddr) -> bool {
+    fn may_send_from(&mut self, _: usize, _: &[u8], address: IpAddr) -> bool {
         address != STRANGER
     }
 }
@@ -200,7 +207,7 @@ impl World {
             {
                 let (offload, bytes) = entry.remove();
                 let frame = Frame { offload, bytes: &bytes };
-                self.stacks[1 - from].receive(self.now, frame, &mut self.wires[1 - from]);
+                self.stacks[1 - from].receive(self.now, 0, frame, &mut self.wires[1 - from]);
             }
         }
         true
@@ -430,7 +437,7 @@ fn in_mid_conversation() -> (World, [ConnectionId; 2]) {
 /// Gives the second stack a frame that somebody has made up.
 fn inject(world: &mut World, offload: Offload, bytes: &[u8]) {
     let Ok(offload) = Offload::parse(&offload.head(), bytes) else { return };
-    world.stacks[1].receive(world.now, Frame { offload, bytes }, &mut world.wires[1]);
+    world.stacks[1].receive(world.now, 0, Frame { offload, bytes }, &mut world.wires[1]);
 }
 
 /// A segment from the first stack to the second, as anybody can make it.
@@ -1181,7 +1188,7 @@ fn pair_of_ports_in_time_wait_answers_and_is_not_used_again() {
     let sent = world.stacks[0].counter(Counter::FramesSent);
     let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
     let frame = Frame { offload, bytes: &frame };
-    world.stacks[0].receive(world.now, frame, &mut world.wires[0]);
+    world.stacks[0].receive(world.now, 0, frame, &mut world.wires[0]);
     assert_eq!(world.stacks[0].counter(Counter::FramesSent), sent + 1);
     assert_eq!(world.stacks[0].counter(Counter::ResetsSent), 0);
     world.now += 11 * SECOND;

@@ -34,7 +34,13 @@ impl Cable {
 }
 
 impl Link for Cable {
-    fn transmit(&mut self, _: IpAddr, offload: Offload, frame: &mut [u8]) -> Result<(), Unsent> {
+    fn transmit(
+        &mut self,
+        _: usize,
+        _: IpAddr,
+        offload: Offload,
+        frame: &mut [u8],
+    ) -> Result<(), Unsent> {
         if self.is_full || self.frames.len() >= FRAMES_MAX {
             return Err(Unsent::Full);
         }
@@ -45,13 +51,13 @@ impl Link for Cable {
         Ok(())
     }
 
-    fn answer(&mut self, frame: &[u8]) {
+    fn answer(&mut self, _: usize, offload: Offload, frame: &[u8]) {
         if !self.is_full && self.frames.len() < FRAMES_MAX {
-            self.frames.push_back((Offload::NONE, frame.to_vec()));
+            self.frames.push_back((offload, frame.to_vec()));
         }
     }
 
-    fn may_send_from(&mut self, _: &[u8], address: IpAddr) -> bool {
+    fn may_send_from(&mut self, _: usize, _: &[u8], address: IpAddr) -> bool {
         address != STRANGER
     }
 }
@@ -74,7 +80,7 @@ pub(super) fn v6(number: u8) -> IpAddr {
 /// Gives a stack a frame, as a LAN would.
 pub(super) fn give(now: u64, stack: &mut Stack, cable: &mut Cable, offload: Offload, bytes: &[u8]) {
     let Ok(offload) = Offload::parse(&offload.head(), bytes) else { return };
-    stack.receive(now, Frame { offload, bytes }, cable);
+    stack.receive(now, 0, Frame { offload, bytes }, cable);
 }
 
 /// Has a stack do what there is to do.

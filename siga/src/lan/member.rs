@@ -337,6 +337,12 @@ impl Lan {
         self.mesh.heard(rang, slept_ns)
     }
 
+    /// How it waits for frames.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn wait_policy(&self) -> Wait {
+        self.mesh.wait()
+    }
+
     /// Sleeps while others have the LAN. `interrupt` ends that sleep, too.
     #[cfg(feature = "tcpip")]
     pub(crate) fn sleeper(&self, interrupt: impl AsFd) -> io::Result<Sleeper> {

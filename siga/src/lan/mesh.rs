@@ -1279,6 +1279,11 @@ impl Mesh {
     }
 
     #[cfg(feature = "tcpip")]
+    pub(super) fn wait(&self) -> Wait {
+        self.wait
+    }
+
+    #[cfg(feature = "tcpip")]
     pub(super) fn waiter(&self) -> &Waiter<impl waiter::Member> {
         &self.waiter
     }

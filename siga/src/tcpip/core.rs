@@ -1,4 +1,4 @@
-//! A stack and the LAN that it is on, for one who has both to itself.
+//! A stack and the LANs that it is at, for one who has them to itself.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,8 +13,9 @@ use net::lan::offload::Offload;
 use net::tcpip::{ConnectionId, KeepAlive, Link, SendToError, Stack, Unsent};
 use os::processor::now_ns;
 
+use super::lans::Lans;
 use super::waiting::Waiting;
-use crate::lan::{Lan, TrySendFrameError};
+use crate::lan::TrySendFrameError;
 use crate::waiting::after;
 
 /// Frames received before what they bring is answered: a few, so that the other side goes on meanwhile.
@@ -86,13 +87,13 @@ pub(super) struct Settings {
 }
 
 pub(super) struct Core {
-    pub(super) lan: Lan,
+    pub(super) lans: Lans,
     pub(super) net: Stack,
     /// Of each connection that a program has, by its index.
     settings: Vec<Settings>,
     /// The frame that is looked at: a copy, because its sender may still write where it lies.
     frame: Vec<u8>,
-    /// The count of the LAN's changes up to which the other sides' members were looked for.
+    /// The count of the LANs' changes up to which the other sides' members were looked for.
     changes: u64,
     /// The same, up to which their addresses were taken note of.
     noted: Option<u64>,
@@ -100,9 +101,9 @@ pub(super) struct Core {
     shown_ns: u64,
     /// Hosts to which there are connections and whose members are missing, and since when.
     gone: HashMap<IpAddr, u64>,
-    /// Whose addresses the members' are, or were when the LAN changed last: what a member has sent before it left is still
-    /// received after.
-    senders: HashMap<IpAddr, Mac>,
+    /// Whose addresses the members' of each LAN are, or were when the LAN changed last: what a member has sent before it left
+    /// is still received after.
+    senders: HashMap<(usize, IpAddr), Mac>,
     /// Threads that wait for the stack to be free.
     wanted: Arc<AtomicUsize>,
     pub(super) waiting: Waiting,
@@ -130,9 +131,9 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(lan: Lan, net: Stack, wanted: Arc<AtomicUsize>) -> Core {
+    pub(super) fn new(lans: Lans, net: Stack, wanted: Arc<AtomicUsize>) -> Core {
         Core {
-            lan,
+            lans,
             net,
             settings: Vec::new(),
             frame: Vec::new(),
@@ -188,79 +189,96 @@ impl Core {
         let mut now = 0;
         for _ in 0..ROUNDS_MAX {
             now = now_ns();
-            let mut received = 0;
-            while received < FRAMES_PER_POLL
-                && let Some(frame) = self.lan.try_receive()?
-            {
-                received += 1;
-                self.frame.clear();
-                self.frame.extend_from_slice(frame.bytes);
-                let frame = Frame { offload: frame.offload, bytes: &self.frame };
-                let mut wire = Wire { lan: &mut self.lan, senders: &self.senders };
-                self.net.receive(now, frame, &mut wire);
+            let mut has_received = false;
+            for lan in 0..self.lans.len() {
+                has_received |= self.receive_from(lan, now)?;
             }
-            let mut wire = Wire { lan: &mut self.lan, senders: &self.senders };
+            let mut wire = Wire { lans: &mut self.lans, senders: &self.senders };
             let has_more = self.net.poll(now, &mut wire);
-            self.has_more = received > 0 || has_more;
+            self.has_more = has_received || has_more;
             self.has_worked |= self.has_more;
             if !self.has_more || self.is_wanted() {
                 break;
             }
         }
         self.follow_members();
-        self.lan.flush();
+        self.lans.flush();
         if now.saturating_sub(self.shown_ns) >= SHOWN_NS {
             self.show(now);
         }
         Ok(())
     }
 
+    /// Receives some of what has come from a LAN: whether there was anything.
+    fn receive_from(&mut self, lan: usize, now: u64) -> io::Result<bool> {
+        let mut received = 0;
+        while received < FRAMES_PER_POLL
+            && let Some(frame) = self.lans.get(lan).try_receive()?
+        {
+            received += 1;
+            self.frame.clear();
+            self.frame.extend_from_slice(frame.bytes);
+            let frame = Frame { offload: frame.offload, bytes: &self.frame };
+            let mut wire = Wire { lans: &mut self.lans, senders: &self.senders };
+            self.net.receive(now, lan, frame, &mut wire);
+        }
+        Ok(received > 0)
+    }
+
     /// Shows observers how the stack stands.
     pub(super) fn show(&mut self, now: u64) {
         self.shown_ns = now;
-        self.net.show(now, self.lan.board());
+        self.net.show(now, self.lans.first().board());
     }
 
     /// Takes note of whose addresses are whose, before one of them leaves whose frames are still to be received. One load if
     /// nothing has changed.
     fn note_members(&mut self) {
-        let changes = self.lan.changes();
-        if self.noted.replace(changes) != Some(changes) {
-            for member in self.lan.members() {
-                self.senders.extend(member.addresses.iter().map(|address| (*address, member.mac)));
+        let changes = self.lans.changes();
+        if self.noted.replace(changes) == Some(changes) {
+            return;
+        }
+        let Core { lans, net, senders, .. } = self;
+        for (number, lan) in lans.iter_mut() {
+            let own = lan.mac();
+            for member in lan.members() {
+                let addresses = member.addresses.iter();
+                senders.extend(addresses.map(|address| ((number, *address), member.mac)));
+            }
+            if net.has_choice() {
+                let others = lan.members().filter(|member| member.mac != own);
+                net.set_neighbours(number, others.flat_map(|member| member.addresses.clone()));
             }
         }
     }
 
     /// Finds out which connections have lost their other side: nothing may come from there that would say so.
     fn follow_members(&mut self) {
-        let Core { lan, net, changes, gone, senders, .. } = self;
+        let Core { lans, net, changes, gone, senders, .. } = self;
         // Who is still there, or there again, is asked whether it knows its connections.
-        let mut asked: Vec<IpAddr> = Vec::new();
-        for member in lan.take_parted() {
-            asked.extend(member.addresses);
-        }
-        let now_changes = lan.changes();
-        if *changes != now_changes || !asked.is_empty() {
+        let parted = lans.take_parted();
+        let now_changes = lans.changes();
+        if *changes != now_changes || !parted.is_empty() {
             *changes = now_changes;
             let hosts = net.hosts();
-            asked.retain(|host| hosts.contains(host));
-            senders.retain(|host, _| hosts.contains(host) || lan.find_address(*host).is_some());
+            senders.retain(|(lan, address), _| {
+                hosts.contains(address) || lans.get(*lan).find_address(*address).is_some()
+            });
             let before = std::mem::take(gone);
             for host in hosts {
-                match lan.find_address(host) {
-                    None => {
-                        let since = before.get(&host).copied().unwrap_or_else(now_ns);
-                        gone.insert(host, since);
-                    }
-                    Some(_) if before.contains_key(&host) && !asked.contains(&host) => {
-                        asked.push(host);
-                    }
-                    Some(_) => {}
+                // The member that has its address, or passes on what goes there.
+                let member = net.neighbour_to(host);
+                let is_there = |(lan, address): &(usize, IpAddr)| {
+                    lans.get(*lan).find_address(*address).is_some()
+                };
+                let Some(member) = member.filter(is_there) else {
+                    let since = before.get(&host).copied().unwrap_or_else(now_ns);
+                    gone.insert(host, since);
+                    continue;
+                };
+                if parted.contains(&member) || before.contains_key(&host) {
+                    net.question(now_ns(), host, &mut Wire { lans, senders: &*senders });
                 }
-            }
-            for host in asked {
-                net.question(now_ns(), host, &mut Wire { lan, senders: &*senders });
             }
         }
         if !gone.is_empty() {
@@ -286,18 +304,27 @@ impl Core {
         let now = now_ns();
         self.has_more = true;
         for _ in 0..ROUNDS_MAX {
-            if !self.net.poll(now, &mut Wire { lan: &mut self.lan, senders: &self.senders }) {
+            if !self.net.poll(now, &mut Wire { lans: &mut self.lans, senders: &self.senders }) {
                 self.has_more = false;
                 break;
             }
             self.has_worked = true;
         }
-        self.lan.flush();
+        self.lans.flush();
     }
 
-    /// Whether this address is the stack's own, or that of another member of the LAN.
-    pub(super) fn is_reachable(&mut self, address: IpAddr) -> bool {
-        self.net.addresses().contains(&address) || self.lan.find_address(address).is_some()
+    /// What is to be said of an address that is neither the stack's own nor a member's, and that no route leads to.
+    pub(super) fn check_reachable(&mut self, address: IpAddr) -> io::Result<()> {
+        self.note_members();
+        if self.net.addresses().contains(&address) {
+            return Ok(());
+        }
+        let member = self.net.neighbour_to(address);
+        let is_there = |(lan, to): (usize, IpAddr)| self.lans.get(lan).find_address(to).is_some();
+        if member.is_some_and(is_there) {
+            return Ok(());
+        }
+        Err(io::ErrorKind::HostUnreachable.into())
     }
 
     pub(super) fn send_to(
@@ -306,7 +333,7 @@ impl Core {
         to: SocketAddr,
         data: &[u8],
     ) -> Result<(), SendToError> {
-        let mut wire = Wire { lan: &mut self.lan, senders: &self.senders };
+        let mut wire = Wire { lans: &mut self.lans, senders: &self.senders };
         self.net.send_to(now_ns(), from, to, data, &mut wire)
     }
 }
@@ -319,38 +346,46 @@ impl Drop for Core {
     }
 }
 
-/// The LAN, as a stack sees it.
+/// The LANs, as a stack sees them.
 struct Wire<'a> {
-    lan: &'a mut Lan,
-    senders: &'a HashMap<IpAddr, Mac>,
+    lans: &'a mut Lans,
+    senders: &'a HashMap<(usize, IpAddr), Mac>,
 }
 
 impl Link for Wire<'_> {
-    fn transmit(&mut self, to: IpAddr, offload: Offload, frame: &mut [u8]) -> Result<(), Unsent> {
-        let source = self.lan.mac();
-        let member = self.lan.find_address(to).ok_or(Unsent::Unreachable)?;
+    fn transmit(
+        &mut self,
+        lan: usize,
+        to: IpAddr,
+        offload: Offload,
+        frame: &mut [u8],
+    ) -> Result<(), Unsent> {
+        let lan = self.lans.get(lan);
+        let source = lan.mac();
+        let member = lan.find_address(to).ok_or(Unsent::Unreachable)?;
         net::tcpip::address(frame, member.mac, source);
-        match self.lan.try_push(offload, frame) {
+        match lan.try_push(offload, frame) {
             Ok(()) => Ok(()),
             Err(TrySendFrameError::Full) => Err(Unsent::Full),
             Err(_) => Err(Unsent::Unreachable),
         }
     }
 
-    fn answer(&mut self, frame: &[u8]) {
+    fn answer(&mut self, lan: usize, offload: Offload, frame: &[u8]) {
         // Whoever asked asks again.
-        let _ = self.lan.try_push(Offload::NONE, frame);
+        let _ = self.lans.get(lan).try_push(offload, frame);
     }
 
-    fn may_send_from(&mut self, frame: &[u8], address: IpAddr) -> bool {
+    fn may_send_from(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool {
         // That the MAC address is the sender's has been checked by the LAN.
         let Some(source) = net::lan::frame::source(frame) else { return false };
-        match self.lan.find_address(address).map(|member| member.mac) {
+        let of = self.lans.get(lan);
+        match of.find_address(address).map(|member| member.mac) {
             Some(owner) => owner == source,
             // What one has sent before it left is still received; and what one sends that is not a member yet at a new host.
             None => {
-                self.senders.get(&address) == Some(&source)
-                    || self.lan.has_left_with(source, address)
+                self.senders.get(&(lan, address)) == Some(&source)
+                    || of.has_left_with(source, address)
             }
         }
     }

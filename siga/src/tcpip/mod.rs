@@ -23,10 +23,15 @@
 //! Any number of threads can use a stack and its sockets. A verb that waits serves all connections of the stack; a thread of
 //! the stack's own does while no verb waits, so that a program that computes still acknowledges what comes. Without that
 //! thread ([`Drive::Inline`]) the stack works while one of its verbs runs.
+//!
+//! A stack can be at several LANs and VLANs, has routes to what is beyond them, and passes packets on if it is asked to:
+//! [`Stack::with_routing`].
 
 #[cfg(feature = "tokio")]
 pub(crate) mod asynchronous;
 mod core;
+mod lans;
+mod routing;
 mod shared;
 mod stack;
 mod tcp;
@@ -34,7 +39,8 @@ mod thread;
 mod udp;
 mod waiting;
 
-pub use net::tcpip::{Congestion, Counter};
+pub use net::tcpip::{Congestion, Counter, NoPrefix, Prefix, Route};
+pub use routing::{Routing, STACK_LANS_MAX, StackVlan};
 pub use stack::{Drive, Stack, StackOptions};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -13,13 +13,13 @@ use std::task::{Context, Poll};
 use net::tcpip::ConnectionId;
 use os::event::Event;
 use os::fork::ForkGuard;
-use os::poller::{Poller, Sleeper};
+use os::poller::Poller;
 use os::processor::now_ns;
 
 pub(super) use self::turn::Turn;
 use super::core::{Core, Driver, Patience, Worker};
+use super::lans::{Lans, LansSleeper};
 use super::waiting::{Bell, Interest, Signal, Ticket};
-use crate::lan::Lan;
 
 /// What a program has done with.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,7 @@ pub(super) enum Dropped {
     Listener(SocketAddr),
     Socket(SocketAddr),
     /// Of a task that waits no longer.
+    #[cfg(feature = "tokio")]
     Ticket(Ticket),
 }
 
@@ -42,15 +43,15 @@ pub(super) struct Shared {
     dropped: Mutex<Vec<Dropped>>,
     /// Whether there is something: hardly ever.
     has_dropped: AtomicBool,
-    /// Waits for what the LAN has, and for the next.
-    lan: Sleeper,
+    /// Waits for what the LANs have, and for the next.
+    lans: LansSleeper,
     /// Ends the sleep of a verb that drives.
     verb: Event,
     /// Ends the sleep of the stack's thread while it drives.
     thread: Event,
     /// Readable for a program that waits elsewhere.
     outside: Arc<Event>,
-    /// Readable if that is, or the LAN: for one that drives the stack by itself.
+    /// Readable if that is, or the LANs: for one that drives the stack by itself.
     both: OnceLock<Poller>,
     /// What the stack's thread sleeps at while others drive.
     pub(super) rest: Signal,
@@ -66,12 +67,12 @@ fn own_number() -> usize {
 }
 
 impl Shared {
-    pub(super) fn new(lan: Lan, net: net::tcpip::Stack) -> io::Result<Shared> {
+    pub(super) fn new(lans: Lans, net: net::tcpip::Stack) -> io::Result<Shared> {
         let wanted = Arc::<AtomicUsize>::default();
         let verb = Event::new()?;
         Ok(Shared {
-            lan: lan.sleeper(&verb)?,
-            core: Mutex::new(Core::new(lan, net, wanted.clone())),
+            lans: lans.sleeper(&verb)?,
+            core: Mutex::new(Core::new(lans, net, wanted.clone())),
             holder: AtomicUsize::new(0),
             wanted,
             dropped: Mutex::default(),
@@ -218,7 +219,7 @@ impl Shared {
         }
         if self.both.get().is_none() {
             let poller = Poller::new()?;
-            poller.add(&self.lan, 0)?;
+            poller.add(&self.lans, 0)?;
             poller.add(&*self.outside, 1)?;
             self.both.get_or_init(|| poller);
         }

@@ -12,6 +12,8 @@ use std::time::Duration;
 use net::tcpip::{BindError, Congestion, Counter, Options, Secret};
 use os::processor::now_ns;
 
+use super::lans::Lans;
+use super::routing::{Routing, interfaces};
 use super::shared::Shared;
 use super::thread::start;
 use super::waiting::Interest;
@@ -77,7 +79,7 @@ impl Default for StackOptions {
     }
 }
 
-/// A TCP/IP stack on a LAN, with the addresses of that member. A clone stands for the same stack.
+/// A TCP/IP stack on a LAN, or several, with the addresses of its members. A clone stands for the same stack.
 ///
 /// The stack and its sockets can be used by any number of threads. Verbs of different threads have the stack in turn, and
 /// none keeps it while it waits.
@@ -133,7 +135,7 @@ impl fmt::Debug for Stack {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = formatter.debug_struct("Stack");
         let added = self.owner.with(|core| {
-            fields.field("lan", &core.lan).field("stack", &core.net);
+            fields.field("lans", &core.lans).field("stack", &core.net);
             Ok(())
         });
         // Inside a closure that the stack has called there is nothing to show.
@@ -147,18 +149,28 @@ impl Stack {
     ///
     /// # Errors
     /// `AddrNotAvailable` if the member has no IP address; otherwise the kernel gives no random bytes, no descriptors (three,
-    /// beside those of the LAN), or no thread.
+    /// beside those of the LAN, and one more with several LANs), or no thread.
     pub fn new(lan: Lan, options: &StackOptions) -> io::Result<Stack> {
-        if lan.addresses().is_empty() {
-            let problem =
-                "a stack needs an IP address: join the LAN with Address::Chosen or Address::This";
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, problem));
-        }
+        Stack::with_routing(vec![lan], &Routing::default(), options)
+    }
+
+    /// Puts a stack on several LANs, of each of which a guest of its own is a member, or on one with VLANs or routes. The
+    /// stack waits as the first of its members does, and observers see it there.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable` if one of the members, or a VLAN, has no IP address; `AddrInUse` if two have the same;
+    /// `InvalidInput` if there is no LAN, or more than [`STACK_LANS_MAX`](super::STACK_LANS_MAX), or a VLAN is not one of its
+    /// member's; otherwise as [`Stack::new`].
+    pub fn with_routing(
+        lans: Vec<Lan>,
+        routing: &Routing,
+        options: &StackOptions,
+    ) -> io::Result<Stack> {
+        let interfaces = interfaces(&lans, routing)?;
         let mut secret = [0; 16];
         os::random::fill(&mut secret)?;
         let drive = options.drive;
         let options = Options {
-            mtu: lan.mtu() as usize,
             receive_bytes: options.receive_bytes,
             send_bytes: options.send_bytes,
             congestion: options.congestion,
@@ -168,11 +180,13 @@ impl Stack {
             connections_max: options.connections_max,
             pool_bytes: options.pool_bytes,
             pool_kept_bytes: options.pool_kept_bytes,
+            forwards: routing.forwards,
             ..Options::default()
         };
-        let net = net::tcpip::Stack::new(lan.mac(), lan.addresses(), options, Secret(secret));
+        let routes = routing.routes.clone();
+        let net = net::tcpip::Stack::with_interfaces(interfaces, routes, options, Secret(secret));
         let addresses = net.addresses().to_vec();
-        let shared = Arc::new(Shared::new(lan, net)?);
+        let shared = Arc::new(Shared::new(Lans::new(lans), net)?);
         let thread = match drive {
             Drive::Thread => Some(start(&shared)?),
             Drive::Inline => None,

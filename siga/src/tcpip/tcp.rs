@@ -207,9 +207,7 @@ impl TcpStream {
     pub fn start_connecting(stack: &Stack, address: SocketAddr) -> io::Result<TcpStream> {
         let id = stack.owner.with(|core| {
             let now = os::processor::now_ns();
-            if !core.is_reachable(address.ip()) {
-                return Err(io::ErrorKind::HostUnreachable.into());
-            }
+            core.check_reachable(address.ip())?;
             let id = core.net.connect(now, address).map_err(not_connected)?;
             core.hold(id);
             core.settings(id).is_nonblocking = true;

@@ -91,13 +91,11 @@ impl UdpSocket {
     ///
     /// # Errors
     /// `InvalidInput` if that is no address of a host, or of another family; `HostUnreachable` if no member of the LAN has
-    /// it; `ResourceBusy` as [`Stack::poll`].
+    /// it and no route leads there; `ResourceBusy` as [`Stack::poll`].
     pub fn connect(&self, address: impl ToSocketAddrs) -> io::Result<()> {
         let local = first_of(address, |address| {
             self.owner.with(|core| {
-                if !core.is_reachable(address.ip()) {
-                    return Err(io::ErrorKind::HostUnreachable.into());
-                }
+                core.check_reachable(address.ip())?;
                 core.net.connect_socket(self.address, address).map_err(|error| not_sent(error, 0))
             })
         })?;
@@ -147,8 +145,8 @@ impl UdpSocket {
         data: &[u8],
         to: SocketAddr,
     ) -> Option<io::Result<usize>> {
-        if !core.is_reachable(to.ip()) {
-            return Some(Err(io::ErrorKind::HostUnreachable.into()));
+        if let Err(error) = core.check_reachable(to.ip()) {
+            return Some(Err(error));
         }
         if let Some(error) = self.refused(core) {
             return Some(Err(error));

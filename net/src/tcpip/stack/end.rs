@@ -30,11 +30,11 @@ impl Stack {
     /// A connection waits for room at its target no more.
     pub(super) fn unstall(&mut self, index: u32) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let remote = connection.tuple.remote.ip();
-        if let Some(stalled) = self.stalled.get_mut(&remote) {
+        let Some(target) = connection.waits_for.take() else { return };
+        if let Some(stalled) = self.stalled.get_mut(&target) {
             stalled.remove(&index);
             if stalled.is_empty() {
-                self.stalled.remove(&remote);
+                self.stalled.remove(&target);
             }
         }
     }

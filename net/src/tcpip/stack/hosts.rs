@@ -8,7 +8,7 @@ const QUESTION_EVERY: Duration = Duration::from_secs(1);
 impl Stack {
     /// The hosts to which there are connections, without ourselves.
     pub fn hosts(&self) -> HashSet<IpAddr> {
-        let is_other = |host: &&IpAddr| !self.addresses.contains(host);
+        let is_other = |host: &&IpAddr| !self.has_address(**host);
         self.by_host.keys().filter(is_other).copied().collect()
     }
 

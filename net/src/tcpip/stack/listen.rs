@@ -64,14 +64,20 @@ struct Answer {
 }
 
 impl Link for Answer {
-    fn transmit(&mut self, _: IpAddr, offload: Offload, frame: &mut [u8]) -> Result<(), Unsent> {
+    fn transmit(
+        &mut self,
+        _: usize,
+        _: IpAddr,
+        offload: Offload,
+        frame: &mut [u8],
+    ) -> Result<(), Unsent> {
         self.frame = Some((offload, frame.to_vec()));
         Ok(())
     }
 
-    fn answer(&mut self, _: &[u8]) {}
+    fn answer(&mut self, _: usize, _: Offload, _: &[u8]) {}
 
-    fn may_send_from(&mut self, _: &[u8], _: IpAddr) -> bool {
+    fn may_send_from(&mut self, _: usize, _: &[u8], _: IpAddr) -> bool {
         true
     }
 }

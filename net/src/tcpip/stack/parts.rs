@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::lan::offload::{Checksum, complete_checksum};
+use crate::tcpip::packet::Fragment;
 use crate::tcpip::{control, fragments};
 
 impl Stack {
@@ -81,7 +82,8 @@ impl Stack {
     /// Bytes of the longest packet to an address, but for segments of connections: those believe less.
     pub(super) fn mtu_to(&self, now: u64, to: IpAddr) -> usize {
         let said = [&self.path_mtus, &self.path_mtus_of_datagrams].map(|said| said.get(now, to));
-        said.into_iter().flatten().fold(self.options.mtu, usize::min)
+        let mtu = self.output.routes.mtu_to(to).unwrap_or(self.options.mtu);
+        said.into_iter().flatten().fold(mtu, usize::min)
     }
 
     /// Sends a datagram whose checksum is missing, in fragments if it is too long for one frame.
@@ -98,8 +100,8 @@ impl Stack {
             return self.output.send(link, &mut self.counters, to, offload, &mut frame);
         }
         complete_checksum(offload.checksum, &mut frame);
-        let identification = self.identification(to);
-        fragments::cut(&frame, mtu, identification, |piece| {
+        let whole = self.whole(to);
+        fragments::cut(&frame, mtu, whole, |piece| {
             self.counters.count(Counter::FragmentsSent);
             self.output.send(link, &mut self.counters, to, Offload::NONE, piece);
         });
@@ -117,18 +119,19 @@ impl Stack {
         if frame.len() <= ETHERNET_BYTES + mtu {
             return self.answer(to, Offload::NONE, &mut frame, link);
         }
-        let identification = self.identification(to);
-        fragments::cut(&frame, mtu, identification, |piece| {
+        let whole = self.whole(to);
+        fragments::cut(&frame, mtu, whole, |piece| {
             self.counters.count(Counter::FragmentsSent);
             self.output.answer(link, &mut self.counters, to, Offload::NONE, piece);
         });
     }
 
-    /// What the fragments of one packet have in common, and those of others to the same address have not for long. Nobody
-    /// who does not see it can guess it (RFC 7739 5.3).
-    fn identification(&mut self, to: IpAddr) -> u32 {
+    /// All of a packet that is to be cut. What its fragments have in common, those of others to the same address have not
+    /// for long, and nobody who does not see it can guess it (RFC 7739 5.3).
+    fn whole(&mut self, to: IpAddr) -> Fragment {
         self.packets_cut = self.packets_cut.wrapping_add(1);
-        (self.secret.number(("fragments", to)) as u32).wrapping_add(self.packets_cut)
+        let hashed = self.secret.number(("fragments", to)) as u32;
+        Fragment::all(hashed.wrapping_add(self.packets_cut))
     }
 
     /// Takes the frames that were sent to the stack itself up to now.

@@ -18,9 +18,9 @@ impl Stack {
         output.retry(link, counters, |to| {
             *has_moved = true;
             for index in stalled.remove(&to).unwrap_or_default() {
-                if let Some(connection) = connections.get_mut(index)
-                    && !std::mem::replace(&mut connection.is_busy, true)
-                {
+                let Some(connection) = connections.get_mut(index) else { continue };
+                connection.waits_for = None;
+                if !std::mem::replace(&mut connection.is_busy, true) {
                     busy.push_back(index);
                 }
             }
@@ -85,7 +85,8 @@ impl Stack {
         let remote = connection.tuple.remote;
         let step = connection.keep(now);
         let Some(machine) = &mut connection.machine else { return };
-        let path_mtu = path_mtus.get(now, remote.ip()).filter(|mtu| *mtu < options.mtu);
+        let said = [path_mtus.get(now, remote.ip()), output.routes.mtu_to(remote.ip())];
+        let path_mtu = said.into_iter().flatten().min().filter(|mtu| *mtu < options.mtu);
         machine.set_path_mtu(path_mtu);
         match step {
             Step::Probe => {
@@ -161,8 +162,14 @@ impl Stack {
         let is_orphan = connection.is_orphan();
         let Some(machine) = &mut connection.machine else { return };
         let state = machine.state();
-        if output.is_full(remote) {
-            stalled.entry(remote).or_default().insert(index);
+        let full = output.full_on_the_way_to(remote);
+        if let Some(target) = full {
+            // The way may be another than before.
+            let before = connection.waits_for.replace(target).filter(|before| *before != target);
+            if let Some(others) = before.and_then(|before| stalled.get_mut(&before)) {
+                others.remove(&index);
+            }
+            stalled.entry(target).or_default().insert(index);
         } else if has_more {
             return self.make_busy(index);
         }
@@ -194,7 +201,7 @@ impl Stack {
         };
         let Ok(due) = machine.due(engine, now) else { return self.break_down(index) };
         // What is due at once and was not sent waits for room.
-        let due = due.filter(|due| *due > now || !output.is_full(remote));
+        let due = due.filter(|due| *due > now || full.is_none());
         let probe = connection.keep_due();
         let due = due.into_iter().chain(connection.deadline).chain(reminder).chain(probe).min();
         let due = if due.is_none() { self.rest_if_idle(now, index) } else { due };

@@ -11,7 +11,7 @@ fn report(world: &mut World, family: usize, head: [u8; 8], about: &[u8]) {
     packet::set_kind(&mut frame);
     let frame = Frame { offload: Offload::NONE, bytes: &frame };
     world.wires[0].now = world.now;
-    world.stacks[0].receive(world.now, frame, &mut world.wires[0]);
+    world.stacks[0].receive(world.now, 0, frame, &mut world.wires[0]);
 }
 
 /// Too big, for packets of more than `mtu` bytes.
@@ -238,7 +238,7 @@ fn error_about_a_half_open_connection_makes_room_for_another() {
     packet::leave_checksum(&mut frame);
     address(&mut frame, MACS[0], MACS[1]);
     let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
-    world.stacks[0].receive(0, Frame { offload, bytes: &frame }, &mut world.wires[0]);
+    world.stacks[0].receive(0, 0, Frame { offload, bytes: &frame }, &mut world.wires[0]);
     assert_eq!(world.stacks[0].counts(), (1, 0));
     let (_, (_, answer)) = world.wires[0].under_way.pop_first().unwrap();
     report(&mut world, 0, [3, 1, 0, 0, 0, 0, 0, 0], &answer);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::tcpip::fragments::cut;
+use crate::tcpip::packet::Fragment;
 
 /// Two stacks on a LAN of 1500 bytes, with a socket of UDP each.
 fn with_sockets(family: usize, faults: Faults) -> (World, SocketAddr, SocketAddr) {
@@ -109,7 +110,9 @@ fn nobody_is_told_of_parts_without_the_first_or_of_errors_or_too_often() {
             let mut frame = packet::control(own, other, message);
             address(&mut frame, MACS[1], MACS[0]);
             let mut pieces = Vec::new();
-            cut(&frame, 1500, 900 + number as u32, |piece| pieces.push(piece.clone()));
+            cut(&frame, 1500, Fragment::all(900 + number as u32), |piece| {
+                pieces.push(piece.clone())
+            });
             inject(&mut world, Offload::NONE, &pieces[0]);
         }
         // Parts that contradict each other.
@@ -167,7 +170,7 @@ fn long_echo_is_answered_in_fragments() {
         let mut frame = packet::control(ends[0], ends[1], message);
         packet::set_kind(&mut frame);
         let mut pieces = Vec::new();
-        cut(&frame, 1500, 77, |piece| pieces.push(piece.clone()));
+        cut(&frame, 1500, Fragment::all(77), |piece| pieces.push(piece.clone()));
         for piece in &pieces {
             inject(&mut world, Offload::NONE, piece);
         }
@@ -256,7 +259,7 @@ fn connection_goes_on_over_segments_with_headers_of_ipv6_and_in_fragments() {
     complete_checksum(offload.checksum, &mut frame);
     address(&mut frame, MACS[1], MACS[0]);
     let mut pieces = Vec::new();
-    cut(&frame, 1280, 1, |piece| pieces.push(piece.clone()));
+    cut(&frame, 1280, Fragment::all(1), |piece| pieces.push(piece.clone()));
     for piece in pieces.iter().rev() {
         inject(&mut world, Offload::NONE, piece);
     }

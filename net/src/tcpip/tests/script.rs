@@ -190,7 +190,7 @@ impl Stage {
         frame.extend((0..data).map(|at| byte(0, line.begin.wrapping_add(at) as usize)));
         address(&mut frame, MACS[1], MACS[0]);
         let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
-        self.stack.receive(self.now, Frame { offload, bytes: &frame }, &mut self.wire);
+        self.stack.receive(self.now, 0, Frame { offload, bytes: &frame }, &mut self.wire);
         self.serve();
     }
 

@@ -14,6 +14,7 @@ use os::processor::now_ns;
 use os::sync::pause;
 
 use super::super::core::{Core, Driver, Worker};
+use super::super::lans::Rang;
 use super::super::waiting::{Bell, Interest, Signal, Ticket};
 use super::{Dropped, Shared, own_number};
 use crate::waiter::Looked;
@@ -65,10 +66,10 @@ impl<'a> Turn<'a> {
         drop(list);
         let mut bells = Vec::new();
         for dropped in all {
-            if let Dropped::Ticket(ticket) = dropped {
-                bells.extend(self.waiting.remove(ticket));
-            } else {
-                self.close(dropped, false);
+            match dropped {
+                #[cfg(feature = "tokio")]
+                Dropped::Ticket(ticket) => bells.extend(self.waiting.remove(ticket)),
+                dropped => drop(self.close(dropped, false)),
             }
         }
         bells
@@ -83,6 +84,7 @@ impl<'a> Turn<'a> {
         match dropped {
             Dropped::Listener(address) => self.net.stop_listening(address),
             Dropped::Socket(address) => self.net.unbind(address),
+            #[cfg(feature = "tokio")]
             Dropped::Ticket(ticket) => drop(self.waiting.remove(ticket)),
             Dropped::Connection(id) => {
                 let settings = self.settings(id);
@@ -190,7 +192,7 @@ impl<'a> Turn<'a> {
             }
             return Ok(Duration::MAX);
         }
-        if !self.lan.prepare_wait() {
+        if !self.lans.prepare_wait() {
             return Ok(Duration::ZERO);
         }
         let due = self.due();
@@ -217,7 +219,7 @@ impl<'a> Turn<'a> {
             return self.let_others();
         }
         self.show(now);
-        match self.lan.look(until, || shared.wanted.load(Ordering::Relaxed) > 0)? {
+        match self.lans.look(until, || shared.wanted.load(Ordering::Relaxed) > 0)? {
             Looked::Ready => {
                 // It may be room alone, for a datagram.
                 self.has_worked = true;
@@ -227,7 +229,7 @@ impl<'a> Turn<'a> {
             Looked::Nothing => {}
         }
         let start = now_ns();
-        let Some(trim) = self.lan.prepare_sleep().filter(|_| until > start) else {
+        let Some(trim) = self.lans.prepare_sleep().filter(|_| until > start) else {
             return Ok(self);
         };
         let until = until.min(trim);
@@ -236,12 +238,12 @@ impl<'a> Turn<'a> {
         self.asleep_until = Some(until);
         self.unlock();
         let time = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(start)));
-        let mut rang = Vec::new();
+        let mut rang = Rang::default();
         let waited = match driver {
-            Driver::Verb => shared.lan.wait(time, &mut rang),
+            Driver::Verb => shared.lans.wait(time, &mut rang),
             // It does not hear what a verb hears that has begun to wait meanwhile.
             Driver::Thread => {
-                wait_any([Some(shared.lan.as_fd()), Some(shared.thread.as_fd())], time).map(|_| ())
+                wait_any([Some(shared.lans.as_fd()), Some(shared.thread.as_fd())], time).map(|_| ())
             }
         };
         let slept_ns = now_ns() - start;
@@ -256,10 +258,10 @@ impl<'a> Turn<'a> {
         if turn.driver == Some(driver) {
             turn.asleep_until = None;
             if driver == Driver::Thread && waited.is_ok() {
-                shared.lan.wait(Some(Duration::ZERO), &mut rang)?;
+                shared.lans.wait(Some(Duration::ZERO), &mut rang)?;
             }
             if !rang.is_empty() {
-                turn.has_worked |= turn.lan.heard(&rang, slept_ns);
+                turn.has_worked |= turn.lans.heard(&rang, slept_ns);
             }
             waited?;
         }
@@ -326,7 +328,7 @@ impl<'a> Turn<'a> {
             // What was done here may have woken members of the LAN, or has to be followed by something before the sleep ends.
             let is_prepared = !self.has_more
                 && self.due().is_none_or(|due| due >= until)
-                && self.lan.prepare_sleep().is_some_and(|trim| trim >= until);
+                && self.lans.prepare_sleep().is_some_and(|trim| trim >= until);
             if !is_prepared {
                 // It may be room that was told here and is told once.
                 self.has_worked = true;
@@ -342,7 +344,7 @@ impl<'a> Turn<'a> {
                 && !self.has_more
                 && !self.net.has_changed()
                 && self.due().is_none_or(|due| due >= until)
-                && self.lan.prepare_wait();
+                && self.lans.prepare_wait();
             if !is_prepared {
                 self.outside_until = None;
                 self.shared.outside.set();

@@ -1,0 +1,404 @@
+//! Which way packets go: a stack's interfaces, the neighbours at them, and routes to what is further away.
+//!
+//! The address table of a LAN knows all neighbours, so no interface has a mask: an address is a neighbour's, or a route
+//! leads to it. With one interface, and no route, there is nothing to choose, and nothing is looked up.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use super::output::Link;
+use crate::lan::frame::Mac;
+
+/// Routes of a stack, at most.
+pub const ROUTES_MAX: usize = 1024;
+
+/// The addresses of IP that have so many first bits in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    /// The others of its bits are zero.
+    address: IpAddr,
+    bits: u8,
+}
+
+/// Not a network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no network: must be an address whose bits behind the common ones are zero, and how many those are, like \
+     10.2.0.0/24"
+)]
+pub struct NoPrefix(pub String);
+
+impl Prefix {
+    /// The network of an address. None if it has fewer bits.
+    pub fn of(address: IpAddr, bits: u8) -> Option<Prefix> {
+        let address = match address {
+            IpAddr::V4(address) if bits <= 32 => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+                IpAddr::V4((address.to_bits() & mask).into())
+            }
+            IpAddr::V6(address) if bits <= 128 => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+                IpAddr::V6((address.to_bits() & mask).into())
+            }
+            _ => return None,
+        };
+        Some(Prefix { address, bits })
+    }
+
+    /// Its first address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// How many bits its addresses have in common.
+    pub fn bits(&self) -> u8 {
+        self.bits
+    }
+
+    /// Whether an address belongs to it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.address.is_ipv4()
+            && Prefix::of(address, self.bits).is_some_and(|prefix| prefix == *self)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl fmt::Debug for Prefix {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = NoPrefix;
+
+    fn from_str(text: &str) -> Result<Prefix, NoPrefix> {
+        let parse = || {
+            let (address, bits) = text.split_once('/')?;
+            let address: IpAddr = address.parse().ok()?;
+            let is_number = !bits.is_empty() && bits.bytes().all(|digit| digit.is_ascii_digit());
+            let bits = bits.parse().ok().filter(|_| is_number)?;
+            Prefix::of(address, bits).filter(|prefix| prefix.address == address)
+        };
+        parse().ok_or_else(|| NoPrefix(text.chars().take(64).collect()))
+    }
+}
+
+/// A way to addresses that no neighbour has: over a neighbour that passes packets on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The addresses.
+    pub to: Prefix,
+    /// The neighbour.
+    pub via: IpAddr,
+}
+
+/// A LAN, or a VLAN of one, that a stack is at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Which LAN, as the [`Link`] counts them.
+    pub lan: usize,
+    /// The stack's address there.
+    pub mac: Mac,
+    /// Bytes of the largest packet of IP: 1280 to 65,535.
+    pub mtu: usize,
+    /// The stack's addresses of IP.
+    pub addresses: Vec<IpAddr>,
+    /// The VLAN. None: frames without a tag.
+    pub vlan: Option<Vlan>,
+}
+
+/// A VLAN of a LAN. The LAN's address table does not say in which VLAN an address is: its networks do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vlan {
+    /// Its number: 1 to 4094.
+    pub number: u16,
+    /// The addresses that are in it, and not in the LAN without a tag.
+    pub networks: Vec<Prefix>,
+}
+
+impl Vlan {
+    fn has(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(address))
+    }
+}
+
+/// Where a packet goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Hop {
+    /// To the stack itself.
+    Own,
+    /// To a neighbour: at which interface, and which of its addresses.
+    Neighbour { interface: usize, address: IpAddr },
+}
+
+/// All that a stack knows of ways.
+#[derive(Debug, Default)]
+pub(super) struct Routes {
+    interfaces: Vec<Interface>,
+    /// The addresses of all interfaces.
+    addresses: Vec<IpAddr>,
+    /// Those with more bits first.
+    routes: Vec<Route>,
+    /// Which addresses neighbours have, by LAN. Not kept where there is nothing to choose.
+    neighbours: HashSet<(usize, IpAddr)>,
+    has_choice: bool,
+}
+
+impl Routes {
+    /// Routes that are more than [`ROUTES_MAX`] are left out.
+    pub(super) fn new(interfaces: Vec<Interface>, mut routes: Vec<Route>) -> Routes {
+        routes.truncate(ROUTES_MAX);
+        // A stable order: of two to one network the first counts, as long as its neighbour is there.
+        routes.sort_by_key(|route| std::cmp::Reverse(route.to.bits));
+        let addresses = interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect();
+        let has_vlan = interfaces.iter().any(|one| one.vlan.is_some());
+        let has_choice = interfaces.len() > 1 || has_vlan || !routes.is_empty();
+        Routes { interfaces, addresses, routes, neighbours: HashSet::new(), has_choice }
+    }
+
+    /// The addresses of the stack.
+    pub(super) fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    pub(super) fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// Whether there is more than one way for packets to go.
+    pub(super) fn has_choice(&self) -> bool {
+        self.has_choice
+    }
+
+    /// Which addresses the members of a LAN have from now on.
+    pub(super) fn set_neighbours(&mut self, lan: usize, addresses: impl Iterator<Item = IpAddr>) {
+        if self.has_choice {
+            self.neighbours.retain(|(at, _)| *at != lan);
+            self.neighbours.extend(addresses.map(|address| (lan, address)));
+        }
+    }
+
+    /// The interface that takes frames of a LAN with this tag.
+    pub(super) fn interface_with(&self, lan: usize, tag: Option<u16>) -> Option<usize> {
+        let number = tag.map(|tag| tag & 0x0fff);
+        self.interfaces.iter().position(|interface| {
+            interface.lan == lan && interface.vlan.as_ref().map(|vlan| vlan.number) == number
+        })
+    }
+
+    /// At which LAN an interface is, and the tag of its frames.
+    pub(super) fn lan_of(&self, interface: usize) -> (usize, Option<u16>) {
+        let found = self.interfaces.get(interface);
+        found.map_or((0, None), |one| (one.lan, one.vlan.as_ref().map(|vlan| vlan.number)))
+    }
+
+    /// Where packets to an address go. None: nobody knows.
+    pub(super) fn hop(&self, to: IpAddr) -> Option<Hop> {
+        if self.addresses.contains(&to) {
+            return Some(Hop::Own);
+        }
+        if !self.has_choice {
+            return Some(Hop::Neighbour { interface: 0, address: to });
+        }
+        let mut via = std::iter::once(to).chain(self.gateways(to));
+        via.find_map(|address| {
+            Some(Hop::Neighbour { interface: self.interface_to(address)?, address })
+        })
+    }
+
+    /// The neighbours that pass on what is for an address that no neighbour has, the best first.
+    fn gateways(&self, to: IpAddr) -> impl Iterator<Item = IpAddr> {
+        // What is local to a link is nowhere else.
+        let known =
+            self.routes.iter().filter(move |route| !is_link_local(to) && route.to.contains(to));
+        let bits = known.clone().next().map(|route| route.to.bits);
+        // A way to less is not taken in place of one to more: that would lead where nobody wants these packets to go.
+        known.take_while(move |route| Some(route.to.bits) == bits).map(|route| route.via)
+    }
+
+    /// The interface at which a neighbour has this address.
+    fn interface_to(&self, address: IpAddr) -> Option<usize> {
+        let is_there = |(_, one): &(usize, &Interface)| {
+            self.neighbours.contains(&(one.lan, address)) && self.is_of(one, address)
+        };
+        self.interfaces.iter().enumerate().find(is_there).map(|(interface, _)| interface)
+    }
+
+    /// Whether an address is in the VLAN of an interface, or in none of the LAN's if it has none.
+    fn is_of(&self, interface: &Interface, address: IpAddr) -> bool {
+        match &interface.vlan {
+            Some(vlan) => vlan.has(address),
+            None => !self.interfaces.iter().any(|other| {
+                let vlan = other.vlan.as_ref().filter(|_| other.lan == interface.lan);
+                vlan.is_some_and(|vlan| vlan.has(address))
+            }),
+        }
+    }
+
+    /// Whether a packet from an address may come in a frame at an interface: its sender has the address, or is a neighbour
+    /// over which a route leads there (RFC 3704 2.2). So nobody speaks for others.
+    pub(super) fn may_come_from(
+        &self,
+        link: &mut impl Link,
+        interface: usize,
+        frame: &[u8],
+        address: IpAddr,
+    ) -> bool {
+        let Some(at) = self.interfaces.get(interface) else { return false };
+        if self.is_of(at, address) && link.may_send_from(at.lan, frame, address) {
+            return true;
+        }
+        self.has_choice
+            && self.interface_to(address).is_none()
+            && self.gateways(address).any(|gateway| {
+                self.interface_to(gateway) == Some(interface)
+                    && link.may_send_from(at.lan, frame, gateway)
+            })
+    }
+
+    /// The address that packets for `to` are from: one of the interface that they go out at, if it has one.
+    pub(super) fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
+        let own = match self.hop(to) {
+            Some(Hop::Own) => return Some(to),
+            Some(Hop::Neighbour { interface, .. }) => self.interfaces.get(interface),
+            None => None,
+        };
+        let own = own.map_or(&[][..], |interface| &interface.addresses);
+        like(own, to).or_else(|| like(&self.addresses, to))
+    }
+
+    /// Bytes of the largest packet at the interface where packets to an address go out.
+    pub(super) fn mtu_to(&self, to: IpAddr) -> Option<usize> {
+        match self.hop(to)? {
+            Hop::Own => None,
+            Hop::Neighbour { interface, .. } => self.interfaces.get(interface).map(|one| one.mtu),
+        }
+    }
+}
+
+/// The address of the same family as another, and as local as that, if there is one.
+fn like(own: &[IpAddr], other: IpAddr) -> Option<IpAddr> {
+    let of_family = || own.iter().filter(|address| address.is_ipv4() == other.is_ipv4());
+    let is_like = |address: &&IpAddr| is_link_local(**address) == is_link_local(other);
+    of_family().find(is_like).or_else(|| of_family().next()).copied()
+}
+
+/// Whether an address says who somebody is at one link, and nowhere else.
+pub(super) fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().unwrap()
+    }
+
+    fn at(lan: usize, address: &str) -> Interface {
+        let mac = Mac([2, 0, 0, 0, 0, lan as u8 + 1]);
+        Interface { lan, mac, mtu: 1500, addresses: vec![ip(address)], vlan: None }
+    }
+
+    fn neighbour(interface: usize, address: &str) -> Option<Hop> {
+        Some(Hop::Neighbour { interface, address: ip(address) })
+    }
+
+    fn route(to: &str, via: &str) -> Route {
+        Route { to: prefix(to), via: ip(via) }
+    }
+
+    #[test]
+    fn networks_are_read_as_they_are_shown() {
+        for text in
+            ["0.0.0.0/0", "10.2.0.0/24", "10.2.0.9/32", "::/0", "fd00:2::/64", "fd00::9/128"]
+        {
+            assert_eq!(prefix(text).to_string(), text);
+        }
+        let bad =
+            ["", "10.2.0.0", "10.2.0.0/", "10.2.0.0/33", "10.2.0.1/24", "fd00::1/64", "fd00::/129"];
+        for text in bad.into_iter().chain(["10.2.0.0/+8", "10.2.0.0/-1", "/8", "10.2.0.0/24 "]) {
+            assert_eq!(text.parse::<Prefix>(), Err(NoPrefix(text.into())));
+        }
+        assert_eq!(Prefix::of(ip("10.2.3.4"), 22), Some(prefix("10.2.0.0/22")));
+        assert!(prefix("0.0.0.0/0").contains(ip("203.0.113.1")));
+        assert!(!prefix("0.0.0.0/0").contains(ip("::1")));
+    }
+
+    #[test]
+    fn one_interface_without_routes_leads_everywhere() {
+        let routes = Routes::new(vec![at(0, "10.1.0.1")], vec![]);
+        assert_eq!(routes.hop(ip("10.1.0.1")), Some(Hop::Own));
+        assert_eq!(routes.hop(ip("10.9.9.9")), neighbour(0, "10.9.9.9"));
+    }
+
+    #[test]
+    fn neighbours_come_first_and_then_the_longest_network_whose_gateway_is_there() {
+        let ways = vec![
+            route("0.0.0.0/0", "10.1.0.9"),
+            route("10.3.0.0/16", "10.2.0.9"),
+            route("10.3.3.0/24", "10.1.0.8"),
+            route("10.3.3.0/24", "10.2.0.8"),
+        ];
+        let mut routes = Routes::new(vec![at(0, "10.1.0.1"), at(1, "10.2.0.1")], ways);
+        assert_eq!(routes.hop(ip("10.3.3.3")), None, "nobody is there");
+        let members = |list: &[&str]| list.iter().map(|text| ip(text)).collect::<Vec<_>>();
+        routes.set_neighbours(0, members(&["10.1.0.8", "10.1.0.9"]).into_iter());
+        routes.set_neighbours(1, members(&["10.2.0.8", "10.2.0.9", "10.3.3.7"]).into_iter());
+        assert_eq!(routes.hop(ip("10.3.3.7")), neighbour(1, "10.3.3.7"));
+        assert_eq!(routes.hop(ip("10.3.3.3")), neighbour(0, "10.1.0.8"));
+        assert_eq!(routes.hop(ip("10.3.4.3")), neighbour(1, "10.2.0.9"));
+        assert_eq!(routes.hop(ip("192.0.2.1")), neighbour(0, "10.1.0.9"));
+        assert_eq!(routes.hop(ip("169.254.1.1")), None, "local to a link");
+        assert_eq!(routes.source_for(ip("10.3.4.3")), Some(ip("10.2.0.1")));
+        routes.set_neighbours(0, members(&["10.1.0.9"]).into_iter());
+        assert_eq!(routes.hop(ip("10.3.3.3")), neighbour(1, "10.2.0.8"), "the second gateway");
+        routes.set_neighbours(1, members(&["10.2.0.9"]).into_iter());
+        assert_eq!(routes.hop(ip("10.3.3.3")), None, "not over a way to more than that");
+    }
+
+    #[test]
+    fn networks_of_a_vlan_are_in_it_and_nowhere_else() {
+        let networks = vec![prefix("10.7.0.0/24")];
+        let tagged = Interface { vlan: Some(Vlan { number: 7, networks }), ..at(0, "10.7.0.1") };
+        let mut routes = Routes::new(vec![at(0, "10.1.0.1"), tagged], vec![]);
+        routes.set_neighbours(0, [ip("10.1.0.2"), ip("10.7.0.2")].into_iter());
+        assert_eq!(routes.hop(ip("10.1.0.2")), neighbour(0, "10.1.0.2"));
+        assert_eq!(routes.hop(ip("10.7.0.2")), neighbour(1, "10.7.0.2"));
+        assert_eq!(routes.interface_with(0, None), Some(0));
+        assert_eq!(routes.interface_with(0, Some(0x6007)), Some(1));
+        assert_eq!(routes.interface_with(0, Some(8)), None);
+        assert_eq!(routes.interface_with(1, None), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_again(bits in any::<u128>(), length in 0..=128u8, is_v4 in any::<bool>()) {
+            let (address, length) = match is_v4 {
+                true => (IpAddr::V4((bits as u32).into()), length % 33),
+                false => (IpAddr::V6(bits.into()), length),
+            };
+            let network = Prefix::of(address, length).unwrap();
+            prop_assert!(network.contains(address));
+            prop_assert_eq!(network.to_string().parse(), Ok(network));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Packets that are for others, and are passed on.
+
+use super::*;
+use crate::lan::frame::destination;
+use crate::lan::offload::complete_checksum;
+use crate::tcpip::control::{self, Complaint};
+use crate::tcpip::fragments;
+use crate::tcpip::passing::{self, Passing};
+use crate::tcpip::route::is_link_local;
+
+impl Stack {
+    /// Whether the packet in a frame is for somebody else, and was given to us to be passed on.
+    pub(super) fn is_to_pass(&self, interface: usize, frame: &[u8]) -> bool {
+        destination(frame) == Some(self.interfaces()[interface].mac)
+            && passing::destination(frame).is_some_and(|to| !self.has_address(to))
+    }
+
+    /// Passes a packet on that has come at an interface, with what its frame says of checksums and segments.
+    pub(super) fn forward(
+        &mut self,
+        now: u64,
+        interface: usize,
+        frame: Frame<'_>,
+        link: &mut impl Link,
+    ) -> Result<(), Counter> {
+        let packet = Passing::parse(frame.bytes)?;
+        let goes_beyond_a_link = |address| packet::is_host(address) && !is_link_local(address);
+        if !goes_beyond_a_link(packet.destination) {
+            return Err(Counter::NotOurs);
+        }
+        let routes = &self.output.routes;
+        if !goes_beyond_a_link(packet.source)
+            || self.has_address(packet.source)
+            || !routes.may_come_from(link, interface, frame.bytes, packet.source)
+        {
+            return Err(Counter::BadSource);
+        }
+        if packet.hops <= 1 {
+            self.complain(now, &packet, frame, Complaint::HopLimit, link);
+            return Err(Counter::HopLimit);
+        }
+        let Some(hop @ Hop::Neighbour { interface: next, .. }) = routes.hop(packet.destination)
+        else {
+            self.complain(now, &packet, frame, Complaint::NoRoute, link);
+            return Err(Counter::NoRoute);
+        };
+        let mtu = self.interfaces()[next].mtu;
+        let segments = frame.offload.segmentation;
+        let longest = segments.map_or(packet.bytes, |segments| {
+            usize::from(segments.header_bytes) - ETHERNET_BYTES
+                + usize::from(segments.segment_bytes)
+        });
+        let mut bytes = std::mem::take(&mut self.passed);
+        bytes.clear();
+        bytes.extend_from_slice(&frame.bytes[..ETHERNET_BYTES + packet.bytes]);
+        passing::take_hop(&mut bytes);
+        let Stack { output, counters, .. } = self;
+        let result = match packet.cut_from {
+            _ if longest <= mtu => {
+                output.pass_on(link, counters, hop, frame.offload, &mut bytes);
+                Ok(())
+            }
+            Some(part) if segments.is_none() => {
+                complete_checksum(frame.offload.checksum, &mut bytes);
+                fragments::cut(&bytes, mtu, part, |piece| {
+                    counters.count(Counter::FragmentsSent);
+                    output.pass_on(link, counters, hop, Offload::NONE, piece);
+                });
+                Ok(())
+            }
+            _ => {
+                self.complain(now, &packet, frame, Complaint::TooLong(mtu), link);
+                Err(Counter::TooLong)
+            }
+        };
+        self.passed = bytes;
+        result
+    }
+
+    /// Tells the sender of a packet why it is not passed on, if it was not told too often.
+    fn complain(
+        &mut self,
+        now: u64,
+        packet: &Passing,
+        frame: Frame<'_>,
+        complaint: Complaint,
+        link: &mut impl Link,
+    ) {
+        let Some(from) = self.source_for(packet.source) else { return };
+        if packet.may_complain && self.errors.may_send(now, packet.source) {
+            let about = &frame.bytes[ETHERNET_BYTES..ETHERNET_BYTES + packet.bytes];
+            let mut error = control::complaint(from, packet.source, complaint, about);
+            self.counters.count(Counter::ErrorsSent);
+            self.answer(packet.source, Offload::NONE, &mut error, link);
+        }
+    }
+}

@@ -1,0 +1,568 @@
+//! Stacks at several LANs, and those between them that pass packets on.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::*;
+use crate::tcpip::packet::{Fragment, Packet};
+use crate::tcpip::{Interface, Prefix, Route, Vlan, fragments};
+
+/// A frame under way: to which stack, and over which LAN.
+type Flight = (usize, usize, Offload, Vec<u8>);
+
+/// LANs whose members are stacks. What is sent arrives at once, in order.
+struct Town {
+    now: u64,
+    stacks: Vec<Stack>,
+    streets: Streets,
+}
+
+/// Who lives where, and the frames under way.
+#[derive(Default)]
+struct Streets {
+    /// At each LAN the members, their addresses of both kinds and which stack they are.
+    members: Vec<(usize, Mac, IpAddr, usize)>,
+    under_way: VecDeque<Flight>,
+    /// Stacks that take nothing.
+    full: BTreeSet<usize>,
+}
+
+struct Door<'a> {
+    from: usize,
+    streets: &'a mut Streets,
+}
+
+impl Link for Door<'_> {
+    fn transmit(
+        &mut self,
+        lan: usize,
+        to: IpAddr,
+        offload: Offload,
+        frame: &mut [u8],
+    ) -> Result<(), Unsent> {
+        let at = |one: &&(usize, Mac, IpAddr, usize)| (one.0, one.2) == (lan, to);
+        let (_, mac, _, target) =
+            *self.streets.members.iter().find(at).ok_or(Unsent::Unreachable)?;
+        if self.streets.full.contains(&target) {
+            return Err(Unsent::Full);
+        }
+        address(frame, mac, mac_of(self.from, lan));
+        assert_eq!(Offload::parse(&offload.head(), frame), Ok(offload));
+        self.streets.under_way.push_back((target, lan, offload, frame.to_vec()));
+        Ok(())
+    }
+
+    fn answer(&mut self, lan: usize, offload: Offload, frame: &[u8]) {
+        let mac = crate::lan::frame::destination(frame).unwrap();
+        let at = |one: &&(usize, Mac, IpAddr, usize)| (one.0, one.1) == (lan, mac);
+        if let Some((_, _, _, target)) = self.streets.members.iter().find(at).copied() {
+            self.streets.under_way.push_back((target, lan, offload, frame.to_vec()));
+        }
+    }
+
+    fn may_send_from(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool {
+        let source = crate::lan::frame::source(frame).unwrap();
+        let is_it =
+            |one: &(usize, Mac, IpAddr, usize)| (one.0, one.1, one.2) == (lan, source, address);
+        self.streets.members.iter().any(is_it)
+    }
+}
+
+fn mac_of(stack: usize, lan: usize) -> Mac {
+    Mac([2, 0, 0, 0, lan as u8, stack as u8 + 1])
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn route(to: &str, via: &str) -> Route {
+    Route { to: to.parse().unwrap(), via: ip(via) }
+}
+
+/// What a stack is made of: its LANs with their MTU, addresses and VLANs, its routes, and whether it passes packets on.
+#[derive(Clone, Default)]
+struct Plan {
+    interfaces: Vec<Interface>,
+    routes: Vec<Route>,
+    forwards: bool,
+}
+
+impl Plan {
+    fn at(mut self, lan: usize, mtu: usize, addresses: &[&str]) -> Plan {
+        let addresses = addresses.iter().map(|text| ip(text)).collect();
+        self.interfaces.push(Interface { lan, mac: Mac([0; 6]), mtu, addresses, vlan: None });
+        self
+    }
+
+    fn in_vlan(mut self, lan: usize, number: u16, network: &str, own: &str) -> Plan {
+        self = self.at(lan, 1500, &[own]);
+        let networks: Vec<Prefix> = vec![network.parse().unwrap()];
+        self.interfaces.last_mut().unwrap().vlan = Some(Vlan { number, networks });
+        self
+    }
+
+    fn to(mut self, network: &str, via: &str) -> Plan {
+        self.routes.push(route(network, via));
+        self
+    }
+
+    fn forwarding(mut self) -> Plan {
+        self.forwards = true;
+        self
+    }
+}
+
+impl Town {
+    fn new(plans: Vec<Plan>) -> Town {
+        let mut streets = Streets::default();
+        let mut stacks = Vec::new();
+        for (number, mut plan) in plans.into_iter().enumerate() {
+            for interface in &mut plan.interfaces {
+                interface.mac = mac_of(number, interface.lan);
+                let of = |address: &IpAddr| (interface.lan, interface.mac, *address, number);
+                streets.members.extend(interface.addresses.iter().map(of));
+            }
+            let options = Options { forwards: plan.forwards, ..Options::default() };
+            let secret = Secret([number as u8; 16]);
+            stacks.push(Stack::with_interfaces(plan.interfaces, plan.routes, options, secret));
+        }
+        let mut town = Town { now: 0, stacks, streets };
+        town.tell();
+        town
+    }
+
+    /// Tells all stacks who is there.
+    fn tell(&mut self) {
+        for (number, stack) in self.stacks.iter_mut().enumerate() {
+            for lan in 0..4 {
+                let others =
+                    self.streets.members.iter().filter(|one| one.0 == lan && one.3 != number);
+                stack.set_neighbours(lan, others.map(|one| one.2));
+            }
+        }
+    }
+
+    fn give(&mut self, (target, lan, offload, bytes): Flight) {
+        let door = &mut Door { from: target, streets: &mut self.streets };
+        self.stacks[target].receive(self.now, lan, Frame { offload, bytes: &bytes }, door);
+    }
+
+    /// Goes on until nothing is under way.
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let mut is_busy = false;
+            for (number, stack) in self.stacks.iter_mut().enumerate() {
+                let door = &mut Door { from: number, streets: &mut self.streets };
+                is_busy |= stack.poll(self.now, door);
+            }
+            let flights = std::mem::take(&mut self.streets.under_way);
+            if flights.is_empty() && !is_busy {
+                return;
+            }
+            for flight in flights {
+                self.give(flight);
+            }
+        }
+        panic!("there is always more to do");
+    }
+
+    fn pass(&mut self, time: u64) {
+        let end = self.now + time;
+        loop {
+            self.settle();
+            let due = self.stacks.iter().filter_map(Stack::due).min();
+            let Some(due) = due.filter(|due| *due <= end) else { break };
+            self.now = due.max(self.now + 1);
+        }
+        self.now = end;
+        self.settle();
+    }
+
+    /// A connection, and its other end.
+    fn connect(&mut self, from: usize, to: usize, address: &str) -> Option<[ConnectionId; 2]> {
+        let at = SocketAddr::new(ip(address), 7);
+        let _ = self.stacks[to].listen(at, 16);
+        let asking = self.stacks[from].connect(self.now, at).unwrap();
+        self.settle();
+        Some([asking, self.stacks[to].accept(at)?.0])
+    }
+
+    /// Sends so many bytes, and finds them at the other end.
+    fn carry(
+        &mut self,
+        from: usize,
+        to: usize,
+        [asking, accepted]: [ConnectionId; 2],
+        bytes: usize,
+    ) {
+        let (mut sent, mut received) = (0, 0);
+        for _ in 0..100_000 {
+            self.stacks[from].send_with(asking, |room| {
+                let count = room.len().min(bytes - sent);
+                room[..count]
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(at, room)| *room = byte(0, sent + at));
+                sent += count;
+                (count, ())
+            });
+            self.pass(2_000_000);
+            while let Some(count) = self.stacks[to].receive_with(accepted, |bytes| {
+                for (at, found) in bytes.iter().enumerate() {
+                    assert_eq!(*found, byte(0, received + at), "byte {}", received + at);
+                }
+                (bytes.len(), bytes.len())
+            }) {
+                received += count;
+            }
+            if received == bytes {
+                return;
+            }
+        }
+        panic!("{received} of {bytes} bytes came");
+    }
+
+    fn datagram(&mut self, from: usize, source: SocketAddr, to: SocketAddr, data: &[u8]) {
+        let door = &mut Door { from, streets: &mut self.streets };
+        self.stacks[from].send_to(self.now, source, to, data, door).unwrap();
+        self.settle();
+    }
+}
+
+/// Two LANs, a host at each, and one between them: hosts 0 and 2.
+fn two_lans(mtus: [usize; 2]) -> Town {
+    Town::new(vec![
+        Plan::default()
+            .at(0, mtus[0], &["10.1.0.2", "fd00:1::2"])
+            .to("0.0.0.0/0", "10.1.0.1")
+            .to("::/0", "fd00:1::1"),
+        Plan::default()
+            .at(0, mtus[0], &["10.1.0.1", "fd00:1::1"])
+            .at(1, mtus[1], &["10.2.0.1", "fd00:2::1"])
+            .forwarding(),
+        Plan::default()
+            .at(1, mtus[1], &["10.2.0.2", "fd00:2::2"])
+            .to("10.1.0.0/16", "10.2.0.1")
+            .to("fd00:1::/64", "fd00:2::1"),
+    ])
+}
+
+#[test]
+fn a_stream_crosses_one_that_forwards() {
+    for target in ["10.2.0.2", "fd00:2::2"] {
+        let mut town = two_lans([1500, 1500]);
+        let ends = town.connect(0, 2, target).unwrap();
+        town.carry(0, 2, ends, 300_000);
+        town.carry(2, 0, [ends[1], ends[0]], 300_000);
+        assert!(town.stacks[1].counter(Counter::Forwarded) > 10);
+        for stack in &town.stacks {
+            assert_eq!(stack.counter(Counter::BadSource), 0);
+            assert_eq!(stack.counter(Counter::Resent), 0, "nothing is lost on the way");
+        }
+    }
+}
+
+#[test]
+fn one_that_does_not_forward_drops_what_is_for_others() {
+    let mut town = Town::new(vec![
+        Plan::default().at(0, 1500, &["10.1.0.2"]).to("10.2.0.0/24", "10.1.0.1"),
+        Plan::default().at(0, 1500, &["10.1.0.1"]).at(1, 1500, &["10.2.0.1"]),
+        Plan::default().at(1, 1500, &["10.2.0.2"]).to("10.1.0.0/24", "10.2.0.1"),
+    ]);
+    assert!(town.connect(0, 2, "10.2.0.2").is_none());
+    assert_eq!(town.stacks[1].counter(Counter::NotOurs), 1);
+}
+
+#[test]
+fn a_narrow_lan_on_the_way_is_told_to_the_sender_and_the_stream_goes_on() {
+    let end = |lan, last: &str, gateway: &str| {
+        let (v4, v6) = (format!("10.{lan}.0.{last}"), format!("fd00:{lan}::{last}"));
+        let (via_v4, via_v6) = (format!("10.{lan}.0.{gateway}"), format!("fd00:{lan}::{gateway}"));
+        Plan::default().at(lan, 9000, &[&v4, &v6]).to("0.0.0.0/0", &via_v4).to("::/0", &via_v6)
+    };
+    let between = |lan: usize, own: &str, next: &str, far: usize| {
+        Plan::default()
+            .at(lan, 9000, &[&format!("10.{lan}.0.1"), &format!("fd00:{lan}::1")])
+            .at(1, 1300, &[&format!("10.1.0.{own}"), &format!("fd00:1::{own}")])
+            .to(&format!("10.{far}.0.0/24"), &format!("10.1.0.{next}"))
+            .to(&format!("fd00:{far}::/64"), &format!("fd00:1::{next}"))
+            .forwarding()
+    };
+    for target in ["10.2.0.2", "fd00:2::2"] {
+        let plans = vec![
+            end(0, "2", "1"),
+            between(0, "8", "9", 2),
+            between(2, "9", "8", 0),
+            end(2, "2", "1"),
+        ];
+        let mut town = Town::new(plans);
+        let ends = town.connect(0, 3, target).unwrap();
+        town.carry(0, 3, ends, 100_000);
+        assert!(town.stacks[1].counter(Counter::TooLong) > 0, "{target}");
+        assert!(town.stacks[0].counter(Counter::ErrorsReceived) > 0, "{target}");
+    }
+}
+
+#[test]
+fn datagrams_that_are_too_long_for_a_lan_on_the_way_go_in_fragments_from_then_on() {
+    for (own, target) in [("10.1.0.2", "10.2.0.2"), ("fd00:1::2", "fd00:2::2")] {
+        let mut town = two_lans([9000, 1300]);
+        let (from, to) = (SocketAddr::new(ip(own), 1000), SocketAddr::new(ip(target), 53));
+        town.stacks[0].bind(from).unwrap();
+        town.stacks[2].bind(to).unwrap();
+        let data: Vec<u8> = (0..5000).map(|at| byte(1, at)).collect();
+        town.datagram(0, from, to, &data);
+        assert_eq!(town.stacks[2].receive_from(to), None, "it was too long, and not to be cut");
+        assert_eq!(town.stacks[1].counter(Counter::TooLong), 1);
+        town.datagram(0, from, to, &data);
+        assert_eq!(town.stacks[2].receive_from(to), Some((from, data)));
+    }
+}
+
+#[test]
+fn fragments_are_cut_again() {
+    let mut town = two_lans([9000, 1500]);
+    let from = SocketAddr::new(ip("10.1.0.2"), 1000);
+    let to = SocketAddr::new(ip("10.2.0.2"), 53);
+    town.stacks[0].bind(from).unwrap();
+    town.stacks[2].bind(to).unwrap();
+    let data: Vec<u8> = (0..20_000).map(|at| byte(1, at)).collect();
+    town.datagram(0, from, to, &data);
+    assert_eq!(town.stacks[2].receive_from(to), Some((from, data)));
+    assert_eq!(town.stacks[1].counter(Counter::TooLong), 0);
+}
+
+#[test]
+fn whoever_asks_for_what_nobody_knows_is_told() {
+    let mut town = two_lans([1500, 1500]);
+    for (target, end) in
+        [("10.9.0.1", End::NetworkUnreachable), ("fd00:9::1", End::NetworkUnreachable)]
+    {
+        let at = SocketAddr::new(ip(target), 7);
+        let asking = town.stacks[0].connect(town.now, at).unwrap();
+        town.settle();
+        assert_eq!(town.stacks[0].take_end(asking), Some(end), "{target}");
+    }
+    assert_eq!(town.stacks[1].counter(Counter::NoRoute), 2);
+}
+
+/// Puts the checksum into a header of IPv4.
+fn seal(frame: &mut [u8]) {
+    frame[24..26].fill(0);
+    complete_checksum(Checksum::Partial { start: 14, at: 10 }, &mut frame[..34]);
+}
+
+/// A packet of a protocol that nobody knows, from stack 0, with so many hops.
+fn packet_with(hops: u8, source: &str, destination: &str) -> Flight {
+    let mut frame = packet::begin(ip(source), ip(destination), 253, 32);
+    match ip(source).is_ipv4() {
+        true => {
+            frame[22] = hops;
+            seal(&mut frame);
+        }
+        false => frame[21] = hops,
+    }
+    frame.extend([7; 32]);
+    address(&mut frame, mac_of(1, 0), mac_of(0, 0));
+    (1, 0, Offload::NONE, frame)
+}
+
+#[test]
+fn each_hop_is_counted_and_the_last_is_told() {
+    for (source, destination) in [("10.1.0.2", "10.2.0.2"), ("fd00:1::2", "fd00:2::2")] {
+        let mut town = two_lans([1500, 1500]);
+        town.give(packet_with(2, source, destination));
+        let (target, lan, _, frame) = town.streets.under_way.pop_front().unwrap();
+        assert_eq!((target, lan), (2, 1));
+        assert_eq!(crate::tcpip::passing::Passing::parse(&frame).unwrap().hops, 1);
+        for hops in [0, 1] {
+            town.give(packet_with(hops, source, destination));
+            let (target, _, _, frame) = town.streets.under_way.pop_front().unwrap();
+            assert_eq!(target, 0, "an error goes back");
+            let packet = Packet::parse(&frame).unwrap();
+            let kind = if packet.source.is_ipv4() { 11 } else { 3 };
+            assert_eq!(packet.transport()[..2], [kind, 0], "time exceeded on the way");
+        }
+        assert_eq!(town.stacks[1].counter(Counter::HopLimit), 2);
+    }
+}
+
+#[test]
+fn nobody_speaks_for_others_over_one_that_forwards() {
+    let mut town = two_lans([1500, 1500]);
+    for source in
+        ["10.1.0.9", "10.2.0.2", "10.2.0.1", "10.1.0.1", "127.0.0.1", "169.254.0.9", "224.0.0.1"]
+    {
+        town.give(packet_with(9, source, "10.2.0.2"));
+        assert!(town.streets.under_way.is_empty(), "{source}");
+    }
+    for (source, destination) in
+        [("fe80::9", "fd00:2::2"), ("fd00:2::9", "fd00:2::2"), ("fd00:1::2", "fe80::1")]
+    {
+        town.give(packet_with(9, source, destination));
+        assert!(town.streets.under_way.is_empty(), "{source} to {destination}");
+    }
+    for destination in ["224.0.0.1", "255.255.255.255", "127.0.0.1", "169.254.7.7", "0.0.0.0"] {
+        town.give(packet_with(9, "10.1.0.2", destination));
+        assert!(town.streets.under_way.is_empty(), "{destination}");
+    }
+    assert_eq!(town.stacks[1].counter(Counter::Forwarded), 0);
+    // What is for all at the link is not for others elsewhere.
+    let (target, lan, offload, mut frame) = packet_with(9, "10.1.0.2", "10.2.0.2");
+    frame[..6].fill(0xff);
+    town.give((target, lan, offload, frame));
+    assert!(town.streets.under_way.is_empty());
+    town.give(packet_with(9, "10.1.0.2", "10.2.0.2"));
+    assert_eq!(town.streets.under_way.len(), 1);
+}
+
+#[test]
+fn a_gateway_that_leaves_is_followed_by_the_next() {
+    let between = |last: &str| {
+        Plan::default()
+            .at(0, 1500, &[&format!("10.1.0.{last}")])
+            .at(1, 1500, &[&format!("10.2.0.{last}")])
+            .forwarding()
+    };
+    let mut town = Town::new(vec![
+        Plan::default()
+            .at(0, 1500, &["10.1.0.2"])
+            .to("10.2.0.0/24", "10.1.0.8")
+            .to("10.2.0.0/24", "10.1.0.9"),
+        between("8"),
+        Plan::default()
+            .at(1, 1500, &["10.2.0.2"])
+            .to("10.1.0.0/24", "10.2.0.8")
+            .to("10.1.0.0/24", "10.2.0.9"),
+        between("9"),
+    ]);
+    let ends = town.connect(0, 2, "10.2.0.2").unwrap();
+    town.carry(0, 2, ends, 50_000);
+    assert_eq!(town.stacks[3].counter(Counter::Forwarded), 0);
+    town.streets.members.retain(|one| one.3 != 1);
+    town.tell();
+    town.carry(0, 2, ends, 50_000);
+    assert!(town.stacks[3].counter(Counter::Forwarded) > 1);
+}
+
+#[test]
+fn a_target_that_takes_nothing_holds_up_nobody_else_and_loses_what_is_too_much() {
+    let mut town = two_lans([65_535, 65_535]);
+    town.streets.members.push((1, mac_of(3, 1), ip("10.2.0.3"), 3));
+    town.tell();
+    town.streets.full.insert(2);
+    let long = |destination: &str| {
+        let mut frame = packet::begin(ip("10.1.0.2"), ip(destination), 253, 60_000);
+        frame.extend([7; 60_000]);
+        address(&mut frame, mac_of(1, 0), mac_of(0, 0));
+        (1, 0, Offload::NONE, frame)
+    };
+    for _ in 0..100 {
+        town.give(long("10.2.0.2"));
+    }
+    town.give(long("10.2.0.3"));
+    assert_eq!(town.streets.under_way.len(), 1, "to the other");
+    let dropped = town.stacks[1].counter(Counter::TargetFull);
+    assert_eq!(dropped, 100 - (2 << 20) / 60_034);
+    town.streets.under_way.clear();
+    town.streets.full.clear();
+    let door = &mut Door { from: 1, streets: &mut town.streets };
+    town.stacks[1].poll(town.now, door);
+    assert_eq!(town.streets.under_way.len() as u64, 100 - dropped);
+    assert_eq!(town.stacks[1].counter(Counter::Forwarded), 101 - dropped);
+    town.streets.full.insert(2);
+    town.give(long("10.2.0.2"));
+    assert_eq!(town.stacks[1].counter(Counter::TargetFull), dropped, "there is room again");
+}
+
+#[test]
+fn vlans_are_apart_and_one_that_is_in_both_passes_on() {
+    let mut town = Town::new(vec![
+        Plan::default().in_vlan(0, 7, "10.7.0.0/24", "10.7.0.2").to("10.8.0.0/24", "10.7.0.1"),
+        Plan::default()
+            .in_vlan(0, 7, "10.7.0.0/24", "10.7.0.1")
+            .in_vlan(0, 8, "10.8.0.0/24", "10.8.0.1")
+            .at(0, 1500, &["10.1.0.1"])
+            .forwarding(),
+        Plan::default().in_vlan(0, 8, "10.8.0.0/24", "10.8.0.2").to("10.7.0.0/24", "10.8.0.1"),
+        Plan::default().at(0, 1500, &["10.1.0.4"]),
+    ]);
+    let ends = town.connect(0, 2, "10.8.0.2").unwrap();
+    town.carry(0, 2, ends, 50_000);
+    assert!(town.stacks[1].counter(Counter::Forwarded) > 2);
+    // Each member of the LAN gets a frame with any tag, if it pretends to.
+    let mut frame = packet::begin(ip("10.7.0.2"), ip("10.8.0.2"), 253, 8);
+    frame.extend([7; 8]);
+    address(&mut frame, mac_of(2, 0), mac_of(0, 0));
+    let before = town.stacks[2].counter(Counter::Vlan);
+    for vlan in [None, Some(7), Some(9)] {
+        town.give((2, 0, Offload { vlan, ..Offload::NONE }, frame.clone()));
+    }
+    assert_eq!(town.stacks[2].counter(Counter::Vlan), before + 3);
+    // In the VLAN, but from an address that is not in it.
+    town.give((2, 0, Offload { vlan: Some(8), ..Offload::NONE }, frame));
+    assert_eq!(town.stacks[2].counter(Counter::BadSource), 1);
+}
+
+proptest! {
+    /// Whatever comes, what is passed on is a packet with one hop less, from where it may be, and the stack lives.
+    #[test]
+    fn what_is_passed_on_is_in_order(
+        family in 0..2usize,
+        frames in prop::collection::vec((any::<u8>(), 0..80usize, any::<u8>(), 0..3usize), 1..40),
+    ) {
+        let mut town = two_lans([1500, 1400]);
+        let (source, destination) = [("10.1.0.2", "10.2.0.2"), ("fd00:1::2", "fd00:2::2")][family];
+        for (hops, at, value, kind) in frames {
+            let (target, lan, offload, mut frame) = packet_with(hops, source, destination);
+            match kind {
+                0 => {}
+                1 => {
+                    let at = 14 + at % (frame.len() - 14);
+                    frame[at] = value;
+                    if family == 0 && at < 34 {
+                        seal(&mut frame);
+                    }
+                }
+                _ => frame.truncate(14 + at),
+            }
+            town.give((target, lan, offload, frame.clone()));
+            let under_way = std::mem::take(&mut town.streets.under_way);
+            prop_assert!(kind != 0 || hops < 2 || under_way.len() == 1, "it was not passed on");
+            for (target, lan, _, passed) in under_way {
+                if target == 0 {
+                    continue;
+                }
+                prop_assert_eq!((target, lan), (2, 1));
+                let was = crate::tcpip::passing::Passing::parse(&frame).unwrap();
+                let is = crate::tcpip::passing::Passing::parse(&passed).unwrap();
+                prop_assert_eq!(is.hops, was.hops - 1);
+                prop_assert_eq!((is.source, is.destination), (ip(source), ip(destination)));
+            }
+        }
+    }
+
+    /// A part that is cut again is what it was when its parts are put together.
+    #[test]
+    fn parts_of_parts_are_the_part(first in 0..400usize, bytes in 1..4000usize, has_more in any::<bool>()) {
+        let mut frame = packet::begin(ip("10.1.0.2"), ip("10.2.0.2"), 253, bytes);
+        frame.extend((0..bytes).map(|at| byte(0, at)));
+        packet::set_kind(&mut frame);
+        let part = Fragment { identification: 9, offset: first * 8, has_more };
+        let mut found = Vec::new();
+        let mut next = first * 8;
+        let mut goes_on = true;
+        fragments::cut(&frame, 576, part, |piece| {
+            let packet = Packet::parse(piece).unwrap();
+            let whole = Fragment { identification: 0, offset: 0, has_more: false };
+            let piece = packet.fragment.unwrap_or(whole);
+            assert_eq!(piece.offset, next);
+            assert!(goes_on, "something comes behind the last");
+            next += packet.transport().len();
+            goes_on = piece.has_more;
+            found.extend_from_slice(packet.transport());
+        });
+        prop_assert_eq!(goes_on, has_more);
+        prop_assert_eq!(found, frame[34..].to_vec());
+    }
+}
