@@ -132,6 +132,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         mac: None,
         mtu: None,
         interface: None,
+        gateways: Vec::new(),
         wait: Wait::Block,
     };
     let lan = member::join(&options, "FORWARD".as_ref()).map_err(Outcome::no)?;

@@ -12,6 +12,7 @@ mod outcome;
 mod output;
 mod query;
 mod receive;
+mod route;
 mod run;
 mod send;
 mod served;
@@ -45,6 +46,7 @@ enum Command {
     Run(run::Arguments),
     Join(join::Arguments),
     Forward(forward::Arguments),
+    Route(route::Arguments),
     Query(query::Arguments),
     Audit(audit::Arguments),
     Capture(capture::Arguments),
@@ -72,6 +74,7 @@ fn main() -> std::process::ExitCode {
         Command::Run(arguments) => return run::run(&arguments),
         Command::Join(arguments) => join::run(&arguments),
         Command::Forward(arguments) => forward::run(&arguments),
+        Command::Route(arguments) => route::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::Path;
 
 use os::signals::HeldSignals;
@@ -28,6 +29,9 @@ pub struct Member {
     /// The name of the interface [default: that of the LAN]
     #[arg(long)]
     interface: Option<String>,
+    /// A member of the LAN over which packets go to elsewhere, as one that `siga route` makes; one for each family of addresses
+    #[arg(long, value_name = "ADDRESS")]
+    gateway: Vec<IpAddr>,
     /// The MAC address of the interface [default: the host chooses one]
     #[arg(long)]
     mac: Option<Mac>,
@@ -44,21 +48,37 @@ pub struct Member {
     socket: Socket,
 }
 
+/// How to wait for frames.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum WaitKind {
+pub enum WaitKind {
     Block,
     Adaptive,
     Spin,
 }
 
-impl Member {
-    /// Joins a LAN.
-    pub fn join(&self, lan: &str, purpose: &OsStr) -> Result<(Lan, Options), Outcome> {
-        let wait = match self.wait {
+impl From<WaitKind> for Wait {
+    fn from(kind: WaitKind) -> Wait {
+        match kind {
             WaitKind::Block => Wait::Block,
             WaitKind::Adaptive => Wait::Adaptive,
             WaitKind::Spin => Wait::Spin,
-        };
+        }
+    }
+}
+
+/// Moves this process to its processor, if one is named.
+pub fn pin(processor: Option<usize>) -> Result<(), Outcome> {
+    let Some(processor) = processor else { return Ok(()) };
+    os::processor::pin(processor).map_err(|error| {
+        let allowed = os::processor::allowed();
+        Outcome::Usage(format!("--cpu {processor}: {error}: must be one of {allowed:?}"))
+    })
+}
+
+impl Member {
+    /// Joins a LAN.
+    pub fn join(&self, lan: &str, purpose: &OsStr) -> Result<(Lan, Options), Outcome> {
+        let wait = self.wait.into();
         let options = Options {
             socket: self.socket.path()?,
             lan: lan.to_owned(),
@@ -67,6 +87,7 @@ impl Member {
             mac: self.mac,
             mtu: self.mtu,
             interface: self.interface.clone(),
+            gateways: self.gateway.clone(),
             wait,
         };
         let lan = member::join(&options, purpose).map_err(Outcome::no)?;
@@ -75,11 +96,7 @@ impl Member {
 
     /// Moves this process to its processor.
     pub fn pin(&self) -> Result<(), Outcome> {
-        let Some(processor) = self.cpu else { return Ok(()) };
-        os::processor::pin(processor).map_err(|error| {
-            let allowed = os::processor::allowed();
-            Outcome::Usage(format!("--cpu {processor}: {error}: must be one of {allowed:?}"))
-        })
+        pin(self.cpu)
     }
 }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 use host::config::Bytes;
 use host::report::{
-    ControlUnitReport, Counts, GuestReport, HalfReport, LanReport, PathReport, ResourceReport,
-    SideReport, SocketReport, SubchannelReport, SystemReport, VolumeReading, VolumeReport,
+    ControlUnitReport, Counts, GuestReport, HalfReport, LanReport, MemberReport, PathReport,
+    ResourceReport, SideReport, SocketReport, SubchannelReport, SystemReport, VolumeReading,
+    VolumeReport,
 };
 use siga::connect::Kind;
 use siga::error::Violation;
@@ -393,22 +394,12 @@ fn print_lans(before: &SystemReport, report: &SystemReport) -> Result<(), Outcom
 
 /// The stacks of all members that have one.
 fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
-    let heads = [
-        "lan",
-        "guest",
-        "MAC",
-        "addresses",
-        "MTU",
-        "connections",
-        "time-wait",
-        "buffers",
-        "in use",
-        "most",
-        "of",
-        "free",
-    ];
-    let mut interfaces = table(&heads, 4);
-    let mut routes = table(&["guest", "destination", "lan"], 3);
+    let heads =
+        ["lan", "guest", "connections", "time-wait", "buffers", "in use", "most", "of", "free"];
+    let mut overviews = table(&heads, 2);
+    let heads = ["guest", "lan", "VLAN", "address", "MAC", "MTU", "forwards"];
+    let mut interfaces = table(&heads, 5);
+    let mut routes = table(&["guest", "destination", "over", "lan"], 4);
     let mut neighbours = table(&["lan", "address", "MAC", "guest"], 4);
     let heads = ["guest", "state", "local", "remote", "unsent", "unread", "resent", "round trip"];
     let mut sockets = table(&heads, 4);
@@ -418,12 +409,9 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
         let stacks = lan.members.iter().filter_map(|member| Some((member, member.stack.as_ref()?)));
         for (member, stack) in stacks {
             let pool = &stack.pool;
-            interfaces.add_row([
+            overviews.add_row([
                 lan.name.clone(),
                 member.guest.clone(),
-                member.mac.clone(),
-                member.addresses.join(" "),
-                stack.mtu.to_string(),
                 stack.connections.to_string(),
                 stack.time_wait.to_string(),
                 Bytes(pool.connection_bytes).to_string(),
@@ -432,7 +420,34 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
                 pool.in_use_max.to_string(),
                 pool.free.to_string(),
             ]);
-            routes.add_row([&member.guest, &lan.range, &lan.name]);
+            for interface in &stack.interfaces {
+                let address = interface.address.to_string();
+                // A stack at several LANs is several members.
+                let (at, of) = match interface.lan {
+                    0 => (lan.name.as_str(), Some(member)),
+                    _ => lan_of(lans, &address, Some(&lan.name)).unwrap_or(("-", None)),
+                };
+                interfaces.add_row([
+                    member.guest.clone(),
+                    at.to_owned(),
+                    interface.vlan.map_or("-".to_owned(), |vlan| vlan.to_string()),
+                    address,
+                    of.map_or("-".to_owned(), |of| of.mac.clone()),
+                    interface.mtu.to_string(),
+                    if interface.forwards { "yes" } else { "no" }.to_owned(),
+                ]);
+                let range = lans.iter().find(|lan| lan.name == at).map(|lan| lan.range.as_str());
+                let row = [&member.guest, range.unwrap_or("-"), "-", at].map(str::to_owned);
+                if interface.vlan.is_none() {
+                    routes.add_row(row);
+                }
+            }
+            for route in &stack.routes {
+                let via = route.via.to_string();
+                let at = lan_of(lans, &via, None).filter(|_| route.is_there);
+                let at = at.map_or("nobody is there", |(lan, _)| lan);
+                routes.add_row([&member.guest, &route.to, &via, at]);
+            }
             for socket in &stack.sockets {
                 sockets.add_row(socket_row(&member.guest, socket));
             }
@@ -450,10 +465,10 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
             }
         }
     }
-    if interfaces.row_count() == 0 {
-        return print(interfaces);
+    if overviews.row_count() == 0 {
+        return print(overviews);
     }
-    for part in [&interfaces, &routes, &neighbours, &sockets] {
+    for part in [&overviews, &interfaces, &routes, &neighbours, &sockets] {
         print(format!("{part}\n"))?;
     }
     for (guest, count) in unshown {
@@ -462,6 +477,20 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
         ))?;
     }
     print(&counters)
+}
+
+/// The LAN, but for one, of which a member has this address, and the member.
+fn lan_of<'a>(
+    lans: &'a [LanReport],
+    address: &str,
+    but: Option<&str>,
+) -> Option<(&'a str, Option<&'a MemberReport>)> {
+    let others = lans.iter().filter(|lan| Some(lan.name.as_str()) != but);
+    others
+        .flat_map(|lan| lan.members.iter().map(move |member| (lan.name.as_str(), Some(member))))
+        .find(|(_, member)| {
+            member.is_some_and(|member| member.addresses.iter().any(|own| own == address))
+        })
 }
 
 fn socket_row(guest: &str, socket: &SocketReport) -> [String; 8] {

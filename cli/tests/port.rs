@@ -24,6 +24,7 @@ fn setup(number: u8, program: &[&str]) -> Setup {
         mac: format!("02:00:00:00:00:{number:02x}").parse().unwrap(),
         mtu: 8192,
         addresses: vec![Address::parse(&format!("10.1.0.{number}/24")).unwrap()],
+        gateways: Vec::new(),
     }
 }
 

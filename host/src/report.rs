@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use fabric::control::Scope;
 use fabric::path::board::{SLEEP_WORD, reader_block, writer_block};
 use fabric::path::{Counter, Shape, gauge_word};
 use fabric::queue::{Owner, QUEUE_BUFFERS, RETURNED_WORD, State, audit};
 use message::iucv::gauge;
-use net::board::{self, Row, Shown};
+use net::board::{self, Row, Shown, Way};
 use os::sync::Ordering;
 use os::words::LentWords;
 use serde::{Deserialize, Serialize};
@@ -299,8 +299,42 @@ pub struct StackReport {
     pub pool: PoolReport,
     /// What it has counted, but for counters that stand at zero.
     pub counters: Counts,
-    /// Its connections and sockets, as far as it shows them one by one: 440 connections and 64 sockets.
+    /// Its connections and sockets, as far as it shows them one by one: 376 connections and 64 sockets.
     pub sockets: Vec<SocketReport>,
+    /// Its interfaces, each once for each of its addresses.
+    #[serde(default)]
+    pub interfaces: Vec<InterfaceReport>,
+    /// Its routes. Interfaces and routes together are 64 at most.
+    #[serde(default)]
+    pub routes: Vec<RouteReport>,
+}
+
+/// An address of an interface of a stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct InterfaceReport {
+    /// Which of the stack's LANs it is at, from 0 on. The first is the one that shows the stack.
+    pub lan: u16,
+    /// The VLAN of that LAN, if it is one.
+    pub vlan: Option<u16>,
+    /// Bytes of its largest packet.
+    pub mtu: u64,
+    /// The address.
+    pub address: IpAddr,
+    /// Whether packets for others are passed on.
+    pub forwards: bool,
+}
+
+/// A route of a stack, to what no member of its LANs has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RouteReport {
+    /// The network, as `10.2.0.0/24`.
+    pub to: String,
+    /// The member over which packets go there.
+    pub via: IpAddr,
+    /// Whether it is there.
+    pub is_there: bool,
 }
 
 /// The buffers of a stack's connections.
@@ -344,7 +378,7 @@ pub struct SocketReport {
 impl StackReport {
     /// What a member's board shows of its stack; none if there is no stack.
     pub(crate) fn read(words: &LentWords) -> Option<StackReport> {
-        let Shown { overview, counters, rows } = board::read(words)?;
+        let Shown { overview, counters, rows, ways } = board::read(words)?;
         let counted = counters.into_iter().filter(|(_, count)| *count > 0);
         let counters = counted.map(|(counter, count)| (counter.name().to_owned(), count));
         let socket = |row: Row| SocketReport {
@@ -357,6 +391,17 @@ impl StackReport {
             resent: row.resent,
             round_trip_ns: row.round_trip_ns,
         };
+        let (mut interfaces, mut routes) = (Vec::new(), Vec::new());
+        for way in ways {
+            match way {
+                Way::Interface { lan, vlan, mtu, address, forwards } => {
+                    interfaces.push(InterfaceReport { lan, vlan, mtu, address, forwards });
+                }
+                Way::Route { network, bits, via, is_there } => {
+                    routes.push(RouteReport { to: format!("{network}/{bits}"), via, is_there });
+                }
+            }
+        }
         Some(StackReport {
             shown_ns: overview.shown_ns,
             mtu: overview.mtu,
@@ -371,6 +416,8 @@ impl StackReport {
             },
             counters: counters.collect(),
             sockets: rows.into_iter().map(socket).collect(),
+            interfaces,
+            routes,
         })
     }
 }

@@ -4,7 +4,7 @@
 //! ```text
 //! word   0            32        48         112      128                                 8192
 //!        | counters   | overview | counters | spare  | row | row | ... connections, sockets |
-//!        | of the LAN |          | of stack |        | of 16 words each                     |
+//!        | of the LAN |          | of stack |        | of 16 words each           and ways  |
 //! ```
 //!
 //! A row is written while its first word is odd, and is empty while that is 0. What a member writes is its own affair: a host
@@ -19,11 +19,13 @@ use os::words::{LentWords, Words};
 use crate::lan::counters::{BOARD_WORDS, COUNTER_WORDS};
 
 mod counter;
+mod way;
 
 pub use counter::Counter;
+pub use way::Way;
 
 /// Which edition of the layout this is; 0 where there is no stack.
-const EDITION: u64 = 2;
+const EDITION: u64 = 3;
 
 const OVERVIEW_AT: usize = COUNTER_WORDS;
 const COUNTERS_AT: usize = OVERVIEW_AT + 16;
@@ -37,8 +39,17 @@ pub const ROWS: usize = (BOARD_WORDS - ROWS_AT) / ROW_WORDS;
 /// Rows that are for listeners and sockets of UDP, behind those for connections.
 pub const SOCKET_ROWS: usize = 64;
 
+/// Rows that are for interfaces and routes, behind those for sockets.
+pub const WAY_ROWS: usize = 64;
+
 /// Rows for connections.
-pub const CONNECTION_ROWS: usize = ROWS - SOCKET_ROWS;
+pub const CONNECTION_ROWS: usize = ROWS - SOCKET_ROWS - WAY_ROWS;
+
+/// The row of the first way.
+const WAYS_AT: usize = CONNECTION_ROWS + SOCKET_ROWS;
+
+/// Words of a row that say something.
+const FIELDS: usize = 11;
 
 /// The state of an empty row.
 const NO_STATE: u64 = u64::MAX;
@@ -147,6 +158,8 @@ pub struct Shown {
     pub counters: Vec<(Counter, u64)>,
     /// Its connections and sockets, as far as there are rows for them.
     pub rows: Vec<Row>,
+    /// Its interfaces and routes, as far as there are rows for them.
+    pub ways: Vec<Way>,
 }
 
 impl Overview {
@@ -187,24 +200,26 @@ pub fn show(words: &Words, overview: &Overview, counters: &[u64]) {
 /// # Panics
 /// If there is no such row: a broken promise inside this program.
 pub fn show_row(words: &Words, number: usize, row: Option<&Row>) {
-    assert!(number < ROWS, "row {number} of a stack's board");
-    let at = ROWS_AT + number * ROW_WORDS;
-    let edition = words.load(at, Ordering::Relaxed);
-    // A reader that finds this edition, or another than before, reads again.
-    words.store(at, edition | 1, Ordering::SeqCst);
-    let next = (edition | 1).wrapping_add(1).max(2);
-    let Some(row) = row else {
-        if edition != 0 {
-            words.store(at + 1, NO_STATE, Ordering::Release);
-        }
-        return words.store(at, if edition == 0 { 0 } else { next }, Ordering::SeqCst);
-    };
+    assert!(number < WAYS_AT, "row {number} of a stack's board");
+    write_row(words, number, row.map(row_fields));
+}
+
+/// Shows the interfaces and routes, in place of those that were shown before. Those that are more than [`WAY_ROWS`] are not
+/// shown.
+pub fn show_ways(words: &Words, ways: impl Iterator<Item = Way>) {
+    let mut ways = ways.map(|way| way.fields());
+    for number in WAYS_AT..ROWS {
+        write_row(words, number, ways.next());
+    }
+}
+
+fn row_fields(row: &Row) -> [u64; FIELDS] {
     let ends = u64::from(row.local.port()) << 16
         | row.remote.map_or(0, |remote| u64::from(remote.port()))
         | u64::from(row.remote.is_some()) << 32;
     let [local_high, local_low] = address_words(row.local.ip());
     let [remote_high, remote_low] = row.remote.map_or([0; 2], |remote| address_words(remote.ip()));
-    let fields = [
+    [
         row.state as u64,
         u64::from(row.is_asleep),
         ends,
@@ -216,7 +231,21 @@ pub fn show_row(words: &Words, number: usize, row: Option<&Row>) {
         row.receive_queue,
         row.resent,
         row.round_trip_ns,
-    ];
+    ]
+}
+
+fn write_row(words: &Words, number: usize, fields: Option<[u64; FIELDS]>) {
+    let at = ROWS_AT + number * ROW_WORDS;
+    let edition = words.load(at, Ordering::Relaxed);
+    // A reader that finds this edition, or another than before, reads again.
+    words.store(at, edition | 1, Ordering::SeqCst);
+    let next = (edition | 1).wrapping_add(1).max(2);
+    let Some(fields) = fields else {
+        if edition != 0 {
+            words.store(at + 1, NO_STATE, Ordering::Release);
+        }
+        return words.store(at, if edition == 0 { 0 } else { next }, Ordering::SeqCst);
+    };
     for (field, word) in fields.into_iter().enumerate() {
         words.store(at + 1 + field, word, Ordering::Release);
     }
@@ -242,27 +271,29 @@ pub fn read(words: &LentWords) -> Option<Shown> {
     };
     let count = |counter: Counter| words.load(COUNTERS_AT + counter as usize, Ordering::Relaxed);
     let counters = Counter::ALL.into_iter().map(|counter| (counter, count(counter)));
-    let rows = (0..ROWS).filter_map(|number| read_row(words, number));
-    Some(Shown { overview, counters: counters.collect(), rows: rows.collect() })
+    let rows = (0..WAYS_AT).filter_map(|number| parse_row(read_row(words, number)?));
+    let ways = (WAYS_AT..ROWS).filter_map(|number| Way::parse(read_row(words, number)?));
+    let (rows, ways) = (rows.collect(), ways.collect());
+    Some(Shown { overview, counters: counters.collect(), rows, ways })
 }
 
-fn read_row(words: &LentWords, number: usize) -> Option<Row> {
+fn read_row(words: &LentWords, number: usize) -> Option<[u64; FIELDS]> {
     let at = ROWS_AT + number * ROW_WORDS;
     for _ in 0..TRIES {
         let edition = words.load(at, Ordering::SeqCst);
         if edition == 0 {
             return None;
         }
-        let fields: [u64; 11] =
+        let fields: [u64; FIELDS] =
             std::array::from_fn(|field| words.load(at + 1 + field, Ordering::Acquire));
         if edition & 1 == 0 && words.load(at, Ordering::SeqCst) == edition {
-            return parse_row(fields);
+            return Some(fields);
         }
     }
     None
 }
 
-fn parse_row(fields: [u64; 11]) -> Option<Row> {
+fn parse_row(fields: [u64; FIELDS]) -> Option<Row> {
     let [state, is_asleep, ends, ..] = fields;
     let [.., remote_high, remote_low, send_queue, receive_queue, resent, round_trip_ns] = fields;
     let port = |shift: u32| (ends >> shift) as u16;
@@ -326,13 +357,27 @@ mod tests {
             row(RowState::Listen, None),
         ];
         for round in 0..3 {
-            for (number, row) in [0, 1, ROWS - 1].into_iter().zip(&rows) {
+            for (number, row) in [0, 1, WAYS_AT - 1].into_iter().zip(&rows) {
                 show_row(&words, number, Some(row));
             }
             assert_eq!(read(&lent).unwrap().rows, rows, "round {round}");
         }
         show_row(&words, 1, None);
         assert_eq!(read(&lent).unwrap().rows, [rows[0], rows[2]]);
+        let (address, via) = ("10.1.0.1".parse().unwrap(), "fd00::1".parse().unwrap());
+        let interface =
+            |vlan, forwards| Way::Interface { lan: 1, vlan, mtu: 1500, address, forwards };
+        let ways = [
+            interface(None, false),
+            interface(Some(4094), true),
+            Way::Route { network: via, bits: 64, via, is_there: true },
+            Way::Route { network: address, bits: 0, via: address, is_there: false },
+        ];
+        show_ways(&words, ways.into_iter().cycle().take(2 * WAY_ROWS));
+        assert_eq!(read(&lent).unwrap().ways.len(), WAY_ROWS);
+        show_ways(&words, ways.into_iter());
+        let shown = read(&lent).unwrap();
+        assert_eq!((shown.ways, shown.rows), (ways.to_vec(), vec![rows[0], rows[2]]));
     }
 
     proptest! {
@@ -345,8 +390,8 @@ mod tests {
                 words.store(at, word, Ordering::Relaxed);
             }
             words.store(OVERVIEW_AT, EDITION, Ordering::Relaxed);
-            let rows = read(&lent).unwrap().rows;
-            prop_assert!(rows.len() <= ROWS);
+            let shown = read(&lent).unwrap();
+            prop_assert!(shown.rows.len() + shown.ways.len() <= ROWS);
         }
     }
 }

@@ -16,6 +16,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -150,6 +151,10 @@ fn set_up(setup: &Setup) -> Result<Made, String> {
     let made = Links::open()
         .and_then(|mut links| links.set_up(interface, setup.mac, setup.mtu, &setup.addresses));
     made.map_err(|error| format!("the interface {interface} cannot be set up: {error}"))?;
+    for gateway in &setup.gateways {
+        let added = Links::open().and_then(|mut links| links.add_gateway(interface, *gateway));
+        added.map_err(|error| no_gateway(*gateway, &error))?;
+    }
     Ok(Made { tap, hosts, sockets })
 }
 
@@ -182,6 +187,19 @@ fn no_namespace(error: &io::Error) -> String {
         _ => "is memory left?",
     };
     format!("no network for the program: {error}: {hint}")
+}
+
+fn no_gateway(gateway: IpAddr, error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            "there is a way to elsewhere already: name one gateway for each family of addresses, and none where the \
+             network has one"
+        }
+        _ => {
+            "must be the address of a member of the LAN, of the same family as one of the interface's"
+        }
+    };
+    format!("no way over {gateway}: {error}: {hint}")
 }
 
 fn no_entry(path: &Path, error: &io::Error) -> String {

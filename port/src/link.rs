@@ -19,7 +19,8 @@ use netlink_packet_route::link::{
     LinkFlags, LinkHeader, LinkInfo, LinkMessage,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
+    RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -91,10 +92,19 @@ impl Links {
             self.request(RouteNetlinkMessage::NewAddress(on_interface(index, *address)))?;
         }
         if addresses.iter().any(|address| address.address.is_ipv4()) {
-            // Groups of IPv6 have a route from the start. There is no route to elsewhere: a LAN has no way out.
+            // Groups of IPv6 have a route from the start. A route to elsewhere is added if a gateway is named.
             self.request(RouteNetlinkMessage::NewRoute(to_groups(index)))?;
         }
         Ok(())
+    }
+
+    /// Has what is for elsewhere go over a member of the LAN that passes packets on.
+    ///
+    /// # Errors
+    /// As from the kernel: there is a way to elsewhere already, or the address is no host's.
+    pub fn add_gateway(&mut self, interface: &str, gateway: IpAddr) -> io::Result<()> {
+        let route = to_elsewhere(index_of(interface)?, gateway);
+        self.request(RouteNetlinkMessage::NewRoute(route))
     }
 
     /// Makes two interfaces that are joined: one here, and one in another network.
@@ -202,5 +212,26 @@ fn to_groups(index: u32) -> RouteMessage {
         RouteAttribute::Destination(RouteAddress::Inet(Ipv4Addr::new(224, 0, 0, 0))),
         RouteAttribute::Oif(index),
     ];
+    message
+}
+
+fn to_elsewhere(index: u32, gateway: IpAddr) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    let (address_family, gateway) = match gateway {
+        IpAddr::V4(gateway) => (AddressFamily::Inet, RouteAddress::Inet(gateway)),
+        IpAddr::V6(gateway) => (AddressFamily::Inet6, RouteAddress::Inet6(gateway)),
+    };
+    message.header = RouteHeader {
+        address_family,
+        destination_prefix_length: 0,
+        table: RouteHeader::RT_TABLE_MAIN,
+        protocol: RouteProtocol::Boot,
+        scope: RouteScope::Universe,
+        kind: RouteType::Unicast,
+        // The LAN's address table knows who has the gateway's address: it need not look as if it were near.
+        flags: RouteFlags::Onlink,
+        ..RouteHeader::default()
+    };
+    message.attributes = vec![RouteAttribute::Gateway(gateway), RouteAttribute::Oif(index)];
     message
 }

@@ -29,6 +29,8 @@ pub struct Options {
     pub mtu: Option<u32>,
     /// What the interface is called: as the LAN, if nothing is given.
     pub interface: Option<String>,
+    /// Members of the LAN over which packets go to elsewhere.
+    pub gateways: Vec<IpAddr>,
     /// How the port waits.
     pub wait: Wait,
 }
@@ -168,7 +170,8 @@ pub fn setup(lan: &Lan, options: &Options, place: Place) -> Setup {
         addresses.map(|address| Address { address: *address, prefix_bits: prefix_bits(address) });
     let interface = options.interface.clone().unwrap_or_else(|| lan.name().to_string());
     let mtu = options.mtu.unwrap_or(lan.mtu());
-    Setup { place, interface, mac: lan.mac(), mtu, addresses: addresses.collect() }
+    let (addresses, gateways) = (addresses.collect(), options.gateways.clone());
+    Setup { place, interface, mac: lan.mac(), mtu, addresses, gateways }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What the process inside is to set up: words on its command line, because both processes are one executable.
 
 use std::ffi::{OsStr, OsString};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -34,24 +35,28 @@ pub struct Setup {
     pub mtu: u32,
     /// Its IP addresses.
     pub addresses: Vec<Address>,
+    /// Members of the LAN over which packets go to elsewhere: one for each family of addresses at most.
+    pub gateways: Vec<IpAddr>,
 }
 
 /// Words before those of the place.
-const WORDS: usize = 5;
+const WORDS: usize = 6;
 
 impl Setup {
     /// The words, the first of which is the number of `socket`.
     pub(crate) fn words(&self, socket: BorrowedFd<'_>) -> Vec<OsString> {
-        let Setup { place, interface, mac, mtu, addresses } = self;
+        let Setup { place, interface, mac, mtu, addresses, gateways } = self;
         let address =
             |Address { address, prefix_bits }: &Address| format!("{address}/{prefix_bits}");
         let addresses: Vec<String> = addresses.iter().map(address).collect();
+        let gateways: Vec<String> = gateways.iter().map(IpAddr::to_string).collect();
         let mut words: Vec<OsString> = vec![
             socket.as_raw_fd().to_string().into(),
             interface.into(),
             mac.to_string().into(),
             mtu.to_string().into(),
             addresses.join(",").into(),
+            gateways.join(",").into(),
         ];
         match place {
             Place::Own { program } => {
@@ -67,8 +72,9 @@ impl Setup {
     pub(crate) fn parse(words: &[OsString]) -> Option<(i32, Setup)> {
         let (first, place) = words.split_at_checked(WORDS)?;
         let first: Vec<&str> = first.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
-        let [socket, interface, mac, mtu, addresses] = first[..] else { return None };
+        let [socket, interface, mac, mtu, addresses, gateways] = first[..] else { return None };
         let addresses = addresses.split(',').filter(|address| !address.is_empty());
+        let gateways = gateways.split(',').filter(|gateway| !gateway.is_empty());
         let setup = Setup {
             place: match place.split_first()? {
                 (kind, program) if kind == "run" && !program.is_empty() => {
@@ -81,6 +87,7 @@ impl Setup {
             mac: mac.parse().ok()?,
             mtu: mtu.parse().ok()?,
             addresses: addresses.map(Address::parse).collect::<Option<_>>()?,
+            gateways: gateways.map(|gateway| gateway.parse().ok()).collect::<Option<_>>()?,
         };
         Some((socket.parse().ok()?, setup))
     }
@@ -90,7 +97,7 @@ impl Address {
     /// The address in text like `10.1.0.5/24`; none if it is none.
     pub fn parse(text: &str) -> Option<Address> {
         let (address, bits) = text.split_once('/')?;
-        let address: std::net::IpAddr = address.parse().ok()?;
+        let address: IpAddr = address.parse().ok()?;
         let prefix_bits: u8 = bits.parse().ok()?;
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
         (prefix_bits <= bits_max).then_some(Address { address, prefix_bits })
@@ -122,17 +129,20 @@ mod tests {
             addresses: ["10.1.0.5/24", "fd00::5/64"]
                 .map(|text| Address::parse(text).unwrap())
                 .into(),
+            gateways: ["10.1.0.1", "fd00::1"].map(|text| text.parse().unwrap()).into(),
         };
         let words = setup.words(socket.as_fd());
         assert_eq!(
             words[1..6],
-            ["hs0", "02:00:00:00:00:05", "8192", "10.1.0.5/24,fd00::5/64", "run"]
+            ["hs0", "02:00:00:00:00:05", "8192", "10.1.0.5/24,fd00::5/64", "10.1.0.1,fd00::1"]
         );
+        assert_eq!(words[6], "run");
         assert_eq!(Setup::parse(&words), Some((number, setup.clone())));
-        assert_eq!(Setup::parse(&words[..6]), None, "no program");
+        assert_eq!(Setup::parse(&words[..7]), None, "no program");
         assert_eq!(Setup::parse(&[]), None);
         setup.place = Place::Existing("/proc/77/ns/net".into());
         setup.addresses.clear();
+        setup.gateways.clear();
         assert_eq!(Setup::parse(&setup.words(socket.as_fd())), Some((number, setup)));
     }
 

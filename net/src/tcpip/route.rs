@@ -173,6 +173,15 @@ impl Routes {
         &self.interfaces
     }
 
+    pub(super) fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
+    /// Whether some neighbour has this address.
+    pub(super) fn has_neighbour(&self, address: IpAddr) -> bool {
+        self.interface_to(address).is_some()
+    }
+
     /// Whether there is more than one way for packets to go.
     pub(super) fn has_choice(&self) -> bool {
         self.has_choice

@@ -25,7 +25,7 @@ use super::secret::Secret;
 use super::time_wait::TimeWait;
 use super::udp::{SendToError, Sockets, any};
 use crate::board::Counter;
-use crate::board::{self, CONNECTION_ROWS, Overview, ROWS, Row, RowState, SOCKET_ROWS};
+use crate::board::{self, CONNECTION_ROWS, Overview, Row, RowState, SOCKET_ROWS};
 use crate::lan::frame::{ETHERNET_BYTES, Mac, u16_at};
 use crate::lan::link::Frame;
 use crate::lan::neighbour;
@@ -185,6 +185,8 @@ pub struct Stack {
     unshown: [u64; CONNECTION_ROWS.div_ceil(64)],
     /// Whether the board does not show how the sockets stand.
     are_sockets_unshown: bool,
+    /// Whether it does not show which way packets go.
+    are_ways_unshown: bool,
     /// Connections whose target is full.
     stalled: HashMap<Hop, HashSet<u32>>,
     /// Connections begun so far.
@@ -267,6 +269,7 @@ impl Stack {
             has_moved: false,
             unshown: [0; CONNECTION_ROWS.div_ceil(64)],
             are_sockets_unshown: true,
+            are_ways_unshown: true,
             stalled: HashMap::new(),
             begun: 0,
             clock: 0,
@@ -298,6 +301,7 @@ impl Stack {
     /// Which addresses the members of a LAN have from now on, for a stack with a choice of ways. Another asks the link.
     pub fn set_neighbours(&mut self, lan: usize, addresses: impl Iterator<Item = IpAddr>) {
         self.output.routes.set_neighbours(lan, addresses);
+        self.are_ways_unshown = true;
     }
 
     /// Whether [`Stack::set_neighbours`] is asked for: there are several interfaces, or routes.

@@ -36,6 +36,9 @@ impl Stack {
                 }
             }
         }
+        if std::mem::take(&mut self.are_ways_unshown) {
+            self.show_ways(words);
+        }
         if !std::mem::take(&mut self.are_sockets_unshown) {
             return;
         }
@@ -47,8 +50,28 @@ impl Stack {
             Row::socket(RowState::Udp, *local, (0, socket.datagrams.len() as u64))
         });
         let mut shown = listeners.chain(sockets).take(SOCKET_ROWS);
-        for number in CONNECTION_ROWS..ROWS {
+        for number in CONNECTION_ROWS..CONNECTION_ROWS + SOCKET_ROWS {
             board::show_row(words, number, shown.next().as_ref());
         }
+    }
+
+    fn show_ways(&self, words: &Words) {
+        let routes = &self.output.routes;
+        let interfaces = routes.interfaces().iter().flat_map(|interface| {
+            interface.addresses.iter().map(|address| board::Way::Interface {
+                lan: interface.lan as u16,
+                vlan: interface.vlan.as_ref().map(|vlan| vlan.number),
+                mtu: interface.mtu as u64,
+                address: *address,
+                forwards: self.options.forwards,
+            })
+        });
+        let shown = routes.routes().iter().map(|route| board::Way::Route {
+            network: route.to.address(),
+            bits: route.to.bits(),
+            via: route.via,
+            is_there: routes.has_neighbour(route.via),
+        });
+        board::show_ways(words, interfaces.chain(shown));
     }
 }

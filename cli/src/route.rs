@@ -1,0 +1,214 @@
+//! `siga route`: packets between LANs, and between the VLANs of one.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use os::signals::HeldSignals;
+use port::member::{self, Options, WrittenAddress};
+use serde::Serialize;
+use siga::Wait;
+use siga::lan::Lan;
+use siga::tcpip::{Counter, Prefix, Route, Routing, Stack, StackOptions, StackVlan};
+
+use crate::member::{WaitKind, pin};
+use crate::outcome::Outcome;
+use crate::output::{Output, print_json};
+use crate::socket::Socket;
+
+/// Pass packets on between LANs, and between the VLANs of one
+///
+/// Becomes a member of each LAN, and passes on what the members send to addresses elsewhere: they name its address there as
+/// their gateway, as with `siga run --gateway`. It believes a source only of those over which its own packets to that source
+/// would go. `siga query tcpip` shows its interfaces and routes. Runs until Ctrl-C.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The LANs, each with the addresses that become ours there, like hs0:10.1.0.1 or hs0:10.1.0.1,fd00:1::1; without an
+    /// address the host chooses one
+    #[arg(required = true, value_name = "LAN[:ADDRESS]")]
+    lans: Vec<AtLan>,
+    /// A way to addresses that no member has, over a member that passes packets on, like 10.9.0.0/16=10.1.0.9
+    #[arg(long, value_name = "NETWORK=GATEWAY")]
+    to: Vec<WrittenRoute>,
+    /// A VLAN that the system file puts us into, and the network that is in it, like hs0:7=10.1.7.0/24
+    #[arg(long, value_name = "LAN:NUMBER=NETWORK")]
+    vlan: Vec<WrittenVlan>,
+    /// The names to attach under, one for each LAN, in capital letters or small ones [default: new ones]
+    #[arg(long)]
+    name: Vec<String>,
+    /// The processor that moves the packets [default: any]
+    #[arg(long, value_name = "NUMBER")]
+    cpu: Option<usize>,
+    /// How to wait for packets: asleep, looking for some time first, or looking all the time
+    #[arg(long, value_enum, default_value = "block")]
+    wait: WaitKind,
+    #[command(flatten)]
+    socket: Socket,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// A LAN, and the addresses there.
+#[derive(Clone, Debug)]
+struct AtLan {
+    lan: String,
+    addresses: Vec<IpAddr>,
+}
+
+impl FromStr for AtLan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AtLan, String> {
+        let Some((lan, addresses)) = text.split_once(':') else {
+            return Ok(AtLan { lan: text.to_owned(), addresses: Vec::new() });
+        };
+        let addresses = addresses.split(',').map(str::parse).collect::<Result<_, _>>();
+        let right = "must be like hs0, hs0:10.1.0.1 or hs0:10.1.0.1,fd00:1::1";
+        let addresses = addresses.map_err(|_| right.to_owned())?;
+        Ok(AtLan { lan: lan.to_owned(), addresses })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WrittenRoute(Route);
+
+impl FromStr for WrittenRoute {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WrittenRoute, String> {
+        let right = || "must be like 10.9.0.0/16=10.1.0.9".to_owned();
+        let (to, via) = text.split_once('=').ok_or_else(right)?;
+        let to: Prefix = to.parse().map_err(|error| format!("{error}"))?;
+        let via: IpAddr = via.parse().map_err(|_| right())?;
+        if via.is_ipv4() != to.address().is_ipv4() {
+            return Err("network and gateway must be of one family of addresses".to_owned());
+        }
+        Ok(WrittenRoute(Route { to, via }))
+    }
+}
+
+#[derive(Clone, Debug)]
+struct WrittenVlan {
+    lan: String,
+    number: u16,
+    network: Prefix,
+}
+
+impl FromStr for WrittenVlan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WrittenVlan, String> {
+        let right = || "must be like hs0:7=10.1.7.0/24".to_owned();
+        let (vlan, network) = text.split_once('=').ok_or_else(right)?;
+        let (lan, number) = vlan.split_once(':').ok_or_else(right)?;
+        let number = number.parse().map_err(|_| right())?;
+        let network = network.parse().map_err(|error| format!("{error}"))?;
+        Ok(WrittenVlan { lan: lan.to_owned(), number, network })
+    }
+}
+
+/// Where packets are passed on, as `--json` prints it at the beginning.
+#[derive(Debug, Serialize)]
+struct Up {
+    members: Vec<UpMember>,
+}
+
+#[derive(Debug, Serialize)]
+struct UpMember {
+    name: String,
+    lan: String,
+    addresses: Vec<IpAddr>,
+}
+
+/// Passes packets on until a signal ends it.
+pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    let Arguments { lans, to, name, cpu, output, .. } = arguments;
+    let held = HeldSignals::hold().map_err(Outcome::no)?;
+    pin(*cpu)?;
+    for (at, one) in lans.iter().enumerate() {
+        if lans[..at].iter().any(|other| other.lan == one.lan) {
+            return Err(Outcome::Usage(format!("{} is named twice: name each LAN once", one.lan)));
+        }
+    }
+    if !name.is_empty() && name.len() != lans.len() {
+        let what = format!("{} names for {} LANs: must be one for each", name.len(), lans.len());
+        return Err(Outcome::Usage(what));
+    }
+    let vlans = vlans(arguments)?;
+    let joined: Vec<Lan> =
+        (0..lans.len()).map(|number| join(arguments, number)).collect::<Result<_, _>>()?;
+    let members = joined.iter().map(|lan| UpMember {
+        name: lan.own().name.to_string(),
+        lan: lan.name().to_string(),
+        addresses: lan.addresses().to_vec(),
+    });
+    let up = Up { members: members.collect() };
+    let routes = to.iter().map(|written| written.0).collect();
+    let routing = Routing { vlans, routes, forwards: true };
+    // The stack's thread passes packets on. This one waits for signals.
+    let stack =
+        Stack::with_routing(joined, &routing, &StackOptions::default()).map_err(Outcome::no)?;
+    if output.json {
+        // A pipe that nobody reads is no reason to end.
+        let _ = print_json(&up);
+    } else {
+        let member = |UpMember { name, lan, addresses }: &UpMember| {
+            let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+            format!("{name} on {lan} as {}", addresses.join(", "))
+        };
+        let members: Vec<String> = up.members.iter().map(member).collect();
+        eprintln!("passing packets on: {}", members.join("; "));
+    }
+    loop {
+        os::poller::wait_readable(&held, None).map_err(Outcome::no)?;
+        while let Some(signal) = held.take().map_err(Outcome::no)? {
+            if signal.asks_to_end() {
+                if output.json {
+                    let _ = print_json(&counted(&stack));
+                }
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What was counted, but for counters that stand at zero, as `--json` prints it at the end.
+fn counted(stack: &Stack) -> BTreeMap<&'static str, u64> {
+    let all = Counter::ALL.into_iter().map(|counter| (counter.name(), stack.counter(counter)));
+    all.filter(|(_, count)| *count > 0).collect()
+}
+
+/// The VLANs, each with all its networks.
+fn vlans(arguments: &Arguments) -> Result<Vec<StackVlan>, Outcome> {
+    let mut vlans: Vec<StackVlan> = Vec::new();
+    for WrittenVlan { lan, number, network } in &arguments.vlan {
+        let at = arguments.lans.iter().position(|one| one.lan == *lan);
+        let lan = at.ok_or_else(|| {
+            Outcome::Usage(format!("--vlan {lan}:{number}: {lan} is none of the LANs named"))
+        })?;
+        match vlans.iter_mut().find(|vlan| (vlan.lan, vlan.number) == (lan, *number)) {
+            Some(vlan) => vlan.networks.push(*network),
+            None => vlans.push(StackVlan { lan, number: *number, networks: vec![*network] }),
+        }
+    }
+    Ok(vlans)
+}
+
+/// Becomes a member of one of the LANs.
+fn join(arguments: &Arguments, number: usize) -> Result<Lan, Outcome> {
+    let AtLan { lan, addresses } = &arguments.lans[number];
+    let first = addresses.first();
+    let options = Options {
+        socket: arguments.socket.path()?,
+        lan: lan.clone(),
+        name: arguments.name.get(number).cloned(),
+        address: first.map(|address| WrittenAddress { address: *address, prefix_bits: None }),
+        wait: Wait::from(arguments.wait),
+        ..Options::default()
+    };
+    let mut joined = member::join(&options, "ROUTE".as_ref()).map_err(Outcome::no)?;
+    for address in addresses.iter().skip(1) {
+        joined.register(*address).map_err(Outcome::no)?;
+    }
+    Ok(joined)
+}
