@@ -240,6 +240,31 @@ fn requests_go_by_a_schedule_or_after_a_time_to_think() {
 }
 
 #[test]
+fn many_connections_carry_messages_over_every_transport() {
+    for transport in transports("tcp-many") {
+        // 1001 bytes are cut within words; 300,000 are more than a connection's buffer holds.
+        for (bytes, answer, idle) in
+            [("65536", "0", "0"), ("1001", "1003", "4"), ("300000", "0", "0")]
+        {
+            let levels = [
+                ("transport", transport),
+                ("connections", "5"),
+                ("idle", idle),
+                ("idle_bytes", "1000"),
+                ("bytes", bytes),
+                ("answer", answer),
+                ("mtu", "9000"),
+                ("wait", "spin"),
+            ];
+            let Some(measured) = run_if_able("tcp-many", &levels) else { continue };
+            assert!(measured.metrics["rate_bytes_per_s"] > 0.0, "{levels:?}");
+            let has_memory = measured.metrics.contains_key("resident_bytes_per_idle_connection");
+            assert_eq!(has_memory, idle != "0", "{levels:?}");
+        }
+    }
+}
+
+#[test]
 fn workloads_side_by_side_have_metrics_each() {
     let text = "name = \"both\"\nasks = \"?\"\ntrials = 1\nseconds = 0.2\nwarm_up_seconds = 0\n\
         [[workload]]\nname = \"interactive\"\nworkload = \"message-exchange\"\n\

@@ -26,7 +26,7 @@ use crate::fault::Fault;
 use crate::quantity::Report;
 use crate::workload::{exchange, request, stream};
 
-pub(crate) use dial::{Dials, KernelDials, StackDials};
+pub(crate) use dial::{Dials, InPlaceDials, KernelDials, Receive, StackDials};
 pub(crate) use iucv::{connect_iucv, counts_of_iucv};
 pub(crate) use line::OneLineEnd;
 pub(crate) use path::{attach, connect, counts_of, ended, wait};
