@@ -265,6 +265,33 @@ fn many_connections_carry_messages_over_every_transport() {
 }
 
 #[test]
+fn veth_carries_packets_as_long_as_its_offloads_let_them_be() {
+    for (transport, least, most) in [
+        ("tcp-veth-plain", 1, 9000 + ETHERNET_BYTES),
+        ("tcp-veth", 9000 + ETHERNET_BYTES + 1, 65_536 + ETHERNET_BYTES),
+        ("tcp-veth-big", 65_536 + ETHERNET_BYTES + 1, 192 << 10),
+    ] {
+        let levels =
+            [("transport", transport), ("bytes", "1 MiB"), ("mtu", "9000"), ("wait", "block")];
+        let trial =
+            Trial { window: Duration::from_millis(300), ..trial("message-stream", &levels) };
+        let measured = match try_trial(trial) {
+            Err((factors, TrialError::Unable(why))) => {
+                eprintln!("SKIPPED: message-stream {factors:?}: {why}");
+                continue;
+            }
+            measured => measured.unwrap_or_else(|(factors, error)| panic!("{factors:?}: {error}")),
+        };
+        let count = |name: &str| measured.counters[&format!("source_veth_sent_{name}")];
+        let mean = count("bytes") / count("packets");
+        assert!((least..=most).contains(&mean), "{transport}: {mean} bytes in each packet");
+    }
+}
+
+/// Bytes of an Ethernet header.
+const ETHERNET_BYTES: u64 = 14;
+
+#[test]
 fn workloads_side_by_side_have_metrics_each() {
     let text = "name = \"both\"\nasks = \"?\"\ntrials = 1\nseconds = 0.2\nwarm_up_seconds = 0\n\
         [[workload]]\nname = \"interactive\"\nworkload = \"message-exchange\"\n\

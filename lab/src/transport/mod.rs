@@ -91,6 +91,8 @@ pub const TRANSPORTS: &[Transport] = &[
     bytes::TCP_LOOPBACK,
     network::TCP_PORT,
     network::TCP_VETH,
+    network::TCP_VETH_BIG,
+    network::TCP_VETH_PLAIN,
     ring::COPY_LIMIT,
     line::CACHE_LINE_1,
     line::CACHE_LINE_2,
