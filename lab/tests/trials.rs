@@ -390,6 +390,32 @@ fn pairs_stream_one_way_too() {
 }
 
 #[test]
+fn pairs_of_processes_have_a_connection_of_tcp_each() {
+    for (transport, does, pairs, bytes) in [
+        ("tcp-lan", "exchange", "20", "200"),
+        ("tcp-lan", "stream", "3", "65536"),
+        ("tcp-veth", "exchange", "20", "200"),
+        ("tcp-veth", "stream", "3", "65536"),
+    ] {
+        let levels = [
+            ("transport", transport),
+            ("pairs", pairs),
+            ("does", does),
+            ("copies", "processes"),
+            ("bytes", bytes),
+            ("mtu", "8 KiB"),
+            ("wait", "block"),
+        ];
+        let Some(Measured { metrics, parties, .. }) = run_if_able("pairs", &levels) else {
+            continue;
+        };
+        assert!(metrics["rate_messages_per_s"] > 0.0, "{levels:?}");
+        let workers = parties.iter().filter(|party| party.role != "host").count();
+        assert_eq!(workers, 2 * pairs.parse::<usize>().unwrap(), "{levels:?}");
+    }
+}
+
+#[test]
 fn host_runs_the_system_that_is_asked_for() {
     let mut trial = trial("path-idle", &[("paths", "2"), ("wait", "block")]);
     let guests =

@@ -91,13 +91,11 @@ impl StackDials {
         buffer_bytes: usize,
     ) -> Result<StackDials, Fault> {
         let spins = spins(order);
+        let (stack, address) = join(order, control, buffer_bytes, Drive::Inline)?;
         if is_source(order) {
-            control.parcel()?;
-            let (stack, address) = join(order, buffer_bytes, Drive::Inline)?;
             let target = address.map(|address| SocketAddr::new(address, PORT));
             return Ok(StackDials { stack, listener: None, target, spins });
         }
-        let (stack, _) = join(order, buffer_bytes, Drive::Inline)?;
         let at = ("0.0.0.0", PORT);
         let listener = tcpip::TcpListener::bind_with_backlog(&stack, at, BACKLOG.into());
         let listener = listener.doing("listen on a LAN")?;

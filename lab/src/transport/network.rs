@@ -46,6 +46,7 @@ pub(super) const TCP_VETH: Transport = Transport {
     stream: Some(|opening| opening.stream(over_veth)),
     exchange: Some(|opening| opening.exchange(over_veth)),
     request: Some(|opening| opening.request(over_veth)),
+    has_pairs: true,
     has_mtu: true,
     ..KERNEL
 };
@@ -91,7 +92,7 @@ const BIG_BYTES: u32 = 192 << 10;
 /// The MTU of a LAN that no system file names: what veth has in workloads without the factor.
 const LAN_MTU: u32 = 8 << 10;
 
-/// Gives the calling process, which has one thread, a network of its own.
+/// Gives the calling thread a network of its own. Threads that it starts later are in the same.
 fn separate() -> Result<(), Fault> {
     let separated = namespace::separate().map(drop);
     separated.map_err(|error| Fault::Unable(format!("there can be no network namespace: {error}")))
@@ -191,7 +192,8 @@ fn set_offloads(links: &mut Links, interface: &str, transport: &str) -> Result<(
     set.map_err(|error| Fault::Unable(format!("there can be no {what}: {interface}: {error}")))
 }
 
-/// Gives this party a network of its own, which veth joins with the other's, and its address there.
+/// Gives this party a network of its own, which veth joins with that of its peer, and its address there. Each of several pairs
+/// has two networks of its own.
 pub(super) fn join_veth(order: &Order, control: &mut Control) -> Result<IpAddr, Fault> {
     separate()?;
     let mut links = Links::open().doing("speak with the kernel")?;
