@@ -428,6 +428,39 @@ fn host_runs_the_system_that_is_asked_for() {
 }
 
 #[test]
+fn lan_of_a_trial_has_the_mtu_that_is_asked_for() {
+    let with_mtu = |transport, mtu| {
+        let levels =
+            [("transport", transport), ("bytes", "100000"), ("mtu", mtu), ("wait", "block")];
+        trial("message-stream", &levels)
+    };
+    // A party whose LAN has another MTU refuses the trial, as the last one here.
+    for transport in ["tcp-lan", "tcp-lan-in-place", "tcp-lan-thread", "tcp-port"] {
+        for mtu in ["9000", "65535"] {
+            match try_trial(with_mtu(transport, mtu)) {
+                Ok(measured) => assert!(measured.metrics["rate_bytes_per_s"] > 0.0),
+                // Without the rights for a network of its own there is no port.
+                Err((_, TrialError::Unable(why))) if transport == "tcp-port" => {
+                    eprintln!("SKIPPED: {transport}, MTU {mtu}: {why}");
+                }
+                Err((factors, error)) => panic!("{factors:?}: {error}"),
+            }
+        }
+    }
+    let frame = "[[guest]]\nname = \"*\"\nconnect = [\"*\"]\n\
+        [[lan]]\nname = \"hs0\"\nframe = \"24 KiB\"\n";
+    let in_system = |mtu| {
+        let system = Some(("wide.toml".to_owned(), frame.to_owned()));
+        try_trial(Trial { system, ..with_mtu("tcp-lan", mtu) })
+    };
+    in_system("20000").unwrap_or_else(|(factors, error)| panic!("{factors:?}: {error}"));
+    let (_, error) = in_system("65535").unwrap_err();
+    let wanted =
+        "hs0 has an MTU of 16384: must be 57344 for this mtu (in the system file, frame = 65536)";
+    assert!(matches!(&error, TrialError::Unable(why) if why == wanted), "{error}");
+}
+
+#[test]
 fn worker_that_dies_is_named_with_its_last_words() {
     let crew = Crew::new(
         || {

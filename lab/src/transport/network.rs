@@ -23,7 +23,7 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, listen, socket, sock
 use siga::Wait;
 
 use super::bytes::ByteEnd;
-use super::lan::LAN_NAME;
+use super::lan::{LAN_NAME, check_mtu};
 use super::path::{guest_name, role_name};
 use super::{End, KERNEL, Opened, Opening, Transport, is_source};
 use crate::control::{Control, Order};
@@ -37,6 +37,7 @@ pub(super) const TCP_PORT: Transport = Transport {
     exchange: Some(|opening| opening.exchange(over_ports)),
     request: Some(|opening| opening.request(over_ports)),
     needs_host: true,
+    has_mtu: true,
     ..KERNEL
 };
 
@@ -106,6 +107,7 @@ fn over_ports(opening: Opening<'_>) -> Opened<TcpEnd> {
     let options =
         Options { socket, lan: LAN_NAME.to_owned(), name, wait: Wait::Block, ..Options::default() };
     let lan = member::join(&options, "lab".as_ref()).doing("join a LAN")?;
+    check_mtu(&lan, order)?;
     // Nothing is executed: it is only said what there is to set up.
     let place = Place::Own { program: Vec::new() };
     let Setup { interface, mac, mtu, addresses, .. } = member::setup(&lan, &options, place);

@@ -8,7 +8,7 @@ use host::report::Counts;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{Congestion, Counter, Drive, Stack, StackOptions, TcpListener, TcpStream};
 
-use super::lan::LAN_NAME;
+use super::lan::{LAN_NAME, check_mtu};
 use super::path::{OVER_PATHS, TARGET, attach_in_turn, guest_name};
 use super::{End, Opened, Opening, Transport, is_source, wait};
 use crate::control::{Control, Order};
@@ -22,6 +22,7 @@ pub(super) const TCP_LAN: Transport = Transport {
     exchange: Some(|opening| opening.exchange(open_inline)),
     request: Some(|opening| opening.request(open_inline)),
     has_pairs: true,
+    has_mtu: true,
     ..OVER_PATHS
 };
 
@@ -67,6 +68,7 @@ pub(super) fn join(
     let options =
         LanOptions { wait: wait(order), address: Address::Chosen, ..LanOptions::default() };
     let mut lan = Lan::join(guest, LAN_NAME, &options).doing("join a LAN")?;
+    check_mtu(&lan, order)?;
     let target = guest_name(TARGET, order.number, order.copies);
     let found = lan.members().find(|member| member.name.as_str() == target);
     let address = found.and_then(|member| member.addresses.first().copied());
