@@ -28,6 +28,7 @@ const FILES: &[(&str, &str)] = &[
     ("cases/tcp-rr.toml", include_str!("../../cases/tcp-rr.toml")),
     ("cases/tcp-crr.toml", include_str!("../../cases/tcp-crr.toml")),
     ("cases/tcp-streams.toml", include_str!("../../cases/tcp-streams.toml")),
+    ("cases/tcp-pairs.toml", include_str!("../../cases/tcp-pairs.toml")),
     ("cases/tcp-idle.toml", include_str!("../../cases/tcp-idle.toml")),
     ("cases/iucv-pipe.toml", include_str!("../../cases/iucv-pipe.toml")),
     ("cases/border-64.toml", include_str!("../../cases/border-64.toml")),

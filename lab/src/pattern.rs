@@ -66,13 +66,12 @@ pub fn fill(message: &mut [u8], number: u64) {
     }
 }
 
-/// Whether a piece of message `number` is what [`fill`] made, all of it.
-///
-/// # Panics
-/// If the piece does not start at a whole word: a broken promise inside this program.
+/// Whether a piece of message `number`, which begins at byte `at`, is what [`fill`] made, all of it.
 #[inline(always)]
 pub fn is_intact(piece: &[u8], number: u64, at: usize) -> bool {
-    assert!(at.is_multiple_of(WORD_BYTES), "a piece starts at a whole word");
+    if !at.is_multiple_of(WORD_BYTES) {
+        return is_intact_from_within(piece, number, at);
+    }
     let mut first = word(number, (at / WORD_BYTES) as u64);
     let (blocks, rest) = piece.as_chunks::<BLOCK_BYTES>();
     // No early end: a corrupt message is rare, and a branch for each line is not free.
@@ -90,6 +89,17 @@ pub fn is_intact(piece: &[u8], number: u64, at: usize) -> bool {
     }
     // Comparing nothing is a call, and the word on the stack is read back before it is there: 5 ns.
     difference == 0 && (tail.is_empty() || *tail == first.to_le_bytes()[..tail.len()])
+}
+
+/// The same of a piece that begins within a word. A stream of bytes may be cut anywhere.
+#[cold]
+fn is_intact_from_within(piece: &[u8], number: u64, at: usize) -> bool {
+    let within = at % WORD_BYTES;
+    let (head, rest) = piece.split_at(piece.len().min(WORD_BYTES - within));
+    let begun = word(number, (at / WORD_BYTES) as u64).to_le_bytes();
+    // What follows the head begins at a whole word, or is nothing.
+    begun[within..].starts_with(head)
+        && (rest.is_empty() || is_intact(rest, number, at + head.len()))
 }
 
 /// Writes a time over the first word of a message.
@@ -202,6 +212,25 @@ mod tests {
         reading.take(0, &whole[..512]);
         reading.take(504, &whole[504..]);
         assert!(!reading.is_whole(1000), "a piece came twice");
+    }
+
+    #[test]
+    fn pieces_may_be_cut_anywhere() {
+        let mut whole = message(200, 9);
+        for at in 0..200 {
+            for end in at..200 {
+                assert!(is_intact(&whole[at..end], 9, at), "{at}..{end}");
+                // A byte alone may be the same as its neighbour.
+                let is_long = end - at >= WORD_BYTES;
+                assert!(!(is_long && is_intact(&whole[at..end], 9, at + 1)), "{at}..{end}");
+            }
+            let end = (at + 20).min(200);
+            for wrong in at..end {
+                whole[wrong] ^= 1;
+                assert!(!is_intact(&whole[at..end], 9, at), "byte {wrong} of {at}..{end}");
+                whole[wrong] ^= 1;
+            }
+        }
     }
 
     #[test]

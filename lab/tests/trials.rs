@@ -240,6 +240,58 @@ fn requests_go_by_a_schedule_or_after_a_time_to_think() {
 }
 
 #[test]
+fn many_connections_carry_messages_over_every_transport() {
+    for transport in transports("tcp-many") {
+        // 1001 bytes are cut within words; 300,000 are more than a connection's buffer holds.
+        for (bytes, answer, idle) in
+            [("65536", "0", "0"), ("1001", "1003", "4"), ("300000", "0", "0")]
+        {
+            let levels = [
+                ("transport", transport),
+                ("connections", "5"),
+                ("idle", idle),
+                ("idle_bytes", "1000"),
+                ("bytes", bytes),
+                ("answer", answer),
+                ("mtu", "9000"),
+                ("wait", "spin"),
+            ];
+            let Some(measured) = run_if_able("tcp-many", &levels) else { continue };
+            assert!(measured.metrics["rate_bytes_per_s"] > 0.0, "{levels:?}");
+            let has_memory = measured.metrics.contains_key("resident_bytes_per_idle_connection");
+            assert_eq!(has_memory, idle != "0", "{levels:?}");
+        }
+    }
+}
+
+#[test]
+fn veth_carries_packets_as_long_as_its_offloads_let_them_be() {
+    for (transport, least, most) in [
+        ("tcp-veth-plain", 1, 9000 + ETHERNET_BYTES),
+        ("tcp-veth", 9000 + ETHERNET_BYTES + 1, 65_536 + ETHERNET_BYTES),
+        ("tcp-veth-big", 65_536 + ETHERNET_BYTES + 1, 192 << 10),
+    ] {
+        let levels =
+            [("transport", transport), ("bytes", "1 MiB"), ("mtu", "9000"), ("wait", "block")];
+        let trial =
+            Trial { window: Duration::from_millis(300), ..trial("message-stream", &levels) };
+        let measured = match try_trial(trial) {
+            Err((factors, TrialError::Unable(why))) => {
+                eprintln!("SKIPPED: message-stream {factors:?}: {why}");
+                continue;
+            }
+            measured => measured.unwrap_or_else(|(factors, error)| panic!("{factors:?}: {error}")),
+        };
+        let count = |name: &str| measured.counters[&format!("source_veth_sent_{name}")];
+        let mean = count("bytes") / count("packets");
+        assert!((least..=most).contains(&mean), "{transport}: {mean} bytes in each packet");
+    }
+}
+
+/// Bytes of an Ethernet header.
+const ETHERNET_BYTES: u64 = 14;
+
+#[test]
 fn workloads_side_by_side_have_metrics_each() {
     let text = "name = \"both\"\nasks = \"?\"\ntrials = 1\nseconds = 0.2\nwarm_up_seconds = 0\n\
         [[workload]]\nname = \"interactive\"\nworkload = \"message-exchange\"\n\
@@ -338,6 +390,32 @@ fn pairs_stream_one_way_too() {
 }
 
 #[test]
+fn pairs_of_processes_have_a_connection_of_tcp_each() {
+    for (transport, does, pairs, bytes) in [
+        ("tcp-lan", "exchange", "20", "200"),
+        ("tcp-lan", "stream", "3", "65536"),
+        ("tcp-veth", "exchange", "20", "200"),
+        ("tcp-veth", "stream", "3", "65536"),
+    ] {
+        let levels = [
+            ("transport", transport),
+            ("pairs", pairs),
+            ("does", does),
+            ("copies", "processes"),
+            ("bytes", bytes),
+            ("mtu", "8 KiB"),
+            ("wait", "block"),
+        ];
+        let Some(Measured { metrics, parties, .. }) = run_if_able("pairs", &levels) else {
+            continue;
+        };
+        assert!(metrics["rate_messages_per_s"] > 0.0, "{levels:?}");
+        let workers = parties.iter().filter(|party| party.role != "host").count();
+        assert_eq!(workers, 2 * pairs.parse::<usize>().unwrap(), "{levels:?}");
+    }
+}
+
+#[test]
 fn host_runs_the_system_that_is_asked_for() {
     let mut trial = trial("path-idle", &[("paths", "2"), ("wait", "block")]);
     let guests =
@@ -347,6 +425,39 @@ fn host_runs_the_system_that_is_asked_for() {
     trial.system = Some(("two.toml".into(), guests.replace("connect = [\"TARGET\"]", "")));
     let error = crew().run(&trial).unwrap_err().to_string();
     assert_eq!(error, "source: connect: this guest may not connect to the target");
+}
+
+#[test]
+fn lan_of_a_trial_has_the_mtu_that_is_asked_for() {
+    let with_mtu = |transport, mtu| {
+        let levels =
+            [("transport", transport), ("bytes", "100000"), ("mtu", mtu), ("wait", "block")];
+        trial("message-stream", &levels)
+    };
+    // A party whose LAN has another MTU refuses the trial, as the last one here.
+    for transport in ["tcp-lan", "tcp-lan-in-place", "tcp-lan-thread", "tcp-port"] {
+        for mtu in ["9000", "65535"] {
+            match try_trial(with_mtu(transport, mtu)) {
+                Ok(measured) => assert!(measured.metrics["rate_bytes_per_s"] > 0.0),
+                // Without the rights for a network of its own there is no port.
+                Err((_, TrialError::Unable(why))) if transport == "tcp-port" => {
+                    eprintln!("SKIPPED: {transport}, MTU {mtu}: {why}");
+                }
+                Err((factors, error)) => panic!("{factors:?}: {error}"),
+            }
+        }
+    }
+    let frame = "[[guest]]\nname = \"*\"\nconnect = [\"*\"]\n\
+        [[lan]]\nname = \"hs0\"\nframe = \"24 KiB\"\n";
+    let in_system = |mtu| {
+        let system = Some(("wide.toml".to_owned(), frame.to_owned()));
+        try_trial(Trial { system, ..with_mtu("tcp-lan", mtu) })
+    };
+    in_system("20000").unwrap_or_else(|(factors, error)| panic!("{factors:?}: {error}"));
+    let (_, error) = in_system("65535").unwrap_err();
+    let wanted =
+        "hs0 has an MTU of 16384: must be 57344 for this mtu (in the system file, frame = 65536)";
+    assert!(matches!(&error, TrialError::Unable(why) if why == wanted), "{error}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod limit;
 mod mapping;
 pub mod memory;
 pub mod namespace;
+pub mod offload;
 pub mod packets;
 pub mod peer;
 mod place;

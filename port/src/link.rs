@@ -36,7 +36,7 @@ pub struct Address {
     pub prefix_bits: u8,
 }
 
-/// Bytes of the longest answer: that to a request that was refused has the request in it.
+/// Bytes of the longest answer: to a request that was refused, with the request in it; what an interface is like takes 2 KiB.
 const ANSWER_BYTES_MAX: usize = 4096;
 
 /// A connection with the kernel, for the network namespace of the thread that makes it.
@@ -127,6 +127,43 @@ impl Links {
         self.request(RouteNetlinkMessage::NewLink(message))
     }
 
+    /// Sets how long the packets of TCP may be that go over an interface as one and stand for many segments, in bytes, over
+    /// IPv4 and IPv6, sent and received. More than 65,536 is BIG TCP, which Linux has over IPv4 since 6.3.
+    ///
+    /// # Errors
+    /// `Unsupported`: the kernel ignores the limits of IPv4. Otherwise as from the kernel: there is no such interface, or it
+    /// does not take packets that long.
+    pub fn set_segments_max(&mut self, interface: &str, bytes: u32) -> io::Result<()> {
+        let index = index_of(interface)?;
+        let limits = vec![
+            LinkAttribute::GsoMaxSize(bytes),
+            LinkAttribute::GroMaxSize(bytes),
+            LinkAttribute::GsoIpv4MaxSize(bytes),
+            LinkAttribute::GroIpv4MaxSize(bytes),
+        ];
+        self.change(index, limits.clone(), LinkFlags::empty())?;
+        // A kernel that does not know a limit ignores it, and says nothing.
+        let set = self.attributes(index)?;
+        match limits.iter().find(|limit| !set.contains(limit)) {
+            None => Ok(()),
+            Some(missing) => {
+                let problem = format!("the kernel ignores {missing:?}");
+                Err(io::Error::new(io::ErrorKind::Unsupported, problem))
+            }
+        }
+    }
+
+    /// What the kernel says of an interface.
+    fn attributes(&mut self, index: u32) -> io::Result<Vec<LinkAttribute>> {
+        let mut message = LinkMessage::default();
+        message.header = LinkHeader { index, ..LinkHeader::default() };
+        let answer = self.request_with(RouteNetlinkMessage::GetLink(message), 0)?;
+        match answer {
+            Some(RouteNetlinkMessage::NewLink(link)) => Ok(link.attributes),
+            other => Err(io::Error::other(format!("the kernel answers with {other:?}"))),
+        }
+    }
+
     /// Changes an interface, and sets these flags.
     fn change(
         &mut self,
@@ -141,13 +178,23 @@ impl Links {
     }
 
     fn request(&mut self, message: RouteNetlinkMessage) -> io::Result<()> {
+        let flags = match message {
+            RouteNetlinkMessage::SetLink(_) => NLM_F_ACK,
+            _ => NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+        };
+        self.request_with(message, flags).map(drop)
+    }
+
+    /// Sends a request. The answer to a question; none if the kernel only acknowledges.
+    fn request_with(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Option<RouteNetlinkMessage>> {
         self.requests += 1;
         let mut header = NetlinkHeader::default();
         header.sequence_number = self.requests;
-        header.flags = NLM_F_REQUEST | NLM_F_ACK;
-        if !matches!(message, RouteNetlinkMessage::SetLink(_)) {
-            header.flags |= NLM_F_CREATE | NLM_F_EXCL;
-        }
+        header.flags = NLM_F_REQUEST | flags;
         let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
@@ -164,7 +211,8 @@ impl Links {
             }
             match payload {
                 NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
-                NetlinkPayload::Error(_) => return Ok(()),
+                NetlinkPayload::Error(_) => return Ok(None),
+                NetlinkPayload::InnerMessage(answer) => return Ok(Some(answer)),
                 _ => {}
             }
         }

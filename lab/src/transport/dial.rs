@@ -17,10 +17,28 @@ use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::workload::tcp_crr::BACKLOG;
 
+/// A connection over which messages come in pieces.
+pub(crate) trait Receive: Read + Write {
+    /// Receives at most as many bytes as `room` has, and shows them to `verify`. Returns how many; 0 at the end of the stream.
+    /// `room` is where a connection puts them that copies what it receives.
+    ///
+    /// # Errors
+    /// As reading.
+    fn receive(&mut self, room: &mut [u8], verify: impl FnOnce(&[u8])) -> io::Result<usize> {
+        let count = self.read(room)?;
+        verify(&room[..count]);
+        Ok(count)
+    }
+}
+
+impl Receive for TcpStream {}
+
+impl Receive for tcpip::TcpStream {}
+
 /// Makes connections, or accepts them.
 pub(crate) trait Dials {
     /// A connection. Its verbs wait unless the party spins.
-    type Stream: Read + Write;
+    type Stream: Receive;
 
     /// Connects to the target. If the party spins, the connection may not be there yet, and its verbs are `WouldBlock`.
     fn connect(&mut self) -> io::Result<Self::Stream>;
@@ -73,13 +91,11 @@ impl StackDials {
         buffer_bytes: usize,
     ) -> Result<StackDials, Fault> {
         let spins = spins(order);
+        let (stack, address) = join(order, control, buffer_bytes, Drive::Inline)?;
         if is_source(order) {
-            control.parcel()?;
-            let (stack, address) = join(order, buffer_bytes, Drive::Inline)?;
             let target = address.map(|address| SocketAddr::new(address, PORT));
             return Ok(StackDials { stack, listener: None, target, spins });
         }
-        let (stack, _) = join(order, buffer_bytes, Drive::Inline)?;
         let at = ("0.0.0.0", PORT);
         let listener = tcpip::TcpListener::bind_with_backlog(&stack, at, BACKLOG.into());
         let listener = listener.doing("listen on a LAN")?;
@@ -125,6 +141,64 @@ impl Dials for StackDials {
 
     fn finish(self) -> Result<(), Fault> {
         self.stack.finish(FINISH_MAX).doing("wait for the other side").map(drop)
+    }
+}
+
+/// A connection of the stack from which nothing is copied: what has come is verified in the connection's buffer.
+#[derive(Debug)]
+pub(crate) struct InPlaceStream(tcpip::TcpStream);
+
+impl Read for InPlaceStream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+impl Write for InPlaceStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Receive for InPlaceStream {
+    fn receive(&mut self, room: &mut [u8], verify: impl FnOnce(&[u8])) -> io::Result<usize> {
+        self.0.receive_with(|piece| {
+            let count = piece.len().min(room.len());
+            verify(&piece[..count]);
+            (count, count)
+        })
+    }
+}
+
+/// Connections of the stack that are received in place.
+#[derive(Debug)]
+pub(crate) struct InPlaceDials(pub(crate) StackDials);
+
+impl Dials for InPlaceDials {
+    type Stream = InPlaceStream;
+
+    fn connect(&mut self) -> io::Result<InPlaceStream> {
+        self.0.connect().map(InPlaceStream)
+    }
+
+    fn accept(&mut self) -> io::Result<Option<InPlaceStream>> {
+        Ok(self.0.accept()?.map(InPlaceStream))
+    }
+
+    fn rest(&mut self, time: Duration) -> io::Result<()> {
+        self.0.rest(time)
+    }
+
+    fn counts(&self) -> Counts {
+        self.0.counts()
+    }
+
+    fn finish(self) -> Result<(), Fault> {
+        self.0.finish()
     }
 }
 

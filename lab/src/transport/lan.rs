@@ -1,12 +1,15 @@
 //! Frames of a LAN: each message is the content of an Ethernet frame.
 
 use host::report::Counts;
+use host::system::System;
+use host::system::lan::{FRAME_BYTES, HEADROOM_BYTES};
 use siga::Guest;
 use siga::lan::{Counter, Frame, Lan, LanOptions, Mac, Offload, TrySendFrameError};
 
 use super::path::{OVER_PATHS, guest_name, role_name};
 use super::{End, MessageBytes, Opened, Opening, Transport, is_source, wait};
 use crate::control::{Control, Order};
+use crate::factor::Level;
 use crate::fault::{Doing, Fault};
 
 pub(super) const LAN: Transport = Transport {
@@ -23,6 +26,39 @@ pub(super) const LAN: Transport = Transport {
 /// The LAN of a system without a file, and its largest frame.
 pub(crate) const LAN_NAME: &str = "hs0";
 const FRAME_BYTES_MAX: usize = 16 << 10;
+
+/// The MTU of the LAN of a trial with this level of the factor `mtu`: the greatest that a LAN can have and that is not more.
+/// None if a LAN's is always more.
+pub(crate) fn mtu(level: u64) -> Option<u32> {
+    let mtus = FRAME_BYTES.iter().map(|frame_bytes| frame_bytes - HEADROOM_BYTES);
+    mtus.rev().find(|mtu| u64::from(*mtu) <= level)
+}
+
+/// Gives the LANs of a system the MTU of the order, if its transport goes over a LAN and has one.
+pub(crate) fn set_mtu(system: &mut System, order: &Order) {
+    let Some(mtu) = ordered_mtu(order) else { return };
+    system.lans.iter_mut().for_each(|lan| lan.frame_bytes = mtu + HEADROOM_BYTES);
+}
+
+/// The MTU of the LAN that the order asks for.
+fn ordered_mtu(order: &Order) -> Option<u32> {
+    match order.factors.get("mtu") {
+        Some(Level::Number(level)) => mtu(*level),
+        _ => None,
+    }
+}
+
+/// Checks that the LAN has the MTU of the order: one of a system file may have another.
+pub(crate) fn check_mtu(lan: &Lan, order: &Order) -> Result<(), Fault> {
+    match ordered_mtu(order) {
+        Some(wanted) if wanted != lan.mtu() => Err(Fault::Unable(format!(
+            "{LAN_NAME} has an MTU of {}: must be {wanted} for this mtu (in the system file, frame = {})",
+            lan.mtu(),
+            wanted + HEADROOM_BYTES
+        ))),
+        _ => Ok(()),
+    }
+}
 
 /// Bytes of an Ethernet header.
 pub(crate) const HEADER_BYTES: usize = 14;
@@ -168,5 +204,17 @@ impl End for LanEnd {
 
     fn counts(&mut self) -> Counts {
         counts_of_lan(&self.lan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lan_has_the_greatest_mtu_that_is_not_more() {
+        let found = [8191, 8192, 9000, 16_384, 57_343, 57_344, 65_535].map(mtu);
+        let kib = |kib: u32| Some(kib << 10);
+        assert_eq!(found, [None, kib(8), kib(8), kib(16), kib(32), kib(56), kib(56)]);
     }
 }

@@ -26,7 +26,7 @@ use crate::fault::Fault;
 use crate::quantity::Report;
 use crate::workload::{exchange, request, stream};
 
-pub(crate) use dial::{Dials, KernelDials, StackDials};
+pub(crate) use dial::{Dials, InPlaceDials, KernelDials, Receive, StackDials};
 pub(crate) use iucv::{connect_iucv, counts_of_iucv};
 pub(crate) use line::OneLineEnd;
 pub(crate) use path::{attach, connect, counts_of, ended, wait};
@@ -91,6 +91,8 @@ pub const TRANSPORTS: &[Transport] = &[
     bytes::TCP_LOOPBACK,
     network::TCP_PORT,
     network::TCP_VETH,
+    network::TCP_VETH_BIG,
+    network::TCP_VETH_PLAIN,
     ring::COPY_LIMIT,
     line::CACHE_LINE_1,
     line::CACHE_LINE_2,
@@ -186,11 +188,17 @@ pub(crate) fn fit(factors: &mut Factors) {
     }
 }
 
-/// Checks that messages are not too long for the transport.
+/// Checks that messages are not too long for the transport, and that its LAN can have the MTU.
 ///
 /// # Errors
-/// The most bytes that a message can have.
+/// The most bytes that a message can have, or the least MTU.
 pub(crate) fn check(factors: &Factors) -> Result<(), String> {
+    if let (Some(Transport { name, needs_host: true, .. }), Some(Level::Number(level))) =
+        (of(factors), factors.get("mtu"))
+        && lan::mtu(*level).is_none()
+    {
+        return Err(format!("mtu = {level}: the LAN of {name} has one of at least 8192"));
+    }
     match (of(factors), factors.get("bytes")) {
         (
             Some(Transport { name, bytes: MessageBytes::Most(most), .. }),
@@ -365,13 +373,20 @@ mod tests {
     }
 
     #[test]
-    fn message_that_is_too_long_is_refused_with_the_limit() {
+    fn levels_that_a_transport_cannot_have_are_refused_with_the_limit() {
         let checked = |transport: &str, bytes| {
             let transport = Level::Word(transport.into());
             check(&factors(&[("transport", transport), ("bytes", Level::Number(bytes))]))
         };
         assert_eq!(checked("aeron", 65_473), Ok(()));
         assert_eq!(checked("aeron-claim", 65_472), Ok(()));
+        let mtu = |transport: &str, level| {
+            let transport = Level::Word(transport.into());
+            check(&factors(&[("transport", transport), ("mtu", Level::Number(level))]))
+        };
+        assert_eq!((mtu("tcp-lan", 9000), mtu("tcp-veth", 1500)), (Ok(()), Ok(())));
+        let error = mtu("tcp-lan", 1500).unwrap_err();
+        assert_eq!(error, "mtu = 1500: the LAN of tcp-lan has one of at least 8192");
         let error = checked("aeron-claim", 65_473).unwrap_err();
         assert_eq!(error, "65473 B: a message of aeron-claim has at most 65472 B");
     }

@@ -3,14 +3,16 @@
 //! Each party has a network namespace of its own, as a program in `siga run` has. A port is a thread of its party here, so
 //! that what it costs is the party's.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
+use host::report::Counts;
 use net::lan::frame::Mac;
 use os::namespace;
+use os::offload::switch_offloads_off;
 use os::tap::Tap;
 use port::agent::Agent;
 use port::link::{Address, Links};
@@ -21,9 +23,9 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, listen, socket, sock
 use siga::Wait;
 
 use super::bytes::ByteEnd;
-use super::lan::LAN_NAME;
+use super::lan::{LAN_NAME, check_mtu};
 use super::path::{guest_name, role_name};
-use super::{KERNEL, Opened, Opening, Transport, is_source};
+use super::{End, KERNEL, Opened, Opening, Transport, is_source};
 use crate::control::{Control, Order};
 use crate::factor::Level;
 use crate::fault::{Doing, Fault};
@@ -35,6 +37,7 @@ pub(super) const TCP_PORT: Transport = Transport {
     exchange: Some(|opening| opening.exchange(over_ports)),
     request: Some(|opening| opening.request(over_ports)),
     needs_host: true,
+    has_mtu: true,
     ..KERNEL
 };
 
@@ -44,8 +47,27 @@ pub(super) const TCP_VETH: Transport = Transport {
     stream: Some(|opening| opening.stream(over_veth)),
     exchange: Some(|opening| opening.exchange(over_veth)),
     request: Some(|opening| opening.request(over_veth)),
+    has_pairs: true,
     has_mtu: true,
     ..KERNEL
+};
+
+pub(super) const TCP_VETH_BIG: Transport = Transport {
+    name: "tcp-veth-big",
+    meaning: "the same with BIG TCP: segments of up to 192 KiB go as one packet",
+    stream: Some(|opening| opening.stream(over_veth)),
+    exchange: Some(|opening| opening.exchange(over_veth)),
+    request: Some(|opening| opening.request(over_veth)),
+    ..TCP_VETH
+};
+
+pub(super) const TCP_VETH_PLAIN: Transport = Transport {
+    name: "tcp-veth-plain",
+    meaning: "the same with offloads off: each packet within the MTU, with its checksum",
+    stream: Some(|opening| opening.stream(over_veth)),
+    exchange: Some(|opening| opening.exchange(over_veth)),
+    request: Some(|opening| opening.request(over_veth)),
+    ..TCP_VETH
 };
 
 type TcpEnd = ByteEnd<TcpStream, TcpStream>;
@@ -65,10 +87,13 @@ const BACKLOG: i32 = 1;
 /// The two ends of a veth.
 const INTERFACES: [&str; 2] = ["veth0", "veth1"];
 
+/// How long packets are of which BIG TCP lets several segments go as one, in bytes.
+const BIG_BYTES: u32 = 192 << 10;
+
 /// The MTU of a LAN that no system file names: what veth has in workloads without the factor.
 const LAN_MTU: u32 = 8 << 10;
 
-/// Gives the calling process, which has one thread, a network of its own.
+/// Gives the calling thread a network of its own. Threads that it starts later are in the same.
 fn separate() -> Result<(), Fault> {
     let separated = namespace::separate().map(drop);
     separated.map_err(|error| Fault::Unable(format!("there can be no network namespace: {error}")))
@@ -82,6 +107,7 @@ fn over_ports(opening: Opening<'_>) -> Opened<TcpEnd> {
     let options =
         Options { socket, lan: LAN_NAME.to_owned(), name, wait: Wait::Block, ..Options::default() };
     let lan = member::join(&options, "lab".as_ref()).doing("join a LAN")?;
+    check_mtu(&lan, order)?;
     // Nothing is executed: it is only said what there is to set up.
     let place = Place::Own { program: Vec::new() };
     let Setup { interface, mac, mtu, addresses, .. } = member::setup(&lan, &options, place);
@@ -99,31 +125,97 @@ fn over_ports(opening: Opening<'_>) -> Opened<TcpEnd> {
     connect_over(own, order, control, bytes)
 }
 
-fn over_veth(opening: Opening<'_>) -> Opened<TcpEnd> {
+fn over_veth(opening: Opening<'_>) -> Opened<VethEnd> {
     let Opening { order, control, bytes } = opening;
     let own = join_veth(order, control)?;
-    connect_over(own, order, control, bytes)
+    Ok(VethEnd { interface: interface(order), end: connect_over(own, order, control, bytes)? })
 }
 
-/// Gives this party a network of its own, which veth joins with the other's, and its address there.
+/// This party's end of the veth.
+fn interface(order: &Order) -> &'static str {
+    INTERFACES[usize::from(!is_source(order))]
+}
+
+/// An end of a connection over veth, which counts what the interface has sent: so a result shows how many segments went as
+/// one packet.
+#[derive(Debug)]
+pub(crate) struct VethEnd {
+    end: TcpEnd,
+    interface: &'static str,
+}
+
+impl End for VethEnd {
+    #[inline(always)]
+    fn send(&mut self, bytes: usize, build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
+        self.end.send(bytes, build)
+    }
+
+    fn flush(&mut self) -> Result<(), Fault> {
+        self.end.flush()
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, bytes: usize, read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
+        self.end.receive(bytes, read)
+    }
+
+    fn finish(&mut self) -> Result<(), Fault> {
+        self.end.finish()
+    }
+
+    fn counts(&mut self) -> Counts {
+        // Without the file there is nothing to count.
+        let devices = fs::read_to_string(DEVICES).unwrap_or_default();
+        let Some([bytes, packets]) = sent(&devices, self.interface) else { return Counts::new() };
+        [("veth_sent_bytes".to_owned(), bytes), ("veth_sent_packets".to_owned(), packets)].into()
+    }
+}
+
+/// What the interfaces of this network have received and sent.
+const DEVICES: &str = "/proc/thread-self/net/dev";
+
+/// Bytes and packets that an interface has sent.
+fn sent(devices: &str, interface: &str) -> Option<[u64; 2]> {
+    let of =
+        |line: &str| Some(line.trim_start().strip_prefix(interface)?.strip_prefix(':')?.to_owned());
+    let numbers = devices.lines().find_map(of)?;
+    // Eight numbers are of what was received.
+    let mut numbers = numbers.split_whitespace().skip(8).map_while(|number| number.parse().ok());
+    Some([numbers.next()?, numbers.next()?])
+}
+
+/// Sets what the ends of a veth leave to each other, as the transport says.
+fn set_offloads(links: &mut Links, interface: &str, transport: &str) -> Result<(), Fault> {
+    let (set, what) = match transport {
+        "tcp-veth-big" => (links.set_segments_max(interface, BIG_BYTES), "BIG TCP"),
+        "tcp-veth-plain" => (switch_offloads_off(interface), "veth without offloads"),
+        _ => return Ok(()),
+    };
+    set.map_err(|error| Fault::Unable(format!("there can be no {what}: {interface}: {error}")))
+}
+
+/// Gives this party a network of its own, which veth joins with that of its peer, and its address there. Each of several pairs
+/// has two networks of its own.
 pub(super) fn join_veth(order: &Order, control: &mut Control) -> Result<IpAddr, Fault> {
     separate()?;
     let mut links = Links::open().doing("speak with the kernel")?;
     links.set_loopback_up().doing("set the loopback interface up")?;
-    let (number, interface) = if is_source(order) {
+    let number = if is_source(order) {
         let [network] = control.descriptors()?;
         let [ours, theirs] = INTERFACES;
         links.add_veth(ours, theirs, network.as_fd()).map_err(|error| {
             Fault::Unable(format!("there can be no veth: {error}; it needs root"))
         })?;
         control.tell("made")?;
-        (1, ours)
+        1
     } else {
         let network = File::open("/proc/thread-self/ns/net").doing("open a namespace")?;
         control.pass("network", &[network.as_fd()])?;
         control.note()?;
-        (2, INTERFACES[1])
+        2
     };
+    let interface = interface(order);
+    set_offloads(&mut links, interface, order.word("transport"))?;
     let own = IpAddr::V4(Ipv4Addr::new(10, 9, 0, number));
     let mac = Mac([2, 0, 0, 0, 0, number]);
     let address = Address { address: own, prefix_bits: 24 };
@@ -155,4 +247,21 @@ fn connect_over(own: IpAddr, order: &Order, control: &mut Control, bytes: usize)
     ours.set_nodelay(true).doing("set TCP_NODELAY")?;
     let input = ours.try_clone().doing("duplicate a descriptor")?;
     ByteEnd::new(input, ours, order, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_an_interface_are_found_by_its_whole_name() {
+        let devices = "Inter-|   Receive                 |  Transmit\n \
+            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs\n\
+            veth01: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n \
+             veth0: 50 6 0 0 0 0 0 0 70 8 0 0 0 0 0 0\n  \
+                lo:9 9 0 0 0 0 0 0 10 11 0 0 0 0 0 0\n";
+        assert_eq!(sent(devices, "veth0"), Some([70, 8]));
+        assert_eq!(sent(devices, "lo"), Some([10, 11]));
+        assert_eq!(sent(devices, "veth"), None);
+    }
 }

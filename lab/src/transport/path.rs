@@ -64,12 +64,22 @@ pub(super) fn role_name(order: &Order) -> &'static str {
     if is_source(order) { SOURCE } else { TARGET }
 }
 
-/// Attaches to the host, copy by copy: a host refuses a user who has more than 64 connections that have not
-/// said who they are. The target is there when the source has done so.
+/// Attaches to the host. The target is there when the source has done so.
 pub(crate) fn attach(order: &Order, control: &mut Control) -> Result<Guest, Fault> {
+    let guest = attach_in_turn(order, control)?;
+    if is_source(order) {
+        control.parcel()?;
+    } else {
+        control.pass("attached", &[])?;
+    }
+    Ok(guest)
+}
+
+/// Attaches to the host, copy by copy: a host refuses a user who has more than 64 connections that have not
+/// said who they are.
+pub(super) fn attach_in_turn(order: &Order, control: &mut Control) -> Result<Guest, Fault> {
     let socket = order.socket.as_ref().expect("trials with paths have a host");
-    let name = if is_source(order) { SOURCE } else { TARGET };
-    let name = guest_name(name, order.number, order.copies);
+    let name = guest_name(role_name(order), order.number, order.copies);
     let copy = |number| Address::of(&order.role, number);
     if order.number > 0 {
         control.note_from(&copy(order.number - 1))?;
@@ -77,11 +87,6 @@ pub(crate) fn attach(order: &Order, control: &mut Control) -> Result<Guest, Faul
     let guest = Guest::attach(socket, &name).doing("attach to the host")?;
     if order.number + 1 < order.copies {
         control.tell_to(&copy(order.number + 1), "attached")?;
-    }
-    if is_source(order) {
-        control.parcel()?;
-    } else {
-        control.pass("attached", &[])?;
     }
     Ok(guest)
 }

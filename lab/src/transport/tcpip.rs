@@ -5,14 +5,13 @@ use std::net::{IpAddr, Shutdown};
 use std::time::Duration;
 
 use host::report::Counts;
-use siga::Guest;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{Congestion, Counter, Drive, Stack, StackOptions, TcpListener, TcpStream};
 
-use super::lan::LAN_NAME;
-use super::path::{OVER_PATHS, TARGET, guest_name, role_name};
+use super::lan::{LAN_NAME, check_mtu};
+use super::path::{OVER_PATHS, TARGET, attach_in_turn, guest_name};
 use super::{End, Opened, Opening, Transport, is_source, wait};
-use crate::control::Order;
+use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::pattern::WORD_BYTES;
 
@@ -23,6 +22,7 @@ pub(super) const TCP_LAN: Transport = Transport {
     exchange: Some(|opening| opening.exchange(open_inline)),
     request: Some(|opening| opening.request(open_inline)),
     has_pairs: true,
+    has_mtu: true,
     ..OVER_PATHS
 };
 
@@ -52,18 +52,23 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// How long an end waits for the other to have all.
 pub(super) const FINISH_MAX: Duration = Duration::from_secs(10);
 
-/// Puts a stack of this party on the LAN, whose connections have two buffers of so many bytes; with the address of the target, if that is there already.
+/// Puts a stack of this party on the LAN, whose connections have two buffers of so many bytes; with the address of the target,
+/// if that is there already. A source waits for the note of its target that it listens.
 pub(super) fn join(
     order: &Order,
+    control: &mut Control,
     buffer_bytes: usize,
     drive: Drive,
 ) -> Result<(Stack, Option<IpAddr>), Fault> {
-    let name = guest_name(role_name(order), order.number, order.copies);
-    let socket = order.socket.as_ref().expect("trials with paths have a host");
-    let guest = Guest::attach(socket, &name).doing("attach to the host")?;
+    if is_source(order) {
+        // Other copies pass notes too.
+        control.note_from(order.peer.as_ref().expect("a source has a target"))?;
+    }
+    let guest = attach_in_turn(order, control)?;
     let options =
         LanOptions { wait: wait(order), address: Address::Chosen, ..LanOptions::default() };
     let mut lan = Lan::join(guest, LAN_NAME, &options).doing("join a LAN")?;
+    check_mtu(&lan, order)?;
     let target = guest_name(TARGET, order.number, order.copies);
     let found = lan.members().find(|member| member.name.as_str() == target);
     let address = found.and_then(|member| member.addresses.first().copied());
@@ -97,10 +102,7 @@ impl TcpLanEnd {
     /// The target listens, and says so; the source connects.
     fn open(opening: Opening<'_>, drive: Drive) -> Opened<TcpLanEnd> {
         let Opening { order, control, bytes } = opening;
-        if is_source(order) {
-            control.parcel()?;
-        }
-        let (stack, address) = join(order, BUFFER_BYTES, drive)?;
+        let (stack, address) = join(order, control, BUFFER_BYTES, drive)?;
         let stream = if is_source(order) {
             let address = address.ok_or(Fault::Ended)?;
             TcpStream::connect(&stack, (address, PORT)).doing("connect on a LAN")?

@@ -23,7 +23,7 @@ use crate::fault::Fault;
 use crate::measure::{Meter, Unit};
 use crate::quantity::{Party, Report, total};
 use crate::role::{HOST, NEIGHBOUR, RoleSpec};
-use crate::transport::End;
+use crate::transport::{End, lan};
 use host::report::Counts;
 use os::processor::now_ns;
 
@@ -188,7 +188,11 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
             let text = std::fs::read_to_string(file).doing("read the system")?;
             System::parse(&Source::of(name, &text)).doing("read the system")?
         }
-        None => System::open(),
+        None => {
+            let mut system = System::open();
+            lan::set_mtu(&mut system, order);
+            system
+        }
     };
     system.socket.clone_from(&order.socket);
     let _host = Embedded::start(system).doing("start a host")?;

@@ -1,7 +1,7 @@
 //! Many pairs of parties, each of which does what two do alone.
 
 use super::pace::{self, RATE, THINK, THINK_TIMES};
-use super::stream::{self, BYTES};
+use super::stream::{self, BYTES, MTU};
 use super::{MESSAGE_METRICS, Reports, WAIT, Workload};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
@@ -50,6 +50,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             usual: &["processes"],
         },
         BYTES,
+        MTU,
         RATE,
         THINK,
         THINK_TIMES,

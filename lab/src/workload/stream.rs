@@ -52,10 +52,10 @@ pub(super) const BYTES: Factor = Factor {
     usual: &["64"],
 };
 
-/// The MTU of networks that veth joins.
+/// The MTU of networks that veth joins, and of the LAN.
 pub(super) const MTU: Factor = Factor {
     name: "mtu",
-    meaning: "MTU of the networks that veth joins",
+    meaning: "MTU of networks that veth joins; of a LAN the greatest of 8, 16, 32, 56 KiB within it",
     domain: Domain::Bytes { least: 1280, most: 65_535 },
     usual: &["8 KiB"],
 };

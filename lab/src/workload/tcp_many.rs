@@ -25,10 +25,10 @@ use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::{Doing, Fault};
 use crate::measure::Meter;
-use crate::pattern::{self, STAMPED_BYTES_MIN, fill, is_intact, stamp};
+use crate::pattern::{self, STAMPED_BYTES_MIN, WORD_BYTES, fill, is_intact, stamp};
 use crate::quantity::Report;
 use crate::role::{self, A_SOURCE, A_TARGET};
-use crate::transport::{self, Dials};
+use crate::transport::{self, Dials, Receive};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "tcp-many",
@@ -37,7 +37,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor {
             name: "transport",
             meaning: "whose TCP",
-            domain: Domain::Words(&["tcp-lan", "tcp-veth", "tcp-loopback"]),
+            domain: Domain::Words(&["tcp-lan", "tcp-lan-in-place", "tcp-veth", "tcp-loopback"]),
             usual: &["tcp-lan", "tcp-veth"],
         },
         Factor {
@@ -130,6 +130,10 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     match order.word("transport") {
         "tcp-lan" => {
             run(transport::StackDials::open(order, control, BUFFER_BYTES)?, order, control)
+        }
+        "tcp-lan-in-place" => {
+            let dials = transport::StackDials::open(order, control, BUFFER_BYTES)?;
+            run(transport::InPlaceDials(dials), order, control)
         }
         _ => run(transport::KernelDials::open(order, control)?, order, control),
     }
@@ -235,16 +239,24 @@ struct Active<S> {
     /// How much of the message, and of the answer, has gone.
     sent: usize,
     received: usize,
-    number: u64,
+    /// The first word of the message, and whether each piece that has come was right.
+    number: [u8; WORD_BYTES],
+    is_intact: bool,
     began_ns: u64,
 }
 
-impl<S: Read + Write> Active<S> {
+impl<S: Receive> Active<S> {
     fn new(stream: S, order: &Order) -> Active<S> {
         let buffer = |name| vec![0; order.number(name) as usize];
         let (message, answer) = (buffer("bytes"), buffer("answer"));
         let (sent, received) = (message.len(), answer.len());
-        Active { stream, message, answer, sent, received, number: 0, began_ns: 0 }
+        let number = [0; WORD_BYTES];
+        Active { stream, message, answer, sent, received, number, is_intact: true, began_ns: 0 }
+    }
+
+    /// The number of the message.
+    fn number(&self) -> u64 {
+        u64::from_le_bytes(self.number)
     }
 
     /// Whether the next message may be begun.
@@ -256,7 +268,8 @@ impl<S: Read + Write> Active<S> {
     fn begin(&mut self, number: u64, now_ns: u64) {
         fill(&mut self.message, number);
         stamp(&mut self.message, number);
-        (self.sent, self.received, self.number, self.began_ns) = (0, 0, number, now_ns);
+        (self.sent, self.received, self.began_ns) = (0, 0, now_ns);
+        (self.number, self.is_intact) = (number.to_le_bytes(), true);
     }
 
     /// Sends what can be sent without waiting, and receives the answer. True if something has gone.
@@ -269,39 +282,39 @@ impl<S: Read + Write> Active<S> {
             has_gone = true;
         }
         while self.received < self.answer.len() {
-            match done(self.stream.read(&mut self.answer[self.received..])).doing("read")? {
+            let (number, at) = (pattern::answer(self.number()), self.received);
+            let Active { stream, answer, is_intact: is_right, .. } = self;
+            let verify = |piece: &[u8]| *is_right &= is_intact(piece, number, at);
+            match done(stream.receive(&mut answer[at..], verify)).doing("read")? {
                 Some(0) => return Err(Fault::Ended),
                 Some(count) => self.received += count,
                 None => return Ok(has_gone),
             }
             has_gone = true;
         }
-        match is_intact(&self.answer, pattern::answer(self.number), 0) {
-            true => Ok(has_gone),
-            false => Err(Fault::Corrupt(self.number)),
-        }
+        if self.is_intact { Ok(has_gone) } else { Err(Fault::Corrupt(self.number())) }
     }
 
     /// Receives what has come, and answers it. The number of a message that has come whole and was answered; `expected` is
     /// the next one's. None if it has to wait.
     fn serve(&mut self, expected: u64) -> Result<Option<u64>, Fault> {
         if self.sent == self.message.len() && self.received == self.answer.len() {
-            (self.sent, self.received) = (0, 0);
+            (self.sent, self.received, self.is_intact) = (0, 0, true);
         }
         while self.sent < self.message.len() {
-            match done(self.stream.read(&mut self.message[self.sent..])).doing("read")? {
+            let Active { stream, message, sent, number, is_intact, .. } = self;
+            let verify = |piece: &[u8]| *is_intact &= is_right(piece, *sent, number);
+            match done(stream.receive(&mut message[*sent..], verify)).doing("read")? {
                 Some(0) => return Err(Fault::Ended),
                 Some(count) => self.sent += count,
                 None => return Ok(None),
             }
             if self.sent == self.message.len() {
-                let (number, rest) = self.message.split_first_chunk().expect("it is longer");
-                self.number = u64::from_le_bytes(*number);
-                let is_next = self.number == expected || self.number == LAST;
-                if !is_next || !is_intact(rest, self.number, number.len()) {
+                let number = self.number();
+                if !self.is_intact || ![expected, LAST].contains(&number) {
                     return Err(Fault::Corrupt(expected));
                 }
-                fill(&mut self.answer, pattern::answer(self.number));
+                fill(&mut self.answer, pattern::answer(number));
             }
         }
         while self.received < self.answer.len() {
@@ -310,8 +323,17 @@ impl<S: Read + Write> Active<S> {
                 None => return Ok(None),
             }
         }
-        Ok(Some(self.number))
+        Ok(Some(self.number()))
     }
+}
+
+/// Whether the piece of a message that begins at byte `at` is right. Its first word is its `number`, which is kept.
+fn is_right(piece: &[u8], at: usize, number: &mut [u8; WORD_BYTES]) -> bool {
+    let (head, rest) = piece.split_at(piece.len().min(WORD_BYTES.saturating_sub(at)));
+    if !head.is_empty() {
+        number[at..at + head.len()].copy_from_slice(head);
+    }
+    rest.is_empty() || is_intact(rest, u64::from_le_bytes(*number), at + head.len())
 }
 
 fn source<D: Dials>(mut dials: D, order: &Order, control: &mut Control) -> Result<Report, Fault> {
@@ -437,4 +459,36 @@ fn target<D: Dials>(mut dials: D, order: &Order, control: &mut Control) -> Resul
     drop(idle);
     dials.finish()?;
     Ok(levelled(report, bytes_each))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_is_verified_however_it_is_cut() {
+        const BYTES: usize = 40;
+        let mut message = [0; BYTES];
+        fill(&mut message, 7);
+        stamp(&mut message, 7);
+        let verified = |message: &[u8; BYTES], cuts: [usize; 4]| {
+            let mut number = [0; WORD_BYTES];
+            let mut is_intact = true;
+            for cut in cuts.windows(2) {
+                is_intact &= is_right(&message[cut[0]..cut[1]], cut[0], &mut number);
+            }
+            is_intact.then_some(u64::from_le_bytes(number))
+        };
+        for first in 0..=BYTES {
+            for second in first..=BYTES {
+                let cuts = [0, first, second, BYTES];
+                assert_eq!(verified(&message, cuts), Some(7), "{cuts:?}");
+                for at in 0..BYTES {
+                    message[at] ^= 1;
+                    assert_ne!(verified(&message, cuts), Some(7), "byte {at}, {cuts:?}");
+                    message[at] ^= 1;
+                }
+            }
+        }
+    }
 }

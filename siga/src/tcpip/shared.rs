@@ -19,7 +19,9 @@ use os::processor::now_ns;
 pub(super) use self::turn::Turn;
 use super::core::{Core, Driver, Patience, Worker};
 use super::lans::{Lans, LansSleeper};
-use super::waiting::{Bell, Interest, Signal, Ticket};
+#[cfg(feature = "tokio")]
+use super::waiting::Ticket;
+use super::waiting::{Bell, Interest, Signal};
 
 /// What a program has done with.
 #[derive(Clone, Copy, Debug)]

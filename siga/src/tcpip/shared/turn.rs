@@ -64,6 +64,7 @@ impl<'a> Turn<'a> {
         let mut list = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         let all = std::mem::take(&mut *list);
         drop(list);
+        #[cfg_attr(not(feature = "tokio"), expect(unused_mut, reason = "only tasks have bells"))]
         let mut bells = Vec::new();
         for dropped in all {
             match dropped {
