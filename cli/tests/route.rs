@@ -9,6 +9,7 @@ use std::thread;
 
 use serde_json::Value;
 use siga::Guest;
+use siga::host::{Embedded, Source};
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{Route, Routing, Stack, StackOptions, TcpListener, TcpStream};
 
@@ -36,6 +37,15 @@ guest = "ROUTER"
 addresses = ["10.3.7.1", "10.3.8.1"]
 vlans = [7, 8]
 "#;
+
+/// A host with these LANs.
+fn system(name: &str) -> System {
+    let directory = std::env::temp_dir().join(format!("siga-{name}-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let mut system = siga::host::System::parse(&Source::of("system.toml", SYSTEM)).unwrap();
+    system.socket = Some(directory.join("siga.sock"));
+    System { directory, _host: Embedded::start(system).unwrap() }
+}
 
 /// The command, and what it says at the beginning.
 fn route(system: &System, arguments: &[&str]) -> (Process, BufReader<ChildStdout>, Value) {
@@ -68,7 +78,7 @@ fn stack(system: &System, name: &str, lan: &str, address: &str, gateway: &str) -
 
 #[test]
 fn stacks_of_two_lans_reach_each_other() {
-    let system = System::with("route-stacks", SYSTEM);
+    let system = system("route-stacks");
     let names = ["--name", "left", "--name", "right", "--to", "10.9.0.0/16=10.2.0.9"];
     let (process, mut results, up) =
         route(&system, &[&["hs0:10.1.0.1", "hs1:10.2.0.1,fd00:2::1"][..], &names].concat());
@@ -110,7 +120,7 @@ fn stacks_of_two_lans_reach_each_other() {
 
 #[test]
 fn unmodified_programs_of_two_lans_reach_each_other() {
-    let system = System::with("route-programs", SYSTEM);
+    let system = system("route-programs");
     let tried = system.run(&["run", "--", "sh", "-c", "command -v python3 && command -v ping"]);
     if !tried.status.success() {
         let why = text(&tried.stderr);
@@ -160,7 +170,7 @@ sys.stdout.write(str(len(page)))";
 
 #[test]
 fn wrong_use_is_named() {
-    let system = System::with("route-wrong", SYSTEM);
+    let system = System::start("route-wrong");
     let cases: [(&[&str], &str); 7] = [
         (&["hs0", "hs0"], "hs0 is named twice: name each LAN once"),
         (&["hs0", "hs1", "--name", "a"], "1 names for 2 LANs: must be one for each"),
@@ -175,6 +185,11 @@ fn wrong_use_is_named() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
     }
+}
+
+#[test]
+fn vlans_are_those_that_the_system_file_says() {
+    let system = system("route-vlans");
     let output = system.run(&["route", "hs2", "--name", "router", "--vlan", "hs2:9=10.3.9.0/24"]);
     assert_eq!(output.status.code(), Some(1));
     let why = "the system file does not put ROUTER into VLAN 9 of hs2";

@@ -16,8 +16,8 @@ impl Drop for Process {
 
 /// A host in this process, with a directory of its own.
 pub struct System {
-    directory: PathBuf,
-    _host: siga::host::Embedded,
+    pub directory: PathBuf,
+    pub _host: siga::host::Embedded,
 }
 
 impl Drop for System {
@@ -27,23 +27,10 @@ impl Drop for System {
 }
 
 impl System {
-    #[allow(dead_code, reason = "not every file of tests has one")]
     pub fn start(name: &str) -> System {
         let directory = std::env::temp_dir().join(format!("siga-{name}-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
-        System::of(directory, siga::host::System::open())
-    }
-
-    /// One with this system file.
-    #[allow(dead_code, reason = "as above")]
-    pub fn with(name: &str, text: &str) -> System {
-        let directory = std::env::temp_dir().join(format!("siga-{name}-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
-        let source = siga::host::Source::of("system.toml", text);
-        System::of(directory, siga::host::System::parse(&source).unwrap())
-    }
-
-    fn of(directory: std::path::PathBuf, mut system: siga::host::System) -> System {
+        let mut system = siga::host::System::open();
         system.socket = Some(directory.join("siga.sock"));
         System { directory, _host: siga::host::Embedded::start(system).unwrap() }
     }

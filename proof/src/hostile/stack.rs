@@ -25,6 +25,8 @@ const OPTIONS: Options = Options {
     pool_bytes: 20 * 16_384,
     pool_kept_bytes: 4 * 16_384,
     time_wait: Duration::from_secs(10),
+    // What is for others goes out again where it came in.
+    forwards: true,
 };
 
 /// Where the stack listens, and where it has a socket of UDP.
