@@ -11,7 +11,7 @@
 //! The version is another one for each write, and any is right.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use siga::disk::ckd::header::Header;
 use siga::disk::ckd::model::{BLOCKS_PER_TRACK, HEADS, TRACK_BYTES, track_of};
@@ -51,9 +51,9 @@ pub(super) fn unnamed(is_in_memory: bool) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).open(place.file("records"))
 }
 
-/// Writes a volume into a file, all of it records of version 0, track by track.
-pub(super) fn write_volume(file: &File, cylinders: u32) -> io::Result<()> {
-    let mut file = BufWriter::with_capacity(1 << 20, file);
+/// Writes a volume into a file, all of it records of version 0, track by track, as `siga volume create` does. Longer pieces
+/// would have the kernel keep the file in longer pieces, too, of which a short write takes more time.
+pub(super) fn write_volume(mut file: &File, cylinders: u32) -> io::Result<()> {
     file.write_all(&Header::default().emit())?;
     let mut content = vec![0; TRACK_BYTES];
     let mut record = vec![0; RECORD_BYTES];
@@ -66,7 +66,7 @@ pub(super) fn write_volume(file: &File, cylinders: u32) -> io::Result<()> {
         }
         file.write_all(&content)?;
     }
-    file.into_inner()?.sync_all()
+    file.sync_all()
 }
 
 /// Writes the same records into a plain file, as many at a time as a track has.
