@@ -179,7 +179,7 @@ pub struct Stack {
     changed: BTreeSet<u32>,
     /// Connections that somebody waits for, and that have changed.
     news: Vec<ConnectionId>,
-    /// Whether anything about any connection, or the room for a target, has changed.
+    /// Whether anything about any connection or socket, or the room for a target, has changed.
     has_moved: bool,
     /// Connections of which the board does not show how they stand: a bit for each row.
     unshown: [u64; CONNECTION_ROWS.div_ceil(64)],
@@ -401,7 +401,10 @@ impl Stack {
         let datagram = Datagram::parse(packet.transport())?;
         let to = SocketAddr::new(packet.destination, datagram.destination);
         self.are_sockets_unshown = true;
-        self.sockets.put(to, SocketAddr::new(packet.source, datagram.source), datagram.data)
+        let source = SocketAddr::new(packet.source, datagram.source);
+        self.sockets.put(to, source, datagram.data)?;
+        self.has_moved = true;
+        Ok(())
     }
 
     /// Whether frames wait for room at their targets.

@@ -77,7 +77,10 @@ impl Stack {
                 self.path_mtus_of_datagrams.note(now, remote.ip(), mtu, bytes);
             }
             // As Linux does: only a connected socket learns it, and only what stays so.
-            Trouble::Refused => queue.refuse(),
+            Trouble::Refused => {
+                queue.refuse();
+                self.has_moved = true;
+            }
             Trouble::HostUnreachable | Trouble::NetworkUnreachable => {}
         }
         self.counters.count(Counter::ErrorsReceived);

@@ -146,7 +146,7 @@ impl Stack {
         self.news.pop()
     }
 
-    /// Whether something about any connection, or the room for a target, has changed since this was asked last.
+    /// Whether something about any connection or socket, or the room for a target, has changed since this was asked last.
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.has_moved)
     }
