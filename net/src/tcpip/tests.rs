@@ -1047,6 +1047,19 @@ fn watched_connections_are_named_when_they_change_and_only_then() {
 }
 
 #[test]
+fn connection_that_its_program_has_closed_is_not_named_while_it_lives_on() {
+    let mut world = World::plain();
+    let ids = world.connect();
+    world.stacks[1].watch(ids[1], 71);
+    // It still has to say that it is closed, and the other side to answer.
+    world.stacks[1].close(ids[1]);
+    assert!(!world.stacks[1].has_changed());
+    world.stacks[0].close(ids[0]);
+    assert!(world.until(SECOND, |world| world.stacks[1].is_quiet()));
+    assert!(!world.stacks[1].has_changed());
+}
+
+#[test]
 fn silent_side_is_given_up() {
     let (mut world, ids) = in_mid_conversation();
     assert!(
