@@ -10,9 +10,10 @@ use std::time::Duration;
 use net::lan::frame::Mac;
 use net::lan::link::Frame;
 use net::lan::offload::Offload;
-use net::tcpip::{ConnectionId, KeepAlive, Link, SendToError, Stack, Unsent};
+use net::tcpip::{Link, SendToError, Stack, Unsent};
 use os::processor::now_ns;
 
+use super::held::Held;
 use super::lans::Lans;
 use super::waiting::Waiting;
 use crate::lan::TrySendFrameError;
@@ -73,24 +74,11 @@ pub(super) enum Worker {
     Drives,
 }
 
-/// What a program has set for one of its connections.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Settings {
-    /// Handles that stand for it.
-    pub(super) handles: u32,
-    pub(super) is_nonblocking: bool,
-    pub(super) has_no_delay: bool,
-    pub(super) read_limit: Option<Duration>,
-    pub(super) write_limit: Option<Duration>,
-    pub(super) keep_alive: Option<KeepAlive>,
-    pub(super) linger: Option<Duration>,
-}
-
 pub(super) struct Core {
     pub(super) lans: Lans,
     pub(super) net: Stack,
-    /// Of each connection that a program has, by its index.
-    settings: Vec<Settings>,
+    /// The connections that a program has.
+    pub(super) held: Held,
     /// The frame that is looked at: a copy, because its sender may still write where it lies.
     frame: Vec<u8>,
     /// The count of the LANs' changes up to which the other sides' members were looked for.
@@ -135,7 +123,7 @@ impl Core {
         Core {
             lans,
             net,
-            settings: Vec::new(),
+            held: Held::default(),
             frame: Vec::new(),
             changes: 0,
             noted: None,
@@ -156,20 +144,6 @@ impl Core {
             has_more: false,
             is_over: false,
         }
-    }
-
-    /// A program has a connection: with the first handle its settings are as they are at the beginning.
-    pub(super) fn hold(&mut self, id: ConnectionId) {
-        let index = id.index();
-        if self.settings.len() <= index {
-            self.settings.resize(index + 1, Settings::default());
-        }
-        self.settings[index] = Settings { handles: 1, ..Settings::default() };
-    }
-
-    /// What was set for a connection that a program has.
-    pub(super) fn settings(&mut self, id: ConnectionId) -> &mut Settings {
-        &mut self.settings[id.index()]
     }
 
     /// Whether the sleep of one who drives was ended by somebody.

@@ -30,6 +30,7 @@
 #[cfg(feature = "tokio")]
 pub(crate) mod asynchronous;
 mod core;
+mod held;
 mod lans;
 mod routing;
 mod shared;

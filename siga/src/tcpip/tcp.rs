@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use net::tcpip::{ConnectError, ConnectionId, End, KeepAlive, Readable, Writable};
 
-use super::core::{Core, Patience, Settings};
+use super::core::{Core, Patience};
+use super::held::Settings;
 use super::shared::Dropped;
 use super::stack::{Owner, Stack, not_bound};
 use super::waiting::Interest;
@@ -88,7 +89,7 @@ impl TcpListener {
         core: &mut Core,
     ) -> Option<io::Result<(ConnectionId, SocketAddr)>> {
         let accepted = core.net.accept(self.address)?;
-        core.hold(accepted.0);
+        core.held.add(accepted.0);
         Some(Ok(accepted))
     }
 
@@ -209,8 +210,8 @@ impl TcpStream {
             let now = os::processor::now_ns();
             core.check_reachable(address.ip())?;
             let id = core.net.connect(now, address).map_err(not_connected)?;
-            core.hold(id);
-            core.settings(id).is_nonblocking = true;
+            core.held.add(id);
+            core.held.get(id).is_nonblocking = true;
             core.push();
             Ok(id)
         })?;
@@ -256,7 +257,7 @@ impl TcpStream {
 
     /// Changes what is set for the connection.
     fn set<R>(&self, change: impl FnOnce(&mut Settings) -> R) -> io::Result<R> {
-        self.with(|core, id| Ok(change(core.settings(id))))
+        self.with(|core, id| Ok(change(core.held.get(id))))
     }
 
     /// Closes a half of the connection, or both. After the writing half is closed the other side reads all that was sent,
@@ -338,7 +339,7 @@ impl TcpStream {
     pub fn set_nodelay(&self, is_on: bool) -> io::Result<()> {
         self.with(|core, id| {
             core.net.set_no_delay(id, is_on);
-            core.settings(id).has_no_delay = is_on;
+            core.held.get(id).has_no_delay = is_on;
             core.push();
             Ok(())
         })
@@ -390,7 +391,7 @@ impl TcpStream {
     fn keep_alive(&self, options: Option<KeepAlive>) -> io::Result<()> {
         self.with(|core, id| {
             core.net.set_keep_alive(os::processor::now_ns(), id, options);
-            core.settings(id).keep_alive = options;
+            core.held.get(id).keep_alive = options;
             core.push();
             Ok(())
         })
@@ -451,7 +452,7 @@ impl TcpStream {
     fn read_when<R>(&self, mut take: impl FnMut(&mut Core, ConnectionId) -> R) -> io::Result<R> {
         let id = self.id;
         let patience = |core: &mut Core| {
-            let Settings { is_nonblocking, read_limit, .. } = *core.settings(id);
+            let Settings { is_nonblocking, read_limit, .. } = *core.held.get(id);
             Patience::of(is_nonblocking, read_limit)
         };
         let interest = Interest::Connection(id);
@@ -491,7 +492,7 @@ impl TcpStream {
     fn write_when<R>(&self, mut fill: impl FnMut(&mut Core, ConnectionId) -> R) -> io::Result<R> {
         let id = self.id;
         let patience = |core: &mut Core| {
-            let Settings { is_nonblocking, write_limit, .. } = *core.settings(id);
+            let Settings { is_nonblocking, write_limit, .. } = *core.held.get(id);
             Patience::of(is_nonblocking, write_limit)
         };
         let interest = Interest::Connection(id);

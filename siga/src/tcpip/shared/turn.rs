@@ -87,12 +87,7 @@ impl<'a> Turn<'a> {
             #[cfg(feature = "tokio")]
             Dropped::Ticket(ticket) => drop(self.waiting.remove(ticket)),
             Dropped::Connection(id) => {
-                let settings = self.settings(id);
-                settings.handles -= 1;
-                if settings.handles > 0 {
-                    return None;
-                }
-                let linger = settings.linger;
+                let linger = self.held.drop_handle(id)?.linger;
                 if linger.is_some_and(|time| time.is_zero()) {
                     self.net.abort(id);
                 }
