@@ -45,3 +45,6 @@ pub use routing::{Routing, STACK_LANS_MAX, StackVlan};
 pub use stack::{Drive, Stack, StackOptions};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
+
+#[cfg(test)]
+mod tests;

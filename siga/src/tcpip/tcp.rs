@@ -484,12 +484,15 @@ impl TcpStream {
         let mut fill = Some(fill);
         self.write_when(|core, id| {
             let fill = fill.take().expect("it is called once");
-            core.net.send_with(id, fill).expect("there is room")
+            core.net.send_with(id, fill)
         })
     }
 
     /// Waits until there is room, and runs `fill`.
-    fn write_when<R>(&self, mut fill: impl FnMut(&mut Core, ConnectionId) -> R) -> io::Result<R> {
+    pub(super) fn write_when<R>(
+        &self,
+        mut fill: impl FnMut(&mut Core, ConnectionId) -> Option<R>,
+    ) -> io::Result<R> {
         let id = self.id;
         let patience = |core: &mut Core| {
             let Settings { is_nonblocking, write_limit, .. } = *core.held.get(id);
@@ -572,20 +575,24 @@ pub(super) fn when_readable<R>(
     }
 }
 
-/// Runs `fill` if there is room.
+/// Runs `fill` if there is room. `fill` returns None if the connection has failed: one that was idle has room as long as it
+/// is not filled, but may find no state machine to fill.
 pub(super) fn when_writable<R>(
     core: &mut Core,
     id: ConnectionId,
-    fill: impl FnOnce(&mut Core, ConnectionId) -> R,
+    fill: impl FnOnce(&mut Core, ConnectionId) -> Option<R>,
 ) -> Option<io::Result<R>> {
     match core.net.writable(id) {
-        Writable::Nothing => None,
-        Writable::Room => Some(Ok(fill(core, id))),
-        Writable::Failed | Writable::Closed => {
-            let end = core.net.take_end(id);
-            Some(Err(end.map_or(io::ErrorKind::BrokenPipe.into(), ended)))
+        Writable::Nothing => return None,
+        Writable::Room => {
+            if let Some(result) = fill(core, id) {
+                return Some(Ok(result));
+            }
         }
+        Writable::Failed | Writable::Closed => {}
     }
+    let end = core.net.take_end(id);
+    Some(Err(end.map_or(io::ErrorKind::BrokenPipe.into(), ended)))
 }
 
 /// How connecting has ended, if it has.
@@ -614,8 +621,8 @@ pub(super) fn take(core: &mut Core, id: ConnectionId, target: &mut [u8]) -> usiz
     count
 }
 
-/// Copies as much of `source` as there is room for: how many bytes.
-pub(super) fn put(core: &mut Core, id: ConnectionId, source: &[u8]) -> usize {
+/// Copies as much of `source` as there is room for: how many bytes. None if there is no room, or nothing to copy.
+pub(super) fn put(core: &mut Core, id: ConnectionId, source: &[u8]) -> Option<usize> {
     let mut count = 0;
     while count < source.len() {
         let put = core.net.send_with(id, |room| {
@@ -628,7 +635,7 @@ pub(super) fn put(core: &mut Core, id: ConnectionId, source: &[u8]) -> usize {
             _ => break,
         }
     }
-    count
+    (count > 0).then_some(count)
 }
 
 /// Tries the addresses that something stands for, until one does.
