@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use ::tokio::task::coop::{consume_budget, poll_proceed};
+use net::tcpip::Awaited;
 
 use super::core::{Core, Worker};
 use super::shared::no_thread;
@@ -84,7 +85,7 @@ impl AsyncTcpListener {
     /// As [`Stack::poll`].
     pub async fn accept(&self) -> io::Result<(AsyncTcpStream, SocketAddr)> {
         let listener = &self.listener;
-        let place = Place::new(&listener.owner, Interest::Listener(listener.address));
+        let place = Place::new(&listener.owner, Interest::One(Awaited::Listener(listener.address)));
         let accepted = place.until(|core| listener.take_ready(core)).await?;
         let (stream, peer) = listener.accepted(accepted);
         Ok((AsyncTcpStream::new(stream)?, peer))
@@ -118,7 +119,7 @@ impl AsyncTcpStream {
     /// `Unsupported` if its stack has no thread; `ResourceBusy` as [`Stack::poll`].
     pub fn new(stream: TcpStream) -> io::Result<AsyncTcpStream> {
         check(&stream.owner)?;
-        let place = || Place::new(&stream.owner, Interest::Connection(stream.id));
+        let place = || Place::new(&stream.owner, Interest::One(Awaited::Connection(stream.id)));
         Ok(AsyncTcpStream { reading: place(), writing: place(), stream })
     }
 
@@ -131,7 +132,7 @@ impl AsyncTcpStream {
         check(&stack.owner)?;
         let stream = TcpStream::start_connecting(stack, address)?;
         stream.set_nonblocking(false)?;
-        let place = Place::new(&stream.owner, Interest::Connection(stream.id));
+        let place = Place::new(&stream.owner, Interest::One(Awaited::Connection(stream.id)));
         let id = stream.id;
         place.until(|core| when_connected(core, id)).await?;
         AsyncTcpStream::new(stream)
@@ -236,7 +237,8 @@ impl AsyncUdpSocket {
     /// # Errors
     /// As [`UdpSocket::recv_from`].
     pub async fn recv_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let place = Place::new(&self.socket.owner, Interest::Socket(self.socket.address));
+        let place =
+            Place::new(&self.socket.owner, Interest::One(Awaited::Socket(self.socket.address)));
         let (source, data) = place.until(|core| self.socket.when_received(core)).await?;
         Ok((copy(&data, target), source))
     }

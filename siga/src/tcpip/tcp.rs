@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use net::tcpip::{ConnectError, ConnectionId, End, KeepAlive, Readable, Writable};
+use net::tcpip::{Awaited, ConnectError, ConnectionId, End, KeepAlive, Readable, Writable};
 
 use super::core::{Core, Patience};
 use super::held::Settings;
@@ -78,7 +78,7 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let patience =
             |_: &mut Core| Patience::of(self.is_nonblocking.load(Ordering::Relaxed), None);
-        let interest = Interest::Listener(self.address);
+        let interest = Interest::One(Awaited::Listener(self.address));
         let accepted = self.owner.try_until(interest, patience, |core| self.take_ready(core))?;
         Ok(self.accepted(accepted))
     }
@@ -190,7 +190,7 @@ impl TcpStream {
         stream.set_nonblocking(false)?;
         let id = stream.id;
         let patience = |_: &mut Core| Patience::of(false, time);
-        let interest = Interest::Connection(id);
+        let interest = Interest::One(Awaited::Connection(id));
         let connected = stack.owner.try_until(interest, patience, |core| when_connected(core, id));
         match connected {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -455,7 +455,7 @@ impl TcpStream {
             let Settings { is_nonblocking, read_limit, .. } = *core.held.get(id);
             Patience::of(is_nonblocking, read_limit)
         };
-        let interest = Interest::Connection(id);
+        let interest = Interest::One(Awaited::Connection(id));
         self.owner.try_until(interest, patience, |core| when_readable(core, id, &mut take))
     }
 
@@ -498,7 +498,7 @@ impl TcpStream {
             let Settings { is_nonblocking, write_limit, .. } = *core.held.get(id);
             Patience::of(is_nonblocking, write_limit)
         };
-        let interest = Interest::Connection(id);
+        let interest = Interest::One(Awaited::Connection(id));
         self.owner.try_until(interest, patience, |core| when_writable(core, id, &mut fill))
     }
 

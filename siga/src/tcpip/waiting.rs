@@ -4,22 +4,17 @@
 //! the one who drives, or any other who was at the stack, has found something for them.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use net::tcpip::{ConnectionId, Stack};
+use net::tcpip::{Awaited, Stack};
 use os::event::Event;
 
 /// What somebody waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Interest {
-    /// Something new about a connection.
-    Connection(ConnectionId),
-    /// A connection to be accepted.
-    Listener(SocketAddr),
-    /// A datagram, or the news that one was refused.
-    Socket(SocketAddr),
+    /// One thing.
+    One(Awaited),
     /// Whatever it is.
     All,
 }
@@ -72,9 +67,8 @@ struct Waiter {
 /// Those who wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    connections: HashMap<ConnectionId, Vec<Waiter>>,
-    /// Those who wait for anything else: few.
-    others: Vec<(Interest, Waiter)>,
+    /// None of the lists is empty.
+    waiters: HashMap<Interest, Vec<Waiter>>,
     tickets: u64,
     /// How many of all cannot drive.
     elsewhere: usize,
@@ -91,39 +85,26 @@ impl Waiting {
         self.tickets += 1;
         self.elsewhere += usize::from(bell.is_elsewhere());
         let number = self.tickets;
-        let waiter = Waiter { number, bell };
-        match interest {
-            Interest::Connection(id) => self.connections.entry(id).or_default().push(waiter),
-            _ => self.others.push((interest, waiter)),
-        }
+        self.waiters.entry(interest).or_default().push(Waiter { number, bell });
         Ticket { interest, number }
     }
 
     /// Waits no longer, if the bell has not been rung. The bell is given back: dropping it may run code of a runtime.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Bell> {
-        let removed = match ticket.interest {
-            Interest::Connection(id) => {
-                let waiters = self.connections.get_mut(&id)?;
-                let at = waiters.iter().position(|waiter| waiter.number == ticket.number)?;
-                let removed = waiters.swap_remove(at);
-                if waiters.is_empty() {
-                    self.connections.remove(&id);
-                }
-                removed
-            }
-            _ => {
-                let is_it = |(_, waiter): &(Interest, Waiter)| waiter.number == ticket.number;
-                let at = self.others.iter().position(is_it)?;
-                self.others.swap_remove(at).1
-            }
-        };
+        let waiters = self.waiters.get_mut(&ticket.interest)?;
+        let at = waiters.iter().position(|waiter| waiter.number == ticket.number)?;
+        let removed = waiters.swap_remove(at);
+        if waiters.is_empty() {
+            self.waiters.remove(&ticket.interest);
+        }
         self.elsewhere -= usize::from(removed.bell.is_elsewhere());
         Some(removed.bell)
     }
 
     /// Whether a program waits at the descriptor.
     pub(super) fn has_descriptor(&self) -> bool {
-        self.others.iter().any(|(_, waiter)| matches!(waiter.bell, Bell::Descriptor(_)))
+        let of_all = self.waiters.get(&Interest::All);
+        of_all.into_iter().flatten().any(|waiter| matches!(waiter.bell, Bell::Descriptor(_)))
     }
 
     /// Takes the bells of those for whom `net` has something; of those who wait for anything if there was `anything`. Whether
@@ -134,44 +115,30 @@ impl Waiting {
         anything: bool,
         mut ring: impl FnMut(Bell),
     ) -> bool {
-        let mut is_all_rung = false;
-        if self.connections.is_empty() && self.others.is_empty() {
-            return is_all_rung;
+        if self.waiters.is_empty() {
+            return false;
         }
-        while let Some(id) = net.take_news() {
-            for waiter in self.connections.remove(&id).into_iter().flatten() {
-                self.elsewhere -= usize::from(waiter.bell.is_elsewhere());
-                ring(waiter.bell);
-            }
+        while let Some(awaited) = net.take_news() {
+            self.take_bells_of(Interest::One(awaited), &mut ring);
         }
-        let mut at = 0;
-        while let Some(&(interest, _)) = self.others.get(at) {
-            let is_rung = match interest {
-                Interest::Listener(address) => net.has_ready(address),
-                Interest::Socket(address) => net.has_received(address),
-                Interest::All | Interest::Connection(_) => anything,
-            };
-            if !is_rung {
-                at += 1;
-                continue;
-            }
-            is_all_rung |= interest == Interest::All;
-            let (_, waiter) = self.others.swap_remove(at);
+        anything && self.take_bells_of(Interest::All, &mut ring)
+    }
+
+    /// Takes the bells of those who wait for this. Whether there was one.
+    fn take_bells_of(&mut self, interest: Interest, ring: &mut impl FnMut(Bell)) -> bool {
+        let Some(waiters) = self.waiters.remove(&interest) else { return false };
+        for waiter in waiters {
             self.elsewhere -= usize::from(waiter.bell.is_elsewhere());
             ring(waiter.bell);
         }
-        is_all_rung
+        true
     }
 
     /// The bell of a thread that waits, and could drive.
     pub(super) fn take_thread(&mut self) -> Option<Bell> {
         let is_thread = |waiter: &Waiter| matches!(waiter.bell, Bell::Thread(_));
-        let of_connections = self.connections.iter().find_map(|(id, waiters)| {
+        let ticket = self.waiters.iter().find_map(|(interest, waiters)| {
             let waiter = waiters.iter().find(|waiter| is_thread(waiter))?;
-            Some(Ticket { interest: Interest::Connection(*id), number: waiter.number })
-        });
-        let ticket = of_connections.or_else(|| {
-            let (interest, waiter) = self.others.iter().find(|(_, waiter)| is_thread(waiter))?;
             Some(Ticket { interest: *interest, number: waiter.number })
         });
         self.remove(ticket?)
@@ -180,9 +147,7 @@ impl Waiting {
     /// Takes all bells.
     pub(super) fn take_all(&mut self) -> Vec<Bell> {
         self.elsewhere = 0;
-        let of_connections = self.connections.drain().flat_map(|(_, waiters)| waiters);
-        let others = self.others.drain(..).map(|(_, waiter)| waiter);
-        of_connections.chain(others).map(|waiter| waiter.bell).collect()
+        self.waiters.drain().flat_map(|(_, waiters)| waiters).map(|waiter| waiter.bell).collect()
     }
 }
 

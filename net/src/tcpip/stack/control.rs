@@ -79,7 +79,7 @@ impl Stack {
             // As Linux does: only a connected socket learns it, and only what stays so.
             Trouble::Refused => {
                 queue.refuse();
-                self.has_moved = true;
+                self.note_socket(at);
             }
             Trouble::HostUnreachable | Trouble::NetworkUnreachable => {}
         }

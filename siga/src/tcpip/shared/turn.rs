@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use net::tcpip::ConnectionId;
+use net::tcpip::{Awaited, ConnectionId};
 use os::poller::wait_any;
 use os::processor::now_ns;
 use os::sync::pause;
@@ -105,7 +105,9 @@ impl<'a> Turn<'a> {
         let deadline = after(time);
         // What goes wrong with the LAN ends the wait, and nothing else.
         while self.net.is_closing(id) && now_ns() < deadline {
-            let Ok(turn) = self.wait(Interest::Connection(id), deadline) else { return };
+            let Ok(turn) = self.wait(Interest::One(Awaited::Connection(id)), deadline) else {
+                return;
+            };
             self = turn;
             if self.pump().is_err() {
                 return;
@@ -164,8 +166,8 @@ impl<'a> Turn<'a> {
 
     /// Waits from now on, until the bell is rung or the ticket is given back.
     pub(in crate::tcpip) fn add(&mut self, interest: Interest, bell: Bell) -> Ticket {
-        if let Interest::Connection(id) = interest {
-            self.net.await_change(id);
+        if let Interest::One(awaited) = interest {
+            self.net.await_news(awaited);
         }
         self.waiting.add(interest, bell)
     }
