@@ -95,10 +95,13 @@ pub(super) struct Core {
     /// Threads that wait for the stack to be free.
     wanted: Arc<AtomicUsize>,
     pub(super) waiting: Waiting,
-    /// Until when a program waits at the descriptor of a stack without a thread, if it does.
+    /// Until when a program waits at the descriptor, if it does.
     pub(super) outside_until: Option<u64>,
-    /// Whether something has come that nobody was told of who waits for anything: the next does not wait.
-    pub(super) is_unseen: bool,
+    /// How many times something has come for those who wait for anything. Each of them compares it with what it was when it
+    /// looked last, because it may have come while that one was at the stack for something else.
+    pub(super) activity: u64,
+    /// What `activity` was when the program at the descriptor looked last.
+    pub(super) outside_seen: u64,
     /// Who drives, if somebody does.
     pub(super) driver: Option<Driver>,
     /// The thread that does: zero if nobody.
@@ -133,7 +136,8 @@ impl Core {
             wanted,
             waiting: Waiting::default(),
             outside_until: None,
-            is_unseen: false,
+            activity: 0,
+            outside_seen: 0,
             driver: None,
             driver_number: 0,
             asleep_until: None,
@@ -149,6 +153,12 @@ impl Core {
     /// Whether the sleep of one who drives was ended by somebody.
     pub(super) fn is_interrupted(&mut self, driver: Driver) -> &mut bool {
         &mut self.interrupted[driver as usize]
+    }
+
+    /// Whether somebody waits who cannot drive the stack meanwhile, and for whom the stack's thread does.
+    pub(super) fn has_elsewhere(&self) -> bool {
+        let waits = self.waiting.has_elsewhere() || self.outside_until.is_some();
+        waits && self.worker != Worker::None
     }
 
     /// Whether somebody waits for the stack to be free.

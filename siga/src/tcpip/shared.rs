@@ -2,11 +2,12 @@
 
 mod turn;
 
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
 #[cfg(feature = "tokio")]
 use std::task::{Context, Poll};
 
@@ -50,12 +51,19 @@ pub(super) struct Shared {
     /// Ends the sleep of the stack's thread while it drives.
     thread: Event,
     /// Readable for a program that waits elsewhere.
-    outside: Arc<Event>,
+    outside: Event,
     /// Readable if that is, or the LANs: for one that drives the stack by itself.
     both: OnceLock<Poller>,
     /// What the stack's thread sleeps at while others drive.
     pub(super) rest: Signal,
+    /// Which stack it is, for what threads keep of each.
+    identity: Arc<()>,
     guard: ForkGuard,
+}
+
+thread_local! {
+    /// What the activity of each stack was when the calling thread looked last.
+    static SEEN: RefCell<Vec<(Weak<()>, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A number that no other thread has.
@@ -79,9 +87,10 @@ impl Shared {
             has_dropped: AtomicBool::new(false),
             verb,
             thread: Event::new()?,
-            outside: Arc::new(Event::new()?),
+            outside: Event::new()?,
             both: OnceLock::new(),
             rest: Signal::default(),
+            identity: Arc::default(),
             guard: ForkGuard::here(),
         })
     }
@@ -102,6 +111,35 @@ impl Shared {
     /// Whether the calling thread has the stack already.
     fn is_held_here(&self) -> bool {
         self.holder.load(Ordering::Relaxed) == own_number()
+    }
+
+    /// The stack's activity that the calling thread has seen with [`Shared::see`]: zero if none.
+    fn seen(&self) -> u64 {
+        let find = |seen: &RefCell<Vec<(Weak<()>, u64)>>| {
+            let of_stacks = seen.borrow();
+            let of_this = of_stacks.iter().find(|(stack, _)| self.is_stack(stack));
+            of_this.map_or(0, |(_, activity)| *activity)
+        };
+        SEEN.try_with(find).unwrap_or(0)
+    }
+
+    /// The calling thread has seen this much of the stack's activity.
+    fn see(&self, activity: u64) {
+        // A thread that ends has nothing to remember, and looks once more than it had to.
+        let _ = SEEN.try_with(|seen| {
+            let mut of_stacks = seen.borrow_mut();
+            match of_stacks.iter_mut().find(|(stack, _)| self.is_stack(stack)) {
+                Some((_, seen)) => *seen = activity,
+                None => {
+                    of_stacks.retain(|(stack, _)| stack.strong_count() > 0);
+                    of_stacks.push((Arc::downgrade(&self.identity), activity));
+                }
+            }
+        });
+    }
+
+    fn is_stack(&self, stack: &Weak<()>) -> bool {
+        std::ptr::eq(stack.as_ptr(), Arc::as_ptr(&self.identity))
     }
 
     /// Waits until nobody else has the stack, and takes it.
@@ -220,7 +258,7 @@ impl Shared {
         if self.both.get().is_none() {
             let poller = Poller::new()?;
             poller.add(&self.lans, 0)?;
-            poller.add(&*self.outside, 1)?;
+            poller.add(&self.outside, 1)?;
             self.both.get_or_init(|| poller);
         }
         self.both.get().expect("it was made just now").as_fd().try_clone_to_owned()
@@ -234,10 +272,10 @@ impl Shared {
             turn.driver = None;
             turn.asleep_until = None;
         }
+        turn.tell_outside();
         let bells = turn.waiting.take_all();
         drop(turn);
         bells.into_iter().for_each(Bell::ring);
-        self.outside.set();
     }
 
     /// The last handle is gone: the stack's thread ends.

@@ -214,22 +214,25 @@ impl Stack {
     }
 
     /// Waits until something has come or was due, at most for `time`, and does what there is to do. For a program with
-    /// sockets that do not wait: afterwards some of them may be ready.
+    /// sockets that do not wait: afterwards some of them may be ready. What has come since the calling thread was here last,
+    /// while verbs of other sockets or threads had the stack, ends the wait at once.
     ///
     /// # Errors
     /// As [`Stack::poll`].
     pub fn wait(&self, time: Duration) -> io::Result<()> {
         let mut turn = self.owner.enter()?;
         turn.pump()?;
-        if turn.take_unseen() {
-            return Ok(());
+        if !turn.has_unseen() {
+            turn = turn.wait(Interest::All, after(time))?;
+            turn.pump()?;
         }
-        turn = turn.wait(Interest::All, after(time))?;
-        turn.pump()
+        turn.see();
+        Ok(())
     }
 
     /// A descriptor that becomes readable when there is something to do, for a program that waits for other things too.
     /// Before each wait call [`Stack::prepare_wait`], and after it [`Stack::poll`] or a verb of a socket that does not wait.
+    /// One thread at a time can wait so; others can use [`Stack::wait`] and verbs that wait meanwhile.
     ///
     /// # Errors
     /// No descriptors left; `ResourceBusy` as [`Stack::poll`].
@@ -248,8 +251,8 @@ impl Stack {
     }
 
     /// Prepares for waiting elsewhere: does what there is to do, and says how long to wait at most for the descriptor. It
-    /// is zero if there is more to do at once, or [`Stack::take_changed`] has a stream to name, and [`Duration::MAX`] if
-    /// nothing will be due.
+    /// is zero if there is more to do at once, if something has come since it was called last, or if [`Stack::take_changed`]
+    /// has a stream to name, and [`Duration::MAX`] if nothing will be due.
     ///
     /// # Errors
     /// As [`Stack::poll`].

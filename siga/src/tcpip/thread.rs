@@ -42,7 +42,7 @@ fn run(shared: &Shared) {
             return;
         }
         let is_unused = std::mem::replace(&mut seen, turn.pumps) == turn.pumps;
-        let is_needed = turn.driver.is_none() && (is_unused || turn.waiting.has_elsewhere());
+        let is_needed = turn.driver.is_none() && (is_unused || turn.has_elsewhere());
         let time = if is_needed {
             turn.worker = Worker::Drives;
             match drive(turn) {

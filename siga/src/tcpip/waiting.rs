@@ -8,7 +8,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use net::tcpip::{Awaited, Stack};
-use os::event::Event;
 
 /// What somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,8 +25,6 @@ pub(super) enum Bell {
     Thread(Arc<Signal>),
     /// The thread that drives the stack, which sleeps in the kernel.
     Driver,
-    /// A program that waits for a descriptor.
-    Descriptor(Arc<Event>),
     /// A task of a runtime.
     #[cfg(feature = "tokio")]
     Task(std::task::Waker),
@@ -39,7 +36,6 @@ impl Bell {
         match self {
             Bell::Thread(signal) => signal.set(),
             Bell::Driver => {}
-            Bell::Descriptor(event) => event.set(),
             #[cfg(feature = "tokio")]
             Bell::Task(waker) => waker.wake(),
         }
@@ -101,37 +97,30 @@ impl Waiting {
         Some(removed.bell)
     }
 
-    /// Whether a program waits at the descriptor.
-    pub(super) fn has_descriptor(&self) -> bool {
-        let of_all = self.waiters.get(&Interest::All);
-        of_all.into_iter().flatten().any(|waiter| matches!(waiter.bell, Bell::Descriptor(_)))
-    }
-
-    /// Takes the bells of those for whom `net` has something; of those who wait for anything if there was `anything`. Whether
-    /// one of these was rung.
+    /// Takes the bells of those for whom `net` has something; of those who wait for anything if there was `anything`.
     pub(super) fn take_rung(
         &mut self,
         net: &mut Stack,
         anything: bool,
         mut ring: impl FnMut(Bell),
-    ) -> bool {
+    ) {
         if self.waiters.is_empty() {
-            return false;
+            return;
         }
         while let Some(awaited) = net.take_news() {
             self.take_bells_of(Interest::One(awaited), &mut ring);
         }
-        anything && self.take_bells_of(Interest::All, &mut ring)
+        if anything {
+            self.take_bells_of(Interest::All, &mut ring);
+        }
     }
 
-    /// Takes the bells of those who wait for this. Whether there was one.
-    fn take_bells_of(&mut self, interest: Interest, ring: &mut impl FnMut(Bell)) -> bool {
-        let Some(waiters) = self.waiters.remove(&interest) else { return false };
-        for waiter in waiters {
+    /// Takes the bells of those who wait for this.
+    fn take_bells_of(&mut self, interest: Interest, ring: &mut impl FnMut(Bell)) {
+        for waiter in self.waiters.remove(&interest).into_iter().flatten() {
             self.elsewhere -= usize::from(waiter.bell.is_elsewhere());
             ring(waiter.bell);
         }
-        true
     }
 
     /// The bell of a thread that waits, and could drive.

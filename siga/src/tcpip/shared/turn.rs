@@ -126,7 +126,7 @@ impl<'a> Turn<'a> {
             None => false,
             Some(Driver::Verb) => true,
             // The thread goes on if there are others who wait for what it does.
-            Some(Driver::Thread) => self.waiting.has_elsewhere(),
+            Some(Driver::Thread) => self.has_elsewhere(),
         };
         if is_driven {
             return self.follow(interest, deadline);
@@ -172,7 +172,8 @@ impl<'a> Turn<'a> {
         self.waiting.add(interest, bell)
     }
 
-    /// Prepares for a wait at the descriptor: how long it may last. It is zero if there is something that was not seen.
+    /// Prepares for a wait at the descriptor: how long it may last. It is zero if something has come since it was prepared for
+    /// last, whoever received it: the program may have looked before.
     pub(in crate::tcpip) fn prepare_outside(&mut self) -> io::Result<Duration> {
         let shared = self.shared;
         shared.outside.clear();
@@ -180,13 +181,14 @@ impl<'a> Turn<'a> {
         self.pump()?;
         let now = now_ns();
         self.show(now);
-        if self.take_unseen() | self.has_more | self.net.has_changed() {
+        self.take_bells();
+        let activity = self.activity;
+        let is_unseen = std::mem::replace(&mut self.outside_seen, activity) != activity;
+        if is_unseen || self.has_more || self.net.has_changed() {
             return Ok(Duration::ZERO);
         }
         if self.worker != Worker::None {
-            if !self.waiting.has_descriptor() {
-                self.add(Interest::All, Bell::Descriptor(shared.outside.clone()));
-            }
+            self.outside_until = Some(u64::MAX);
             return Ok(Duration::MAX);
         }
         if !self.lans.prepare_wait() {
@@ -296,27 +298,43 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Takes the bells of those for whom there is something. Whether there was anything. The one who drives is woken if it is
-    /// one of them.
-    fn take_bells(&mut self) -> bool {
+    /// Takes the bells of those for whom there is something. The one who drives, and a program at the descriptor, are woken if
+    /// they are among them.
+    fn take_bells(&mut self) {
         let core = &mut **self.core.as_mut().expect("it is there until it is dropped");
         let anything = std::mem::take(&mut core.has_worked) | core.net.take_moved();
+        core.activity += u64::from(anything);
         let mut is_driver_rung = false;
         let bells = &mut self.bells;
-        let is_all_rung = core.waiting.take_rung(&mut core.net, anything, |bell| match bell {
+        core.waiting.take_rung(&mut core.net, anything, |bell| match bell {
             Bell::Driver => is_driver_rung = true,
             bell => bells.push(bell),
         });
-        core.is_unseen |= anything && !is_all_rung;
         if is_driver_rung {
             self.interrupt();
         }
-        anything
+        if anything {
+            self.tell_outside();
+        }
     }
 
-    /// Whether there is something that nobody was told of who waits for anything: it is told now.
-    pub(in crate::tcpip) fn take_unseen(&mut self) -> bool {
-        self.take_bells() | std::mem::take(&mut self.is_unseen)
+    /// Wakes the program that waits at the descriptor, if one does.
+    pub(super) fn tell_outside(&mut self) {
+        if self.outside_until.take().is_some() {
+            self.shared.outside.set();
+        }
+    }
+
+    /// Whether something has come since the calling thread has seen what there was.
+    pub(in crate::tcpip) fn has_unseen(&mut self) -> bool {
+        self.take_bells();
+        self.shared.seen() != self.activity
+    }
+
+    /// The calling thread has seen what there is.
+    pub(in crate::tcpip) fn see(&mut self) {
+        self.take_bells();
+        self.shared.see(self.activity);
     }
 
     /// Sees to it that what is left is done: by the one who drives, which sleeps, or by somebody who waits.
@@ -336,19 +354,17 @@ impl<'a> Turn<'a> {
         if self.driver.is_some() {
             return None;
         }
-        if let Some(until) = self.outside_until {
-            let is_prepared = !self.is_unseen
-                && !self.has_more
-                && !self.net.has_changed()
+        if self.worker == Worker::None
+            && let Some(until) = self.outside_until
+        {
+            let is_prepared = !self.has_more
                 && self.due().is_none_or(|due| due >= until)
                 && self.lans.prepare_wait();
             if !is_prepared {
-                self.outside_until = None;
-                self.shared.outside.set();
+                self.tell_outside();
             }
         }
-        let has_worker = self.worker != Worker::None;
-        if has_worker && self.waiting.has_elsewhere() {
+        if self.has_elsewhere() {
             self.shared.rest.set();
             return None;
         }
