@@ -1028,6 +1028,41 @@ fn each_of_several_threads_that_wait_for_anything_is_told() {
 }
 
 #[test]
+fn closure_of_one_stack_may_not_call_another_but_drop_it() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (one, other, near, mut far) = connected(&host);
+    far.write_all(b"hello").unwrap();
+    // A third stack, with a connection: its last handles are dropped while bytes of the first are looked at.
+    let third = stack(member(&host, "THIRD"));
+    let listener = TcpListener::bind(&other, "0.0.0.0:8").unwrap();
+    let dropped = TcpStream::connect(&third, (other.addresses()[0], 8)).unwrap();
+    let (mut ended, _) = listener.accept().unwrap();
+    let held = &mut Some((third, dropped));
+    let refused = near.receive_with(|bytes| {
+        let (third, dropped) = held.take().unwrap();
+        let kinds =
+            [third.poll(), (&dropped).write(b"x").map(|_| ()), far.shutdown(Shutdown::Both)];
+        (bytes.len(), kinds.map(|refused| refused.unwrap_err().kind()))
+    });
+    assert_eq!(refused.unwrap(), [ErrorKind::ResourceBusy; 3]);
+    // The connection was dropped before its stack.
+    assert_eq!(ended.read(&mut [0]).unwrap(), 0);
+    // The guest's name is free again.
+    stack(member(&host, "THIRD"));
+    // A closure that panics leaves the stacks free.
+    far.write_all(b"hello").unwrap();
+    let panics = || near.receive_with(|_| -> (usize, ()) { panic!("on purpose") });
+    assert!(thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
+            other.poll().unwrap();
+            one.poll().unwrap();
+        });
+        thread.join().is_ok()
+    }));
+}
+
+#[test]
 fn what_is_dropped_inside_a_closure_is_closed_when_that_is_over() {
     let host = Embedded::start(System::open()).unwrap();
     let (_one, _other, near, mut far) = connected(&host);

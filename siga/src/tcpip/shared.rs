@@ -1,12 +1,13 @@
 //! A stack that threads share: one has it at a time, and nobody keeps it while it sleeps.
 
+mod inside;
 mod turn;
 
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
 #[cfg(feature = "tokio")]
 use std::task::{Context, Poll};
@@ -17,10 +18,13 @@ use os::fork::ForkGuard;
 use os::poller::Poller;
 use os::processor::now_ns;
 
+pub(super) use self::inside::{PutOff, has_stack};
 pub(super) use self::turn::Turn;
 use super::core::{Core, Driver, Patience, Worker};
 use super::lans::{Lans, LansSleeper};
-use super::waiting::{Bell, Interest, Signal, Ticket};
+#[cfg(feature = "tokio")]
+use super::waiting::Ticket;
+use super::waiting::{Bell, Interest, Signal};
 
 /// What a program has done with.
 #[derive(Clone, Copy, Debug)]
@@ -29,21 +33,12 @@ pub(super) enum Dropped {
     Connection(ConnectionId),
     Listener(SocketAddr),
     Socket(SocketAddr),
-    /// Of a task that waits no longer.
-    #[cfg(feature = "tokio")]
-    Ticket(Ticket),
 }
 
 pub(super) struct Shared {
     core: Mutex<Core>,
-    /// The thread that has the stack: zero if none.
-    holder: AtomicUsize,
     /// Threads that wait for the stack to be free.
     wanted: Arc<AtomicUsize>,
-    /// What was dropped while the stack was at work for somebody.
-    dropped: Mutex<Vec<Dropped>>,
-    /// Whether there is something: hardly ever.
-    has_dropped: AtomicBool,
     /// Waits for what the LANs have, and for the next.
     lans: LansSleeper,
     /// Ends the sleep of a verb that drives.
@@ -81,10 +76,7 @@ impl Shared {
         Ok(Shared {
             lans: lans.sleeper(&verb)?,
             core: Mutex::new(Core::new(lans, net, wanted.clone())),
-            holder: AtomicUsize::new(0),
             wanted,
-            dropped: Mutex::default(),
-            has_dropped: AtomicBool::new(false),
             verb,
             thread: Event::new()?,
             outside: Event::new()?,
@@ -106,11 +98,6 @@ impl Shared {
     /// Whether this is a forked child, in which nobody may have the stack: its parent's threads may have had it.
     pub(super) fn in_child(&self) -> bool {
         self.guard.in_child()
-    }
-
-    /// Whether the calling thread has the stack already.
-    fn is_held_here(&self) -> bool {
-        self.holder.load(Ordering::Relaxed) == own_number()
     }
 
     /// The stack's activity that the calling thread has seen with [`Shared::see`]: zero if none.
@@ -145,13 +132,13 @@ impl Shared {
     /// Waits until nobody else has the stack, and takes it.
     ///
     /// # Errors
-    /// `ResourceBusy` inside a closure that the stack has called; `NotConnected` in a forked child.
+    /// `ResourceBusy` inside a closure that a stack has called; `NotConnected` in a forked child.
     pub(super) fn enter(&self) -> io::Result<Turn<'_>> {
         if self.in_child() {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        if self.is_held_here() {
-            let problem = "a closure that the stack has called may not call the stack";
+        if has_stack() {
+            let problem = "a closure that a stack has called may not call this or another stack";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, problem));
         }
         let core = match self.core.try_lock() {
@@ -165,7 +152,6 @@ impl Shared {
                 core
             }
         };
-        self.holder.store(own_number(), Ordering::Relaxed);
         Ok(Turn::new(self, core))
     }
 
@@ -235,10 +221,7 @@ impl Shared {
     /// A task waits no longer.
     #[cfg(feature = "tokio")]
     pub(super) fn forget(&self, ticket: Ticket) {
-        if self.in_child() {
-            return;
-        }
-        let Ok(mut turn) = self.enter() else { return self.put_off(Dropped::Ticket(ticket)) };
+        let Ok(mut turn) = self.enter() else { return };
         let bell = turn.waiting.remove(ticket);
         drop(turn);
         // Not before: what a runtime does then is its own affair.
@@ -287,23 +270,15 @@ impl Shared {
         self.rest.set();
     }
 
-    /// A program has dropped something.
-    pub(super) fn close(&self, dropped: Dropped) {
-        if self.in_child() {
-            return;
-        }
-        let Ok(mut turn) = self.enter() else { return self.put_off(dropped) };
+    /// A program has dropped something. A connection that lingers is waited for if that `may_wait`.
+    pub(super) fn close(&self, dropped: Dropped, may_wait: bool) {
+        let Ok(mut turn) = self.enter() else { return };
+        let lingering = turn.close(dropped);
         // Who drives is here because it has woken a task: if it waited, nobody would drive.
-        let may_wait = turn.driver_number != own_number();
-        if let Some((id, time)) = turn.close(dropped, may_wait) {
+        let may_wait = may_wait && turn.driver_number != own_number();
+        if let Some((id, time)) = lingering.filter(|_| may_wait) {
             turn.linger(id, time);
         }
-    }
-
-    /// What is dropped inside a closure that the stack has called is closed when that is over.
-    fn put_off(&self, dropped: Dropped) {
-        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(dropped);
-        self.has_dropped.store(true, Ordering::Relaxed);
     }
 }
 

@@ -14,9 +14,11 @@ use os::processor::now_ns;
 
 use super::lans::Lans;
 use super::routing::{Routing, interfaces};
-use super::shared::Shared;
+use super::shared::{Dropped, PutOff, Shared, has_stack};
 use super::thread::start;
 use super::waiting::Interest;
+#[cfg(feature = "tokio")]
+use super::waiting::Ticket;
 use crate::lan::Lan;
 use crate::waiting::after;
 
@@ -112,17 +114,52 @@ impl Deref for Owner {
     }
 }
 
-/// The stack ends, and its thread.
+impl Owner {
+    /// A program has dropped a socket: it is closed, or will be when the closure is over that a stack has called.
+    pub(super) fn close(self: &Arc<Owner>, dropped: Dropped) {
+        match has_stack() {
+            true => PutOff::Close(self.clone(), dropped).later(),
+            false => Shared::close(self, dropped, true),
+        }
+    }
+
+    /// A task waits no longer.
+    #[cfg(feature = "tokio")]
+    pub(super) fn forget(self: &Arc<Owner>, ticket: Ticket) {
+        match has_stack() {
+            true => PutOff::Forget(self.clone(), ticket).later(),
+            false => Shared::forget(self, ticket),
+        }
+    }
+}
+
 impl Drop for Owner {
     fn drop(&mut self) {
-        let thread = self.thread.take();
-        if self.in_child() {
+        let Some(shared) = self.shared.take() else { return };
+        let ended = Ended { shared, thread: self.thread.take() };
+        match has_stack() {
+            true => PutOff::End(ended).later(),
+            false => ended.end(),
+        }
+    }
+}
+
+/// A stack whose last handle is gone.
+pub(super) struct Ended {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ended {
+    /// The stack ends, and its thread.
+    pub(super) fn end(self) {
+        if self.shared.in_child() {
             // There is no such thread here, and any thread of the parent may have been at work with the stack.
-            std::mem::forget((thread, self.shared.take()));
+            std::mem::forget(self);
             return;
         }
-        let Some(thread) = thread else { return };
-        self.end();
+        let Some(thread) = self.thread else { return };
+        self.shared.end();
         // A task that the stack's thread has woken may have been the last to have the stack.
         if thread.thread().id() != thread::current().id() {
             // One that has failed has nothing more to do either.
@@ -138,7 +175,7 @@ impl fmt::Debug for Stack {
             fields.field("lans", &core.lans).field("stack", &core.net);
             Ok(())
         });
-        // Inside a closure that the stack has called there is nothing to show.
+        // Inside a closure that a stack has called there is nothing to show.
         added.ok();
         fields.finish_non_exhaustive()
     }
@@ -199,7 +236,7 @@ impl Stack {
         self.owner.addresses.clone()
     }
 
-    /// What a counter stands at. Zero inside a closure that the stack has called.
+    /// What a counter stands at. Zero inside a closure that a stack has called.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.owner.with(|core| Ok(core.net.counter(counter))).unwrap_or(0)
     }
@@ -207,7 +244,7 @@ impl Stack {
     /// Receives what has come, and sends what is due. For a program that is busy with other things, or does not wait.
     ///
     /// # Errors
-    /// `ResourceBusy` inside a closure that the stack has called; `NotConnected` in a forked child; otherwise as
+    /// `ResourceBusy` inside a closure that this or another stack has called; `NotConnected` in a forked child; otherwise as
     /// [`Lan::try_receive`].
     pub fn poll(&self) -> io::Result<()> {
         self.owner.with(|core| core.pump())

@@ -463,7 +463,8 @@ impl TcpStream {
     /// the others stay. Waits until there is something; at the end of the stream `take` gets nothing.
     ///
     /// # Errors
-    /// As reading. Inside of `take` all verbs of the stack are `ResourceBusy`.
+    /// As reading. Inside of `take` all verbs of this and any other stack are `ResourceBusy`, because two threads that each
+    /// have one and want the other would wait for ever. What `take` drops is closed when it is over.
     pub fn receive_with<R>(&self, take: impl FnOnce(&[u8]) -> (usize, R)) -> io::Result<R> {
         let mut take = Some(take);
         self.read_when(|core, id| {
@@ -479,7 +480,8 @@ impl TcpStream {
     /// there, from the beginning on. Waits until there is room.
     ///
     /// # Errors
-    /// As writing. Inside of `fill` all verbs of the stack are `ResourceBusy`.
+    /// As writing. Inside of `fill` all verbs of this and any other stack are `ResourceBusy`, because two threads that each
+    /// have one and want the other would wait for ever. What `fill` drops is closed when it is over.
     pub fn send_with<R>(&self, fill: impl FnOnce(&mut [u8]) -> (usize, R)) -> io::Result<R> {
         let mut fill = Some(fill);
         self.write_when(|core, id| {

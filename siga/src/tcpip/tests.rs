@@ -1,6 +1,7 @@
 //! What a program cannot bring about by itself: failures inside of the stack.
 
 use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use host::Embedded;
 use host::system::System;
@@ -15,6 +16,20 @@ fn stack(host: &Embedded, name: &str, drive: Drive) -> Stack {
     let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
     let lan = Lan::join(guest, "hs0", &options).unwrap();
     Stack::new(lan, &StackOptions { drive, ..StackOptions::default() }).unwrap()
+}
+
+#[test]
+#[cfg_attr(not(debug_assertions), ignore = "it needs checks of overflow")]
+fn panic_of_a_thread_that_leaves_the_stack_leaves_it_free() {
+    let host = Embedded::start(System::open()).unwrap();
+    let stack = stack(&host, "ALONE", Drive::Inline);
+    let leaving = || {
+        let mut turn = stack.owner.enter().unwrap();
+        // One more than it can count.
+        (turn.activity, turn.has_worked) = (u64::MAX, true);
+    };
+    catch_unwind(AssertUnwindSafe(leaving)).unwrap_err();
+    stack.poll().unwrap();
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use net::tcpip::{Awaited, ConnectionId};
@@ -16,6 +16,7 @@ use os::sync::pause;
 use super::super::core::{Core, Driver, Worker};
 use super::super::lans::Rang;
 use super::super::waiting::{Bell, Interest, Signal, Ticket};
+use super::inside::{Inside, PutOff};
 use super::{Dropped, Shared, own_number};
 use crate::waiter::Looked;
 use crate::waiting::after;
@@ -29,6 +30,8 @@ const YIELDS_MAX: usize = 10;
 /// The stack, for the one who has it.
 pub(in crate::tcpip) struct Turn<'a> {
     shared: &'a Shared,
+    /// Before the core, so that it goes first, even if leaving the stack panics.
+    inside: Option<Inside>,
     /// There until it is dropped.
     core: Option<MutexGuard<'a, Core>>,
     /// What is rung when it is over.
@@ -51,41 +54,14 @@ impl DerefMut for Turn<'_> {
 
 impl<'a> Turn<'a> {
     pub(super) fn new(shared: &'a Shared, core: MutexGuard<'a, Core>) -> Turn<'a> {
-        Turn { shared, core: Some(core), bells: Vec::new() }
-    }
-
-    /// What was dropped inside a closure is closed now, and not waited for: its program does something else. The wakers of
-    /// tasks are given back: dropping them may run code of a runtime.
-    fn close_dropped(&mut self) -> Vec<Bell> {
-        if !self.shared.has_dropped.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
-        self.shared.has_dropped.store(false, Ordering::Relaxed);
-        let mut list = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = std::mem::take(&mut *list);
-        drop(list);
-        let mut bells = Vec::new();
-        for dropped in all {
-            match dropped {
-                #[cfg(feature = "tokio")]
-                Dropped::Ticket(ticket) => bells.extend(self.waiting.remove(ticket)),
-                dropped => drop(self.close(dropped, false)),
-            }
-        }
-        bells
+        Turn { shared, inside: Some(Inside::new()), core: Some(core), bells: Vec::new() }
     }
 
     /// Closes what was dropped. A connection to linger for is returned, and for how long.
-    pub(super) fn close(
-        &mut self,
-        dropped: Dropped,
-        may_wait: bool,
-    ) -> Option<(ConnectionId, Duration)> {
+    pub(super) fn close(&mut self, dropped: Dropped) -> Option<(ConnectionId, Duration)> {
         match dropped {
             Dropped::Listener(address) => self.net.stop_listening(address),
             Dropped::Socket(address) => self.net.unbind(address),
-            #[cfg(feature = "tokio")]
-            Dropped::Ticket(ticket) => drop(self.waiting.remove(ticket)),
             Dropped::Connection(id) => {
                 let linger = self.held.drop_handle(id)?.linger;
                 if linger.is_some_and(|time| time.is_zero()) {
@@ -93,7 +69,7 @@ impl<'a> Turn<'a> {
                 }
                 self.net.close(id);
                 self.push();
-                return linger.filter(|time| may_wait && !time.is_zero()).map(|time| (id, time));
+                return linger.filter(|time| !time.is_zero()).map(|time| (id, time));
             }
         }
         self.push();
@@ -376,10 +352,11 @@ impl<'a> Turn<'a> {
     }
 
     fn unlock(&mut self) {
-        self.shared.holder.store(0, Ordering::Relaxed);
+        self.inside = None;
         self.core = None;
         // Not before: what a runtime does when a task is woken is its own affair.
         self.bells.drain(..).for_each(Bell::ring);
+        PutOff::run_all();
     }
 }
 
@@ -406,9 +383,9 @@ impl Drop for Turn<'_> {
         if self.shared.in_child() {
             // A closure has forked: locks of its parent's threads may be closed here for ever.
             std::mem::forget(self.core.take());
-            return;
+            self.inside = None;
+            return PutOff::run_all();
         }
-        let _given_back = self.close_dropped();
         self.take_bells();
         let next = self.hand_over();
         self.bells.extend(next);
