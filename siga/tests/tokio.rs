@@ -6,6 +6,10 @@ use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use siga::host::{Embedded, System};
 use siga::lan::{Address, Lan, LanOptions};
@@ -17,6 +21,8 @@ use siga::tokio::{
 use siga::waiter::Member;
 use siga::{Guest, Path, PathOptions, Reason, SendError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const LONG: Duration = Duration::from_secs(20);
 
 /// A host, and both ends of a path that a guest has to itself.
 fn joined() -> (Embedded, Path, Path) {
@@ -298,6 +304,49 @@ async fn datagrams_are_awaited() {
         tokio::join!(other.recv_from(&mut bytes), one.send_to(&[7; 1500], at_other));
     assert_eq!((received.unwrap(), sent.unwrap()), ((1500, at_one), 1500));
     assert_eq!(bytes[..1500], [7; 1500]);
+}
+
+/// Runs this when its task is woken.
+struct OnWake<F>(F);
+
+impl<F: Fn() + Send + Sync> Wake for OnWake<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+fn on_wake(run: impl Fn() + Send + Sync + 'static) -> Waker {
+    Arc::new(OnWake(run)).into()
+}
+
+/// A socket of datagrams for tasks, and its address.
+fn bound(stack: &Stack, port: u16) -> (Arc<AsyncUdpSocket>, SocketAddr) {
+    let socket = UdpSocket::bind(stack, (stack.addresses()[0], port)).unwrap();
+    let address = socket.local_addr().unwrap();
+    (Arc::new(AsyncUdpSocket::new(socket).unwrap()), address)
+}
+
+#[test]
+fn waker_that_panics_harms_nobody_else() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (one, other) = (stack(&host, "ONE"), stack(&host, "OTHER"));
+    let (socket, address) = bound(&one, 9);
+    let sender = UdpSocket::bind(&other, "0.0.0.0:9").unwrap();
+    let (woken, is_woken) = mpsc::channel();
+    let panics = on_wake(|| panic!("on purpose"));
+    let tells = on_wake(move || woken.send(()).unwrap());
+    // The stack's thread rings both, and does so again.
+    for _ in 0..3 {
+        let mut room = [[0; 1]; 2];
+        let [first, second] = &mut room;
+        let mut first = pin!(socket.recv_from(first));
+        let mut second = pin!(socket.recv_from(second));
+        assert!(first.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
+        assert!(second.as_mut().poll(&mut Context::from_waker(&tells)).is_pending());
+        sender.send_to(b"x", address).unwrap();
+        is_woken.recv_timeout(LONG).unwrap();
+        assert!(second.as_mut().poll(&mut Context::from_waker(&tells)).is_ready());
+    }
 }
 
 #[tokio::test(flavor = "current_thread")]

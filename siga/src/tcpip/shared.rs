@@ -256,9 +256,9 @@ impl Shared {
             turn.asleep_until = None;
         }
         turn.tell_outside();
-        let bells = turn.waiting.take_all();
+        let mut bells = turn.waiting.take_all();
         drop(turn);
-        bells.into_iter().for_each(Bell::ring);
+        Bell::ring_all(&mut bells);
     }
 
     /// The last handle is gone: the stack's thread ends.

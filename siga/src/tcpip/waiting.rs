@@ -4,6 +4,8 @@
 //! the one who drives, or any other who was at the stack, has found something for them.
 
 use std::collections::HashMap;
+#[cfg(feature = "tokio")]
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,13 +34,26 @@ pub(super) enum Bell {
 
 impl Bell {
     /// Wakes. The driver is woken by those who have the stack.
-    pub(super) fn ring(self) {
+    fn ring(self) {
         match self {
             Bell::Thread(signal) => signal.set(),
             Bell::Driver => {}
             #[cfg(feature = "tokio")]
-            Bell::Task(waker) => waker.wake(),
+            Bell::Task(waker) => {
+                // A waker that panics is a defect of its runtime, which the panic hook has reported. It must not keep others
+                // from being woken, end the stack's thread, or take the result of a verb away that has one already.
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                    // Dropping it could panic, too.
+                    std::mem::forget(payload);
+                }
+            }
         }
+    }
+
+    /// Wakes all: threads before tasks, whose wakers may run for long.
+    pub(super) fn ring_all(bells: &mut Vec<Bell>) {
+        bells.sort_by_key(Bell::is_elsewhere);
+        bells.drain(..).for_each(Bell::ring);
     }
 
     /// Whether it cannot drive the stack while it waits.

@@ -355,7 +355,7 @@ impl<'a> Turn<'a> {
         self.inside = None;
         self.core = None;
         // Not before: what a runtime does when a task is woken is its own affair.
-        self.bells.drain(..).for_each(Bell::ring);
+        Bell::ring_all(&mut self.bells);
         PutOff::run_all();
     }
 }
