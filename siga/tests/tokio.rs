@@ -349,6 +349,33 @@ fn waker_that_panics_harms_nobody_else() {
     }
 }
 
+#[test]
+fn waker_may_wait_for_the_stack_whose_thread_it_runs_on() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (one, other) = (stack(&host, "ONE"), stack(&host, "OTHER"));
+    let sender = UdpSocket::bind(&other, "0.0.0.0:9").unwrap();
+    let (socket, address) = bound(&one, 9);
+    let (awaited, at_awaited) = bound(&one, 10);
+    let (idle, _) = bound(&one, 11);
+    let ((begun, has_begun), (ended, has_ended)) = (mpsc::channel(), mpsc::channel());
+    let waits = on_wake(move || {
+        begun.send(()).unwrap();
+        ended.send(awaited.get_ref().recv_from(&mut [0]).unwrap()).unwrap();
+    });
+    let (mut room, mut other_room) = ([0], [0]);
+    // While this task waits, verbs that wait leave the stack to its thread.
+    let mut idle = pin!(idle.recv_from(&mut other_room));
+    assert!(idle.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let mut first = pin!(socket.recv_from(&mut room));
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waits)).is_pending());
+    sender.send_to(b"x", address).unwrap();
+    has_begun.recv_timeout(LONG).unwrap();
+    sender.send_to(b"y", at_awaited).unwrap();
+    let (count, from) = has_ended.recv_timeout(LONG).unwrap();
+    let source = SocketAddr::new(other.addresses()[0], 9);
+    assert_eq!((count, from), (1, source));
+}
+
 #[tokio::test(flavor = "current_thread")]
 async fn tasks_need_a_stack_with_a_thread() {
     let host = Embedded::start(System::open()).unwrap();

@@ -163,13 +163,17 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    /// That of the calling thread.
+    /// One for the calling thread to sleep at. It is the same each time, unless that is still in use: the thread may be about
+    /// to sleep at it, and run the code of a waker before that sleeps as well.
     pub(super) fn own() -> Arc<Signal> {
         thread_local! {
             static OWN: Arc<Signal> = Arc::default();
         }
+        let find = |own: &Arc<Signal>| (Arc::strong_count(own) == 1).then(|| own.clone());
         // A thread that ends has none any more.
-        OWN.try_with(Arc::clone).unwrap_or_default()
+        let Some(own) = OWN.try_with(find).ok().flatten() else { return Arc::default() };
+        own.clear();
+        own
     }
 
     pub(super) fn set(&self) {
@@ -178,7 +182,7 @@ impl Signal {
     }
 
     /// What was set before does not count from now on.
-    pub(super) fn clear(&self) {
+    fn clear(&self) {
         *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
 

@@ -100,6 +100,8 @@ impl<'a> Turn<'a> {
     ) -> io::Result<Turn<'a>> {
         let is_driven = match self.driver {
             None => false,
+            // This very thread drives, has woken a task, and what that runs waits: nobody else would drive meanwhile.
+            Some(_) if self.driver_number == own_number() => false,
             Some(Driver::Verb) => true,
             // The thread goes on if there are others who wait for what it does.
             Some(Driver::Thread) => self.has_elsewhere(),
@@ -113,8 +115,7 @@ impl<'a> Turn<'a> {
         let driving = Driving(self.shared);
         let mut turn = self.drive_once(Some(interest), deadline)?;
         std::mem::forget(driving);
-        turn.driver = None;
-        turn.driver_number = 0;
+        turn.stop_driving();
         Ok(turn)
     }
 
@@ -125,10 +126,18 @@ impl<'a> Turn<'a> {
         self.asleep_until = None;
     }
 
+    /// The calling thread drives no more. Another may drive already, if a task that this one has woken has waited.
+    pub(in crate::tcpip) fn stop_driving(&mut self) {
+        if self.driver_number == own_number() {
+            self.driver = None;
+            self.driver_number = 0;
+            self.asleep_until = None;
+        }
+    }
+
     /// Sleeps until somebody has found something.
     fn follow(mut self, interest: Interest, deadline: u64) -> io::Result<Turn<'a>> {
         let signal = Signal::own();
-        signal.clear();
         let ticket = self.add(interest, Bell::Thread(signal.clone()));
         let shared = self.shared;
         drop(self);
@@ -367,9 +376,7 @@ struct Driving<'a>(&'a Shared);
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
         if let Ok(mut turn) = self.0.enter() {
-            turn.driver = None;
-            turn.driver_number = 0;
-            turn.asleep_until = None;
+            turn.stop_driving();
         }
     }
 }
