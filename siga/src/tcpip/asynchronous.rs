@@ -11,8 +11,8 @@ use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use ::tokio::task::coop::{consume_budget, poll_proceed};
 use net::tcpip::Awaited;
 
-use super::core::{Core, Worker};
-use super::shared::no_thread;
+use super::core::Core;
+use super::shared::check_worker;
 use super::stack::{Owner, Stack};
 use super::tcp::{TcpListener, TcpStream, put, take, when_connected, when_readable, when_writable};
 use super::udp::{UdpSocket, copy};
@@ -60,7 +60,7 @@ impl Drop for Place {
 
 /// Tasks need somebody who drives the stack while they wait.
 fn check(owner: &Owner) -> io::Result<()> {
-    owner.with(|core| if core.worker == Worker::None { Err(no_thread()) } else { Ok(()) })
+    owner.with(|core| check_worker(core.worker))
 }
 
 /// A socket that listens, for tasks.

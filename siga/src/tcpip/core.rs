@@ -66,12 +66,23 @@ pub(super) enum Driver {
 pub(super) enum Worker {
     /// There is none.
     None,
+    /// There is none any more: a defect of the stack has ended it.
+    Failed,
     /// It looks now and then whether somebody drives.
     Watches,
     /// It sleeps until it is told that nobody drives.
     Rests,
     /// It drives, or has done so until a verb began to wait.
     Drives,
+    /// It has failed to drive, because the kernel did not let it wait, and tries again after a while.
+    Pauses,
+}
+
+impl Worker {
+    /// Whether there is a thread that drives for those who cannot.
+    pub(super) fn is_there(self) -> bool {
+        !matches!(self, Worker::None | Worker::Failed)
+    }
 }
 
 pub(super) struct Core {
@@ -158,7 +169,7 @@ impl Core {
     /// Whether somebody waits who cannot drive the stack meanwhile, and for whom the stack's thread does.
     pub(super) fn has_elsewhere(&self) -> bool {
         let waits = self.waiting.has_elsewhere() || self.outside_until.is_some();
-        waits && self.worker != Worker::None
+        waits && self.worker.is_there()
     }
 
     /// Whether somebody waits for the stack to be free.

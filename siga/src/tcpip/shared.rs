@@ -45,10 +45,10 @@ pub(super) struct Shared {
     verb: Event,
     /// Ends the sleep of the stack's thread while it drives.
     thread: Event,
-    /// Readable for a program that waits elsewhere.
+    /// Wakes a program that waits for the descriptor.
     outside: Event,
-    /// Readable if that is, or the LANs: for one that drives the stack by itself.
-    both: OnceLock<Poller>,
+    /// Readable if that is, and without a thread that drives if the LANs are: the descriptor for programs.
+    descriptor: OnceLock<Poller>,
     /// What the stack's thread sleeps at while others drive.
     pub(super) rest: Signal,
     /// Which stack it is, for what threads keep of each.
@@ -80,7 +80,7 @@ impl Shared {
             verb,
             thread: Event::new()?,
             outside: Event::new()?,
-            both: OnceLock::new(),
+            descriptor: OnceLock::new(),
             rest: Signal::default(),
             identity: Arc::default(),
             guard: ForkGuard::here(),
@@ -211,8 +211,8 @@ impl Shared {
                 return Poll::Ready(result);
             }
         }
-        if turn.worker == Worker::None {
-            return Poll::Ready(Err(no_thread()));
+        if let Err(error) = check_worker(turn.worker) {
+            return Poll::Ready(Err(error));
         }
         *ticket = Some(turn.add(interest, Bell::Task(waker)));
         Poll::Pending
@@ -235,16 +235,15 @@ impl Shared {
     pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
         // One that has a thread is told what has come. One that has none has to look by itself.
         let turn = self.enter()?;
-        if turn.worker != Worker::None {
-            return self.outside.as_fd().try_clone_to_owned();
-        }
-        if self.both.get().is_none() {
+        if self.descriptor.get().is_none() {
             let poller = Poller::new()?;
-            poller.add(&self.lans, 0)?;
-            poller.add(&self.outside, 1)?;
-            self.both.get_or_init(|| poller);
+            poller.add(&self.outside, 0)?;
+            if !turn.worker.is_there() {
+                poller.add(&self.lans, 1)?;
+            }
+            self.descriptor.get_or_init(|| poller);
         }
-        self.both.get().expect("it was made just now").as_fd().try_clone_to_owned()
+        self.descriptor.get().expect("it was made just now").as_fd().try_clone_to_owned()
     }
 
     /// The stack's thread drives no more, for now or, without a `worker`, for ever: those who wait find out by themselves.
@@ -253,8 +252,17 @@ impl Shared {
         turn.worker = worker;
         if turn.driver == Some(Driver::Thread) {
             turn.driver = None;
+            turn.driver_number = 0;
             turn.asleep_until = None;
         }
+        if !worker.is_there()
+            && let Some(descriptor) = self.descriptor.get()
+        {
+            // Without memory for that the program is told now, and not of what comes later.
+            let _ = descriptor.add(&self.lans, 1);
+        }
+        // A verb that drives waits anew, because its bell is taken, too.
+        turn.interrupt();
         turn.tell_outside();
         let mut bells = turn.waiting.take_all();
         drop(turn);
@@ -283,8 +291,15 @@ impl Shared {
 }
 
 /// Tasks need somebody who drives the stack while they wait.
+///
+/// # Errors
+/// `Unsupported` if the stack was made without a thread; otherwise its thread has failed.
 #[cfg(feature = "tokio")]
-pub(super) fn no_thread() -> io::Error {
+pub(super) fn check_worker(worker: Worker) -> io::Result<()> {
     let problem = "tasks need a stack with a thread: make it with Drive::Thread";
-    io::Error::new(io::ErrorKind::Unsupported, problem)
+    match worker {
+        Worker::None => Err(io::Error::new(io::ErrorKind::Unsupported, problem)),
+        Worker::Failed => Err(io::Error::other("the stack's thread has failed, and tasks need it")),
+        _ => Ok(()),
+    }
 }

@@ -186,8 +186,8 @@ impl Signal {
         *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
 
-    /// Sleeps until it is set, at most for `time`.
-    pub(super) fn wait(&self, time: Option<Duration>) {
+    /// Sleeps until it is set, at most for `time`. Whether it was set.
+    pub(super) fn wait(&self, time: Option<Duration>) -> bool {
         let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_set = match time {
             None => self
@@ -201,6 +201,6 @@ impl Signal {
                     .0
             }
         };
-        *is_set = false;
+        std::mem::take(&mut *is_set)
     }
 }

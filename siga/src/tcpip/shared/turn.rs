@@ -172,7 +172,7 @@ impl<'a> Turn<'a> {
         if is_unseen || self.has_more || self.net.has_changed() {
             return Ok(Duration::ZERO);
         }
-        if self.worker != Worker::None {
+        if self.worker.is_there() {
             self.outside_until = Some(u64::MAX);
             return Ok(Duration::MAX);
         }
@@ -339,7 +339,7 @@ impl<'a> Turn<'a> {
         if self.driver.is_some() {
             return None;
         }
-        if self.worker == Worker::None
+        if !self.worker.is_there()
             && let Some(until) = self.outside_until
         {
             let is_prepared = !self.has_more
@@ -349,7 +349,7 @@ impl<'a> Turn<'a> {
                 self.tell_outside();
             }
         }
-        if self.has_elsewhere() {
+        if self.has_elsewhere() && self.worker != Worker::Pauses {
             self.shared.rest.set();
             return None;
         }
