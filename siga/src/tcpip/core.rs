@@ -52,7 +52,7 @@ impl Patience {
     }
 }
 
-/// Who sees to it that what comes is received and what is due is done.
+/// Which kind of thread is the driver: it receives what arrives, and does what is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Driver {
     /// A verb that waits.
@@ -108,23 +108,23 @@ pub(super) struct Core {
     pub(super) waiting: Waiting,
     /// Until when a program waits at the descriptor, if it does.
     pub(super) outside_until: Option<u64>,
-    /// How many times something has come for those who wait for anything. Each of them compares it with what it was when it
-    /// looked last, because it may have come while that one was at the stack for something else.
+    /// How many times something has come for waiters for anything. Each compares the count with the one at its last look,
+    /// because something may have come while it used the stack for something else.
     pub(super) activity: u64,
-    /// What `activity` was when the program at the descriptor looked last.
+    /// What `activity` was at the last look of the program that waits at the descriptor.
     pub(super) outside_seen: u64,
-    /// Who drives, if somebody does.
+    /// The driver, if there is one.
     pub(super) driver: Option<Driver>,
-    /// The thread that does: zero if nobody.
+    /// The number of the driver's thread: zero if there is no driver.
     pub(super) driver_number: usize,
-    /// Until when the one who drives sleeps, if it does.
+    /// Until when the driver sleeps, if it does.
     pub(super) asleep_until: Option<u64>,
-    /// Whether the sleep of a verb that drives, and that of the stack's thread, were ended by somebody.
+    /// Whether another thread has ended the sleep of a driver that is a verb, and of one that is the stack's thread.
     interrupted: [bool; 2],
     pub(super) worker: Worker,
     /// How many times somebody has received what had come.
     pub(super) pumps: u64,
-    /// Whether something has come, or was done, that one who waits for anything waits for.
+    /// Whether something has come, or was done, that is news for waiters for anything.
     pub(super) has_worked: bool,
     /// Whether there may be more to do at once.
     pub(super) has_more: bool,
@@ -161,12 +161,12 @@ impl Core {
         }
     }
 
-    /// Whether the sleep of one who drives was ended by somebody.
+    /// Whether another thread has ended the sleep of this driver.
     pub(super) fn is_interrupted(&mut self, driver: Driver) -> &mut bool {
         &mut self.interrupted[driver as usize]
     }
 
-    /// Whether somebody waits who cannot drive the stack meanwhile, and for whom the stack's thread does.
+    /// Whether there is a waiter that cannot drive the stack, and for which the stack's thread drives.
     pub(super) fn has_elsewhere(&self) -> bool {
         let waits = self.waiting.has_elsewhere() || self.outside_until.is_some();
         waits && self.worker.is_there()

@@ -1,4 +1,4 @@
-//! A stack that threads share: one has it at a time, and nobody keeps it while it sleeps.
+//! A stack that threads share. A lock gives one thread at a time access to the stack; no thread holds it while it sleeps.
 
 mod inside;
 mod turn;
@@ -24,9 +24,9 @@ use super::core::{Core, Driver, Patience, Worker};
 use super::lans::{Lans, LansSleeper};
 #[cfg(feature = "tokio")]
 use super::waiting::Ticket;
-use super::waiting::{Bell, Interest, Signal};
+use super::waiting::{Interest, Signal, Wakeup};
 
-/// What a program has done with.
+/// What a program has dropped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dropped {
     /// A handle of a connection.
@@ -39,25 +39,25 @@ pub(super) struct Shared {
     core: Mutex<Core>,
     /// Threads that wait for the stack to be free.
     wanted: Arc<AtomicUsize>,
-    /// Waits for what the LANs have, and for the next.
+    /// The driver sleeps here until a LAN has something, or `verb` is set.
     lans: LansSleeper,
-    /// Ends the sleep of a verb that drives.
+    /// Ends the sleep of a driver that is a verb.
     verb: Event,
-    /// Ends the sleep of the stack's thread while it drives.
+    /// Ends the sleep of a driver that is the stack's thread.
     thread: Event,
     /// Wakes a program that waits for the descriptor.
     outside: Event,
-    /// Readable if that is, and without a thread that drives if the LANs are: the descriptor for programs.
+    /// The descriptor for programs: readable if `outside` is set. If the stack has no thread, also if a LAN has something.
     descriptor: OnceLock<Poller>,
-    /// What the stack's thread sleeps at while others drive.
+    /// The stack's thread sleeps here while it does not drive.
     pub(super) rest: Signal,
-    /// Which stack it is, for what threads keep of each.
+    /// Identifies the stack in what each thread notes of its stacks.
     identity: Arc<()>,
     guard: ForkGuard,
 }
 
 thread_local! {
-    /// What the activity of each stack was when the calling thread looked last.
+    /// How much of each stack's activity the calling thread has seen.
     static SEEN: RefCell<Vec<(Weak<()>, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -87,7 +87,7 @@ impl Shared {
         })
     }
 
-    /// What ends the sleep of one who drives.
+    /// The event that ends the sleep of this driver.
     fn interrupt_of(&self, driver: Driver) -> &Event {
         match driver {
             Driver::Verb => &self.verb,
@@ -95,12 +95,12 @@ impl Shared {
         }
     }
 
-    /// Whether this is a forked child, in which nobody may have the stack: its parent's threads may have had it.
+    /// Whether this is a forked child, in which the stack cannot be used: a thread of the parent may have held the lock.
     pub(super) fn in_child(&self) -> bool {
         self.guard.in_child()
     }
 
-    /// The stack's activity that the calling thread has seen with [`Shared::see`]: zero if none.
+    /// How much of the stack's activity the calling thread has seen: zero before its first [`Shared::see`].
     fn seen(&self) -> u64 {
         let find = |seen: &RefCell<Vec<(Weak<()>, u64)>>| {
             let of_stacks = seen.borrow();
@@ -110,9 +110,9 @@ impl Shared {
         SEEN.try_with(find).unwrap_or(0)
     }
 
-    /// The calling thread has seen this much of the stack's activity.
+    /// Notes how much of the stack's activity the calling thread has seen.
     fn see(&self, activity: u64) {
-        // A thread that ends has nothing to remember, and looks once more than it had to.
+        // A thread that is ending notes nothing. Its next wait then returns at once.
         let _ = SEEN.try_with(|seen| {
             let mut of_stacks = seen.borrow_mut();
             match of_stacks.iter_mut().find(|(stack, _)| self.is_stack(stack)) {
@@ -129,7 +129,7 @@ impl Shared {
         std::ptr::eq(stack.as_ptr(), Arc::as_ptr(&self.identity))
     }
 
-    /// Waits until nobody else has the stack, and takes it.
+    /// Locks the stack, and waits for that if another thread has it.
     ///
     /// # Errors
     /// `ResourceBusy` inside a closure that a stack has called; `NotConnected` in a forked child.
@@ -143,7 +143,7 @@ impl Shared {
         }
         let core = match self.core.try_lock() {
             Ok(core) => core,
-            // A closure that has panicked has left the stack as it was.
+            // A closure that has panicked has left the stack in order.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 self.wanted.fetch_add(1, Ordering::Relaxed);
@@ -155,12 +155,13 @@ impl Shared {
         Ok(Turn::new(self, core))
     }
 
-    /// Runs with the stack to itself.
+    /// Runs a closure of this crate with the stack locked.
     pub(super) fn with<R>(&self, run: impl FnOnce(&mut Core) -> io::Result<R>) -> io::Result<R> {
         run(&mut *self.enter()?)
     }
 
-    /// Tries until there is a result. The time limit's error is `WouldBlock`, as in the standard library.
+    /// Repeats an attempt until it has a result, and waits in between. At the time limit the error is `WouldBlock`, as in
+    /// the standard library.
     pub(super) fn try_until<R>(
         &self,
         interest: Interest,
@@ -188,7 +189,7 @@ impl Shared {
         }
     }
 
-    /// Tries for a task, which is woken when another try is worth it.
+    /// Makes an attempt for a task. If the attempt has no result, the task is woken when the next may have one.
     #[cfg(feature = "tokio")]
     pub(super) fn poll_until<R>(
         &self,
@@ -198,7 +199,7 @@ impl Shared {
         mut attempt: impl FnMut(&mut Core) -> Option<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         let waker = context.waker().clone();
-        // Dropped after the turn: what a runtime does then is its own affair.
+        // Dropped after the lock: dropping a waker may run code of a runtime.
         let _before;
         let mut turn = self.enter()?;
         _before = ticket.take().and_then(|ticket| turn.waiting.remove(ticket));
@@ -214,26 +215,26 @@ impl Shared {
         if let Err(error) = check_worker(turn.worker) {
             return Poll::Ready(Err(error));
         }
-        *ticket = Some(turn.add(interest, Bell::Task(waker)));
+        *ticket = Some(turn.add(interest, Wakeup::Task(waker)));
         Poll::Pending
     }
 
-    /// A task waits no longer.
+    /// Removes a task that waits no longer.
     #[cfg(feature = "tokio")]
     pub(super) fn forget(&self, ticket: Ticket) {
         let Ok(mut turn) = self.enter() else { return };
-        let bell = turn.waiting.remove(ticket);
+        let wakeup = turn.waiting.remove(ticket);
         drop(turn);
-        // Not before: what a runtime does then is its own affair.
-        drop(bell);
+        // Without the lock: dropping a waker may run code of a runtime.
+        drop(wakeup);
     }
 
-    /// The descriptor for a program that waits elsewhere.
+    /// The descriptor for a program that waits with a poller of its own.
     ///
     /// # Errors
     /// No descriptors left; otherwise as [`Shared::enter`].
     pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
-        // One that has a thread is told what has come. One that has none has to look by itself.
+        // The thread of a stack tells the program what has come. Without a thread the program has to poll the stack itself.
         let turn = self.enter()?;
         if self.descriptor.get().is_none() {
             let poller = Poller::new()?;
@@ -246,7 +247,8 @@ impl Shared {
         self.descriptor.get().expect("it was made just now").as_fd().try_clone_to_owned()
     }
 
-    /// The stack's thread drives no more, for now or, without a `worker`, for ever: those who wait find out by themselves.
+    /// The stack's thread stops driving: for now, or for ever if `worker` says that the thread is gone. All waiters are
+    /// woken, and find out by themselves.
     pub(super) fn give_up(&self, worker: Worker) {
         let Ok(mut turn) = self.enter() else { return };
         turn.worker = worker;
@@ -258,18 +260,18 @@ impl Shared {
         if !worker.is_there()
             && let Some(descriptor) = self.descriptor.get()
         {
-            // Without memory for that the program is told now, and not of what comes later.
+            // If there is no memory for that, the program is woken now, but not for frames that arrive later.
             let _ = descriptor.add(&self.lans, 1);
         }
-        // A verb that drives waits anew, because its bell is taken, too.
+        // All waiters are removed, also the one of a driver that is a verb: it has to register again.
         turn.interrupt();
         turn.tell_outside();
-        let mut bells = turn.waiting.take_all();
+        let mut wakeups = turn.waiting.take_all();
         drop(turn);
-        Bell::ring_all(&mut bells);
+        Wakeup::wake_all(&mut wakeups);
     }
 
-    /// The last handle is gone: the stack's thread ends.
+    /// Ends the stack's thread, because the last handle is gone.
     pub(super) fn end(&self) {
         if let Ok(mut turn) = self.enter() {
             turn.is_over = true;
@@ -278,11 +280,11 @@ impl Shared {
         self.rest.set();
     }
 
-    /// A program has dropped something. A connection that lingers is waited for if that `may_wait`.
+    /// Closes what a program has dropped. If `may_wait`, waits for a connection that lingers.
     pub(super) fn close(&self, dropped: Dropped, may_wait: bool) {
         let Ok(mut turn) = self.enter() else { return };
         let lingering = turn.close(dropped);
-        // Who drives is here because it has woken a task: if it waited, nobody would drive.
+        // If the calling thread is the driver, a waker has dropped the connection. A waker must not wait.
         let may_wait = may_wait && turn.driver_number != own_number();
         if let Some((id, time)) = lingering.filter(|_| may_wait) {
             turn.linger(id, time);
@@ -290,7 +292,7 @@ impl Shared {
     }
 }
 
-/// Tasks need somebody who drives the stack while they wait.
+/// Checks that the stack has a thread, which tasks need: it drives while they wait.
 ///
 /// # Errors
 /// `Unsupported` if the stack was made without a thread; otherwise its thread has failed.

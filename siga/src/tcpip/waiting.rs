@@ -1,7 +1,8 @@
-//! Who waits for what a stack may bring.
+//! Waiters: threads and tasks that wait for something to come on a stack.
 //!
-//! One of those who wait drives the stack: it sleeps until something comes from the LAN or is due. The others sleep until
-//! the one who drives, or any other who was at the stack, has found something for them.
+//! One of the threads that wait is the driver: it sleeps until a frame arrives or a timer is due, and then polls the stack.
+//! The other threads are followers: they sleep until the driver, or any other thread that has used the stack, has found
+//! something for them. A task cannot drive: it is woken through the waker of its runtime.
 
 use std::collections::HashMap;
 #[cfg(feature = "tokio")]
@@ -11,58 +12,59 @@ use std::time::Duration;
 
 use net::tcpip::{Awaited, Stack};
 
-/// What somebody waits for.
+/// What a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Interest {
-    /// One thing.
+    /// News of one connection, listener or socket.
     One(Awaited),
-    /// Whatever it is.
+    /// Anything that comes.
     All,
 }
 
-/// What wakes one who waits.
+/// How a waiter is woken.
 #[derive(Debug)]
-pub(super) enum Bell {
-    /// A thread.
+pub(super) enum Wakeup {
+    /// A follower, by its signal.
     Thread(Arc<Signal>),
-    /// The thread that drives the stack, which sleeps in the kernel.
+    /// The driver, which sleeps in the kernel.
     Driver,
-    /// A task of a runtime.
+    /// A task, by its runtime's waker.
     #[cfg(feature = "tokio")]
     Task(std::task::Waker),
 }
 
-impl Bell {
-    /// Wakes. The driver is woken by those who have the stack.
-    fn ring(self) {
+impl Wakeup {
+    /// Wakes the waiter. Nothing happens for the driver, which only a thread that has the stack can wake.
+    fn wake(self) {
         match self {
-            Bell::Thread(signal) => signal.set(),
-            Bell::Driver => {}
+            Wakeup::Thread(signal) => signal.set(),
+            Wakeup::Driver => {}
             #[cfg(feature = "tokio")]
-            Bell::Task(waker) => {
-                // A waker that panics is a defect of its runtime, which the panic hook has reported. It must not keep others
-                // from being woken, end the stack's thread, or take the result of a verb away that has one already.
+            Wakeup::Task(waker) => {
+                // A waker that panics is a defect of its runtime, and the panic hook has reported it. The panic must not
+                // keep other waiters from being woken, end the stack's thread, or discard the result of the verb that
+                // called the waker.
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-                    // Dropping it could panic, too.
+                    // Dropping the payload could panic, too.
                     std::mem::forget(payload);
                 }
             }
         }
     }
 
-    /// Wakes all: threads before tasks, whose wakers may run for long.
-    pub(super) fn ring_all(bells: &mut Vec<Bell>) {
-        bells.sort_by_key(Bell::is_elsewhere);
-        bells.drain(..).for_each(Bell::ring);
+    /// Wakes all these waiters: threads before tasks, because a waker may run for long.
+    pub(super) fn wake_all(wakeups: &mut Vec<Wakeup>) {
+        wakeups.sort_by_key(Wakeup::is_elsewhere);
+        wakeups.drain(..).for_each(Wakeup::wake);
     }
 
-    /// Whether it cannot drive the stack while it waits.
+    /// Whether the waiter is one that cannot drive the stack.
     fn is_elsewhere(&self) -> bool {
-        !matches!(self, Bell::Thread(_) | Bell::Driver)
+        !matches!(self, Wakeup::Thread(_) | Wakeup::Driver)
     }
 }
 
-/// One place among those who wait.
+/// Identifies a registered waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     interest: Interest,
@@ -72,75 +74,77 @@ pub(super) struct Ticket {
 #[derive(Debug)]
 struct Waiter {
     number: u64,
-    bell: Bell,
+    wakeup: Wakeup,
 }
 
-/// Those who wait.
+/// The registered waiters.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// None of the lists is empty.
+    /// By what they wait for. None of the lists is empty.
     waiters: HashMap<Interest, Vec<Waiter>>,
     tickets: u64,
-    /// How many of all cannot drive.
+    /// How many of the waiters cannot drive.
     elsewhere: usize,
 }
 
 impl Waiting {
-    /// Whether somebody waits who cannot drive the stack meanwhile.
+    /// Whether there is a waiter that cannot drive.
     pub(super) fn has_elsewhere(&self) -> bool {
         self.elsewhere > 0
     }
 
-    /// Waits from now on, until the bell is rung or the ticket is given back.
-    pub(super) fn add(&mut self, interest: Interest, bell: Bell) -> Ticket {
+    /// Registers a waiter, until it is woken or removed by its ticket.
+    pub(super) fn add(&mut self, interest: Interest, wakeup: Wakeup) -> Ticket {
         self.tickets += 1;
-        self.elsewhere += usize::from(bell.is_elsewhere());
+        self.elsewhere += usize::from(wakeup.is_elsewhere());
         let number = self.tickets;
-        self.waiters.entry(interest).or_default().push(Waiter { number, bell });
+        self.waiters.entry(interest).or_default().push(Waiter { number, wakeup });
         Ticket { interest, number }
     }
 
-    /// Waits no longer, if the bell has not been rung. The bell is given back: dropping it may run code of a runtime.
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Bell> {
+    /// Removes a waiter that has not been woken yet, and returns how it would have been woken. Drop that without the lock:
+    /// dropping a waker may run code of a runtime.
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Wakeup> {
         let waiters = self.waiters.get_mut(&ticket.interest)?;
         let at = waiters.iter().position(|waiter| waiter.number == ticket.number)?;
         let removed = waiters.swap_remove(at);
         if waiters.is_empty() {
             self.waiters.remove(&ticket.interest);
         }
-        self.elsewhere -= usize::from(removed.bell.is_elsewhere());
-        Some(removed.bell)
+        self.elsewhere -= usize::from(removed.wakeup.is_elsewhere());
+        Some(removed.wakeup)
     }
 
-    /// Takes the bells of those for whom `net` has something; of those who wait for anything if there was `anything`.
-    pub(super) fn take_rung(
+    /// Removes the waiters for which `net` has news, and those that wait for anything if there was `anything`. `wake` gets
+    /// each.
+    pub(super) fn take_woken(
         &mut self,
         net: &mut Stack,
         anything: bool,
-        mut ring: impl FnMut(Bell),
+        mut wake: impl FnMut(Wakeup),
     ) {
         if self.waiters.is_empty() {
             return;
         }
         while let Some(awaited) = net.take_news() {
-            self.take_bells_of(Interest::One(awaited), &mut ring);
+            self.take_waiters_of(Interest::One(awaited), &mut wake);
         }
         if anything {
-            self.take_bells_of(Interest::All, &mut ring);
+            self.take_waiters_of(Interest::All, &mut wake);
         }
     }
 
-    /// Takes the bells of those who wait for this.
-    fn take_bells_of(&mut self, interest: Interest, ring: &mut impl FnMut(Bell)) {
+    /// Removes the waiters that wait for this.
+    fn take_waiters_of(&mut self, interest: Interest, wake: &mut impl FnMut(Wakeup)) {
         for waiter in self.waiters.remove(&interest).into_iter().flatten() {
-            self.elsewhere -= usize::from(waiter.bell.is_elsewhere());
-            ring(waiter.bell);
+            self.elsewhere -= usize::from(waiter.wakeup.is_elsewhere());
+            wake(waiter.wakeup);
         }
     }
 
-    /// The bell of a thread that waits, and could drive.
-    pub(super) fn take_thread(&mut self) -> Option<Bell> {
-        let is_thread = |waiter: &Waiter| matches!(waiter.bell, Bell::Thread(_));
+    /// Removes a follower, which can become the driver.
+    pub(super) fn take_thread(&mut self) -> Option<Wakeup> {
+        let is_thread = |waiter: &Waiter| matches!(waiter.wakeup, Wakeup::Thread(_));
         let ticket = self.waiters.iter().find_map(|(interest, waiters)| {
             let waiter = waiters.iter().find(|waiter| is_thread(waiter))?;
             Some(Ticket { interest: *interest, number: waiter.number })
@@ -148,14 +152,14 @@ impl Waiting {
         self.remove(ticket?)
     }
 
-    /// Takes all bells.
-    pub(super) fn take_all(&mut self) -> Vec<Bell> {
+    /// Removes all waiters.
+    pub(super) fn take_all(&mut self) -> Vec<Wakeup> {
         self.elsewhere = 0;
-        self.waiters.drain().flat_map(|(_, waiters)| waiters).map(|waiter| waiter.bell).collect()
+        self.waiters.drain().flat_map(|(_, waiters)| waiters).map(|waiter| waiter.wakeup).collect()
     }
 }
 
-/// What a thread sleeps at.
+/// A flag that a thread sleeps at until another thread sets it.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     is_set: Mutex<bool>,
@@ -163,14 +167,14 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    /// One for the calling thread to sleep at. It is the same each time, unless that is still in use: the thread may be about
-    /// to sleep at it, and run the code of a waker before that sleeps as well.
+    /// A signal for the calling thread, not set. The thread has one that is used again, unless it is still in use: a thread
+    /// that is about to sleep may call a waker first, whose code may wait, too.
     pub(super) fn own() -> Arc<Signal> {
         thread_local! {
             static OWN: Arc<Signal> = Arc::default();
         }
         let find = |own: &Arc<Signal>| (Arc::strong_count(own) == 1).then(|| own.clone());
-        // A thread that ends has none any more.
+        // A thread that is ending has lost its own.
         let Some(own) = OWN.try_with(find).ok().flatten() else { return Arc::default() };
         own.clear();
         own
@@ -181,12 +185,12 @@ impl Signal {
         self.changed.notify_one();
     }
 
-    /// What was set before does not count from now on.
+    /// Takes the flag down.
     fn clear(&self) {
         *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
 
-    /// Sleeps until it is set, at most for `time`. Whether it was set.
+    /// Sleeps until the flag is set, for `time` at most, and takes it down. Whether it was set.
     pub(super) fn wait(&self, time: Option<Duration>) -> bool {
         let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_set = match time {

@@ -1,7 +1,7 @@
-//! What a thread may do while it has a stack, which is inside a closure that the stack has called.
+//! What a thread may do while it has a stack locked, which is inside a closure that the stack has called.
 //!
-//! Nothing with any stack: a thread that has one and waits for another could wait for a thread that does the reverse. What
-//! the closure drops is closed when the thread has left the stack.
+//! It may use no stack, neither this nor another: a thread that has locked one and waits for another could wait for a
+//! thread that does the reverse. What the closure drops is closed after the thread has released the stack.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ thread_local! {
     static PUT_OFF: RefCell<Vec<PutOff>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether the calling thread has a stack: this or another.
+/// Whether the calling thread has a stack locked: this or another.
 pub(in crate::tcpip) fn has_stack() -> bool {
     HAS_STACK.get()
 }
 
-/// There while the calling thread has a stack.
+/// There while the calling thread has a stack locked.
 #[derive(Debug)]
 pub(super) struct Inside(());
 
@@ -38,7 +38,7 @@ impl Drop for Inside {
     }
 }
 
-/// What is put off until the calling thread has no stack.
+/// What is put off until the calling thread has released the stack.
 pub(in crate::tcpip) enum PutOff {
     Close(Arc<Owner>, Dropped),
     /// A task waits no longer.
@@ -49,13 +49,13 @@ pub(in crate::tcpip) enum PutOff {
 }
 
 impl PutOff {
-    /// Does it when the calling thread has left the stack that it has.
+    /// Has it done when the calling thread releases the stack that it has locked.
     pub(in crate::tcpip) fn later(self) {
-        // A thread that is ending keeps nothing: then it is not done at all.
+        // A thread that is ending can note nothing. Then it is not done at all.
         let _ = PUT_OFF.try_with(|all| all.borrow_mut().push(self));
     }
 
-    /// Does what was put off. Nobody waits for connections that linger: the program does something else.
+    /// Does what was put off, without waiting for connections that linger: the program did not expect to wait here.
     pub(super) fn run_all() {
         let has_some = |all: &RefCell<Vec<PutOff>>| !all.borrow().is_empty();
         if !PUT_OFF.try_with(has_some).unwrap_or(false) {
