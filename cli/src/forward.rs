@@ -15,7 +15,7 @@ use os::signals::HeldSignals;
 use port::member::{self, Options, WrittenAddress};
 use serde::Serialize;
 use siga::Wait;
-use siga::tcpip::{self, Counter, Drive, Stack, StackOptions};
+use siga::tcpip::{self, Drive, Stack, StackOptions};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json};
@@ -281,18 +281,16 @@ impl Forwarder {
             self.stack.poll()?;
             self.complete();
             let accepting = self.accept()?;
-            let received = self.stack.counter(Counter::FramesReceived);
             while let Some(number) = self.stack.take_changed()? {
                 self.ready.insert(number);
             }
             let before = self.sessions.len();
             self.carry();
             let has_room = accepting == Accepting::Full && self.sessions.len() < before;
-            // What came while others were served may be for one that was served before: then the stack has it to name. Or
-            // it may ask for another connection.
+            // What came while others were served may be for one that was served before, or ask for another connection: then
+            // the time is zero.
             let mut time = self.stack.prepare_wait()?;
-            let has_news = self.stack.counter(Counter::FramesReceived) != received;
-            if has_news || has_room || !self.ready.is_empty() {
+            if has_room || !self.ready.is_empty() {
                 time = Duration::ZERO;
             } else if accepting == Accepting::Short {
                 time = time.min(SHORT_OF_DESCRIPTORS);

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -949,6 +950,116 @@ fn descriptor_of_a_stack_without_a_thread_is_readable_though_another_thread_was_
             os::poller::wait_readable(&descriptor, Some(LONG)).unwrap();
         }
     }
+}
+
+#[test]
+fn what_comes_after_a_program_has_looked_is_not_slept_over_at_the_descriptor() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (one, _other, near, mut far) = connected(&host);
+    near.set_nonblocking(true).unwrap();
+    let descriptor = one.descriptor().unwrap();
+    for _ in 0..100 {
+        while one.prepare_wait().unwrap().is_zero() {}
+        assert_eq!((&near).read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        // The program's wait ends for another reason. It has looked already when the stack's thread receives this.
+        far.write_all(b"x").unwrap();
+        os::poller::wait_readable(&descriptor, Some(LONG)).unwrap();
+        assert!(one.prepare_wait().unwrap().is_zero());
+        (&near).read_exact(&mut [0]).unwrap();
+    }
+}
+
+#[test]
+fn descriptor_is_readable_for_what_a_verb_of_another_thread_has_received() {
+    let host = Embedded::start(System::open()).unwrap();
+    let one = driven(member(&host, "ONE"), Drive::Inline);
+    let other = stack(member(&host, "OTHER"));
+    let listener = TcpListener::bind(&other, "0.0.0.0:7").unwrap();
+    let connect = || {
+        let near = TcpStream::connect(&one, (other.addresses()[0], 7)).unwrap();
+        (near, listener.accept().unwrap().0)
+    };
+    let ((near, mut far), (mut driving, mut far_driving)) = (connect(), connect());
+    let descriptor = one.descriptor().unwrap();
+    while one.prepare_wait().unwrap().is_zero() {}
+    thread::scope(|scope| {
+        scope.spawn(|| driving.read_exact(&mut [0]).unwrap());
+        far.write_all(b"x").unwrap();
+        // Dropping it waits until the other side has all, and only the verb in the other thread receives there.
+        far.set_linger(Some(LONG)).unwrap();
+        drop(far);
+        let [is_told] = os::poller::wait_any([Some(descriptor.as_fd())], Some(LONG)).unwrap();
+        far_driving.write_all(b"x").unwrap();
+        assert!(is_told);
+    });
+    near.set_nonblocking(true).unwrap();
+    (&near).read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn datagram_of_a_stack_to_itself_is_told_at_the_descriptor() {
+    let host = Embedded::start(System::open()).unwrap();
+    let stack = driven(member(&host, "ALONE"), Drive::Inline);
+    let socket = UdpSocket::bind(&stack, (stack.addresses()[0], 53)).unwrap();
+    while stack.prepare_wait().unwrap().is_zero() {}
+    socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+    assert!(stack.prepare_wait().unwrap().is_zero());
+    assert_eq!(socket.recv_from(&mut [0]).unwrap().0, 1);
+}
+
+#[test]
+fn each_of_several_threads_that_wait_for_anything_is_told() {
+    let host = Embedded::start(System::open()).unwrap();
+    let stack = driven(member(&host, "ALONE"), Drive::Inline);
+    let socket = UdpSocket::bind(&stack, (stack.addresses()[0], 53)).unwrap();
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        // The first waits may end for reasons of their own.
+        for _ in 0..20 {
+            socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+            // Another thread has seen it: this one has not.
+            let other = || stack.wait(Duration::ZERO).unwrap();
+            thread::scope(|scope| scope.spawn(other).join().unwrap());
+            stack.wait(Duration::MAX).unwrap();
+        }
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(LONG).unwrap();
+}
+
+#[test]
+fn closure_of_one_stack_may_not_call_another_but_drop_it() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (one, other, near, mut far) = connected(&host);
+    far.write_all(b"hello").unwrap();
+    // A third stack, with a connection: its last handles are dropped while bytes of the first are looked at.
+    let third = stack(member(&host, "THIRD"));
+    let listener = TcpListener::bind(&other, "0.0.0.0:8").unwrap();
+    let dropped = TcpStream::connect(&third, (other.addresses()[0], 8)).unwrap();
+    let (mut ended, _) = listener.accept().unwrap();
+    let held = &mut Some((third, dropped));
+    let refused = near.receive_with(|bytes| {
+        let (third, dropped) = held.take().unwrap();
+        let kinds =
+            [third.poll(), (&dropped).write(b"x").map(|_| ()), far.shutdown(Shutdown::Both)];
+        (bytes.len(), kinds.map(|refused| refused.unwrap_err().kind()))
+    });
+    assert_eq!(refused.unwrap(), [ErrorKind::ResourceBusy; 3]);
+    // The connection was dropped before its stack.
+    assert_eq!(ended.read(&mut [0]).unwrap(), 0);
+    // The guest's name is free again.
+    stack(member(&host, "THIRD"));
+    // A closure that panics leaves the stacks free.
+    far.write_all(b"hello").unwrap();
+    let panics = || near.receive_with(|_| -> (usize, ()) { panic!("on purpose") });
+    assert!(thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
+            other.poll().unwrap();
+            one.poll().unwrap();
+        });
+        thread.join().is_ok()
+    }));
 }
 
 #[test]

@@ -6,6 +6,10 @@ use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use siga::host::{Embedded, System};
 use siga::lan::{Address, Lan, LanOptions};
@@ -17,6 +21,8 @@ use siga::tokio::{
 use siga::waiter::Member;
 use siga::{Guest, Path, PathOptions, Reason, SendError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const LONG: Duration = Duration::from_secs(20);
 
 /// A host, and both ends of a path that a guest has to itself.
 fn joined() -> (Embedded, Path, Path) {
@@ -298,6 +304,76 @@ async fn datagrams_are_awaited() {
         tokio::join!(other.recv_from(&mut bytes), one.send_to(&[7; 1500], at_other));
     assert_eq!((received.unwrap(), sent.unwrap()), ((1500, at_one), 1500));
     assert_eq!(bytes[..1500], [7; 1500]);
+}
+
+/// Runs this when its task is woken.
+struct OnWake<F>(F);
+
+impl<F: Fn() + Send + Sync> Wake for OnWake<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+fn on_wake(run: impl Fn() + Send + Sync + 'static) -> Waker {
+    Arc::new(OnWake(run)).into()
+}
+
+/// A socket of datagrams for tasks, and its address.
+fn bound(stack: &Stack, port: u16) -> (Arc<AsyncUdpSocket>, SocketAddr) {
+    let socket = UdpSocket::bind(stack, (stack.addresses()[0], port)).unwrap();
+    let address = socket.local_addr().unwrap();
+    (Arc::new(AsyncUdpSocket::new(socket).unwrap()), address)
+}
+
+#[test]
+fn waker_that_panics_harms_nobody_else() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (one, other) = (stack(&host, "ONE"), stack(&host, "OTHER"));
+    let (socket, address) = bound(&one, 9);
+    let sender = UdpSocket::bind(&other, "0.0.0.0:9").unwrap();
+    let (woken, is_woken) = mpsc::channel();
+    let panics = on_wake(|| panic!("on purpose"));
+    let tells = on_wake(move || woken.send(()).unwrap());
+    // The stack's thread rings both, and does so again.
+    for _ in 0..3 {
+        let mut room = [[0; 1]; 2];
+        let [first, second] = &mut room;
+        let mut first = pin!(socket.recv_from(first));
+        let mut second = pin!(socket.recv_from(second));
+        assert!(first.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
+        assert!(second.as_mut().poll(&mut Context::from_waker(&tells)).is_pending());
+        sender.send_to(b"x", address).unwrap();
+        is_woken.recv_timeout(LONG).unwrap();
+        assert!(second.as_mut().poll(&mut Context::from_waker(&tells)).is_ready());
+    }
+}
+
+#[test]
+fn waker_may_wait_for_the_stack_whose_thread_it_runs_on() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (one, other) = (stack(&host, "ONE"), stack(&host, "OTHER"));
+    let sender = UdpSocket::bind(&other, "0.0.0.0:9").unwrap();
+    let (socket, address) = bound(&one, 9);
+    let (awaited, at_awaited) = bound(&one, 10);
+    let (idle, _) = bound(&one, 11);
+    let ((begun, has_begun), (ended, has_ended)) = (mpsc::channel(), mpsc::channel());
+    let waits = on_wake(move || {
+        begun.send(()).unwrap();
+        ended.send(awaited.get_ref().recv_from(&mut [0]).unwrap()).unwrap();
+    });
+    let (mut room, mut other_room) = ([0], [0]);
+    // While this task waits, verbs that wait leave the stack to its thread.
+    let mut idle = pin!(idle.recv_from(&mut other_room));
+    assert!(idle.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let mut first = pin!(socket.recv_from(&mut room));
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waits)).is_pending());
+    sender.send_to(b"x", address).unwrap();
+    has_begun.recv_timeout(LONG).unwrap();
+    sender.send_to(b"y", at_awaited).unwrap();
+    let (count, from) = has_ended.recv_timeout(LONG).unwrap();
+    let source = SocketAddr::new(other.addresses()[0], 9);
+    assert_eq!((count, from), (1, source));
 }
 
 #[tokio::test(flavor = "current_thread")]

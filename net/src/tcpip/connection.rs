@@ -23,6 +23,17 @@ impl ConnectionId {
     }
 }
 
+/// What a program can wait for: see [`Stack::await_news`](super::Stack::await_news).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Awaited {
+    /// A change of a connection.
+    Connection(ConnectionId),
+    /// A connection that can be accepted, by the address of its listener.
+    Listener(SocketAddr),
+    /// A datagram, or the error that one was refused, by the address that its socket is bound to.
+    Socket(SocketAddr),
+}
+
 /// How a connection has ended without both sides having closed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -25,7 +25,7 @@ mod time_wait;
 mod udp;
 
 pub use crate::board::Counter;
-pub use connection::{ConnectionId, End, Readable, Writable};
+pub use connection::{Awaited, ConnectionId, End, Readable, Writable};
 pub use keep_alive::KeepAlive;
 pub use output::{Link, Unsent};
 pub use packet::address;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::connection::{Connection, ConnectionId, Connections, End, Readable, Writable};
+use super::connection::{Awaited, Connection, ConnectionId, Connections, End, Readable, Writable};
 use super::control::Limiter;
 use super::counters::Counters;
 use super::fragments::Reassembly;
@@ -177,9 +177,9 @@ pub struct Stack {
     busy: VecDeque<u32>,
     /// Connections whose program wants to be told that they have changed, and has not been told.
     changed: BTreeSet<u32>,
-    /// Connections that somebody waits for, and that have changed.
-    news: Vec<ConnectionId>,
-    /// Whether anything about any connection, or the room for a target, has changed.
+    /// What somebody waits for, and has come.
+    news: Vec<Awaited>,
+    /// Whether anything about any connection or socket, or the room for a target, has changed.
     has_moved: bool,
     /// Connections of which the board does not show how they stand: a bit for each row.
     unshown: [u64; CONNECTION_ROWS.div_ceil(64)],
@@ -405,7 +405,10 @@ impl Stack {
         let datagram = Datagram::parse(packet.transport())?;
         let to = SocketAddr::new(packet.destination, datagram.destination);
         self.are_sockets_unshown = true;
-        self.sockets.put(to, SocketAddr::new(packet.source, datagram.source), datagram.data)
+        let source = SocketAddr::new(packet.source, datagram.source);
+        let at = self.sockets.put(to, source, datagram.data)?;
+        self.note_socket(at);
+        Ok(())
     }
 
     /// Whether frames wait for room at their targets.

@@ -42,6 +42,8 @@ pub(super) struct Queue {
     pub(super) connected: Option<Connected>,
     /// Whether the other side has refused a datagram, and its program has not been told.
     is_refused: bool,
+    /// Whether somebody waits for the next datagram, or the next that is refused.
+    pub(super) is_awaited: bool,
 }
 
 /// Both addresses of a connected socket.
@@ -57,13 +59,13 @@ impl Sockets {
         [local, any(local)].into_iter().find(|at| self.bound.contains_key(at))
     }
 
-    /// Keeps a datagram for the socket that it is for.
+    /// Keeps a datagram for the socket that it is for. Returns where that is bound.
     pub(super) fn put(
         &mut self,
         to: SocketAddr,
         source: SocketAddr,
         data: &[u8],
-    ) -> Result<(), Counter> {
+    ) -> Result<SocketAddr, Counter> {
         let at = self.at(to).ok_or(Counter::NoSocket)?;
         let queue = self.bound.get_mut(&at).ok_or(Counter::NoSocket)?;
         let is_for =
@@ -71,7 +73,8 @@ impl Sockets {
         if !queue.connected.is_none_or(is_for) {
             return Err(Counter::NoSocket);
         }
-        queue.put(source, data)
+        queue.put(source, data)?;
+        Ok(at)
     }
 }
 
@@ -95,11 +98,6 @@ impl Queue {
     /// The other side has refused a datagram. One that is not connected is not told: it could not know which.
     pub(super) fn refuse(&mut self) {
         self.is_refused = self.connected.is_some();
-    }
-
-    /// Whether a datagram was refused and nobody has been told.
-    pub(super) fn is_refused(&self) -> bool {
-        self.is_refused
     }
 
     /// Whether a datagram was refused. It is said once.
@@ -156,8 +154,8 @@ mod tests {
             ["10.1.0.1:9", "10.1.0.2:53", "10.1.0.2:54"].map(|at| at.parse().unwrap());
         let mut sockets = Sockets::default();
         sockets.bound.insert(any(local), Queue::default());
-        assert_eq!(sockets.put(local, other, b"before"), Ok(()));
-        assert_eq!(sockets.put(local, remote, b"one"), Ok(()));
+        assert_eq!(sockets.put(local, other, b"before"), Ok(any(local)));
+        assert_eq!(sockets.put(local, remote, b"one"), Ok(any(local)));
         let queue = sockets.bound.get_mut(&any(local)).unwrap();
         queue.refuse();
         assert!(!queue.take_refused(), "it is not connected");
@@ -171,6 +169,6 @@ mod tests {
             sockets.put("10.1.0.3:9".parse().unwrap(), remote, b"x"),
             Err(Counter::NoSocket)
         );
-        assert_eq!(sockets.put(local, remote, b"two"), Ok(()));
+        assert_eq!(sockets.put(local, remote, b"two"), Ok(any(local)));
     }
 }

@@ -9,25 +9,26 @@ use std::task::{Context, Poll, ready};
 
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use ::tokio::task::coop::{consume_budget, poll_proceed};
+use net::tcpip::Awaited;
 
-use super::core::{Core, Worker};
-use super::shared::no_thread;
+use super::core::Core;
+use super::shared::check_worker;
 use super::stack::{Owner, Stack};
 use super::tcp::{TcpListener, TcpStream, put, take, when_connected, when_readable, when_writable};
 use super::udp::{UdpSocket, copy};
 use super::waiting::{Interest, Ticket};
 
-/// One that waits, until it is dropped.
+/// A task that waits, until this is dropped.
 #[derive(Debug)]
-struct Place {
+struct Registration {
     owner: Arc<Owner>,
     interest: Interest,
     ticket: Option<Ticket>,
 }
 
-impl Place {
-    fn new(owner: &Arc<Owner>, interest: Interest) -> Place {
-        Place { owner: owner.clone(), interest, ticket: None }
+impl Registration {
+    fn new(owner: &Arc<Owner>, interest: Interest) -> Registration {
+        Registration { owner: owner.clone(), interest, ticket: None }
     }
 
     fn poll<R>(
@@ -49,7 +50,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.owner.forget(ticket);
@@ -57,9 +58,9 @@ impl Drop for Place {
     }
 }
 
-/// Tasks need somebody who drives the stack while they wait.
+/// Checks that the stack has a thread, which tasks need: it drives while they wait.
 fn check(owner: &Owner) -> io::Result<()> {
-    owner.with(|core| if core.worker == Worker::None { Err(no_thread()) } else { Ok(()) })
+    owner.with(|core| check_worker(core.worker))
 }
 
 /// A socket that listens, for tasks.
@@ -84,8 +85,9 @@ impl AsyncTcpListener {
     /// As [`Stack::poll`].
     pub async fn accept(&self) -> io::Result<(AsyncTcpStream, SocketAddr)> {
         let listener = &self.listener;
-        let place = Place::new(&listener.owner, Interest::Listener(listener.address));
-        let accepted = place.until(|core| listener.take_ready(core)).await?;
+        let registration =
+            Registration::new(&listener.owner, Interest::One(Awaited::Listener(listener.address)));
+        let accepted = registration.until(|core| listener.take_ready(core)).await?;
         let (stream, peer) = listener.accepted(accepted);
         Ok((AsyncTcpStream::new(stream)?, peer))
     }
@@ -106,8 +108,8 @@ impl AsyncTcpListener {
 #[derive(Debug)]
 pub struct AsyncTcpStream {
     // Before the stream: who is gone waits for nothing.
-    reading: Place,
-    writing: Place,
+    reading: Registration,
+    writing: Registration,
     stream: TcpStream,
 }
 
@@ -118,8 +120,9 @@ impl AsyncTcpStream {
     /// `Unsupported` if its stack has no thread; `ResourceBusy` as [`Stack::poll`].
     pub fn new(stream: TcpStream) -> io::Result<AsyncTcpStream> {
         check(&stream.owner)?;
-        let place = || Place::new(&stream.owner, Interest::Connection(stream.id));
-        Ok(AsyncTcpStream { reading: place(), writing: place(), stream })
+        let registration =
+            || Registration::new(&stream.owner, Interest::One(Awaited::Connection(stream.id)));
+        Ok(AsyncTcpStream { reading: registration(), writing: registration(), stream })
     }
 
     /// Connects to a listener. Waits until it is there, at most for
@@ -131,9 +134,10 @@ impl AsyncTcpStream {
         check(&stack.owner)?;
         let stream = TcpStream::start_connecting(stack, address)?;
         stream.set_nonblocking(false)?;
-        let place = Place::new(&stream.owner, Interest::Connection(stream.id));
+        let registration =
+            Registration::new(&stream.owner, Interest::One(Awaited::Connection(stream.id)));
         let id = stream.id;
-        place.until(|core| when_connected(core, id)).await?;
+        registration.until(|core| when_connected(core, id)).await?;
         AsyncTcpStream::new(stream)
     }
 
@@ -226,8 +230,8 @@ impl AsyncUdpSocket {
     /// # Errors
     /// As [`UdpSocket::send_to`].
     pub async fn send_to(&self, data: &[u8], to: SocketAddr) -> io::Result<usize> {
-        let place = Place::new(&self.socket.owner, Interest::All);
-        place.until(|core| self.socket.when_sent(core, data, to)).await
+        let registration = Registration::new(&self.socket.owner, Interest::All);
+        registration.until(|core| self.socket.when_sent(core, data, to)).await
     }
 
     /// The next datagram, and where it is from. Waits for it. What `target` has no room for is lost. A future that is dropped
@@ -236,8 +240,11 @@ impl AsyncUdpSocket {
     /// # Errors
     /// As [`UdpSocket::recv_from`].
     pub async fn recv_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let place = Place::new(&self.socket.owner, Interest::Socket(self.socket.address));
-        let (source, data) = place.until(|core| self.socket.when_received(core)).await?;
+        let registration = Registration::new(
+            &self.socket.owner,
+            Interest::One(Awaited::Socket(self.socket.address)),
+        );
+        let (source, data) = registration.until(|core| self.socket.when_received(core)).await?;
         Ok((copy(&data, target), source))
     }
 

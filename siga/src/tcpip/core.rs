@@ -10,9 +10,10 @@ use std::time::Duration;
 use net::lan::frame::Mac;
 use net::lan::link::Frame;
 use net::lan::offload::Offload;
-use net::tcpip::{ConnectionId, KeepAlive, Link, SendToError, Stack, Unsent};
+use net::tcpip::{Link, SendToError, Stack, Unsent};
 use os::processor::now_ns;
 
+use super::held::Held;
 use super::lans::Lans;
 use super::waiting::Waiting;
 use crate::lan::TrySendFrameError;
@@ -51,7 +52,7 @@ impl Patience {
     }
 }
 
-/// Who sees to it that what comes is received and what is due is done.
+/// Which kind of thread is the driver: it receives what arrives, and does what is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Driver {
     /// A verb that waits.
@@ -65,32 +66,30 @@ pub(super) enum Driver {
 pub(super) enum Worker {
     /// There is none.
     None,
+    /// There is none any more: a defect of the stack has ended it.
+    Failed,
     /// It looks now and then whether somebody drives.
     Watches,
     /// It sleeps until it is told that nobody drives.
     Rests,
     /// It drives, or has done so until a verb began to wait.
     Drives,
+    /// It has failed to drive, because the kernel did not let it wait, and tries again after a while.
+    Pauses,
 }
 
-/// What a program has set for one of its connections.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Settings {
-    /// Handles that stand for it.
-    pub(super) handles: u32,
-    pub(super) is_nonblocking: bool,
-    pub(super) has_no_delay: bool,
-    pub(super) read_limit: Option<Duration>,
-    pub(super) write_limit: Option<Duration>,
-    pub(super) keep_alive: Option<KeepAlive>,
-    pub(super) linger: Option<Duration>,
+impl Worker {
+    /// Whether there is a thread that drives for those who cannot.
+    pub(super) fn is_there(self) -> bool {
+        !matches!(self, Worker::None | Worker::Failed)
+    }
 }
 
 pub(super) struct Core {
     pub(super) lans: Lans,
     pub(super) net: Stack,
-    /// Of each connection that a program has, by its index.
-    settings: Vec<Settings>,
+    /// The connections that a program has.
+    pub(super) held: Held,
     /// The frame that is looked at: a copy, because its sender may still write where it lies.
     frame: Vec<u8>,
     /// The count of the LANs' changes up to which the other sides' members were looked for.
@@ -107,22 +106,25 @@ pub(super) struct Core {
     /// Threads that wait for the stack to be free.
     wanted: Arc<AtomicUsize>,
     pub(super) waiting: Waiting,
-    /// Until when a program waits at the descriptor of a stack without a thread, if it does.
+    /// Until when a program waits at the descriptor, if it does.
     pub(super) outside_until: Option<u64>,
-    /// Whether something has come that nobody was told of who waits for anything: the next does not wait.
-    pub(super) is_unseen: bool,
-    /// Who drives, if somebody does.
+    /// How many times something has come for waiters for anything. Each compares the count with the one at its last look,
+    /// because something may have come while it used the stack for something else.
+    pub(super) activity: u64,
+    /// What `activity` was at the last look of the program that waits at the descriptor.
+    pub(super) outside_seen: u64,
+    /// The driver, if there is one.
     pub(super) driver: Option<Driver>,
-    /// The thread that does: zero if nobody.
+    /// The number of the driver's thread: zero if there is no driver.
     pub(super) driver_number: usize,
-    /// Until when the one who drives sleeps, if it does.
+    /// Until when the driver sleeps, if it does.
     pub(super) asleep_until: Option<u64>,
-    /// Whether the sleep of a verb that drives, and that of the stack's thread, were ended by somebody.
+    /// Whether another thread has ended the sleep of a driver that is a verb, and of one that is the stack's thread.
     interrupted: [bool; 2],
     pub(super) worker: Worker,
     /// How many times somebody has received what had come.
     pub(super) pumps: u64,
-    /// Whether something has come, or was done, that one who waits for anything waits for.
+    /// Whether something has come, or was done, that is news for waiters for anything.
     pub(super) has_worked: bool,
     /// Whether there may be more to do at once.
     pub(super) has_more: bool,
@@ -135,7 +137,7 @@ impl Core {
         Core {
             lans,
             net,
-            settings: Vec::new(),
+            held: Held::default(),
             frame: Vec::new(),
             changes: 0,
             noted: None,
@@ -145,7 +147,8 @@ impl Core {
             wanted,
             waiting: Waiting::default(),
             outside_until: None,
-            is_unseen: false,
+            activity: 0,
+            outside_seen: 0,
             driver: None,
             driver_number: 0,
             asleep_until: None,
@@ -158,23 +161,15 @@ impl Core {
         }
     }
 
-    /// A program has a connection: with the first handle its settings are as they are at the beginning.
-    pub(super) fn hold(&mut self, id: ConnectionId) {
-        let index = id.index();
-        if self.settings.len() <= index {
-            self.settings.resize(index + 1, Settings::default());
-        }
-        self.settings[index] = Settings { handles: 1, ..Settings::default() };
-    }
-
-    /// What was set for a connection that a program has.
-    pub(super) fn settings(&mut self, id: ConnectionId) -> &mut Settings {
-        &mut self.settings[id.index()]
-    }
-
-    /// Whether the sleep of one who drives was ended by somebody.
+    /// Whether another thread has ended the sleep of this driver.
     pub(super) fn is_interrupted(&mut self, driver: Driver) -> &mut bool {
         &mut self.interrupted[driver as usize]
+    }
+
+    /// Whether there is a waiter that cannot drive the stack, and for which the stack's thread drives.
+    pub(super) fn has_elsewhere(&self) -> bool {
+        let waits = self.waiting.has_elsewhere() || self.outside_until.is_some();
+        waits && self.worker.is_there()
     }
 
     /// Whether somebody waits for the stack to be free.

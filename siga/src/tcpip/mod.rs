@@ -30,6 +30,7 @@
 #[cfg(feature = "tokio")]
 pub(crate) mod asynchronous;
 mod core;
+mod held;
 mod lans;
 mod routing;
 mod shared;
@@ -44,3 +45,6 @@ pub use routing::{Routing, STACK_LANS_MAX, StackVlan};
 pub use stack::{Drive, Stack, StackOptions};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,14 @@
-//! A stack that threads share: one has it at a time, and nobody keeps it while it sleeps.
+//! A stack that threads share. A lock gives one thread at a time access to the stack; no thread holds it while it sleeps.
 
+mod inside;
 mod turn;
 
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
 #[cfg(feature = "tokio")]
 use std::task::{Context, Poll};
 
@@ -16,48 +18,47 @@ use os::fork::ForkGuard;
 use os::poller::Poller;
 use os::processor::now_ns;
 
+pub(super) use self::inside::{PutOff, has_stack};
 pub(super) use self::turn::Turn;
 use super::core::{Core, Driver, Patience, Worker};
 use super::lans::{Lans, LansSleeper};
 #[cfg(feature = "tokio")]
 use super::waiting::Ticket;
-use super::waiting::{Bell, Interest, Signal};
+use super::waiting::{Interest, Signal, Wakeup};
 
-/// What a program has done with.
+/// What a program has dropped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dropped {
     /// A handle of a connection.
     Connection(ConnectionId),
     Listener(SocketAddr),
     Socket(SocketAddr),
-    /// Of a task that waits no longer.
-    #[cfg(feature = "tokio")]
-    Ticket(Ticket),
 }
 
 pub(super) struct Shared {
     core: Mutex<Core>,
-    /// The thread that has the stack: zero if none.
-    holder: AtomicUsize,
     /// Threads that wait for the stack to be free.
     wanted: Arc<AtomicUsize>,
-    /// What was dropped while the stack was at work for somebody.
-    dropped: Mutex<Vec<Dropped>>,
-    /// Whether there is something: hardly ever.
-    has_dropped: AtomicBool,
-    /// Waits for what the LANs have, and for the next.
+    /// The driver sleeps here until a LAN has something, or `verb` is set.
     lans: LansSleeper,
-    /// Ends the sleep of a verb that drives.
+    /// Ends the sleep of a driver that is a verb.
     verb: Event,
-    /// Ends the sleep of the stack's thread while it drives.
+    /// Ends the sleep of a driver that is the stack's thread.
     thread: Event,
-    /// Readable for a program that waits elsewhere.
-    outside: Arc<Event>,
-    /// Readable if that is, or the LANs: for one that drives the stack by itself.
-    both: OnceLock<Poller>,
-    /// What the stack's thread sleeps at while others drive.
+    /// Wakes a program that waits for the descriptor.
+    outside: Event,
+    /// The descriptor for programs: readable if `outside` is set. If the stack has no thread, also if a LAN has something.
+    descriptor: OnceLock<Poller>,
+    /// The stack's thread sleeps here while it does not drive.
     pub(super) rest: Signal,
+    /// Identifies the stack in what each thread notes of its stacks.
+    identity: Arc<()>,
     guard: ForkGuard,
+}
+
+thread_local! {
+    /// How much of each stack's activity the calling thread has seen.
+    static SEEN: RefCell<Vec<(Weak<()>, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A number that no other thread has.
@@ -75,20 +76,18 @@ impl Shared {
         Ok(Shared {
             lans: lans.sleeper(&verb)?,
             core: Mutex::new(Core::new(lans, net, wanted.clone())),
-            holder: AtomicUsize::new(0),
             wanted,
-            dropped: Mutex::default(),
-            has_dropped: AtomicBool::new(false),
             verb,
             thread: Event::new()?,
-            outside: Arc::new(Event::new()?),
-            both: OnceLock::new(),
+            outside: Event::new()?,
+            descriptor: OnceLock::new(),
             rest: Signal::default(),
+            identity: Arc::default(),
             guard: ForkGuard::here(),
         })
     }
 
-    /// What ends the sleep of one who drives.
+    /// The event that ends the sleep of this driver.
     fn interrupt_of(&self, driver: Driver) -> &Event {
         match driver {
             Driver::Verb => &self.verb,
@@ -96,31 +95,55 @@ impl Shared {
         }
     }
 
-    /// Whether this is a forked child, in which nobody may have the stack: its parent's threads may have had it.
+    /// Whether this is a forked child, in which the stack cannot be used: a thread of the parent may have held the lock.
     pub(super) fn in_child(&self) -> bool {
         self.guard.in_child()
     }
 
-    /// Whether the calling thread has the stack already.
-    fn is_held_here(&self) -> bool {
-        self.holder.load(Ordering::Relaxed) == own_number()
+    /// How much of the stack's activity the calling thread has seen: zero before its first [`Shared::see`].
+    fn seen(&self) -> u64 {
+        let find = |seen: &RefCell<Vec<(Weak<()>, u64)>>| {
+            let of_stacks = seen.borrow();
+            let of_this = of_stacks.iter().find(|(stack, _)| self.is_stack(stack));
+            of_this.map_or(0, |(_, activity)| *activity)
+        };
+        SEEN.try_with(find).unwrap_or(0)
     }
 
-    /// Waits until nobody else has the stack, and takes it.
+    /// Notes how much of the stack's activity the calling thread has seen.
+    fn see(&self, activity: u64) {
+        // A thread that is ending notes nothing. Its next wait then returns at once.
+        let _ = SEEN.try_with(|seen| {
+            let mut of_stacks = seen.borrow_mut();
+            match of_stacks.iter_mut().find(|(stack, _)| self.is_stack(stack)) {
+                Some((_, seen)) => *seen = activity,
+                None => {
+                    of_stacks.retain(|(stack, _)| stack.strong_count() > 0);
+                    of_stacks.push((Arc::downgrade(&self.identity), activity));
+                }
+            }
+        });
+    }
+
+    fn is_stack(&self, stack: &Weak<()>) -> bool {
+        std::ptr::eq(stack.as_ptr(), Arc::as_ptr(&self.identity))
+    }
+
+    /// Locks the stack, and waits for that if another thread has it.
     ///
     /// # Errors
-    /// `ResourceBusy` inside a closure that the stack has called; `NotConnected` in a forked child.
+    /// `ResourceBusy` inside a closure that a stack has called; `NotConnected` in a forked child.
     pub(super) fn enter(&self) -> io::Result<Turn<'_>> {
         if self.in_child() {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        if self.is_held_here() {
-            let problem = "a closure that the stack has called may not call the stack";
+        if has_stack() {
+            let problem = "a closure that a stack has called may not call this or another stack";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, problem));
         }
         let core = match self.core.try_lock() {
             Ok(core) => core,
-            // A closure that has panicked has left the stack as it was.
+            // A closure that has panicked has left the stack in order.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 self.wanted.fetch_add(1, Ordering::Relaxed);
@@ -129,16 +152,16 @@ impl Shared {
                 core
             }
         };
-        self.holder.store(own_number(), Ordering::Relaxed);
         Ok(Turn::new(self, core))
     }
 
-    /// Runs with the stack to itself.
+    /// Runs a closure of this crate with the stack locked.
     pub(super) fn with<R>(&self, run: impl FnOnce(&mut Core) -> io::Result<R>) -> io::Result<R> {
         run(&mut *self.enter()?)
     }
 
-    /// Tries until there is a result. The time limit's error is `WouldBlock`, as in the standard library.
+    /// Repeats an attempt until it has a result, and waits in between. At the time limit the error is `WouldBlock`, as in
+    /// the standard library.
     pub(super) fn try_until<R>(
         &self,
         interest: Interest,
@@ -166,7 +189,7 @@ impl Shared {
         }
     }
 
-    /// Tries for a task, which is woken when another try is worth it.
+    /// Makes an attempt for a task. If the attempt has no result, the task is woken when the next may have one.
     #[cfg(feature = "tokio")]
     pub(super) fn poll_until<R>(
         &self,
@@ -176,7 +199,7 @@ impl Shared {
         mut attempt: impl FnMut(&mut Core) -> Option<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         let waker = context.waker().clone();
-        // Dropped after the turn: what a runtime does then is its own affair.
+        // Dropped after the lock: dropping a waker may run code of a runtime.
         let _before;
         let mut turn = self.enter()?;
         _before = ticket.take().and_then(|ticket| turn.waiting.remove(ticket));
@@ -189,60 +212,66 @@ impl Shared {
                 return Poll::Ready(result);
             }
         }
-        if turn.worker == Worker::None {
-            return Poll::Ready(Err(no_thread()));
+        if let Err(error) = check_worker(turn.worker) {
+            return Poll::Ready(Err(error));
         }
-        *ticket = Some(turn.add(interest, Bell::Task(waker)));
+        *ticket = Some(turn.add(interest, Wakeup::Task(waker)));
         Poll::Pending
     }
 
-    /// A task waits no longer.
+    /// Removes a task that waits no longer.
     #[cfg(feature = "tokio")]
     pub(super) fn forget(&self, ticket: Ticket) {
-        if self.in_child() {
-            return;
-        }
-        let Ok(mut turn) = self.enter() else { return self.put_off(Dropped::Ticket(ticket)) };
-        let bell = turn.waiting.remove(ticket);
+        let Ok(mut turn) = self.enter() else { return };
+        let wakeup = turn.waiting.remove(ticket);
         drop(turn);
-        // Not before: what a runtime does then is its own affair.
-        drop(bell);
+        // Without the lock: dropping a waker may run code of a runtime.
+        drop(wakeup);
     }
 
-    /// The descriptor for a program that waits elsewhere.
+    /// The descriptor for a program that waits with a poller of its own.
     ///
     /// # Errors
     /// No descriptors left; otherwise as [`Shared::enter`].
     pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
-        // One that has a thread is told what has come. One that has none has to look by itself.
+        // The thread of a stack tells the program what has come. Without a thread the program has to poll the stack itself.
         let turn = self.enter()?;
-        if turn.worker != Worker::None {
-            return self.outside.as_fd().try_clone_to_owned();
-        }
-        if self.both.get().is_none() {
+        if self.descriptor.get().is_none() {
             let poller = Poller::new()?;
-            poller.add(&self.lans, 0)?;
-            poller.add(&*self.outside, 1)?;
-            self.both.get_or_init(|| poller);
+            poller.add(&self.outside, 0)?;
+            if !turn.worker.is_there() {
+                poller.add(&self.lans, 1)?;
+            }
+            self.descriptor.get_or_init(|| poller);
         }
-        self.both.get().expect("it was made just now").as_fd().try_clone_to_owned()
+        self.descriptor.get().expect("it was made just now").as_fd().try_clone_to_owned()
     }
 
-    /// The stack's thread drives no more, for now or, without a `worker`, for ever: those who wait find out by themselves.
+    /// The stack's thread stops driving: for now, or for ever if `worker` says that the thread is gone. All waiters are
+    /// woken, and find out by themselves.
     pub(super) fn give_up(&self, worker: Worker) {
         let Ok(mut turn) = self.enter() else { return };
         turn.worker = worker;
         if turn.driver == Some(Driver::Thread) {
             turn.driver = None;
+            turn.driver_number = 0;
             turn.asleep_until = None;
         }
-        let bells = turn.waiting.take_all();
+        if !worker.is_there()
+            && let Some(descriptor) = self.descriptor.get()
+        {
+            // If there is no memory for that, the program is woken now, but not for frames that arrive later.
+            let _ = descriptor.add(&self.lans, 1);
+        }
+        // All waiters are removed, also the one of a driver that is a verb: it has to register again.
+        turn.interrupt();
+        turn.tell_outside();
+        let mut wakeups = turn.waiting.take_all();
         drop(turn);
-        bells.into_iter().for_each(Bell::ring);
-        self.outside.set();
+        Wakeup::wake_all(&mut wakeups);
     }
 
-    /// The last handle is gone: the stack's thread ends.
+    /// Ends the stack's thread, because the last handle is gone.
     pub(super) fn end(&self) {
         if let Ok(mut turn) = self.enter() {
             turn.is_over = true;
@@ -251,29 +280,28 @@ impl Shared {
         self.rest.set();
     }
 
-    /// A program has dropped something.
-    pub(super) fn close(&self, dropped: Dropped) {
-        if self.in_child() {
-            return;
-        }
-        let Ok(mut turn) = self.enter() else { return self.put_off(dropped) };
-        // Who drives is here because it has woken a task: if it waited, nobody would drive.
-        let may_wait = turn.driver_number != own_number();
-        if let Some((id, time)) = turn.close(dropped, may_wait) {
+    /// Closes what a program has dropped. If `may_wait`, waits for a connection that lingers.
+    pub(super) fn close(&self, dropped: Dropped, may_wait: bool) {
+        let Ok(mut turn) = self.enter() else { return };
+        let lingering = turn.close(dropped);
+        // If the calling thread is the driver, a waker has dropped the connection. A waker must not wait.
+        let may_wait = may_wait && turn.driver_number != own_number();
+        if let Some((id, time)) = lingering.filter(|_| may_wait) {
             turn.linger(id, time);
         }
     }
-
-    /// What is dropped inside a closure that the stack has called is closed when that is over.
-    fn put_off(&self, dropped: Dropped) {
-        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(dropped);
-        self.has_dropped.store(true, Ordering::Relaxed);
-    }
 }
 
-/// Tasks need somebody who drives the stack while they wait.
+/// Checks that the stack has a thread, which tasks need: it drives while they wait.
+///
+/// # Errors
+/// `Unsupported` if the stack was made without a thread; otherwise its thread has failed.
 #[cfg(feature = "tokio")]
-pub(super) fn no_thread() -> io::Error {
+pub(super) fn check_worker(worker: Worker) -> io::Result<()> {
     let problem = "tasks need a stack with a thread: make it with Drive::Thread";
-    io::Error::new(io::ErrorKind::Unsupported, problem)
+    match worker {
+        Worker::None => Err(io::Error::new(io::ErrorKind::Unsupported, problem)),
+        Worker::Failed => Err(io::Error::other("the stack's thread has failed, and tasks need it")),
+        _ => Ok(()),
+    }
 }

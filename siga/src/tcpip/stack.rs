@@ -14,9 +14,11 @@ use os::processor::now_ns;
 
 use super::lans::Lans;
 use super::routing::{Routing, interfaces};
-use super::shared::Shared;
+use super::shared::{Dropped, PutOff, Shared, has_stack};
 use super::thread::start;
 use super::waiting::Interest;
+#[cfg(feature = "tokio")]
+use super::waiting::Ticket;
 use crate::lan::Lan;
 use crate::waiting::after;
 
@@ -112,17 +114,52 @@ impl Deref for Owner {
     }
 }
 
-/// The stack ends, and its thread.
+impl Owner {
+    /// A program has dropped a socket: it is closed, or will be when the closure is over that a stack has called.
+    pub(super) fn close(self: &Arc<Owner>, dropped: Dropped) {
+        match has_stack() {
+            true => PutOff::Close(self.clone(), dropped).later(),
+            false => Shared::close(self, dropped, true),
+        }
+    }
+
+    /// A task waits no longer.
+    #[cfg(feature = "tokio")]
+    pub(super) fn forget(self: &Arc<Owner>, ticket: Ticket) {
+        match has_stack() {
+            true => PutOff::Forget(self.clone(), ticket).later(),
+            false => Shared::forget(self, ticket),
+        }
+    }
+}
+
 impl Drop for Owner {
     fn drop(&mut self) {
-        let thread = self.thread.take();
-        if self.in_child() {
+        let Some(shared) = self.shared.take() else { return };
+        let ended = Ended { shared, thread: self.thread.take() };
+        match has_stack() {
+            true => PutOff::End(ended).later(),
+            false => ended.end(),
+        }
+    }
+}
+
+/// A stack whose last handle is gone.
+pub(super) struct Ended {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ended {
+    /// The stack ends, and its thread.
+    pub(super) fn end(self) {
+        if self.shared.in_child() {
             // There is no such thread here, and any thread of the parent may have been at work with the stack.
-            std::mem::forget((thread, self.shared.take()));
+            std::mem::forget(self);
             return;
         }
-        let Some(thread) = thread else { return };
-        self.end();
+        let Some(thread) = self.thread else { return };
+        self.shared.end();
         // A task that the stack's thread has woken may have been the last to have the stack.
         if thread.thread().id() != thread::current().id() {
             // One that has failed has nothing more to do either.
@@ -138,7 +175,7 @@ impl fmt::Debug for Stack {
             fields.field("lans", &core.lans).field("stack", &core.net);
             Ok(())
         });
-        // Inside a closure that the stack has called there is nothing to show.
+        // Inside a closure that a stack has called there is nothing to show.
         added.ok();
         fields.finish_non_exhaustive()
     }
@@ -199,7 +236,7 @@ impl Stack {
         self.owner.addresses.clone()
     }
 
-    /// What a counter stands at. Zero inside a closure that the stack has called.
+    /// What a counter stands at. Zero inside a closure that a stack has called.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.owner.with(|core| Ok(core.net.counter(counter))).unwrap_or(0)
     }
@@ -207,29 +244,32 @@ impl Stack {
     /// Receives what has come, and sends what is due. For a program that is busy with other things, or does not wait.
     ///
     /// # Errors
-    /// `ResourceBusy` inside a closure that the stack has called; `NotConnected` in a forked child; otherwise as
+    /// `ResourceBusy` inside a closure that this or another stack has called; `NotConnected` in a forked child; otherwise as
     /// [`Lan::try_receive`].
     pub fn poll(&self) -> io::Result<()> {
         self.owner.with(|core| core.pump())
     }
 
     /// Waits until something has come or was due, at most for `time`, and does what there is to do. For a program with
-    /// sockets that do not wait: afterwards some of them may be ready.
+    /// sockets that do not wait: afterwards some of them may be ready. What has come since the calling thread was here last,
+    /// while verbs of other sockets or threads had the stack, ends the wait at once.
     ///
     /// # Errors
     /// As [`Stack::poll`].
     pub fn wait(&self, time: Duration) -> io::Result<()> {
         let mut turn = self.owner.enter()?;
         turn.pump()?;
-        if turn.take_unseen() {
-            return Ok(());
+        if !turn.has_unseen() {
+            turn = turn.wait(Interest::All, after(time))?;
+            turn.pump()?;
         }
-        turn = turn.wait(Interest::All, after(time))?;
-        turn.pump()
+        turn.see();
+        Ok(())
     }
 
     /// A descriptor that becomes readable when there is something to do, for a program that waits for other things too.
     /// Before each wait call [`Stack::prepare_wait`], and after it [`Stack::poll`] or a verb of a socket that does not wait.
+    /// One thread at a time can wait so; others can use [`Stack::wait`] and verbs that wait meanwhile.
     ///
     /// # Errors
     /// No descriptors left; `ResourceBusy` as [`Stack::poll`].
@@ -248,8 +288,8 @@ impl Stack {
     }
 
     /// Prepares for waiting elsewhere: does what there is to do, and says how long to wait at most for the descriptor. It
-    /// is zero if there is more to do at once, or [`Stack::take_changed`] has a stream to name, and [`Duration::MAX`] if
-    /// nothing will be due.
+    /// is zero if there is more to do at once, if something has come since it was called last, or if [`Stack::take_changed`]
+    /// has a stream to name, and [`Duration::MAX`] if nothing will be due.
     ///
     /// # Errors
     /// As [`Stack::poll`].

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use net::tcpip::{ConnectError, ConnectionId, End, KeepAlive, Readable, Writable};
+use net::tcpip::{Awaited, ConnectError, ConnectionId, End, KeepAlive, Readable, Writable};
 
-use super::core::{Core, Patience, Settings};
+use super::core::{Core, Patience};
+use super::held::Settings;
 use super::shared::Dropped;
 use super::stack::{Owner, Stack, not_bound};
 use super::waiting::Interest;
@@ -77,7 +78,7 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let patience =
             |_: &mut Core| Patience::of(self.is_nonblocking.load(Ordering::Relaxed), None);
-        let interest = Interest::Listener(self.address);
+        let interest = Interest::One(Awaited::Listener(self.address));
         let accepted = self.owner.try_until(interest, patience, |core| self.take_ready(core))?;
         Ok(self.accepted(accepted))
     }
@@ -88,7 +89,7 @@ impl TcpListener {
         core: &mut Core,
     ) -> Option<io::Result<(ConnectionId, SocketAddr)>> {
         let accepted = core.net.accept(self.address)?;
-        core.hold(accepted.0);
+        core.held.add(accepted.0);
         Some(Ok(accepted))
     }
 
@@ -189,7 +190,7 @@ impl TcpStream {
         stream.set_nonblocking(false)?;
         let id = stream.id;
         let patience = |_: &mut Core| Patience::of(false, time);
-        let interest = Interest::Connection(id);
+        let interest = Interest::One(Awaited::Connection(id));
         let connected = stack.owner.try_until(interest, patience, |core| when_connected(core, id));
         match connected {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -209,8 +210,8 @@ impl TcpStream {
             let now = os::processor::now_ns();
             core.check_reachable(address.ip())?;
             let id = core.net.connect(now, address).map_err(not_connected)?;
-            core.hold(id);
-            core.settings(id).is_nonblocking = true;
+            core.held.add(id);
+            core.held.get(id).is_nonblocking = true;
             core.push();
             Ok(id)
         })?;
@@ -256,7 +257,7 @@ impl TcpStream {
 
     /// Changes what is set for the connection.
     fn set<R>(&self, change: impl FnOnce(&mut Settings) -> R) -> io::Result<R> {
-        self.with(|core, id| Ok(change(core.settings(id))))
+        self.with(|core, id| Ok(change(core.held.get(id))))
     }
 
     /// Closes a half of the connection, or both. After the writing half is closed the other side reads all that was sent,
@@ -338,7 +339,7 @@ impl TcpStream {
     pub fn set_nodelay(&self, is_on: bool) -> io::Result<()> {
         self.with(|core, id| {
             core.net.set_no_delay(id, is_on);
-            core.settings(id).has_no_delay = is_on;
+            core.held.get(id).has_no_delay = is_on;
             core.push();
             Ok(())
         })
@@ -390,7 +391,7 @@ impl TcpStream {
     fn keep_alive(&self, options: Option<KeepAlive>) -> io::Result<()> {
         self.with(|core, id| {
             core.net.set_keep_alive(os::processor::now_ns(), id, options);
-            core.settings(id).keep_alive = options;
+            core.held.get(id).keep_alive = options;
             core.push();
             Ok(())
         })
@@ -451,10 +452,10 @@ impl TcpStream {
     fn read_when<R>(&self, mut take: impl FnMut(&mut Core, ConnectionId) -> R) -> io::Result<R> {
         let id = self.id;
         let patience = |core: &mut Core| {
-            let Settings { is_nonblocking, read_limit, .. } = *core.settings(id);
+            let Settings { is_nonblocking, read_limit, .. } = *core.held.get(id);
             Patience::of(is_nonblocking, read_limit)
         };
-        let interest = Interest::Connection(id);
+        let interest = Interest::One(Awaited::Connection(id));
         self.owner.try_until(interest, patience, |core| when_readable(core, id, &mut take))
     }
 
@@ -462,7 +463,8 @@ impl TcpStream {
     /// the others stay. Waits until there is something; at the end of the stream `take` gets nothing.
     ///
     /// # Errors
-    /// As reading. Inside of `take` all verbs of the stack are `ResourceBusy`.
+    /// As reading. Inside of `take` all verbs of this and any other stack are `ResourceBusy`, because two threads that each
+    /// have one and want the other would wait for ever. What `take` drops is closed when it is over.
     pub fn receive_with<R>(&self, take: impl FnOnce(&[u8]) -> (usize, R)) -> io::Result<R> {
         let mut take = Some(take);
         self.read_when(|core, id| {
@@ -478,23 +480,27 @@ impl TcpStream {
     /// there, from the beginning on. Waits until there is room.
     ///
     /// # Errors
-    /// As writing. Inside of `fill` all verbs of the stack are `ResourceBusy`.
+    /// As writing. Inside of `fill` all verbs of this and any other stack are `ResourceBusy`, because two threads that each
+    /// have one and want the other would wait for ever. What `fill` drops is closed when it is over.
     pub fn send_with<R>(&self, fill: impl FnOnce(&mut [u8]) -> (usize, R)) -> io::Result<R> {
         let mut fill = Some(fill);
         self.write_when(|core, id| {
             let fill = fill.take().expect("it is called once");
-            core.net.send_with(id, fill).expect("there is room")
+            core.net.send_with(id, fill)
         })
     }
 
     /// Waits until there is room, and runs `fill`.
-    fn write_when<R>(&self, mut fill: impl FnMut(&mut Core, ConnectionId) -> R) -> io::Result<R> {
+    pub(super) fn write_when<R>(
+        &self,
+        mut fill: impl FnMut(&mut Core, ConnectionId) -> Option<R>,
+    ) -> io::Result<R> {
         let id = self.id;
         let patience = |core: &mut Core| {
-            let Settings { is_nonblocking, write_limit, .. } = *core.settings(id);
+            let Settings { is_nonblocking, write_limit, .. } = *core.held.get(id);
             Patience::of(is_nonblocking, write_limit)
         };
-        let interest = Interest::Connection(id);
+        let interest = Interest::One(Awaited::Connection(id));
         self.owner.try_until(interest, patience, |core| when_writable(core, id, &mut fill))
     }
 
@@ -571,20 +577,24 @@ pub(super) fn when_readable<R>(
     }
 }
 
-/// Runs `fill` if there is room.
+/// Runs `fill` if there is room. `fill` returns None if the connection has failed: one that was idle has room as long as it
+/// is not filled, but may find no state machine to fill.
 pub(super) fn when_writable<R>(
     core: &mut Core,
     id: ConnectionId,
-    fill: impl FnOnce(&mut Core, ConnectionId) -> R,
+    fill: impl FnOnce(&mut Core, ConnectionId) -> Option<R>,
 ) -> Option<io::Result<R>> {
     match core.net.writable(id) {
-        Writable::Nothing => None,
-        Writable::Room => Some(Ok(fill(core, id))),
-        Writable::Failed | Writable::Closed => {
-            let end = core.net.take_end(id);
-            Some(Err(end.map_or(io::ErrorKind::BrokenPipe.into(), ended)))
+        Writable::Nothing => return None,
+        Writable::Room => {
+            if let Some(result) = fill(core, id) {
+                return Some(Ok(result));
+            }
         }
+        Writable::Failed | Writable::Closed => {}
     }
+    let end = core.net.take_end(id);
+    Some(Err(end.map_or(io::ErrorKind::BrokenPipe.into(), ended)))
 }
 
 /// How connecting has ended, if it has.
@@ -613,8 +623,8 @@ pub(super) fn take(core: &mut Core, id: ConnectionId, target: &mut [u8]) -> usiz
     count
 }
 
-/// Copies as much of `source` as there is room for: how many bytes.
-pub(super) fn put(core: &mut Core, id: ConnectionId, source: &[u8]) -> usize {
+/// Copies as much of `source` as there is room for: how many bytes. None if there is no room, or nothing to copy.
+pub(super) fn put(core: &mut Core, id: ConnectionId, source: &[u8]) -> Option<usize> {
     let mut count = 0;
     while count < source.len() {
         let put = core.net.send_with(id, |room| {
@@ -627,7 +637,7 @@ pub(super) fn put(core: &mut Core, id: ConnectionId, source: &[u8]) -> usize {
             _ => break,
         }
     }
-    count
+    (count > 0).then_some(count)
 }
 
 /// Tries the addresses that something stands for, until one does.

@@ -9,14 +9,17 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use os::processor::now_ns;
+
 use super::core::{Driver, Worker};
 use super::shared::{Shared, Turn};
+use crate::waiting::after;
 
 /// How often the thread looks whether somebody drives, while its program is at work with the stack: what comes waits twice as
 /// long at most.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long until the thread tries again to wait for a LAN that the kernel did not let it wait for.
+/// How long until the thread tries again to wait for LANs that the kernel did not let it wait for.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Starts the thread.
@@ -29,7 +32,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     Builder::new().name("siga tcpip".into()).spawn(move || {
         if catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() {
             // A defect of the stack: verbs go on without a thread.
-            shared.give_up(Worker::None);
+            shared.give_up(Worker::Failed);
         }
     })
 }
@@ -42,15 +45,15 @@ fn run(shared: &Shared) {
             return;
         }
         let is_unused = std::mem::replace(&mut seen, turn.pumps) == turn.pumps;
-        let is_needed = turn.driver.is_none() && (is_unused || turn.waiting.has_elsewhere());
+        let is_needed = turn.driver.is_none() && (is_unused || turn.has_elsewhere());
         let time = if is_needed {
             turn.worker = Worker::Drives;
             match drive(turn) {
                 Ok(()) => continue,
                 Err(_) => {
-                    // The kernel does not let the stack wait.
-                    shared.give_up(Worker::Watches);
-                    Some(RETRY)
+                    shared.give_up(Worker::Pauses);
+                    pause(shared);
+                    continue;
                 }
             }
         } else if is_unused {
@@ -64,6 +67,18 @@ fn run(shared: &Shared) {
             Some(LOOK)
         };
         shared.rest.wait(time);
+    }
+}
+
+/// Waits before the next try to drive, whoever is waiting: until the last handle is gone, if that is sooner.
+fn pause(shared: &Shared) {
+    let end = after(RETRY);
+    let is_over = || shared.enter().is_ok_and(|turn| turn.is_over);
+    while let left = end.saturating_sub(now_ns())
+        && left > 0
+        && !is_over()
+    {
+        shared.rest.wait(Some(Duration::from_nanos(left)));
     }
 }
 

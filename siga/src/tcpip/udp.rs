@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use net::tcpip::SendToError;
+use net::tcpip::{Awaited, SendToError};
 
 use super::core::{Core, Patience};
 use super::shared::Dropped;
@@ -193,7 +193,7 @@ impl UdpSocket {
     /// does not wait, or at its time limit; otherwise as [`Stack::poll`].
     pub fn recv_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (patience, _) = self.patience()?;
-        let interest = Interest::Socket(self.address);
+        let interest = Interest::One(Awaited::Socket(self.address));
         let (source, data) =
             self.owner.try_until(interest, |_| patience, |core| self.when_received(core))?;
         Ok((copy(&data, target), source))
@@ -214,7 +214,7 @@ impl UdpSocket {
     /// As [`UdpSocket::recv_from`].
     pub fn peek_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (patience, _) = self.patience()?;
-        let interest = Interest::Socket(self.address);
+        let interest = Interest::One(Awaited::Socket(self.address));
         self.owner.try_until(
             interest,
             |_| patience,

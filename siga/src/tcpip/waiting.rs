@@ -1,62 +1,70 @@
-//! Who waits for what a stack may bring.
+//! Waiters: threads and tasks that wait for something to come on a stack.
 //!
-//! One of those who wait drives the stack: it sleeps until something comes from the LAN or is due. The others sleep until
-//! the one who drives, or any other who was at the stack, has found something for them.
+//! One of the threads that wait is the driver: it sleeps until a frame arrives or a timer is due, and then polls the stack.
+//! The other threads are followers: they sleep until the driver, or any other thread that has used the stack, has found
+//! something for them. A task cannot drive: it is woken through the waker of its runtime.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+#[cfg(feature = "tokio")]
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use net::tcpip::{ConnectionId, Stack};
-use os::event::Event;
+use net::tcpip::{Awaited, Stack};
 
-/// What somebody waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a waiter waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Interest {
-    /// Something new about a connection.
-    Connection(ConnectionId),
-    /// A connection to be accepted.
-    Listener(SocketAddr),
-    /// A datagram, or the news that one was refused.
-    Socket(SocketAddr),
-    /// Whatever it is.
+    /// News of one connection, listener or socket.
+    One(Awaited),
+    /// Anything that comes.
     All,
 }
 
-/// What wakes one who waits.
+/// How a waiter is woken.
 #[derive(Debug)]
-pub(super) enum Bell {
-    /// A thread.
+pub(super) enum Wakeup {
+    /// A follower, by its signal.
     Thread(Arc<Signal>),
-    /// The thread that drives the stack, which sleeps in the kernel.
+    /// The driver, which sleeps in the kernel.
     Driver,
-    /// A program that waits for a descriptor.
-    Descriptor(Arc<Event>),
-    /// A task of a runtime.
+    /// A task, by its runtime's waker.
     #[cfg(feature = "tokio")]
     Task(std::task::Waker),
 }
 
-impl Bell {
-    /// Wakes. The driver is woken by those who have the stack.
-    pub(super) fn ring(self) {
+impl Wakeup {
+    /// Wakes the waiter. Nothing happens for the driver, which only a thread that has the stack can wake.
+    fn wake(self) {
         match self {
-            Bell::Thread(signal) => signal.set(),
-            Bell::Driver => {}
-            Bell::Descriptor(event) => event.set(),
+            Wakeup::Thread(signal) => signal.set(),
+            Wakeup::Driver => {}
             #[cfg(feature = "tokio")]
-            Bell::Task(waker) => waker.wake(),
+            Wakeup::Task(waker) => {
+                // A waker that panics is a defect of its runtime, and the panic hook has reported it. The panic must not
+                // keep other waiters from being woken, end the stack's thread, or discard the result of the verb that
+                // called the waker.
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                    // Dropping the payload could panic, too.
+                    std::mem::forget(payload);
+                }
+            }
         }
     }
 
-    /// Whether it cannot drive the stack while it waits.
+    /// Wakes all these waiters: threads before tasks, because a waker may run for long.
+    pub(super) fn wake_all(wakeups: &mut Vec<Wakeup>) {
+        wakeups.sort_by_key(Wakeup::is_elsewhere);
+        wakeups.drain(..).for_each(Wakeup::wake);
+    }
+
+    /// Whether the waiter is one that cannot drive the stack.
     fn is_elsewhere(&self) -> bool {
-        !matches!(self, Bell::Thread(_) | Bell::Driver)
+        !matches!(self, Wakeup::Thread(_) | Wakeup::Driver)
     }
 }
 
-/// One place among those who wait.
+/// Identifies a registered waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     interest: Interest,
@@ -66,127 +74,92 @@ pub(super) struct Ticket {
 #[derive(Debug)]
 struct Waiter {
     number: u64,
-    bell: Bell,
+    wakeup: Wakeup,
 }
 
-/// Those who wait.
+/// The registered waiters.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    connections: HashMap<ConnectionId, Vec<Waiter>>,
-    /// Those who wait for anything else: few.
-    others: Vec<(Interest, Waiter)>,
+    /// By what they wait for. None of the lists is empty.
+    waiters: HashMap<Interest, Vec<Waiter>>,
     tickets: u64,
-    /// How many of all cannot drive.
+    /// How many of the waiters cannot drive.
     elsewhere: usize,
 }
 
 impl Waiting {
-    /// Whether somebody waits who cannot drive the stack meanwhile.
+    /// Whether there is a waiter that cannot drive.
     pub(super) fn has_elsewhere(&self) -> bool {
         self.elsewhere > 0
     }
 
-    /// Waits from now on, until the bell is rung or the ticket is given back.
-    pub(super) fn add(&mut self, interest: Interest, bell: Bell) -> Ticket {
+    /// Registers a waiter, until it is woken or removed by its ticket.
+    pub(super) fn add(&mut self, interest: Interest, wakeup: Wakeup) -> Ticket {
         self.tickets += 1;
-        self.elsewhere += usize::from(bell.is_elsewhere());
+        self.elsewhere += usize::from(wakeup.is_elsewhere());
         let number = self.tickets;
-        let waiter = Waiter { number, bell };
-        match interest {
-            Interest::Connection(id) => self.connections.entry(id).or_default().push(waiter),
-            _ => self.others.push((interest, waiter)),
-        }
+        self.waiters.entry(interest).or_default().push(Waiter { number, wakeup });
         Ticket { interest, number }
     }
 
-    /// Waits no longer, if the bell has not been rung. The bell is given back: dropping it may run code of a runtime.
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Bell> {
-        let removed = match ticket.interest {
-            Interest::Connection(id) => {
-                let waiters = self.connections.get_mut(&id)?;
-                let at = waiters.iter().position(|waiter| waiter.number == ticket.number)?;
-                let removed = waiters.swap_remove(at);
-                if waiters.is_empty() {
-                    self.connections.remove(&id);
-                }
-                removed
-            }
-            _ => {
-                let is_it = |(_, waiter): &(Interest, Waiter)| waiter.number == ticket.number;
-                let at = self.others.iter().position(is_it)?;
-                self.others.swap_remove(at).1
-            }
-        };
-        self.elsewhere -= usize::from(removed.bell.is_elsewhere());
-        Some(removed.bell)
+    /// Removes a waiter that has not been woken yet, and returns how it would have been woken. Drop that without the lock:
+    /// dropping a waker may run code of a runtime.
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Wakeup> {
+        let waiters = self.waiters.get_mut(&ticket.interest)?;
+        let at = waiters.iter().position(|waiter| waiter.number == ticket.number)?;
+        let removed = waiters.swap_remove(at);
+        if waiters.is_empty() {
+            self.waiters.remove(&ticket.interest);
+        }
+        self.elsewhere -= usize::from(removed.wakeup.is_elsewhere());
+        Some(removed.wakeup)
     }
 
-    /// Whether a program waits at the descriptor.
-    pub(super) fn has_descriptor(&self) -> bool {
-        self.others.iter().any(|(_, waiter)| matches!(waiter.bell, Bell::Descriptor(_)))
-    }
-
-    /// Takes the bells of those for whom `net` has something; of those who wait for anything if there was `anything`. Whether
-    /// one of these was rung.
-    pub(super) fn take_rung(
+    /// Removes the waiters for which `net` has news, and those that wait for anything if there was `anything`. `wake` gets
+    /// each.
+    pub(super) fn take_woken(
         &mut self,
         net: &mut Stack,
         anything: bool,
-        mut ring: impl FnMut(Bell),
-    ) -> bool {
-        let mut is_all_rung = false;
-        if self.connections.is_empty() && self.others.is_empty() {
-            return is_all_rung;
+        mut wake: impl FnMut(Wakeup),
+    ) {
+        if self.waiters.is_empty() {
+            return;
         }
-        while let Some(id) = net.take_news() {
-            for waiter in self.connections.remove(&id).into_iter().flatten() {
-                self.elsewhere -= usize::from(waiter.bell.is_elsewhere());
-                ring(waiter.bell);
-            }
+        while let Some(awaited) = net.take_news() {
+            self.take_waiters_of(Interest::One(awaited), &mut wake);
         }
-        let mut at = 0;
-        while let Some(&(interest, _)) = self.others.get(at) {
-            let is_rung = match interest {
-                Interest::Listener(address) => net.has_ready(address),
-                Interest::Socket(address) => net.has_received(address),
-                Interest::All | Interest::Connection(_) => anything,
-            };
-            if !is_rung {
-                at += 1;
-                continue;
-            }
-            is_all_rung |= interest == Interest::All;
-            let (_, waiter) = self.others.swap_remove(at);
-            self.elsewhere -= usize::from(waiter.bell.is_elsewhere());
-            ring(waiter.bell);
+        if anything {
+            self.take_waiters_of(Interest::All, &mut wake);
         }
-        is_all_rung
     }
 
-    /// The bell of a thread that waits, and could drive.
-    pub(super) fn take_thread(&mut self) -> Option<Bell> {
-        let is_thread = |waiter: &Waiter| matches!(waiter.bell, Bell::Thread(_));
-        let of_connections = self.connections.iter().find_map(|(id, waiters)| {
+    /// Removes the waiters that wait for this.
+    fn take_waiters_of(&mut self, interest: Interest, wake: &mut impl FnMut(Wakeup)) {
+        for waiter in self.waiters.remove(&interest).into_iter().flatten() {
+            self.elsewhere -= usize::from(waiter.wakeup.is_elsewhere());
+            wake(waiter.wakeup);
+        }
+    }
+
+    /// Removes a follower, which can become the driver.
+    pub(super) fn take_thread(&mut self) -> Option<Wakeup> {
+        let is_thread = |waiter: &Waiter| matches!(waiter.wakeup, Wakeup::Thread(_));
+        let ticket = self.waiters.iter().find_map(|(interest, waiters)| {
             let waiter = waiters.iter().find(|waiter| is_thread(waiter))?;
-            Some(Ticket { interest: Interest::Connection(*id), number: waiter.number })
-        });
-        let ticket = of_connections.or_else(|| {
-            let (interest, waiter) = self.others.iter().find(|(_, waiter)| is_thread(waiter))?;
             Some(Ticket { interest: *interest, number: waiter.number })
         });
         self.remove(ticket?)
     }
 
-    /// Takes all bells.
-    pub(super) fn take_all(&mut self) -> Vec<Bell> {
+    /// Removes all waiters.
+    pub(super) fn take_all(&mut self) -> Vec<Wakeup> {
         self.elsewhere = 0;
-        let of_connections = self.connections.drain().flat_map(|(_, waiters)| waiters);
-        let others = self.others.drain(..).map(|(_, waiter)| waiter);
-        of_connections.chain(others).map(|waiter| waiter.bell).collect()
+        self.waiters.drain().flat_map(|(_, waiters)| waiters).map(|waiter| waiter.wakeup).collect()
     }
 }
 
-/// What a thread sleeps at.
+/// A flag that a thread sleeps at until another thread sets it.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     is_set: Mutex<bool>,
@@ -194,13 +167,17 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    /// That of the calling thread.
+    /// A signal for the calling thread, not set. The thread has one that is used again, unless it is still in use: a thread
+    /// that is about to sleep may call a waker first, whose code may wait, too.
     pub(super) fn own() -> Arc<Signal> {
         thread_local! {
             static OWN: Arc<Signal> = Arc::default();
         }
-        // A thread that ends has none any more.
-        OWN.try_with(Arc::clone).unwrap_or_default()
+        let find = |own: &Arc<Signal>| (Arc::strong_count(own) == 1).then(|| own.clone());
+        // A thread that is ending has lost its own.
+        let Some(own) = OWN.try_with(find).ok().flatten() else { return Arc::default() };
+        own.clear();
+        own
     }
 
     pub(super) fn set(&self) {
@@ -208,13 +185,13 @@ impl Signal {
         self.changed.notify_one();
     }
 
-    /// What was set before does not count from now on.
-    pub(super) fn clear(&self) {
+    /// Takes the flag down.
+    fn clear(&self) {
         *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
 
-    /// Sleeps until it is set, at most for `time`.
-    pub(super) fn wait(&self, time: Option<Duration>) {
+    /// Sleeps until the flag is set, for `time` at most, and takes it down. Whether it was set.
+    pub(super) fn wait(&self, time: Option<Duration>) -> bool {
         let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_set = match time {
             None => self
@@ -228,6 +205,6 @@ impl Signal {
                     .0
             }
         };
-        *is_set = false;
+        std::mem::take(&mut *is_set)
     }
 }

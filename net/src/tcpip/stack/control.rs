@@ -50,14 +50,15 @@ impl Stack {
         // Once a connection is there, an error may pass, and is no reason to end it (RFC 5927 4.2, RFC 1122 4.2.3.9). While
         // it is being made, Linux gives it up at any error, and so do we.
         match machine.state() {
-            State::SynSent => {
+            // A half-open connection of a listener. Where both sides have asked at once, a program has it already.
+            State::SynReceived if !connection.is_held => self.forget(index),
+            State::SynSent | State::SynReceived => {
                 connection.end = Some(end);
                 let counter =
                     if end == End::Refused { Counter::Refused } else { Counter::NotReached };
                 self.counters.count(counter);
                 self.retire(index);
             }
-            State::SynReceived => self.forget(index),
             _ => {}
         }
         Ok(())
@@ -76,7 +77,10 @@ impl Stack {
                 self.path_mtus_of_datagrams.note(now, remote.ip(), mtu, bytes);
             }
             // As Linux does: only a connected socket learns it, and only what stays so.
-            Trouble::Refused => queue.refuse(),
+            Trouble::Refused => {
+                queue.refuse();
+                self.note_socket(at);
+            }
             Trouble::HostUnreachable | Trouble::NetworkUnreachable => {}
         }
         self.counters.count(Counter::ErrorsReceived);

@@ -112,7 +112,17 @@ impl Stack {
         }
         if std::mem::take(&mut connection.is_awaited) {
             let id = self.connections.id(index);
-            self.news.push(id);
+            self.news.push(Awaited::Connection(id));
+        }
+    }
+
+    /// Something has come for a socket of UDP.
+    pub(super) fn note_socket(&mut self, at: SocketAddr) {
+        self.has_moved = true;
+        if let Some(queue) = self.sockets.bound.get_mut(&at)
+            && std::mem::take(&mut queue.is_awaited)
+        {
+            self.news.push(Awaited::Socket(at));
         }
     }
 }

@@ -12,6 +12,8 @@ pub(super) struct Listener {
     pub(super) backlog: usize,
     pub(super) half_open: HalfOpen,
     pub(super) ready: VecDeque<u32>,
+    /// Whether somebody waits for the next one that is ready.
+    pub(super) is_awaited: bool,
     /// Until when a cookie may come back.
     pub(super) cookies_until: u64,
 }
@@ -96,6 +98,7 @@ impl Stack {
             backlog: backlog.max(1),
             half_open: HalfOpen::default(),
             ready: VecDeque::new(),
+            is_awaited: false,
             cookies_until: 0,
         };
         self.listeners.insert(address, listener);
@@ -236,12 +239,15 @@ impl Stack {
     /// A connection for a listener is complete: it waits to be accepted.
     pub(super) fn establish(&mut self, index: u32) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let listener = connection.listener.and_then(|at| self.listeners.get_mut(&at));
-        if let Some(listener) = listener {
+        let Some(at) = connection.listener else { return };
+        if let Some(listener) = self.listeners.get_mut(&at) {
             connection.is_ready = true;
             listener.half_open.remove(connection.tuple.remote.ip(), connection.number);
             listener.ready.push_back(index);
             self.are_sockets_unshown = true;
+            if std::mem::take(&mut listener.is_awaited) {
+                self.news.push(Awaited::Listener(at));
+            }
         }
     }
 }

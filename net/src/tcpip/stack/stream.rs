@@ -197,8 +197,10 @@ impl Stack {
     pub fn close(&mut self, id: ConnectionId) {
         let Some(index) = self.connections.index(id) else { return };
         self.wake(index);
+        self.changed.remove(&index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.is_held = false;
+        connection.token = None;
         connection.kept = Vec::new();
         let Some(machine) = connection.machine.as_mut().filter(|_| connection.is_live) else {
             return self.forget(index);

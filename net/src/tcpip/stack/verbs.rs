@@ -132,34 +132,27 @@ impl Stack {
         self.make_busy(index);
     }
 
-    /// Has [`Stack::take_news`] name a connection when something about it changes. It is named once.
-    pub fn await_change(&mut self, id: ConnectionId) {
-        if let Some(index) = self.connections.index(id)
-            && let Some(connection) = self.connections.get_mut(index)
-        {
-            connection.is_awaited = true;
+    /// Has [`Stack::take_news`] name this when something comes there from now on. It is named once. What has come before is
+    /// not named: whoever waits has looked already.
+    pub fn await_news(&mut self, awaited: Awaited) {
+        let is_awaited = match awaited {
+            Awaited::Connection(id) => self.connections.find_mut(id).map(|one| &mut one.is_awaited),
+            Awaited::Listener(at) => self.listeners.get_mut(&at).map(|one| &mut one.is_awaited),
+            Awaited::Socket(at) => self.sockets.bound.get_mut(&at).map(|one| &mut one.is_awaited),
+        };
+        if let Some(is_awaited) = is_awaited {
+            *is_awaited = true;
         }
     }
 
-    /// A connection that somebody waits for, and that has changed since [`Stack::await_change`].
-    pub fn take_news(&mut self) -> Option<ConnectionId> {
+    /// Something that was waited for with [`Stack::await_news`], and has come.
+    pub fn take_news(&mut self) -> Option<Awaited> {
         self.news.pop()
     }
 
-    /// Whether something about any connection, or the room for a target, has changed since this was asked last.
+    /// Whether something about any connection or socket, or the room for a target, has changed since this was asked last.
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.has_moved)
-    }
-
-    /// Whether a connection waits to be accepted.
-    pub fn has_ready(&self, listening: SocketAddr) -> bool {
-        self.listeners.get(&listening).is_some_and(|listener| !listener.ready.is_empty())
-    }
-
-    /// Whether something has come for a socket of UDP: a datagram, or the news that one was refused.
-    pub fn has_received(&self, address: SocketAddr) -> bool {
-        (self.sockets.bound.get(&address))
-            .is_some_and(|queue| queue.is_refused() || !queue.datagrams.is_empty())
     }
 
     /// Whether a connection that was closed still has something to send, or waits until the other side has it.

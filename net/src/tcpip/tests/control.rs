@@ -229,6 +229,30 @@ fn error_while_connecting_ends_it_with_what_it_says() {
 }
 
 #[test]
+fn error_while_both_sides_connect_ends_the_connection_and_its_program_is_told() {
+    let mut world = World::plain();
+    let at = world.at(1, 7);
+    let id = world.stacks[0].connect(0, at).unwrap();
+    world.stacks[0].poll(0, &mut world.wires[0]);
+    let (_, (_, first)) = world.wires[0].under_way.pop_first().unwrap();
+    // The other side asks for the same connection, and acknowledges nothing (RFC 9293 3.5, figure 7).
+    let (local, remote) = world.stacks[0].ends(id).unwrap();
+    let bare = Bare { flags: SYN, sequence: 100, acknowledgement: 0, window: 1000 };
+    let mut frame = packet::bare(remote, local, bare);
+    packet::leave_checksum(&mut frame);
+    address(&mut frame, MACS[0], MACS[1]);
+    let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
+    world.stacks[0].receive(0, 0, Frame { offload, bytes: &frame }, &mut world.wires[0]);
+    assert!(world.stacks[0].is_connecting(id));
+    report(&mut world, 0, [3, 3, 0, 0, 0, 0, 0, 0], &first);
+    assert!(!world.stacks[0].is_connecting(id));
+    assert_eq!(world.stacks[0].ends(id), Some((local, remote)));
+    assert_eq!(world.stacks[0].take_end(id), Some(End::Refused));
+    world.stacks[0].close(id);
+    assert_eq!(world.stacks[0].counts(), (0, 0));
+}
+
+#[test]
 fn error_about_a_half_open_connection_makes_room_for_another() {
     let mut world = World::plain();
     let (from, to) = (world.at(1, 1024), world.at(0, 7));

@@ -103,6 +103,26 @@ fn datagrams_to_itself_are_bounded_and_a_closed_port_is_reported() {
 }
 
 #[test]
+fn datagram_to_itself_and_its_refusal_are_news() {
+    let mut world = World::plain();
+    let (one, other) = (world.at(0, 1000), world.at(0, 53));
+    world.stacks[0].bind(one).unwrap();
+    world.stacks[0].bind(other).unwrap();
+    let World { stacks, wires, .. } = &mut world;
+    let [stack, _] = stacks;
+    stack.take_moved();
+    stack.send_to(0, one, other, b"hello", &mut wires[0]).unwrap();
+    while stack.poll(0, &mut wires[0]) {}
+    assert!(stack.take_moved());
+    assert!(stack.receive_from(other).is_some());
+    stack.connect_socket(one, SocketAddr::new(other.ip(), 99)).unwrap();
+    stack.send_to_connected(0, one, b"anybody?", &mut wires[0]).unwrap();
+    while stack.poll(0, &mut wires[0]) {}
+    assert!(stack.take_moved());
+    assert!(stack.take_refused(one));
+}
+
+#[test]
 fn frame_from_the_wire_with_our_own_address_is_still_dropped() {
     let mut world = World::plain();
     let ends = [world.at(1, 1000), world.at(1, 53)];

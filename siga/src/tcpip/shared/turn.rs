@@ -1,38 +1,43 @@
-//! The stack, for the thread that has it: whoever waits leaves it to others, and whoever leaves it wakes those for whom
-//! something has come.
+//! Exclusive access to the stack, for one thread at a time. A thread that waits releases the stack meanwhile; a thread that
+//! releases the stack wakes the waiters for which something has come.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use net::tcpip::ConnectionId;
+use net::tcpip::{Awaited, ConnectionId};
 use os::poller::wait_any;
 use os::processor::now_ns;
 use os::sync::pause;
 
 use super::super::core::{Core, Driver, Worker};
 use super::super::lans::Rang;
-use super::super::waiting::{Bell, Interest, Signal, Ticket};
+use super::super::waiting::{Interest, Signal, Ticket, Wakeup};
+use super::inside::{Inside, PutOff};
 use super::{Dropped, Shared, own_number};
 use crate::waiter::Looked;
 use crate::waiting::after;
 
-/// How many times one who lets others have the stack looks whether they had it, before it gives up its processor.
+/// How many times a driver that has released the stack for other threads checks whether they have had it, before the driver
+/// yields its processor.
 const PAUSES_MAX: usize = 200;
 
-/// How many times it gives up its processor for them, before it waits for the stack as they do.
+/// How many times the driver yields its processor to those threads, before it waits for the stack as they do.
 const YIELDS_MAX: usize = 10;
 
-/// The stack, for the one who has it.
+/// Exclusive access to the stack: a guard of the lock. Dropping it releases the stack and wakes the waiters for which
+/// something has come.
 pub(in crate::tcpip) struct Turn<'a> {
     shared: &'a Shared,
-    /// There until it is dropped.
+    /// Declared before `core`, so that it is dropped first, even if releasing the stack panics.
+    inside: Option<Inside>,
+    /// None after the stack was released.
     core: Option<MutexGuard<'a, Core>>,
-    /// What is rung when it is over.
-    bells: Vec<Bell>,
+    /// The waiters to wake when the stack is released.
+    wakeups: Vec<Wakeup>,
 }
 
 impl Deref for Turn<'_> {
@@ -51,67 +56,36 @@ impl DerefMut for Turn<'_> {
 
 impl<'a> Turn<'a> {
     pub(super) fn new(shared: &'a Shared, core: MutexGuard<'a, Core>) -> Turn<'a> {
-        Turn { shared, core: Some(core), bells: Vec::new() }
+        Turn { shared, inside: Some(Inside::new()), core: Some(core), wakeups: Vec::new() }
     }
 
-    /// What was dropped inside a closure is closed now, and not waited for: its program does something else. The wakers of
-    /// tasks are given back: dropping them may run code of a runtime.
-    fn close_dropped(&mut self) -> Vec<Bell> {
-        if !self.shared.has_dropped.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
-        self.shared.has_dropped.store(false, Ordering::Relaxed);
-        let mut list = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = std::mem::take(&mut *list);
-        drop(list);
-        #[cfg_attr(not(feature = "tokio"), expect(unused_mut, reason = "only tasks have bells"))]
-        let mut bells = Vec::new();
-        for dropped in all {
-            match dropped {
-                #[cfg(feature = "tokio")]
-                Dropped::Ticket(ticket) => bells.extend(self.waiting.remove(ticket)),
-                dropped => drop(self.close(dropped, false)),
-            }
-        }
-        bells
-    }
-
-    /// Closes what was dropped. A connection to linger for is returned, and for how long.
-    pub(super) fn close(
-        &mut self,
-        dropped: Dropped,
-        may_wait: bool,
-    ) -> Option<(ConnectionId, Duration)> {
+    /// Closes what a program has dropped. Returns the connection to linger for, if there is one, and how long.
+    pub(super) fn close(&mut self, dropped: Dropped) -> Option<(ConnectionId, Duration)> {
         match dropped {
             Dropped::Listener(address) => self.net.stop_listening(address),
             Dropped::Socket(address) => self.net.unbind(address),
-            #[cfg(feature = "tokio")]
-            Dropped::Ticket(ticket) => drop(self.waiting.remove(ticket)),
             Dropped::Connection(id) => {
-                let settings = self.settings(id);
-                settings.handles -= 1;
-                if settings.handles > 0 {
-                    return None;
-                }
-                let linger = settings.linger;
+                let linger = self.held.drop_handle(id)?.linger;
                 if linger.is_some_and(|time| time.is_zero()) {
                     self.net.abort(id);
                 }
                 self.net.close(id);
                 self.push();
-                return linger.filter(|time| may_wait && !time.is_zero()).map(|time| (id, time));
+                return linger.filter(|time| !time.is_zero()).map(|time| (id, time));
             }
         }
         self.push();
         None
     }
 
-    /// Goes on until the other side has all that was sent, at most for `time`.
+    /// Waits until the other side has acknowledged all that was sent, for `time` at most.
     pub(super) fn linger(mut self, id: ConnectionId, time: Duration) {
         let deadline = after(time);
-        // What goes wrong with the LAN ends the wait, and nothing else.
+        // An error of the LAN ends the wait; there is nobody to return it to.
         while self.net.is_closing(id) && now_ns() < deadline {
-            let Ok(turn) = self.wait(Interest::Connection(id), deadline) else { return };
+            let Ok(turn) = self.wait(Interest::One(Awaited::Connection(id)), deadline) else {
+                return;
+            };
             self = turn;
             if self.pump().is_err() {
                 return;
@@ -119,8 +93,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Waits until there may be something of interest, or until `deadline`: drives the stack meanwhile, if nobody does who
-    /// has to.
+    /// Waits until something may have come that the caller waits for, or until `deadline`. The calling thread drives the
+    /// stack meanwhile, or follows if there is a driver that goes on.
     pub(in crate::tcpip) fn wait(
         mut self,
         interest: Interest,
@@ -128,36 +102,47 @@ impl<'a> Turn<'a> {
     ) -> io::Result<Turn<'a>> {
         let is_driven = match self.driver {
             None => false,
+            // The calling thread is the driver: it has woken a task, and the code that the waker runs waits here. No other
+            // thread would drive meanwhile.
+            Some(_) if self.driver_number == own_number() => false,
             Some(Driver::Verb) => true,
-            // The thread goes on if there are others who wait for what it does.
-            Some(Driver::Thread) => self.waiting.has_elsewhere(),
+            // The stack's thread goes on driving if there are waiters that cannot drive.
+            Some(Driver::Thread) => self.has_elsewhere(),
         };
         if is_driven {
             return self.follow(interest, deadline);
         }
-        // The thread finds out that its sleep is over: nothing would wake it for what comes from now on.
+        // End the sleep of the stack's thread: it would not be woken for what comes from now on.
         self.interrupt();
         self.begin_to_drive(Driver::Verb);
         let driving = Driving(self.shared);
         let mut turn = self.drive_once(Some(interest), deadline)?;
         std::mem::forget(driving);
-        turn.driver = None;
-        turn.driver_number = 0;
+        turn.stop_driving();
         Ok(turn)
     }
 
-    /// The calling thread drives from now on.
+    /// Makes the calling thread the driver.
     pub(in crate::tcpip) fn begin_to_drive(&mut self, driver: Driver) {
         self.driver = Some(driver);
         self.driver_number = own_number();
         self.asleep_until = None;
     }
 
-    /// Sleeps until somebody has found something.
+    /// Makes the calling thread the driver no longer. Another thread may be the driver already, if the waker of a task has
+    /// waited in between.
+    pub(in crate::tcpip) fn stop_driving(&mut self) {
+        if self.driver_number == own_number() {
+            self.driver = None;
+            self.driver_number = 0;
+            self.asleep_until = None;
+        }
+    }
+
+    /// Sleeps, as a follower, until another thread has found something for it.
     fn follow(mut self, interest: Interest, deadline: u64) -> io::Result<Turn<'a>> {
         let signal = Signal::own();
-        signal.clear();
-        let ticket = self.add(interest, Bell::Thread(signal.clone()));
+        let ticket = self.add(interest, Wakeup::Thread(signal.clone()));
         let shared = self.shared;
         drop(self);
         let now = now_ns();
@@ -168,15 +153,16 @@ impl<'a> Turn<'a> {
         Ok(turn)
     }
 
-    /// Waits from now on, until the bell is rung or the ticket is given back.
-    pub(in crate::tcpip) fn add(&mut self, interest: Interest, bell: Bell) -> Ticket {
-        if let Interest::Connection(id) = interest {
-            self.net.await_change(id);
+    /// Registers a waiter, until it is woken or removed by its ticket.
+    pub(in crate::tcpip) fn add(&mut self, interest: Interest, wakeup: Wakeup) -> Ticket {
+        if let Interest::One(awaited) = interest {
+            self.net.await_news(awaited);
         }
-        self.waiting.add(interest, bell)
+        self.waiting.add(interest, wakeup)
     }
 
-    /// Prepares for a wait at the descriptor: how long it may last. It is zero if there is something that was not seen.
+    /// Prepares for a wait at the descriptor, and returns how long the program may wait. The time is zero if something has
+    /// come since the last call, whichever thread received it: the program may have read its sockets before that.
     pub(in crate::tcpip) fn prepare_outside(&mut self) -> io::Result<Duration> {
         let shared = self.shared;
         shared.outside.clear();
@@ -184,13 +170,14 @@ impl<'a> Turn<'a> {
         self.pump()?;
         let now = now_ns();
         self.show(now);
-        if self.take_unseen() | self.has_more | self.net.has_changed() {
+        self.collect_wakeups();
+        let activity = self.activity;
+        let is_unseen = std::mem::replace(&mut self.outside_seen, activity) != activity;
+        if is_unseen || self.has_more || self.net.has_changed() {
             return Ok(Duration::ZERO);
         }
-        if self.worker != Worker::None {
-            if !self.waiting.has_descriptor() {
-                self.add(Interest::All, Bell::Descriptor(shared.outside.clone()));
-            }
+        if self.worker.is_there() {
+            self.outside_until = Some(u64::MAX);
             return Ok(Duration::MAX);
         }
         if !self.lans.prepare_wait() {
@@ -201,16 +188,16 @@ impl<'a> Turn<'a> {
         Ok(due.map_or(Duration::MAX, |due| Duration::from_nanos(due.saturating_sub(now))))
     }
 
-    /// Drives the stack once: looks, and then sleeps, until something comes from the LAN or is due, somebody finds something of
-    /// interest, or `deadline` is there. It also returns when others have had the stack.
+    /// Drives the stack once: polls the LANs, and then sleeps, until a frame arrives, a timer is due, another thread finds
+    /// something that the caller waits for, or `deadline`. Also returns after another thread has had the stack.
     pub(in crate::tcpip) fn drive_once(
         mut self,
         interest: Option<Interest>,
         deadline: u64,
     ) -> io::Result<Turn<'a>> {
         let shared = self.shared;
-        self.take_bells();
-        if !self.bells.is_empty() {
+        self.collect_wakeups();
+        if !self.wakeups.is_empty() {
             self.unlock();
             return shared.enter();
         }
@@ -222,7 +209,7 @@ impl<'a> Turn<'a> {
         self.show(now);
         match self.lans.look(until, || shared.wanted.load(Ordering::Relaxed) > 0)? {
             Looked::Ready => {
-                // It may be room alone, for a datagram.
+                // This may be no frame, but room for a datagram, of which nobody is told otherwise.
                 self.has_worked = true;
                 return Ok(self);
             }
@@ -235,14 +222,14 @@ impl<'a> Turn<'a> {
         };
         let until = until.min(trim);
         let driver = self.driver.expect("who comes here drives");
-        let ticket = interest.map(|interest| self.add(interest, Bell::Driver));
+        let ticket = interest.map(|interest| self.add(interest, Wakeup::Driver));
         self.asleep_until = Some(until);
         self.unlock();
         let time = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(start)));
         let mut rang = Rang::default();
         let waited = match driver {
             Driver::Verb => shared.lans.wait(time, &mut rang),
-            // It does not hear what a verb hears that has begun to wait meanwhile.
+            // The stack's thread leaves the doorbells as they are: a verb that has become the driver meanwhile needs them.
             Driver::Thread => {
                 wait_any([Some(shared.lans.as_fd()), Some(shared.thread.as_fd())], time).map(|_| ())
             }
@@ -255,7 +242,7 @@ impl<'a> Turn<'a> {
         if std::mem::take(turn.is_interrupted(driver)) {
             shared.interrupt_of(driver).clear();
         }
-        // If not, a verb has begun to wait meanwhile, and sleeps in the thread's place.
+        // Otherwise a verb has become the driver meanwhile, and sleeps in place of the stack's thread.
         if turn.driver == Some(driver) {
             turn.asleep_until = None;
             if driver == Driver::Thread && waited.is_ok() {
@@ -269,7 +256,7 @@ impl<'a> Turn<'a> {
         Ok(turn)
     }
 
-    /// Lets those have the stack who wait for it.
+    /// Releases the stack for the threads that wait for the lock.
     fn let_others(self) -> io::Result<Turn<'a>> {
         if !self.is_wanted() {
             return Ok(self);
@@ -282,7 +269,7 @@ impl<'a> Turn<'a> {
             }
             pause();
         }
-        // Who waits for it may need this processor.
+        // The thread that waits for the lock may need this processor.
         for _ in 0..YIELDS_MAX {
             if shared.wanted.load(Ordering::Relaxed) == 0 {
                 break;
@@ -292,7 +279,7 @@ impl<'a> Turn<'a> {
         shared.enter()
     }
 
-    /// Wakes the one who drives, if it sleeps.
+    /// Wakes the driver, if it sleeps.
     pub(super) fn interrupt(&mut self) {
         let Some(driver) = self.driver.filter(|_| self.asleep_until.is_some()) else { return };
         if !std::mem::replace(self.is_interrupted(driver), true) {
@@ -300,38 +287,56 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Takes the bells of those for whom there is something. Whether there was anything. The one who drives is woken if it is
-    /// one of them.
-    fn take_bells(&mut self) -> bool {
+    /// Removes the waiters for which something has come, to be woken when the stack is released. The driver and the program
+    /// at the descriptor are woken at once, if they are among them.
+    fn collect_wakeups(&mut self) {
         let core = &mut **self.core.as_mut().expect("it is there until it is dropped");
         let anything = std::mem::take(&mut core.has_worked) | core.net.take_moved();
-        let mut is_driver_rung = false;
-        let bells = &mut self.bells;
-        let is_all_rung = core.waiting.take_rung(&mut core.net, anything, |bell| match bell {
-            Bell::Driver => is_driver_rung = true,
-            bell => bells.push(bell),
+        core.activity += u64::from(anything);
+        let mut is_driver_woken = false;
+        let wakeups = &mut self.wakeups;
+        core.waiting.take_woken(&mut core.net, anything, |wakeup| match wakeup {
+            Wakeup::Driver => is_driver_woken = true,
+            wakeup => wakeups.push(wakeup),
         });
-        core.is_unseen |= anything && !is_all_rung;
-        if is_driver_rung {
+        if is_driver_woken {
             self.interrupt();
         }
-        anything
+        if anything {
+            self.tell_outside();
+        }
     }
 
-    /// Whether there is something that nobody was told of who waits for anything: it is told now.
-    pub(in crate::tcpip) fn take_unseen(&mut self) -> bool {
-        self.take_bells() | std::mem::take(&mut self.is_unseen)
+    /// Wakes the program that waits at the descriptor, if there is one.
+    pub(super) fn tell_outside(&mut self) {
+        if self.outside_until.take().is_some() {
+            self.shared.outside.set();
+        }
     }
 
-    /// Sees to it that what is left is done: by the one who drives, which sleeps, or by somebody who waits.
-    fn hand_over(&mut self) -> Option<Bell> {
+    /// Whether something has come since the calling thread last called [`Turn::see`].
+    pub(in crate::tcpip) fn has_unseen(&mut self) -> bool {
+        self.collect_wakeups();
+        self.shared.seen() != self.activity
+    }
+
+    /// Notes that the calling thread has seen all that has come until now.
+    pub(in crate::tcpip) fn see(&mut self) {
+        self.collect_wakeups();
+        self.shared.see(self.activity);
+    }
+
+    /// Makes sure that somebody does what is left to do: the driver, which is woken if its sleep does not fit any more, the
+    /// stack's thread, or a follower, which is returned to be woken and becomes the driver.
+    fn hand_over(&mut self) -> Option<Wakeup> {
         if let Some(until) = self.asleep_until {
-            // What was done here may have woken members of the LAN, or has to be followed by something before the sleep ends.
+            // Work with the LANs ends their preparation for a sleep, and this thread may have set a timer that is due before
+            // the driver's sleep ends.
             let is_prepared = !self.has_more
                 && self.due().is_none_or(|due| due >= until)
                 && self.lans.prepare_sleep().is_some_and(|trim| trim >= until);
             if !is_prepared {
-                // It may be room that was told here and is told once.
+                // The LAN says once that there is room, and may have said so to this thread.
                 self.has_worked = true;
                 self.interrupt();
             }
@@ -340,66 +345,62 @@ impl<'a> Turn<'a> {
         if self.driver.is_some() {
             return None;
         }
-        if let Some(until) = self.outside_until {
-            let is_prepared = !self.is_unseen
-                && !self.has_more
-                && !self.net.has_changed()
+        if !self.worker.is_there()
+            && let Some(until) = self.outside_until
+        {
+            let is_prepared = !self.has_more
                 && self.due().is_none_or(|due| due >= until)
                 && self.lans.prepare_wait();
             if !is_prepared {
-                self.outside_until = None;
-                self.shared.outside.set();
+                self.tell_outside();
             }
         }
-        let has_worker = self.worker != Worker::None;
-        if has_worker && self.waiting.has_elsewhere() {
+        if self.has_elsewhere() && self.worker != Worker::Pauses {
             self.shared.rest.set();
             return None;
         }
-        let bell = self.waiting.take_thread();
-        if bell.is_none() && self.worker == Worker::Rests {
+        let wakeup = self.waiting.take_thread();
+        if wakeup.is_none() && self.worker == Worker::Rests {
             self.shared.rest.set();
         }
-        bell
+        wakeup
     }
 
     fn unlock(&mut self) {
-        self.shared.holder.store(0, Ordering::Relaxed);
+        self.inside = None;
         self.core = None;
-        // Not before: what a runtime does when a task is woken is its own affair.
-        self.bells.drain(..).for_each(Bell::ring);
+        // After the release: a waker may run code that uses the stack.
+        Wakeup::wake_all(&mut self.wakeups);
+        PutOff::run_all();
     }
 }
 
-/// A verb that drives, until it has the stack again: an error, or a waker that panics, does not leave the stack without
-/// somebody who drives.
+/// There while a verb drives. If the verb fails meanwhile, its thread is not the driver any longer.
 struct Driving<'a>(&'a Shared);
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
         if let Ok(mut turn) = self.0.enter() {
-            turn.driver = None;
-            turn.driver_number = 0;
-            turn.asleep_until = None;
+            turn.stop_driving();
         }
     }
 }
 
-/// Whoever leaves the stack wakes those for whom something has come.
+/// Releases the stack, and wakes the waiters for which something has come.
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.core.is_none() {
             return;
         }
         if self.shared.in_child() {
-            // A closure has forked: locks of its parent's threads may be closed here for ever.
+            // A closure has forked: in the child, locks that threads of the parent held are locked for ever.
             std::mem::forget(self.core.take());
-            return;
+            self.inside = None;
+            return PutOff::run_all();
         }
-        let _given_back = self.close_dropped();
-        self.take_bells();
+        self.collect_wakeups();
         let next = self.hand_over();
-        self.bells.extend(next);
+        self.wakeups.extend(next);
         self.unlock();
     }
 }
