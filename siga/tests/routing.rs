@@ -241,9 +241,12 @@ fn what_cannot_be_is_named() {
     );
     let lan = join(&host, "NOBODY", "hs1", Address::None, Wait::Block);
     assert_eq!(with(vec![lan], vec![]).0, ErrorKind::AddrNotAvailable);
-    let lans = vec![at(&host, "ONE", "hs0", "fd00::1"), at(&host, "OTHER", "hs1", "fd00::1")];
-    assert_eq!(
-        with(lans, vec![]),
-        (ErrorKind::AddrInUse, "the stack has fd00::1 at two LANs".into())
-    );
+    let lans = vec![at(&host, "ONE", "hs0", "fd00::1"), at(&host, "OTHER", "hs1", "fd00::2")];
+    let problem = "fd00::/64 is the network of two interfaces: each LAN of a stack needs a range of its own in the system \
+                   file";
+    assert_eq!(with(lans, vec![]), (ErrorKind::InvalidInput, problem.into()));
+    let too_high = vec![vlan(0, 4095, "10.1.7.0/24")];
+    let lan = red();
+    let problem = "VLAN 4095: must be 1 to 4094";
+    assert_eq!(with(vec![lan], too_high), (ErrorKind::InvalidInput, problem.into()));
 }

@@ -30,7 +30,7 @@ pub use keep_alive::KeepAlive;
 pub use output::{Link, Unsent};
 pub use packet::address;
 pub use pool::PoolUse;
-pub use route::{Interface, NoPrefix, Prefix, ROUTES_MAX, Route, Vlan};
+pub use route::{Interface, Neighbour, NoPrefix, Prefix, ROUTES_MAX, Route};
 pub use secret::Secret;
 pub use stack::{BindError, Congestion, ConnectError, Options, Stack};
 pub use udp::SendToError;

@@ -3,7 +3,7 @@
 //! The state machine counts a segment as sent once it has made it. So a frame that the link gives back is kept here and
 //! goes first when there is room, and until then nobody makes another for that target. On a LAN that is memory no
 //! segment is lost this way: a lost one costs a second, because that is the shortest time after which it is sent again.
-//! The same goes for packets that are passed on for others.
+//! Packets that are passed on for others wait too, behind ours, as far as there is room for them.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -26,9 +26,12 @@ const HELD_PER_TARGET_MAX: usize = 128;
 const OWN_MAX: usize = 256;
 const OWN_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of packets of others that wait for all targets together, at most, and for one target. More are dropped.
-const PASSED_BYTES_MAX: usize = 16 << 20;
-const PASSED_PER_TARGET_BYTES_MAX: usize = 2 << 20;
+/// Bytes of packets of others that wait for all targets together, at most. More are dropped.
+const PASSED_BYTES_MAX: usize = 32 << 20;
+
+/// Of what is free of that, one target may have one in so many: so some tens of targets that take nothing leave room for the
+/// others.
+const PASSED_SHARE: usize = 16;
 
 /// Where a stack's frames go: LANs, or the simulation of some. `lan` is which, as the stack's interfaces say; 0 if it has
 /// one.
@@ -67,7 +70,9 @@ pub(super) struct Output {
     pub(super) routes: Routes,
     /// The frames that are held for each target that is full. No queue is empty.
     held: HashMap<Hop, VecDeque<Held>>,
-    /// Bytes of packets of others among them.
+    /// Packets of others, in the same manner.
+    passed: HashMap<Hop, VecDeque<Held>>,
+    /// Their bytes.
     passed_bytes: usize,
     own: Own,
 }
@@ -83,8 +88,6 @@ struct Own {
 struct Held {
     offload: Offload,
     frame: Vec<u8>,
-    /// Whether it is of others.
-    is_passed: bool,
 }
 
 impl Output {
@@ -119,7 +122,7 @@ impl Output {
 
     /// Whether no frame waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.held.is_empty() && self.passed.is_empty()
     }
 
     /// Sends a frame, or keeps it until its target has room. It is dropped if too many wait already.
@@ -141,7 +144,7 @@ impl Output {
         if held.len() >= HELD_PER_TARGET_MAX {
             return counters.count(Counter::TargetFull);
         }
-        held.push_back(Held { offload, frame: frame.to_vec(), is_passed: false });
+        held.push_back(Held { offload, frame: frame.to_vec() });
     }
 
     /// Sends a frame that answers one of somebody who asks again if no answer comes. It is not kept: whoever takes no
@@ -172,54 +175,61 @@ impl Output {
         offload: Offload,
         frame: &mut [u8],
     ) {
-        match self.try_send(link, counters, hop, offload, frame) {
-            Ok(()) => return counters.count(Counter::Forwarded),
-            Err(Unsent::Unreachable) => return,
-            Err(Unsent::Full) => {}
+        if !self.passed.contains_key(&hop) {
+            match self.try_send(link, counters, hop, offload, frame) {
+                Ok(()) => return counters.count(Counter::Forwarded),
+                Err(Unsent::Unreachable) => return,
+                Err(Unsent::Full) => {}
+            }
         }
-        let held = self.held.get(&hop);
-        let of_target = held.into_iter().flatten().filter(|held| held.is_passed);
-        let of_target: usize = of_target.map(|held| held.frame.len()).sum();
-        let is_too_much = held.is_some_and(|held| held.len() >= HELD_PER_TARGET_MAX)
-            || of_target + frame.len() > PASSED_PER_TARGET_BYTES_MAX
-            || self.passed_bytes + frame.len() > PASSED_BYTES_MAX;
-        if is_too_much {
+        let waiting = self.passed.get(&hop);
+        let of_target: usize = waiting.into_iter().flatten().map(|held| held.frame.len()).sum();
+        let share = PASSED_BYTES_MAX.saturating_sub(self.passed_bytes) / PASSED_SHARE;
+        let is_too_many = waiting.is_some_and(|waiting| waiting.len() >= HELD_PER_TARGET_MAX);
+        if is_too_many || of_target + frame.len() > share {
             return counters.count(Counter::TargetFull);
         }
         self.passed_bytes += frame.len();
-        let held = Held { offload, frame: frame.to_vec(), is_passed: true };
-        self.held.entry(hop).or_default().push_back(held);
+        self.passed.entry(hop).or_default().push_back(Held { offload, frame: frame.to_vec() });
     }
 
-    /// Tries again what was kept. Calls `has_room` with each target for which nothing is left.
+    /// Tries again what was kept. Calls `has_room` with each target for which nothing of ours is left.
     pub(super) fn retry(
         &mut self,
         link: &mut impl Link,
         counters: &mut Counters,
         mut has_room: impl FnMut(Hop),
     ) {
-        let Output { routes, held, own, passed_bytes } = self;
+        let Output { routes, held, passed, own, passed_bytes } = self;
         held.retain(|hop, held| {
-            while let Some(first) = held.front_mut() {
-                let Held { offload, frame, is_passed } = first;
+            while let Some(Held { offload, frame }) = held.front_mut() {
                 let sent = own.transmit(routes, link, counters, *hop, *offload, frame);
                 if sent == Err(Unsent::Full) {
                     return true;
-                }
-                if *is_passed {
-                    *passed_bytes -= frame.len();
-                    if sent.is_ok() {
-                        counters.count(Counter::Forwarded);
-                    }
                 }
                 held.pop_front();
             }
             has_room(*hop);
             false
         });
+        passed.retain(|hop, waiting| {
+            while let Some(Held { offload, frame }) = waiting.front_mut() {
+                if held.contains_key(hop) {
+                    return true;
+                }
+                match own.transmit(routes, link, counters, *hop, *offload, frame) {
+                    Err(Unsent::Full) => return true,
+                    Ok(()) => counters.count(Counter::Forwarded),
+                    Err(Unsent::Unreachable) => {}
+                }
+                *passed_bytes -= frame.len();
+                waiting.pop_front();
+            }
+            false
+        });
     }
 
-    /// Sends a frame, unless others wait before it, or its target is full.
+    /// Sends a frame, unless others of ours wait before it, or its target is full.
     fn try_send(
         &mut self,
         link: &mut impl Link,

@@ -43,8 +43,11 @@ pub(super) const RST: u8 = 0x04;
 pub(super) const ACK: u8 = 0x10;
 
 /// Where the checksum is in a header of TCP, and of UDP.
-const TCP_CHECKSUM_AT: usize = 16;
-const UDP_CHECKSUM_AT: usize = 6;
+pub(super) const TCP_CHECKSUM_AT: usize = 16;
+pub(super) const UDP_CHECKSUM_AT: usize = 6;
+
+/// Bytes of the longest packet over IPv4, and of the longest behind IPv6's header.
+pub(super) const LENGTH_MAX: usize = 65_535;
 
 /// A packet that is what it says, as far as its headers of IP go.
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::control;
-use super::packet::{self, Chain, Fragment, ICMP, ICMPV6, IPV4, IPV4_BYTES, IPV6, IPV6_BYTES};
+use super::packet::{
+    self, Chain, Fragment, ICMP, ICMPV6, IPV4, IPV4_BYTES, IPV6, IPV6_BYTES, LENGTH_MAX, TCP,
+    TCP_CHECKSUM_AT, UDP, UDP_CHECKSUM_AT,
+};
 use crate::board::Counter;
 use crate::lan::frame::{ETHERNET_BYTES, u16_at};
-use crate::lan::offload::{folded, sum_of};
+use crate::lan::offload::{Checksum, Offload, folded, sum_of};
 
 /// Where IPv4 has the number of hops that are left, and the checksum of its header; where IPv6 has that number.
 const TIME_TO_LIVE_AT: usize = 8;
@@ -24,6 +27,8 @@ pub(super) struct Passing {
     pub(super) bytes: usize,
     /// If it may be cut on its way, which part it is of which packet: perhaps all of it.
     pub(super) cut_from: Option<Fragment>,
+    /// Where its transport begins in the frame, and which it is, if it is not a part of a packet.
+    pub(super) transport: Option<(usize, u8)>,
     /// Whether its sender may be told what is wrong with it: not if it is an error, or a later part of a packet (RFC 1122
     /// 3.2.2, RFC 4443 2.4 e).
     pub(super) may_complain: bool,
@@ -71,6 +76,14 @@ impl Passing {
         };
         let kind = bytes[..total].get(IPV4_BYTES).copied();
         let is_error = head[9] == ICMP && kind.is_none_or(control::is_error_v4);
+        // A part that is not the last has data of a multiple of 8 bytes, and none reaches beyond the longest packet.
+        let data_bytes = total - IPV4_BYTES;
+        if fragment.has_more && !data_bytes.is_multiple_of(8)
+            || fragment.offset + total > LENGTH_MAX
+        {
+            return Err(Counter::Malformed);
+        }
+        let is_whole = !fragment.has_more && fragment.offset == 0;
         let [.., a, b, c, d, e, f, g, h] = *head;
         Ok(Passing {
             source: IpAddr::from([a, b, c, d]),
@@ -78,6 +91,7 @@ impl Passing {
             hops: head[TIME_TO_LIVE_AT],
             bytes: total,
             cut_from: (place & 0x4000 == 0).then_some(fragment),
+            transport: is_whole.then_some((ETHERNET_BYTES + IPV4_BYTES, head[9])),
             may_complain: fragment.offset == 0 && !is_error,
         })
     }
@@ -93,7 +107,8 @@ impl Passing {
             |at: usize| head[at..].first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets));
         let (source, destination) = address(8).zip(address(24)).ok_or(Counter::Malformed)?;
         // What follows is the business of those at the ends (RFC 8200 4).
-        let may_complain = match packet::chain(head[6], rest) {
+        let chain = packet::chain(head[6], rest);
+        let may_complain = match chain {
             Ok(Chain { fragment: Some(fragment), .. }) if fragment.offset != 0 => false,
             Ok(Chain { protocol: ICMPV6, bytes, .. }) => {
                 rest.get(bytes).is_some_and(|kind| !control::is_error_v6(*kind))
@@ -107,8 +122,47 @@ impl Passing {
             hops: head[HOP_LIMIT_AT],
             bytes: total,
             cut_from: None,
+            transport: chain
+                .ok()
+                .filter(|chain| chain.fragment.is_none())
+                .map(|chain| (ETHERNET_BYTES + IPV6_BYTES + chain.bytes, chain.protocol)),
             may_complain,
         })
+    }
+}
+
+impl Passing {
+    /// Whether what a frame says beside its bytes is about this packet, all of it and nothing else: whoever completes a
+    /// checksum or cuts segments believes it.
+    pub(super) fn fits(&self, offload: &Offload, frame_bytes: usize) -> bool {
+        if offload.segmentation.is_some() && frame_bytes != ETHERNET_BYTES + self.bytes {
+            return false;
+        }
+        let Checksum::Partial { start, at } = offload.checksum else { return true };
+        let place = match self.transport {
+            Some((begin, TCP)) => Some((begin, TCP_CHECKSUM_AT)),
+            Some((begin, UDP)) => Some((begin, UDP_CHECKSUM_AT)),
+            _ => None,
+        };
+        place == Some((start.into(), at.into()))
+            && usize::from(start) + usize::from(at) + 2 <= ETHERNET_BYTES + self.bytes
+    }
+}
+
+/// If the packet in a frame is an error, where the packet goes that it is about.
+pub(super) fn quoted_destination(frame: &[u8]) -> Option<IpAddr> {
+    let Passing { transport, bytes, .. } = Passing::parse(frame).ok()?;
+    let (begin, protocol) = transport?;
+    let message = frame.get(begin..ETHERNET_BYTES + bytes)?;
+    let quote = message.get(control::HEAD_BYTES..)?;
+    match (protocol, quote.first()? >> 4) {
+        (ICMP, 4) if control::is_error_v4(message[0]) => {
+            Some(Ipv4Addr::from(*quote.get(16..)?.first_chunk::<4>()?).into())
+        }
+        (ICMPV6, 6) if control::is_error_v6(message[0]) => {
+            Some(Ipv6Addr::from(*quote.get(24..)?.first_chunk::<16>()?).into())
+        }
+        _ => None,
     }
 }
 

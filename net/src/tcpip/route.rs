@@ -1,7 +1,8 @@
 //! Which way packets go: a stack's interfaces, the neighbours at them, and routes to what is further away.
 //!
-//! The address table of a LAN knows all neighbours, so no interface has a mask: an address is a neighbour's, or a route
-//! leads to it. With one interface, and no route, there is nothing to choose, and nothing is looked up.
+//! Where an address is, networks say: those of the interfaces, and those that routes lead to. Whether somebody is there, the
+//! address tables of the LANs say. With one interface, and no route, there is nothing to choose: everybody is a neighbour, and
+//! nothing is looked up.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,7 +16,7 @@ use crate::lan::frame::Mac;
 pub const ROUTES_MAX: usize = 1024;
 
 /// The addresses of IP that have so many first bits in common.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     /// The others of its bits are zero.
     address: IpAddr,
@@ -105,29 +106,25 @@ pub struct Route {
 pub struct Interface {
     /// Which LAN, as the [`Link`] counts them.
     pub lan: usize,
+    /// The VLAN: 1 to 4094. None: frames without a tag.
+    pub vlan: Option<u16>,
     /// The stack's address there.
     pub mac: Mac,
     /// Bytes of the largest packet of IP: 1280 to 65,535.
     pub mtu: usize,
     /// The stack's addresses of IP.
     pub addresses: Vec<IpAddr>,
-    /// The VLAN. None: frames without a tag.
-    pub vlan: Option<Vlan>,
-}
-
-/// A VLAN of a LAN. The LAN's address table does not say in which VLAN an address is: its networks do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vlan {
-    /// Its number: 1 to 4094.
-    pub number: u16,
-    /// The addresses that are in it, and not in the LAN without a tag.
+    /// The networks whose addresses are reached here. Not looked at if the stack has one interface and no route: then all are.
     pub networks: Vec<Prefix>,
 }
 
-impl Vlan {
-    fn has(&self, address: IpAddr) -> bool {
-        self.networks.iter().any(|network| network.contains(address))
-    }
+/// A member of a LAN that is not the stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its addresses of IP.
+    pub addresses: Vec<IpAddr>,
+    /// The VLANs that it is in.
+    pub vlans: Vec<u16>,
 }
 
 /// Where a packet goes next.
@@ -139,15 +136,23 @@ pub(super) enum Hop {
     Neighbour { interface: usize, address: IpAddr },
 }
 
+/// What leads to an address, by the most bits in common.
+enum Way<'a> {
+    /// It is that of a neighbour at this interface.
+    Here(usize),
+    /// These routes lead there, to the same network.
+    Over(&'a [Route]),
+}
+
 /// All that a stack knows of ways.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     interfaces: Vec<Interface>,
     /// The addresses of all interfaces.
     addresses: Vec<IpAddr>,
-    /// Those with more bits first.
+    /// Those with more bits first, and those to one network together.
     routes: Vec<Route>,
-    /// Which addresses neighbours have, by LAN. Not kept where there is nothing to choose.
+    /// Which addresses there are at each interface. Not kept where there is nothing to choose.
     neighbours: HashSet<(usize, IpAddr)>,
     has_choice: bool,
 }
@@ -157,7 +162,7 @@ impl Routes {
     pub(super) fn new(interfaces: Vec<Interface>, mut routes: Vec<Route>) -> Routes {
         routes.truncate(ROUTES_MAX);
         // A stable order: of two to one network the first counts, as long as its neighbour is there.
-        routes.sort_by_key(|route| std::cmp::Reverse(route.to.bits));
+        routes.sort_by_key(|route| (std::cmp::Reverse(route.to.bits), route.to.address));
         let addresses = interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect();
         let has_vlan = interfaces.iter().any(|one| one.vlan.is_some());
         let has_choice = interfaces.len() > 1 || has_vlan || !routes.is_empty();
@@ -179,7 +184,7 @@ impl Routes {
 
     /// Whether some neighbour has this address.
     pub(super) fn has_neighbour(&self, address: IpAddr) -> bool {
-        self.interface_to(address).is_some()
+        self.hop_to_neighbour(address).is_some()
     }
 
     /// Whether there is more than one way for packets to go.
@@ -187,29 +192,37 @@ impl Routes {
         self.has_choice
     }
 
-    /// Which addresses the members of a LAN have from now on.
-    pub(super) fn set_neighbours(&mut self, lan: usize, addresses: impl Iterator<Item = IpAddr>) {
-        if self.has_choice {
-            self.neighbours.retain(|(at, _)| *at != lan);
-            self.neighbours.extend(addresses.map(|address| (lan, address)));
+    /// Who else is a member of a LAN from now on. Addresses that are of no network of an interface are nobody's there: who
+    /// registers such an address does not get what is for others elsewhere.
+    pub(super) fn set_neighbours(&mut self, lan: usize, members: impl Iterator<Item = Neighbour>) {
+        if !self.has_choice {
+            return;
+        }
+        let Routes { interfaces, neighbours, .. } = self;
+        let at_lan = interfaces.iter().enumerate().filter(|(_, one)| one.lan == lan);
+        let at_lan: Vec<(usize, &Interface)> = at_lan.collect();
+        neighbours.retain(|(at, _)| !at_lan.iter().any(|(interface, _)| interface == at));
+        for Neighbour { addresses, vlans } in members {
+            for (interface, one) in &at_lan {
+                if one.vlan.is_none_or(|number| vlans.contains(&number)) {
+                    neighbours.extend(addresses.iter().map(|address| (*interface, *address)));
+                }
+            }
         }
     }
 
     /// The interface that takes frames of a LAN with this tag.
     pub(super) fn interface_with(&self, lan: usize, tag: Option<u16>) -> Option<usize> {
         let number = tag.map(|tag| tag & 0x0fff);
-        self.interfaces.iter().position(|interface| {
-            interface.lan == lan && interface.vlan.as_ref().map(|vlan| vlan.number) == number
-        })
+        self.interfaces.iter().position(|one| (one.lan, one.vlan) == (lan, number))
     }
 
     /// At which LAN an interface is, and the tag of its frames.
     pub(super) fn lan_of(&self, interface: usize) -> (usize, Option<u16>) {
-        let found = self.interfaces.get(interface);
-        found.map_or((0, None), |one| (one.lan, one.vlan.as_ref().map(|vlan| vlan.number)))
+        self.interfaces.get(interface).map_or((0, None), |one| (one.lan, one.vlan))
     }
 
-    /// Where packets to an address go. None: nobody knows.
+    /// Where packets to an address go. None: nobody knows, or nobody is there.
     pub(super) fn hop(&self, to: IpAddr) -> Option<Hop> {
         if self.addresses.contains(&to) {
             return Some(Hop::Own);
@@ -217,43 +230,59 @@ impl Routes {
         if !self.has_choice {
             return Some(Hop::Neighbour { interface: 0, address: to });
         }
-        let mut via = std::iter::once(to).chain(self.gateways(to));
-        via.find_map(|address| {
-            Some(Hop::Neighbour { interface: self.interface_to(address)?, address })
-        })
-    }
-
-    /// The neighbours that pass on what is for an address that no neighbour has, the best first.
-    fn gateways(&self, to: IpAddr) -> impl Iterator<Item = IpAddr> {
-        // What is local to a link is nowhere else.
-        let known =
-            self.routes.iter().filter(move |route| !is_link_local(to) && route.to.contains(to));
-        let bits = known.clone().next().map(|route| route.to.bits);
-        // A way to less is not taken in place of one to more: that would lead where nobody wants these packets to go.
-        known.take_while(move |route| Some(route.to.bits) == bits).map(|route| route.via)
-    }
-
-    /// The interface at which a neighbour has this address.
-    fn interface_to(&self, address: IpAddr) -> Option<usize> {
-        let is_there = |(_, one): &(usize, &Interface)| {
-            self.neighbours.contains(&(one.lan, address)) && self.is_of(one, address)
-        };
-        self.interfaces.iter().enumerate().find(is_there).map(|(interface, _)| interface)
-    }
-
-    /// Whether an address is in the VLAN of an interface, or in none of the LAN's if it has none.
-    fn is_of(&self, interface: &Interface, address: IpAddr) -> bool {
-        match &interface.vlan {
-            Some(vlan) => vlan.has(address),
-            None => !self.interfaces.iter().any(|other| {
-                let vlan = other.vlan.as_ref().filter(|_| other.lan == interface.lan);
-                vlan.is_some_and(|vlan| vlan.has(address))
-            }),
+        match self.way(to)? {
+            Way::Here(_) => self.hop_to_neighbour(to),
+            Way::Over(routes) => routes.iter().find_map(|route| self.hop_to_neighbour(route.via)),
         }
     }
 
+    /// A way to less is not taken in place of one to more on which nobody is: that would lead where nobody wants these packets
+    /// to go.
+    fn way(&self, to: IpAddr) -> Option<Way<'_>> {
+        let here = self.interface_of(to);
+        // What is local to a link is nowhere else.
+        let first = match is_link_local(to) {
+            true => None,
+            false => self.routes.iter().position(|route| route.to.contains(to)),
+        };
+        match (here, first) {
+            (Some((interface, bits)), first)
+                if first.is_none_or(|first| self.routes[first].to.bits <= bits) =>
+            {
+                Some(Way::Here(interface))
+            }
+            (_, Some(first)) => {
+                let routes = &self.routes[first..];
+                let others = routes.iter().position(|route| route.to != routes[0].to);
+                Some(Way::Over(&routes[..others.unwrap_or(routes.len())]))
+            }
+            _ => None,
+        }
+    }
+
+    /// The interface at which the neighbours have addresses like this one, and how many bits these have in common. An address
+    /// that is local to a link says nothing of which link: it is only reached where there is one interface.
+    fn interface_of(&self, address: IpAddr) -> Option<(usize, u8)> {
+        if is_link_local(address) {
+            return (self.interfaces.len() == 1).then_some((0, u8::MAX));
+        }
+        let interfaces = self.interfaces.iter().enumerate();
+        let networks = interfaces.flat_map(|(interface, one)| {
+            let its = one.networks.iter().filter(|network| network.contains(address));
+            its.map(move |network| (interface, network.bits))
+        });
+        networks.max_by_key(|(_, bits)| *bits)
+    }
+
+    /// To a neighbour, if there is one with this address.
+    fn hop_to_neighbour(&self, address: IpAddr) -> Option<Hop> {
+        let (interface, _) = self.interface_of(address)?;
+        let is_there = self.neighbours.contains(&(interface, address));
+        is_there.then_some(Hop::Neighbour { interface, address })
+    }
+
     /// Whether a packet from an address may come in a frame at an interface: its sender has the address, or is a neighbour
-    /// over which a route leads there (RFC 3704 2.2). So nobody speaks for others.
+    /// over which a route leads there (RFC 3704 2.3). So nobody speaks for others.
     pub(super) fn may_come_from(
         &self,
         link: &mut impl Link,
@@ -262,15 +291,35 @@ impl Routes {
         address: IpAddr,
     ) -> bool {
         let Some(at) = self.interfaces.get(interface) else { return false };
-        if self.is_of(at, address) && link.may_send_from(at.lan, frame, address) {
-            return true;
+        if !self.has_choice {
+            return link.may_send_from(at.lan, frame, address);
         }
-        self.has_choice
-            && self.interface_to(address).is_none()
-            && self.gateways(address).any(|gateway| {
-                self.interface_to(gateway) == Some(interface)
-                    && link.may_send_from(at.lan, frame, gateway)
-            })
+        match self.way(address) {
+            Some(Way::Here(here)) => {
+                here == interface && link.may_send_from(at.lan, frame, address)
+            }
+            Some(Way::Over(routes)) => routes.iter().any(|route| {
+                self.interface_of(route.via).is_some_and(|(here, _)| here == interface)
+                    && link.may_send_from(at.lan, frame, route.via)
+            }),
+            None => false,
+        }
+    }
+
+    /// Whether the sender of a frame at an interface is one to whom packets for an address go: then it may bring errors about
+    /// such packets, whoever on the way has found them.
+    pub(super) fn leads_to(
+        &self,
+        link: &mut impl Link,
+        interface: usize,
+        frame: &[u8],
+        address: IpAddr,
+    ) -> bool {
+        let Some(at) = self.interfaces.get(interface) else { return false };
+        let Some(Hop::Neighbour { interface: here, address }) = self.hop(address) else {
+            return false;
+        };
+        self.has_choice && here == interface && link.may_send_from(at.lan, frame, address)
     }
 
     /// The address that packets for `to` are from: one of the interface that they go out at, if it has one.
@@ -324,7 +373,8 @@ mod tests {
 
     fn at(lan: usize, address: &str) -> Interface {
         let mac = Mac([2, 0, 0, 0, 0, lan as u8 + 1]);
-        Interface { lan, mac, mtu: 1500, addresses: vec![ip(address)], vlan: None }
+        let networks = vec![Prefix::of(ip(address), 24).unwrap()];
+        Interface { lan, vlan: None, mac, mtu: 1500, addresses: vec![ip(address)], networks }
     }
 
     fn neighbour(interface: usize, address: &str) -> Option<Hop> {
@@ -333,6 +383,14 @@ mod tests {
 
     fn route(to: &str, via: &str) -> Route {
         Route { to: prefix(to), via: ip(via) }
+    }
+
+    fn set(routes: &mut Routes, lan: usize, list: &[(&str, &[u16])]) {
+        let member = |(address, vlans): &(&str, &[u16])| Neighbour {
+            addresses: vec![ip(address)],
+            vlans: vlans.to_vec(),
+        };
+        routes.set_neighbours(lan, list.iter().map(member));
     }
 
     #[test]
@@ -360,38 +418,64 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_come_first_and_then_the_longest_network_whose_gateway_is_there() {
+    fn the_network_with_the_most_bits_counts_and_of_its_gateways_the_first_that_is_there() {
         let ways = vec![
             route("0.0.0.0/0", "10.1.0.9"),
-            route("10.3.0.0/16", "10.2.0.9"),
             route("10.3.3.0/24", "10.1.0.8"),
+            route("10.3.0.0/16", "10.2.0.9"),
+            route("10.3.4.0/24", "10.2.0.9"),
             route("10.3.3.0/24", "10.2.0.8"),
+            route("10.2.0.64/26", "10.1.0.9"),
         ];
         let mut routes = Routes::new(vec![at(0, "10.1.0.1"), at(1, "10.2.0.1")], ways);
         assert_eq!(routes.hop(ip("10.3.3.3")), None, "nobody is there");
-        let members = |list: &[&str]| list.iter().map(|text| ip(text)).collect::<Vec<_>>();
-        routes.set_neighbours(0, members(&["10.1.0.8", "10.1.0.9"]).into_iter());
-        routes.set_neighbours(1, members(&["10.2.0.8", "10.2.0.9", "10.3.3.7"]).into_iter());
-        assert_eq!(routes.hop(ip("10.3.3.7")), neighbour(1, "10.3.3.7"));
+        set(&mut routes, 0, &[("10.1.0.8", &[]), ("10.1.0.9", &[])]);
+        set(&mut routes, 1, &[("10.2.0.8", &[]), ("10.2.0.9", &[]), ("10.2.0.70", &[])]);
         assert_eq!(routes.hop(ip("10.3.3.3")), neighbour(0, "10.1.0.8"));
         assert_eq!(routes.hop(ip("10.3.4.3")), neighbour(1, "10.2.0.9"));
+        assert_eq!(routes.hop(ip("10.3.5.3")), neighbour(1, "10.2.0.9"));
         assert_eq!(routes.hop(ip("192.0.2.1")), neighbour(0, "10.1.0.9"));
+        assert_eq!(
+            routes.hop(ip("10.2.0.70")),
+            neighbour(0, "10.1.0.9"),
+            "a route to less of the LAN"
+        );
+        assert_eq!(routes.hop(ip("10.2.0.9")), neighbour(1, "10.2.0.9"));
         assert_eq!(routes.hop(ip("169.254.1.1")), None, "local to a link");
         assert_eq!(routes.source_for(ip("10.3.4.3")), Some(ip("10.2.0.1")));
-        routes.set_neighbours(0, members(&["10.1.0.9"]).into_iter());
+        set(&mut routes, 0, &[("10.1.0.9", &[])]);
         assert_eq!(routes.hop(ip("10.3.3.3")), neighbour(1, "10.2.0.8"), "the second gateway");
-        routes.set_neighbours(1, members(&["10.2.0.9"]).into_iter());
-        assert_eq!(routes.hop(ip("10.3.3.3")), None, "not over a way to more than that");
+        assert_eq!(routes.hop(ip("10.1.0.8")), None, "not over a way to more than that");
+        set(&mut routes, 1, &[("10.2.0.9", &[])]);
+        assert_eq!(routes.hop(ip("10.3.3.3")), None, "the same");
     }
 
     #[test]
-    fn networks_of_a_vlan_are_in_it_and_nowhere_else() {
-        let networks = vec![prefix("10.7.0.0/24")];
-        let tagged = Interface { vlan: Some(Vlan { number: 7, networks }), ..at(0, "10.7.0.1") };
-        let mut routes = Routes::new(vec![at(0, "10.1.0.1"), tagged], vec![]);
-        routes.set_neighbours(0, [ip("10.1.0.2"), ip("10.7.0.2")].into_iter());
+    fn nobody_takes_an_address_that_is_of_another_network() {
+        let ways = vec![route("::/0", "fd00:1::9")];
+        let v6 = |lan, address: &str| {
+            let mac = Mac([2, 0, 0, 0, 0, 7]);
+            let networks = vec![Prefix::of(ip(address), 64).unwrap()];
+            Interface { lan, vlan: None, mac, mtu: 1500, addresses: vec![ip(address)], networks }
+        };
+        let mut routes = Routes::new(vec![v6(0, "fd00:1::1"), v6(1, "fd00:2::1")], ways);
+        set(&mut routes, 0, &[("fd00:2::2", &[]), ("fd00:9::1", &[]), ("fe80::1", &[])]);
+        assert_eq!(routes.hop(ip("fd00:2::2")), None);
+        set(&mut routes, 1, &[("fd00:2::2", &[]), ("fe80::1", &[])]);
+        assert_eq!(routes.hop(ip("fd00:2::2")), neighbour(1, "fd00:2::2"));
+        assert_eq!(routes.hop(ip("fd00:9::1")), None, "what is elsewhere goes over the gateway");
+        assert_eq!(routes.hop(ip("fe80::1")), None, "it may be either");
+    }
+
+    #[test]
+    fn networks_of_a_vlan_are_in_it_and_reached_by_its_members_alone() {
+        let tagged = Interface { vlan: Some(7), ..at(0, "10.1.7.1") };
+        let wide = Interface { networks: vec![prefix("10.1.0.0/16")], ..at(0, "10.1.0.1") };
+        let mut routes = Routes::new(vec![wide, tagged], vec![]);
+        set(&mut routes, 0, &[("10.1.0.2", &[]), ("10.1.7.2", &[7]), ("10.1.7.3", &[8])]);
         assert_eq!(routes.hop(ip("10.1.0.2")), neighbour(0, "10.1.0.2"));
-        assert_eq!(routes.hop(ip("10.7.0.2")), neighbour(1, "10.7.0.2"));
+        assert_eq!(routes.hop(ip("10.1.7.2")), neighbour(1, "10.1.7.2"));
+        assert_eq!(routes.hop(ip("10.1.7.3")), None, "it is in another VLAN");
         assert_eq!(routes.interface_with(0, None), Some(0));
         assert_eq!(routes.interface_with(0, Some(0x6007)), Some(1));
         assert_eq!(routes.interface_with(0, Some(8)), None);

@@ -17,10 +17,11 @@ use super::packet::{
     self, ACK, Bare, Datagram, FIN, ICMP, ICMPV6, IPV4_BYTES, Packet, RST, SYN, Segment, TCP, UDP,
     UDP_BYTES,
 };
+use super::passing;
 use super::path_mtu::PathMtus;
 use super::pool::{Pool, PoolUse};
 use super::ports::Ports;
-use super::route::{Hop, Interface, Route, Routes};
+use super::route::{Hop, Interface, Neighbour, Route, Routes};
 use super::secret::Secret;
 use super::time_wait::TimeWait;
 use super::udp::{SendToError, Sockets, any};
@@ -221,7 +222,8 @@ impl Stack {
     /// Options outside their limits are taken as the limit.
     pub fn new(mac: Mac, addresses: &[IpAddr], options: Options, secret: Secret) -> Stack {
         let (mtu, addresses) = (options.mtu, addresses.to_vec());
-        let interface = Interface { lan: 0, mac, mtu, addresses, vlan: None };
+        let networks = Vec::new();
+        let interface = Interface { lan: 0, vlan: None, mac, mtu, addresses, networks };
         Stack::with_interfaces(vec![interface], Vec::new(), options, secret)
     }
 
@@ -298,10 +300,26 @@ impl Stack {
         self.output.routes.interfaces()
     }
 
-    /// Which addresses the members of a LAN have from now on, for a stack with a choice of ways. Another asks the link.
-    pub fn set_neighbours(&mut self, lan: usize, addresses: impl Iterator<Item = IpAddr>) {
-        self.output.routes.set_neighbours(lan, addresses);
+    /// Who else is a member of a LAN from now on, for a stack with a choice of ways. Another asks the link.
+    pub fn set_neighbours(&mut self, lan: usize, members: impl Iterator<Item = Neighbour>) {
+        self.output.routes.set_neighbours(lan, members);
         self.are_ways_unshown = true;
+        // Those that wait for room at a target where their packets do not go any more need not wait.
+        let Stack { stalled, connections, output, .. } = self;
+        let all = stalled
+            .iter()
+            .flat_map(|(hop, waiting)| waiting.iter().map(move |index| (*hop, *index)));
+        let mut moved = Vec::new();
+        for (hop, index) in all {
+            let remote = connections.get_mut(index).map(|connection| connection.tuple.remote.ip());
+            if remote.is_some_and(|remote| output.routes.hop(remote) != Some(hop)) {
+                moved.push(index);
+            }
+        }
+        for index in moved {
+            self.unstall(index);
+            self.make_busy(index);
+        }
     }
 
     /// Whether [`Stack::set_neighbours`] is asked for: there are several interfaces, or routes.
@@ -391,10 +409,25 @@ impl Stack {
         if !self.has_address(packet.destination) {
             return Err(Counter::NotOurs);
         }
-        if !self.output.routes.may_come_from(link, interface, frame.bytes, packet.source) {
+        if !self.may_come_from(link, interface, frame.bytes, packet.source) {
             return Err(Counter::BadSource);
         }
         self.take_packet(now, &packet, frame.offload.checksum, link)
+    }
+
+    /// Whether a packet from an address may come in a frame at an interface. Errors are found by any host on the way: they
+    /// come from where packets go that are like the one that they are about, and are looked at as all errors are.
+    fn may_come_from(
+        &self,
+        link: &mut impl Link,
+        interface: usize,
+        frame: &[u8],
+        source: IpAddr,
+    ) -> bool {
+        let routes = &self.output.routes;
+        routes.may_come_from(link, interface, frame, source)
+            || passing::quoted_destination(frame)
+                .is_some_and(|about| routes.leads_to(link, interface, frame, about))
     }
 
     fn answer(&mut self, to: IpAddr, offload: Offload, frame: &mut [u8], link: &mut impl Link) {

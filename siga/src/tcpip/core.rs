@@ -10,7 +10,7 @@ use std::time::Duration;
 use net::lan::frame::Mac;
 use net::lan::link::Frame;
 use net::lan::offload::Offload;
-use net::tcpip::{Link, SendToError, Stack, Unsent};
+use net::tcpip::{Link, Neighbour, SendToError, Stack, Unsent};
 use os::processor::now_ns;
 
 use super::held::Held;
@@ -180,7 +180,6 @@ impl Core {
     /// Receives what has come, and sends what is due. What is left when somebody else waits for the stack is left to that one.
     pub(super) fn pump(&mut self) -> io::Result<()> {
         self.pumps += 1;
-        self.note_members();
         let mut now = 0;
         for _ in 0..ROUNDS_MAX {
             now = now_ns();
@@ -206,6 +205,8 @@ impl Core {
 
     /// Receives some of what has come from a LAN: whether there was anything.
     fn receive_from(&mut self, lan: usize, now: u64) -> io::Result<bool> {
+        // A frame can be the first of a new member, or for one.
+        self.note_members();
         let mut received = 0;
         while received < FRAMES_PER_POLL
             && let Some(frame) = self.lans.get(lan).try_receive()?
@@ -242,17 +243,25 @@ impl Core {
             }
             if net.has_choice() {
                 let others = lan.members().filter(|member| member.mac != own);
-                net.set_neighbours(number, others.flat_map(|member| member.addresses.clone()));
+                net.set_neighbours(
+                    number,
+                    others.map(|member| Neighbour {
+                        addresses: member.addresses.clone(),
+                        vlans: member.vlans.clone(),
+                    }),
+                );
             }
         }
     }
 
     /// Finds out which connections have lost their other side: nothing may come from there that would say so.
     fn follow_members(&mut self) {
+        // What is decided is decided by one state of the tables.
+        self.note_members();
+        let now_changes = self.noted.unwrap_or_default();
         let Core { lans, net, changes, gone, senders, .. } = self;
         // Who is still there, or there again, is asked whether it knows its connections.
         let parted = lans.take_parted();
-        let now_changes = lans.changes();
         if *changes != now_changes || !parted.is_empty() {
             *changes = now_changes;
             let hosts = net.hosts();
@@ -261,12 +270,7 @@ impl Core {
             });
             let before = std::mem::take(gone);
             for host in hosts {
-                // The member that has its address, or passes on what goes there.
-                let member = net.neighbour_to(host);
-                let is_there = |(lan, address): &(usize, IpAddr)| {
-                    lans.get(*lan).find_address(*address).is_some()
-                };
-                let Some(member) = member.filter(is_there) else {
+                let Some(member) = member_to(lans, net, host) else {
                     let since = before.get(&host).copied().unwrap_or_else(now_ns);
                     gone.insert(host, since);
                     continue;
@@ -279,7 +283,9 @@ impl Core {
         if !gone.is_empty() {
             let now = now_ns();
             gone.retain(|host, since| {
-                let is_over = now.saturating_sub(*since) >= GONE_NS;
+                // One that has come back meanwhile is asked at the next look at the tables.
+                let is_over =
+                    now.saturating_sub(*since) >= GONE_NS && member_to(lans, net, *host).is_none();
                 if is_over {
                     net.end_with(*host);
                 }
@@ -314,9 +320,7 @@ impl Core {
         if self.net.addresses().contains(&address) {
             return Ok(());
         }
-        let member = self.net.neighbour_to(address);
-        let is_there = |(lan, to): (usize, IpAddr)| self.lans.get(lan).find_address(to).is_some();
-        if member.is_some_and(is_there) {
+        if member_to(&mut self.lans, &self.net, address).is_some() {
             return Ok(());
         }
         Err(io::ErrorKind::HostUnreachable.into())
@@ -339,6 +343,12 @@ impl Drop for Core {
         self.net.abort_all();
         self.push();
     }
+}
+
+/// The member that has an address, or passes on what goes there, if it is there.
+fn member_to(lans: &mut Lans, net: &Stack, address: IpAddr) -> Option<(usize, IpAddr)> {
+    let (lan, member) = net.neighbour_to(address)?;
+    lans.get(lan).find_address(member).map(|_| (lan, member))
 }
 
 /// The LANs, as a stack sees them.

@@ -1,9 +1,11 @@
 //! Which way the packets of a stack at several LANs go.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 
-use net::tcpip::{Interface, Prefix, ROUTES_MAX, Route, Vlan};
+use net::lan::table::VLAN_MAX;
+use net::tcpip::{Interface, Prefix, ROUTES_MAX, Route};
 
 use crate::lan::Lan;
 
@@ -11,15 +13,18 @@ use crate::lan::Lan;
 pub const STACK_LANS_MAX: usize = 8;
 
 /// Which way the packets of a stack go, beside those for members of its LANs. All fields have defaults.
+///
+/// A stack with several LANs, VLANs or routes finds members by networks, as any router does: those of its addresses at a LAN,
+/// with the LAN's prefix, or 64 bits for an address of IPv6 where the LAN has a range of IPv4. Who registers an address of another
+/// network is not reached by it there. The network that has the most bits in common with an address counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routing {
     /// VLANs that the stack is in: none unless set. Each is an interface of its own.
     pub vlans: Vec<StackVlan>,
-    /// Ways to addresses that no member of the LANs has: none unless set. The network that has the most bits in common with an
-    /// address counts; of two routes to one network the first, as long as its gateway is there.
+    /// Ways to other networks: none unless set. Of two routes to one network the first counts, as long as its gateway is there.
     pub routes: Vec<Route>,
-    /// Whether packets for others are passed on: not unless set. The stack takes such packets from those members alone over
-    /// which its own packets to their source would go (RFC 3704).
+    /// Whether packets for others are passed on: not unless set. The stack takes packets of a source from its member, or from the
+    /// gateways of the routes to it (RFC 3704 2.3), and errors about packets also from where those went.
     pub forwards: bool,
 }
 
@@ -30,16 +35,17 @@ pub struct StackVlan {
     pub lan: usize,
     /// The number of the VLAN: 1 to 4094. The system file has to put the guest into it.
     pub number: u16,
-    /// The networks whose addresses are in the VLAN: those of the stack's addresses that are in them are its addresses there,
-    /// and members with such addresses are reached by frames with the VLAN's tag.
+    /// The networks whose addresses are in the VLAN: those of the stack's addresses that are in them are its addresses there, and
+    /// members of the VLAN that have such addresses are reached by frames with its tag.
     pub networks: Vec<Prefix>,
 }
 
 /// The interfaces of a stack: one for each LAN, unless all its addresses there are in VLANs, and one for each VLAN.
 ///
 /// # Errors
-/// `AddrNotAvailable` if an interface has no address; `AddrInUse` if two have one; `InvalidInput` if there are too many LANs or
-/// routes, or a VLAN is of no LAN, is there twice, or not this guest's.
+/// `AddrNotAvailable` if an interface has no address; `InvalidInput` if there are too many LANs or
+/// routes, a VLAN is of no LAN, is there twice, or not this guest's, or two interfaces have one
+/// network or one address.
 pub(super) fn interfaces(lans: &[Lan], routing: &Routing) -> io::Result<Vec<Interface>> {
     let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem);
     if lans.is_empty() || lans.len() > STACK_LANS_MAX {
@@ -52,6 +58,9 @@ pub(super) fn interfaces(lans: &[Lan], routing: &Routing) -> io::Result<Vec<Inte
     }
     for (at, vlan) in routing.vlans.iter().enumerate() {
         let StackVlan { lan, number, .. } = *vlan;
+        if !(1..=VLAN_MAX).contains(&number) {
+            return Err(invalid(format!("VLAN {number}: must be 1 to {VLAN_MAX}")));
+        }
         let found = lans.get(lan);
         let of = found.ok_or_else(|| invalid(format!("VLAN {number}: there is no LAN {lan}")))?;
         if !of.own().vlans.contains(&number) {
@@ -68,12 +77,13 @@ pub(super) fn interfaces(lans: &[Lan], routing: &Routing) -> io::Result<Vec<Inte
     let mut interfaces: Vec<Interface> = Vec::new();
     for (lan, of) in lans.iter().enumerate() {
         let mut left: Vec<IpAddr> = of.addresses().to_vec();
-        let interface = |addresses, vlan| Interface {
+        let interface = |addresses, vlan, networks| Interface {
             lan,
+            vlan,
             mac: of.mac(),
             mtu: of.mtu() as usize,
             addresses,
-            vlan,
+            networks,
         };
         for vlan in routing.vlans.iter().filter(|vlan| vlan.lan == lan) {
             let is_in = |address: &mut IpAddr| {
@@ -89,8 +99,7 @@ pub(super) fn interfaces(lans: &[Lan], routing: &Routing) -> io::Result<Vec<Inte
                 );
                 return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, problem));
             }
-            let (number, networks) = (vlan.number, vlan.networks.clone());
-            interfaces.push(interface(addresses, Some(Vlan { number, networks })));
+            interfaces.push(interface(addresses, Some(vlan.number), vlan.networks.clone()));
         }
         if left.is_empty() && interfaces.last().is_none_or(|last| last.lan != lan) {
             let problem =
@@ -98,16 +107,39 @@ pub(super) fn interfaces(lans: &[Lan], routing: &Routing) -> io::Result<Vec<Inte
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, problem));
         }
         if !left.is_empty() {
-            interfaces.push(interface(left, None));
+            let mut networks: Vec<Prefix> =
+                left.iter().filter_map(|address| network_of(of, *address)).collect();
+            networks.sort();
+            networks.dedup();
+            interfaces.push(interface(left, None, networks));
         }
     }
-    let addresses: Vec<IpAddr> =
-        interfaces.iter().flat_map(|interface| interface.addresses.clone()).collect();
-    for (at, address) in addresses.iter().enumerate() {
-        if addresses[..at].contains(address) {
-            let problem = format!("the stack has {address} at two LANs");
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, problem));
+    let (mut networks, mut addresses) = (HashMap::new(), HashSet::new());
+    for (at, interface) in interfaces.iter().enumerate() {
+        for address in &interface.addresses {
+            if !addresses.insert(*address) {
+                return Err(invalid(format!("the stack has {address} at two LANs")));
+            }
+        }
+        for network in &interface.networks {
+            if networks.insert(*network, at).is_some_and(|other| other != at) {
+                let problem = format!(
+                    "{network} is the network of two interfaces: each LAN of a stack needs a range of its own in the system file"
+                );
+                return Err(invalid(problem));
+            }
         }
     }
     Ok(interfaces)
+}
+
+/// The network of an address at a LAN. Its range is of one family: what the LAN's prefix is says that of the first address.
+fn network_of(lan: &Lan, address: IpAddr) -> Option<Prefix> {
+    let first = lan.addresses().first()?;
+    let bits = match address {
+        _ if address.is_ipv4() == first.is_ipv4() => lan.prefix_bits(),
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 64,
+    };
+    Prefix::of(address, bits)
 }

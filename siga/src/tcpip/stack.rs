@@ -195,9 +195,9 @@ impl Stack {
     /// stack waits as the first of its members does, and observers see it there.
     ///
     /// # Errors
-    /// `AddrNotAvailable` if one of the members, or a VLAN, has no IP address; `AddrInUse` if two have the same;
-    /// `InvalidInput` if there is no LAN, or more than [`STACK_LANS_MAX`](super::STACK_LANS_MAX), or a VLAN is not one of its
-    /// member's; otherwise as [`Stack::new`].
+    /// `AddrNotAvailable` if one of the members, or a VLAN, has no IP address; `InvalidInput` if there is
+    /// no LAN, or more than [`STACK_LANS_MAX`](super::STACK_LANS_MAX), a VLAN is not one of its member's, or two interfaces have
+    /// one network; otherwise as [`Stack::new`].
     pub fn with_routing(
         lans: Vec<Lan>,
         routing: &Routing,

@@ -107,7 +107,7 @@ impl UdpSocket {
     ///
     /// # Errors
     /// `InvalidInput` if it is longer than a datagram may be, or for no host; `HostUnreachable` if no member of the LAN has
-    /// that address; `ConnectionRefused` if the socket is connected and the other side has refused one before;
+    /// that address and no route leads there; `ConnectionRefused` if the socket is connected and the other side has refused one before;
     /// `WouldBlock` if the socket does not wait; otherwise as [`Stack::poll`].
     pub fn send_to(&self, data: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
         let to = to.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;

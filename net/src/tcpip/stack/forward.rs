@@ -24,14 +24,16 @@ impl Stack {
         link: &mut impl Link,
     ) -> Result<(), Counter> {
         let packet = Passing::parse(frame.bytes)?;
+        if !packet.fits(&frame.offload, frame.bytes.len()) {
+            return Err(Counter::Malformed);
+        }
         let goes_beyond_a_link = |address| packet::is_host(address) && !is_link_local(address);
         if !goes_beyond_a_link(packet.destination) {
             return Err(Counter::NotOurs);
         }
-        let routes = &self.output.routes;
         if !goes_beyond_a_link(packet.source)
             || self.has_address(packet.source)
-            || !routes.may_come_from(link, interface, frame.bytes, packet.source)
+            || !self.may_come_from(link, interface, frame.bytes, packet.source)
         {
             return Err(Counter::BadSource);
         }
@@ -39,7 +41,8 @@ impl Stack {
             self.complain(now, &packet, frame, Complaint::HopLimit, link);
             return Err(Counter::HopLimit);
         }
-        let Some(hop @ Hop::Neighbour { interface: next, .. }) = routes.hop(packet.destination)
+        let Some(hop @ Hop::Neighbour { interface: next, .. }) =
+            self.output.routes.hop(packet.destination)
         else {
             self.complain(now, &packet, frame, Complaint::NoRoute, link);
             return Err(Counter::NoRoute);

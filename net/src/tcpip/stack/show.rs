@@ -60,7 +60,7 @@ impl Stack {
         let interfaces = routes.interfaces().iter().flat_map(|interface| {
             interface.addresses.iter().map(|address| board::Way::Interface {
                 lan: interface.lan as u16,
-                vlan: interface.vlan.as_ref().map(|vlan| vlan.number),
+                vlan: interface.vlan,
                 mtu: interface.mtu as u64,
                 address: *address,
                 forwards: self.options.forwards,

@@ -1,10 +1,8 @@
 //! Verbs of UDP, and settings of connections.
 
 use super::*;
+use crate::tcpip::packet::LENGTH_MAX;
 use crate::tcpip::udp::Connected;
-
-/// Bytes of the longest packet over IPv4, and of the longest behind IPv6's header.
-const LENGTH_MAX: usize = 65_535;
 
 impl Stack {
     /// Binds a socket of UDP.

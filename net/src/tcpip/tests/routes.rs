@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::*;
 use crate::tcpip::packet::{Fragment, Packet};
-use crate::tcpip::{Interface, Prefix, Route, Vlan, fragments};
+use crate::tcpip::{Interface, Neighbour, Prefix, Route, fragments};
 
 /// A frame under way: to which stack, and over which LAN.
 type Flight = (usize, usize, Offload, Vec<u8>);
@@ -21,6 +21,8 @@ struct Town {
 struct Streets {
     /// At each LAN the members, their addresses of both kinds and which stack they are.
     members: Vec<(usize, Mac, IpAddr, usize)>,
+    /// The VLANs of each stack.
+    vlans: Vec<Vec<u16>>,
     under_way: VecDeque<Flight>,
     /// Stacks that take nothing.
     full: BTreeSet<usize>,
@@ -89,15 +91,20 @@ struct Plan {
 
 impl Plan {
     fn at(mut self, lan: usize, mtu: usize, addresses: &[&str]) -> Plan {
-        let addresses = addresses.iter().map(|text| ip(text)).collect();
-        self.interfaces.push(Interface { lan, mac: Mac([0; 6]), mtu, addresses, vlan: None });
+        let addresses: Vec<IpAddr> = addresses.iter().map(|text| ip(text)).collect();
+        let network = |address: &IpAddr| {
+            Prefix::of(*address, if address.is_ipv4() { 24 } else { 64 }).unwrap()
+        };
+        let networks = addresses.iter().map(network).collect();
+        let mac = Mac([0; 6]);
+        self.interfaces.push(Interface { lan, vlan: None, mac, mtu, addresses, networks });
         self
     }
 
     fn in_vlan(mut self, lan: usize, number: u16, network: &str, own: &str) -> Plan {
         self = self.at(lan, 1500, &[own]);
-        let networks: Vec<Prefix> = vec![network.parse().unwrap()];
-        self.interfaces.last_mut().unwrap().vlan = Some(Vlan { number, networks });
+        let last = self.interfaces.last_mut().unwrap();
+        (last.vlan, last.networks) = (Some(number), vec![network.parse().unwrap()]);
         self
     }
 
@@ -122,6 +129,7 @@ impl Town {
                 let of = |address: &IpAddr| (interface.lan, interface.mac, *address, number);
                 streets.members.extend(interface.addresses.iter().map(of));
             }
+            streets.vlans.push(plan.interfaces.iter().filter_map(|one| one.vlan).collect());
             let options = Options { forwards: plan.forwards, ..Options::default() };
             let secret = Secret([number as u8; 16]);
             stacks.push(Stack::with_interfaces(plan.interfaces, plan.routes, options, secret));
@@ -137,7 +145,11 @@ impl Town {
             for lan in 0..4 {
                 let others =
                     self.streets.members.iter().filter(|one| one.0 == lan && one.3 != number);
-                stack.set_neighbours(lan, others.map(|one| one.2));
+                let neighbour = |one: &(usize, Mac, IpAddr, usize)| Neighbour {
+                    addresses: vec![one.2],
+                    vlans: self.streets.vlans.get(one.3).cloned().unwrap_or_default(),
+                };
+                stack.set_neighbours(lan, others.map(neighbour));
             }
         }
     }
@@ -445,34 +457,174 @@ fn a_gateway_that_leaves_is_followed_by_the_next() {
     assert!(town.stacks[3].counter(Counter::Forwarded) > 1);
 }
 
+/// A long packet from stack 0 to an address behind stack 1.
+fn long(destination: &str) -> Flight {
+    let mut frame = packet::begin(ip("10.1.0.2"), ip(destination), 253, 60_000);
+    frame.extend([7; 60_000]);
+    address(&mut frame, mac_of(1, 0), mac_of(0, 0));
+    (1, 0, Offload::NONE, frame)
+}
+
 #[test]
-fn a_target_that_takes_nothing_holds_up_nobody_else_and_loses_what_is_too_much() {
+fn targets_that_take_nothing_leave_room_for_others_and_lose_what_is_too_much() {
     let mut town = two_lans([65_535, 65_535]);
-    town.streets.members.push((1, mac_of(3, 1), ip("10.2.0.3"), 3));
-    town.tell();
-    town.streets.full.insert(2);
-    let long = |destination: &str| {
-        let mut frame = packet::begin(ip("10.1.0.2"), ip(destination), 253, 60_000);
-        frame.extend([7; 60_000]);
-        address(&mut frame, mac_of(1, 0), mac_of(0, 0));
-        (1, 0, Offload::NONE, frame)
-    };
-    for _ in 0..100 {
-        town.give(long("10.2.0.2"));
+    let others = 3..40;
+    let address_of = |number: usize| format!("10.2.0.{number}");
+    for number in others.clone() {
+        town.streets.members.push((1, mac_of(number, 1), ip(&address_of(number)), number));
+        town.streets.full.insert(number);
     }
-    town.give(long("10.2.0.3"));
-    assert_eq!(town.streets.under_way.len(), 1, "to the other");
+    town.tell();
+    for number in others.clone() {
+        for _ in 0..100 {
+            town.give(long(&address_of(number)));
+        }
+    }
     let dropped = town.stacks[1].counter(Counter::TargetFull);
-    assert_eq!(dropped, 100 - (2 << 20) / 60_034);
-    town.streets.under_way.clear();
+    assert_eq!(town.streets.under_way.len(), 0);
+    // One that is full for a moment loses nothing.
+    town.streets.full.insert(2);
+    town.give(long("10.2.0.2"));
+    assert_eq!(town.stacks[1].counter(Counter::TargetFull), dropped, "there is room for it");
     town.streets.full.clear();
     let door = &mut Door { from: 1, streets: &mut town.streets };
     town.stacks[1].poll(town.now, door);
-    assert_eq!(town.streets.under_way.len() as u64, 100 - dropped);
-    assert_eq!(town.stacks[1].counter(Counter::Forwarded), 101 - dropped);
+    let kept = others.len() as u64 * 100 + 1 - dropped;
+    assert_eq!(town.streets.under_way.len() as u64, kept);
+    assert_eq!(town.stacks[1].counter(Counter::Forwarded), kept);
+    assert!((400..560).contains(&kept), "{kept} packets of 60,034 bytes in 32 MiB");
+}
+
+#[test]
+fn packets_of_others_that_wait_do_not_hold_up_ours() {
+    let mut town = two_lans([65_535, 65_535]);
+    let ends = town.connect(1, 2, "10.2.0.2").unwrap();
     town.streets.full.insert(2);
-    town.give(long("10.2.0.2"));
-    assert_eq!(town.stacks[1].counter(Counter::TargetFull), dropped, "there is room again");
+    for _ in 0..20 {
+        town.give(long("10.2.0.2"));
+    }
+    let sent = town.stacks[1].send_with(ends[0], |room| {
+        room[..1000].fill(7);
+        (1000, ())
+    });
+    assert!(sent.is_some());
+    let door = &mut Door { from: 1, streets: &mut town.streets };
+    town.stacks[1].poll(town.now, door);
+    town.streets.full.clear();
+    let door = &mut Door { from: 1, streets: &mut town.streets };
+    town.stacks[1].poll(town.now, door);
+    let (_, _, _, first) = town.streets.under_way.pop_front().unwrap();
+    assert_eq!(Packet::parse(&first).unwrap().protocol, packet::TCP, "ours goes first");
+}
+
+#[test]
+fn a_connection_that_waits_for_a_full_gateway_goes_on_over_another_one() {
+    let mut town = Town::new(vec![
+        Plan::default()
+            .at(0, 1500, &["10.1.0.2"])
+            .to("10.2.0.0/24", "10.1.0.8")
+            .to("10.2.0.0/24", "10.1.0.9"),
+        Plan::default().at(0, 1500, &["10.1.0.8"]).at(1, 1500, &["10.2.0.8"]).forwarding(),
+        Plan::default()
+            .at(1, 1500, &["10.2.0.2"])
+            .to("10.1.0.0/24", "10.2.0.8")
+            .to("10.1.0.0/24", "10.2.0.9"),
+        Plan::default().at(0, 1500, &["10.1.0.9"]).at(1, 1500, &["10.2.0.9"]).forwarding(),
+    ]);
+    let all = town.streets.members.clone();
+    town.streets.members.retain(|one| one.3 != 1);
+    town.tell();
+    let ends = town.connect(0, 2, "10.2.0.2").unwrap();
+    town.streets.full.insert(3);
+    for _ in 0..4 {
+        town.stacks[0].send_with(ends[0], |room| (room.len(), room.fill(7)));
+        town.settle();
+    }
+    assert!(town.stacks[0].waits_for_room());
+    // The first is there again. What waits for the second is sent again over the first.
+    town.streets.members = all;
+    town.tell();
+    assert_eq!(town.stacks[1].counter(Counter::Forwarded), 0);
+    town.pass(3 * SECOND);
+    assert!(town.stacks[1].counter(Counter::Forwarded) > 3, "over the first");
+}
+
+#[test]
+fn a_neighbour_that_is_gone_is_not_sought_elsewhere() {
+    let mut town = two_lans([1500, 1500]);
+    town.streets.members.push((0, mac_of(3, 0), ip("10.1.0.3"), 3));
+    town.tell();
+    assert_eq!(town.stacks[0].neighbour_to(ip("10.1.0.3")), Some((0, ip("10.1.0.3"))));
+    town.streets.members.retain(|one| one.3 != 3);
+    town.tell();
+    assert_eq!(town.stacks[0].neighbour_to(ip("10.1.0.3")), None, "not over the gateway");
+}
+
+#[test]
+fn errors_of_routers_further_away_are_believed_from_where_the_packet_went() {
+    // The narrow LAN is behind the second router, whose addresses no route of the ends has.
+    let end = |lan, last: &str, to: &str, via: &str| {
+        Plan::default().at(lan, 9000, &[&format!("10.{lan}.0.{last}")]).to(to, via)
+    };
+    let mut town = Town::new(vec![
+        end(0, "2", "10.3.0.0/24", "10.0.0.1"),
+        Plan::default()
+            .at(0, 9000, &["10.0.0.1"])
+            .at(1, 9000, &["10.1.0.1"])
+            .to("10.3.0.0/24", "10.1.0.9")
+            .forwarding(),
+        Plan::default()
+            .at(1, 9000, &["10.1.0.9"])
+            .at(2, 1300, &["10.2.0.9"])
+            .to("10.0.0.0/24", "10.1.0.1")
+            .to("10.3.0.0/24", "10.2.0.8")
+            .forwarding(),
+        Plan::default()
+            .at(2, 1300, &["10.2.0.8"])
+            .at(3, 9000, &["10.3.0.1"])
+            .to("10.0.0.0/24", "10.2.0.9")
+            .forwarding(),
+        end(3, "2", "10.0.0.0/24", "10.3.0.1"),
+    ]);
+    let ends = town.connect(0, 4, "10.3.0.2").unwrap();
+    town.carry(0, 4, ends, 100_000);
+    assert!(town.stacks[2].counter(Counter::TooLong) > 0);
+    assert!(town.stacks[0].counter(Counter::ErrorsReceived) > 0);
+}
+
+#[test]
+fn what_a_frame_says_beside_its_bytes_must_be_about_its_packet() {
+    let mut town = two_lans([9000, 1300]);
+    let mut frame = packet::begin(ip("10.1.0.2"), ip("10.2.0.2"), packet::UDP, 5000);
+    frame.extend([7; 5000]);
+    // It may be cut: so a checksum would be completed here.
+    frame[20] = 0;
+    seal(&mut frame);
+    address(&mut frame, mac_of(1, 0), mac_of(0, 0));
+    let with = |start, at| Offload { checksum: Checksum::Partial { start, at }, ..Offload::NONE };
+    for (start, at) in [(14, 14), (14, 10), (34, 16), (34, 8), (14, 8), (900, 0), (34, 4998)] {
+        town.give((1, 0, with(start, at), frame.clone()));
+        assert!(town.streets.under_way.is_empty(), "{start} {at}");
+    }
+    assert_eq!(town.stacks[1].counter(Counter::Malformed), 7);
+    town.give((1, 0, with(34, 6), frame.clone()));
+    assert_eq!(town.streets.under_way.len(), 4);
+    for (_, _, _, piece) in &town.streets.under_way {
+        assert_eq!(Packet::parse(piece).unwrap().source, ip("10.1.0.2"));
+    }
+    // A part of a packet has no checksum, and none that is not the last has an odd end.
+    frame[20] = 0x20;
+    seal(&mut frame);
+    town.give((1, 0, with(34, 6), frame.clone()));
+    frame[16..18].copy_from_slice(&5001u16.to_be_bytes());
+    seal(&mut frame);
+    town.give((1, 0, Offload::NONE, frame.clone()));
+    // Nor does one reach beyond the longest packet.
+    frame[16..18].copy_from_slice(&5020u16.to_be_bytes());
+    frame[20..22].copy_from_slice(&[0x1f, 0xff]);
+    seal(&mut frame);
+    town.give((1, 0, Offload::NONE, frame));
+    assert_eq!(town.stacks[1].counter(Counter::Malformed), 10);
 }
 
 #[test]
@@ -554,8 +706,7 @@ proptest! {
         let mut goes_on = true;
         fragments::cut(&frame, 576, part, |piece| {
             let packet = Packet::parse(piece).unwrap();
-            let whole = Fragment { identification: 0, offset: 0, has_more: false };
-            let piece = packet.fragment.unwrap_or(whole);
+            let piece = packet.fragment.unwrap_or(Fragment::all(0));
             assert_eq!(piece.offset, next);
             assert!(goes_on, "something comes behind the last");
             next += packet.transport().len();
