@@ -420,13 +420,19 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
                 pool.in_use_max.to_string(),
                 pool.free.to_string(),
             ]);
+            // The LANs that the stack is at.
+            let mut own = vec![lan.name.as_str()];
             for interface in &stack.interfaces {
                 let address = interface.address.to_string();
                 // A stack at several LANs is several members.
                 let (at, of) = match interface.lan {
                     0 => (lan.name.as_str(), Some(member)),
-                    _ => lan_of(lans, &address, Some(&lan.name)).unwrap_or(("-", None)),
+                    _ => {
+                        let others = lans.iter().filter(|other| other.name != lan.name);
+                        lan_of(others, &address).unwrap_or(("-", None))
+                    }
                 };
+                own.push(at);
                 interfaces.add_row([
                     member.guest.clone(),
                     at.to_owned(),
@@ -444,7 +450,8 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
             }
             for route in &stack.routes {
                 let via = route.via.to_string();
-                let at = lan_of(lans, &via, None).filter(|_| route.is_there);
+                let at = lans.iter().filter(|lan| own.contains(&lan.name.as_str()));
+                let at = lan_of(at, &via).filter(|_| route.is_there);
                 let at = at.map_or("nobody is there", |(lan, _)| lan);
                 routes.add_row([&member.guest, &route.to, &via, at]);
             }
@@ -479,18 +486,15 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
     print(&counters)
 }
 
-/// The LAN, but for one, of which a member has this address, and the member.
+/// The first of some LANs of which a member has this address, and the member.
 fn lan_of<'a>(
-    lans: &'a [LanReport],
+    lans: impl Iterator<Item = &'a LanReport>,
     address: &str,
-    but: Option<&str>,
 ) -> Option<(&'a str, Option<&'a MemberReport>)> {
-    let others = lans.iter().filter(|lan| Some(lan.name.as_str()) != but);
-    others
-        .flat_map(|lan| lan.members.iter().map(move |member| (lan.name.as_str(), Some(member))))
-        .find(|(_, member)| {
-            member.is_some_and(|member| member.addresses.iter().any(|own| own == address))
-        })
+    let mut members =
+        lans.flat_map(|lan| lan.members.iter().map(|member| (lan.name.as_str(), member)));
+    let found = members.find(|(_, member)| member.addresses.iter().any(|own| own == address));
+    found.map(|(lan, member)| (lan, Some(member)))
 }
 
 fn socket_row(guest: &str, socket: &SocketReport) -> [String; 8] {

@@ -9,7 +9,9 @@ use port::member::{self, Options, WrittenAddress};
 use serde::Serialize;
 use siga::Wait;
 use siga::lan::Lan;
-use siga::tcpip::{Counter, Prefix, Route, Routing, Stack, StackOptions, StackVlan};
+use siga::tcpip::{
+    Counter, Prefix, Route, Routing, STACK_LANS_MAX, Stack, StackOptions, StackVlan,
+};
 
 use crate::member::{WaitKind, pin};
 use crate::outcome::Outcome;
@@ -19,8 +21,8 @@ use crate::socket::Socket;
 /// Pass packets on between LANs, and between the VLANs of one
 ///
 /// Becomes a member of each LAN, and passes on what the members send to addresses elsewhere: they name its address there as
-/// their gateway, as with `siga run --gateway`. It believes a source only of those over which its own packets to that source
-/// would go. `siga query tcpip` shows its interfaces and routes. Runs until Ctrl-C.
+/// their gateway, as with `siga run --gateway`. Each LAN needs a range of its own in the system file. A source is believed only of
+/// those over which packets to that source would go. `siga query tcpip` shows its interfaces and routes. Runs until Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The LANs, each with the addresses that become ours there, like hs0:10.1.0.1 or hs0:10.1.0.1,fd00:1::1; without an
@@ -101,7 +103,8 @@ impl FromStr for WrittenVlan {
         let right = || "must be like hs0:7=10.1.7.0/24".to_owned();
         let (vlan, network) = text.split_once('=').ok_or_else(right)?;
         let (lan, number) = vlan.split_once(':').ok_or_else(right)?;
-        let number = number.parse().map_err(|_| right())?;
+        let number = number.parse().ok().filter(|number| (1..=4094).contains(number));
+        let number = number.ok_or_else(right)?;
         let network = network.parse().map_err(|error| format!("{error}"))?;
         Ok(WrittenVlan { lan: lan.to_owned(), number, network })
     }
@@ -129,6 +132,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         if lans[..at].iter().any(|other| other.lan == one.lan) {
             return Err(Outcome::Usage(format!("{} is named twice: name each LAN once", one.lan)));
         }
+    }
+    if lans.len() > STACK_LANS_MAX {
+        let what = format!("{} LANs: must be {STACK_LANS_MAX} at most", lans.len());
+        return Err(Outcome::Usage(what));
     }
     if !name.is_empty() && name.len() != lans.len() {
         let what = format!("{} names for {} LANs: must be one for each", name.len(), lans.len());

@@ -43,7 +43,8 @@ pub enum Namespace {
 }
 
 /// Macros that define nothing public that programs can see.
-const MACROS_WITHOUT_API: [&str; 4] = ["macro_rules", "messages", "fields", "as_other"];
+const MACROS_WITHOUT_API: [&str; 5] =
+    ["macro_rules", "messages", "fields", "as_other", "thread_local"];
 
 impl Sources {
     /// Reads the crates `names`, each from the folder of its name.

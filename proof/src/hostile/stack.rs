@@ -43,6 +43,11 @@ const ACK: u8 = 0x10;
 /// Longer than anything lasts that nobody waits for.
 const ALL_OVER: u64 = 400 * SECOND;
 
+/// The checksum of TCP or UDP, behind a header of IPv4 or IPv6.
+fn partial(script: &mut Script<'_>) -> Checksum {
+    Checksum::Partial { start: script.pick(&[34, 54]), at: script.pick(&[16, 6]) }
+}
+
 /// A stack that is sent any frame.
 ///
 /// # Panics
@@ -121,6 +126,11 @@ impl World {
     fn send(&mut self, script: &mut Script<'_>, frame: &[u8]) {
         let checksum = match script.below(16) {
             0 => Checksum::Unknown,
+            1 => {
+                let (start, at) = (14 + script.below(60) as u16, script.below(24) as u16);
+                Checksum::Partial { start, at }
+            }
+            2 | 3 => partial(script),
             _ => Checksum::Verified,
         };
         let segmentation = (script.below(16) == 0).then(|| Segmentation {
@@ -129,6 +139,8 @@ impl World {
             header_bytes: script.pick(&[42, 54, 62, 74]),
             segment_bytes: 1 + script.below(100) as u16,
         });
+        // Segments have no other.
+        let checksum = if segmentation.is_some() { partial(script) } else { checksum };
         let vlan = (script.below(64) == 1).then_some(7);
         let offload = Offload { checksum, segmentation, vlan };
         give(self.now, &mut self.stack, &mut self.cable, offload, frame);
