@@ -487,7 +487,7 @@ impl Machine {
     /// Takes note of the other side's first segment.
     pub(super) fn begin(&mut self, segment: &Segment, transport: &[u8]) {
         self.known.first_received = segment.sequence;
-        let agreed = packet::agreed(transport);
+        let agreed = packet::agreed(transport, self.known.remote.is_ipv4());
         let scales = agreed.window_shift.is_some();
         let capacity = self.socket().recv_capacity();
         self.known.window_shift = if scales { window_shift(capacity) } else { 0 };

@@ -382,8 +382,8 @@ pub(super) fn without_begin(packet: &Packet<'_>, shift: u32) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of the longest segment of one that says nothing of it (RFC 9293 3.7.1).
-const SEGMENT_BYTES_MAX: u16 = 536;
+/// Bytes of the longest segment of one that says nothing of it, over IPv4 and IPv6 (RFC 9293 3.7.1).
+const SEGMENT_BYTES_MAX: [u16; 2] = [536, 1220];
 
 /// Bytes of the longest options of TCP.
 pub(super) const TCP_OPTIONS_BYTES_MAX: usize = 40;
@@ -414,17 +414,43 @@ const WINDOW_SCALE: u8 = 3;
 const SELECTIVE: u8 = 4;
 
 /// What the options of a first segment say.
-pub(super) fn agreed(transport: &[u8]) -> Agreed {
-    let segment_bytes_max = match option(transport, SEGMENT_BYTES) {
-        Some(&[_, 4, high, low]) if (high, low) != (0, 0) => u16::from_be_bytes([high, low]),
-        _ => SEGMENT_BYTES_MAX,
-    };
+pub(super) fn agreed(transport: &[u8], is_v4: bool) -> Agreed {
+    let segment_bytes_max = said_segment_bytes(transport);
+    let segment_bytes_max = segment_bytes_max.unwrap_or(SEGMENT_BYTES_MAX[usize::from(!is_v4)]);
     let window_shift = match option(transport, WINDOW_SCALE) {
         Some(&[_, 3, shift]) => Some(shift),
         _ => None,
     };
     let takes_selective = matches!(option(transport, SELECTIVE), Some([_, 2]));
     Agreed { segment_bytes_max, window_shift, takes_selective }
+}
+
+fn said_segment_bytes(transport: &[u8]) -> Option<u16> {
+    match option(transport, SEGMENT_BYTES)? {
+        &[_, 4, high, low] if (high, low) != (0, 0) => Some(u16::from_be_bytes([high, low])),
+        _ => None,
+    }
+}
+
+/// A first segment that does not say how long segments may be, with what that means. None if it says so, or it means what smoltcp
+/// takes it for: over IPv6 it takes it for what it means over IPv4.
+pub(super) fn with_segment_bytes(packet: &Packet<'_>) -> Option<Vec<u8>> {
+    let transport = packet.transport();
+    let header_bytes = transport.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+    let has_room = header_bytes + 4 <= TCP_BYTES + TCP_OPTIONS_BYTES_MAX;
+    if packet.source.is_ipv4() || said_segment_bytes(transport).is_some() || !has_room {
+        return None;
+    }
+    let mut bytes = packet.bytes.to_vec();
+    // In front of the others, of which one may be the end.
+    let at = packet.header_bytes + TCP_BYTES;
+    let [high, low] = SEGMENT_BYTES_MAX[1].to_be_bytes();
+    bytes.splice(at..at, [SEGMENT_BYTES, 4, high, low]);
+    // The checksums are not looked at any more.
+    bytes[packet.header_bytes + 12] += 1 << 4;
+    let length = (bytes.len() - IPV6_BYTES) as u16;
+    bytes[4..6].copy_from_slice(&length.to_be_bytes());
+    Some(bytes)
 }
 
 /// The option of this kind in a header of TCP, from its kind on.

@@ -30,7 +30,7 @@ impl Stack {
         if !is_stuck || listener.ready.len() >= listener.backlog || !self.engine.can_wake() {
             return Err(Counter::BacklogFull);
         }
-        let theirs = packet::agreed(packet.transport());
+        let theirs = packet::agreed(packet.transport(), tuple.local.is_ipv4());
         let number = cookie::make(&self.secret, now, tuple, segment.sequence, &theirs)
             .filter(|number| after.is_none_or(|after| is_before(after, *number)))
             .ok_or(Counter::BacklogFull)?;

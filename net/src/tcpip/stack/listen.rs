@@ -221,7 +221,9 @@ impl Stack {
         // It is counted when it is sent.
         let (mut output, mut counters) = (Output::default(), Counters::new());
         let mut way = Way { link: answer, output: &mut output, counters: &mut counters, room };
-        let taken = machine.receive(engine, now, packet.bytes, Some(seed), &mut way);
+        let with = packet::with_segment_bytes(packet);
+        let bytes = with.as_deref().unwrap_or(packet.bytes);
+        let taken = machine.receive(engine, now, bytes, Some(seed), &mut way);
         let sent = taken.and_then(|()| machine.send_one(engine, now, &mut way));
         match sent {
             Err(Broken) => {

@@ -184,6 +184,9 @@ impl Stack {
                 Some(said) => Some(packet::with_acknowledgement(packet, cut, said)),
                 None => cut,
             },
+            State::SynSent if segment.has(SYN) && cut.is_none() => {
+                packet::with_segment_bytes(packet)
+            }
             _ => cut,
         };
         let bytes = cut.as_deref().unwrap_or(packet.bytes);

@@ -21,92 +21,21 @@
 //! of data, whatever flags there are. What follows: `ack N`, `win N`, `mss N`, `wscale N`, `sackok`, `urg N`, `sack N:N`, `opt HEX`,
 //! `offset N` (of the header, in words). What is not said of a sent segment may be anything, but for PSH its flags must be all.
 //! Each segment that the stack sends must be expected before something else happens, or time passes.
+//!
+//! The scripts in which no time passes are also run against Linux (`cli/tests/scripts`), which does not say windows and lengths
+//! of its own as we do: these are not compared. Where it does something else a script says `linux` and what.
 
 use std::collections::VecDeque;
 
+use self::line::{Line, number, scripts};
 use super::*;
+
+mod line;
 
 /// Where the other side's numbers begin: they wrap soon.
 const PEER_FIRST: u32 = u32::MAX - 150;
 
 const PORT: u16 = 80;
-
-/// A segment, as far as a script says it.
-#[derive(Debug, Default)]
-struct Line {
-    flags: u8,
-    begin: u32,
-    end: u32,
-    ack: Option<u32>,
-    win: Option<u16>,
-    urg: u16,
-    offset: Option<u8>,
-    /// Of the options in this order: kind, and what is behind its length.
-    options: Vec<u8>,
-    mss: Option<u16>,
-    wscale: Option<u8>,
-    sack: Option<(u32, u32)>,
-    has_sack_ok: bool,
-}
-
-const LETTERS: [(char, u8); 6] =
-    [('S', SYN), ('F', FIN), ('R', RST), ('P', 8), ('U', 32), ('.', ACK)];
-
-impl Line {
-    fn parse(words: &mut std::str::SplitWhitespace<'_>) -> Line {
-        let mut line = Line::default();
-        for letter in words.next().expect("flags").chars() {
-            line.flags |= LETTERS.iter().find(|(one, _)| *one == letter).expect("a flag").1;
-        }
-        (line.begin, line.end) = range(words.next().expect("numbers"));
-        while let Some(word) = words.next() {
-            match word {
-                "sackok" => {
-                    line.options.extend([1, 1, 4, 2]);
-                    line.has_sack_ok = true;
-                    continue;
-                }
-                word if word.starts_with('#') => break,
-                _ => {}
-            }
-            let value = words.next().expect("a value");
-            match word {
-                "ack" => line.ack = Some(number(value)),
-                "win" => line.win = Some(number(value) as u16),
-                "urg" => line.urg = number(value) as u16,
-                "offset" => line.offset = Some(number(value) as u8),
-                "mss" => {
-                    let bytes = number(value) as u16;
-                    line.mss = Some(bytes);
-                    line.options.extend([2, 4]);
-                    line.options.extend(bytes.to_be_bytes());
-                }
-                "wscale" => {
-                    line.wscale = Some(number(value) as u8);
-                    line.options.extend([1, 3, 3, number(value) as u8]);
-                }
-                "sack" => line.sack = Some(range(value)),
-                "opt" => line.options.extend(
-                    (0..value.len())
-                        .step_by(2)
-                        .map(|at| u8::from_str_radix(&value[at..at + 2], 16).expect("two digits")),
-                ),
-                word => panic!("{word}: not known"),
-            }
-        }
-        line
-    }
-}
-
-fn number(word: &str) -> u32 {
-    // Below the first number, too.
-    word.parse::<i64>().expect("a number") as u32
-}
-
-fn range(word: &str) -> (u32, u32) {
-    let (begin, end) = word.split_once(':').expect("begin and end");
-    (number(begin), number(end))
-}
 
 /// A stack whose other side is a script.
 struct Stage {
@@ -211,7 +140,7 @@ impl Stage {
             end: begin.wrapping_add(segment.data_bytes as u32),
             ack: segment.has(ACK).then(|| segment.acknowledgement.wrapping_sub(PEER_FIRST)),
         };
-        let agreed = packet::agreed(transport);
+        let agreed = packet::agreed(transport, packet.source.is_ipv4());
         let is_so = said.flags == line.flags & !8
             && (said.begin, said.end) == (line.begin, line.end)
             && (line.ack.is_none() || line.ack == said.ack)
@@ -337,7 +266,7 @@ struct Segment {
 }
 
 /// Runs a script. What is not followed is returned with its line.
-fn play(text: &str, family: usize) -> Result<(), String> {
+fn play(script: &[(usize, &str)], family: usize) -> Result<(), String> {
     let mut options = Options {
         receive_bytes: 8192,
         send_bytes: 32_768,
@@ -345,33 +274,30 @@ fn play(text: &str, family: usize) -> Result<(), String> {
         acknowledge_after: Duration::ZERO,
         ..Options::default()
     };
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    let lines = lines.enumerate().filter(|(_, line)| !line.is_empty());
-    let (set, rest): (Vec<_>, Vec<_>) = lines.partition(|(_, line)| line.starts_with("set "));
-    for (_, line) in set {
+    let mut rest = Vec::new();
+    for (at, line) in script {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let value = number(words[2]);
-        match words[1] {
-            "receive_bytes" => options.receive_bytes = value as usize,
-            "acknowledge_after_ms" => {
-                options.acknowledge_after = Duration::from_millis(value.into())
+        match words[0] {
+            "set" => {
+                let value = number(words[2]);
+                match words[1] {
+                    "receive_bytes" => options.receive_bytes = value as usize,
+                    "acknowledge_after_ms" => {
+                        options.acknowledge_after = Duration::from_millis(value.into());
+                    }
+                    "reno" => options.congestion = Congestion::Reno,
+                    word => return Err(format!("set {word}: not known")),
+                }
             }
-            "reno" => options.congestion = Congestion::Reno,
-            word => return Err(format!("set {word}: not known")),
+            "only" if number(words[1]) as usize != [4, 6][family] => return Ok(()),
+            "only" | "linux" => {}
+            _ => rest.push((*at, *line)),
         }
-    }
-    let mut rest = rest;
-    if let Some((_, line)) = rest.first()
-        && let Some(only) = line.strip_prefix("only ")
-    {
-        if number(only) as usize != [4, 6][family] {
-            return Ok(());
-        }
-        rest.remove(0);
     }
     let mut stage = Stage::new(family, options);
-    for (at, line) in rest.into_iter().chain([(text.lines().count(), "+0")]) {
-        stage.run(line).map_err(|fault| format!("{}: {line}: {fault}", at + 1))?;
+    let end = script.last().map_or(1, |(at, _)| at + 1);
+    for (at, line) in rest.into_iter().chain([(end, "+0")]) {
+        stage.run(line).map_err(|fault| format!("{at}: {line}: {fault}"))?;
     }
     Ok(())
 }
@@ -379,23 +305,19 @@ fn play(text: &str, family: usize) -> Result<(), String> {
 /// `SIGA_SCRIPT` runs those whose names have this in them.
 #[test]
 fn scripts_of_the_rfcs_are_followed() {
-    let scripts = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tcpip/tests/scripts");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tcpip/tests/scripts");
     let wanted = std::env::var("SIGA_SCRIPT").unwrap_or_default();
     let mut faults = Vec::new();
     let mut count = 0;
-    for entry in std::fs::read_dir(scripts).unwrap() {
+    for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        // A file has scripts that have nothing to do with each other.
-        for (number, script) in text.split("\n---\n").enumerate() {
-            let lines_before =
-                text.split("\n---\n").take(number).map(|one| one.lines().count() + 1);
-            let padding = "\n".repeat(lines_before.sum());
+        for script in scripts(&text) {
             for family in [0, 1] {
                 count += 1;
                 if name.contains(&wanted)
-                    && let Err(fault) = play(&format!("{padding}{script}"), family)
+                    && let Err(fault) = play(&script, family)
                 {
                     faults.push(format!("{name}.txt:{fault} (IPv{})", [4, 6][family]));
                 }
@@ -421,7 +343,8 @@ fn script_that_is_not_followed_is_a_fault() {
         ("> S. 0:0 ack 1\n< . 1:1 ack 1 win 9\naccept\nread 1", Some("0 bytes have come")),
         ("> S. 0:0 ack 1\n< . 1:1 ack 1 win 9\naccept\neof", Some("Nothing")),
     ] {
-        let played = play(&format!("{start}{rest}"), 0);
+        let text = format!("{start}{rest}");
+        let played = play(&scripts(&text)[0], 0);
         match (&played, fault) {
             (Ok(()), None) => {}
             (Err(found), Some(fault)) if found.contains(fault) => {}
