@@ -6,7 +6,7 @@ mod common;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::process::{ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Process, System, text};
 use siga::Guest;
@@ -350,19 +350,25 @@ connection.close()
     kernel.end(&stack);
 }
 
+/// Serves the stack for a while: whether no frame was received or sent meanwhile. A single wait may end at once, because of
+/// what came before.
+fn is_quiet(stack: &Stack) -> bool {
+    let counts = || [Counter::FramesReceived, Counter::FramesSent].map(|one| stack.counter(one));
+    let (before, end) = (counts(), Instant::now() + 10 * SHORT);
+    while let left = end.saturating_duration_since(Instant::now())
+        && !left.is_zero()
+    {
+        stack.wait(left).unwrap();
+    }
+    counts() == before
+}
+
 /// Goes on until nothing comes any more, and then until so many frames have gone and come again: what asks whether there is
 /// room, and what answers that.
 fn wait_for_probes(stack: &Stack) {
     let counts = || [Counter::FramesReceived, Counter::FramesSent].map(|one| stack.counter(one));
-    let mut before = counts();
-    loop {
-        stack.wait(10 * SHORT).unwrap();
-        let now = counts();
-        if now == before {
-            break;
-        }
-        before = now;
-    }
+    while !is_quiet(stack) {}
+    let before = counts();
     while counts().iter().zip(before).any(|(now, before)| *now < before + 3) {
         stack.wait(LONG).unwrap();
     }
@@ -391,9 +397,8 @@ connection.close()
             left = &left[written.unwrap()..];
             continue;
         }
-        let before = stack.counter(Counter::FramesReceived);
-        stack.wait(10 * SHORT).unwrap();
-        if !is_told && stack.counter(Counter::FramesReceived) == before {
+        let is_quiet = is_quiet(&stack);
+        if !is_told && is_quiet {
             wait_for_probes(&stack);
             // A kernel may find more room without its program.
             let written = (&stream).write(left);
