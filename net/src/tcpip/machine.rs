@@ -32,7 +32,8 @@ mod seed;
 
 use device::{Medial, Tap};
 use round_trip::RoundTrip;
-use seed::{begins_with, seed_for};
+use seed::begins_with;
+pub(super) use seed::seed_for;
 
 /// Bytes of the longest packet that stands for segments.
 const SEGMENTS_BYTES_MAX: usize = 65_535;
@@ -132,8 +133,8 @@ impl Engine {
         }
     }
 
-    /// Whether connections can do without a socket while nothing is under way.
-    pub(super) fn can_wake(&self) -> bool {
+    /// Whether a connection can begin with a sequence number of our choice. If not, those that nothing is under way in keep their sockets.
+    pub(super) fn can_begin_anywhere(&self) -> bool {
         self.can_begin_anywhere
     }
 

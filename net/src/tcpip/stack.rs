@@ -10,7 +10,8 @@ use super::counters::Counters;
 use super::fragments::Reassembly;
 use super::keep_alive::{KeepAlive, Keeper, Step};
 use super::machine::{
-    Broken, Engine, Excess, Known, Machine, Manner, Progress, State, Unacknowledged, Way, is_before,
+    Broken, Engine, Excess, Known, Machine, Manner, Progress, State, Unacknowledged, Way,
+    is_before, seed_for,
 };
 use super::output::{Link, Output, Unsent};
 use super::packet::{
@@ -451,10 +452,29 @@ impl Stack {
 
     // Addresses.
 
-    /// A number that begins a connection's sequence numbers. No two are alike, and nobody can guess one.
-    fn seed(&mut self, tuple: Tuple) -> u64 {
+    /// Where a connection's sequence numbers begin (RFC 6528): nobody can guess it, and those of a later connection between the same
+    /// ports begin behind those of an earlier one, so that a side that still waits for old segments takes it. A step for each 64 ns,
+    /// as in Linux: they come round after 275 s, and no connection between the same ports begins so soon that an earlier one has
+    /// taken more of them.
+    pub(super) fn first_number(&self, tuple: Tuple) -> u32 {
+        let hashed = self.secret.number(("sequence", tuple)) as u32;
+        hashed.wrapping_add((self.clock >> 6) as u32)
+    }
+
+    /// The same, as the state machine wants it. It is to be `after` another, if there is one.
+    fn seed(&mut self, tuple: Tuple, after: Option<u32>) -> u64 {
         self.begun += 1;
-        self.secret.number(("sequence", tuple, self.begun))
+        let random = self.secret.number(("sequence", tuple, self.begun));
+        if !self.engine.can_begin_anywhere() {
+            return random;
+        }
+        let first = self.first_number(tuple);
+        match after {
+            Some(after) if !is_before(after, first) => {
+                seed_for(after.wrapping_add(1 + u32::from(random as u16)))
+            }
+            _ => seed_for(first),
+        }
     }
 
     /// The address to bind to, with a port if none was asked for.
@@ -503,6 +523,12 @@ impl Stack {
         let connection = self.connections.find(id).expect("there is one");
         let machine = connection.machine.as_ref().expect("it is not over");
         (machine.known.sent.next, machine.expected())
+    }
+
+    /// A pair of ports is not used from here.
+    #[cfg(test)]
+    pub(super) fn take_for_ever(&mut self, tuple: Tuple) {
+        self.time_wait.insert(0, tuple, 0, 0, u64::MAX);
     }
 
     /// Whether there are no connections, but for those in TIME-WAIT.

@@ -7,7 +7,7 @@ use super::*;
 /// smoltcp has no other way to say so. Its generator is sPCG32 (O'Neill, "PCG", 2014): each state is the one before times M,
 /// plus A, and the number is 32 bits of it, from a place that its highest three bits say. The first number is for another
 /// purpose, and is drawn again if it would be zero there. [`Engine::new`] tries whether that is still so.
-pub(super) fn seed_for(first: u32) -> u64 {
+pub(in crate::tcpip) fn seed_for(first: u32) -> u64 {
     const M: u64 = 0xbb2e_fcec_3c39_611d;
     const A: u64 = 0x7590_ef39;
     // Newton's method: each step doubles the bits that are right, of which an odd number has three to begin with.

@@ -27,7 +27,10 @@ impl Stack {
         let listener = self.listeners.get_mut(&listening).ok_or(Counter::BacklogFull)?;
         let since = listener.half_open.oldest().unwrap_or(now);
         let is_stuck = now.saturating_sub(since) >= STUCK_NS;
-        if !is_stuck || listener.ready.len() >= listener.backlog || !self.engine.can_wake() {
+        if !is_stuck
+            || listener.ready.len() >= listener.backlog
+            || !self.engine.can_begin_anywhere()
+        {
             return Err(Counter::BacklogFull);
         }
         let theirs = packet::agreed(packet.transport(), tuple.local.is_ipv4());

@@ -174,10 +174,11 @@ impl Stack {
         if self.pool.is_exhausted() && !is_full {
             return Err(Counter::PoolExhausted);
         }
-        // Half of all numbers are after another. The answer shows which one it is: so it is made before it is sent.
+        // The answer shows which number it is: so it is made before it is sent. One that cannot be chosen is after another in half of
+        // all cases.
         for _ in 0..FIRST_NUMBERS_MAX {
             let mut answer = Answer::default();
-            let machine = self.begin(now, tuple, packet, &segment, &mut answer)?;
+            let machine = self.begin(now, tuple, packet, &segment, after, &mut answer)?;
             let first = machine.known.sent.next.wrapping_sub(1);
             if after.is_some_and(|after| !is_before(after, first)) {
                 machine.end(&mut self.pool);
@@ -211,9 +212,10 @@ impl Stack {
         tuple: Tuple,
         packet: &Packet<'_>,
         segment: &Segment,
+        after: Option<u32>,
         answer: &mut Answer,
     ) -> Result<Machine, Counter> {
-        let seed = self.seed(tuple);
+        let seed = self.seed(tuple, after);
         let Stack { engine, pool, manner, room, .. } = self;
         let machine = Machine::listen(pool, manner, tuple.local, tuple.remote);
         let mut machine = machine.ok_or(Counter::Malformed)?;

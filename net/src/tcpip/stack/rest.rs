@@ -34,7 +34,7 @@ impl Stack {
             || is_asked
             || !connection.is_held
             || connection.is_receive_shut
-            || !engine.can_wake()
+            || !engine.can_begin_anywhere()
         {
             connection.idle_since = None;
             return None;

@@ -8,6 +8,7 @@ impl Stack {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(&mut self, now: u64, remote: SocketAddr) -> Result<ConnectionId, ConnectError> {
+        self.clock = now;
         self.time_wait.expire(now);
         if remote.port() == 0 || !packet::is_host(remote.ip()) {
             return Err(ConnectError::NoHost);
@@ -27,7 +28,7 @@ impl Stack {
         };
         let port = ports.choose(local, Some(remote), is_free).ok_or(ConnectError::NotAvailable)?;
         let tuple = Tuple { local: SocketAddr::new(local, port), remote };
-        let seed = self.seed(tuple);
+        let seed = self.seed(tuple, None);
         let Stack { engine, pool, manner, .. } = self;
         let machine = Machine::connect(engine, pool, manner, tuple.local, remote, seed)
             .ok_or(ConnectError::NoHost)?;
