@@ -210,8 +210,8 @@ pub(crate) struct KernelDials {
     spins: bool,
 }
 
-/// The ports that the source has connections from: all that the stack has, too.
-const PORTS: (&str, &str) = ("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535");
+/// What the networks of a veth are set to: the source has all the ports that the stack has, and uses pairs of them again.
+const SETTINGS: [(&str, &str); 2] = [("ip_local_port_range", "1024 65535"), ("tcp_tw_reuse", "1")];
 
 impl KernelDials {
     /// The target listens, and says where.
@@ -220,7 +220,10 @@ impl KernelDials {
         let own = match order.word("transport") {
             "tcp-veth" => {
                 let own = network::join_veth(order, control)?;
-                std::fs::write(PORTS.0, PORTS.1).doing("set the range of ports")?;
+                for (name, value) in SETTINGS {
+                    let file = format!("/proc/sys/net/ipv4/{name}");
+                    std::fs::write(file, value).doing("set what the network does with ports")?;
+                }
                 own
             }
             _ => IpAddr::V4(Ipv4Addr::LOCALHOST),

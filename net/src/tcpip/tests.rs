@@ -409,7 +409,7 @@ fn all_arrives_intact_or_an_error_is_returned() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let seeds = match number("SIGA_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SIGA_SEEDS").unwrap_or(60),
+        None => 0..number("SIGA_SEEDS").unwrap_or(1000),
     };
     let count = seeds.end - seeds.start;
     let mut complete = 0;
