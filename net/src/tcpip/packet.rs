@@ -437,7 +437,8 @@ fn said_segment_bytes(transport: &[u8]) -> Option<u16> {
 pub(super) fn with_segment_bytes(packet: &Packet<'_>) -> Option<Vec<u8>> {
     let transport = packet.transport();
     let header_bytes = transport.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
-    let has_room = header_bytes + 4 <= TCP_BYTES + TCP_OPTIONS_BYTES_MAX;
+    let has_room = header_bytes + 4 <= TCP_BYTES + TCP_OPTIONS_BYTES_MAX
+        && packet.bytes.len() + 4 <= IPV6_BYTES + LENGTH_MAX;
     if packet.source.is_ipv4() || said_segment_bytes(transport).is_some() || !has_room {
         return None;
     }

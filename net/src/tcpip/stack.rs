@@ -307,14 +307,16 @@ impl Stack {
         self.are_ways_unshown = true;
         // Those that wait for room at a target where their packets do not go any more need not wait.
         let Stack { stalled, connections, output, .. } = self;
-        let all = stalled
-            .iter()
-            .flat_map(|(hop, waiting)| waiting.iter().map(move |index| (*hop, *index)));
+        let mut ways = HashMap::new();
         let mut moved = Vec::new();
-        for (hop, index) in all {
-            let remote = connections.get_mut(index).map(|connection| connection.tuple.remote.ip());
-            if remote.is_some_and(|remote| output.routes.hop(remote) != Some(hop)) {
-                moved.push(index);
+        for (hop, waiting) in stalled.iter() {
+            for index in waiting {
+                let Some(connection) = connections.get_mut(*index) else { continue };
+                let remote = connection.tuple.remote.ip();
+                let way = ways.entry(remote).or_insert_with(|| output.routes.hop(remote));
+                if *way != Some(*hop) {
+                    moved.push(*index);
+                }
             }
         }
         for index in moved {
@@ -454,8 +456,8 @@ impl Stack {
 
     /// Where a connection's sequence numbers begin (RFC 6528): nobody can guess it, and those of a later connection between the same
     /// ports begin behind those of an earlier one, so that a side that still waits for old segments takes it. A step for each 64 ns,
-    /// as in Linux: they come round after 275 s, and no connection between the same ports begins so soon that an earlier one has
-    /// taken more of them.
+    /// as in Linux: they come round after 275 s. An earlier connection that has carried more than 15 MB for each second since it began is
+    /// ahead of that: then the first try is answered as an old segment, and the next is taken a second later.
     pub(super) fn first_number(&self, tuple: Tuple) -> u32 {
         let hashed = self.secret.number(("sequence", tuple)) as u32;
         hashed.wrapping_add((self.clock >> 6) as u32)

@@ -416,7 +416,7 @@ fn ends(script: &mut Script<'_>) -> (IpAddr, IpAddr) {
     }
 }
 
-/// What a frame of the stack says, if it is a segment of TCP.
+/// What a frame says, if it is a segment of TCP of the stack's own.
 fn said(frame: &[u8]) -> Option<Said> {
     let (from, to, tcp): (IpAddr, IpAddr, usize) = match (frame.get(12..14)?, frame.get(14..)?) {
         ([8, 0], ip) if *ip.get(9)? == 6 => {
@@ -435,7 +435,11 @@ fn said(frame: &[u8]) -> Option<Said> {
     if head[13] & RST != 0 {
         return None;
     }
-    let data = frame.len() - tcp - usize::from(head[12] >> 4) * 4;
+    // What is passed on is others', and may be anything.
+    if ![v4(1), v6(1)].contains(&from) {
+        return None;
+    }
+    let data = frame.len().checked_sub(tcp + usize::from(head[12] >> 4) * 4)?;
     let length = data as u32 + u32::from(head[13] & SYN != 0) + u32::from(head[13] & FIN != 0);
     Some(Said {
         local: SocketAddr::new(from, port(0)),

@@ -59,7 +59,7 @@ impl Wakeup {
     }
 
     /// Whether the waiter is one that cannot drive the stack.
-    fn is_elsewhere(&self) -> bool {
+    pub(super) fn is_elsewhere(&self) -> bool {
         !matches!(self, Wakeup::Thread(_) | Wakeup::Driver)
     }
 }

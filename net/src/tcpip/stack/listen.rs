@@ -162,7 +162,7 @@ impl Stack {
         let host = tuple.remote.ip();
         let half_open = listener.half_open.begun.len();
         let is_full = half_open + listener.ready.len() >= listener.backlog;
-        let evictable = listener.half_open.evictable(host).filter(|_| is_full);
+        let evictable = if is_full { listener.half_open.evictable(host) } else { None };
         if is_full && evictable.is_none() {
             // Dropped and not refused, if not even a cookie is given: the other side tries again in a second.
             return self.give_cookie(now, (listening, tuple), packet, segment, after, link);

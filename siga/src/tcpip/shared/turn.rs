@@ -198,8 +198,20 @@ impl<'a> Turn<'a> {
         let shared = self.shared;
         self.collect_wakeups();
         if !self.wakeups.is_empty() {
+            let driver = self.driver;
+            if self.wakeups.iter().any(Wakeup::is_elsewhere) {
+                // A waker runs code of a runtime, perhaps for long, or it waits for a thread that waits for this stack: another
+                // thread may drive meanwhile.
+                self.stop_driving();
+                let next = self.hand_over();
+                self.wakeups.extend(next);
+            }
             self.unlock();
-            return shared.enter();
+            let mut turn = shared.enter()?;
+            if let Some(driver) = driver.filter(|_| turn.driver.is_none()) {
+                turn.begin_to_drive(driver);
+            }
+            return Ok(turn);
         }
         let until = self.due().unwrap_or(u64::MAX).min(deadline);
         let now = now_ns();
