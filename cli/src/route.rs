@@ -25,8 +25,8 @@ use crate::socket::Socket;
 /// those over which packets to that source would go. `siga query tcpip` shows its interfaces and routes. Runs until Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The LANs, each with the addresses that become ours there, like hs0:10.1.0.1 or hs0:10.1.0.1,fd00:1::1; without an
-    /// address the host chooses one
+    /// The LANs, each with the addresses that become ours there, like hs0:10.1.0.1 or hs0:10.1.0.1,fd00:1::1, that of the
+    /// LAN's range first; without an address the host chooses one
     #[arg(required = true, value_name = "LAN[:ADDRESS]")]
     lans: Vec<AtLan>,
     /// A way to addresses that no member has, over a member that passes packets on, like 10.9.0.0/16=10.1.0.9

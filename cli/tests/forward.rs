@@ -1,10 +1,12 @@
 //! `siga forward`: programs of this system and servers on a LAN reach each other.
 
 mod common;
+#[path = "common/lasting.rs"]
+mod lasting;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{ChildStdout, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{self, Stack, StackOptions};
 
 use common::{Process, System, text};
+use lasting::{begin, end};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -22,24 +25,6 @@ fn stack(system: &System, name: &str) -> Stack {
     let guest = Guest::attach(system.file("siga.sock"), name).unwrap();
     let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
     Stack::new(Lan::join(guest, "hs0", &options).unwrap(), &StackOptions::default()).unwrap()
-}
-
-/// The command, and what it says at the beginning.
-fn forward(system: &System, arguments: &[&str]) -> (Process, BufReader<ChildStdout>, Value) {
-    let mut command = system.command(&[&["forward", "--json"], arguments].concat());
-    let mut process = Process(command.stdout(Stdio::piped()).spawn().unwrap());
-    let mut results = BufReader::new(process.0.stdout.take().unwrap());
-    let mut line = String::new();
-    results.read_line(&mut line).unwrap();
-    (process, results, serde_json::from_str(&line).unwrap())
-}
-
-fn end(process: &Process, results: &mut impl BufRead) -> Value {
-    let number = process.0.id().to_string();
-    assert!(std::process::Command::new("kill").arg(number).status().unwrap().success());
-    let mut line = String::new();
-    results.read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap()
 }
 
 fn pattern(bytes: usize) -> Vec<u8> {
@@ -75,7 +60,7 @@ fn program_of_the_system_reaches_a_server_on_the_lan() {
         }
     });
     let to = SocketAddr::new(address.recv().unwrap(), 80).to_string();
-    let (process, mut results, up) = forward(&system, &["127.0.0.1:0", "hs0", &to]);
+    let (process, mut results, up) = begin(&system, "forward", &["127.0.0.1:0", "hs0", &to]);
     assert_eq!((&up["lan"], &up["to"]), (&"hs0".into(), &to.as_str().into()));
     let at: SocketAddr = up["listening"].as_str().unwrap().parse().unwrap();
     let mut stream = TcpStream::connect(at).unwrap();
@@ -108,7 +93,7 @@ fn member_of_the_lan_reaches_a_server_of_the_system() {
         stream.read_to_end(&mut bytes).unwrap();
         stream.write_all(&bytes).unwrap();
     });
-    let (process, mut results, up) = forward(&system, &["--from", "hs0:0.0.0.0:80", &to]);
+    let (process, mut results, up) = begin(&system, "forward", &["--from", "hs0:0.0.0.0:80", &to]);
     let at: SocketAddr = up["listening"].as_str().unwrap().parse().unwrap();
     let stack = stack(&system, "CLIENT");
     let mut stream = tcpip::TcpStream::connect(&stack, at).unwrap();

@@ -1,10 +1,12 @@
 //! `siga route`: members of two LANs reach each other, be they stacks of siga's or unmodified programs.
 
 mod common;
+#[path = "common/lasting.rs"]
+mod lasting;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown};
-use std::process::{ChildStdout, Stdio};
+use std::process::Stdio;
 use std::thread;
 
 use serde_json::Value;
@@ -14,6 +16,7 @@ use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{Route, Routing, Stack, StackOptions, TcpListener, TcpStream};
 
 use common::{Process, System, text};
+use lasting::{begin, end};
 
 const SYSTEM: &str = r#"
 [[guest]]
@@ -47,24 +50,6 @@ fn system(name: &str) -> System {
     System { directory, _host: Embedded::start(system).unwrap() }
 }
 
-/// The command, and what it says at the beginning.
-fn route(system: &System, arguments: &[&str]) -> (Process, BufReader<ChildStdout>, Value) {
-    let mut command = system.command(&[&["route", "--json"], arguments].concat());
-    let mut process = Process(command.stdout(Stdio::piped()).spawn().unwrap());
-    let mut results = BufReader::new(process.0.stdout.take().unwrap());
-    let mut line = String::new();
-    results.read_line(&mut line).unwrap();
-    (process, results, serde_json::from_str(&line).unwrap())
-}
-
-fn end(process: &Process, results: &mut impl BufRead) -> Value {
-    let number = process.0.id().to_string();
-    assert!(std::process::Command::new("kill").arg(number).status().unwrap().success());
-    let mut line = String::new();
-    results.read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap()
-}
-
 fn stack(system: &System, name: &str, lan: &str, address: &str, gateway: &str) -> Stack {
     let guest = Guest::attach(system.file("siga.sock"), name).unwrap();
     let address = Address::This(address.parse().unwrap());
@@ -80,8 +65,11 @@ fn stack(system: &System, name: &str, lan: &str, address: &str, gateway: &str) -
 fn stacks_of_two_lans_reach_each_other() {
     let system = system("route-stacks");
     let names = ["--name", "left", "--name", "right", "--to", "10.9.0.0/16=10.2.0.9"];
-    let (process, mut results, up) =
-        route(&system, &[&["hs0:10.1.0.1", "hs1:10.2.0.1,fd00:2::1"][..], &names].concat());
+    let (process, mut results, up) = begin(
+        &system,
+        "route",
+        &[&["hs0:10.1.0.1", "hs1:10.2.0.1,fd00:2::1"][..], &names].concat(),
+    );
     assert_eq!(up["members"][0]["name"], "LEFT");
     assert_eq!(up["members"][1]["addresses"], serde_json::json!(["10.2.0.1", "fd00:2::1"]));
     let server = stack(&system, "SERVER", "hs1", "10.2.0.2", "10.2.0.1");
@@ -128,7 +116,8 @@ fn unmodified_programs_of_two_lans_reach_each_other() {
         let _ = writeln!(std::io::stderr(), "SKIPPED: route-programs: {why}no ping, or no python3");
         return;
     }
-    let (_router, _results, _) = route(&system, &["hs0:10.1.0.1,fd00:1::1", "hs1:10.2.0.1"]);
+    let (_router, _results, _) =
+        begin(&system, "route", &["hs0:10.1.0.1,fd00:1::1", "hs1:10.2.0.1"]);
     let run = |lan: &str, gateway: &str, program: &[&str]| {
         system.command(&[&["run", "--lan", lan, "--gateway", gateway, "--"], program].concat())
     };
@@ -198,7 +187,7 @@ fn vlans_are_those_that_the_system_file_says() {
     assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
     let vlans = ["--vlan", "hs2:7=10.3.7.0/24", "--vlan", "hs2:8=10.3.8.0/24"];
     let (process, mut results, up) =
-        route(&system, &[&["hs2", "--name", "router"], &vlans[..]].concat());
+        begin(&system, "route", &[&["hs2", "--name", "router"], &vlans[..]].concat());
     assert_eq!(up["members"][0]["lan"], "hs2");
     assert!(end(&process, &mut results).is_object());
 }
