@@ -231,7 +231,7 @@ impl Routes {
             return Some(Hop::Neighbour { interface: 0, address: to });
         }
         match self.way(to)? {
-            Way::Here(_) => self.hop_to_neighbour(to),
+            Way::Here(interface) => self.hop_at(interface, to),
             Way::Over(routes) => routes.iter().find_map(|route| self.hop_to_neighbour(route.via)),
         }
     }
@@ -277,6 +277,10 @@ impl Routes {
     /// To a neighbour, if there is one with this address.
     fn hop_to_neighbour(&self, address: IpAddr) -> Option<Hop> {
         let (interface, _) = self.interface_of(address)?;
+        self.hop_at(interface, address)
+    }
+
+    fn hop_at(&self, interface: usize, address: IpAddr) -> Option<Hop> {
         let is_there = self.neighbours.contains(&(interface, address));
         is_there.then_some(Hop::Neighbour { interface, address })
     }

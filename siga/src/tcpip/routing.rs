@@ -15,8 +15,9 @@ pub const STACK_LANS_MAX: usize = 8;
 /// Which way the packets of a stack go, beside those for members of its LANs. All fields have defaults.
 ///
 /// A stack with several LANs, VLANs or routes finds members by networks, as any router does: those of its addresses at a LAN,
-/// with the LAN's prefix, or 64 bits for an address of IPv6 where the LAN has a range of IPv4. Who registers an address of another
-/// network is not reached by it there. The network that has the most bits in common with an address counts.
+/// with the LAN's prefix, or 64 bits for an address of IPv6 where the LAN has a range of IPv4; of several addresses that of the
+/// LAN's range has to be the first. A member that registers an address of another network
+/// is not reached by it there. The network that has the most bits in common with an address counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routing {
     /// VLANs that the stack is in: none unless set. Each is an interface of its own.
