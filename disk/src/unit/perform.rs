@@ -31,9 +31,6 @@ pub(super) const TRACKS_AHEAD_MAX: usize = 24;
 /// Tracks without a record that a command goes over.
 const EMPTY_TRACKS_MAX: u32 = 16;
 
-/// Bytes that a command brings at most in a body of its own: a track.
-const BYTES_MAX: usize = TRACK_BYTES;
-
 /// Why a command was not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -144,7 +141,7 @@ impl Output {
     }
 
     /// Bytes that lie nowhere in the cache as they are. What came before is copied too.
-    fn push_bytes(&mut self, bytes: &[u8], cache: &mut Cache) -> Result<(), Refusal> {
+    pub(super) fn push_bytes(&mut self, bytes: &[u8], cache: &mut Cache) -> Result<(), Refusal> {
         if self.bytes.len() + bytes.len() > COPIED_BYTES_MAX {
             return Err(Fault::Overrun.into());
         }
@@ -786,123 +783,6 @@ impl Unit {
         Ok(Moved::of(moved, bytes))
     }
 
-    /// Reads all records of a track but record 0: count, key and data of each.
-    fn read_track(
-        &mut self,
-        connection: &mut Connection,
-        exchange: &mut Exchange,
-        count: u32,
-        output: &mut Output,
-    ) -> Result<Moved, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Read)?;
-        if domain.operation != operation::READ_TRACKS {
-            return Err(Fault::InvalidSequence.into());
-        }
-        let device = connection.device;
-        let mounted = &mut self.volumes[device.volume];
-        let slot = find(mounted, exchange, domain.track)?;
-        let bytes = mounted.cache.bytes(slot);
-        let mut content = Vec::with_capacity(BYTES_MAX);
-        for record in track::records(bytes).map_while(Result::ok).skip(1) {
-            content.extend(device.shown_count(record.count).emit());
-            content.extend(&bytes[record.key_at()..record.end()]);
-        }
-        let moved = content.len().min(count as usize);
-        output.push_bytes(&content[..moved], &mut mounted.cache)?;
-        let domain = exchange.chain.domain(Deed::Read)?;
-        domain.remaining -= 1;
-        if domain.remaining > 0 {
-            exchange.chain.next_track()?;
-        }
-        Ok(Moved::of(moved, content.len()))
-    }
-
-    /// The records from the domain's on that are on its track, and have data: where these are.
-    fn data_of_track(
-        &mut self,
-        connection: &Connection,
-        exchange: &mut Exchange,
-        domain: &Domain,
-    ) -> Result<(Slot, Vec<std::ops::Range<usize>>), Refusal> {
-        let mounted = &mut self.volumes[connection.device.volume];
-        let slot = find(mounted, exchange, domain.track)?;
-        let records = track::records(mounted.cache.bytes(slot)).map_while(Result::ok);
-        // Record 0 is no data of anybody.
-        let records = records.skip(domain.record.max(1) as usize);
-        Ok((slot, records.map(|record| record.data_at()..record.end()).collect()))
-    }
-
-    /// One track of a domain of tracks is done: the next one is read or written from its first record on.
-    fn end_track(exchange: &mut Exchange, deed: Deed) -> Result<(), Refusal> {
-        let domain = exchange.chain.domain(deed)?;
-        domain.remaining -= 1;
-        if domain.remaining > 0 {
-            exchange.chain.next_track()?;
-        }
-        Ok(())
-    }
-
-    /// Reads the data of the records of a track, without counts and keys.
-    fn read_track_data(
-        &mut self,
-        connection: &mut Connection,
-        exchange: &mut Exchange,
-        count: u32,
-        output: &mut Output,
-    ) -> Result<Moved, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Read)?;
-        if domain.operation != operation::READ_TRACKS {
-            return Err(Fault::InvalidSequence.into());
-        }
-        let (slot, places) = self.data_of_track(connection, exchange, &domain)?;
-        let mounted = &mut self.volumes[connection.device.volume];
-        let bytes = mounted.cache.bytes(slot);
-        let mut content = Vec::with_capacity(BYTES_MAX);
-        places.into_iter().for_each(|place| content.extend(&bytes[place]));
-        let moved = content.len().min(count as usize);
-        output.push_bytes(&content[..moved], &mut mounted.cache)?;
-        Unit::end_track(exchange, Deed::Read)?;
-        // The program may want less of the last track.
-        Ok(Moved::of(moved, moved))
-    }
-
-    /// Writes the data of the records of a track, as far as there are data: the last record that gets any is filled up with zeros.
-    fn write_track_data(
-        &mut self,
-        connection: &mut Connection,
-        exchange: &mut Exchange,
-        data: &[u8],
-    ) -> Result<Moved, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Update)?;
-        if !domain.is_track_data() {
-            return Err(Fault::InvalidSequence.into());
-        }
-        exchange.chain.permit(Deed::Update, &connection.device)?;
-        let (slot, places) = self.data_of_track(connection, exchange, &domain)?;
-        let mounted = &mut self.volumes[connection.device.volume];
-        let slot = mounted.cache.writable(slot)?;
-        let bytes = mounted.cache.bytes(slot);
-        let (mut moved, mut written) = (0, None);
-        for place in places {
-            let rest = &data[moved..];
-            if rest.is_empty() {
-                break;
-            }
-            let (start, end) = (place.start, place.end);
-            let here = rest.len().min(place.len());
-            bytes[start..start + here].copy_from_slice(&rest[..here]);
-            bytes[start + here..end].fill(0);
-            moved += here;
-            written = Some((written.map_or(start, |(first, _)| first), end));
-        }
-        if let Some((start, end)) = written {
-            // The count fields between the records go along as they are.
-            write(mounted, exchange, slot, domain.track, start, end - start)?;
-        }
-        Unit::end_track(exchange, Deed::Update)?;
-        Ok(Moved::of(moved, moved))
-    }
-
     /// Writes into the areas of a record that is there.
     fn update(
         &mut self,
@@ -1180,7 +1060,7 @@ fn step(exchange: &mut Exchange, track: u32) {
 }
 
 /// Writes a part of a track into the file, from the cache.
-fn write(
+pub(super) fn write(
     mounted: &mut Mounted,
     exchange: &mut Exchange,
     slot: Slot,
