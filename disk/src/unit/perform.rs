@@ -16,7 +16,7 @@ use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
 use crate::format::eckd::{
     COUNT_BYTES, Count, Extent as Limits, FileMask, LOCATE_BYTES, LOCATE_EXTENDED_BYTES, Locate,
     NO_SECTOR, Prefix, SECTORS, SEEK_BYTES, Search, command, is_command_mode_only, operation,
-    subsystem,
+    orientation, subsystem,
 };
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, SENSE_BYTES};
@@ -529,6 +529,11 @@ impl Unit {
             command::READ_TRACK => self.read_track(connection, exchange, count, output),
             command::READ_TRACK_DATA => self.read_track_data(connection, exchange, count, output),
             command::WRITE_TRACK_DATA => self.write_track_data(connection, exchange, data),
+            command::WRITE_FULL_TRACK => self.write_full_track(connection, exchange, data),
+            command::WRITE_R0 => self.write_r0(connection, exchange, matched, data),
+            command::WRITE_HOME_ADDRESS => {
+                self.write_home_address(connection, exchange, matched, data)
+            }
             command::PERFORM_SUBSYSTEM_FUNCTION => {
                 let order = data.get(..subsystem::PREPARE_BYTES).ok_or(Fault::CountTooSmall)?;
                 exchange.are_features_wanted = order[0] == subsystem::PREPARE
@@ -565,17 +570,23 @@ impl Unit {
     ) -> Result<(), Refusal> {
         let device = connection.device;
         let mut domain = exchange.chain.locate(locate, &device)?;
-        // A stream of the data of tracks begins with a record too, on the first of them.
-        let is_track_data = locate.command == command::READ_TRACK_DATA || domain.is_track_data();
-        let is_search = is_track_data
+        // Operations on whole tracks begin with a record too, on the first of them.
+        let is_search = domain.is_track_data()
             || matches!(
                 locate.operation,
                 operation::READ_DATA
                     | operation::READ
+                    | operation::READ_TRACKS
                     | operation::WRITE_DATA
                     | operation::FORMAT_WRITE
             );
-        if is_search {
+        if domain.is_home {
+            // What is searched for is the home address, or nothing.
+            let is_here = device.track(locate.search) == Some(domain.track);
+            if locate.orientation == orientation::HOME && !is_here {
+                return Err(Fault::NoRecord.into());
+            }
+        } else if is_search {
             let search = Count { track: locate.search, record: locate.record, ..Count::default() };
             let search = device.count_on_volume(search);
             let mounted = &mut self.volumes[device.volume];
@@ -854,7 +865,8 @@ impl Unit {
             }
             None => {
                 let domain = *exchange.chain.domain(Deed::Format)?;
-                (domain.track, domain.record - 1)
+                let index = domain.record.checked_sub(1).filter(|_| domain.is_format_write());
+                (domain.track, index.ok_or(Fault::InvalidSequence)?)
             }
         };
         exchange.chain.permit(Deed::Format, &connection.device)?;
