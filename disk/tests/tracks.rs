@@ -4,16 +4,17 @@
 mod world;
 
 use disk::ckd::model::{TRACK_BYTES, track_of};
-use disk::ckd::track;
+use disk::ckd::track::{self, CONTENT_BYTES_MAX};
 use disk::format::eckd::{
     COUNT_BYTES, Cchh, Count, Extent, Locate, Permission, Prefix, TrackSet, extended, operation,
     orientation,
 };
 use disk::format::orb::Orb;
 use disk::format::scsw::{DeviceStatus, Scsw, SubchannelStatus};
-use disk::program::blocks::Mode;
+use disk::program::blocks::{Mode, Verb};
+use disk::program::tracks;
 
-use world::{CC, CC_SLI, Guest, World, block, ccws, read};
+use world::{AT, CC, CC_SLI, Guest, MODES, World, block, ccws, read};
 
 /// Bytes of the CCW of a whole track, as Linux has it: more than any track.
 const CCW_BYTES: u16 = 57326;
@@ -495,14 +496,70 @@ fn fault_of_the_disk_leaves_whole_tracks_and_no_cache_of_them() {
     }
 }
 
+#[test]
+fn programs_of_whole_tracks_run_in_both_modes() {
+    let mut world = World::new(5, 100);
+    for dedicated in [false, true] {
+        let mut guest = world.guest(2, 3, true, dedicated);
+        for (writes, reads) in MODES.into_iter().zip(MODES.into_iter().rev()) {
+            let track = at(2, 14);
+            let bytes = content(track, &[(1, b"key", &[writes as u8; 777]), (2, b"", &[])]);
+            let mut build = |mode, verb, bytes: usize, guest: &mut Guest| {
+                let storage = guest.client.storage();
+                let orb = tracks::build(storage, AT, TRACKS_AT, mode, verb, 2 * 15 + 14, bytes);
+                let scsw = guest.execute(&mut world, &orb);
+                sense(guest, scsw)
+            };
+            put(&mut guest, 0, &bytes);
+            assert_eq!(build(writes, Verb::Write, bytes.len(), &mut guest), Ok(()));
+            put(&mut guest, 0, &[0; 0x1000]);
+            assert_eq!(build(reads, Verb::Read, CONTENT_BYTES_MAX, &mut guest), Ok(()));
+            assert_eq!(guest.client.read_bytes(), bytes.len() as u64);
+            assert!(found_track(&mut guest, 0) == bytes);
+            // More data than the track takes, and less.
+            assert_eq!(build(writes, Verb::Write, bytes.len() + 9, &mut guest), Ok(()));
+            let short = build(writes, Verb::Write, bytes.len() - 1, &mut guest);
+            assert_eq!(short, Err(COUNT_TOO_SMALL));
+        }
+    }
+}
+
+#[test]
+fn one_dcw_takes_all_tracks_of_its_set() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let contents = [at(1, 2), at(1, 4)].map(|track| content(track, &[(1, b"", &track.emit())]));
+    let all = contents.concat();
+    put(&mut guest, 0, &all);
+    let (storage, mode) = (guest.client.storage(), Mode::Transport);
+    let orb = tracks::build(storage, AT, TRACKS_AT, mode, Verb::Write, 17, all.len());
+    // The program is for one track: the extent, the count and the set become those of two with one between.
+    let tcw = orb.program as usize;
+    let tccb: [u8; 8] = storage[tcw + 32..tcw + 40].try_into().unwrap();
+    let parameters = &mut storage[u64::from_be_bytes(tccb) as usize + 24..][..66];
+    parameters[12 + 15] = 4;
+    parameters[44 + 3] = 2;
+    parameters[64] = 0xa0;
+    assert_eq!(run(&mut world, &mut guest, &orb), Ok(()));
+    for (number, wanted) in [17, 19].into_iter().zip(&contents) {
+        assert_eq!(on_disk(&world, number)[5..][..wanted.len()], *wanted);
+    }
+    assert_eq!(on_disk(&world, 18)[29..][..4096], block(18 * 12, 0));
+    // The second is not all there, because its record is longer: the first is written, and the guest is told.
+    let (changed, record) = (TRACKS_AT as usize + 8, contents[0].len() + 16);
+    guest.client.storage()[changed] = b'x';
+    guest.client.storage()[TRACKS_AT as usize + record + 7] = 12;
+    let scsw = guest.execute(&mut world, &orb);
+    assert_eq!(sense(&guest, scsw), Err(COUNT_TOO_SMALL));
+    assert_eq!(on_disk(&world, 17)[13], b'x');
+    assert_eq!(on_disk(&world, 19)[5..][..contents[1].len()], contents[1]);
+}
+
 /// A track that was read, up to its end.
 fn found_track(guest: &mut Guest, track: u32) -> Vec<u8> {
     let bytes = found(guest, track, APART as usize);
-    let mut end = 0;
-    while let Some(record) = track::record_at(&bytes, end).unwrap() {
-        end = record.end();
-    }
-    bytes[..end + 8].to_vec()
+    let last = track::records_from(&bytes, 0).last().unwrap().unwrap();
+    bytes[..last.end() + 8].to_vec()
 }
 
 /// The parameters of a seek at 0x1000, those of a search for its home address at 0x1002, and a file mask at 0x1008.
