@@ -7,6 +7,8 @@ use crate::format::eckd::{COUNT_BYTES, Cchh, Count};
 
 /// Bytes of a home address.
 pub const HOME_BYTES: usize = 5;
+/// Bytes of the records of a track at least, which are record 0 and the end.
+pub const CONTENT_BYTES_MIN: usize = COUNT_BYTES + RECORD_0_BYTES as usize + END.len();
 /// Bytes of the records of a track at most, with record 0 and the end.
 pub const CONTENT_BYTES_MAX: usize = TRACK_BYTES - HOME_BYTES;
 /// Bytes of record 0's data.

@@ -9,12 +9,11 @@ use super::perform::{Moved, Output, Refusal, find, write};
 use super::search::{Match, Place};
 use super::{Connection, Exchange, Unit};
 use crate::ckd::model::{TRACK_BYTES, track_of};
-use crate::ckd::track::{self, END, HOME_BYTES, RECORD_0_BYTES};
+use crate::ckd::track::{
+    self, CONTENT_BYTES_MAX, CONTENT_BYTES_MIN, END, HOME_BYTES, RECORD_0_BYTES,
+};
 use crate::format::eckd::{COUNT_BYTES, Count, operation};
 use crate::format::sense::Fault;
-
-/// Bytes that a command brings at most in a body of its own: a track.
-const BYTES_MAX: usize = TRACK_BYTES;
 
 /// Bytes of record 0's data.
 const R0_BYTES: usize = RECORD_0_BYTES as usize;
@@ -37,7 +36,7 @@ impl Unit {
         let mounted = &mut self.volumes[device.volume];
         let slot = find(mounted, exchange, domain.track)?;
         let bytes = mounted.cache.bytes(slot);
-        let mut content = Vec::with_capacity(BYTES_MAX);
+        let mut content = Vec::with_capacity(CONTENT_BYTES_MAX);
         let first = if domain.is_home { 0 } else { domain.record as usize + 1 };
         for record in track::records(bytes).map_while(Result::ok).skip(first) {
             let mut shown = device.shown_count(record.count);
@@ -131,8 +130,8 @@ impl Unit {
         }
         let mut track = vec![0; TRACK_BYTES];
         track::clear(&mut track, track_of(number));
-        let end = HOME_BYTES + COUNT_BYTES + R0_BYTES + END.len();
-        self.replace(connection, exchange, number, &track[HOME_BYTES..end])?;
+        let content = &track[HOME_BYTES..][..CONTENT_BYTES_MIN];
+        self.replace(connection, exchange, number, content)?;
         if let Some(position) = &mut exchange.chain.position {
             (position.place, position.matched) = (Place::Home, Match::Home);
         } else {
@@ -197,7 +196,7 @@ impl Unit {
         let (slot, places) = self.data_of_track(connection, exchange, &domain)?;
         let mounted = &mut self.volumes[connection.device.volume];
         let bytes = mounted.cache.bytes(slot);
-        let mut content = Vec::with_capacity(BYTES_MAX);
+        let mut content = Vec::with_capacity(CONTENT_BYTES_MAX);
         places.into_iter().for_each(|place| content.extend(&bytes[place]));
         let moved = content.len().min(count as usize);
         output.push_bytes(&content[..moved], &mut mounted.cache)?;
