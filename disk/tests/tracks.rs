@@ -686,6 +686,51 @@ fn home_address_and_record_0_are_refused_where_they_do_not_belong() {
 }
 
 #[test]
+fn tracks_are_formatted_one_after_the_other() {
+    let mut world = World::new(1, 100);
+    let mut guest = world.guest(0, 1, true, false);
+    let (first, last) = (at(0, 4), at(0, 6));
+    let extent = Extent { permission: Permission::All, first, last, ..Extent::default() };
+    let locate = Locate {
+        operation: operation::FORMAT_WRITE,
+        count: 6,
+        seek: first,
+        search: first,
+        ..Locate::default()
+    };
+    let storage = guest.client.storage();
+    storage[0x1000..0x1010].copy_from_slice(&extent.emit());
+    storage[0x1010..0x1020].copy_from_slice(&locate.emit()[..16]);
+    // Two records for each track, as Linux formats a device: the first of every further track goes to the next one.
+    let mut program = vec![(0x63, CC, 16, 0x1000), (0x47, CC, 16, 0x1010)];
+    for index in 0..6 {
+        let (head, record) = (4 + index / 2, 1 + index % 2);
+        let place = 0x1100 + u32::from(index) * 8;
+        guest.client.storage()[place as usize..][..8]
+            .copy_from_slice(&[0, 0, 0, head, record, 0, 0x08, 0]);
+        let code = if head > 4 && record == 1 { 0x9d } else { 0x1d };
+        program.push((code, CC_SLI, 8, place));
+    }
+    let orb = ccws(&mut guest, &[&program[..7], &[(0x1d, 0x20, 8, 0x1128)]].concat());
+    assert_eq!(run(&mut world, &mut guest, &orb), Ok(()));
+    for head in 4..7 {
+        let file = on_disk(&world, head);
+        let uniform = track::check(&file, track_of(head)).unwrap().uniform.unwrap();
+        assert_eq!((uniform.records, uniform.data_bytes), (2, 2048), "head {head}");
+    }
+    assert_eq!(on_disk(&world, 7)[29..][..4096], block(7 * 12, 0));
+    // The extent ends, and outside of a domain there is no next track.
+    let next = (0x9d, 0x20, 8, 0x1100);
+    let orb = ccws(&mut guest, &[&program[..7], &[next]].concat());
+    assert_eq!(run(&mut world, &mut guest, &orb), Err(FILE_PROTECTED));
+    seek(&mut guest, first, 0xc0);
+    guest.client.storage()[0x1008..0x100d].copy_from_slice(&[0, 0, 0, 4, 1]);
+    let search = [SEEK, (0x31, CC, 5, 0x1008), (0x08, 0, 0, 0x408), next];
+    let orb = ccws(&mut guest, &search);
+    assert_eq!(run(&mut world, &mut guest, &orb), Err(INVALID_SEQUENCE));
+}
+
+#[test]
 fn record_0_and_records_are_written_in_a_domain() {
     let mut world = World::new(2, 100);
     let mut guest = world.guest(0, 2, true, false);

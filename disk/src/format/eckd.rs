@@ -96,6 +96,8 @@ pub mod command {
     pub const WRITE_TRACK_DATA: u8 = 0xa5;
     /// Whole tracks, in a stream.
     pub const READ_TRACK_DATA: u8 = 0xa6;
+    /// A new record behind record 0 of the next track; nothing stays behind it. Only in the domain of a locate record.
+    pub const WRITE_CKD_NEXT_TRACK: u8 = 0x9d;
     /// Keep the device from others.
     pub const RESERVE: u8 = 0xb4;
     /// All records of a track in one go, and eight bytes of FF behind the last one.

@@ -264,6 +264,15 @@ impl Chain {
         }
     }
 
+    /// Goes behind record 0 of the next track, in a domain that writes new records behind others.
+    pub fn next_track_to_format(&mut self) -> Result<(), Fault> {
+        let domain = *self.domain(Deed::Format)?;
+        if !domain.is_format_write() || domain.record == 0 {
+            return Err(Fault::InvalidSequence);
+        }
+        self.next_track()
+    }
+
     /// Goes on with the next track, or the next one of the set, if it is within the limits.
     pub fn next_track(&mut self) -> Result<(), Fault> {
         let (Some(limits), Some(domain)) = (self.limits, &mut self.domain) else {

@@ -555,7 +555,12 @@ impl Unit {
             _ => match deed(code) {
                 Some(Deed::Read) => self.read(connection, exchange, code, count, output),
                 Some(Deed::Update) => self.update(connection, exchange, code, matched, data),
-                Some(Deed::Format) => self.format(connection, exchange, matched, data),
+                Some(Deed::Format) => {
+                    if code == command::WRITE_CKD_NEXT_TRACK {
+                        exchange.chain.next_track_to_format()?;
+                    }
+                    self.format(connection, exchange, matched, data)
+                }
                 None => Err(Fault::InvalidCommand.into()),
             },
         }
