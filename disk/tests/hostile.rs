@@ -250,8 +250,13 @@ proptest! {
         let mode = if transport { Mode::Transport } else { Mode::Command };
         let verb = if write { Verb::Write } else { Verb::Read };
         let orb = tracks::build(storage, 0, 0x1_0000, mode, verb, 7, all);
-        // Where the parameters lie, and the code of the command behind them.
-        let (prefix, command) = if transport { (2624 + 24, 2624 + 24 + 60) } else { (0, 136) };
+        // Where the parameters lie, and the code of the command that moves the data.
+        let program = orb.program as usize;
+        let (prefix, command) = if transport {
+            (program + 64 + 24, program + 64 + 24 + 60)
+        } else {
+            (0, program + 8)
+        };
         for (at, value) in parameters {
             storage[prefix + at] = value;
         }
