@@ -19,6 +19,7 @@ use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::Event;
+use disk::program::tracks;
 use disk::unit::Reading;
 use os::uring::{Ended, Piece};
 
@@ -388,6 +389,42 @@ fn device_without_cache_leaves_nothing_in_a_small_one() {
             }
             assert_eq!(world.unit.cache(0).used(), 0, "{mode:?} {is_known}");
         }
+    }
+}
+
+#[test]
+fn whole_track_is_written_when_the_old_one_is_there() {
+    for mode in MODES {
+        let (mut world, gate) = world(1, 100, true);
+        let mut guest = world.guest(0, 1, true, false);
+        let mut content = vec![0, 0, 0, 3, 0, 0, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+        content.extend([0, 0, 0, 3, 9, 1, 0, 2, b'k', b'd', b'd']);
+        content.extend([0xff; 8]);
+        let (storage, bytes) = (guest.client.storage(), content.len());
+        storage[data(1) as usize..][..bytes].copy_from_slice(&content);
+        let write = tracks::build(storage, at(1), data(1), mode, Verb::Write, 3, bytes);
+        // Another program waits for a part of the same track, and has the old one or the new one, where its record is gone.
+        start(&mut guest, 0, mode, Verb::Read, (3 * 12 + 4, 1), 0);
+        guest.start(1, &write);
+        world.run();
+        assert_eq!((gate.under_way(), ended(&mut guest)), (2, None), "{mode:?}");
+        run(&mut world, &gate);
+        for _ in 0..2 {
+            match ended(&mut guest).unwrap() {
+                (1, scsw) => assert_good(&scsw),
+                (_, scsw) if scsw.is_good() => {
+                    assert_eq!(seed_of(&mut guest, 0, 0, 3 * 12 + 4), 0);
+                }
+                (_, scsw) => assert!(scsw.device.has(DeviceStatus::UNIT_CHECK)),
+            }
+        }
+        let synced = world.disk.0.lock().unwrap().synced()[512 + 3 * TRACK_BYTES + 5..].to_vec();
+        assert_eq!(synced[..bytes], content);
+        let read = tracks::build(guest.client.storage(), at(2), data(2), mode, Verb::Read, 3, 4096);
+        guest.start(2, &read);
+        run(&mut world, &gate);
+        assert_good(&ended(&mut guest).unwrap().1);
+        assert_eq!(guest.client.storage()[data(2) as usize..][..bytes], content);
     }
 }
 

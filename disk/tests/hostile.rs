@@ -5,11 +5,13 @@ mod world;
 
 use disk::channel::request::Kind;
 use disk::ckd::check::check;
+use disk::ckd::track::CONTENT_BYTES_MAX;
 use disk::ckd::volume::{Access, Volume};
 use disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
 use disk::format::orb::{Orb, OrbFlags};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::Event;
+use disk::program::tracks;
 use proptest::prelude::*;
 
 use world::{Guest, World, block};
@@ -78,11 +80,11 @@ fn untouched(world: &mut World) {
     assert_eq!(damaged, 0);
 }
 
-const COMMANDS: [u8; 52] = [
-    0x02, 0x03, 0x04, 0x05, 0x06, 0x0d, 0x0e, 0x12, 0x16, 0x1a, 0x1d, 0x1e, 0x27, 0x47, 0x4b, 0x63,
-    0x64, 0x85, 0x86, 0x92, 0x94, 0x95, 0x9d, 0xa6, 0xb4, 0xde, 0xe4, 0xe7, 0xea, 0xfa, 0x08, 0x07,
-    0x07, 0x0b, 0x1b, 0x13, 0x1f, 0x22, 0x23, 0x29, 0x31, 0x31, 0x39, 0x49, 0x51, 0x69, 0x71, 0xa9,
-    0xb1, 0xb9, 0xd1, 0xf1,
+const COMMANDS: [u8; 54] = [
+    0x15, 0x19, 0x02, 0x03, 0x04, 0x05, 0x06, 0x0d, 0x0e, 0x12, 0x16, 0x1a, 0x1d, 0x1e, 0x27, 0x47,
+    0x4b, 0x63, 0x64, 0x85, 0x86, 0x92, 0x94, 0x95, 0x9d, 0xa6, 0xb4, 0xde, 0xe4, 0xe7, 0xea, 0xfa,
+    0x08, 0x07, 0x07, 0x0b, 0x1b, 0x13, 0x1f, 0x22, 0x23, 0x29, 0x31, 0x31, 0x39, 0x49, 0x51, 0x69,
+    0x71, 0xa9, 0xb1, 0xb9, 0xd1, 0xf1,
 ];
 
 /// Seeks: none, most of the time all of an address, and what else there is.
@@ -91,7 +93,7 @@ const SEEKS: [u8; 8] = [0, 0, 0x07, 0x07, 0x07, 0x0b, 0x1b, 0x13];
 const SEARCHES: [u8; 14] =
     [0, 0x31, 0x31, 0x31, 0x31, 0x71, 0xb1, 0x51, 0x29, 0xe9, 0x49, 0x39, 0xb9, 0xf1];
 /// What is done where a search has led to, and with how many bytes.
-const DEEDS: [(u8, u16); 17] = [
+const DEEDS: [(u8, u16); 19] = [
     (0x05, 4096),
     (0x05, 100),
     (0x06, 4096),
@@ -100,7 +102,9 @@ const DEEDS: [(u8, u16); 17] = [
     (0x0e, 100),
     (0x12, 8),
     (0x92, 8),
+    (0x15, 16),
     (0x16, 16),
+    (0x19, 5),
     (0x1a, 5),
     (0x1d, 58),
     (0x1d, 100),
@@ -206,6 +210,59 @@ proptest! {
             storage[index * 8..index * 8 + 8].copy_from_slice(&ccw.emit(CcwFormat::One));
         }
         let orb = Orb { flags: OrbFlags::FORMAT_1, paths: 0x80, ..Orb::default() };
+        guest.start(0, &orb);
+        prop_assert!(ends(&mut world, &mut guest));
+        drop(guest);
+        world.sides.0[0] = None;
+        world.channel.detach(0);
+        world.run();
+        prop_assert_eq!(world.unit.pinned(0), 0);
+        untouched(&mut world);
+    }
+
+    #[test]
+    fn any_whole_tracks_end(
+        lengths in prop::collection::vec((0_u8..20, 0_u16..9000), 0..10),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        parameters in prop::collection::vec((0_usize..66, any::<u8>()), 0..3),
+        missing in prop::sample::select(&[0_usize, 0, 1, 8, 200]),
+        code in prop::sample::select(&[0x95_u8, 0x95, 0x95, 0x15, 0x19, 0x1d, 0x9d, 0xa5, 0xde]),
+        (transport, write) in any::<(bool, bool)>(),
+    ) {
+        let mut world = World::new(2, 6);
+        let mut guest = world.guest(1, 1, true, false);
+        // A track that is one, unless it is changed somewhere.
+        let mut bytes = vec![0, 0, 0, 7, 0, 0, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+        for (record, (key_bytes, data_bytes)) in (1..).zip(&lengths) {
+            let [high, low] = data_bytes.to_be_bytes();
+            bytes.extend([0, 0, 0, 7, record, *key_bytes, high, low]);
+            bytes.resize(bytes.len() + usize::from(*key_bytes) + usize::from(*data_bytes), record);
+        }
+        bytes.extend([0xff; 8]);
+        for (index, value) in changes {
+            // Most of what is interesting is in the count fields at the start.
+            let at = index.index(bytes.len().min(40));
+            bytes[at] = value;
+        }
+        let all = bytes.len().min(CONTENT_BYTES_MAX).saturating_sub(missing).max(1);
+        let storage = guest.client.storage();
+        storage[0x1_0000..0x1_0000 + all].copy_from_slice(&bytes[..all]);
+        let mode = if transport { Mode::Transport } else { Mode::Command };
+        let verb = if write { Verb::Write } else { Verb::Read };
+        let orb = tracks::build(storage, 0, 0x1_0000, mode, verb, 7, all);
+        // Where the parameters lie, and the code of the command that moves the data.
+        let program = orb.program as usize;
+        let (prefix, command) = if transport {
+            (program + 64 + 24, program + 64 + 24 + 60)
+        } else {
+            (0, program + 8)
+        };
+        for (at, value) in parameters {
+            storage[prefix + at] = value;
+        }
+        if write {
+            storage[command] = code;
+        }
         guest.start(0, &orb);
         prop_assert!(ends(&mut world, &mut guest));
         drop(guest);

@@ -213,10 +213,11 @@ fn track_is_formatted_and_read_whole() {
     let orb = ccws(&mut guest, &program);
     let scsw = guest.execute(&mut world, &orb);
     assert!(scsw.is_good(), "{scsw:x?} {:?}", guest.client.answer().sense);
-    assert_eq!(scsw.count, 4096 - 22 - 28);
-    let found = &guest.client.storage()[0x4000..0x4000 + 22 + 28];
+    assert_eq!(scsw.count, 4096 - 22 - 28 - 8);
+    let found = &guest.client.storage()[0x4000..0x4000 + 22 + 28 + 8];
     assert_eq!(&found[8..22], b"KEY1data data ");
-    assert_eq!((&found[30..38], &found[38..]), (&b"in part "[..], &[0; 12][..]));
+    assert_eq!((&found[30..38], &found[38..50]), (&b"in part "[..], &[0; 12][..]));
+    assert_eq!(found[50..], [0xff; 8]);
     assert_eq!(found[..8], count(1, 4, 10));
     // The old records are gone, from the file too.
     let simulated = world.disk.0.lock().unwrap();

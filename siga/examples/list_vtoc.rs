@@ -3,11 +3,10 @@
 use std::thread;
 
 use siga::disk::ckd::label::{DATA_BYTES, DataSet, KEY_BYTES, Label};
+use siga::disk::ckd::track::records_from;
 use siga::disk::ckd::volume::Access;
 use siga::disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
-use siga::disk::format::eckd::{
-    COUNT_BYTES, Cchh, Count, Extent, Locate, Permission, command, operation,
-};
+use siga::disk::format::eckd::{Cchh, Extent, Locate, Permission, command, operation, orientation};
 use siga::disk::format::orb::{Orb, OrbFlags};
 use siga::disk::{Device, Disk, DiskOptions, Server};
 use siga::host::{Embedded, System};
@@ -40,16 +39,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let label = Label::parse(&bytes).ok_or("no label")?;
     println!("{}", label.volume);
     let vtoc = label.vtoc.ok_or("no table of contents")?;
-    let track = Locate { operation: operation::READ_TRACKS, seek: vtoc, search: vtoc, ..start };
-    let mut bytes = &run(&mut disk, track, command::READ_TRACK)?[..];
-    while let Some(count) = bytes.get(..COUNT_BYTES).map(Count::parse) {
-        let areas = bytes.get(COUNT_BYTES..COUNT_BYTES + count.area_bytes()).unwrap_or(&[]);
-        if areas.len() == KEY_BYTES + DATA_BYTES
-            && let Some(data_set) = DataSet::parse(&areas[..KEY_BYTES], &areas[KEY_BYTES..])
+    let track = Locate {
+        operation: operation::READ_TRACKS,
+        orientation: orientation::HOME,
+        seek: vtoc,
+        search: vtoc,
+        ..start
+    };
+    let bytes = run(&mut disk, track, command::READ_TRACK)?;
+    for record in records_from(&bytes, 0) {
+        let record = record?;
+        let (key, data) =
+            (&bytes[record.key_at()..record.data_at()], &bytes[record.data_at()..record.end()]);
+        if (key.len(), data.len()) == (KEY_BYTES, DATA_BYTES)
+            && let Some(data_set) = DataSet::parse(key, data)
         {
             println!("{:44} {} bytes a block", data_set.name, data_set.block_bytes);
         }
-        bytes = &bytes[COUNT_BYTES + count.area_bytes()..];
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use siga::connect::Kind;
 use siga::disk::ckd::create::{NewVolume, create};
+use siga::disk::ckd::track::records_from;
 use siga::disk::ckd::volume::Access;
 use siga::disk::format::orb::{Orb, OrbFlags};
 use siga::disk::{
@@ -121,6 +122,46 @@ fn what_is_written_is_read_in_both_modes_copied_and_in_place() {
         let units = server.units();
         assert!(units.iter().any(|(kind, sent)| *kind == UnitKind::TransportCommand && *sent > 0));
     }
+}
+
+#[test]
+fn whole_tracks_are_read_and_written_in_both_modes() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("tracks");
+    let serving = Serving::start(&host, &place, Device::default());
+    let guest = Guest::attach_embedded(&host, "ALICE").unwrap();
+    for mode in [Mode::Command, Mode::Transport] {
+        // A track has more bytes than the blocks of a program.
+        let options = DiskOptions { blocks_max: 1, ..options(mode) };
+        let mut disk = Disk::open(&guest, "DASD", "SIGA01", &options).unwrap();
+        assert_eq!(disk.tracks(), 45);
+        // The first track with blocks, and the one behind it.
+        disk.write(0, &pattern(mode as u64, 1)).unwrap();
+        let blocks = disk.read_track(15).unwrap();
+        assert_eq!(blocks.len(), 16 + 12 * (8 + BLOCK_BYTES) + 8);
+        assert_eq!(blocks[16..24], [0, 1, 0, 0, 1, 0, 0x10, 0]);
+        assert!(blocks[24..24 + BLOCK_BYTES] == pattern(mode as u64, 1));
+        let mut other = blocks.clone();
+        let records: Vec<_> = records_from(&blocks, 0).map(Result::unwrap).collect();
+        records.iter().for_each(|record| other[record.offset + 3] = 1);
+        disk.write_track(16, &other).unwrap();
+        let mut block = [0; BLOCK_BYTES];
+        disk.read(12, &mut block).unwrap();
+        assert!(block[..] == pattern(mode as u64, 1));
+        assert!(disk.read_track(16).unwrap() == other);
+        // Record 0 names another track, there is no such track, too few bytes or too many.
+        assert!(matches!(disk.write_track(17, &other), Err(DiskError::Program(_))));
+        for found in [disk.write_track(45, &other), disk.read_track(45).map(drop)] {
+            assert!(matches!(found, Err(DiskError::Track { track: 45, tracks: 45 })), "{found:?}");
+        }
+        for length in [0, 23, 56_828] {
+            match disk.write_track(16, &vec![0; length]) {
+                Err(DiskError::TrackBytes { bytes }) => assert_eq!(bytes, length),
+                found => panic!("{length} bytes: {found:?}"),
+            }
+        }
+    }
+    serving.stop();
 }
 
 #[test]

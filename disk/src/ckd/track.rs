@@ -7,6 +7,10 @@ use crate::format::eckd::{COUNT_BYTES, Cchh, Count};
 
 /// Bytes of a home address.
 pub const HOME_BYTES: usize = 5;
+/// Bytes of the records of a track at least, which are record 0 and the end.
+pub const CONTENT_BYTES_MIN: usize = COUNT_BYTES + RECORD_0_BYTES as usize + END.len();
+/// Bytes of the records of a track at most, with record 0 and the end.
+pub const CONTENT_BYTES_MAX: usize = TRACK_BYTES - HOME_BYTES;
 /// Bytes of record 0's data.
 pub const RECORD_0_BYTES: u16 = 8;
 /// What stands behind the last record.
@@ -159,7 +163,12 @@ pub fn record_at(track: &[u8], offset: usize) -> Result<Option<Record>, BadTrack
 
 /// The records of a track, record 0 first. An error is the last item.
 pub fn records(track: &[u8]) -> impl Iterator<Item = Result<Record, BadTrack>> {
-    let mut at = Some(HOME_BYTES);
+    records_from(track, HOME_BYTES)
+}
+
+/// The records from an offset on, where a count field is: 0 of what READ TRACK has brought. An error is the last item.
+pub fn records_from(track: &[u8], offset: usize) -> impl Iterator<Item = Result<Record, BadTrack>> {
+    let mut at = Some(offset);
     std::iter::from_fn(move || {
         let found = record_at(track, at?);
         at = found.as_ref().ok().and_then(Option::as_ref).map(Record::end);

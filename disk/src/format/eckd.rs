@@ -4,13 +4,14 @@
 //! define extent, 16    | mask 8 | attributes 8 | block size 16 | 0 16 | 0 8 | extent attributes 8 | first CCHH | last CCHH |
 //! locate record, 16    | operation 8 | auxiliary 8 | 0 8 | count 8 | seek CCHH | search CCHHR | sector 8 | factor 16 |
 //! locate extended, 20  | operation 8 | auxiliary 8 | 0 8 | count 8 | seek CCHH | search CCHHR | sector 8 | factor 16 |
-//!                      | command 8 | extended operation 8 | 0 16 |, and then extended parameters
+//!                      | command 8 | extended operation 8 | bytes of extended parameters 16 |, and then these
 //! prefix, 64           | format 8 | valid 8 | base unit 8 | auxiliary 8 | base subsystem 8 | 0 7 bytes | define extent, 32 | locate extended, 20 |
 //! count field, 8       | cylinder 16 | head 16 | record 8 | key length 8 | data length 16 |
 //! ```
 //!
 //! A CCHH has the cylinder in its first half and the head in the low 4 bits of its second; the 12 bits above are the high bits of
-//! the cylinder. Linux, `drivers/s390/block/dasd_eckd.h`; IBM 3990/3390 reference.
+//! the cylinder. Linux, `drivers/s390/block/dasd_eckd.h`; IBM 3990/3390 reference. Commands on whole tracks, home addresses and record 0:
+//! IBM SA22-1025, S/390 Internal Disk Subsystem: Reference Guide.
 
 use super::u16_at;
 
@@ -38,8 +39,13 @@ pub mod command {
     pub const READ_COUNT: u8 = 0x12;
     /// Go to cylinder 0, head 0.
     pub const RECALIBRATE: u8 = 0x13;
+    /// Record 0, which is the first of a track. Nothing stays behind it.
+    pub const WRITE_R0: u8 = 0x15;
     /// Record 0.
     pub const READ_R0: u8 = 0x16;
+    /// The home address. Nothing stays behind it but an empty record 0. The code 09, which Linux calls by this name and never sends, is
+    /// that of the diagnostic command, which is not known here.
+    pub const WRITE_HOME_ADDRESS: u8 = 0x19;
     /// The home address.
     pub const READ_HOME_ADDRESS: u8 = 0x1a;
     /// Go to another track of the cylinder.
@@ -84,13 +90,17 @@ pub mod command {
     pub const MULTI_TRACK: u8 = 0x80;
     /// Let others have the device.
     pub const RELEASE: u8 = 0x94;
+    /// All records of a track, which replace those that are there: what [`READ_TRACK`] brings from the home address on.
+    pub const WRITE_FULL_TRACK: u8 = 0x95;
     /// Whole tracks, in a stream.
     pub const WRITE_TRACK_DATA: u8 = 0xa5;
     /// Whole tracks, in a stream.
     pub const READ_TRACK_DATA: u8 = 0xa6;
+    /// A new record behind record 0 of the next track; nothing stays behind it. Only in the domain of a locate record.
+    pub const WRITE_CKD_NEXT_TRACK: u8 = 0x9d;
     /// Keep the device from others.
     pub const RESERVE: u8 = 0xb4;
-    /// All records of a track but record 0, in one go.
+    /// All records of a track in one go, and eight bytes of FF behind the last one.
     pub const READ_TRACK: u8 = 0xde;
     /// What kind of device this is.
     pub const SENSE_ID: u8 = 0xe4;
@@ -196,6 +206,8 @@ pub const PREFIX_BYTES: usize = 64;
 /// Bytes of a count field.
 pub const COUNT_BYTES: usize = 8;
 
+/// Where locate record extended says how many bytes of extended parameters follow.
+const PARAMETER_BYTES_AT: usize = 18;
 const PREFIX_EXTENT_AT: usize = 12;
 const PREFIX_LOCATE_AT: usize = 44;
 
@@ -405,8 +417,57 @@ pub mod operation {
 
 /// What locate record extended prepares for, if its operation says so.
 pub mod extended {
+    /// Write trackset: write all records of whole tracks. The extended parameter is a [`TrackSet`](super::TrackSet).
+    pub const WRITE_TRACKSET: u8 = 0x11;
     /// Write the data of whole tracks, in a stream.
     pub const WRITE_TRACK_DATA: u8 = 0x23;
+}
+
+/// Where on a track locate record leads to: the high two bits of its first byte.
+pub mod orientation {
+    /// To the count field of the record that is searched for.
+    pub const COUNT: u8 = 0;
+    /// To the home address.
+    pub const HOME: u8 = 1;
+    /// To the data of the record that is searched for.
+    pub const DATA: u8 = 2;
+    /// To the index point.
+    pub const INDEX: u8 = 3;
+}
+
+/// The tracks of a write trackset: the highest bit is the track of the seek address, and the next bits are the tracks behind it. Tracks
+/// whose bit is 0 are passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrackSet(pub u16);
+
+impl TrackSet {
+    /// Tracks of a set.
+    pub const TRACKS_MAX: u32 = u16::BITS;
+    /// Bytes of the set, as an extended parameter.
+    pub const BYTES: usize = 2;
+
+    /// The first tracks, without a gap.
+    ///
+    /// # Panics
+    /// If there are none, or more than [`TrackSet::TRACKS_MAX`].
+    pub fn first(tracks: u32) -> TrackSet {
+        assert!((1..=TrackSet::TRACKS_MAX).contains(&tracks), "1 to 16 tracks");
+        TrackSet(u16::MAX << (TrackSet::TRACKS_MAX - tracks))
+    }
+
+    /// Takes an extended parameter apart: one byte, or two. None if it has another length.
+    pub fn parse(bytes: &[u8]) -> Option<TrackSet> {
+        match *bytes {
+            [first] => Some(TrackSet(u16::from(first) << 8)),
+            [first, second] => Some(TrackSet(u16::from_be_bytes([first, second]))),
+            _ => None,
+        }
+    }
+
+    /// The bytes. They stand behind those of the locate record.
+    pub fn emit(self) -> [u8; TrackSet::BYTES] {
+        self.0.to_be_bytes()
+    }
 }
 
 /// Perform subsystem function, and what read subsystem data then brings.
@@ -456,6 +517,8 @@ pub struct Locate {
     pub command: u8,
     /// The extended operation.
     pub extended: u8,
+    /// The tracks of a write trackset. None for all else, and if their length is wrong.
+    pub tracks: Option<TrackSet>,
 }
 
 impl Locate {
@@ -472,19 +535,29 @@ impl Locate {
             record: bytes[12],
             sector: bytes[13],
             factor: u16_at(bytes, 14),
-            command: 0,
-            extended: 0,
+            ..Locate::default()
         })
     }
 
-    /// Takes the bytes of the extended form apart. None if there are too few.
+    /// Takes the bytes of the extended form apart, with its extended parameter if it has one that is known. None if there are too few.
     pub fn parse_extended(bytes: &[u8]) -> Option<Locate> {
-        let locate = Locate::parse(bytes)?;
-        let bytes = bytes.get(..LOCATE_EXTENDED_BYTES)?;
-        Some(Locate { command: bytes[16], extended: bytes[17], ..locate })
+        let mut locate = Locate::parse(bytes)?;
+        let (fixed, parameters) = bytes.split_at_checked(LOCATE_EXTENDED_BYTES)?;
+        (locate.command, locate.extended) = (fixed[16], fixed[17]);
+        let parameter_bytes = usize::from(u16_at(fixed, PARAMETER_BYTES_AT));
+        if locate.is_trackset() && (1..=TrackSet::BYTES).contains(&parameter_bytes) {
+            locate.tracks = TrackSet::parse(parameters.get(..parameter_bytes)?);
+        }
+        Some(locate)
     }
 
-    /// The bytes of the extended form; those of the other are its first 16.
+    /// Whether it prepares to write all records of whole tracks.
+    pub fn is_trackset(&self) -> bool {
+        self.operation == operation::EXTENDED && self.extended == extended::WRITE_TRACKSET
+    }
+
+    /// The bytes of the extended form without an extended parameter, which is the caller's to put behind; those of the other form are
+    /// its first 16.
     pub fn emit(&self) -> [u8; LOCATE_EXTENDED_BYTES] {
         let mut bytes = [0; LOCATE_EXTENDED_BYTES];
         bytes[0] = self.orientation << 6 | self.operation & 0x3f;
@@ -497,6 +570,9 @@ impl Locate {
         bytes[14..16].copy_from_slice(&self.factor.to_be_bytes());
         bytes[16] = self.command;
         bytes[17] = self.extended;
+        if self.tracks.is_some() {
+            bytes[PARAMETER_BYTES_AT + 1] = TrackSet::BYTES as u8;
+        }
         bytes
     }
 }
@@ -532,7 +608,7 @@ impl Prefix {
         Some(Prefix { format, valid, extent, locate })
     }
 
-    /// The bytes.
+    /// The bytes, without an extended parameter.
     pub fn emit(&self) -> [u8; PREFIX_BYTES] {
         let mut bytes = [0; PREFIX_BYTES];
         bytes[0] = self.format;
@@ -588,6 +664,41 @@ mod tests {
         let bytes = prefix.emit();
         assert_eq!((bytes[0], bytes[1], bytes[12], bytes[44], bytes[60]), (1, 0x80, 0x88, 6, 0x86));
         assert_eq!(Prefix::parse(&bytes), Some(prefix));
+    }
+
+    #[test]
+    fn write_trackset_is_what_linux_sends() {
+        let track = Cchh { cylinder: 1, head: 2 };
+        let locate = Locate {
+            operation: operation::EXTENDED,
+            extended: extended::WRITE_TRACKSET,
+            count: 3,
+            seek: track,
+            search: track,
+            record: 1,
+            sector: 0xff,
+            tracks: Some(TrackSet::first(3)),
+            ..Locate::default()
+        };
+        #[rustfmt::skip]
+        let bytes = [
+            0x3f, 0, 0, 3, 0, 1, 0, 2, 0, 1, 0, 2, 1, 0xff, 0, 0, 0, 0x11, 0, 2,
+            0xe0, 0x00,
+        ];
+        assert_eq!([&locate.emit()[..], &TrackSet::first(3).emit()].concat(), bytes);
+        assert_eq!(Locate::parse_extended(&bytes), Some(locate));
+        assert_eq!(Locate::parse_extended(&bytes[..21]), None, "a byte of the set is missing");
+        let of = |length: u8| {
+            let bytes = [&bytes[..19], &[length, 0xe0, 0, 0]].concat();
+            Locate::parse_extended(&bytes).unwrap().tracks
+        };
+        let set = Some(TrackSet(0xe000));
+        assert_eq!([0, 1, 2, 3].map(of), [None, set, set, None]);
+        assert_eq!(TrackSet::first(16), TrackSet(0xffff));
+        let prefix = Prefix { format: 1, valid: 0, extent: None, locate: Some(locate) };
+        let bytes = [&prefix.emit()[..], &[0xe0, 0]].concat();
+        assert_eq!(Prefix::parse(&bytes), Some(prefix));
+        assert_eq!(Prefix::parse(&bytes[..65]), None);
     }
 
     #[test]

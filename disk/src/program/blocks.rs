@@ -19,7 +19,7 @@ pub const BLOCKS_MAX: u32 = 255;
 
 const EXTENT_AT: usize = 0;
 const LOCATE_AT: usize = 64;
-const CCWS_AT: usize = 128;
+pub(super) const CCWS_AT: usize = 128;
 const TCW_AT: usize = 2560;
 const TCCB_AT: usize = 2624;
 const TSB_AT: usize = 2752;
@@ -112,29 +112,46 @@ pub fn build(
                 let address = data + block * BLOCK_BYTES as u32;
                 put(block as usize + 2, code, block + 1 < count, BLOCK_BYTES as u16, address);
             }
-            let flags = OrbFlags::FORMAT_1.with(OrbFlags::PREFETCH);
-            Orb { flags, paths: 0xf0, program: at + CCWS_AT as u32, ..Orb::default() }
+            command_orb(at)
         }
         Mode::Transport => {
             locate.command = code;
             let prefix =
                 Prefix { format: 1, valid: 0, extent: Some(extent), locate: Some(locate) }.emit();
-            let command = if is_read { command::PREFIX_READ } else { command::PREFIX };
-            let dcw = Dcw { command, count: bytes, control: &prefix };
-            let tccb = tccb::emit(Service::Commands, &[dcw], transfer_bytes(bytes));
             let stream = Stream { address: data.into(), count: bytes, is_indirect: false };
-            let tcw = Tcw {
-                output: (!is_read).then_some(stream),
-                input: is_read.then_some(stream),
-                tsb: u64::from(at) + TSB_AT as u64,
-                tccb: u64::from(at) + TCCB_AT as u64,
-                tccb_bytes: tccb.len() as u32,
-                ..Tcw::default()
-            };
-            area[TCW_AT..][..64].copy_from_slice(&tcw.emit());
-            area[TCCB_AT..][..tccb.len()].copy_from_slice(&tccb);
-            let flags = OrbFlags::FORMAT_1.with(OrbFlags::PREFETCH).with(OrbFlags::TRANSPORT);
-            Orb { flags, paths: 0xf0, program: at + TCW_AT as u32, ..Orb::default() }
+            put_transport(area, at, verb, &prefix, stream)
         }
     }
+}
+
+/// How to start the CCWs of a program in command mode, whose area is at address `at`.
+pub(super) fn command_orb(at: u32) -> Orb {
+    let flags = OrbFlags::FORMAT_1.with(OrbFlags::PREFETCH);
+    Orb { flags, paths: 0xf0, program: at + CCWS_AT as u32, ..Orb::default() }
+}
+
+/// Puts a program of transport mode into its area, which is at address `at`: one prefix with the command that moves the data embedded.
+pub(super) fn put_transport(
+    area: &mut [u8],
+    at: u32,
+    verb: Verb,
+    prefix: &[u8],
+    stream: Stream,
+) -> Orb {
+    let is_read = verb == Verb::Read;
+    let command = if is_read { command::PREFIX_READ } else { command::PREFIX };
+    let dcw = Dcw { command, count: stream.count, control: prefix };
+    let tccb = tccb::emit(Service::Commands, &[dcw], transfer_bytes(stream.count));
+    let tcw = Tcw {
+        output: (!is_read).then_some(stream),
+        input: is_read.then_some(stream),
+        tsb: u64::from(at) + TSB_AT as u64,
+        tccb: u64::from(at) + TCCB_AT as u64,
+        tccb_bytes: tccb.len() as u32,
+        ..Tcw::default()
+    };
+    area[TCW_AT..][..64].copy_from_slice(&tcw.emit());
+    area[TCCB_AT..][..tccb.len()].copy_from_slice(&tccb);
+    let flags = OrbFlags::FORMAT_1.with(OrbFlags::PREFETCH).with(OrbFlags::TRANSPORT);
+    Orb { flags, paths: 0xf0, program: at + TCW_AT as u32, ..Orb::default() }
 }

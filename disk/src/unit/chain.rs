@@ -3,7 +3,8 @@
 use super::search::{Place, Position};
 use crate::ckd::model::HEADS;
 use crate::format::eckd::{
-    Extent, FileMask, Locate, Permission, Seeks, command, extended, operation,
+    Extent, FileMask, Locate, Permission, Seeks, TrackSet, command, extended, operation,
+    orientation,
 };
 use crate::format::sense::Fault;
 
@@ -48,6 +49,10 @@ pub struct Domain {
     pub track: u32,
     /// The next record: its number among the records of the track, 0 for record 0.
     pub record: u32,
+    /// The head is at the home address: what reads all records of the track begins with record 0.
+    pub is_home: bool,
+    /// Of a write trackset: the tracks that remain. The highest bit is the domain's track.
+    pub set: TrackSet,
 }
 
 /// What a command does to a record.
@@ -66,6 +71,16 @@ impl Domain {
     pub fn is_track_data(&self) -> bool {
         self.operation == operation::EXTENDED && self.extended == extended::WRITE_TRACK_DATA
     }
+
+    /// Whether it is counted in tracks all of whose records are written.
+    pub fn is_trackset(&self) -> bool {
+        self.operation == operation::EXTENDED && self.extended == extended::WRITE_TRACKSET
+    }
+
+    /// Whether new records are written one by one.
+    pub fn is_format_write(&self) -> bool {
+        self.operation == operation::FORMAT_WRITE
+    }
 }
 
 impl Deed {
@@ -75,6 +90,7 @@ impl Deed {
             operation::EXTENDED if extended_code == extended::WRITE_TRACK_DATA => {
                 Some(Deed::Update)
             }
+            operation::EXTENDED if extended_code == extended::WRITE_TRACKSET => Some(Deed::Format),
             operation::READ_DATA | operation::READ_TRACKS | operation::READ => Some(Deed::Read),
             operation::WRITE_DATA => Some(Deed::Update),
             operation::FORMAT_WRITE => Some(Deed::Format),
@@ -184,6 +200,14 @@ impl Chain {
         Ok(())
     }
 
+    /// Whether the device and the program's own mask allow that home address and record 0 are written.
+    pub fn permit_home(&self, device: &Device) -> Result<(), Fault> {
+        if self.mask().permission != Permission::All {
+            return Err(Fault::MaskViolation);
+        }
+        self.permit(Deed::Format, device)
+    }
+
     /// Locate record, as far as it needs no track: the track is the caller's to look at. Returns the record to look for.
     pub fn locate(&mut self, locate: &Locate, device: &Device) -> Result<Domain, Fault> {
         let limits = self.limits.ok_or(Fault::InvalidSequence)?;
@@ -202,8 +226,23 @@ impl Chain {
         if !(limits.first..=limits.last).contains(&track) {
             return Err(Fault::OutsideExtent);
         }
-        let remaining = locate.count.into();
-        Ok(Domain { operation: code, extended: locate.extended, remaining, track, record: 0 })
+        let orients = locate.orientation;
+        let is_known = match code {
+            operation::READ_TRACKS => matches!(orients, orientation::COUNT | orientation::HOME),
+            operation::EXTENDED if locate.is_trackset() => orients == orientation::COUNT,
+            _ => true,
+        };
+        if !is_known {
+            return Err(Fault::InvalidParameter);
+        }
+        let set = match locate.is_trackset() {
+            true => trackset(locate, track, limits)?,
+            false => TrackSet::default(),
+        };
+        let is_home = matches!(code, operation::READ_TRACKS | operation::FORMAT_WRITE)
+            && matches!(orients, orientation::HOME | orientation::INDEX);
+        let (remaining, extended) = (locate.count.into(), locate.extended);
+        Ok(Domain { operation: code, extended, remaining, track, record: 0, is_home, set })
     }
 
     /// The domain, for a command that does this to records.
@@ -215,18 +254,54 @@ impl Chain {
         Ok(domain)
     }
 
-    /// Goes on with the next track, if it is within the limits.
+    /// The track of a domain that writes new records, and has record 0 before it.
+    pub fn before_r0(&mut self) -> Result<u32, Fault> {
+        let domain = *self.domain(Deed::Format)?;
+        if domain.is_format_write() && domain.record == 0 {
+            Ok(domain.track)
+        } else {
+            Err(Fault::InvalidSequence)
+        }
+    }
+
+    /// Goes behind record 0 of the next track, in a domain that writes new records behind others.
+    pub fn next_track_to_format(&mut self) -> Result<(), Fault> {
+        let domain = *self.domain(Deed::Format)?;
+        if !domain.is_format_write() || domain.record == 0 {
+            return Err(Fault::InvalidSequence);
+        }
+        self.next_track()
+    }
+
+    /// Goes on with the next track, or the next one of the set, if it is within the limits.
     pub fn next_track(&mut self) -> Result<(), Fault> {
         let (Some(limits), Some(domain)) = (self.limits, &mut self.domain) else {
             return Err(Fault::InvalidSequence);
         };
-        if domain.track >= limits.last {
+        let mut tracks = 1;
+        if domain.is_trackset() {
+            let rest = domain.set.0 << 1;
+            tracks += rest.leading_zeros();
+            domain.set = TrackSet(rest.checked_shl(tracks - 1).unwrap_or(0));
+        }
+        if domain.track + tracks > limits.last {
             return Err(Fault::OutsideExtent);
         }
-        domain.track += 1;
-        domain.record = 1;
+        domain.track += tracks;
+        (domain.record, domain.is_home) = (1, true);
         Ok(())
     }
+}
+
+/// Checks the tracks of a write trackset. The first one is that of the seek address, there are as many as the program says, and all of
+/// them are within its extent.
+fn trackset(locate: &Locate, first: u32, limits: Limits) -> Result<TrackSet, Fault> {
+    let set = locate.tracks.ok_or(Fault::InvalidParameter)?;
+    if set.0.leading_zeros() != 0 || set.0.count_ones() != u32::from(locate.count) {
+        return Err(Fault::InvalidParameter);
+    }
+    let last = first + TrackSet::TRACKS_MAX - 1 - set.0.trailing_zeros();
+    if last > limits.last { Err(Fault::OutsideExtent) } else { Ok(set) }
 }
 
 /// What a command code does to records, if that is what it does, without its multi-track bit.
@@ -234,6 +309,10 @@ pub fn deed(code: u8) -> Option<Deed> {
     match code {
         command::READ_TRACK | command::READ_TRACK_DATA => return Some(Deed::Read),
         command::WRITE_TRACK_DATA => return Some(Deed::Update),
+        // These have no multi-track form.
+        command::WRITE_FULL_TRACK | command::WRITE_R0 | command::WRITE_HOME_ADDRESS => {
+            return Some(Deed::Format);
+        }
         _ => {}
     }
     match code & !command::MULTI_TRACK {

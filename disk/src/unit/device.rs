@@ -1,7 +1,7 @@
 //! A device: a volume, or the part of it that a minidisk is.
 
 use crate::ckd::model::{HEADS, track_number, track_of};
-use crate::format::eckd::{COUNT_BYTES, Cchh, Count};
+use crate::format::eckd::{COUNT_BYTES, Cchh, Count, TrackSet};
 
 /// A device, as the guest that uses it sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,14 +87,19 @@ pub const CHARACTERISTICS_BYTES: usize = 64;
 ///
 /// ```text
 /// byte  0  | 3990 16 | E9 8 | 3390 16 | 0A 8 | facilities 32 | 0 16 | cylinders 16 | heads 16 | sectors 8 | track bytes 24 |
-/// byte 20  | record 0 16 | ... | byte 60: cylinders, all of them 32 |
+/// byte 20  | record 0 16 | ... | byte 43: bytes of a set of tracks 8 | ... | byte 60: cylinders, all of them 32 |
 /// ```
+///
+/// The facilities follow IBM SA22-1025, "Read Device Characteristics".
 pub fn characteristics(device: &Device) -> [u8; CHARACTERISTICS_BYTES] {
     let mut bytes = [0; CHARACTERISTICS_BYTES];
     bytes[..3].copy_from_slice(&[0x39, 0x90, 0xe9]);
     bytes[3..6].copy_from_slice(&[0x33, 0x90, 0x0a]);
     // Define extent and locate record, extended too.
     bytes[6] = 0xd0;
+    // Write trackset.
+    bytes[8] = 0x02;
+    bytes[43] = TrackSet::BYTES as u8;
     // A device with more cylinders than 16 bits can say has FFFE there, and the number in the last word.
     let few = u16::try_from(device.cylinders).ok().filter(|few| *few < 0xfffe).unwrap_or(0xfffe);
     bytes[12..14].copy_from_slice(&few.to_be_bytes());
@@ -176,6 +181,8 @@ mod tests {
             (bytes[12..16].to_vec(), bytes[60..].to_vec()),
             (vec![0, 83, 0, 15], vec![0, 0, 0, 83])
         );
+        let bytes = characteristics(&MINIDISK);
+        assert_eq!((bytes[6..10].to_vec(), bytes[43]), (vec![0xd0, 0, 0x02, 0], 2));
         let large = Device { cylinders: 262_668, ..MINIDISK };
         assert_eq!(characteristics(&large)[12..14], [0xff, 0xfe]);
     }

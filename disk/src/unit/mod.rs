@@ -9,6 +9,7 @@
 //! | `flight` | direct reads that are under way, and who waits for them |
 //! | `perform` | the commands |
 //! | [`search`] | seeks and searches |
+//! | `tracks` | commands on whole tracks |
 //!
 //! An exchange that needs a track which is being read is *put aside*, and runs when the track is there; others go on meanwhile. A
 //! command, or the whole of a transport mode operation, then runs again from its start, so that it sees the volume as it is at one time.
@@ -23,6 +24,7 @@ pub mod device;
 mod flight;
 mod perform;
 pub mod search;
+mod tracks;
 
 use std::collections::VecDeque;
 use std::io;

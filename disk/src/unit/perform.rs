@@ -16,7 +16,7 @@ use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
 use crate::format::eckd::{
     COUNT_BYTES, Count, Extent as Limits, FileMask, LOCATE_BYTES, LOCATE_EXTENDED_BYTES, Locate,
     NO_SECTOR, Prefix, SECTORS, SEEK_BYTES, Search, command, is_command_mode_only, operation,
-    subsystem,
+    orientation, subsystem,
 };
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, SENSE_BYTES};
@@ -30,9 +30,6 @@ pub(super) const TRACKS_AHEAD_MAX: usize = 24;
 
 /// Tracks without a record that a command goes over.
 const EMPTY_TRACKS_MAX: u32 = 16;
-
-/// Bytes that a command brings at most in a body of its own: a track.
-const BYTES_MAX: usize = TRACK_BYTES;
 
 /// Why a command was not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +141,7 @@ impl Output {
     }
 
     /// Bytes that lie nowhere in the cache as they are. What came before is copied too.
-    fn push_bytes(&mut self, bytes: &[u8], cache: &mut Cache) -> Result<(), Refusal> {
+    pub(super) fn push_bytes(&mut self, bytes: &[u8], cache: &mut Cache) -> Result<(), Refusal> {
         if self.bytes.len() + bytes.len() > COPIED_BYTES_MAX {
             return Err(Fault::Overrun.into());
         }
@@ -532,6 +529,11 @@ impl Unit {
             command::READ_TRACK => self.read_track(connection, exchange, count, output),
             command::READ_TRACK_DATA => self.read_track_data(connection, exchange, count, output),
             command::WRITE_TRACK_DATA => self.write_track_data(connection, exchange, data),
+            command::WRITE_FULL_TRACK => self.write_full_track(connection, exchange, data),
+            command::WRITE_R0 => self.write_r0(connection, exchange, matched, data),
+            command::WRITE_HOME_ADDRESS => {
+                self.write_home_address(connection, exchange, matched, data)
+            }
             command::PERFORM_SUBSYSTEM_FUNCTION => {
                 let order = data.get(..subsystem::PREPARE_BYTES).ok_or(Fault::CountTooSmall)?;
                 exchange.are_features_wanted = order[0] == subsystem::PREPARE
@@ -553,7 +555,12 @@ impl Unit {
             _ => match deed(code) {
                 Some(Deed::Read) => self.read(connection, exchange, code, count, output),
                 Some(Deed::Update) => self.update(connection, exchange, code, matched, data),
-                Some(Deed::Format) => self.format(connection, exchange, matched, data),
+                Some(Deed::Format) => {
+                    if code == command::WRITE_CKD_NEXT_TRACK {
+                        exchange.chain.next_track_to_format()?;
+                    }
+                    self.format(connection, exchange, matched, data)
+                }
                 None => Err(Fault::InvalidCommand.into()),
             },
         }
@@ -568,17 +575,23 @@ impl Unit {
     ) -> Result<(), Refusal> {
         let device = connection.device;
         let mut domain = exchange.chain.locate(locate, &device)?;
-        // A stream of the data of tracks begins with a record too, on the first of them.
-        let is_track_data = locate.command == command::READ_TRACK_DATA || domain.is_track_data();
-        let is_search = is_track_data
+        // Operations on whole tracks begin with a record too, on the first of them.
+        let is_search = domain.is_track_data()
             || matches!(
                 locate.operation,
                 operation::READ_DATA
                     | operation::READ
+                    | operation::READ_TRACKS
                     | operation::WRITE_DATA
                     | operation::FORMAT_WRITE
             );
-        if is_search {
+        if domain.is_home {
+            // What is searched for is the home address, or nothing.
+            let is_here = device.track(locate.search) == Some(domain.track);
+            if locate.orientation == orientation::HOME && !is_here {
+                return Err(Fault::NoRecord.into());
+            }
+        } else if is_search {
             let search = Count { track: locate.search, record: locate.record, ..Count::default() };
             let search = device.count_on_volume(search);
             let mounted = &mut self.volumes[device.volume];
@@ -786,123 +799,6 @@ impl Unit {
         Ok(Moved::of(moved, bytes))
     }
 
-    /// Reads all records of a track but record 0: count, key and data of each.
-    fn read_track(
-        &mut self,
-        connection: &mut Connection,
-        exchange: &mut Exchange,
-        count: u32,
-        output: &mut Output,
-    ) -> Result<Moved, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Read)?;
-        if domain.operation != operation::READ_TRACKS {
-            return Err(Fault::InvalidSequence.into());
-        }
-        let device = connection.device;
-        let mounted = &mut self.volumes[device.volume];
-        let slot = find(mounted, exchange, domain.track)?;
-        let bytes = mounted.cache.bytes(slot);
-        let mut content = Vec::with_capacity(BYTES_MAX);
-        for record in track::records(bytes).map_while(Result::ok).skip(1) {
-            content.extend(device.shown_count(record.count).emit());
-            content.extend(&bytes[record.key_at()..record.end()]);
-        }
-        let moved = content.len().min(count as usize);
-        output.push_bytes(&content[..moved], &mut mounted.cache)?;
-        let domain = exchange.chain.domain(Deed::Read)?;
-        domain.remaining -= 1;
-        if domain.remaining > 0 {
-            exchange.chain.next_track()?;
-        }
-        Ok(Moved::of(moved, content.len()))
-    }
-
-    /// The records from the domain's on that are on its track, and have data: where these are.
-    fn data_of_track(
-        &mut self,
-        connection: &Connection,
-        exchange: &mut Exchange,
-        domain: &Domain,
-    ) -> Result<(Slot, Vec<std::ops::Range<usize>>), Refusal> {
-        let mounted = &mut self.volumes[connection.device.volume];
-        let slot = find(mounted, exchange, domain.track)?;
-        let records = track::records(mounted.cache.bytes(slot)).map_while(Result::ok);
-        // Record 0 is no data of anybody.
-        let records = records.skip(domain.record.max(1) as usize);
-        Ok((slot, records.map(|record| record.data_at()..record.end()).collect()))
-    }
-
-    /// One track of a domain of tracks is done: the next one is read or written from its first record on.
-    fn end_track(exchange: &mut Exchange, deed: Deed) -> Result<(), Refusal> {
-        let domain = exchange.chain.domain(deed)?;
-        domain.remaining -= 1;
-        if domain.remaining > 0 {
-            exchange.chain.next_track()?;
-        }
-        Ok(())
-    }
-
-    /// Reads the data of the records of a track, without counts and keys.
-    fn read_track_data(
-        &mut self,
-        connection: &mut Connection,
-        exchange: &mut Exchange,
-        count: u32,
-        output: &mut Output,
-    ) -> Result<Moved, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Read)?;
-        if domain.operation != operation::READ_TRACKS {
-            return Err(Fault::InvalidSequence.into());
-        }
-        let (slot, places) = self.data_of_track(connection, exchange, &domain)?;
-        let mounted = &mut self.volumes[connection.device.volume];
-        let bytes = mounted.cache.bytes(slot);
-        let mut content = Vec::with_capacity(BYTES_MAX);
-        places.into_iter().for_each(|place| content.extend(&bytes[place]));
-        let moved = content.len().min(count as usize);
-        output.push_bytes(&content[..moved], &mut mounted.cache)?;
-        Unit::end_track(exchange, Deed::Read)?;
-        // The program may want less of the last track.
-        Ok(Moved::of(moved, moved))
-    }
-
-    /// Writes the data of the records of a track, as far as there are data: the last record that gets any is filled up with zeros.
-    fn write_track_data(
-        &mut self,
-        connection: &mut Connection,
-        exchange: &mut Exchange,
-        data: &[u8],
-    ) -> Result<Moved, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Update)?;
-        if !domain.is_track_data() {
-            return Err(Fault::InvalidSequence.into());
-        }
-        exchange.chain.permit(Deed::Update, &connection.device)?;
-        let (slot, places) = self.data_of_track(connection, exchange, &domain)?;
-        let mounted = &mut self.volumes[connection.device.volume];
-        let slot = mounted.cache.writable(slot)?;
-        let bytes = mounted.cache.bytes(slot);
-        let (mut moved, mut written) = (0, None);
-        for place in places {
-            let rest = &data[moved..];
-            if rest.is_empty() {
-                break;
-            }
-            let (start, end) = (place.start, place.end);
-            let here = rest.len().min(place.len());
-            bytes[start..start + here].copy_from_slice(&rest[..here]);
-            bytes[start + here..end].fill(0);
-            moved += here;
-            written = Some((written.map_or(start, |(first, _)| first), end));
-        }
-        if let Some((start, end)) = written {
-            // The count fields between the records go along as they are.
-            write(mounted, exchange, slot, domain.track, start, end - start)?;
-        }
-        Unit::end_track(exchange, Deed::Update)?;
-        Ok(Moved::of(moved, moved))
-    }
-
     /// Writes into the areas of a record that is there.
     fn update(
         &mut self,
@@ -974,7 +870,8 @@ impl Unit {
             }
             None => {
                 let domain = *exchange.chain.domain(Deed::Format)?;
-                (domain.track, domain.record - 1)
+                let index = domain.record.checked_sub(1).filter(|_| domain.is_format_write());
+                (domain.track, index.ok_or(Fault::InvalidSequence)?)
             }
         };
         exchange.chain.permit(Deed::Format, &connection.device)?;
@@ -1180,7 +1077,7 @@ fn step(exchange: &mut Exchange, track: u32) {
 }
 
 /// Writes a part of a track into the file, from the cache.
-fn write(
+pub(super) fn write(
     mounted: &mut Mounted,
     exchange: &mut Exchange,
     slot: Slot,

@@ -60,6 +60,8 @@ pub enum Match {
     Id,
     /// A search has found all of a key equal.
     Key,
+    /// A search has found all of a home address equal, or the home address was written.
+    Home,
     /// The command before has written a new record.
     Written,
 }
@@ -266,7 +268,7 @@ impl Unit {
                 // The track must be one, whatever the device shows of its home address.
                 find(mounted, exchange, track)?;
                 exchange.position()?.place = Place::Home;
-                (device.shown_number(track).emit().to_vec(), Match::Nothing)
+                (device.shown_number(track).emit().to_vec(), Match::Home)
             }
             Subject::Id => {
                 let found = self.next_count(connection, exchange, search.multi_track, true)?;

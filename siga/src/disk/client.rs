@@ -3,11 +3,14 @@
 use std::io;
 
 use disk::channel::request;
+use disk::ckd::model::HEADS;
+use disk::ckd::track::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
 use disk::format::orb::Orb;
 use disk::format::scsw::Scsw;
 use disk::format::sense::Sense;
 use disk::program::blocks::{self, BLOCKS_MAX, Mode, PROGRAM_BYTES, Verb};
 use disk::program::client::{Client, ClientError, Event};
+use disk::program::tracks;
 use fabric::control::Kind;
 use fabric::path;
 use thiserror::Error;
@@ -26,7 +29,7 @@ pub struct DiskOptions {
     pub mode: Mode,
     /// Programs that run at a time, 1 to 128; each has a subchannel. 1 unless set.
     pub depth: u16,
-    /// Blocks of one program, 1 to 255; 64 unless set. They take storage when they are used.
+    /// Blocks of one program, 1 to 255; 64 unless set. They take storage when they are used. There is room for a track in any case.
     pub blocks_max: u32,
     /// The track with block 0, from the start of the device: 15, where the blocks of `siga volume create` begin, unless set. A
     /// minidisk that begins behind cylinder 0 has 0.
@@ -103,6 +106,20 @@ pub enum DiskError {
         /// How many a program has.
         most: u32,
     },
+    /// The device has no such track.
+    #[error("track {track}: the device has {tracks}")]
+    Track {
+        /// Which.
+        track: u32,
+        /// How many the device has.
+        tracks: u32,
+    },
+    /// What is to be written to a track is shorter or longer than any track.
+    #[error("{bytes} bytes: a track has {CONTENT_BYTES_MIN} to {CONTENT_BYTES_MAX}")]
+    TrackBytes {
+        /// How many there are.
+        bytes: usize,
+    },
     /// What is to be read or written is not a number of whole blocks.
     #[error("{bytes} bytes: must be blocks of 4096")]
     Bytes {
@@ -162,6 +179,18 @@ pub enum Program {
         /// How many.
         blocks: u32,
     },
+    /// All records of a track, from the device: see [`Disk::read_track`].
+    ReadTrack {
+        /// Which, from the start of the device.
+        track: u32,
+    },
+    /// All records of a track, to the device, from [`Disk::data`] of the subchannel that runs it: see [`Disk::write_track`].
+    WriteTrack {
+        /// Which, from the start of the device.
+        track: u32,
+        /// Bytes of the records, with the end.
+        bytes: usize,
+    },
 }
 
 /// A device of a server, as a guest has it. What it starts runs on a subchannel of its own.
@@ -175,6 +204,11 @@ pub struct Disk {
     is_dedicated: bool,
     /// Subchannels without a program. The one that was used last is used next: its data are in cache.
     free: Vec<u16>,
+}
+
+/// Bytes of the data of a subchannel: whole pages for the blocks of a program, and for a track.
+fn data_bytes(options: &DiskOptions) -> usize {
+    (options.blocks_max as usize * BLOCK_BYTES).max(CONTENT_BYTES_MAX.next_multiple_of(BLOCK_BYTES))
 }
 
 impl Disk {
@@ -197,7 +231,7 @@ impl Disk {
         };
         bounded("depth", options.depth.into(), DEPTH_MAX.into())?;
         bounded("blocks_max", options.blocks_max, BLOCKS_MAX)?;
-        let data_bytes = options.blocks_max as usize * BLOCK_BYTES;
+        let data_bytes = data_bytes(options);
         let result_pages = (data_bytes / 4096) as u16;
         let wanted = Wanted { name, subchannels: options.depth, result_pages };
         let bytes = usize::from(options.depth) * (PROGRAM_BYTES + data_bytes);
@@ -241,10 +275,14 @@ impl Disk {
         self.cylinders
     }
 
+    /// Tracks of the device.
+    pub fn tracks(&self) -> u32 {
+        self.cylinders * HEADS
+    }
+
     /// Blocks of the device, from its first track with blocks on.
     pub fn blocks(&self) -> u64 {
-        let tracks =
-            (self.cylinders * disk::ckd::model::HEADS).saturating_sub(self.options.first_track);
+        let tracks = self.tracks().saturating_sub(self.options.first_track);
         u64::from(tracks) * u64::from(disk::ckd::model::BLOCKS_PER_TRACK)
     }
 
@@ -275,17 +313,17 @@ impl Disk {
 
     fn data_at(&self, subchannel: u16) -> usize {
         let programs = usize::from(self.options.depth) * PROGRAM_BYTES;
-        programs + usize::from(subchannel) * self.options.blocks_max as usize * BLOCK_BYTES
+        programs + usize::from(subchannel) * data_bytes(&self.options)
     }
 
-    /// The subchannel that the next program runs on, and its data.
+    /// The subchannel that the next program runs on, and its data: room for the blocks of a program, and for a track.
     ///
     /// # Errors
     /// [`DiskError::Busy`].
     pub fn data(&mut self) -> Result<(u16, &mut [u8]), DiskError> {
         let subchannel = *self.free.last().ok_or(DiskError::Busy)?;
         let at = self.data_at(subchannel);
-        let bytes = self.options.blocks_max as usize * BLOCK_BYTES;
+        let bytes = data_bytes(&self.options);
         Ok((subchannel, &mut self.client.storage()[at..at + bytes]))
     }
 
@@ -299,6 +337,12 @@ impl Disk {
         let (verb, first, count) = match program {
             Program::Read { first, blocks } => (Verb::Read, first, blocks),
             Program::Write { first, blocks } => (Verb::Write, first, blocks),
+            Program::ReadTrack { track } => {
+                return self.start_track(Verb::Read, track, CONTENT_BYTES_MAX);
+            }
+            Program::WriteTrack { track, bytes } => {
+                return self.start_track(Verb::Write, track, bytes);
+            }
         };
         let (device, most) = (self.blocks(), self.options.blocks_max);
         let end = first.checked_add(count.into());
@@ -310,6 +354,23 @@ impl Disk {
         let blocks = blocks::Blocks { first_track: self.options.first_track, first, count };
         let mode = self.options.mode;
         let mut orb = blocks::build(self.client.storage(), at, data, mode, verb, blocks);
+        orb.parameter = subchannel.into();
+        self.start_orb(&orb)
+    }
+
+    fn start_track(&mut self, verb: Verb, track: u32, bytes: usize) -> Result<u16, DiskError> {
+        let subchannel = *self.free.last().ok_or(DiskError::Busy)?;
+        let tracks = self.tracks();
+        if track >= tracks {
+            return Err(DiskError::Track { track, tracks });
+        }
+        if !(CONTENT_BYTES_MIN..=CONTENT_BYTES_MAX).contains(&bytes) {
+            return Err(DiskError::TrackBytes { bytes });
+        }
+        let at = u32::from(subchannel) * PROGRAM_BYTES as u32;
+        let data = self.data_at(subchannel) as u32;
+        let mode = self.options.mode;
+        let mut orb = tracks::build(self.client.storage(), at, data, mode, verb, track, bytes);
         orb.parameter = subchannel.into();
         self.start_orb(&orb)
     }
@@ -469,6 +530,36 @@ impl Disk {
             at += u64::from(blocks);
         }
         Ok(())
+    }
+
+    /// Reads all records of a track, from the start of the device, and waits: record 0, the others, and eight bytes of FF. Each record is
+    /// its count field, its key and its data; [`records_from`](super::ckd::track::records_from) finds them. No other program may run.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn read_track(&mut self, track: u32) -> Result<Vec<u8>, DiskError> {
+        self.start(Program::ReadTrack { track })?;
+        let ended = self.wait()?;
+        ended.check()?;
+        let mut content = vec![0; (ended.bytes() as usize).min(CONTENT_BYTES_MAX)];
+        ended.copy(&mut content)?;
+        Ok(content)
+    }
+
+    /// Writes all records of a track, from the start of the device, in the place of those that are there, and waits until they are on the
+    /// server's disk. `content` is as [`Disk::read_track`] returns it; the count field of its record 0 must name the track. No other program
+    /// may run.
+    ///
+    /// # Errors
+    /// [`DiskError`]. The track is as it was then, unless the server's disk has failed.
+    pub fn write_track(&mut self, track: u32, content: &[u8]) -> Result<(), DiskError> {
+        if content.len() > CONTENT_BYTES_MAX {
+            return Err(DiskError::TrackBytes { bytes: content.len() });
+        }
+        let (_, data) = self.data()?;
+        data[..content.len()].copy_from_slice(content);
+        self.start(Program::WriteTrack { track, bytes: content.len() })?;
+        Ok(self.wait()?.check()?)
     }
 
     /// Lets the server use what was read last for others. Done by every start too.

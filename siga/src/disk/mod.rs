@@ -30,6 +30,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A track whose records are no blocks is read and written as a whole, record 0 and keys included ([`Disk::read_track`],
+//! [`Disk::write_track`]):
+//!
+//! ```no_run
+//! # use siga::disk::{Disk, DiskError, ckd::track::records_from};
+//! # fn copy(disk: &mut Disk, copy: &mut Disk) -> Result<(), DiskError> {
+//! for track in 0..disk.tracks() {
+//!     let content = disk.read_track(track)?;
+//!     println!("{} records", records_from(&content, 0).count() - 1);
+//!     copy.write_track(track, &content)?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Programs can be written CCW by CCW too: [`Disk::storage`] is what their addresses mean, [`Disk::start_orb`] starts them, and
 //! [`format`](mod@format) has what lies in them. `docs/design/disk.md` has the reasons.
 
