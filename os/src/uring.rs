@@ -1,4 +1,4 @@
-//! Reads of files that go through a ring (`io_uring`): several are under way while the program does something else.
+//! Reads and writes of files that go through a ring (`io_uring`): several are under way while the program does something else.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,19 +7,20 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::slice;
 
 use io_uring::{IoUring, opcode, squeue, types};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 
 /// How long a polling thread of the kernel goes on polling that finds nothing, in milliseconds.
 const POLLING_IDLE_MS: u32 = 1000;
 
-/// What the start of a place is a multiple of: enough for direct reads of every disk.
+/// What the start of a place is a multiple of: enough for direct transfers of every disk.
 pub const PLACE_GRAIN_BYTES: usize = 4096;
 
-/// Memory where a direct read can go.
+/// Memory that a direct transfer can use.
 #[derive(Clone)]
 #[repr(C, align(4096))]
 struct Page([u8; PLACE_GRAIN_BYTES]);
 
-/// Memory for one read.
+/// Memory for one transfer.
 struct Place(Box<[Page]>);
 
 impl Place {
@@ -41,7 +42,7 @@ impl Place {
     }
 }
 
-/// What is to be read.
+/// What is to be read, or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Which of the files, from 0.
@@ -52,21 +53,21 @@ pub struct Piece {
     pub bytes: usize,
 }
 
-/// A read that is over.
+/// A transfer that is over.
 #[derive(Debug)]
 pub struct Ended {
     /// Where its data are.
     pub place: usize,
-    /// How many bytes were read: fewer than were wanted at the end of a file.
+    /// How many bytes were moved: fewer than were wanted at the end of a file, or where a disk is full.
     pub bytes: io::Result<usize>,
 }
 
-/// Files, and places for what is read from them.
-pub struct Reads {
+/// Files, and places for what is read from them, or written to them.
+pub struct Transfers {
     ring: IoUring,
     /// Registered with the ring.
     files: Vec<File>,
-    /// The kernel writes to a place while its read is under way, and nobody else looks at it.
+    /// The kernel has a place while its transfer is under way, and nobody else touches it.
     places: Vec<Place>,
     place_bytes: usize,
     is_under_way: Vec<bool>,
@@ -74,9 +75,9 @@ pub struct Reads {
     are_registered: bool,
 }
 
-impl Reads {
-    /// Reads of `files`, of which as many as `places` are under way at most, each of up to `bytes`. With a processor, a thread of
-    /// the kernel polls the ring there, so that no read takes a system call.
+impl Transfers {
+    /// Transfers of `files`, of which as many as `places` are under way at most, each of up to `bytes`. With a processor, a thread of
+    /// the kernel polls the ring there, so that no transfer takes a system call.
     ///
     /// # Errors
     /// The kernel has no ring for this process, or no memory.
@@ -85,12 +86,12 @@ impl Reads {
         places: usize,
         bytes: usize,
         polled_on: Option<u32>,
-    ) -> io::Result<Reads> {
+    ) -> io::Result<Transfers> {
         let mut builder = IoUring::builder();
         if let Some(processor) = polled_on {
             builder.setup_sqpoll(POLLING_IDLE_MS).setup_sqpoll_cpu(processor);
         }
-        // A polling thread can answer a read before it has given the entry back.
+        // A polling thread can answer a transfer before it has given the entry back.
         let entries = (2 * places.max(1) as u32).next_power_of_two();
         let ring = builder.build(entries)?;
         let mut places: Vec<Place> = (0..places).map(|_| Place::new(bytes)).collect();
@@ -104,36 +105,60 @@ impl Reads {
         // SAFETY: the memory is that of boxes which `places` owns and never gives away, and the ring, dropped before
         // them, is the only one to whom these addresses are known.
         let registered = unsafe { ring.submitter().register_buffers(&vectors) };
-        // Registered memory counts against the limit of locked memory. Reads without it are a little slower.
+        // Registered memory counts against the limit of locked memory. Transfers without it are a little slower.
         let are_registered = registered.is_ok();
         let is_under_way = vec![false; places.len()];
-        Ok(Reads { ring, files, places, place_bytes: bytes, is_under_way, are_registered })
+        Ok(Transfers { ring, files, places, place_bytes: bytes, is_under_way, are_registered })
     }
 
-    /// How many reads can be under way.
+    /// How many transfers can be under way.
     pub fn places(&self) -> usize {
         self.places.len()
     }
 
-    /// Begins to read to a place. The kernel learns of it with [`Reads::submit`].
+    /// Begins to read to a place. The kernel learns of it with [`Transfers::submit`].
     ///
     /// # Panics
-    /// If a read to this place is under way, there is no such file, or the piece is longer than a place.
-    pub fn begin(&mut self, place: usize, piece: Piece) {
-        assert!(!self.is_under_way[place], "a read to this place is under way");
-        assert!(piece.file < self.files.len(), "file {} of {}", piece.file, self.files.len());
-        assert!(piece.bytes <= self.place_bytes, "a piece that fits into a place");
-        let (address, bytes) = (self.places[place].bytes_mut().as_mut_ptr(), piece.bytes as u32);
-        let file = types::Fixed(piece.file as u32);
-        let entry: squeue::Entry = match self.are_registered {
+    /// If a transfer of this place is under way, there is no such file, or the piece is longer than a place.
+    pub fn begin_read(&mut self, place: usize, piece: Piece) {
+        let (address, bytes, file) = self.prepare(place, piece);
+        let entry = match self.are_registered {
             true => opcode::ReadFixed::new(file, address, bytes, place as u16)
                 .offset(piece.offset)
                 .build(),
             false => opcode::Read::new(file, address, bytes).offset(piece.offset).build(),
         };
+        self.push(place, entry);
+    }
+
+    /// Begins to write from a place: what [`Transfers::data_mut`] has put there. When the write has ended its data survive a crash after the
+    /// next sync of the file. The kernel learns of it with [`Transfers::submit`].
+    ///
+    /// # Panics
+    /// If a transfer of this place is under way, there is no such file, or the piece is longer than a place.
+    pub fn begin_write(&mut self, place: usize, piece: Piece) {
+        let (address, bytes, file) = self.prepare(place, piece);
+        let entry = match self.are_registered {
+            true => opcode::WriteFixed::new(file, address, bytes, place as u16)
+                .offset(piece.offset)
+                .build(),
+            false => opcode::Write::new(file, address, bytes).offset(piece.offset).build(),
+        };
+        self.push(place, entry);
+    }
+
+    fn prepare(&mut self, place: usize, piece: Piece) -> (*mut u8, u32, types::Fixed) {
+        assert!(!self.is_under_way[place], "a transfer of this place is under way");
+        assert!(piece.file < self.files.len(), "file {} of {}", piece.file, self.files.len());
+        assert!(piece.bytes <= self.place_bytes, "a piece that fits into a place");
+        let address = self.places[place].bytes_mut().as_mut_ptr();
+        (address, piece.bytes as u32, types::Fixed(piece.file as u32))
+    }
+
+    fn push(&mut self, place: usize, entry: squeue::Entry) {
         let entry = entry.user_data(place as u64);
-        // SAFETY: the place is memory of ours that lives until the ring is dropped, and until the read has ended nobody
-        // looks at it: `data` refuses, and dropping waits.
+        // SAFETY: the place is memory of ours that lives until the ring is dropped, and until the transfer has ended nobody
+        // touches it: `data` and `data_mut` refuse, and dropping waits.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         assert!(pushed.is_ok(), "the ring has two entries for each place");
         self.is_under_way[place] = true;
@@ -154,7 +179,7 @@ impl Reads {
         Ok(())
     }
 
-    /// A read that is over, if there is one.
+    /// A transfer that is over, if there is one.
     pub fn ended(&mut self) -> Option<Ended> {
         let entry = self.ring.completion().next()?;
         let place = entry.user_data() as usize;
@@ -166,7 +191,7 @@ impl Reads {
         Some(Ended { place, bytes })
     }
 
-    /// Hands over what was begun, and waits until a read is over.
+    /// Hands over what was begun, and waits until a transfer is over.
     ///
     /// # Errors
     /// What the kernel says.
@@ -174,32 +199,41 @@ impl Reads {
         self.ring.submit_and_wait(1).map(drop)
     }
 
-    /// What was read to a place, and behind it what was there before.
+    /// What is in a place: what was read to it, and behind it what was there before.
     ///
     /// # Panics
-    /// If the read is under way.
+    /// If its transfer is under way.
     pub fn data(&self, place: usize) -> &[u8] {
-        assert!(!self.is_under_way[place], "the kernel writes here");
+        assert!(!self.is_under_way[place], "the kernel has this place");
         &self.places[place].bytes()[..self.place_bytes]
+    }
+
+    /// The same, to be filled before it is written.
+    ///
+    /// # Panics
+    /// If its transfer is under way.
+    pub fn data_mut(&mut self, place: usize) -> &mut [u8] {
+        assert!(!self.is_under_way[place], "the kernel has this place");
+        &mut self.places[place].bytes_mut()[..self.place_bytes]
     }
 }
 
-impl AsFd for Reads {
-    /// Readable while there is a read that is over and was not yet asked for.
+impl AsFd for Transfers {
+    /// Readable while there is a transfer that is over and was not yet asked for.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is the ring's, which lives as long as `self` is borrowed.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }
 
-impl Drop for Reads {
-    /// Waits for what is under way: the kernel writes to places of ours.
+impl Drop for Transfers {
+    /// Waits for what is under way: the kernel uses places of ours.
     fn drop(&mut self) {
         while self.is_under_way.contains(&true) {
             if let Err(error) = self.wait()
                 && error.kind() != io::ErrorKind::Interrupted
             {
-                // The kernel may still write: the places are left to it.
+                // The kernel may still use them: the places are left to it.
                 std::mem::forget(std::mem::take(&mut self.places));
                 return;
             }
@@ -208,14 +242,28 @@ impl Drop for Reads {
     }
 }
 
-/// The same file once more, for direct reads: the kernel keeps no copy of what is read. Where a direct read begins, how long it is,
-/// and where its memory begins are multiples of something: see [`direct_grain`].
+/// The same file once more, for direct transfers: the kernel keeps no copy of what is moved. Where a direct transfer begins, how long it
+/// is, and where its memory begins are multiples of something: see [`direct_grain`] and [`direct_alignment`].
 ///
 /// # Errors
-/// `InvalidInput` if the file system has no direct reads; or what the kernel says.
-pub fn open_direct(file: &File) -> io::Result<File> {
+/// `InvalidInput` if the file system has no direct transfers; or what the kernel says.
+pub fn open_direct(file: &File, write: bool) -> io::Result<File> {
     let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-    OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(name)
+    OpenOptions::new().read(true).write(write).custom_flags(libc::O_DIRECT).open(name)
+}
+
+/// What the places and lengths of direct transfers of a file are multiples of, as the kernel says. None if it does not say, or the
+/// file system has none: files in memory, for example.
+///
+/// # Errors
+/// What the kernel says.
+pub fn direct_alignment(file: &File) -> io::Result<Option<usize>> {
+    let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
+    let is_told = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    // Places begin at multiples of a page.
+    let fits = found.stx_dio_mem_align as usize <= PLACE_GRAIN_BYTES;
+    let grain = found.stx_dio_offset_align as usize;
+    Ok((is_told && fits && grain > 0).then_some(grain))
 }
 
 /// What the places and lengths of direct reads of a file are multiples of: 512, or 4096. Found out by reading the file's first bytes.
@@ -231,9 +279,9 @@ pub fn direct_grain(file: &File) -> io::Result<usize> {
     }
 }
 
-impl std::fmt::Debug for Reads {
+impl std::fmt::Debug for Transfers {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Reads").field("places", &self.places.len()).finish_non_exhaustive()
+        formatter.debug_struct("Transfers").field("places", &self.places.len()).finish_non_exhaustive()
     }
 }
 
@@ -259,7 +307,7 @@ mod tests {
     #[test]
     fn reads_end_with_the_bytes_of_their_offset() {
         let content: Vec<u8> = (0..64_000_u32).map(|at| (at / 1000) as u8).collect();
-        let mut reads = match Reads::new(vec![file(&content)], 4, 1000, None) {
+        let mut reads = match Transfers::new(vec![file(&content)], 4, 1000, None) {
             Ok(reads) => reads,
             Err(error) => return eprintln!("SKIPPED: no ring here: {error}"),
         };
@@ -267,7 +315,7 @@ mod tests {
         let mut begun = 0;
         for (place, offset) in offsets.iter_mut().enumerate() {
             *offset = begun;
-            reads.begin(place, piece(begun * 1000));
+            reads.begin_read(place, piece(begun * 1000));
             begun += 1;
         }
         let mut ended = 0;
@@ -279,23 +327,49 @@ mod tests {
                 ended += 1;
                 if begun < 64 {
                     offsets[place] = begun;
-                    reads.begin(place, piece(begun * 1000));
+                    reads.begin_read(place, piece(begun * 1000));
                     begun += 1;
                 }
             }
         }
         // Beyond the end there is less; and what is under way is waited for.
-        reads.begin(0, piece(63_500));
+        reads.begin_read(0, piece(63_500));
         reads.wait().unwrap();
         assert_eq!(reads.ended().unwrap().bytes.unwrap(), 500);
-        reads.begin(1, piece(0));
+        reads.begin_read(1, piece(0));
+    }
+
+    #[test]
+    fn what_was_written_is_in_the_file_when_the_write_has_ended() {
+        let file = file(&[7; 5000]);
+        let again = file.try_clone().unwrap();
+        let Ok(mut writes) = Transfers::new(vec![file], 2, 1000, None) else {
+            return eprintln!("SKIPPED: no ring here");
+        };
+        for (place, offset) in [(0, 2000), (1, 4500)] {
+            writes.data_mut(place).fill(place as u8 + 1);
+            writes.begin_write(place, piece(offset));
+        }
+        let mut ended = 0;
+        while ended < 2 {
+            writes.wait().unwrap();
+            while let Some(Ended { bytes, .. }) = writes.ended() {
+                assert_eq!(bytes.unwrap(), 1000);
+                ended += 1;
+            }
+        }
+        let mut found = [0; 5500];
+        again.read_exact_at(&mut found, 0).unwrap();
+        let expected = |range, byte| found[range] == vec![byte; 1000];
+        assert!(expected(1000..2000, 7) && expected(2000..3000, 1) && expected(3000..4000, 7));
+        assert!(expected(4500..5500, 2));
     }
 
     #[test]
     fn direct_reads_are_in_pieces_of_their_grain() {
         let content: Vec<u8> = (0..65_536_u32).map(|at| (at / 512) as u8).collect();
         let file = file(&content);
-        let direct = match open_direct(&file) {
+        let direct = match open_direct(&file, false) {
             Ok(direct) => direct,
             Err(error) => return eprintln!("SKIPPED: no direct reads here: {error}"),
         };
@@ -303,10 +377,10 @@ mod tests {
             Ok(grain) => grain,
             Err(error) => return eprintln!("SKIPPED: no direct reads here: {error}"),
         };
-        let Ok(mut reads) = Reads::new(vec![direct], 2, 8192, None) else {
+        let Ok(mut reads) = Transfers::new(vec![direct], 2, 8192, None) else {
             return eprintln!("SKIPPED: no ring here");
         };
-        reads.begin(1, Piece { file: 0, offset: 3 * grain as u64, bytes: grain });
+        reads.begin_read(1, Piece { file: 0, offset: 3 * grain as u64, bytes: grain });
         reads.wait().unwrap();
         let ended = reads.ended().unwrap();
         assert_eq!((ended.place, ended.bytes.unwrap()), (1, grain));

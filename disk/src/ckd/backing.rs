@@ -36,6 +36,11 @@ pub trait Backing: Debug + Send {
     fn file(&self) -> Option<&File> {
         None
     }
+
+    /// The same file, opened for direct writes, if there are such.
+    fn direct(&self) -> Option<&File> {
+        None
+    }
 }
 
 impl Backing for File {

@@ -1,19 +1,22 @@
-//! Direct reads of a volume's files: the kernel keeps no copy of what is read, and many reads are under way at a time.
+//! Direct reads and writes of a volume's files: the kernel keeps no copy of what is moved, and many transfers are under way at a time.
 //!
-//! The kernel reads to places of its own, never to the cache, which is lent: a read whose program was halted, or whose guest is gone,
-//! can end whenever it likes.
+//! The kernel reads to places of its own, and writes from them, never from or to the cache, which is lent: a transfer whose program was
+//! halted, or whose guest is gone, can end whenever it likes.
 
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use os::uring::{Ended, Piece, Reads, direct_grain, open_direct};
+use os::uring::{Ended, Piece, Transfers, direct_alignment, direct_grain, open_direct};
 
-use super::model::TRACK_BYTES;
+use super::model::{SECTOR_BYTES, TRACK_BYTES};
 use super::volume::Volume;
 
 /// Direct reads of a volume that are under way at most.
 pub const DIRECT_READS_MAX: usize = 64;
+
+/// Direct writes of a volume that are under way at most.
+pub const DIRECT_WRITES_MAX: usize = 64;
 
 /// The longest grain that a disk may have.
 const GRAIN_BYTES_MAX: usize = 4096;
@@ -45,26 +48,26 @@ pub trait Asynchronous: Debug + Send {
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 }
 
-impl Asynchronous for Reads {
+impl Asynchronous for Transfers {
     fn places(&self) -> usize {
-        Reads::places(self)
+        Transfers::places(self)
     }
 
     fn begin(&mut self, place: usize, piece: Piece) {
-        Reads::begin(self, place, piece);
+        self.begin_read(place, piece);
     }
 
     fn submit(&mut self) -> io::Result<()> {
-        Reads::submit(self)
+        Transfers::submit(self)
     }
 
     #[inline]
     fn ended(&mut self) -> Option<Ended> {
-        Reads::ended(self)
+        Transfers::ended(self)
     }
 
     fn data(&self, place: usize) -> &[u8] {
-        Reads::data(self, place)
+        Transfers::data(self, place)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -106,11 +109,11 @@ impl Direct {
         let (mut files, mut grain) = (Vec::new(), 1);
         for file in volume.backings() {
             let file = file.file().ok_or_else(|| io::ErrorKind::Unsupported.into());
-            let direct = file.and_then(open_direct).map_err(NoDirect::File)?;
+            let direct = file.and_then(|file| open_direct(file, false)).map_err(NoDirect::File)?;
             grain = direct_grain(&direct).map_err(NoDirect::File)?.max(grain);
             files.push(direct);
         }
-        let reads = Reads::new(files, DIRECT_READS_MAX, DIRECT_READ_BYTES_MAX, None);
+        let reads = Transfers::new(files, DIRECT_READS_MAX, DIRECT_READ_BYTES_MAX, None);
         Ok(Direct { reads: Box::new(reads.map_err(NoDirect::Ring)?), grain })
     }
 
@@ -121,5 +124,106 @@ impl Direct {
     pub fn of(reads: Box<dyn Asynchronous>, grain: usize) -> Direct {
         assert!([512, GRAIN_BYTES_MAX].contains(&grain), "the grain of a disk");
         Direct { reads, grain }
+    }
+}
+
+/// Writes that are under way while their owner does something else.
+pub trait AsynchronousWrites: Debug + Send {
+    /// How many can be under way.
+    fn places(&self) -> usize;
+
+    /// Begins to write `source`, all of a piece, from a place from which no write is under way. When it has ended the bytes survive a
+    /// crash after the next [`Volume::sync`].
+    fn begin(&mut self, place: usize, piece: Piece, source: &[u8]);
+
+    /// Hands over what was begun.
+    ///
+    /// # Errors
+    /// Those of the place where the files are. What was begun goes with the next call then.
+    fn submit(&mut self) -> io::Result<()>;
+
+    /// Hands over what was begun, and waits until a write is over.
+    ///
+    /// # Errors
+    /// Those of the place where the files are.
+    fn wait(&mut self) -> io::Result<()>;
+
+    /// A write that is over, if there is one.
+    fn ended(&mut self) -> Option<Ended>;
+
+    /// What a write that is over has written.
+    fn data(&self, place: usize) -> &[u8];
+
+    /// Readable when there is a write that is over.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+impl AsynchronousWrites for Transfers {
+    fn places(&self) -> usize {
+        Transfers::places(self)
+    }
+
+    fn begin(&mut self, place: usize, piece: Piece, source: &[u8]) {
+        self.data_mut(place)[..source.len()].copy_from_slice(source);
+        self.begin_write(place, piece);
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        Transfers::submit(self)
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        Transfers::wait(self)
+    }
+
+    #[inline]
+    fn ended(&mut self) -> Option<Ended> {
+        Transfers::ended(self)
+    }
+
+    fn data(&self, place: usize) -> &[u8] {
+        Transfers::data(self, place)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+}
+
+/// Direct writes of all files of a volume.
+#[derive(Debug)]
+pub struct DirectWrites {
+    pub(crate) writes: Box<dyn AsynchronousWrites>,
+}
+
+impl DirectWrites {
+    /// Readable when a write is over, if the writes have such a descriptor.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.writes.descriptor()
+    }
+
+    /// Direct writes of the files of a volume. None where there are none: the file system has no direct writes of 512 bytes, or does not
+    /// say that it has; or the volume was opened for reading.
+    ///
+    /// # Errors
+    /// The kernel refuses a ring (`io_uring`).
+    pub fn open(volume: &Volume) -> io::Result<Option<DirectWrites>> {
+        let mut files = Vec::new();
+        for backing in volume.backings() {
+            let Some(file) = backing.direct() else { return Ok(None) };
+            // Tracks begin at multiples of a sector, and not of more: wider writes would take bytes of other tracks along.
+            if !direct_alignment(file)?.is_some_and(|grain| SECTOR_BYTES.is_multiple_of(grain)) {
+                return Ok(None);
+            }
+            // The same open file: see `VolumeFile`.
+            files.push(file.try_clone()?);
+        }
+        let writes = Transfers::new(files, DIRECT_WRITES_MAX, TRACK_BYTES, None)?;
+        Ok(Some(DirectWrites { writes: Box::new(writes) }))
+    }
+
+    /// Writes of a place that is no file.
+    pub fn of(writes: Box<dyn AsynchronousWrites>) -> DirectWrites {
+        DirectWrites { writes }
     }
 }

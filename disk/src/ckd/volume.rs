@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use os::uring::open_direct;
+
 use super::backing::Backing;
 use super::header::{BadHeader, HEADER_BYTES, Header};
 use super::model::{CYLINDERS_MAX, HEADS, TRACK_BYTES};
@@ -100,7 +102,7 @@ impl Volume {
         let mut path = path.to_owned();
         loop {
             let named = |problem: Problem| OpenError { file: path.clone(), problem };
-            let file = open_file(&path, access).map_err(named)?;
+            let file = VolumeFile::open(&path, access).map_err(named)?;
             let header = volume.add(Box::new(file)).map_err(named)?;
             if header.file == 0 || header.last_cylinder == 0 {
                 return Ok(volume);
@@ -226,14 +228,63 @@ impl Volume {
     }
 }
 
-fn open_file(path: &Path, access: Access) -> Result<File, Problem> {
-    let is_write = access == Access::Write;
-    let file = OpenOptions::new().read(true).write(is_write).open(path)?;
-    let locked = if is_write { file.try_lock() } else { file.try_lock_shared() };
-    match locked {
-        Ok(()) => Ok(file),
+/// A file of a volume.
+///
+/// A writer's lock belongs to the open file over which direct writes go, if there is one: the kernel holds it for each write that is
+/// under way. So nobody else can open the volume before these have ended, also if the writer was killed.
+#[derive(Debug)]
+struct VolumeFile {
+    file: File,
+    direct: Option<File>,
+}
+
+impl VolumeFile {
+    fn open(path: &Path, access: Access) -> Result<VolumeFile, Problem> {
+        let is_write = access == Access::Write;
+        let mut options = OpenOptions::new();
+        options.read(true).write(is_write);
+        let file = options.open(path)?;
+        if !is_write {
+            return locked(file.try_lock_shared()).map(|()| VolumeFile { file, direct: None });
+        }
+        // A file system that has no direct writes may say so here.
+        let direct = open_direct(&file, is_write).ok();
+        locked(direct.as_ref().unwrap_or(&file).try_lock())?;
+        Ok(VolumeFile { file, direct })
+    }
+}
+
+fn locked(tried: Result<(), TryLockError>) -> Result<(), Problem> {
+    match tried {
+        Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(Problem::InUse),
         Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+impl Backing for VolumeFile {
+    fn bytes(&self) -> io::Result<u64> {
+        self.file.bytes()
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(target, offset)
+    }
+
+    fn write_at(&mut self, source: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(source, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn file(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+
+    fn direct(&self) -> Option<&File> {
+        self.direct.as_ref()
     }
 }
 

@@ -10,12 +10,13 @@
 //! | `perform` | the commands |
 //! | [`search`] | seeks and searches |
 //! | `tracks` | commands on whole tracks |
+//! | `writes` | direct writes that are under way, and who ends with them |
 //!
 //! An exchange that needs a track which is being read is *put aside*, and runs when the track is there; others go on meanwhile. A
 //! command, or the whole of a transport mode operation, then runs again from its start, so that it sees the volume as it is at one time.
 //!
-//! All operations that arrive before a [`Unit::poll`] share one sync of each volume that they write: an operation that
-//! writes ends only when its data are on the disk.
+//! An operation that writes ends only when its data are on the disk. Operations share a sync of the volume that they write: all that arrive
+//! before a [`Unit::poll`]; or with direct writes those that have ended while others are under way.
 
 mod aside;
 pub mod cache;
@@ -25,6 +26,7 @@ mod flight;
 mod perform;
 pub mod search;
 mod tracks;
+mod writes;
 
 use std::collections::VecDeque;
 use std::io;
@@ -39,9 +41,10 @@ use self::chain::Chain;
 use self::device::Device;
 pub use self::flight::Awaited;
 use self::flight::{Flights, Landed, Ticket};
+use self::writes::{WRITES_PER_POLL_MAX, Writes};
 use self::perform::Output;
 pub use self::perform::is_passing;
-use crate::ckd::direct::{DIRECT_READS_MAX, Direct};
+use crate::ckd::direct::{DIRECT_READS_MAX, Direct, DirectWrites};
 use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, Uniform};
 use crate::ckd::volume::{Access, Volume};
@@ -80,6 +83,16 @@ pub enum Reading {
     Refused,
 }
 
+/// How what is written comes to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writing {
+    /// By calls that wait, through the kernel's page cache.
+    #[default]
+    Buffered,
+    /// Past the page cache, many at a time, while other programs go on.
+    Direct,
+}
+
 /// A volume and its cache.
 #[derive(Debug)]
 struct Mounted {
@@ -90,12 +103,16 @@ struct Mounted {
     refusal: Option<String>,
     /// Direct reads.
     flights: Option<Flights>,
+    /// Direct writes.
+    writes: Option<Writes>,
+    /// Of which exchanges a direct write is over, and whether the file has it.
+    written: VecDeque<(Ticket, bool)>,
     lendable: Lendable,
     /// The number under which the cache is lent over each link.
     segments: Vec<Option<u16>>,
     /// Tracks that were written since the last sync, by whomever. If the sync fails nobody knows what the file has of them.
     unsynced: Vec<u32>,
-    /// Exchanges that wait for the next sync.
+    /// Exchanges that wait for the next sync, or for their direct writes.
     endings: Vec<Ending>,
     /// How many of these there were after the last pass, and how many passes have brought more.
     gathered: usize,
@@ -158,6 +175,7 @@ struct Connection {
 #[derive(Debug, Default)]
 struct Exchange {
     number: u32,
+    connection: u16,
     chain: Chain,
     /// Commands so far, or at the end where it stopped. A chain may have no end: 64 bits do not wrap.
     commands: u64,
@@ -167,9 +185,12 @@ struct Exchange {
     slots: Vec<Slot>,
     /// It has written.
     has_written: bool,
-    /// Some of that is not synced.
+    /// Some of what the file has of it is not synced.
     is_unsynced: bool,
-    /// A sync of what it has written has failed.
+    /// Stands for it with its direct writes, of which so many are not over.
+    writer: Option<Ticket>,
+    unwritten: u32,
+    /// A sync of what it has written has failed, or a direct write.
     has_failed: bool,
     /// Tracks that were read from the file.
     misses: u64,
@@ -266,6 +287,8 @@ impl Unit {
             reading: Reading::Buffered,
             refusal: None,
             flights: None,
+            writes: None,
+            written: VecDeque::new(),
             lendable,
             segments: Vec::new(),
             unsynced: Vec::new(),
@@ -308,6 +331,25 @@ impl Unit {
         self.volumes[volume].refusal.as_deref()
     }
 
+    /// Writes to a volume by direct writes from now on.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn write_directly(&mut self, volume: usize, direct: DirectWrites) {
+        self.volumes[volume].writes = Some(Writes::new(direct));
+    }
+
+    /// How what is written comes to a volume's disk.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn writing(&self, volume: usize) -> Writing {
+        match self.volumes[volume].writes {
+            Some(_) => Writing::Direct,
+            None => Writing::Buffered,
+        }
+    }
+
     /// How tracks of a volume come from the file.
     ///
     /// # Panics
@@ -324,12 +366,22 @@ impl Unit {
         self.volumes[volume].flights.as_ref().map_or(0, Flights::count)
     }
 
-    /// Becomes readable when a direct read of a volume is over, if the volume has direct reads. [`Unit::poll`] takes it.
+    /// Direct writes of a volume that are under way.
     ///
     /// # Panics
     /// If there is no such volume.
-    pub fn descriptor(&self, volume: usize) -> Option<BorrowedFd<'_>> {
-        self.volumes[volume].flights.as_ref().and_then(Flights::descriptor)
+    pub fn writes_under_way(&self, volume: usize) -> usize {
+        self.volumes[volume].writes.as_ref().map_or(0, Writes::count)
+    }
+
+    /// Those become readable when a direct read or write of a volume is over, if the volume has them. [`Unit::poll`] takes it.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn descriptors(&self, volume: usize) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let Mounted { flights, writes, .. } = &self.volumes[volume];
+        let reads = flights.as_ref().and_then(Flights::descriptor);
+        reads.into_iter().chain(writes.as_ref().and_then(Writes::descriptor))
     }
 
     /// Adds a channel path: the control unit's end.
@@ -404,6 +456,8 @@ impl Unit {
     pub fn poll(&mut self) -> bool {
         let mut found = false;
         for volume in 0..self.volumes.len() {
+            found |= self.volumes[volume].land_writes(WRITES_PER_POLL_MAX);
+            self.end_writes(volume);
             if let Some(flights) = &self.volumes[volume].flights {
                 let may_feed = flights.may_feed();
                 found |= self.take_reads(volume) || may_feed;
@@ -426,13 +480,21 @@ impl Unit {
             }
         }
         for volume in 0..self.volumes.len() {
+            // Some had to be waited for.
+            self.end_writes(volume);
             let mounted = &mut self.volumes[volume];
             if mounted.unsynced.is_empty() {
                 continue;
             }
-            found = true;
-            if mounted.endings.len() > mounted.gathered && mounted.gathering < GATHERING_PASSES_MAX
+            if let Some(writes) = &mounted.writes {
+                // Each sync is for half of them: the disk has the other half meanwhile.
+                if mounted.unsynced.len() < writes.count() {
+                    continue;
+                }
+            } else if mounted.endings.len() > mounted.gathered
+                && mounted.gathering < GATHERING_PASSES_MAX
             {
+                found = true;
                 // Whoever writes much starts the next write when it has the last one's end: what comes while others are
                 // written shares their sync.
                 (mounted.gathered, mounted.gathering) =
@@ -441,6 +503,7 @@ impl Unit {
             }
             (mounted.gathered, mounted.gathering) = (0, 0);
             // Its ends are to go.
+            found = true;
             self.sync(volume);
         }
         for volume in 0..self.volumes.len() {
@@ -452,6 +515,7 @@ impl Unit {
                     found = true;
                 }
             }
+            found |= !self.volumes[volume].submit_writes();
         }
         if self.volumes.iter().any(|mounted| mounted.is_found_damaged) {
             self.protect_damaged();
@@ -673,7 +737,7 @@ impl Unit {
         let index = match found {
             Some(index) => index,
             None if connection.exchanges.len() < EXCHANGES_MAX => {
-                connection.exchanges.push(Exchange::new(head.exchange, &connection.device));
+                connection.exchanges.push(Exchange::new(head.connection, head.exchange, &connection.device));
                 connection.exchanges.len() - 1
             }
             None => return Err(Broken::Rules),
@@ -813,7 +877,7 @@ impl Unit {
     ) -> Result<(), Broken> {
         // The TCCB is copied: the output data behind it are long, and stay where they are.
         let body = self.link(connection.link)?.body(unit);
-        let exchange = Exchange::new(head.exchange, &connection.device);
+        let exchange = Exchange::new(head.connection, head.exchange, &connection.device);
         let bytes = head.count as usize;
         if bytes > body.len() {
             return Err(Broken::Rules);
@@ -881,7 +945,7 @@ impl Unit {
                     passing: exchange.passing,
                     turns: exchange.turns,
                     asked: exchange.asked,
-                    ..Exchange::new(head.exchange, &connection.device)
+                    ..Exchange::new(head.connection, head.exchange, &connection.device)
                 };
                 let bytes = [tccb_bytes, data].concat();
                 self.put_aside(connection, again, awaited, head, bytes, held);
@@ -952,7 +1016,7 @@ impl Unit {
             let chain = ending.exchange.chain;
             ending.fail(Fault::Equipment, connection, &chain);
         }
-        if !ending.exchange.is_unsynced {
+        if !ending.exchange.is_unsynced && ending.exchange.unwritten == 0 {
             return self.send_ending(connection, ending);
         }
         self.volumes[connection.device.volume].endings.push(ending);
@@ -1001,7 +1065,7 @@ impl Unit {
                 flights.spoil(track);
             }
         }
-        let endings = std::mem::take(&mut mounted.endings);
+        let mut endings = std::mem::take(&mut mounted.endings);
         // Those that go on have written too.
         let connections = self.connections.iter_mut().flatten();
         for connection in connections.filter(|connection| connection.device.volume == volume) {
@@ -1010,13 +1074,19 @@ impl Unit {
                 exchange.is_unsynced = false;
             }
         }
-        for mut ending in endings {
+        for ending in &mut endings {
+            ending.exchange.has_failed |= ending.exchange.is_unsynced && !is_synced;
+            ending.exchange.is_unsynced = false;
+        }
+        // Some have writes that are under way.
+        let done = endings.extract_if(.., |ending| ending.exchange.unwritten == 0);
+        for mut ending in done.collect::<Vec<_>>() {
             let place = usize::from(ending.connection);
             let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
             else {
                 continue;
             };
-            if !is_synced {
+            if ending.exchange.has_failed {
                 let chain = ending.exchange.chain;
                 ending.fail(Fault::Equipment, &connection, &chain);
             }
@@ -1027,6 +1097,7 @@ impl Unit {
                 self.drop_link(link);
             }
         }
+        self.volumes[volume].endings.append(&mut endings);
     }
 }
 
@@ -1042,8 +1113,8 @@ enum Stop {
 }
 
 impl Exchange {
-    fn new(number: u32, device: &Device) -> Exchange {
-        Exchange { number, is_uncached: !device.is_cached, ..Exchange::default() }
+    fn new(connection: u16, number: u32, device: &Device) -> Exchange {
+        Exchange { number, connection, is_uncached: !device.is_cached, ..Exchange::default() }
     }
 
     /// Lets the track leave the cache that was read for a device without one. What was handed out of it stays pinned.

@@ -971,6 +971,9 @@ fn read_ahead(mounted: &mut Mounted, exchange: &mut Exchange, track: u32, record
     let Some(limits) = exchange.chain.limits else { return };
     let mut left = records;
     for track in (track + 1..=limits.last).take(TRACKS_AHEAD_MAX) {
+        if mounted.is_being_written(track) {
+            return;
+        }
         let Mounted { volume, cache, flights: Some(flights), .. } = mounted else { return };
         let Some(uniform) = cache.uniform_of(track).filter(|_| left > 0) else { return };
         let here = left.min(uniform.records.into());
@@ -998,6 +1001,7 @@ fn find_part(
     if let Some(slot) = mounted.cache.seek(track, part) {
         return Ok(slot);
     }
+    mounted.finish_writes(track);
     let Mounted { volume, cache, flights, .. } = mounted;
     if let Some(flights) = flights.as_mut().filter(|_| exchange.may_wait()) {
         exchange.misses += 1;
@@ -1090,6 +1094,11 @@ pub(super) fn write(
     }
     // Even if it fails: some of it may be written.
     exchange.has_effects = true;
+    if mounted.writes.is_some() {
+        exchange.has_written = true;
+        mounted.write_directly(exchange, slot, track, at..at + bytes);
+        return Ok(());
+    }
     let source = &mounted.cache.bytes(slot)[at..at + bytes];
     if mounted.volume.write(track, at, source).is_err() {
         mounted.cache.forget(track);

@@ -59,7 +59,7 @@ pub use disk::ckd;
 pub use disk::exchange::Kind as UnitKind;
 pub use disk::format;
 pub use disk::program::blocks::Mode;
-pub use disk::unit::{DamagedTrack, Reading};
+pub use disk::unit::{DamagedTrack, Reading, Writing};
 pub use server::{Device, Server, ServerError};
 pub use volumes::OpenVolume;
 #[cfg(feature = "embedded")]

@@ -6,12 +6,12 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use disk::channel::{Channel, Guests, Use};
-use disk::ckd::direct::Direct;
+use disk::ckd::direct::{Direct, DirectWrites};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
 use disk::exchange::{PairError, pair};
 use disk::report::{self, DeviceState, Totals, VolumeState};
-use disk::unit::{DamagedTrack, Reading, Unit};
+use disk::unit::{DamagedTrack, Reading, Unit, Writing};
 use fabric::control::{Kind, Pending, Problem};
 use fabric::name::Name;
 use fabric::path::{self, Shape, Terms};
@@ -169,7 +169,7 @@ struct Opened {
 enum Party {
     Guest(Guest),
     Path(Path),
-    Reads(Reads),
+    Ring(Ring),
 }
 
 impl OneOf for Party {
@@ -177,7 +177,7 @@ impl OneOf for Party {
         match self {
             Party::Guest(guest) => guest,
             Party::Path(path) => path,
-            Party::Reads(reads) => reads,
+            Party::Ring(ring) => ring,
         }
     }
 
@@ -185,7 +185,7 @@ impl OneOf for Party {
         match self {
             Party::Guest(guest) => guest,
             Party::Path(path) => path,
-            Party::Reads(reads) => reads,
+            Party::Ring(ring) => ring,
         }
     }
 
@@ -194,20 +194,20 @@ impl OneOf for Party {
         match self {
             Party::Guest(guest) => guest.is_ready(),
             Party::Path(path) => path.is_ready(),
-            Party::Reads(reads) => reads.is_over,
+            Party::Ring(ring) => ring.is_over,
         }
     }
 }
 
-/// The direct reads of a volume, to be woken by. The control unit takes what they bring.
+/// The direct reads or writes of a volume, to be woken by. The control unit takes what is over.
 #[derive(Debug)]
-struct Reads {
-    /// Readable while a read is over.
+struct Ring {
+    /// Readable while one is over.
     ring: ForkSafeFd,
     is_over: bool,
 }
 
-impl Member for Reads {
+impl Member for Ring {
     fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
         add(self.ring.as_fd());
     }
@@ -300,8 +300,13 @@ impl Server {
     /// [`ServerError`].
     pub fn mount(&mut self, open: OpenVolume, cache_bytes: usize) -> Result<usize, ServerError> {
         let name = open.name();
-        let OpenVolume { volume, file, damage, known, is_direct } = open;
+        let OpenVolume { volume, file, damage, known, is_direct, writes } = open;
         let direct = is_direct.then(|| Direct::open(&volume));
+        // Nobody has asked for them: where there is no ring, or no descriptor to wait with, writes go by calls.
+        let writes = match writes {
+            Writing::Direct => DirectWrites::open(&volume).ok().flatten(),
+            Writing::Buffered => None,
+        };
         let all = (volume.tracks() as usize + 1) * TRACK_BYTES;
         let cache_bytes = cache_bytes.min(all);
         let number = self.unit.add_volume(
@@ -313,13 +318,20 @@ impl Server {
         let direct = direct.map(|direct| {
             let direct = direct.map_err(|why| why.to_string())?;
             // Without a descriptor to wait with there are no direct reads either.
-            self.listen_to(direct)
-                .map_err(|error| format!("its reads cannot be waited for: {error}"))
+            match self.listen_to(direct.descriptor()) {
+                Ok(()) => Ok(direct),
+                Err(error) => Err(format!("its reads cannot be waited for: {error}")),
+            }
         });
         match direct {
             None => {}
             Some(Ok(direct)) => self.unit.read_directly(number, direct, known),
             Some(Err(why)) => self.unit.refuse_direct(number, why),
+        }
+        if let Some(writes) = writes
+            && self.listen_to(writes.descriptor()).is_ok()
+        {
+            self.unit.write_directly(number, writes);
         }
         self.cache_bytes.push(cache_bytes.max(TRACK_BYTES * 4) as u64);
         self.files.push(file.clone());
@@ -330,13 +342,13 @@ impl Server {
         Ok(number)
     }
 
-    /// Wakes for direct reads that are over.
-    fn listen_to(&mut self, direct: Direct) -> io::Result<Direct> {
-        if let Some(ring) = direct.descriptor() {
+    /// Wakes for direct reads or writes that are over.
+    fn listen_to(&mut self, ring: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        if let Some(ring) = ring {
             let ring = ForkSafeFd::new(ring.try_clone_to_owned()?);
-            self.waiter.add(Party::Reads(Reads { ring, is_over: false }))?;
+            self.waiter.add(Party::Ring(Ring { ring, is_over: false }))?;
         }
-        Ok(direct)
+        Ok(())
     }
 
     /// Lets guests open a device.
@@ -588,8 +600,8 @@ impl Server {
         }
         let of_key = |path: &Option<Opened>| path.is_some_and(|opened| opened.key == key);
         let Some(number) = self.paths.iter().position(of_key) else {
-            if let Some(Party::Reads(reads)) = self.waiter.get_mut(key) {
-                reads.is_over = false;
+            if let Some(Party::Ring(ring)) = self.waiter.get_mut(key) {
+                ring.is_over = false;
             }
             return Ok(());
         };
@@ -726,6 +738,14 @@ impl Server {
     /// If there is no such volume.
     pub fn reading(&self, volume: usize) -> Reading {
         self.unit.reading(volume)
+    }
+
+    /// How what is written comes to a volume's disk.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn writing(&self, volume: usize) -> Writing {
+        self.unit.writing(volume)
     }
 
     /// The files of volumes for which direct reads were wanted and are refused, and why.

@@ -2,10 +2,16 @@
 
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
+use std::time::{Duration, Instant};
 
 use disk::ckd::check::{Fault, TrackFault, check_tracks};
 use disk::ckd::track::Uniform;
-use disk::ckd::volume::{Access, OpenError, Volume};
+use disk::ckd::volume::{Access, OpenError, Problem, Volume};
+use disk::unit::Writing;
+
+/// How long a volume is waited for that somebody else has, and how often it is looked at meanwhile.
+const LOCK_TIME: Duration = Duration::from_millis(500);
+const LOCK_POLL_TIME: Duration = Duration::from_millis(2);
 
 /// A volume that is open and can be served: see [`Server::mount`](super::Server::mount).
 #[derive(Debug)]
@@ -18,6 +24,7 @@ pub struct OpenVolume {
     pub(super) known: Vec<Option<Uniform>>,
     /// Direct reads are wanted.
     pub(super) is_direct: bool,
+    pub(super) writes: Writing,
 }
 
 impl OpenVolume {
@@ -27,9 +34,10 @@ impl OpenVolume {
     /// # Errors
     /// [`OpenError`].
     pub fn open(file: &FilePath, access: Access) -> Result<OpenVolume, OpenError> {
-        let volume = Volume::open(file, access)?;
+        let volume = open_soon(file, access)?;
         let (file, damage, known) = (file.to_owned(), Vec::new(), Vec::new());
-        Ok(OpenVolume { volume, file, damage, known, is_direct: false })
+        let writes = Writing::Direct;
+        Ok(OpenVolume { volume, file, damage, known, is_direct: false, writes })
     }
 
     /// Opens a volume and reads every track of it. If one is damaged, the volume is opened for reading, whatever was wanted. `found`
@@ -81,6 +89,12 @@ impl OpenVolume {
         OpenVolume { is_direct: true, ..self }
     }
 
+    /// Has the server write through the kernel's page cache, by calls that wait, many programs sharing a sync. Otherwise it writes past
+    /// the page cache where file system and kernel have that: see [`Server::writing`](super::Server::writing).
+    pub fn write_buffered(self) -> OpenVolume {
+        OpenVolume { writes: Writing::Buffered, ..self }
+    }
+
     /// Its tracks.
     pub fn volume(&self) -> &Volume {
         &self.volume
@@ -99,6 +113,20 @@ impl OpenVolume {
     /// Damaged tracks that were found, if the volume was checked.
     pub fn damaged_tracks(&self) -> usize {
         self.damage.len()
+    }
+}
+
+/// Opens a volume. The kernel keeps the lock of a writer that was killed until its last writes have ended, which takes as long as the disk
+/// does, and nothing tells when it is over.
+fn open_soon(file: &FilePath, access: Access) -> Result<Volume, OpenError> {
+    let begun = Instant::now();
+    loop {
+        match Volume::open(file, access) {
+            Err(OpenError { problem: Problem::InUse, .. }) if begun.elapsed() < LOCK_TIME => {
+                std::thread::sleep(LOCK_POLL_TIME);
+            }
+            opened => return opened,
+        }
     }
 }
 

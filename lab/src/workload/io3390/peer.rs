@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use host::report::Counts;
 use os::processor::{keep_on, now_ns};
-use os::uring::{Ended, Piece, Reads, direct_grain, open_direct};
+use os::uring::{Ended, Piece, Transfers, direct_grain, open_direct};
 use siga::disk::ckd::header::HEADER_BYTES;
 use siga::disk::ckd::model::{BLOCKS_PER_TRACK, TRACK_BYTES};
 use siga::disk::ckd::track::{HOME_BYTES, RECORD_0_BYTES};
@@ -44,13 +44,13 @@ fn ring(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let polled_on = order.place.first().filter(|_| is_polled).map(|processor| *processor as u32);
     let depth = order.number("depth") as usize;
     let bytes = count as usize * RECORD_BYTES;
-    let reads = Reads::new(vec![file], depth, bytes, polled_on);
+    let reads = Transfers::new(vec![file], depth, bytes, polled_on);
     let mut reads = reads.map_err(|error| Fault::Unable(format!("no ring: {error}")))?;
     let (mut dice, end) = (Dice::of(order.number), records + 1 - count);
     let mut firsts = vec![(0, 0); depth];
-    let mut begin = |reads: &mut Reads, place: usize, now: u64| {
+    let mut begin = |reads: &mut Transfers, place: usize, now: u64| {
         let first = dice.below(end);
-        reads.begin(place, Piece { file: 0, offset: first * RECORD_BYTES as u64, bytes });
+        reads.begin_read(place, Piece { file: 0, offset: first * RECORD_BYTES as u64, bytes });
         (first, now)
     };
     let window = control.ready()?;
@@ -89,7 +89,7 @@ fn ring_directly(order: &Order, control: &mut Control) -> Result<Report, Fault> 
     let file = unnamed(order.word("storage") == "memory").doing("make a file")?;
     let cylinders = order.number("cylinders") as u32;
     write_volume(&file, cylinders).doing("write a volume")?;
-    let direct = open_direct(&file).doing("open a file for direct reads")?;
+    let direct = open_direct(&file, false).doing("open a file for direct reads")?;
     let grain = direct_grain(&direct).doing("read a file directly")? as u64;
     let count = order.number("records");
     let look_bytes = order.number("look_bytes") as usize;
@@ -104,13 +104,13 @@ fn ring_directly(order: &Order, control: &mut Control) -> Result<Report, Fault> 
     // The longest there is: from the last record of a track on.
     let bytes_max = (0..u64::from(BLOCKS_PER_TRACK)).map(|first| piece(first).bytes).max();
     let bytes_max = bytes_max.unwrap_or(0) + 2 * grain as usize;
-    let reads = Reads::new(vec![direct], depth, bytes_max, None);
+    let reads = Transfers::new(vec![direct], depth, bytes_max, None);
     let mut reads = reads.map_err(|error| Fault::Unable(format!("no ring: {error}")))?;
     let mut flights = vec![(0, 0, 0); depth];
-    let mut begin = |reads: &mut Reads, place: usize, now: u64| {
+    let mut begin = |reads: &mut Transfers, place: usize, now: u64| {
         let first = dice.below(end);
         let piece = piece(first);
-        reads.begin(place, piece);
+        reads.begin_read(place, piece);
         (first, piece.offset, now)
     };
     let window = control.ready()?;

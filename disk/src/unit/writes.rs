@@ -1,0 +1,373 @@
+//! Direct writes of a volume that are under way, and the exchanges that end with them.
+//!
+//! A write goes from a place of its own, so the track may change, or leave the cache, before the write is over. One write of a track is
+//! under way at a time: of two that share a sector the later one could reach the disk first. What is written to the track meanwhile
+//! waits for it, and then goes as one write, with all who wait.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+use os::uring::{Ended, Piece};
+
+use super::cache::Slot;
+use super::flight::Ticket;
+use super::perform::is_passing;
+use super::{Connection, Exchange, Mounted, Unit};
+use crate::ckd::direct::DirectWrites;
+use crate::exchange::Broken;
+use crate::ckd::model::SECTOR_BYTES;
+use crate::ckd::volume::Volume;
+use crate::format::sense::Fault;
+
+/// Writes that are over of which a pass takes so many. The first of a burst go to their guests, who start the next ones, while
+/// the rest is taken.
+pub(super) const WRITES_PER_POLL_MAX: usize = 8;
+
+/// Bytes of tracks that wait to be written. Whoever writes more waits for the disk, with everybody else.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+
+const NO_TRACK: u32 = u32::MAX;
+
+/// What is to be written of a track.
+#[derive(Debug, Default)]
+struct Job {
+    track: u32,
+    /// Whole sectors.
+    part: Range<usize>,
+    /// Exchanges that end with it.
+    writers: Vec<Ticket>,
+}
+
+/// The direct writes of one volume.
+#[derive(Debug)]
+pub(super) struct Writes {
+    direct: DirectWrites,
+    /// By place: the track that is written, in an array of their own because it is searched.
+    tracks: Vec<u32>,
+    jobs: Vec<Job>,
+    free: Vec<u16>,
+    /// What waits for a place, or for a write of the same track. A track is there once.
+    waiting: VecDeque<(Job, Vec<u8>)>,
+    waiting_bytes: usize,
+    /// Of the ticket that was given out last.
+    serial: u64,
+    /// Writes were begun that the kernel does not know of.
+    is_begun: bool,
+}
+
+/// A write that is over. Its place is free.
+struct Landed {
+    place: usize,
+    job: Job,
+    is_whole: bool,
+}
+
+impl Writes {
+    pub(super) fn new(direct: DirectWrites) -> Writes {
+        let places = direct.writes.places().min(usize::from(u16::MAX));
+        let mut jobs = Vec::new();
+        jobs.resize_with(places, Job::default);
+        Writes {
+            direct,
+            tracks: vec![NO_TRACK; places],
+            jobs,
+            free: (0..places as u16).rev().collect(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            serial: 0,
+            is_begun: false,
+        }
+    }
+
+    /// How many writes are under way.
+    pub(super) fn count(&self) -> usize {
+        self.jobs.len() - self.free.len()
+    }
+
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.direct.descriptor()
+    }
+
+    /// Whether the file may not have yet what was written to a track.
+    pub(super) fn has(&self, track: u32) -> bool {
+        // What waits for its own track is under way too; what waits for a place is not.
+        self.tracks.contains(&track) || self.waiting.iter().any(|(job, _)| job.track == track)
+    }
+
+    fn next_ticket(&mut self, connection: u16) -> Ticket {
+        self.serial += 1;
+        Ticket { connection, serial: self.serial }
+    }
+
+    /// Writes a part of a track, of which `bytes` are all. Returns whether one more write is waited for: not if the part goes together with
+    /// what the same writer waits for already.
+    fn write(
+        &mut self,
+        volume: &Volume,
+        track: u32,
+        part: Range<usize>,
+        writer: Ticket,
+        bytes: &[u8],
+    ) -> bool {
+        let first = part.start / SECTOR_BYTES * SECTOR_BYTES;
+        let part = first..part.end.next_multiple_of(SECTOR_BYTES);
+        let is_same = |(job, _): &&mut (Job, Vec<u8>)| job.track == track;
+        if let Some((job, data)) = self.waiting.iter_mut().find(is_same) {
+            self.waiting_bytes -= data.len();
+            job.part = job.part.start.min(part.start)..job.part.end.max(part.end);
+            data.clear();
+            data.extend(&bytes[job.part.clone()]);
+            self.waiting_bytes += data.len();
+            let is_new = !job.writers.contains(&writer);
+            if is_new {
+                job.writers.push(writer);
+            }
+            return is_new;
+        }
+        let job = Job { track, part, writers: vec![writer] };
+        if self.free.is_empty() || self.tracks.contains(&track) {
+            let data = bytes[job.part.clone()].to_vec();
+            self.waiting_bytes += data.len();
+            self.waiting.push_back((job, data));
+        } else {
+            let part = job.part.clone();
+            self.begin(volume, job, &bytes[part]);
+        }
+        true
+    }
+
+    /// Begins a write. There is a place.
+    fn begin(&mut self, volume: &Volume, job: Job, data: &[u8]) {
+        let place = usize::from(self.free.pop().expect("a place"));
+        let (file, start) = volume.place(job.track);
+        let offset = start + job.part.start as u64;
+        self.direct.writes.begin(place, Piece { file, offset, bytes: data.len() }, data);
+        self.tracks[place] = job.track;
+        self.jobs[place] = job;
+        self.is_begun = true;
+    }
+
+    /// Begins what waits, as far as there are places.
+    fn begin_waiting(&mut self, volume: &Volume) {
+        let mut at = 0;
+        while at < self.waiting.len() && !self.free.is_empty() {
+            if self.tracks.contains(&self.waiting[at].0.track) {
+                at += 1;
+                continue;
+            }
+            let (job, data) = self.waiting.remove(at).expect("seen above");
+            self.waiting_bytes -= data.len();
+            self.begin(volume, job, &data);
+        }
+    }
+
+    /// Hands over what was begun. False if the kernel has no room for all of it now.
+    fn submit(&mut self) -> io::Result<bool> {
+        if self.is_begun {
+            match self.direct.writes.submit() {
+                Ok(()) => self.is_begun = false,
+                Err(error) if is_passing(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn land(&mut self) -> Option<Landed> {
+        if self.count() == 0 {
+            return None;
+        }
+        let Ended { place, bytes } = self.direct.writes.ended()?;
+        let job = std::mem::take(&mut self.jobs[place]);
+        self.tracks[place] = NO_TRACK;
+        self.free.push(place as u16);
+        let is_whole = bytes.is_ok_and(|bytes| bytes == job.part.len());
+        Some(Landed { place, job, is_whole })
+    }
+
+    /// Takes out what waits for a track.
+    fn drop_waiting(&mut self, track: u32) -> Vec<Ticket> {
+        let Some(at) = self.waiting.iter().position(|(job, _)| job.track == track) else {
+            return Vec::new();
+        };
+        let (job, data) = self.waiting.remove(at).expect("seen above");
+        self.waiting_bytes -= data.len();
+        job.writers
+    }
+}
+
+impl Mounted {
+    /// Writes a part of a track from the cache, for an exchange that ends with it.
+    pub(super) fn write_directly(
+        &mut self,
+        exchange: &mut Exchange,
+        slot: Slot,
+        track: u32,
+        part: Range<usize>,
+    ) {
+        let Mounted { volume, cache, writes: Some(writes), .. } = self else { return };
+        let writer = *exchange.writer.get_or_insert_with(|| writes.next_ticket(exchange.connection));
+        let is_more = writes.write(volume, track, part, writer, cache.bytes(slot));
+        exchange.unwritten += u32::from(is_more);
+        while self.writes.as_ref().is_some_and(|writes| writes.waiting_bytes > WAITING_BYTES_MAX) {
+            self.wait_for_write();
+        }
+    }
+
+    /// Takes writes that are over, so many at most. Returns whether there was any.
+    pub(super) fn land_writes(&mut self, most: usize) -> bool {
+        let mut found = false;
+        for _ in 0..most {
+            let Mounted { volume, writes: Some(writes), .. } = self else { break };
+            let Some(Landed { place, mut job, is_whole }) = writes.land() else { break };
+            found = true;
+            // One that fails alone is done once more by a call, which decides.
+            let is_done = is_whole || {
+                let data = &writes.direct.writes.data(place)[..job.part.len()];
+                volume.write(job.track, job.part.start, data).is_ok()
+            };
+            if !is_done {
+                // What waits has the same bytes in it, perhaps.
+                job.writers.extend(writes.drop_waiting(job.track));
+            }
+            writes.begin_waiting(volume);
+            self.end_job(job, is_done);
+        }
+        found
+    }
+
+    /// Waits until a write is over. There is one.
+    fn wait_for_write(&mut self) {
+        let Some(writes) = &mut self.writes else { return };
+        match writes.direct.writes.wait() {
+            Ok(()) => {
+                writes.is_begun = false;
+                self.land_writes(usize::MAX);
+            }
+            Err(error) if is_passing(&error) => {
+                self.land_writes(usize::MAX);
+            }
+            Err(_) => self.give_up_writes(),
+        }
+    }
+
+    /// The file has all that was written to a track when this returns, or nobody knows what it has.
+    pub(super) fn finish_writes(&mut self, track: u32) {
+        while self.writes.as_ref().is_some_and(|writes| writes.has(track)) {
+            self.wait_for_write();
+        }
+    }
+
+    /// Whether the file may not have yet what was written to a track.
+    pub(super) fn is_being_written(&self, track: u32) -> bool {
+        self.writes.as_ref().is_some_and(|writes| writes.has(track))
+    }
+
+    /// Hands over the writes that were begun. False if the kernel has no room for all of them now.
+    pub(super) fn submit_writes(&mut self) -> bool {
+        match self.writes.as_mut().map(Writes::submit) {
+            None | Some(Ok(true)) => true,
+            Some(Ok(false)) => false,
+            Some(Err(_)) => {
+                self.give_up_writes();
+                false
+            }
+        }
+    }
+
+    /// The kernel takes no more direct writes. What was under way counts as failed; what waits, and everything from now on, is written by
+    /// calls.
+    fn give_up_writes(&mut self) {
+        self.land_writes(usize::MAX);
+        let Some(Writes { direct, tracks, jobs, waiting, .. }) = self.writes.take() else { return };
+        // Waits for what the kernel has.
+        drop(direct);
+        let under_way = tracks.iter().zip(jobs).filter(|(track, _)| **track != NO_TRACK);
+        under_way.for_each(|(_, job)| self.end_job(job, false));
+        for (job, data) in waiting {
+            let is_done = self.volume.write(job.track, job.part.start, &data).is_ok();
+            self.end_job(job, is_done);
+        }
+    }
+
+    /// What was to be written is in the file, and to be synced; or nobody knows what the file has of its track.
+    fn end_job(&mut self, job: Job, is_done: bool) {
+        self.written.extend(job.writers.into_iter().map(|writer| (writer, is_done)));
+        if is_done {
+            self.unsynced.push(job.track);
+        } else {
+            self.cache.forget(job.track);
+            if let Some(flights) = &mut self.flights {
+                flights.spoil(job.track);
+            }
+        }
+    }
+}
+
+impl Unit {
+    /// Ends the exchanges of a volume whose direct writes are over.
+    #[inline]
+    pub(super) fn end_writes(&mut self, volume: usize) {
+        while let Some((writer, is_done)) = self.volumes[volume].written.pop_front() {
+            self.end_write(volume, writer, is_done);
+        }
+    }
+
+    /// A write of an exchange is over.
+    fn end_write(&mut self, volume: usize, writer: Ticket, is_done: bool) {
+        let place = usize::from(writer.connection);
+        // It may be gone.
+        let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take) else {
+            return;
+        };
+        let link = connection.link;
+        let sent = self.end_write_of(volume, &mut connection, writer, is_done);
+        self.connections[place] = Some(connection);
+        if sent.is_err() {
+            self.drop_link(link);
+        }
+    }
+
+    fn end_write_of(
+        &mut self,
+        volume: usize,
+        connection: &mut Connection,
+        writer: Ticket,
+        is_done: bool,
+    ) -> Result<(), Broken> {
+        if connection.device.volume != volume {
+            // The guest is gone, and another one has its number.
+            return Ok(());
+        }
+        let is_it = |exchange: &Exchange| exchange.writer == Some(writer);
+        let endings = &mut self.volumes[volume].endings;
+        let Some(at) = endings.iter().position(|ending| is_it(&ending.exchange)) else {
+            // It goes on, or is gone.
+            if let Some(exchange) = connection.exchanges.iter_mut().find(|one| is_it(one)) {
+                exchange.end_write(is_done);
+            }
+            return Ok(());
+        };
+        let exchange = &mut endings[at].exchange;
+        exchange.end_write(is_done);
+        // It waits for a sync too, unless nothing of it has come to the file.
+        if exchange.unwritten > 0 || exchange.is_unsynced {
+            return Ok(());
+        }
+        let mut ending = endings.swap_remove(at);
+        let chain = ending.exchange.chain;
+        ending.fail(Fault::Equipment, connection, &chain);
+        self.send_ending(connection, ending)
+    }
+}
+
+impl Exchange {
+    /// A direct write of it is over.
+    fn end_write(&mut self, is_done: bool) {
+        self.unwritten -= 1;
+        self.is_unsynced |= is_done;
+        self.has_failed |= !is_done;
+    }
+}
