@@ -15,7 +15,7 @@ use host::system::System;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use siga::Wait;
-use siga::disk::{Device, OpenVolume, Server, SystemVolumes};
+use siga::disk::{Device, OpenVolume, Server, SystemVolumes, open_volume};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
@@ -265,7 +265,7 @@ fn describe(file: &Path, volume: &Volume) -> Result<Described, Outcome> {
 }
 
 fn open(file: &Path, access: Access) -> Result<Volume, Outcome> {
-    Volume::open(file, access).map_err(|error: OpenError| Outcome::no(error))
+    open_volume(file, access).map_err(|error: OpenError| Outcome::no(error))
 }
 
 fn bar(length: u64) -> ProgressBar {

@@ -10,7 +10,7 @@ use disk::ckd::volume::{Access, OpenError, Problem, Volume};
 use disk::unit::Writing;
 
 /// How long a volume is waited for that somebody else has, and how often it is looked at meanwhile.
-const LOCK_TIME: Duration = Duration::from_millis(500);
+const LOCK_TIME: Duration = Duration::from_secs(1);
 const LOCK_POLL_TIME: Duration = Duration::from_millis(2);
 
 /// A volume that is open and can be served: see [`Server::mount`](super::Server::mount).
@@ -34,7 +34,7 @@ impl OpenVolume {
     /// # Errors
     /// [`OpenError`].
     pub fn open(file: &FilePath, access: Access) -> Result<OpenVolume, OpenError> {
-        let volume = open_soon(file, access)?;
+        let volume = open_volume(file, access)?;
         let (file, damage, known) = (file.to_owned(), Vec::new(), Vec::new());
         let writes = Writing::Direct;
         Ok(OpenVolume { volume, file, damage, known, is_direct: false, writes })
@@ -116,9 +116,12 @@ impl OpenVolume {
     }
 }
 
-/// Opens a volume. The kernel keeps the lock of a writer that was killed until its last writes have ended, which takes as long as the disk
-/// does, and nothing tells when it is over.
-fn open_soon(file: &FilePath, access: Access) -> Result<Volume, OpenError> {
+/// Opens a volume. One that another process has is waited for a second: the kernel keeps the lock of a writer that was killed until its
+/// last writes have ended, and nothing tells when that is.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn open_volume(file: &FilePath, access: Access) -> Result<Volume, OpenError> {
     let begun = Instant::now();
     loop {
         match Volume::open(file, access) {

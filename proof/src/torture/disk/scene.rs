@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use os::processor::now_ns;
-use siga::disk::BLOCK_BYTES;
+use siga::disk::{BLOCK_BYTES, open_volume};
 use siga::disk::ckd::check::check;
 use siga::disk::ckd::create::{Blocks, NewVolume, create};
 use siga::disk::ckd::model::{HEADS, TRACK_BYTES};
@@ -203,7 +203,7 @@ impl Scene {
 
     fn open(&self, number: usize) -> Checked<Volume> {
         let file = volume(self.workplace.directory(), number);
-        Volume::open(&file, Access::Read).map_err(said)
+        open_volume(&file, Access::Read).map_err(said)
     }
 
     /// Holds every block of the volumes against what was acknowledged of it.
