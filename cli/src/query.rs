@@ -156,6 +156,7 @@ fn volumes(units: &[ControlUnitReport]) -> Table {
         "volume",
         "state",
         "reads",
+        "writes",
         "file",
         "cylinders",
         "cached tracks",
@@ -164,7 +165,7 @@ fn volumes(units: &[ControlUnitReport]) -> Table {
         "hits",
         "misses",
     ];
-    let mut table = table(&heads, 5);
+    let mut table = table(&heads, 6);
     for (unit, volume) in units.iter().flat_map(|unit| {
         let volumes = unit.volumes.iter();
         volumes.map(move |volume| (unit, volume))
@@ -174,6 +175,7 @@ fn volumes(units: &[ControlUnitReport]) -> Table {
             volume.volume.clone(),
             volume.state.to_string(),
             volume.reading.to_string(),
+            volume.writing.map_or_else(|| "-".to_owned(), |writing| writing.to_string()),
             volume.file.clone(),
             volume.cylinders.to_string(),
             volume.cache_tracks.to_string(),

@@ -189,6 +189,7 @@ fn volumes_and_subchannels_are_objects() {
             "reading",
             "state",
             "volume",
+            "writing",
         ];
         assert_eq!(names(volume), members);
         assert_eq!(

@@ -24,7 +24,7 @@ use os::words::{LentWords, WORD_BYTES, Words};
 use crate::channel::subchannel::Measurement;
 use crate::ckd::model::{CYLINDERS_MAX, HEADS, track_number, track_of};
 use crate::exchange::Kind;
-use crate::unit::{DAMAGED_TRACKS_MAX, DamagedTrack, Reading};
+use crate::unit::{DAMAGED_TRACKS_MAX, DamagedTrack, Reading, Writing};
 
 /// Channel paths that have a row.
 pub const PATHS_MAX: usize = 8;
@@ -96,6 +96,8 @@ mod flag {
     pub const DIRECT: u64 = 32;
     /// Of a volume: direct reads were wanted and refused.
     pub const DIRECT_REFUSED: u64 = 64;
+    /// Of a volume: it is written past the page cache.
+    pub const DIRECT_WRITES: u64 = 128;
 }
 
 /// A flag, if it is set.
@@ -129,6 +131,8 @@ pub struct VolumeState {
     pub read_only: bool,
     /// How its tracks come from the file.
     pub reading: Reading,
+    /// How what is written comes to the disk.
+    pub writing: Writing,
     /// Tracks that are damaged.
     pub damage: Vec<DamagedTrack>,
     /// Tracks that the cache has room for.
@@ -293,7 +297,8 @@ impl Rewriting<'_> {
             bit(flag::READ_ONLY, state.read_only) | bit(flag::DAMAGED, !state.damage.is_empty());
         let flags = flags
             | bit(flag::DIRECT, state.reading == Reading::Direct)
-            | bit(flag::DIRECT_REFUSED, state.reading == Reading::Refused);
+            | bit(flag::DIRECT_REFUSED, state.reading == Reading::Refused)
+            | bit(flag::DIRECT_WRITES, state.writing == Writing::Direct);
         let figures = [
             u64::from(state.cylinders) | flags << 32,
             u64::from(state.slots) | u64::from(state.used) << 32,
@@ -444,6 +449,10 @@ fn read_once(words: &LentWords) -> Shown {
                 (false, true) => Reading::Direct,
                 (false, false) => Reading::Buffered,
             },
+            writing: match is(size >> 32, flag::DIRECT_WRITES) {
+                true => Writing::Direct,
+                false => Writing::Buffered,
+            },
             damage: (0..damaged).map(|index| damage(word(at + DAMAGE_AT + index))).collect(),
             slots: low(slots),
             used: high(slots),
@@ -523,6 +532,7 @@ mod tests {
             cylinders: 3339,
             read_only: true,
             reading: Reading::Direct,
+            writing: Writing::Direct,
             damage: vec![DamagedTrack { track, file: 7, offset: (1 << 39) - 1 }],
             slots: 4000,
             used: 30,

@@ -80,6 +80,9 @@ pub struct VolumeReport {
     /// How its tracks come from the file.
     #[serde(default)]
     pub reading: VolumeReading,
+    /// How what is written comes to its disk. None if nobody writes.
+    #[serde(default)]
+    pub writing: Option<VolumeWriting>,
     /// Tracks that were found damaged, 16 at most.
     pub damaged_tracks: Vec<DamagedTrackReport>,
     /// Tracks that the cache has room for.
@@ -147,6 +150,27 @@ impl fmt::Display for VolumeReading {
             VolumeReading::Buffered => "buffered",
             VolumeReading::Direct => "direct",
             VolumeReading::Refused => "refused",
+        })
+    }
+}
+
+/// How what is written to a volume comes to its disk, before it is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum VolumeWriting {
+    /// One after the other, through the kernel's page cache.
+    Buffered,
+    /// Many at a time, past the page cache.
+    Direct,
+}
+
+/// As in the JSON of a report.
+impl fmt::Display for VolumeWriting {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            VolumeWriting::Buffered => "buffered",
+            VolumeWriting::Direct => "direct",
         })
     }
 }

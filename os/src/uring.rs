@@ -281,7 +281,10 @@ pub fn direct_grain(file: &File) -> io::Result<usize> {
 
 impl std::fmt::Debug for Transfers {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Transfers").field("places", &self.places.len()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Transfers")
+            .field("places", &self.places.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use disk::exchange::Kind;
 use disk::report::{DeviceState, PathState, REPORT_BYTES, Shown, SubchannelState, Totals, read};
-use disk::unit::Reading;
+use disk::unit::{Reading, Writing};
 use fabric::control::{Problem, Reply};
 use fabric::name::Name;
 use os::foreign::Foreign;
@@ -14,7 +14,7 @@ use os::words::LentWords;
 use super::{Answer, Host};
 use crate::report::{
     ChannelPathReport, ControlUnitReport, DamagedTrackReport, DeviceReport, SubchannelReport,
-    VolumeReading, VolumeReport, VolumeState,
+    VolumeReading, VolumeReport, VolumeState, VolumeWriting,
 };
 
 /// Guests that show volumes, at most: what they show is mapped here.
@@ -83,6 +83,10 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
                 Reading::Direct => VolumeReading::Direct,
                 Reading::Refused => VolumeReading::Refused,
             },
+            writing: (!volume.read_only).then_some(match volume.writing {
+                Writing::Buffered => VolumeWriting::Buffered,
+                Writing::Direct => VolumeWriting::Direct,
+            }),
             damaged_tracks: volume
                 .damage
                 .iter()

@@ -516,6 +516,7 @@ impl Server {
                     cylinders: unit.cylinders(volume),
                     read_only: !unit.is_writable(volume),
                     reading: unit.reading(volume),
+                    writing: unit.writing(volume),
                     damage: unit.damage(volume).to_vec(),
                     slots: cache.slots() as u32,
                     used: cache.used() as u32,

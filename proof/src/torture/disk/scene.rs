@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use os::processor::now_ns;
-use siga::disk::{BLOCK_BYTES, open_volume};
 use siga::disk::ckd::check::check;
 use siga::disk::ckd::create::{Blocks, NewVolume, create};
 use siga::disk::ckd::model::{HEADS, TRACK_BYTES};
 use siga::disk::ckd::volume::{Access, Volume};
+use siga::disk::{BLOCK_BYTES, open_volume};
 use siga::host::Observer;
 use siga::host::report::ControlUnitReport;
 
