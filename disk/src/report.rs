@@ -601,7 +601,7 @@ mod tests {
         let word = |at| lent.load(at, Ordering::Relaxed);
         assert_eq!([word(0), word(1), word(2)], [2, 5 << 32 | 3 << 16 | 2, 4]);
         let name = u64::from_le_bytes(*b"SIGA01\0\0");
-        assert_eq!([word(208), word(209)], [name, 3339 | (1 | 2 | 32) << 32]);
+        assert_eq!([word(208), word(209)], [name, 3339 | (1 | 2 | 32 | 128) << 32]);
         assert_eq!(
             [word(208 + 16), word(208 + 48)],
             [0x66, u64::MAX << 39 & 0x3ff_ffff_ffff | (262_668 * 15 - 1) << 42 | ((1 << 39) - 1)]

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabric::path::{
     JoinError, Lendable, Message, MessageRef, Receiver, Ringing, SendError, Sender, Severed, Shape,
@@ -38,12 +40,35 @@ pub struct Link {
     /// Units are received while there is a backlog. One end of the two must do so, or both could wait for each other for ever; its
     /// owner sends nothing new while the end is behind. The other end receives nothing meanwhile, which bounds its backlog.
     always_receives: bool,
-    /// The other end is polled: nobody rings.
-    is_silent: bool,
+    /// Units were pushed that were not handed over.
+    is_pushed: bool,
     /// Bytes of bodies that were sent in this pass.
     pass_bytes: usize,
     /// Units that were sent, by kind.
     sent: [u64; Kind::ALL.len()],
+    /// The other end is polled by the same thread: nobody rings. The last field: a sender that is dropped hands over what it has.
+    news: Option<News>,
+}
+
+/// Whether something may have come, of two ends that one thread polls: a look at the path takes longer.
+#[derive(Debug)]
+struct News {
+    ours: Arc<AtomicBool>,
+    theirs: Arc<AtomicBool>,
+}
+
+impl News {
+    fn pair() -> (News, News) {
+        let (left, right) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(true)));
+        let other = News { ours: right.clone(), theirs: left.clone() };
+        (News { ours: left, theirs: right }, other)
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        self.theirs.store(true, Ordering::Release);
+    }
 }
 
 /// A unit that arrived, until the next is asked for.
@@ -62,9 +87,10 @@ impl Link {
             receiver,
             backlog: VecDeque::new(),
             always_receives: false,
-            is_silent: false,
+            is_pushed: false,
             pass_bytes: 0,
             sent: [0; Kind::ALL.len()],
+            news: None,
         }
     }
 
@@ -97,7 +123,10 @@ impl Link {
         self.pass_bytes += body.len();
         if self.backlog.is_empty() {
             match self.sender.push(&head.emit(), body) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.is_pushed = true;
+                    return Ok(());
+                }
                 Err(SendError::Severed(severed)) => return Err(severed.into()),
                 Err(_) => {}
             }
@@ -109,10 +138,13 @@ impl Link {
     /// Hands over what was sent.
     #[inline]
     pub fn flush(&mut self) {
-        if self.is_silent {
-            self.sender.publish();
-        } else {
-            self.sender.flush();
+        match &self.news {
+            Some(news) if std::mem::take(&mut self.is_pushed) => {
+                self.sender.publish();
+                news.theirs.store(true, Ordering::Release);
+            }
+            Some(_) => {}
+            None => self.sender.flush(),
         }
     }
 
@@ -123,6 +155,9 @@ impl Link {
                 Ok(()) => drop(self.backlog.pop_front()),
                 Err(SendError::Severed(severed)) => return Err(severed.into()),
                 Err(_) => break,
+            }
+            if let Some(news) = &self.news {
+                news.theirs.store(true, Ordering::Release);
             }
         }
         Ok(())
@@ -153,15 +188,37 @@ impl Link {
                 return Ok(None);
             }
         }
-        let Some(message) = self.receiver.fetch()? else { return Ok(None) };
+        if self.news.as_ref().is_some_and(|news| !news.ours.load(Ordering::Acquire)) {
+            return Ok(None);
+        }
+        let Some(message) = self.fetch()? else { return Ok(None) };
         let head = Head::parse(self.receiver.message(message).head).ok_or(Broken::Rules)?;
         Ok(Some(Unit { head, message }))
+    }
+
+    #[inline]
+    fn fetch(&mut self) -> Result<Option<MessageRef>, Broken> {
+        let message = self.receiver.fetch()?;
+        let Some(news) = &self.news else { return Ok(message) };
+        if message.is_some() || self.receiver.is_ready() {
+            return Ok(message);
+        }
+        // What comes from now on is news again, and what came just before is found.
+        news.ours.swap(false, Ordering::AcqRel);
+        let message = self.receiver.fetch()?;
+        if message.is_some() || self.receiver.is_ready() {
+            news.ours.store(true, Ordering::Release);
+        }
+        Ok(message)
     }
 
     /// Whether [`Link::receive`] has something to do: a unit that has arrived, or a part of a long one.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        self.receiver.is_ready()
+        match &self.news {
+            Some(news) => news.ours.load(Ordering::Acquire) && self.receiver.is_ready(),
+            None => self.receiver.is_ready(),
+        }
     }
 
     /// The body of a unit that has just arrived.
@@ -210,12 +267,13 @@ pub fn pair(terms: Terms) -> Result<(Link, Link), PairError> {
     }
     let mut left = left.join(right_shown, left_bells, terms)?;
     let mut right = right.join(left_shown, right_bells, terms)?;
-    let link = |halves: &mut fabric::path::Halves| {
+    let link = |halves: &mut fabric::path::Halves, news| {
         let mut sender = halves.senders.remove(0);
         sender.set_ringing(Ringing::Deferred);
-        Link { is_silent: true, ..Link::new(sender, halves.receivers.remove(0)) }
+        Link { news: Some(news), ..Link::new(sender, halves.receivers.remove(0)) }
     };
-    Ok((link(&mut left), link(&mut right)))
+    let (ours, theirs) = News::pair();
+    Ok((link(&mut left, ours), link(&mut right, theirs)))
 }
 
 #[cfg(test)]
@@ -284,5 +342,15 @@ mod tests {
         let (mut channel, mut unit) = pair(Terms::DEFAULT).unwrap();
         channel.sender.send(&[0; 16], &[]).unwrap();
         assert_eq!(unit.receive().unwrap_err(), Broken::Rules);
+    }
+
+    #[test]
+    fn end_that_goes_hands_over_what_it_has_sent() {
+        let (mut channel, mut unit) = pair(Terms::DEFAULT).unwrap();
+        assert!(unit.receive().unwrap().is_none());
+        channel.send(&Head::new(Kind::Status, 0, 7), &[]).unwrap();
+        assert!(unit.receive().unwrap().is_none());
+        drop(channel);
+        assert_eq!(unit.receive().unwrap().unwrap().head.exchange, 7);
     }
 }

@@ -258,6 +258,8 @@ pub struct Unit {
     connections: Vec<Option<Box<Connection>>>,
     /// Of the ticket that was given out last.
     serial: u64,
+    /// Memory for the slots of the next exchange: that of the last one.
+    spare_slots: Vec<Slot>,
     /// Bytes of data of all exchanges that are put aside.
     aside_bytes: usize,
     counters: Counters,
@@ -879,9 +881,11 @@ impl Unit {
         unit: crate::exchange::Unit,
         head: Head,
     ) -> Result<(), Broken> {
+        let slots = std::mem::take(&mut self.spare_slots);
+        let exchange = Exchange::new(head.connection, head.exchange, &connection.device);
+        let exchange = Exchange { slots, ..exchange };
         // The TCCB is copied: the output data behind it are long, and stay where they are.
         let body = self.link(connection.link)?.body(unit);
-        let exchange = Exchange::new(head.connection, head.exchange, &connection.device);
         let bytes = head.count as usize;
         if bytes > body.len() {
             return Err(Broken::Rules);
@@ -1028,7 +1032,7 @@ impl Unit {
     }
 
     fn send_ending(&mut self, connection: &mut Connection, ending: Ending) -> Result<(), Broken> {
-        let Ending { exchange, kind, status, residual, flags, sense, output, .. } = ending;
+        let Ending { mut exchange, kind, status, residual, flags, sense, output, .. } = ending;
         self.counters.exchanges += 1;
         self.counters.writes += u64::from(exchange.has_written);
         connection.ended = connection.ended.wrapping_add(1);
@@ -1040,6 +1044,8 @@ impl Unit {
         } else {
             connection.pins.extend(exchange.slots.iter().map(|slot| (ended, *slot)));
         }
+        exchange.slots.clear();
+        self.spare_slots = exchange.slots;
         let mut head = Head {
             flags,
             number: exchange.commands as u16,

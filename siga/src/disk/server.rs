@@ -128,8 +128,9 @@ pub struct Server {
     wait: Wait,
     /// When programs that found the control unit busy were begun again, and the like.
     tended_ns: u64,
-    /// When the last poll was over, and the time of all polls that found nothing.
+    /// When the last poll began, whether it found nothing, and the time of all that did, each up to the next one.
     polled_ns: u64,
+    is_idle: bool,
     spinning_ns: u64,
 }
 
@@ -271,6 +272,7 @@ impl Server {
             wait,
             tended_ns: now,
             polled_ns: now,
+            is_idle: false,
             spinning_ns: 0,
         };
         if let Some(Party::Guest(guest)) = server.waiter.get_mut(server.guest) {
@@ -402,8 +404,10 @@ impl Server {
             // Nobody rings when another guest releases a volume, or what it has pinned.
             let is_busy = self.channel.is_busy() || self.is_to_ask();
             let time = if is_busy { time.min(REPEAT_TIME) } else { time };
-            match self.waiter.wait_within(time)?.map(|(key, _)| key) {
-                Some(key) => self.serve_member(key)?,
+            let woken = self.waiter.wait_within(time)?.map(|(key, _)| key);
+            self.is_idle = false;
+            match woken {
+                Some(key) => self.serve_member(key, now_ns())?,
                 None if is_busy => {}
                 None => return Ok(()),
             }
@@ -437,10 +441,11 @@ impl Server {
             }
             let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
             let time = if self.channel.is_busy() { left.min(REPEAT_TIME) } else { left };
-            if let Some(key) = self.waiter.wait_within(time)?.map(|(key, _)| key) {
-                self.serve_member(key)?;
+            let woken = self.waiter.wait_within(time)?.map(|(key, _)| key);
+            (self.polled_ns, self.is_idle) = (now_ns(), false);
+            if let Some(key) = woken {
+                self.serve_member(key, self.polled_ns)?;
             }
-            self.polled_ns = now_ns();
         }
     }
 
@@ -458,7 +463,7 @@ impl Server {
             let Some(Opened { key, .. }) = self.paths[number] else { continue };
             let was_held_back = self.channel.held_back(number) > 0;
             if was_held_back {
-                self.serve_member(key)?;
+                self.serve_member(key, now)?;
                 let is_held_back = self.channel.held_back(number) > 0;
                 if let Some(Party::Path(path)) = self.waiter.get_mut(key) {
                     path.sender().set_wants_room(is_held_back);
@@ -571,11 +576,16 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn poll(&mut self) -> Result<bool, ServerError> {
+        let begun = now_ns();
+        if std::mem::take(&mut self.is_idle) {
+            self.spinning_ns += begun.saturating_sub(self.polled_ns);
+        }
+        self.polled_ns = begun;
         let mut found = false;
         // All that is ready goes to the control unit together, and shares its sync.
         for _ in 0..self.waiter.len() {
             let Some(key) = self.waiter.try_next_busy()? else { break };
-            self.serve_member(key)?;
+            self.serve_member(key, begun)?;
             found = true;
         }
         found |= self.unit.poll();
@@ -586,16 +596,11 @@ impl Server {
             // Others have work all the time, perhaps.
             self.tend()?;
         }
-        if found {
-            self.polled_ns = now_ns();
-        } else {
-            self.spinning_ns += now.saturating_sub(self.polled_ns);
-            self.polled_ns = now;
-        }
+        self.is_idle = !found;
         Ok(found)
     }
 
-    fn serve_member(&mut self, key: Key) -> Result<(), ServerError> {
+    fn serve_member(&mut self, key: Key, now: u64) -> Result<(), ServerError> {
         if key == self.guest {
             return self.accept();
         }
@@ -609,7 +614,7 @@ impl Server {
         let Some(Party::Path(path)) = self.waiter.get_mut(key) else { return Ok(()) };
         let (senders, receivers) = path.halves();
         let polled =
-            self.channel.poll_guest(number, senders[0].raw(), receivers[0].raw(), now_ns());
+            self.channel.poll_guest(number, senders[0].raw(), receivers[0].raw(), now);
         if senders[0].wants_room() {
             senders[0].set_wants_room(self.channel.held_back(number) > 0);
         }
@@ -638,7 +643,7 @@ impl Server {
                 if let Some(opened) = self.paths[number]
                     && self.devices[opened.device].device.dedicated
                 {
-                    self.serve_member(opened.key)?;
+                    self.serve_member(opened.key, now_ns())?;
                 }
             }
             let Some((number, which, wanted)) = self.wish(&pending) else {
