@@ -376,7 +376,8 @@ fn two_binaries_are_measured_in_turn_and_shown_beside_each_other() {
     for part in [
         "This binary and the other\n",
         " this / against \n",
-        "\n messages          pipe        64 B    block ",
+        "\n messages  ",
+        "\nIn all rows: transport pipe, bytes 64 B, wait block.\n",
         "\n- this: siga ",
         "\n- against: siga ",
     ] {

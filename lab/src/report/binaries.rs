@@ -17,6 +17,18 @@ pub(super) fn binaries(series: &Series<'_>) -> Option<Block> {
     let mut factors = series.order();
     factors
         .retain(|factor| *factor != BINARY.name && cells.iter().any(|c| c.contains_key(*factor)));
+    // What is the same in every cell is said once.
+    let (factors, same): (Vec<&str>, Vec<&str>) = factors.into_iter().partition(|factor| {
+        let mut levels = cells.iter().map(|cell| cell.get(*factor));
+        let first = levels.next().flatten();
+        levels.any(|level| level != first)
+    });
+    let said = same.iter().filter_map(|factor| {
+        let cell = cells.first()?;
+        let level = series.level(factor, cell.get(*factor), |_: &Factors| true);
+        Some(format!("{factor} {level}"))
+    });
+    let said = said.collect::<Vec<_>>().join(", ");
     let mut rows = Vec::new();
     for metric in metrics(series) {
         for cell in &cells {
@@ -37,7 +49,7 @@ pub(super) fn binaries(series: &Series<'_>) -> Option<Block> {
         head: head.into_iter().map(str::to_owned).collect(),
         words: 1 + factors.len(),
         rows,
-        notes: Vec::new(),
+        notes: if said.is_empty() { Vec::new() } else { vec![format!("In all rows: {said}.")] },
     };
     (!grid.rows.is_empty()).then_some(Block::Table(grid))
 }

@@ -613,8 +613,7 @@ impl Server {
         };
         let Some(Party::Path(path)) = self.waiter.get_mut(key) else { return Ok(()) };
         let (senders, receivers) = path.halves();
-        let polled =
-            self.channel.poll_guest(number, senders[0].raw(), receivers[0].raw(), now);
+        let polled = self.channel.poll_guest(number, senders[0].raw(), receivers[0].raw(), now);
         if senders[0].wants_room() {
             senders[0].set_wants_room(self.channel.held_back(number) > 0);
         }
