@@ -41,9 +41,9 @@ use self::chain::Chain;
 use self::device::Device;
 pub use self::flight::Awaited;
 use self::flight::{Flights, Landed, Ticket};
-use self::writes::{WRITES_PER_POLL_MAX, Writes};
 use self::perform::Output;
 pub use self::perform::is_passing;
+use self::writes::{WRITES_PER_POLL_MAX, Writes};
 use crate::ckd::direct::{DIRECT_READS_MAX, Direct, DirectWrites};
 use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, Uniform};
@@ -737,7 +737,11 @@ impl Unit {
         let index = match found {
             Some(index) => index,
             None if connection.exchanges.len() < EXCHANGES_MAX => {
-                connection.exchanges.push(Exchange::new(head.connection, head.exchange, &connection.device));
+                connection.exchanges.push(Exchange::new(
+                    head.connection,
+                    head.exchange,
+                    &connection.device,
+                ));
                 connection.exchanges.len() - 1
             }
             None => return Err(Broken::Rules),

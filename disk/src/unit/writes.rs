@@ -16,9 +16,9 @@ use super::flight::Ticket;
 use super::perform::is_passing;
 use super::{Connection, Exchange, Mounted, Unit};
 use crate::ckd::direct::DirectWrites;
-use crate::exchange::Broken;
 use crate::ckd::model::SECTOR_BYTES;
 use crate::ckd::volume::Volume;
+use crate::exchange::Broken;
 use crate::format::sense::Fault;
 
 /// Writes that are over of which a pass takes so many. The first of a burst go to their guests, who start the next ones, while
@@ -208,7 +208,8 @@ impl Mounted {
         part: Range<usize>,
     ) {
         let Mounted { volume, cache, writes: Some(writes), .. } = self else { return };
-        let writer = *exchange.writer.get_or_insert_with(|| writes.next_ticket(exchange.connection));
+        let writer =
+            *exchange.writer.get_or_insert_with(|| writes.next_ticket(exchange.connection));
         let is_more = writes.write(volume, track, part, writer, cache.bytes(slot));
         exchange.unwritten += u32::from(is_more);
         while self.writes.as_ref().is_some_and(|writes| writes.waiting_bytes > WAITING_BYTES_MAX) {
