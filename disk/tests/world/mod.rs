@@ -1,5 +1,8 @@
 //! A guest, a channel and a control unit in one thread, with every path between them.
 
+pub mod programs;
+pub mod reads;
+
 use std::io;
 use std::sync::{Arc, Mutex};
 
