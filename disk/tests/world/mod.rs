@@ -2,6 +2,7 @@
 
 pub mod programs;
 pub mod reads;
+pub mod writes;
 
 use std::io;
 use std::sync::{Arc, Mutex};

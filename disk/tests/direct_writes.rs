@@ -1,0 +1,605 @@
+//! Programs whose data go to the disk by direct writes, which end when the test lets them.
+
+#[expect(dead_code, reason = "the other programs use more of it")]
+mod world;
+
+use std::io;
+
+use disk::channel::request;
+use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES};
+use disk::format::scsw::{DeviceStatus, Scsw};
+use disk::format::sense::Sense;
+use disk::program::blocks::{Mode, Verb};
+use disk::program::client::Event;
+use disk::program::tracks;
+use disk::unit::Writing;
+
+use world::programs::{Dice, assert_good, at, data, ended, seed_of, start};
+use world::reads::{Gate as Reads, read_directly};
+use world::writes::{Fate, Gate, write_directly};
+use world::{Guest, MODES, World, block, round, wish};
+
+/// Places of writes: few, so that writes wait for them too.
+const PLACES: usize = 8;
+
+/// Blocks of a track.
+const TRACK: u64 = BLOCKS_PER_TRACK as u64;
+
+fn world(cylinders: u32, slots: usize) -> (World, Gate) {
+    let mut world = World::new(cylinders, slots);
+    let gate = write_directly(&mut world, PLACES);
+    (world, gate)
+}
+
+/// Lets writes end until there are none, the oldest first.
+fn run(world: &mut World, gate: &Gate) {
+    for _ in 0..10_000 {
+        world.run();
+        if gate.under_way() == 0 {
+            return;
+        }
+        gate.end(0);
+    }
+    panic!("writes without end");
+}
+
+fn begin_write(guest: &mut Guest, subchannel: u16, mode: Mode, what: (u64, u32), seed: u8) {
+    start(guest, subchannel, mode, Verb::Write, what, seed);
+}
+
+/// Reads a block on subchannel 7, and returns its seed.
+fn read_seed(world: &mut World, guest: &mut Guest, mode: Mode, number: u64) -> u8 {
+    start(guest, 7, mode, Verb::Read, (number, 1), 0);
+    world.run();
+    let (subchannel, scsw) = ended(guest).expect("the read has ended");
+    assert_eq!(subchannel, 7);
+    assert_good(&scsw);
+    seed_of(guest, 7, 0, number)
+}
+
+/// All programs that have ended, and whether they were good. The others have equipment check.
+fn all_ended(guest: &mut Guest) -> Vec<(u16, bool)> {
+    let mut all = Vec::new();
+    while let Some((subchannel, scsw)) = ended(guest) {
+        if !scsw.is_good() {
+            assert_equipment_check(&scsw, guest.client.answer().sense);
+        }
+        all.push((subchannel, scsw.is_good()));
+    }
+    all.sort_unstable();
+    all
+}
+
+fn assert_equipment_check(scsw: &Scsw, sense: Option<Sense>) {
+    assert!(scsw.device.has(DeviceStatus::UNIT_CHECK), "{scsw:x?}");
+    assert_eq!(sense.unwrap().0[0] & 0x10, 0x10, "equipment check");
+}
+
+/// Where the data of a block are in the file.
+fn offset_of(number: u64) -> usize {
+    let (track, record) = ((number / TRACK) as usize, (number % TRACK) as usize);
+    512 + track * TRACK_BYTES + 21 + record * (8 + BLOCK_BYTES) + 8
+}
+
+fn seed_in(bytes: &[u8], number: u64) -> Option<u8> {
+    let found = &bytes[offset_of(number)..][..BLOCK_BYTES];
+    let seed = found[0] ^ block(number, 0)[0];
+    (found == block(number, seed)).then_some(seed)
+}
+
+/// The seed of a block that survives a crash now.
+fn synced(world: &World, number: u64) -> u8 {
+    seed_in(world.disk.0.lock().unwrap().synced(), number).expect("a block that is not torn")
+}
+
+fn assert_quiet(world: &World, gate: &Gate) {
+    assert_eq!((world.unit.writes_under_way(0), gate.under_way()), (0, 0));
+}
+
+#[test]
+fn write_is_acknowledged_when_it_has_landed_and_a_sync_has_followed() {
+    for mode in MODES {
+        let (mut world, gate) = world(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        begin_write(&mut guest, 0, mode, (5, 1), 3);
+        world.run();
+        assert_eq!((gate.under_way(), world.unit.writes_under_way(0)), (1, 1));
+        assert_eq!((ended(&mut guest), world.unit.counters().syncs), (None, 0), "{mode:?}");
+        assert_eq!(synced(&world, 5), 0);
+        gate.end(0);
+        assert_eq!(synced(&world, 5), 0, "on the disk, and not synced");
+        world.run();
+        assert_eq!(all_ended(&mut guest), [(0, true)]);
+        assert_eq!((world.unit.counters().syncs, synced(&world, 5)), (1, 3), "{mode:?}");
+        assert_quiet(&world, &gate);
+    }
+}
+
+#[test]
+fn sync_is_for_as_many_as_are_still_under_way() {
+    for mode in MODES {
+        let (mut world, gate) = world(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        for subchannel in 0..4 {
+            let first = u64::from(subchannel) * TRACK;
+            begin_write(&mut guest, subchannel, mode, (first, 1), 3);
+        }
+        world.run();
+        assert_eq!(gate.tracks(), [0, 1, 2, 3], "{mode:?}");
+        gate.end_track(2, Fate::Whole);
+        world.run();
+        assert_eq!((all_ended(&mut guest), world.unit.counters().syncs), (vec![], 0));
+        gate.end_track(0, Fate::Whole);
+        world.run();
+        assert_eq!(all_ended(&mut guest), [(0, true), (2, true)], "{mode:?}");
+        let seeds = [0, 1, 2, 3].map(|track| synced(&world, track * TRACK));
+        assert_eq!((seeds, world.unit.counters().syncs), ([3, 0, 3, 0], 1));
+        gate.end_track(3, Fate::Whole);
+        world.run();
+        assert_eq!(all_ended(&mut guest), [(3, true)]);
+        gate.end_track(1, Fate::Whole);
+        world.run();
+        assert_eq!(all_ended(&mut guest), [(1, true)]);
+        assert_eq!((synced(&world, 12), world.unit.counters().syncs), (3, 3));
+    }
+}
+
+#[test]
+fn program_with_several_writes_waits_for_all_of_them() {
+    for mode in MODES {
+        let (mut world, gate) = world(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        begin_write(&mut guest, 0, mode, (10, 30), 5);
+        world.run();
+        // A chain writes a record of the track, and the others as one when that has landed.
+        assert_eq!(gate.tracks(), [0, 1, 2, 3], "{mode:?}");
+        for track in [3, 0, 2] {
+            gate.end_track(track, Fate::Whole);
+            world.run();
+            assert_eq!(ended(&mut guest), None, "{mode:?}");
+        }
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(0, true)]);
+        assert!((10..40).all(|number| synced(&world, number) == 5));
+        assert_quiet(&world, &gate);
+    }
+}
+
+#[test]
+fn other_programs_go_on_while_writes_are_under_way() {
+    for mode in MODES {
+        let (mut world, gate) = world(3, 100);
+        let mut owner = world.guest(0, 3, true, true);
+        let mut other = world.guest(0, 3, true, false);
+        begin_write(&mut owner, 0, mode, (13, 1), 9);
+        world.run();
+        // In place and copied, of the same track and of others; what is written is there already.
+        for guest in [&mut owner, &mut other] {
+            for (number, seed) in [(12, 0), (13, 9), (14, 0), (100, 0)] {
+                assert_eq!(read_seed(&mut world, guest, mode, number), seed, "{mode:?} {number}");
+            }
+        }
+        begin_write(&mut other, 0, mode, (40, 2), 4);
+        world.run();
+        assert_eq!(gate.tracks(), [1, 3]);
+        gate.end_track(3, Fate::Whole);
+        run(&mut world, &gate);
+        assert_eq!(
+            (all_ended(&mut owner), all_ended(&mut other)),
+            (vec![(0, true)], vec![(0, true)])
+        );
+        assert_eq!([13, 40, 41].map(|number| synced(&world, number)), [9, 4, 4]);
+    }
+}
+
+#[test]
+fn writes_of_one_track_go_one_at_a_time_whatever_else_ends() {
+    for (mode, count) in MODES.into_iter().flat_map(|mode| [2, 3, 7].map(|count| (mode, count))) {
+        for seed in 1..20 {
+            let mut dice = Dice(seed);
+            let (mut world, gate) = world(3, 100);
+            let mut guest = world.guest(0, 3, true, false);
+            let mut other = world.guest(0, 3, true, false);
+            // Neighbours share sectors, because records are not as long as some number of sectors.
+            for subchannel in 0..count {
+                let number = 12 + u64::from(subchannel);
+                begin_write(&mut guest, subchannel, mode, (number, 1), 3);
+                begin_write(&mut other, subchannel, mode, (30 + u64::from(subchannel) * 12, 1), 4);
+            }
+            world.run();
+            let of_track = |gate: &Gate| gate.tracks().iter().filter(|track| **track == 1).count();
+            assert_eq!(of_track(&gate), 1);
+            while gate.under_way() > 0 {
+                gate.end(dice.below(gate.under_way() as u64) as usize);
+                world.run();
+                assert!(of_track(&gate) <= 1, "{mode:?}");
+            }
+            let all: Vec<_> = (0..count).map(|subchannel| (subchannel, true)).collect();
+            assert_eq!((all_ended(&mut guest), all_ended(&mut other)), (all.clone(), all));
+            for index in 0..u64::from(count) {
+                assert_eq!(synced(&world, 12 + index), 3, "{mode:?}");
+                assert_eq!(synced(&world, 30 + index * 12), 4);
+            }
+            // The first, and all others of the track as one.
+            let track = |offset: u64| (offset - 512) / TRACK_BYTES as u64;
+            let pieces = gate.pieces().into_iter().filter(|piece| track(piece.offset) == 1);
+            assert_eq!(pieces.count(), 2, "{mode:?}");
+            assert_quiet(&world, &gate);
+        }
+    }
+}
+
+#[test]
+fn last_of_several_writes_of_one_record_is_the_one_that_stays() {
+    for mode in MODES {
+        let (mut world, gate) = world(1, 100);
+        let mut guest = world.guest(0, 1, true, false);
+        for subchannel in 0..4 {
+            begin_write(&mut guest, subchannel, mode, (12, 1), subchannel as u8 + 1);
+            world.run();
+        }
+        assert_eq!(gate.tracks(), [1]);
+        gate.end(0);
+        world.run();
+        // What is on the disk is of the first, and only the first has ended.
+        assert_eq!((all_ended(&mut guest), synced(&world, 12)), (vec![(0, true)], 1), "{mode:?}");
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(1, true), (2, true), (3, true)]);
+        assert_eq!((synced(&world, 12), read_seed(&mut world, &mut guest, mode, 12)), (4, 4));
+    }
+}
+
+#[test]
+fn track_that_is_read_in_place_is_written_from_its_copy() {
+    for mode in MODES {
+        let (mut world, gate) = world(1, 100);
+        let mut guest = world.guest(0, 1, true, true);
+        start(&mut guest, 0, mode, Verb::Read, (12, 1), 0);
+        world.run();
+        // The result is not consumed, and what it shows stays as it is.
+        assert!(matches!(guest.poll(), Some(Event::Ended { subchannel: 0, .. })));
+        assert_eq!(world.unit.pinned(0), 1, "{mode:?}");
+        for seed in 1..4 {
+            begin_write(&mut guest, 1, mode, (12, 1), seed);
+            world.run();
+            assert_eq!(ended(&mut guest), None);
+            run(&mut world, &gate);
+            assert_eq!(all_ended(&mut guest), [(1, true)]);
+            assert_eq!((synced(&world, 12), synced(&world, 13)), (seed, 0), "{mode:?}");
+        }
+    }
+}
+
+#[test]
+fn write_that_fails_alone_is_done_once_more_by_a_call() {
+    for (mode, fate) in MODES.into_iter().flat_map(|mode| {
+        [Fate::Short(512), Fate::Error(0), Fate::Error(1024)].map(|fate| (mode, fate))
+    }) {
+        let (mut world, gate) = world(1, 100);
+        let mut guest = world.guest(0, 1, true, false);
+        begin_write(&mut guest, 0, mode, (12, 1), 5);
+        begin_write(&mut guest, 1, mode, (13, 1), 6);
+        world.run();
+        gate.end_as(0, fate);
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(0, true), (1, true)], "{mode:?} {fate:?}");
+        assert_eq!((synced(&world, 12), synced(&world, 13)), (5, 6));
+        assert_eq!(world.unit.writing(0), Writing::Direct);
+    }
+}
+
+#[test]
+fn write_that_fails_twice_fails_those_that_wait_for_its_track_and_nobody_else() {
+    for (mode, fate) in
+        MODES.into_iter().flat_map(|mode| [Fate::Short(0), Fate::Error(0)].map(|fate| (mode, fate)))
+    {
+        let (mut world, gate) = world(1, 100);
+        let mut guest = world.guest(0, 1, true, false);
+        begin_write(&mut guest, 4, mode, (12, 1), 1);
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(4, true)]);
+        for (subchannel, number) in [(0, 13), (1, 14), (2, 40), (3, 12)] {
+            begin_write(&mut guest, subchannel, mode, (number, 1), 7);
+        }
+        world.run();
+        assert_eq!(gate.tracks(), [1, 3]);
+        let misses = world.unit.misses(0);
+        world.disk.fail(true);
+        gate.end_track(1, fate);
+        // The write of the other track is under way, so that nothing is to be synced now.
+        world.unit.poll();
+        world.disk.fail(false);
+        world.run();
+        assert_eq!(all_ended(&mut guest), [(0, false), (1, false), (3, false)], "{mode:?}");
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(2, true)]);
+        // The track is read again, and has what was acknowledged before.
+        let seeds = [12, 13, 14].map(|number| read_seed(&mut world, &mut guest, mode, number));
+        assert_eq!((seeds, world.unit.misses(0)), ([1, 0, 0], misses + 1), "{mode:?}");
+        assert_eq!([12, 13, 14, 40].map(|number| synced(&world, number)), [1, 0, 0, 7]);
+        begin_write(&mut guest, 0, mode, (13, 1), 8);
+        run(&mut world, &gate);
+        assert_eq!((all_ended(&mut guest), synced(&world, 13)), (vec![(0, true)], 8));
+        assert_quiet(&world, &gate);
+    }
+}
+
+#[test]
+fn failed_sync_fails_all_that_have_landed_and_nobody_else() {
+    for mode in MODES {
+        let (mut world, gate) = world(1, 100);
+        let mut guest = world.guest(0, 1, true, false);
+        for subchannel in 0..4 {
+            begin_write(&mut guest, subchannel, mode, (u64::from(subchannel) * TRACK, 1), 7);
+        }
+        world.run();
+        gate.end_track(3, Fate::Whole);
+        gate.end_track(1, Fate::Whole);
+        world.disk.fail(true);
+        world.run();
+        world.disk.fail(false);
+        assert_eq!(all_ended(&mut guest), [(1, false), (3, false)], "{mode:?}");
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(0, true), (2, true)], "{mode:?}");
+        assert_eq!((synced(&world, 0), synced(&world, 24)), (7, 7));
+        begin_write(&mut guest, 0, mode, (12, 1), 8);
+        run(&mut world, &gate);
+        assert_eq!((all_ended(&mut guest), synced(&world, 12)), (vec![(0, true)], 8));
+    }
+}
+
+#[test]
+fn chain_whose_write_or_sync_has_failed_fails_at_its_end() {
+    for is_sync in [true, false] {
+        let (mut world, gate) = world(1, 100);
+        let mut guest = world.guest(0, 1, true, false);
+        // More commands than the channel sends without a response, on 15 tracks.
+        begin_write(&mut guest, 0, Mode::Command, (0, 170), 7);
+        while gate.under_way() == 0 {
+            round(&mut world);
+        }
+        let fate = if is_sync { Fate::Whole } else { Fate::Error(0) };
+        world.disk.fail(true);
+        loop {
+            (0..gate.under_way()).for_each(|_| gate.end_as(0, fate));
+            world.unit.poll();
+            if !is_sync || world.unit.counters().syncs > 0 {
+                break;
+            }
+        }
+        world.disk.fail(false);
+        assert!(world.unit.counters().commands < 172, "the chain goes on");
+        world.run();
+        assert_eq!(all_ended(&mut guest), []);
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(0, false)]);
+        assert_eq!(world.unit.counters().commands, 172);
+        assert_eq!(read_seed(&mut world, &mut guest, Mode::Command, 169), 7);
+        assert_quiet(&world, &gate);
+    }
+}
+
+#[test]
+fn track_that_has_left_the_cache_is_read_with_what_was_written() {
+    for (mode, is_cached) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {
+        let (mut world, gate) = world(1, 4);
+        world.sides.0.push(None);
+        let mut guest = world.guest_at(0, wish(0, 1, is_cached));
+        begin_write(&mut guest, 0, mode, (0, 2), 7);
+        world.run();
+        let waits = gate.waits();
+        for track in 1..8 {
+            assert_eq!(read_seed(&mut world, &mut guest, mode, track * TRACK), 0);
+        }
+        assert_eq!((gate.waits(), gate.under_way()), (waits, 1));
+        // The control unit waits for the write, and for what else the chain has written.
+        start(&mut guest, 7, mode, Verb::Read, (0, 3), 0);
+        world.run();
+        assert!(gate.waits() > waits && gate.under_way() == 0, "{mode:?} {is_cached}");
+        assert_eq!(all_ended(&mut guest), [(0, true), (7, true)]);
+        let seeds = [0, 1, 2].map(|number| seed_of(&mut guest, 7, number, number));
+        assert_eq!(seeds, [7, 7, 0], "{mode:?} {is_cached}");
+        assert_eq!([0, 1].map(|number| synced(&world, number)), [7, 7]);
+    }
+}
+
+#[test]
+fn direct_read_never_brings_what_was_there_before_a_write() {
+    for (mode, is_known) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {
+        let (mut world, gate) = world(1, 4);
+        let reads = read_directly(&mut world, 1, 512, is_known);
+        let read_all = |world: &mut World, reads: &Reads| {
+            for _ in 0..100 {
+                world.run();
+                if reads.under_way() == 0 {
+                    return;
+                }
+                reads.end(0);
+            }
+            panic!("reads without end");
+        };
+        let mut guest = world.guest(0, 1, true, false);
+        begin_write(&mut guest, 0, mode, (0, 1), 7);
+        world.run();
+        // A read of the track that is to be written, from before the write.
+        start(&mut guest, 1, mode, Verb::Read, (3, 1), 0);
+        world.run();
+        read_all(&mut world, &reads);
+        assert_eq!((gate.under_way(), all_ended(&mut guest)), (1, vec![(1, true)]), "{mode:?}");
+        for track in 1..8 {
+            start(&mut guest, 1, mode, Verb::Read, (track * TRACK, 1), 0);
+            read_all(&mut world, &reads);
+            assert_eq!(all_ended(&mut guest), [(1, true)]);
+        }
+        // The track has left the cache while it is written.
+        assert_eq!(gate.waits(), 0);
+        start(&mut guest, 1, mode, Verb::Read, (0, 2), 0);
+        read_all(&mut world, &reads);
+        assert_eq!((gate.waits(), all_ended(&mut guest)), (1, vec![(0, true), (1, true)]));
+        let seeds = [0, 1].map(|number| seed_of(&mut guest, 1, number, number));
+        assert_eq!((seeds, synced(&world, 0)), ([7, 0], 7), "{mode:?} {is_known}");
+        assert_eq!(world.unit.reads_under_way(0), 0);
+    }
+}
+
+#[test]
+fn halt_leaves_the_write_to_its_end() {
+    for (mode, kind) in MODES
+        .into_iter()
+        .flat_map(|mode| [(mode, request::Kind::Halt), (mode, request::Kind::Clear)])
+    {
+        let (mut world, gate) = world(1, 100);
+        let mut guest = world.guest(0, 1, true, true);
+        begin_write(&mut guest, 0, mode, (0, 20), 7);
+        world.run();
+        guest.client.request(kind, 0, &mut guest.sender).unwrap();
+        world.run();
+        run(&mut world, &gate);
+        assert!(
+            matches!(guest.poll(), Some(Event::Ended { subchannel: 0, .. })),
+            "{mode:?} {kind:?}"
+        );
+        guest.client.consume(&mut guest.sender).unwrap();
+        assert_quiet(&world, &gate);
+        begin_write(&mut guest, 0, mode, (0, 1), 8);
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(0, true)], "{mode:?} {kind:?}");
+        assert_eq!((synced(&world, 0), world.unit.pinned(0)), (8, 0));
+    }
+}
+
+#[test]
+fn guest_that_dies_with_writes_under_way_leaves_nothing_to_the_next_of_its_number() {
+    for mode in MODES {
+        for fate in [Fate::Whole, Fate::Error(0)] {
+            let (mut world, gate) = world(2, 100);
+            let mut guest = world.guest(0, 2, true, true);
+            for subchannel in 0..4 {
+                start(&mut guest, subchannel + 4, mode, Verb::Read, (200, 30), 0);
+                begin_write(&mut guest, subchannel, mode, (u64::from(subchannel) * 14, 20), 7);
+            }
+            world.run();
+            world.sides.0[0] = None;
+            world.channel.detach(0);
+            drop(guest);
+            world.run();
+            assert_eq!(world.unit.pinned(0), 0, "{mode:?}");
+            let mut guest = world.guest_at(0, wish(0, 2, true));
+            begin_write(&mut guest, 0, mode, (3, 1), 8);
+            world.run();
+            // It waits for the write of its track, and does not end with it unless that fails.
+            assert_eq!(gate.tracks()[0], 0);
+            world.disk.fail(fate != Fate::Whole);
+            gate.end_track(0, fate);
+            world.unit.poll();
+            world.disk.fail(false);
+            world.run();
+            if fate == Fate::Whole {
+                assert_eq!(all_ended(&mut guest), [], "{mode:?}");
+            }
+            run(&mut world, &gate);
+            assert_eq!(all_ended(&mut guest), [(0, fate == Fate::Whole)], "{mode:?} {fate:?}");
+            if fate == Fate::Whole {
+                assert_eq!(synced(&world, 3), 8);
+            }
+            begin_write(&mut guest, 1, mode, (3, 1), 9);
+            run(&mut world, &gate);
+            assert_eq!((all_ended(&mut guest), synced(&world, 3)), (vec![(1, true)], 9));
+            assert_eq!(world.unit.pinned(0), 0);
+            assert_quiet(&world, &gate);
+        }
+    }
+}
+
+#[test]
+fn submission_that_fails_for_a_while_is_tried_again() {
+    for mode in MODES {
+        let (mut world, gate) = world(1, 100);
+        let mut guest = world.guest(0, 1, true, false);
+        gate.refuse(Some(io::ErrorKind::WouldBlock));
+        begin_write(&mut guest, 0, mode, (0, 1), 7);
+        for _ in 0..10 {
+            round(&mut world);
+        }
+        assert_eq!((gate.under_way(), world.unit.writes_under_way(0)), (0, 1), "{mode:?}");
+        gate.refuse(None);
+        run(&mut world, &gate);
+        assert_eq!((all_ended(&mut guest), synced(&world, 0)), (vec![(0, true)], 7));
+        assert_eq!(world.unit.writing(0), Writing::Direct);
+    }
+}
+
+#[test]
+fn writes_beyond_what_may_wait_are_waited_for() {
+    const GUESTS: usize = 3;
+    for mode in MODES {
+        let (mut world, gate) = world(35, 100);
+        let mut guests: Vec<_> = (0..GUESTS).map(|_| world.guest(0, 35, true, false)).collect();
+        let first =
+            |guest: usize, subchannel: u16| (guest as u64 * 8 + u64::from(subchannel)) * 256;
+        for (number, guest) in guests.iter_mut().enumerate() {
+            for subchannel in 0..8 {
+                let what = (first(number, subchannel), 255);
+                begin_write(guest, subchannel, mode, what, 1 + subchannel as u8);
+            }
+        }
+        world.run();
+        // 25 MB were to be written, of which 16 MiB wait.
+        assert!(gate.waits() > 100, "{mode:?}: {}", gate.waits());
+        assert_eq!(gate.under_way(), PLACES);
+        run(&mut world, &gate);
+        for (number, guest) in guests.iter_mut().enumerate() {
+            let all: Vec<_> = (0..8).map(|subchannel| (subchannel, true)).collect();
+            assert_eq!(all_ended(guest), all, "{mode:?}");
+            for subchannel in 0..8 {
+                let first = first(number, subchannel);
+                let is_there = |number: u64| synced(&world, number) == 1 + subchannel as u8;
+                assert!((first..first + 255).all(is_there));
+            }
+        }
+        assert_quiet(&world, &gate);
+    }
+}
+
+/// A track of so many records of so many bytes, as WRITE FULL TRACK takes it.
+fn track_of_records(head: u8, records: u8, record_bytes: u16) -> Vec<u8> {
+    let mut content = vec![0, 0, 0, head, 0, 0, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+    for record in 1..=records {
+        let [high, low] = record_bytes.to_be_bytes();
+        content.extend([0, 0, 0, head, record, 0, high, low]);
+        content.resize(content.len() + usize::from(record_bytes), record);
+    }
+    content.extend([0xff; 8]);
+    content
+}
+
+fn begin_full_track(guest: &mut Guest, subchannel: u16, mode: Mode, track: u32, content: &[u8]) {
+    let storage = guest.client.storage();
+    storage[data(subchannel) as usize..][..content.len()].copy_from_slice(content);
+    let (program, data) = (at(subchannel), data(subchannel));
+    let orb = tracks::build(storage, program, data, mode, Verb::Write, track, content.len());
+    guest.start(subchannel, &orb);
+}
+
+#[test]
+fn whole_tracks_go_the_same_way() {
+    for mode in MODES {
+        let (mut world, gate) = world(1, 100);
+        let mut guest = world.guest(0, 1, true, false);
+        let contents =
+            [(3, 10), (4, 2)].map(|(head, records)| track_of_records(head, records, 5000));
+        begin_full_track(&mut guest, 0, mode, 3, &contents[0]);
+        begin_full_track(&mut guest, 1, mode, 4, &contents[1]);
+        world.run();
+        assert_eq!((gate.tracks(), all_ended(&mut guest)), (vec![3, 4], vec![]), "{mode:?}");
+        let on_disk = |world: &World, head: usize, bytes: usize| {
+            world.disk.0.lock().unwrap().synced()[512 + head * TRACK_BYTES + 5..][..bytes].to_vec()
+        };
+        assert!(on_disk(&world, 3, 100) != contents[0][..100]);
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(0, true), (1, true)]);
+        for (head, content) in [3, 4].into_iter().zip(&contents) {
+            assert!(on_disk(&world, head, content.len()) == *content, "{mode:?}");
+        }
+    }
+}
