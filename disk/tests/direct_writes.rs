@@ -530,6 +530,28 @@ fn submission_that_fails_for_a_while_is_tried_again() {
 }
 
 #[test]
+fn volume_whose_direct_writes_are_refused_later_is_written_by_calls() {
+    for mode in MODES {
+        let (mut world, gate) = world(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        // One is under way, one waits for its track, one is begun when the kernel refuses, and one has failed by then.
+        begin_write(&mut guest, 0, mode, (0, 1), 7);
+        begin_write(&mut guest, 1, mode, (200, 1), 7);
+        world.run();
+        gate.refuse(Some(io::ErrorKind::PermissionDenied));
+        begin_write(&mut guest, 2, mode, (50, 1), 7);
+        world.run();
+        assert_eq!(world.unit.writing(0), Writing::Buffered, "{mode:?}");
+        assert_eq!(all_ended(&mut guest), [(0, false), (1, false), (2, false)], "{mode:?}");
+        begin_write(&mut guest, 3, mode, (0, 30), 8);
+        world.run();
+        assert_eq!(all_ended(&mut guest), [(3, true)]);
+        assert!((0..30).all(|number| synced(&world, number) == 8), "{mode:?}");
+        assert_quiet(&world, &gate);
+    }
+}
+
+#[test]
 fn writes_beyond_what_may_wait_are_waited_for() {
     const GUESTS: usize = 3;
     for mode in MODES {

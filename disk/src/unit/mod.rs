@@ -457,7 +457,7 @@ impl Unit {
         let mut found = false;
         for volume in 0..self.volumes.len() {
             found |= self.volumes[volume].land_writes(WRITES_PER_POLL_MAX);
-            self.end_writes(volume);
+            found |= self.end_writes(volume);
             if let Some(flights) = &self.volumes[volume].flights {
                 let may_feed = flights.may_feed();
                 found |= self.take_reads(volume) || may_feed;
@@ -481,7 +481,7 @@ impl Unit {
         }
         for volume in 0..self.volumes.len() {
             // Some had to be waited for.
-            self.end_writes(volume);
+            found |= self.end_writes(volume);
             let mounted = &mut self.volumes[volume];
             if mounted.unsynced.is_empty() {
                 continue;

@@ -308,12 +308,15 @@ impl Mounted {
 }
 
 impl Unit {
-    /// Ends the exchanges of a volume whose direct writes are over.
+    /// Ends the exchanges of a volume whose direct writes are over. Returns whether there was any.
     #[inline]
-    pub(super) fn end_writes(&mut self, volume: usize) {
+    pub(super) fn end_writes(&mut self, volume: usize) -> bool {
+        let mut found = false;
         while let Some((writer, is_done)) = self.volumes[volume].written.pop_front() {
+            found = true;
             self.end_write(volume, writer, is_done);
         }
+        found
     }
 
     /// A write of an exchange is over.
