@@ -583,6 +583,30 @@ fn writes_beyond_what_may_wait_are_waited_for() {
     }
 }
 
+#[test]
+fn write_that_the_kernel_has_not_taken_while_another_was_waited_for_goes_later() {
+    let mut world = World::new(1, 4);
+    let gate = write_directly(&mut world, 16);
+    let mut guests = [0, 1].map(|_| world.guest(0, 1, true, false));
+    for track in 0..10 {
+        let [first, second] = &mut guests;
+        let guest = if track < 8 { first } else { second };
+        begin_write(guest, track % 8, Mode::Transport, (u64::from(track) * TRACK, 1), 7);
+    }
+    world.run();
+    assert_eq!(gate.under_way(), 10);
+    // Track 0, which is in the cache no longer, ends last: a pass takes only some.
+    (1..10).chain([0]).for_each(|track| gate.end_track(track, Fate::Whole));
+    begin_write(&mut guests[1], 5, Mode::Transport, (150, 1), 8);
+    start(&mut guests[1], 6, Mode::Transport, Verb::Read, (0, 1), 0);
+    gate.take_only(0);
+    run(&mut world, &gate);
+    let [first, second] = guests.each_mut().map(all_ended);
+    assert_eq!(first.len(), 8);
+    assert_eq!(second, [(0, true), (1, true), (5, true), (6, true)]);
+    assert_eq!((gate.waits(), synced(&world, 150)), (0, 8));
+}
+
 /// A track of so many records of so many bytes, as WRITE FULL TRACK takes it.
 fn track_of_records(head: u8, records: u8, record_bytes: u16) -> Vec<u8> {
     let mut content = vec![0, 0, 0, head, 0, 0, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];

@@ -243,14 +243,9 @@ impl Mounted {
     fn wait_for_write(&mut self) {
         let Some(writes) = &mut self.writes else { return };
         match writes.direct.writes.wait() {
-            Ok(()) => {
-                writes.is_begun = false;
-                self.land_writes(usize::MAX);
-            }
-            Err(error) if is_passing(&error) => {
-                self.land_writes(usize::MAX);
-            }
-            Err(_) => self.give_up_writes(),
+            Err(error) if !is_passing(&error) => self.give_up_writes(),
+            // Not all that was begun is handed over, perhaps.
+            _ => drop(self.land_writes(usize::MAX)),
         }
     }
 
