@@ -3,9 +3,12 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
+use std::collections::BTreeMap;
 use std::io;
+use std::sync::{Arc, Mutex};
 
 use disk::channel::request;
+use disk::ckd::backing::{Backing, Simulated};
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::format::sense::Sense;
@@ -17,7 +20,7 @@ use disk::unit::Writing;
 use world::programs::{Dice, assert_good, at, data, ended, seed_of, start};
 use world::reads::{Gate as Reads, read_directly};
 use world::writes::{Fate, Gate, write_directly};
-use world::{Guest, MODES, World, block, round, wish};
+use world::{Disk, Guest, MODES, World, block, round, wish};
 
 /// Places of writes: few, so that writes wait for them too.
 const PLACES: usize = 8;
@@ -303,16 +306,24 @@ fn write_that_fails_twice_fails_those_that_wait_for_its_track_and_nobody_else() 
         }
         world.run();
         assert_eq!(gate.tracks(), [1, 3]);
+        gate.end_track(1, fate);
+        world.run();
+        assert_eq!((all_ended(&mut guest), gate.tracks()), (vec![], vec![3]));
+        // The call is made when the other write has ended. These are begun then, so that nothing is synced yet.
+        begin_write(&mut guest, 5, mode, (60, 1), 7);
+        begin_write(&mut guest, 6, mode, (80, 1), 7);
+        world.run();
+        assert_eq!(gate.tracks(), [3]);
         let misses = world.unit.misses(0);
         world.disk.fail(true);
-        gate.end_track(1, fate);
-        // The write of the other track is under way, so that nothing is to be synced now.
+        gate.end_track(3, Fate::Whole);
         world.unit.poll();
         world.disk.fail(false);
         world.run();
         assert_eq!(all_ended(&mut guest), [(0, false), (1, false), (3, false)], "{mode:?}");
+        assert_eq!(gate.tracks(), [5, 6]);
         run(&mut world, &gate);
-        assert_eq!(all_ended(&mut guest), [(2, true)]);
+        assert_eq!(all_ended(&mut guest), [(2, true), (5, true), (6, true)]);
         // The track is read again, and has what was acknowledged before.
         let seeds = [12, 13, 14].map(|number| read_seed(&mut world, &mut guest, mode, number));
         assert_eq!((seeds, world.unit.misses(0)), ([1, 0, 0], misses + 1), "{mode:?}");
@@ -491,6 +502,9 @@ fn guest_that_dies_with_writes_under_way_leaves_nothing_to_the_next_of_its_numbe
             assert_eq!(gate.tracks()[0], 0);
             world.disk.fail(fate != Fate::Whole);
             gate.end_track(0, fate);
+            if fate != Fate::Whole {
+                (0..gate.under_way()).for_each(|_| gate.end(0));
+            }
             world.unit.poll();
             world.disk.fail(false);
             world.run();
@@ -583,6 +597,99 @@ fn writes_beyond_what_may_wait_are_waited_for() {
     }
 }
 
+/// A track of so many records of so many bytes, as WRITE FULL TRACK takes it.
+fn track_of_records(head: u8, records: u8, record_bytes: u16) -> Vec<u8> {
+    let mut content = vec![0, 0, 0, head, 0, 0, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+    for record in 1..=records {
+        let [high, low] = record_bytes.to_be_bytes();
+        content.extend([0, 0, 0, head, record, 0, high, low]);
+        content.resize(content.len() + usize::from(record_bytes), record);
+    }
+    content.extend([0xff; 8]);
+    content
+}
+
+fn begin_full_track(guest: &mut Guest, subchannel: u16, mode: Mode, track: u32, content: &[u8]) {
+    let storage = guest.client.storage();
+    storage[data(subchannel) as usize..][..content.len()].copy_from_slice(content);
+    let (program, data) = (at(subchannel), data(subchannel));
+    let orb = tracks::build(storage, program, data, mode, Verb::Write, track, content.len());
+    guest.start(subchannel, &orb);
+}
+
+/// Calls go to pages that are written back by a sync, each as a whole.
+#[derive(Debug)]
+struct Pages {
+    disk: Disk,
+    dirty: BTreeMap<u64, Vec<u8>>,
+}
+
+const PAGE_BYTES: u64 = 4096;
+
+impl Backing for Pages {
+    fn bytes(&self) -> io::Result<u64> {
+        self.disk.bytes()
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<()> {
+        self.disk.read_at(target, offset)
+    }
+
+    fn write_at(&mut self, source: &[u8], offset: u64) -> io::Result<()> {
+        let all = self.bytes()?;
+        for (at, byte) in (offset..).zip(source) {
+            let page = at / PAGE_BYTES;
+            let page = self.dirty.entry(page).or_insert_with(|| {
+                let start = page * PAGE_BYTES;
+                let mut bytes = vec![0; PAGE_BYTES.min(all - start) as usize];
+                self.disk.read_at(&mut bytes, start).unwrap();
+                bytes
+            });
+            page[(at % PAGE_BYTES) as usize] = *byte;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        for (page, bytes) in std::mem::take(&mut self.dirty) {
+            self.disk.write_at(&bytes, page * PAGE_BYTES)?;
+        }
+        self.disk.sync()
+    }
+}
+
+#[test]
+fn call_takes_no_old_sectors_of_the_next_track_along() {
+    for mode in MODES {
+        let disk = Disk(Arc::new(Mutex::new(Simulated::new(world::image(1)))));
+        let pages = Pages { disk: disk.clone(), dirty: BTreeMap::new() };
+        let mut world = World::over(disk, Box::new(pages), 100);
+        let gate = write_directly(&mut world, PLACES);
+        let mut guest = world.guest(0, 1, true, false);
+        // All of track 3, which ends in the page where track 4 begins.
+        let content = track_of_records(3, 10, 5600);
+        begin_full_track(&mut guest, 0, mode, 3, &content);
+        begin_write(&mut guest, 1, mode, (48, 1), 7);
+        // These are under way for longer, so that nothing is synced before track 4 has ended.
+        for of in 3..6 {
+            begin_write(&mut guest, of, mode, (u64::from(of) * 30, 1), 7);
+        }
+        world.run();
+        assert_eq!(gate.tracks()[..2], [3, 4], "{mode:?}");
+        gate.end_track(3, Fate::Error(0));
+        world.run();
+        gate.end_track(4, Fate::Whole);
+        world.run();
+        // This one is not begun before the call either.
+        begin_write(&mut guest, 2, mode, (24, 1), 7);
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [0, 1, 2, 3, 4, 5].map(|of| (of, true)), "{mode:?}");
+        assert_eq!((synced(&world, 48), synced(&world, 24)), (7, 7));
+        let on_disk = world.disk.0.lock().unwrap().synced()[512 + 3 * TRACK_BYTES + 5..].to_vec();
+        assert!(on_disk[..content.len()] == content);
+    }
+}
+
 #[test]
 fn write_that_the_kernel_has_not_taken_while_another_was_waited_for_goes_later() {
     let mut world = World::new(1, 4);
@@ -605,26 +712,6 @@ fn write_that_the_kernel_has_not_taken_while_another_was_waited_for_goes_later()
     assert_eq!(first.len(), 8);
     assert_eq!(second, [(0, true), (1, true), (5, true), (6, true)]);
     assert_eq!((gate.waits(), synced(&world, 150)), (0, 8));
-}
-
-/// A track of so many records of so many bytes, as WRITE FULL TRACK takes it.
-fn track_of_records(head: u8, records: u8, record_bytes: u16) -> Vec<u8> {
-    let mut content = vec![0, 0, 0, head, 0, 0, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
-    for record in 1..=records {
-        let [high, low] = record_bytes.to_be_bytes();
-        content.extend([0, 0, 0, head, record, 0, high, low]);
-        content.resize(content.len() + usize::from(record_bytes), record);
-    }
-    content.extend([0xff; 8]);
-    content
-}
-
-fn begin_full_track(guest: &mut Guest, subchannel: u16, mode: Mode, track: u32, content: &[u8]) {
-    let storage = guest.client.storage();
-    storage[data(subchannel) as usize..][..content.len()].copy_from_slice(content);
-    let (program, data) = (at(subchannel), data(subchannel));
-    let orb = tracks::build(storage, program, data, mode, Verb::Write, track, content.len());
-    guest.start(subchannel, &orb);
 }
 
 #[test]

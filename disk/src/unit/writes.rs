@@ -3,6 +3,10 @@
 //! A write goes from a place of its own, so the track may change, or leave the cache, before the write is over. One write of a track is
 //! under way at a time: of two that share a sector the later one could reach the disk first. What is written to the track meanwhile
 //! waits for it, and then goes as one write, with all who wait.
+//!
+//! A write that fails alone is done once more by a call. A call changes pages in the kernel's page cache, and a page goes to the disk as a
+//! whole, with what it has of the next track. So nothing is begun while a write waits for its call, and the call is made when no other
+//! write is under way.
 
 use std::collections::VecDeque;
 use std::io;
@@ -40,6 +44,13 @@ struct Job {
     writers: Vec<Ticket>,
 }
 
+/// A write that is over. Its place is free.
+struct Landed {
+    place: usize,
+    job: Job,
+    is_whole: bool,
+}
+
 /// The direct writes of one volume.
 #[derive(Debug)]
 pub(super) struct Writes {
@@ -51,17 +62,12 @@ pub(super) struct Writes {
     /// What waits for a place, or for a write of the same track. A track is there once.
     waiting: VecDeque<(Job, Vec<u8>)>,
     waiting_bytes: usize,
+    /// What has failed, and is done once more by a call when nothing is under way.
+    failed: Vec<(Job, Vec<u8>)>,
     /// Of the ticket that was given out last.
     serial: u64,
     /// Writes were begun that the kernel does not know of.
     is_begun: bool,
-}
-
-/// A write that is over. Its place is free.
-struct Landed {
-    place: usize,
-    job: Job,
-    is_whole: bool,
 }
 
 impl Writes {
@@ -76,6 +82,7 @@ impl Writes {
             free: (0..places as u16).rev().collect(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            failed: Vec::new(),
             serial: 0,
             is_begun: false,
         }
@@ -92,8 +99,8 @@ impl Writes {
 
     /// Whether the file may not have yet what was written to a track.
     pub(super) fn has(&self, track: u32) -> bool {
-        // What waits for its own track is under way too; what waits for a place is not.
-        self.tracks.contains(&track) || self.waiting.iter().any(|(job, _)| job.track == track)
+        let mut others = self.waiting.iter().chain(&self.failed);
+        self.tracks.contains(&track) || others.any(|(job, _)| job.track == track)
     }
 
     fn next_ticket(&mut self, connection: u16) -> Ticket {
@@ -127,7 +134,7 @@ impl Writes {
             return is_new;
         }
         let job = Job { track, part, writers: vec![writer] };
-        if self.free.is_empty() || self.tracks.contains(&track) {
+        if self.free.is_empty() || !self.failed.is_empty() || self.tracks.contains(&track) {
             let data = bytes[job.part.clone()].to_vec();
             self.waiting_bytes += data.len();
             self.waiting.push_back((job, data));
@@ -151,6 +158,9 @@ impl Writes {
 
     /// Begins what waits, as far as there are places.
     fn begin_waiting(&mut self, volume: &Volume) {
+        if !self.failed.is_empty() {
+            return;
+        }
         let mut at = 0;
         while at < self.waiting.len() && !self.free.is_empty() {
             if self.tracks.contains(&self.waiting[at].0.track) {
@@ -185,6 +195,12 @@ impl Writes {
         self.free.push(place as u16);
         let is_whole = bytes.is_ok_and(|bytes| bytes == job.part.len());
         Some(Landed { place, job, is_whole })
+    }
+
+    /// Keeps what has failed, with its data.
+    fn keep_failed(&mut self, place: usize, job: Job) {
+        let data = self.direct.writes.data(place)[..job.part.len()].to_vec();
+        self.failed.push((job, data));
     }
 
     /// Takes out what waits for a track.
@@ -222,21 +238,36 @@ impl Mounted {
         let mut found = false;
         for _ in 0..most {
             let Mounted { volume, writes: Some(writes), .. } = self else { break };
-            let Some(Landed { place, mut job, is_whole }) = writes.land() else { break };
+            let Some(Landed { place, job, is_whole }) = writes.land() else { break };
             found = true;
-            // One that fails alone is done once more by a call, which decides.
-            let is_done = is_whole || {
-                let data = &writes.direct.writes.data(place)[..job.part.len()];
-                volume.write(job.track, job.part.start, data).is_ok()
-            };
-            if !is_done {
-                // What waits has the same bytes in it, perhaps.
-                job.writers.extend(writes.drop_waiting(job.track));
+            if is_whole {
+                writes.begin_waiting(volume);
+                self.end_job(job, true);
+            } else {
+                writes.keep_failed(place, job);
             }
-            writes.begin_waiting(volume);
-            self.end_job(job, is_done);
+            self.write_failed();
         }
         found
+    }
+
+    /// Does once more by calls what has failed, if nothing is under way.
+    fn write_failed(&mut self) {
+        let Mounted { volume, writes: Some(writes), .. } = self else { return };
+        if writes.failed.is_empty() || writes.count() > 0 {
+            return;
+        }
+        let mut done = Vec::new();
+        for (mut job, data) in std::mem::take(&mut writes.failed) {
+            let is_done = job.write_by_call(volume, &data);
+            if !is_done {
+                // What waits is to go into the midst of what has failed.
+                job.writers.extend(writes.drop_waiting(job.track));
+            }
+            done.push((job, is_done));
+        }
+        writes.begin_waiting(volume);
+        done.into_iter().for_each(|(job, is_done)| self.end_job(job, is_done));
     }
 
     /// Waits until a write is over. There is one.
@@ -276,14 +307,21 @@ impl Mounted {
     /// The kernel takes no more direct writes. What was under way counts as failed; what waits, and everything from now on, is written by
     /// calls.
     fn give_up_writes(&mut self) {
-        self.land_writes(usize::MAX);
-        let Some(Writes { direct, tracks, jobs, waiting, .. }) = self.writes.take() else { return };
+        let Some(mut writes) = self.writes.take() else { return };
+        while let Some(Landed { place, job, is_whole }) = writes.land() {
+            if is_whole {
+                self.end_job(job, true);
+            } else {
+                writes.keep_failed(place, job);
+            }
+        }
+        let Writes { direct, tracks, jobs, waiting, failed, .. } = writes;
         // Waits for what the kernel has.
         drop(direct);
         let under_way = tracks.iter().zip(jobs).filter(|(track, _)| **track != NO_TRACK);
         under_way.for_each(|(_, job)| self.end_job(job, false));
-        for (job, data) in waiting {
-            let is_done = self.volume.write(job.track, job.part.start, &data).is_ok();
+        for (job, data) in failed.into_iter().chain(waiting) {
+            let is_done = job.write_by_call(&mut self.volume, &data);
             self.end_job(job, is_done);
         }
     }
@@ -359,6 +397,13 @@ impl Unit {
         let chain = ending.exchange.chain;
         ending.fail(Fault::Equipment, connection, &chain);
         self.send_ending(connection, ending)
+    }
+}
+
+impl Job {
+    /// Writes what has failed, or what waits, by a call that waits. Returns whether the file has it.
+    fn write_by_call(&self, volume: &mut Volume, data: &[u8]) -> bool {
+        volume.write(self.track, self.part.start, data).is_ok()
     }
 }
 
