@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use disk::channel::request;
 use disk::ckd::backing::{Backing, Simulated};
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES};
+use disk::format::eckd::{Cchh, Extent, Locate, operation};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::format::sense::Sense;
 use disk::program::blocks::{Mode, Verb};
@@ -20,7 +21,7 @@ use disk::unit::Writing;
 use world::programs::{Dice, assert_good, at, data, ended, seed_of, start};
 use world::reads::{Gate as Reads, read_directly};
 use world::writes::{Fate, Gate, write_directly};
-use world::{Disk, Guest, MODES, World, block, round, wish};
+use world::{CC, Disk, Guest, MODES, World, block, ccws, round, wish};
 
 /// Places of writes: few, so that writes wait for them too.
 const PLACES: usize = 8;
@@ -615,6 +616,51 @@ fn begin_full_track(guest: &mut Guest, subchannel: u16, mode: Mode, track: u32, 
     let (program, data) = (at(subchannel), data(subchannel));
     let orb = tracks::build(storage, program, data, mode, Verb::Write, track, content.len());
     guest.start(subchannel, &orb);
+}
+
+/// A program that writes data into a record of a track, on subchannel 0.
+fn begin_update(guest: &mut Guest, head: u8, record: u8, bytes: u16) {
+    let track = Cchh { cylinder: 0, head };
+    let extent = Extent { first: track, last: track, ..Extent::default() };
+    let operation = operation::WRITE_DATA;
+    let locate =
+        Locate { operation, count: 1, seek: track, search: track, record, ..Locate::default() };
+    guest.client.storage()[0x1000..0x1010].copy_from_slice(&extent.emit());
+    guest.client.storage()[0x1010..0x1020].copy_from_slice(&locate.emit()[..16]);
+    let program = [(0x63, CC, 16, 0x1000), (0x47, CC, 16, 0x1010), (0x05, 0, bytes, 0x2000)];
+    let orb = ccws(guest, &program);
+    guest.start(0, &orb);
+}
+
+#[test]
+fn record_of_a_track_that_is_lost_is_not_acknowledged() {
+    // The whole track is lost when the kernel refuses direct writes, or by a sync that fails while the record is under way.
+    for is_sync in [true, false] {
+        let (mut world, gate) = world(1, 100);
+        let mut guest = world.guest(0, 1, true, false);
+        gate.refuse((!is_sync).then_some(io::ErrorKind::WouldBlock));
+        begin_full_track(&mut guest, 1, Mode::Transport, 3, &track_of_records(3, 13, 4100));
+        (0..4).for_each(|_| round(&mut world));
+        begin_update(&mut guest, 3, 13, 4100);
+        (0..4).for_each(|_| round(&mut world));
+        assert_eq!((world.unit.writes_under_way(0), ended(&mut guest)), (1, None));
+        if is_sync {
+            gate.end(0);
+            world.disk.fail(true);
+            world.unit.poll();
+            world.disk.fail(false);
+            assert_eq!((world.unit.counters().syncs, world.unit.writes_under_way(0)), (1, 1));
+        } else {
+            gate.refuse(Some(io::ErrorKind::PermissionDenied));
+        }
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(0, false), (1, false)], "{is_sync}");
+        assert_quiet(&world, &gate);
+        if !is_sync {
+            let bytes = world.disk.0.lock().unwrap().synced().to_vec();
+            assert!((36..48).all(|number| seed_in(&bytes, number) == Some(0)));
+        }
+    }
 }
 
 /// Calls go to pages that are written back by a sync, each as a whole.

@@ -1063,7 +1063,9 @@ impl Unit {
         self.counters.syncs += 1;
         let mounted = &mut self.volumes[volume];
         let is_synced = mounted.volume.sync().is_ok();
-        for track in mounted.unsynced.drain(..).filter(|_| !is_synced) {
+        let unsynced = std::mem::take(&mut mounted.unsynced);
+        for track in unsynced.into_iter().filter(|_| !is_synced) {
+            mounted.spoil_writes(track);
             mounted.cache.forget(track);
             if let Some(flights) = &mut mounted.flights {
                 flights.spoil(track);

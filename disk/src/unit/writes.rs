@@ -42,6 +42,8 @@ struct Job {
     part: Range<usize>,
     /// Exchanges that end with it.
     writers: Vec<Ticket>,
+    /// A sync of what the track had before has failed: the track may be without what is written here into its midst.
+    is_spoiled: bool,
 }
 
 /// A write that is over. Its place is free.
@@ -133,7 +135,7 @@ impl Writes {
             }
             return is_new;
         }
-        let job = Job { track, part, writers: vec![writer] };
+        let job = Job { track, part, writers: vec![writer], is_spoiled: false };
         if self.free.is_empty() || !self.failed.is_empty() || self.tracks.contains(&track) {
             let data = bytes[job.part.clone()].to_vec();
             self.waiting_bytes += data.len();
@@ -240,9 +242,10 @@ impl Mounted {
             let Mounted { volume, writes: Some(writes), .. } = self else { break };
             let Some(Landed { place, job, is_whole }) = writes.land() else { break };
             found = true;
-            if is_whole {
+            if is_whole || job.is_spoiled {
+                let is_done = !job.is_spoiled;
                 writes.begin_waiting(volume);
-                self.end_job(job, true);
+                self.end_job(job, is_done);
             } else {
                 writes.keep_failed(place, job);
             }
@@ -304,26 +307,43 @@ impl Mounted {
         }
     }
 
-    /// The kernel takes no more direct writes. What was under way counts as failed; what waits, and everything from now on, is written by
-    /// calls.
+    /// The kernel takes no more direct writes. What was under way counts as failed, and what waits for the same tracks; what else waits,
+    /// and everything from now on, is written by calls.
     fn give_up_writes(&mut self) {
         let Some(mut writes) = self.writes.take() else { return };
         while let Some(Landed { place, job, is_whole }) = writes.land() {
-            if is_whole {
-                self.end_job(job, true);
+            if is_whole || job.is_spoiled {
+                let is_done = !job.is_spoiled;
+                self.end_job(job, is_done);
             } else {
                 writes.keep_failed(place, job);
             }
         }
-        let Writes { direct, tracks, jobs, waiting, failed, .. } = writes;
+        let Writes { direct, mut tracks, jobs, waiting, failed, .. } = writes;
         // Waits for what the kernel has.
         drop(direct);
         let under_way = tracks.iter().zip(jobs).filter(|(track, _)| **track != NO_TRACK);
         under_way.for_each(|(_, job)| self.end_job(job, false));
         for (job, data) in failed.into_iter().chain(waiting) {
-            let is_done = job.write_by_call(&mut self.volume, &data);
+            let is_done =
+                !tracks.contains(&job.track) && job.write_by_call(&mut self.volume, &data);
+            if !is_done {
+                tracks.push(job.track);
+            }
             self.end_job(job, is_done);
         }
+    }
+
+    /// A sync has failed, and nobody knows what the file has of a track. What is under way to it, or waits, may go into the midst of
+    /// what is lost: it fails too.
+    pub(super) fn spoil_writes(&mut self, track: u32) {
+        let Some(writes) = &mut self.writes else { return };
+        let under_way = writes.tracks.iter().zip(&mut writes.jobs);
+        let under_way = under_way.filter(|(of, _)| **of == track).map(|(_, job)| job);
+        let failed = writes.failed.iter_mut().map(|(job, _)| job).filter(|job| job.track == track);
+        under_way.chain(failed).for_each(|job| job.is_spoiled = true);
+        let waiters = writes.drop_waiting(track);
+        self.written.extend(waiters.into_iter().map(|writer| (writer, false)));
     }
 
     /// What was to be written is in the file, and to be synced; or nobody knows what the file has of its track.
@@ -403,7 +423,7 @@ impl Unit {
 impl Job {
     /// Writes what has failed, or what waits, by a call that waits. Returns whether the file has it.
     fn write_by_call(&self, volume: &mut Volume, data: &[u8]) -> bool {
-        volume.write(self.track, self.part.start, data).is_ok()
+        !self.is_spoiled && volume.write(self.track, self.part.start, data).is_ok()
     }
 }
 
