@@ -46,8 +46,9 @@ struct Gated {
     ended: VecDeque<Ended>,
     /// All pieces so far.
     pieces: Vec<Piece>,
-    /// Submissions and waits fail so.
+    /// Submissions and waits fail so, so many more times.
     refusal: Option<io::ErrorKind>,
+    refusals_left: usize,
     /// How many writes the next hand-over takes, if not all.
     room: Option<usize>,
     /// How often a write was waited for.
@@ -59,6 +60,10 @@ struct Gated {
 impl Gated {
     fn hand_over(&mut self) -> io::Result<()> {
         if let Some(kind) = self.refusal {
+            self.refusals_left -= 1;
+            if self.refusals_left == 0 {
+                self.refusal = None;
+            }
             return Err(kind.into());
         }
         let room = self.room.take().unwrap_or(usize::MAX).min(self.begun.len());
@@ -112,7 +117,13 @@ impl Gate {
 
     /// Submissions and waits fail so from now on, or no longer.
     pub fn refuse(&self, kind: Option<io::ErrorKind>) {
-        self.gated.lock().unwrap().refusal = kind;
+        self.refuse_for(kind, usize::MAX);
+    }
+
+    /// So many submissions and waits fail so.
+    pub fn refuse_for(&self, kind: Option<io::ErrorKind>, times: usize) {
+        let mut gated = self.gated.lock().unwrap();
+        (gated.refusal, gated.refusals_left) = (kind, times);
     }
 
     /// The next hand-over takes so many writes, and not all.
@@ -124,7 +135,7 @@ impl Gate {
         self.gated.lock().unwrap().waits
     }
 
-    /// How the next writes end that are waited for.
+    /// How the next write ends that is waited for.
     pub fn expect_fate(&self, fate: Fate) {
         self.gated.lock().unwrap().fates.push_back(fate);
     }
@@ -168,8 +179,9 @@ impl AsynchronousWrites for Writes {
 
     fn wait(&mut self) -> io::Result<()> {
         let mut gated = self.gate.gated.lock().unwrap();
+        let refusal = gated.refusal;
         let handed_over = gated.hand_over();
-        match gated.refusal {
+        match refusal {
             // What the kernel has comes to its end meanwhile.
             Some(io::ErrorKind::WouldBlock) if !gated.under_way.is_empty() => {
                 gated.end(0, Fate::Whole, &self.gate.disk);
@@ -205,10 +217,14 @@ impl AsynchronousWrites for Writes {
 impl Drop for Writes {
     /// What the kernel has comes to its end.
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
         let mut gated = self.gate.gated.lock().unwrap();
         gated.begun.clear();
         while !gated.under_way.is_empty() {
-            gated.end(0, Fate::Whole, &self.gate.disk);
+            let fate = gated.fates.pop_front().unwrap_or_default();
+            gated.end(0, fate, &self.gate.disk);
         }
     }
 }
