@@ -1071,7 +1071,13 @@ impl Unit {
                 flights.spoil(track);
             }
         }
-        let mut endings = std::mem::take(&mut mounted.endings);
+        for ending in &mut mounted.endings {
+            ending.exchange.has_failed |= ending.exchange.is_unsynced && !is_synced;
+            ending.exchange.is_unsynced = false;
+        }
+        // Some have writes that are under way. They stay where a connection that ends finds them.
+        let is_over = |ending: &mut Ending| ending.exchange.unwritten == 0;
+        let done: Vec<Ending> = mounted.endings.extract_if(.., is_over).collect();
         // Those that go on have written too.
         let connections = self.connections.iter_mut().flatten();
         for connection in connections.filter(|connection| connection.device.volume == volume) {
@@ -1080,16 +1086,13 @@ impl Unit {
                 exchange.is_unsynced = false;
             }
         }
-        for ending in &mut endings {
-            ending.exchange.has_failed |= ending.exchange.is_unsynced && !is_synced;
-            ending.exchange.is_unsynced = false;
-        }
-        // Some have writes that are under way.
-        let done = endings.extract_if(.., |ending| ending.exchange.unwritten == 0);
-        for mut ending in done.collect::<Vec<_>>() {
+        for mut ending in done {
             let place = usize::from(ending.connection);
             let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
             else {
+                // Its link has broken with the end of another one.
+                let cache = &mut self.volumes[volume].cache;
+                ending.exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
                 continue;
             };
             if ending.exchange.has_failed {
@@ -1103,7 +1106,6 @@ impl Unit {
                 self.drop_link(link);
             }
         }
-        self.volumes[volume].endings.append(&mut endings);
     }
 }
 
