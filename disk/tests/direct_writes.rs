@@ -1028,6 +1028,17 @@ impl Trial {
         }
         let left: Vec<_> = self.programs.iter().flatten().flatten().collect();
         assert!(left.is_empty(), "programs without end: {left:?}");
+        // The device still does what it did.
+        for (mode, seed) in MODES.into_iter().zip(253..=254) {
+            begin_write(&mut self.guests[0], 0, mode, (0, BLOCKS as u32), seed);
+            for _ in 0..100 {
+                self.world.run();
+                self.reads.iter().filter(|one| one.under_way() > 0).for_each(|one| one.end(0));
+                (0..self.writes.under_way()).for_each(|_| self.writes.end(0));
+            }
+            assert_eq!(all_ended(&mut self.guests[0]), [(0, true)]);
+            assert!((0..BLOCKS).all(|number| synced(&self.world, number) == seed));
+        }
         for number in 0..GUESTS {
             self.world.sides.0[number] = None;
             self.world.channel.detach(number);
