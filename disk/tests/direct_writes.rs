@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use disk::channel::{Use, request};
 use disk::ckd::backing::{Backing, Simulated};
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES};
-use disk::format::eckd::{Cchh, Extent, Locate, operation};
+use disk::format::eckd::{Cchh, Extent, Locate, command, operation};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::format::sense::Sense;
 use disk::program::blocks::{Mode, Verb};
@@ -524,6 +524,33 @@ fn guest_that_dies_with_writes_under_way_leaves_nothing_to_the_next_of_its_numbe
             assert_eq!(world.unit.pinned(0), 0);
             assert_quiet(&world, &gate);
         }
+    }
+}
+
+#[test]
+fn device_is_reserved_when_all_writes_of_others_have_come_to_their_end() {
+    for mode in MODES {
+        let (mut world, gate) = world(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        let mut other = world.guest(0, 2, true, false);
+        begin_write(&mut guest, 0, mode, (5, 1), 7);
+        world.run();
+        let reserve = ccws(&mut other, &[(command::RESERVE, 0, 32, 0x2000)]);
+        other.start(0, &reserve);
+        world.run();
+        assert_eq!((ended(&mut other), gate.under_way()), (None, 1), "{mode:?}");
+        run(&mut world, &gate);
+        world.run();
+        assert_eq!(
+            (all_ended(&mut guest), all_ended(&mut other)),
+            (vec![(0, true)], vec![(0, true)])
+        );
+        // Its own writes are no others.
+        begin_write(&mut other, 1, mode, (5, 1), 8);
+        world.run();
+        other.start(0, &reserve);
+        world.run();
+        assert_eq!((all_ended(&mut other), gate.under_way()), (vec![(0, true)], 1), "{mode:?}");
     }
 }
 
