@@ -3,113 +3,26 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex};
 
 use disk::channel::request;
 use disk::ckd::backing::{Backing, Simulated};
-use disk::ckd::direct::{Asynchronous, DIRECT_READ_BYTES_MAX, Direct};
-use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES, track_of};
-use disk::ckd::track::{self, Uniform};
+use disk::ckd::direct::Direct;
+use disk::ckd::model::{TRACK_BYTES, track_of};
+use disk::ckd::track;
 use disk::ckd::volume::{Access, Volume};
 use disk::format::eckd::{Cchh, Extent, Locate, operation};
 use disk::format::orb::{Orb, OrbFlags};
-use disk::format::scsw::{DeviceStatus, Scsw};
-use disk::program::blocks::{Blocks, Mode, Verb, build};
+use disk::format::scsw::DeviceStatus;
+use disk::program::blocks::{Mode, Verb};
 use disk::program::client::Event;
 use disk::program::tracks;
 use disk::unit::Reading;
-use os::uring::{Ended, Piece};
+use os::uring::Piece;
 
-use world::{CC, Disk, Guest, MODES, World, block, ccws, wish};
-
-/// Places of reads: few, so that programs wait for them too.
-const PLACES: usize = 8;
-
-/// Bytes of a program and its data, for each subchannel.
-const SHARE: u32 = 1 << 20;
-
-/// Reads of the simulated disk. What they bring is what was there when they began.
-#[derive(Debug)]
-struct Reads {
-    disk: Disk,
-    places: Vec<Vec<u8>>,
-    gate: Gate,
-}
-
-/// What the test sees of the reads.
-#[derive(Clone, Debug, Default)]
-struct Gate(Arc<Mutex<Gated>>);
-
-#[derive(Debug, Default)]
-struct Gated {
-    begun: VecDeque<usize>,
-    ended: VecDeque<Ended>,
-    /// All pieces so far.
-    pieces: Vec<Piece>,
-    /// The next submission fails so.
-    refusal: Option<io::ErrorKind>,
-}
-
-impl Gate {
-    /// Lets a read end: the one that was begun `index` after the oldest.
-    fn end_as(&self, index: usize, bytes: io::Result<usize>) {
-        let mut gated = self.0.lock().unwrap();
-        let place = gated.begun.remove(index).expect("a read under way");
-        gated.ended.push_back(Ended { place, bytes });
-    }
-
-    fn end(&self, index: usize) {
-        self.end_as(index, Ok(DIRECT_READ_BYTES_MAX));
-    }
-
-    fn under_way(&self) -> usize {
-        self.0.lock().unwrap().begun.len()
-    }
-
-    fn pieces(&self) -> Vec<Piece> {
-        std::mem::take(&mut self.0.lock().unwrap().pieces)
-    }
-}
-
-impl Asynchronous for Reads {
-    fn places(&self) -> usize {
-        self.places.len()
-    }
-
-    fn begin(&mut self, place: usize, piece: Piece) {
-        let mut gated = self.gate.0.lock().unwrap();
-        assert!(!gated.begun.contains(&place), "a place at a time");
-        let target = &mut self.places[place];
-        let all = self.disk.bytes().unwrap();
-        let bytes = piece.bytes.min((all - piece.offset) as usize);
-        self.disk.read_at(&mut target[..bytes], piece.offset).unwrap();
-        gated.begun.push_back(place);
-        gated.pieces.push(piece);
-    }
-
-    fn submit(&mut self) -> io::Result<()> {
-        self.gate.0.lock().unwrap().refusal.take().map_or(Ok(()), |kind| Err(kind.into()))
-    }
-
-    fn ended(&mut self) -> Option<Ended> {
-        self.gate.0.lock().unwrap().ended.pop_front()
-    }
-
-    fn data(&self, place: usize) -> &[u8] {
-        &self.places[place]
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-}
-
-/// What a track full of blocks is like.
-const BLOCKS: Uniform =
-    Uniform { offset: 21, records: BLOCKS_PER_TRACK as u8, data_bytes: BLOCK_BYTES as u16 };
+use world::programs::{Dice, assert_good, at, data, ended, seed_of, start};
+use world::reads::{Gate, read_directly};
+use world::{CC, MODES, World, block, ccws, wish};
 
 /// A world whose volume is read directly. Its tracks are known, or not.
 fn world(cylinders: u32, slots: usize, is_known: bool) -> (World, Gate) {
@@ -117,59 +30,8 @@ fn world(cylinders: u32, slots: usize, is_known: bool) -> (World, Gate) {
 }
 
 fn world_of(mut world: World, cylinders: u32, grain: usize, is_known: bool) -> (World, Gate) {
-    let gate = Gate::default();
-    let places = vec![vec![0; DIRECT_READ_BYTES_MAX]; PLACES];
-    let reads = Reads { disk: world.disk.clone(), places, gate: gate.clone() };
-    let known = vec![is_known.then_some(BLOCKS); cylinders as usize * 15];
-    world.unit.read_directly(0, Direct::of(Box::new(reads), grain), known);
+    let gate = read_directly(&mut world, cylinders, grain, is_known);
     (world, gate)
-}
-
-fn at(subchannel: u16) -> u32 {
-    SHARE * u32::from(subchannel)
-}
-
-fn data(subchannel: u16) -> u32 {
-    at(subchannel) + 4096
-}
-
-/// Starts a program on a subchannel. Blocks that are written have this seed.
-fn start(guest: &mut Guest, subchannel: u16, mode: Mode, verb: Verb, what: (u64, u32), seed: u8) {
-    let (first, count) = what;
-    if verb == Verb::Write {
-        for index in 0..u64::from(count) {
-            let at = data(subchannel) as usize + index as usize * BLOCK_BYTES;
-            guest.client.storage()[at..at + BLOCK_BYTES]
-                .copy_from_slice(&block(first + index, seed));
-        }
-    }
-    let blocks = Blocks { first_track: 0, first, count };
-    let storage = guest.client.storage();
-    let orb = build(storage, at(subchannel), data(subchannel), mode, verb, blocks);
-    guest.start(subchannel, &orb);
-}
-
-/// The subchannel of the next program that has ended, and its status. Its data are placed.
-fn ended(guest: &mut Guest) -> Option<(u16, Scsw)> {
-    loop {
-        match guest.poll()? {
-            Event::Ended { subchannel, .. } => {
-                guest.client.place().unwrap();
-                return Some((subchannel, guest.client.answer().scsw));
-            }
-            Event::Intermediate { .. } => {}
-            event => panic!("{event:?}"),
-        }
-    }
-}
-
-/// The seed that a block which was read has.
-fn seed_of(guest: &mut Guest, subchannel: u16, index: u64, number: u64) -> u8 {
-    let at = data(subchannel) as usize + index as usize * BLOCK_BYTES;
-    let found = &guest.client.storage()[at..at + BLOCK_BYTES];
-    let seed = found[0] ^ block(number, 0)[0];
-    assert!(found == block(number, seed), "block {number} is torn");
-    seed
 }
 
 /// Lets reads end until there are none, the oldest first.
@@ -182,10 +44,6 @@ fn run(world: &mut World, gate: &Gate) {
         gate.end(0);
     }
     panic!("reads without end");
-}
-
-fn assert_good(scsw: &Scsw) {
-    assert!(scsw.is_good(), "{scsw:x?}");
 }
 
 #[test]
@@ -472,7 +330,7 @@ fn volume_whose_direct_reads_are_refused_later_is_read_all_the_same() {
             let mut guest = world.guest(0, 3, true, true);
             assert_eq!(world.unit.reading(0), Reading::Direct);
             if is_submission {
-                gate.0.lock().unwrap().refusal = Some(io::ErrorKind::PermissionDenied);
+                gate.refuse(io::ErrorKind::PermissionDenied);
             }
             for subchannel in 0..3 {
                 start(&mut guest, subchannel, mode, Verb::Read, (5 + u64::from(subchannel), 60), 0);
@@ -531,18 +389,6 @@ fn damage_is_found_by_a_direct_read_too() {
         assert!(scsw.device.has(DeviceStatus::UNIT_CHECK), "{mode:?}: {scsw:x?}");
         assert_eq!(guest.client.answer().sense.unwrap().0[1] & 0x40, 0x40, "invalid track format");
         assert_eq!((world.unit.damage(0).len(), world.unit.is_writable(0)), (1, false));
-    }
-}
-
-/// A generator of numbers that are the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
     }
 }
 

@@ -459,7 +459,7 @@ impl Unit {
         let mut found = false;
         for volume in 0..self.volumes.len() {
             found |= self.volumes[volume].land_writes(WRITES_PER_POLL_MAX);
-            self.end_writes(volume);
+            found |= self.end_writes(volume);
             if let Some(flights) = &self.volumes[volume].flights {
                 let may_feed = flights.may_feed();
                 found |= self.take_reads(volume) || may_feed;
@@ -483,7 +483,7 @@ impl Unit {
         }
         for volume in 0..self.volumes.len() {
             // Some had to be waited for.
-            self.end_writes(volume);
+            found |= self.end_writes(volume);
             let mounted = &mut self.volumes[volume];
             if mounted.unsynced.is_empty() {
                 continue;
@@ -1069,13 +1069,21 @@ impl Unit {
         self.counters.syncs += 1;
         let mounted = &mut self.volumes[volume];
         let is_synced = mounted.volume.sync().is_ok();
-        for track in mounted.unsynced.drain(..).filter(|_| !is_synced) {
+        let unsynced = std::mem::take(&mut mounted.unsynced);
+        for track in unsynced.into_iter().filter(|_| !is_synced) {
+            mounted.spoil_writes(track);
             mounted.cache.forget(track);
             if let Some(flights) = &mut mounted.flights {
                 flights.spoil(track);
             }
         }
-        let mut endings = std::mem::take(&mut mounted.endings);
+        for ending in &mut mounted.endings {
+            ending.exchange.has_failed |= ending.exchange.is_unsynced && !is_synced;
+            ending.exchange.is_unsynced = false;
+        }
+        // Some have writes that are under way. They stay where a connection that ends finds them.
+        let is_over = |ending: &mut Ending| ending.exchange.unwritten == 0;
+        let done: Vec<Ending> = mounted.endings.extract_if(.., is_over).collect();
         // Those that go on have written too.
         let connections = self.connections.iter_mut().flatten();
         for connection in connections.filter(|connection| connection.device.volume == volume) {
@@ -1084,16 +1092,13 @@ impl Unit {
                 exchange.is_unsynced = false;
             }
         }
-        for ending in &mut endings {
-            ending.exchange.has_failed |= ending.exchange.is_unsynced && !is_synced;
-            ending.exchange.is_unsynced = false;
-        }
-        // Some have writes that are under way.
-        let done = endings.extract_if(.., |ending| ending.exchange.unwritten == 0);
-        for mut ending in done.collect::<Vec<_>>() {
+        for mut ending in done {
             let place = usize::from(ending.connection);
             let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
             else {
+                // Its link has broken with the end of another one.
+                let cache = &mut self.volumes[volume].cache;
+                ending.exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
                 continue;
             };
             if ending.exchange.has_failed {
@@ -1107,7 +1112,6 @@ impl Unit {
                 self.drop_link(link);
             }
         }
-        self.volumes[volume].endings.append(&mut endings);
     }
 }
 

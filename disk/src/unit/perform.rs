@@ -9,7 +9,7 @@ use super::device::{
     CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, Device, IDENTITY, characteristics, configuration,
 };
 use super::search::{Match, Place, Position, sector_of, seek_target};
-use super::{Awaited, Connection, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX, Unit};
+use super::{Awaited, Connection, Ending, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX, Unit};
 use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, END, HOME_BYTES, Record, Uniform};
 use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
@@ -446,7 +446,15 @@ impl Unit {
                 let is_under_way = |other: &Connection| {
                     other.device.overlaps(&device) && !other.exchanges.is_empty()
                 };
-                if self.connections.iter().flatten().any(|other| is_under_way(other)) {
+                // What has not come to the disk yet could fail, and be gone, while the device is reserved.
+                let is_unwritten = |ending: &Ending| {
+                    let other = self.connections.get(usize::from(ending.connection));
+                    let other = other.and_then(Option::as_ref);
+                    other.is_some_and(|other| other.device.overlaps(&device))
+                };
+                if self.connections.iter().flatten().any(|other| is_under_way(other))
+                    || mounted.endings.iter().any(is_unwritten)
+                {
                     return Err(Refusal::Busy);
                 }
                 if !mounted.reserved.contains(&number) {

@@ -3,6 +3,10 @@
 //! A write goes from a place of its own, so the track may change, or leave the cache, before the write is over. One write of a track is
 //! under way at a time: of two that share a sector the later one could reach the disk first. What is written to the track meanwhile
 //! waits for it, and then goes as one write, with all who wait.
+//!
+//! A write that fails alone is done once more by a call. A call changes pages in the kernel's page cache, and a page goes to the disk as a
+//! whole, with what it has of the next track. So nothing is begun while a write waits for its call, and the call is made when no other
+//! write is under way.
 
 use std::collections::VecDeque;
 use std::io;
@@ -38,6 +42,15 @@ struct Job {
     part: Range<usize>,
     /// Exchanges that end with it.
     writers: Vec<Ticket>,
+    /// A sync of what the track had before has failed: the track may be without what is written here into its midst.
+    is_spoiled: bool,
+}
+
+/// A write that is over. Its place is free.
+struct Landed {
+    place: usize,
+    job: Job,
+    is_whole: bool,
 }
 
 /// The direct writes of one volume.
@@ -51,17 +64,12 @@ pub(super) struct Writes {
     /// What waits for a place, or for a write of the same track. A track is there once.
     waiting: VecDeque<(Job, Vec<u8>)>,
     waiting_bytes: usize,
+    /// What has failed, and is done once more by a call when nothing is under way.
+    failed: Vec<(Job, Vec<u8>)>,
     /// Of the ticket that was given out last.
     serial: u64,
     /// Writes were begun that the kernel does not know of.
     is_begun: bool,
-}
-
-/// A write that is over. Its place is free.
-struct Landed {
-    place: usize,
-    job: Job,
-    is_whole: bool,
 }
 
 impl Writes {
@@ -76,6 +84,7 @@ impl Writes {
             free: (0..places as u16).rev().collect(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            failed: Vec::new(),
             serial: 0,
             is_begun: false,
         }
@@ -92,8 +101,8 @@ impl Writes {
 
     /// Whether the file may not have yet what was written to a track.
     pub(super) fn has(&self, track: u32) -> bool {
-        // What waits for its own track is under way too; what waits for a place is not.
-        self.tracks.contains(&track) || self.waiting.iter().any(|(job, _)| job.track == track)
+        let mut others = self.waiting.iter().chain(&self.failed);
+        self.tracks.contains(&track) || others.any(|(job, _)| job.track == track)
     }
 
     fn next_ticket(&mut self, connection: u16) -> Ticket {
@@ -126,8 +135,8 @@ impl Writes {
             }
             return is_new;
         }
-        let job = Job { track, part, writers: vec![writer] };
-        if self.free.is_empty() || self.tracks.contains(&track) {
+        let job = Job { track, part, writers: vec![writer], is_spoiled: false };
+        if self.free.is_empty() || !self.failed.is_empty() || self.tracks.contains(&track) {
             let data = bytes[job.part.clone()].to_vec();
             self.waiting_bytes += data.len();
             self.waiting.push_back((job, data));
@@ -151,6 +160,9 @@ impl Writes {
 
     /// Begins what waits, as far as there are places.
     fn begin_waiting(&mut self, volume: &Volume) {
+        if !self.failed.is_empty() {
+            return;
+        }
         let mut at = 0;
         while at < self.waiting.len() && !self.free.is_empty() {
             if self.tracks.contains(&self.waiting[at].0.track) {
@@ -185,6 +197,12 @@ impl Writes {
         self.free.push(place as u16);
         let is_whole = bytes.is_ok_and(|bytes| bytes == job.part.len());
         Some(Landed { place, job, is_whole })
+    }
+
+    /// Keeps what has failed, with its data.
+    fn keep_failed(&mut self, place: usize, job: Job) {
+        let data = self.direct.writes.data(place)[..job.part.len()].to_vec();
+        self.failed.push((job, data));
     }
 
     /// Takes out what waits for a track.
@@ -222,35 +240,46 @@ impl Mounted {
         let mut found = false;
         for _ in 0..most {
             let Mounted { volume, writes: Some(writes), .. } = self else { break };
-            let Some(Landed { place, mut job, is_whole }) = writes.land() else { break };
+            let Some(Landed { place, job, is_whole }) = writes.land() else { break };
             found = true;
-            // One that fails alone is done once more by a call, which decides.
-            let is_done = is_whole || {
-                let data = &writes.direct.writes.data(place)[..job.part.len()];
-                volume.write(job.track, job.part.start, data).is_ok()
-            };
-            if !is_done {
-                // What waits has the same bytes in it, perhaps.
-                job.writers.extend(writes.drop_waiting(job.track));
+            if is_whole || job.is_spoiled {
+                let is_done = !job.is_spoiled;
+                writes.begin_waiting(volume);
+                self.end_job(job, is_done);
+            } else {
+                writes.keep_failed(place, job);
             }
-            writes.begin_waiting(volume);
-            self.end_job(job, is_done);
+            self.write_failed();
         }
         found
+    }
+
+    /// Does once more by calls what has failed, if nothing is under way.
+    fn write_failed(&mut self) {
+        let Mounted { volume, writes: Some(writes), .. } = self else { return };
+        if writes.failed.is_empty() || writes.count() > 0 {
+            return;
+        }
+        let mut done = Vec::new();
+        for (mut job, data) in std::mem::take(&mut writes.failed) {
+            let is_done = job.write_by_call(volume, &data);
+            if !is_done {
+                // What waits is to go into the midst of what has failed.
+                job.writers.extend(writes.drop_waiting(job.track));
+            }
+            done.push((job, is_done));
+        }
+        writes.begin_waiting(volume);
+        done.into_iter().for_each(|(job, is_done)| self.end_job(job, is_done));
     }
 
     /// Waits until a write is over. There is one.
     fn wait_for_write(&mut self) {
         let Some(writes) = &mut self.writes else { return };
         match writes.direct.writes.wait() {
-            Ok(()) => {
-                writes.is_begun = false;
-                self.land_writes(usize::MAX);
-            }
-            Err(error) if is_passing(&error) => {
-                self.land_writes(usize::MAX);
-            }
-            Err(_) => self.give_up_writes(),
+            Err(error) if !is_passing(&error) => self.give_up_writes(),
+            // Not all that was begun is handed over, perhaps.
+            _ => drop(self.land_writes(usize::MAX)),
         }
     }
 
@@ -278,19 +307,43 @@ impl Mounted {
         }
     }
 
-    /// The kernel takes no more direct writes. What was under way counts as failed; what waits, and everything from now on, is written by
-    /// calls.
+    /// The kernel takes no more direct writes. What was under way counts as failed, and what waits for the same tracks; what else waits,
+    /// and everything from now on, is written by calls.
     fn give_up_writes(&mut self) {
-        self.land_writes(usize::MAX);
-        let Some(Writes { direct, tracks, jobs, waiting, .. }) = self.writes.take() else { return };
+        let Some(mut writes) = self.writes.take() else { return };
+        while let Some(Landed { place, job, is_whole }) = writes.land() {
+            if is_whole || job.is_spoiled {
+                let is_done = !job.is_spoiled;
+                self.end_job(job, is_done);
+            } else {
+                writes.keep_failed(place, job);
+            }
+        }
+        let Writes { direct, mut tracks, jobs, waiting, failed, .. } = writes;
         // Waits for what the kernel has.
         drop(direct);
         let under_way = tracks.iter().zip(jobs).filter(|(track, _)| **track != NO_TRACK);
         under_way.for_each(|(_, job)| self.end_job(job, false));
-        for (job, data) in waiting {
-            let is_done = self.volume.write(job.track, job.part.start, &data).is_ok();
+        for (job, data) in failed.into_iter().chain(waiting) {
+            let is_done =
+                !tracks.contains(&job.track) && job.write_by_call(&mut self.volume, &data);
+            if !is_done {
+                tracks.push(job.track);
+            }
             self.end_job(job, is_done);
         }
+    }
+
+    /// A sync has failed, and nobody knows what the file has of a track. What is under way to it, or waits, may go into the midst of
+    /// what is lost: it fails too.
+    pub(super) fn spoil_writes(&mut self, track: u32) {
+        let Some(writes) = &mut self.writes else { return };
+        let under_way = writes.tracks.iter().zip(&mut writes.jobs);
+        let under_way = under_way.filter(|(of, _)| **of == track).map(|(_, job)| job);
+        let failed = writes.failed.iter_mut().map(|(job, _)| job).filter(|job| job.track == track);
+        under_way.chain(failed).for_each(|job| job.is_spoiled = true);
+        let waiters = writes.drop_waiting(track);
+        self.written.extend(waiters.into_iter().map(|writer| (writer, false)));
     }
 
     /// What was to be written is in the file, and to be synced; or nobody knows what the file has of its track.
@@ -308,12 +361,15 @@ impl Mounted {
 }
 
 impl Unit {
-    /// Ends the exchanges of a volume whose direct writes are over.
+    /// Ends the exchanges of a volume whose direct writes are over. Returns whether there was any.
     #[inline]
-    pub(super) fn end_writes(&mut self, volume: usize) {
+    pub(super) fn end_writes(&mut self, volume: usize) -> bool {
+        let mut found = false;
         while let Some((writer, is_done)) = self.volumes[volume].written.pop_front() {
+            found = true;
             self.end_write(volume, writer, is_done);
         }
+        found
     }
 
     /// A write of an exchange is over.
@@ -361,6 +417,13 @@ impl Unit {
         let chain = ending.exchange.chain;
         ending.fail(Fault::Equipment, connection, &chain);
         self.send_ending(connection, ending)
+    }
+}
+
+impl Job {
+    /// Writes what has failed, or what waits, by a call that waits. Returns whether the file has it.
+    fn write_by_call(&self, volume: &mut Volume, data: &[u8]) -> bool {
+        !self.is_spoiled && volume.write(self.track, self.part.start, data).is_ok()
     }
 }
 

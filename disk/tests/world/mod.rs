@@ -1,5 +1,9 @@
 //! A guest, a channel and a control unit in one thread, with every path between them.
 
+pub mod programs;
+pub mod reads;
+pub mod writes;
+
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -107,7 +111,12 @@ impl World {
 
     pub fn with(bytes: Vec<u8>, slots: usize) -> World {
         let disk = Disk(Arc::new(Mutex::new(Simulated::new(bytes))));
-        let volume = Volume::from_backing(Box::new(disk.clone()), Access::Write).unwrap();
+        World::over(disk.clone(), Box::new(disk), slots)
+    }
+
+    /// A world whose control unit reaches its disk by calls of something else.
+    pub fn over(disk: Disk, backing: Box<dyn Backing>, slots: usize) -> World {
+        let volume = Volume::from_backing(backing, Access::Write).unwrap();
         let mut unit = Unit::new();
         unit.add_volume(volume, slots * TRACK_BYTES, StorageOptions::default()).unwrap();
         let mut channel = Channel::new();
