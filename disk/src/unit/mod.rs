@@ -147,6 +147,14 @@ impl Mounted {
         self.is_found_damaged |= self.damage.len() == 1;
     }
 
+    /// Nobody knows what the file has of a track.
+    fn forget(&mut self, track: u32) {
+        self.cache.forget(track);
+        if let Some(flights) = &mut self.flights {
+            flights.spoil(track);
+        }
+    }
+
     fn is_writable(&self) -> bool {
         self.volume.access() == Access::Write && self.damage.is_empty()
     }
@@ -336,9 +344,10 @@ impl Unit {
     /// Writes to a volume by direct writes from now on.
     ///
     /// # Panics
-    /// If there is no such volume.
+    /// If there is no such volume, or it has direct writes.
     pub fn write_directly(&mut self, volume: usize, direct: DirectWrites) {
-        self.volumes[volume].writes = Some(Writes::new(direct));
+        let before = self.volumes[volume].writes.replace(Writes::new(direct));
+        assert!(before.is_none(), "volume {volume} has direct writes");
     }
 
     /// How what is written comes to a volume's disk.
@@ -481,6 +490,18 @@ impl Unit {
                 }
             }
         }
+        // Before the syncs, which wait.
+        for volume in 0..self.volumes.len() {
+            match self.volumes[volume].flights.as_mut().map(Flights::submit) {
+                None | Some(Ok(true)) => {}
+                Some(Ok(false)) => found = true,
+                Some(Err(error)) => {
+                    self.give_up_direct(volume, &error);
+                    found = true;
+                }
+            }
+            found |= !self.volumes[volume].submit_writes();
+        }
         for volume in 0..self.volumes.len() {
             // Some had to be waited for.
             found |= self.end_writes(volume);
@@ -507,17 +528,6 @@ impl Unit {
             // Its ends are to go.
             found = true;
             self.sync(volume);
-        }
-        for volume in 0..self.volumes.len() {
-            match self.volumes[volume].flights.as_mut().map(Flights::submit) {
-                None | Some(Ok(true)) => {}
-                Some(Ok(false)) => found = true,
-                Some(Err(error)) => {
-                    self.give_up_direct(volume, &error);
-                    found = true;
-                }
-            }
-            found |= !self.volumes[volume].submit_writes();
         }
         if self.volumes.iter().any(|mounted| mounted.is_found_damaged) {
             self.protect_damaged();
@@ -1070,12 +1080,9 @@ impl Unit {
         let mounted = &mut self.volumes[volume];
         let is_synced = mounted.volume.sync().is_ok();
         let unsynced = std::mem::take(&mut mounted.unsynced);
-        for track in unsynced.into_iter().filter(|_| !is_synced) {
-            mounted.spoil_writes(track);
-            mounted.cache.forget(track);
-            if let Some(flights) = &mut mounted.flights {
-                flights.spoil(track);
-            }
+        if !is_synced {
+            unsynced.iter().for_each(|track| mounted.forget(*track));
+            mounted.spoil_writes(&unsynced);
         }
         for ending in &mut mounted.endings {
             ending.exchange.has_failed |= ending.exchange.is_unsynced && !is_synced;

@@ -29,7 +29,8 @@ use crate::format::sense::Fault;
 /// the rest is taken.
 pub(super) const WRITES_PER_POLL_MAX: usize = 8;
 
-/// Bytes of tracks that wait to be written. Whoever writes more waits for the disk, with everybody else.
+/// Tracks that wait to be written, and their bytes. Whoever writes more waits for the disk, with everybody else.
+const WAITING_TRACKS_MAX: usize = 1024;
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
 const NO_TRACK: u32 = u32::MAX;
@@ -42,7 +43,7 @@ struct Job {
     part: Range<usize>,
     /// Exchanges that end with it.
     writers: Vec<Ticket>,
-    /// A sync of what the track had before has failed: the track may be without what is written here into its midst.
+    /// A sync has failed while it was under way: the disk may have lost it, though it says that it has it.
     is_spoiled: bool,
 }
 
@@ -103,6 +104,10 @@ impl Writes {
     pub(super) fn has(&self, track: u32) -> bool {
         let mut others = self.waiting.iter().chain(&self.failed);
         self.tracks.contains(&track) || others.any(|(job, _)| job.track == track)
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting_bytes > WAITING_BYTES_MAX || self.waiting.len() > WAITING_TRACKS_MAX
     }
 
     fn next_ticket(&mut self, connection: u16) -> Ticket {
@@ -230,7 +235,7 @@ impl Mounted {
             *exchange.writer.get_or_insert_with(|| writes.next_ticket(exchange.connection));
         let is_more = writes.write(volume, track, part, writer, cache.bytes(slot));
         exchange.unwritten += u32::from(is_more);
-        while self.writes.as_ref().is_some_and(|writes| writes.waiting_bytes > WAITING_BYTES_MAX) {
+        while self.writes.as_ref().is_some_and(Writes::is_full) {
             self.wait_for_write();
         }
     }
@@ -334,16 +339,19 @@ impl Mounted {
         }
     }
 
-    /// A sync has failed, and nobody knows what the file has of a track. What is under way to it, or waits, may go into the midst of
-    /// what is lost: it fails too.
-    pub(super) fn spoil_writes(&mut self, track: u32) {
+    /// A sync has failed, and nobody knows what the file has of some tracks. The disk may have lost what is under way too, and what waits
+    /// for one of these tracks would go into the midst of what is lost.
+    pub(super) fn spoil_writes(&mut self, lost: &[u32]) {
         let Some(writes) = &mut self.writes else { return };
-        let under_way = writes.tracks.iter().zip(&mut writes.jobs);
-        let under_way = under_way.filter(|(of, _)| **of == track).map(|(_, job)| job);
-        let failed = writes.failed.iter_mut().map(|(job, _)| job).filter(|job| job.track == track);
-        under_way.chain(failed).for_each(|job| job.is_spoiled = true);
-        let waiters = writes.drop_waiting(track);
-        self.written.extend(waiters.into_iter().map(|writer| (writer, false)));
+        let failed = writes.failed.iter_mut().map(|(job, _)| job);
+        writes.jobs.iter_mut().chain(failed).for_each(|job| job.is_spoiled = true);
+        let under_way = writes.tracks.iter().filter(|track| **track != NO_TRACK);
+        let failed = writes.failed.iter().map(|(job, _)| &job.track);
+        let tracks: Vec<u32> = lost.iter().chain(under_way).chain(failed).copied().collect();
+        for track in tracks {
+            let waiters = writes.drop_waiting(track);
+            self.written.extend(waiters.into_iter().map(|writer| (writer, false)));
+        }
     }
 
     /// What was to be written is in the file, and to be synced; or nobody knows what the file has of its track.
@@ -352,10 +360,7 @@ impl Mounted {
         if is_done {
             self.unsynced.push(job.track);
         } else {
-            self.cache.forget(job.track);
-            if let Some(flights) = &mut self.flights {
-                flights.spoil(job.track);
-            }
+            self.forget(job.track);
         }
     }
 }
