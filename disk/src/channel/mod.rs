@@ -16,4 +16,4 @@ pub mod stream;
 pub mod subchannel;
 pub mod walk;
 
-pub use run::{AttachError, Channel, Counters, Guests, Use};
+pub use run::{AttachError, Channel, Counters, Guests, Use, result_storage_bytes};

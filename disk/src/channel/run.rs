@@ -9,7 +9,7 @@ use os::storage::StorageOptions;
 use super::request::{self, Answer, Attached, SKIPPED, START_BYTES};
 use super::storage::Storage;
 use super::stream;
-use super::subchannel::{Flight, Measurement, Stop, Subchannel};
+use super::subchannel::{Flight, Measurement, Run, Stop, Subchannel};
 use super::walk::{Next, Piece, Walk};
 use crate::exchange::{
     Broken, Extent, Head, Kind, Link, Pieces, UNITS_PER_POLL_MAX, Unit, establish, flag,
@@ -39,6 +39,14 @@ const OUTPUT_BYTES_MAX: u64 = crate::unit::OUTPUT_BYTES_MAX as u64;
 pub const HELD_BACK_MAX: usize = 512;
 /// Places of the data of a program, and sources: what the head of a result can count, and then some.
 const PARTS_MAX: usize = 8192;
+
+/// Bytes of count fields between the records that one program reads which are copied along.
+const GAP_BYTES_MAX: u64 = 4096;
+
+/// Bytes of storage for the results of so many subchannels, whose programs each read up to `result_bytes`.
+pub fn result_storage_bytes(subchannels: u16, result_bytes: u32) -> u64 {
+    u64::from(subchannels) * (u64::from(result_bytes) + GAP_BYTES_MAX)
+}
 
 /// The guests' paths: who owns them lends their halves for the length of a call.
 pub trait Guests {
@@ -134,6 +142,8 @@ struct Guest {
     subchannels: Vec<Subchannel>,
     cylinders: u32,
     may_write: bool,
+    /// Count fields on the volume are those that the guest sees.
+    has_own_counts: bool,
     /// Operations that the control unit has ended, modulo 65536, and what is released of them.
     ended: u16,
     released: u16,
@@ -221,7 +231,7 @@ impl Channel {
             return Err(AttachError::NoLink);
         }
         let result_bytes = result_bytes.next_multiple_of(4096);
-        let bytes = usize::from(subchannels) * result_bytes as usize;
+        let bytes = result_storage_bytes(subchannels, result_bytes) as usize;
         let results = Shared::create(bytes, StorageOptions::default())?;
         let results_segment = sender.lend_shared(&results)?;
         let link = guest % self.links.len();
@@ -261,6 +271,7 @@ impl Channel {
             subchannels: all,
             cylinders,
             may_write,
+            has_own_counts: first_cylinder == 0,
             ended: 0,
             released: 0,
             told: 0,
@@ -1090,19 +1101,27 @@ impl Guest {
         pieces: Pieces<'_>,
     ) -> Option<SubchannelStatus> {
         let Guest {
-            subchannels, cache, guest_cache, results, results_segment, result_bytes, ..
+            subchannels,
+            cache,
+            guest_cache,
+            results,
+            results_segment,
+            result_bytes,
+            has_own_counts,
+            ..
         } = self;
         let run = &mut subchannels[usize::from(subchannel)].run;
-        let base = u64::from(subchannel) * u64::from(*result_bytes);
-        let room = |used: u32, bytes: u64| {
-            let end = u64::from(used) + bytes;
-            (end <= u64::from(*result_bytes)).then(|| (base + u64::from(used)) as usize)
+        let base = result_storage_bytes(subchannel, *result_bytes);
+        let room = |run: &Run, bytes: u64| {
+            let end = u64::from(run.result_bytes) + bytes;
+            let at = base + u64::from(run.result_bytes) + u64::from(run.gap_bytes);
+            (end <= u64::from(*result_bytes)).then_some(at as usize)
         };
         let mut moved: u64 = 0;
         match pieces {
             Pieces::Bytes(bytes) => {
                 if !bytes.is_empty() {
-                    let Some(at) = room(run.result_bytes, bytes.len() as u64) else {
+                    let Some(at) = room(run, bytes.len() as u64) else {
                         return Some(SubchannelStatus::CHAINING_CHECK);
                     };
                     results.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
@@ -1125,9 +1144,24 @@ impl Guest {
                         run.answer.add_source(Extent { segment: *segment, ..extent });
                         continue;
                     }
-                    let Some(mut at) = room(run.result_bytes, bytes) else {
+                    let Some(mut at) = room(run, bytes) else {
                         return Some(SubchannelStatus::CHAINING_CHECK);
                     };
+                    let gaps = extent.end() - extent.offset - bytes;
+                    if *has_own_counts && u64::from(run.gap_bytes) + gaps <= GAP_BYTES_MAX {
+                        // In one piece, with what is between the records: many short copies take longer.
+                        let target = &mut results.bytes_mut()[at..at + (bytes + gaps) as usize];
+                        cache.read(extent.offset as usize, target).ok()?;
+                        let offset = at as u64;
+                        run.answer.add_source(Extent {
+                            offset,
+                            segment: *results_segment,
+                            ..extent
+                        });
+                        run.result_bytes += bytes as u32;
+                        run.gap_bytes += gaps as u32;
+                        continue;
+                    }
                     let source = Extent::plain(*results_segment, at as u64, bytes as u32);
                     for place in extent.places() {
                         let record_bytes = extent.record_bytes as usize;

@@ -87,6 +87,8 @@ pub(super) struct Run {
     pub(super) answer: Answer,
     /// Bytes of the subchannel's part of the result storage that are in use.
     pub(super) result_bytes: u32,
+    /// Bytes between the records there.
+    pub(super) gap_bytes: u32,
     /// Why data were lost, if any were.
     pub(super) lost: SubchannelStatus,
     pub(super) started_ns: u64,
@@ -155,7 +157,7 @@ impl Run {
         self.input.clear();
         self.tsb = 0;
         self.answer.clear();
-        self.result_bytes = 0;
+        (self.result_bytes, self.gap_bytes) = (0, 0);
         self.lost = SubchannelStatus::default();
         self.started_ns = now;
         self.busy_ns = 0;

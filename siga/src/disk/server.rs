@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
-use disk::channel::{Channel, Guests, Use};
+use disk::channel::{Channel, Guests, Use, result_storage_bytes};
 use disk::ckd::direct::{Direct, DirectWrites};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
@@ -655,7 +655,7 @@ impl Server {
             let device = self.devices[which].device.clone();
             let result_bytes = u32::from(wanted.result_pages) * 4096;
             let cache = if device.dedicated { self.cache_bytes[device.volume] } else { 0 };
-            let results = u64::from(wanted.subchannels) * u64::from(result_bytes);
+            let results = result_storage_bytes(wanted.subchannels, result_bytes);
             let options = PathOptions {
                 storage_bytes: PATH_BYTES + results + cache,
                 wait: self.wait,
