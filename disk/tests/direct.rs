@@ -273,7 +273,12 @@ fn whole_track_is_written_when_the_old_one_is_there() {
                 (_, scsw) if scsw.is_good() => {
                     assert_eq!(seed_of(&mut guest, 0, 0, 3 * 12 + 4), 0);
                 }
-                (_, scsw) => assert!(scsw.device.has(DeviceStatus::UNIT_CHECK)),
+                (_, scsw) => {
+                    assert!(scsw.device.has(DeviceStatus::UNIT_CHECK));
+                    // No record found.
+                    let sense = guest.client.answer().sense.expect("why");
+                    assert_eq!(sense.0[1], 0x08);
+                }
             }
         }
         let synced = world.disk.0.lock().unwrap().synced()[512 + 3 * TRACK_BYTES + 5..].to_vec();

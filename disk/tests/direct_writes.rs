@@ -354,10 +354,12 @@ fn failed_sync_fails_all_that_have_landed_or_are_under_way() {
         assert_eq!(all_ended(&mut guest), [(1, false), (3, false)], "{mode:?}");
         // What begins now is not concerned. What is under way may have been lost with the others.
         begin_write(&mut guest, 4, mode, (4 * TRACK, 1), 7);
+        // It goes into the track as the file has it.
+        begin_write(&mut guest, 5, mode, (2 * TRACK + 1, 1), 9);
         run(&mut world, &gate);
-        let ended = [(0, false), (2, false), (4, true)];
+        let ended = [(0, false), (2, false), (4, true), (5, true)];
         assert_eq!(all_ended(&mut guest), ended, "{mode:?}");
-        assert_eq!(synced(&world, 4 * TRACK), 7);
+        assert_eq!([4 * TRACK, 2 * TRACK + 1].map(|number| synced(&world, number)), [7, 9]);
         begin_write(&mut guest, 0, mode, (12, 1), 8);
         run(&mut world, &gate);
         assert_eq!((all_ended(&mut guest), synced(&world, 12)), (vec![(0, true)], 8));

@@ -195,6 +195,17 @@ proptest! {
             // What is written begins with a count field, of record 3 with 50 bytes.
             match deed.get(&DEEDS) {
                 (code, 1) => program.push((*code, 1, address)),
+                // Record 0 and the home address say which track they are on.
+                (0x15, bytes) => {
+                    let at = 0x1100 + number * 16;
+                    storage[at..at + 8].copy_from_slice(&[0, 0, 0, head, 0, 0, 0, 8]);
+                    program.push((0x15, *bytes, at as u32));
+                }
+                (0x19, bytes) => {
+                    let at = 0x1300 + number * 16;
+                    storage[at..at + 5].copy_from_slice(&[0, 0, 0, 0, head]);
+                    program.push((0x19, *bytes, at as u32));
+                }
                 (code, bytes) => program.push((*code, *bytes, 0x1000)),
             }
         }

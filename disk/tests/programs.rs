@@ -306,9 +306,16 @@ fn data_of_tracks_are_read_and_written_in_a_stream() {
     assert_eq!((scsw.subchannel, scsw.count), (SubchannelStatus::INCORRECT_LENGTH, 9000 - 8192));
     let more = Locate { count: 3, ..wanted };
     guest.client.storage()[0x1000..0x1040].copy_from_slice(&prefix(first, last, more));
-    let program = [(0xe7, CC, 64, 0x1000), (0xa6, CC_SLI, 1, 0x4000), (0xa6, 0x20, 1, 0x4000)];
+    let mut program =
+        vec![(0xe7, CC, 64, 0x1000), (0xa6, CC_SLI, 1, 0x4000), (0xa6, CC_SLI, 1, 0x4000)];
+    // What is refused is the command on the track that is not there, and not the one before it.
+    let orb = ccws(&mut guest, &[&program[..2], &[(0xa6, 0x20, 1, 0x4000)]].concat());
+    assert!(guest.execute(&mut world, &orb).is_good());
+    guest.client.storage()[0x1000..0x1040].copy_from_slice(&prefix(first, last, more));
+    program.push((0xa6, 0x20, 1, 0x4000));
     let orb = ccws(&mut guest, &program);
-    assert!(guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+    let scsw = guest.execute(&mut world, &orb);
+    assert!(scsw.device.has(DeviceStatus::UNIT_CHECK) && scsw.count == 1);
 }
 
 #[test]

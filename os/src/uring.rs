@@ -8,6 +8,7 @@ use std::slice;
 
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::io::Errno;
 
 /// How long a polling thread of the kernel goes on polling that finds nothing, in milliseconds.
 const POLLING_IDLE_MS: u32 = 1000;
@@ -56,7 +57,7 @@ pub struct Piece {
 /// A transfer that is over.
 #[derive(Debug)]
 pub struct Ended {
-    /// Where its data are.
+    /// Its place: where the data are that were read, or were to be written.
     pub place: usize,
     /// How many bytes were moved: fewer than were wanted at the end of a file, or where a disk is full.
     pub bytes: io::Result<usize>,
@@ -199,6 +200,14 @@ impl Transfers {
         self.ring.submit_and_wait(1).map(drop)
     }
 
+    /// Waits until a transfer that was handed over is over.
+    fn wait_alone(&self) -> io::Result<()> {
+        // With a polling thread of the kernel nothing is left to hand over.
+        const GETEVENTS: u32 = 1;
+        // SAFETY: no entries are handed over, and there is no signal mask to point to.
+        unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 1, GETEVENTS, None) }.map(drop)
+    }
+
     /// What is in a place: what was read to it, and behind it what was there before.
     ///
     /// # Panics
@@ -208,7 +217,7 @@ impl Transfers {
         &self.places[place].bytes()[..self.place_bytes]
     }
 
-    /// The same, to be filled before it is written.
+    /// The memory of a place, to fill it before it is written.
     ///
     /// # Panics
     /// If its transfer is under way.
@@ -227,18 +236,27 @@ impl AsFd for Transfers {
 }
 
 impl Drop for Transfers {
-    /// Waits for what is under way: the kernel uses places of ours.
+    /// Waits for what the kernel has: it uses places of ours. What was begun and not handed over does not happen.
     fn drop(&mut self) {
-        while self.is_under_way.contains(&true) {
-            if let Err(error) = self.wait()
-                && error.kind() != io::ErrorKind::Interrupted
+        loop {
+            while self.ended().is_some() {}
+            let begun = self.ring.submission().len();
+            if self.is_under_way.iter().filter(|is_under_way| **is_under_way).count() <= begun {
+                break;
+            }
+            if let Err(error) = self.wait_alone()
+                && !matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)
+                )
             {
                 // The kernel may still use them: the places are left to it.
                 std::mem::forget(std::mem::take(&mut self.places));
                 return;
             }
-            while self.ended().is_some() {}
         }
+        // Otherwise they stay open until the kernel takes the ring apart, some time after it was closed.
+        let _ = self.ring.submitter().unregister_files();
     }
 }
 

@@ -16,7 +16,7 @@ use super::volume::Volume;
 pub const DIRECT_READS_MAX: usize = 64;
 
 /// Direct writes of a volume that are under way at most.
-pub const DIRECT_WRITES_MAX: usize = 64;
+const DIRECT_WRITES_MAX: usize = 64;
 
 /// The longest grain that a disk may have.
 const GRAIN_BYTES_MAX: usize = 4096;
@@ -206,7 +206,7 @@ impl DirectWrites {
     /// say that it has; or the volume was opened for reading.
     ///
     /// # Errors
-    /// The kernel refuses a ring (`io_uring`).
+    /// The kernel refuses a ring (`io_uring`), or no descriptors are left.
     pub fn open(volume: &Volume) -> io::Result<Option<DirectWrites>> {
         let mut files = Vec::new();
         for backing in volume.backings() {

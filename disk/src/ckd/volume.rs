@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use os::memory::shortage;
 use os::uring::open_direct;
 
 use super::backing::Backing;
@@ -248,7 +249,11 @@ impl VolumeFile {
             return locked(file.try_lock_shared()).map(|()| VolumeFile { file, direct: None });
         }
         // A file system that has no direct writes may say so here.
-        let direct = open_direct(&file, is_write).ok();
+        let direct = match open_direct(&file, is_write) {
+            Ok(direct) => Some(direct),
+            Err(error) if shortage(&error).is_some() => return Err(error.into()),
+            Err(_) => None,
+        };
         locked(direct.as_ref().unwrap_or(&file).try_lock())?;
         Ok(VolumeFile { file, direct })
     }

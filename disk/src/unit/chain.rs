@@ -51,6 +51,8 @@ pub struct Domain {
     pub record: u32,
     /// The head is at the home address: what reads all records of the track begins with record 0.
     pub is_home: bool,
+    /// The next track is beyond the limits: what goes on there is refused.
+    pub is_beyond: bool,
     /// Of a write trackset: the tracks that remain. The highest bit is the domain's track.
     pub set: TrackSet,
 }
@@ -242,7 +244,8 @@ impl Chain {
         let is_home = matches!(code, operation::READ_TRACKS | operation::FORMAT_WRITE)
             && matches!(orients, orientation::HOME | orientation::INDEX);
         let (remaining, extended) = (locate.count.into(), locate.extended);
-        Ok(Domain { operation: code, extended, remaining, track, record: 0, is_home, set })
+        let (record, is_beyond) = (0, false);
+        Ok(Domain { operation: code, extended, remaining, track, record, is_home, is_beyond, set })
     }
 
     /// The domain, for a command that does this to records.
@@ -251,7 +254,19 @@ impl Chain {
         if domain.remaining == 0 || Deed::of(domain.operation, domain.extended) != Some(deed) {
             return Err(Fault::InvalidSequence);
         }
+        if domain.is_beyond {
+            return Err(Fault::OutsideExtent);
+        }
         Ok(domain)
+    }
+
+    /// A track of the domain is done. If more is to be done, that goes on with the next track, or is refused if there is none.
+    pub fn end_track(&mut self) {
+        let is_more = self.domain.is_some_and(|domain| domain.remaining > 0);
+        let is_beyond = is_more && self.next_track().is_err();
+        if let Some(domain) = &mut self.domain {
+            domain.is_beyond = is_beyond;
+        }
     }
 
     /// The track of a domain that writes new records, and has record 0 before it.

@@ -3,6 +3,9 @@
 use crate::ckd::model::{HEADS, track_number, track_of};
 use crate::format::eckd::{COUNT_BYTES, Cchh, Count, TrackSet};
 
+/// Cylinder numbers have 28 bits.
+const CYLINDER_MASK: u32 = 0x0fff_ffff;
+
 /// A device, as the guest that uses it sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -41,12 +44,14 @@ impl Device {
     /// The volume's address of a track of the device.
     #[inline]
     pub fn on_volume(&self, track: Cchh) -> Cchh {
-        Cchh { cylinder: track.cylinder.saturating_add(self.first_cylinder), ..track }
+        let cylinder = track.cylinder.wrapping_add(self.first_cylinder) & CYLINDER_MASK;
+        Cchh { cylinder, ..track }
     }
 
     /// The device's address of a track of the volume.
     pub fn shown(&self, track: Cchh) -> Cchh {
-        Cchh { cylinder: track.cylinder.wrapping_sub(self.first_cylinder) & 0x0fff_ffff, ..track }
+        let cylinder = track.cylinder.wrapping_sub(self.first_cylinder) & CYLINDER_MASK;
+        Cchh { cylinder, ..track }
     }
 
     /// The device's address of a track, by its number on the volume.
@@ -54,20 +59,13 @@ impl Device {
         self.shown(track_of(track))
     }
 
-    /// A count field as the guest is to see it. One that names a track which is not the device's stays as it is.
+    /// A count field as the guest is to see it. It can name any cylinder: see [`Device::count_on_volume`].
     pub fn shown_count(&self, count: Count) -> Count {
-        let cylinders = self.first_cylinder..self.first_cylinder + self.cylinders;
-        if !cylinders.contains(&count.track.cylinder) {
-            return count;
-        }
         Count { track: self.shown(count.track), ..count }
     }
 
-    /// A count field of the guest's, as the volume is to have it.
+    /// A count field of the guest's, as the volume is to have it. Every cylinder of 28 bits has another one there, and the same comes back.
     pub fn count_on_volume(&self, count: Count) -> Count {
-        if count.track.cylinder >= self.cylinders {
-            return count;
-        }
         Count { track: self.on_volume(count.track), ..count }
     }
 }
@@ -161,7 +159,12 @@ mod tests {
         assert_eq!(MINIDISK.shown_count(count).track.cylinder, 1);
         assert_eq!(MINIDISK.count_on_volume(MINIDISK.shown_count(count)), count);
         let foreign = Count { track: Cchh { cylinder: 500, head: 2 }, ..Count::default() };
-        assert_eq!(MINIDISK.shown_count(foreign), foreign);
+        assert_eq!(MINIDISK.shown_count(foreign).track.cylinder, 400);
+        for cylinder in [0, 5, 99, 100, 182, 183, 500, CYLINDER_MASK] {
+            let count = Count { track: Cchh { cylinder, head: 2 }, ..Count::default() };
+            assert_eq!(MINIDISK.count_on_volume(MINIDISK.shown_count(count)), count);
+            assert_eq!(MINIDISK.shown_count(MINIDISK.count_on_volume(count)), count);
+        }
     }
 
     #[test]

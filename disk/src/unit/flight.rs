@@ -5,7 +5,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 
 use os::uring::{Ended, Piece};
 
@@ -203,10 +202,5 @@ impl Flights {
         let mut waiters: Vec<Ticket> = self.starved.drain(..).collect();
         self.flights.iter_mut().for_each(|flight| waiters.append(&mut flight.waiters));
         waiters
-    }
-
-    /// Readable when a read is over.
-    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.direct.reads.descriptor()
     }
 }

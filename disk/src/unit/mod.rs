@@ -30,7 +30,6 @@ mod writes;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
 
 use fabric::path::Lendable;
 use os::storage::StorageOptions;
@@ -385,16 +384,6 @@ impl Unit {
         self.volumes[volume].writes.as_ref().map_or(0, Writes::count)
     }
 
-    /// Those become readable when a direct read or write of a volume is over, if the volume has them. [`Unit::poll`] takes it.
-    ///
-    /// # Panics
-    /// If there is no such volume.
-    pub fn descriptors(&self, volume: usize) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let Mounted { flights, writes, .. } = &self.volumes[volume];
-        let reads = flights.as_ref().and_then(Flights::descriptor);
-        reads.into_iter().chain(writes.as_ref().and_then(Writes::descriptor))
-    }
-
     /// Adds a channel path: the control unit's end.
     pub fn add_link(&mut self, link: Link) {
         self.links.push(Some(link));
@@ -720,7 +709,8 @@ impl Unit {
         }
         mounted.reserved.retain(|owner| *owner != number);
         let is_gone = |ending: &mut Ending| ending.connection == number;
-        for ending in mounted.endings.extract_if(.., is_gone) {
+        for mut ending in mounted.endings.extract_if(.., is_gone) {
+            ending.exchange.let_pass(&mut mounted.cache);
             for slot in ending.exchange.slots {
                 mounted.cache.unpin(slot);
             }
@@ -1028,7 +1018,6 @@ impl Unit {
         let number = ending.exchange.number;
         connection.over[number as usize % SUBCHANNELS] = number;
         let cache = &mut self.volumes[connection.device.volume].cache;
-        ending.exchange.let_pass(cache);
         ending.exchange.let_stand(cache);
         if ending.exchange.has_failed {
             let chain = ending.exchange.chain;
@@ -1043,6 +1032,8 @@ impl Unit {
 
     fn send_ending(&mut self, connection: &mut Connection, ending: Ending) -> Result<(), Broken> {
         let Ending { mut exchange, kind, status, residual, flags, sense, output, .. } = ending;
+        // What was written has come to the file by now.
+        exchange.let_pass(&mut self.volumes[connection.device.volume].cache);
         self.counters.exchanges += 1;
         self.counters.writes += u64::from(exchange.has_written);
         connection.ended = connection.ended.wrapping_add(1);

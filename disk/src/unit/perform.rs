@@ -250,6 +250,7 @@ impl Unit {
                 }
             }
             let left = count - moved;
+            let remaining = exchange.chain.domain.map(|domain| domain.remaining);
             let one = match deed(code) {
                 Some(Deed::Read) => {
                     self.perform(connection, number, exchange, code, left, &[], output)?
@@ -262,7 +263,9 @@ impl Unit {
                 }
             };
             moved += one.bytes;
-            if one.status != DeviceStatus::ENDED || one.bytes == 0 {
+            // A track without data is done too.
+            let is_done = remaining != exchange.chain.domain.map(|domain| domain.remaining);
+            if one.status != DeviceStatus::ENDED || (one.bytes == 0 && !is_done) {
                 return Ok(Moved { bytes: moved, ..one });
             }
         }
@@ -334,8 +337,11 @@ impl Unit {
             let domain = exchange.chain.domain.as_mut().expect("there is one");
             domain.remaining -= whole;
             domain.record += whole;
-            if domain.record > u32::from(uniform.records) && domain.remaining > 0 {
-                exchange.chain.next_track()?;
+            if domain.record > u32::from(uniform.records) {
+                exchange.chain.end_track();
+            }
+            if left == 0 {
+                break;
             }
         }
         Ok(Moved { bytes: count - left, expected: count, status: DeviceStatus::ENDED })
@@ -378,8 +384,8 @@ impl Unit {
         let domain = exchange.chain.domain.as_mut().expect("there is one");
         domain.remaining -= whole;
         domain.record += whole;
-        if domain.record > u32::from(uniform.records) && domain.remaining > 0 {
-            exchange.chain.next_track()?;
+        if domain.record > u32::from(uniform.records) {
+            exchange.chain.end_track();
         }
         Ok(whole as usize * data_bytes)
     }
@@ -1088,7 +1094,7 @@ fn step(exchange: &mut Exchange, track: u32) {
     }
 }
 
-/// Writes a part of a track into the file, from the cache.
+/// Writes a part of a track into the file, from the cache, or begins to.
 pub(super) fn write(
     mounted: &mut Mounted,
     exchange: &mut Exchange,

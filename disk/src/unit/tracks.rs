@@ -55,7 +55,7 @@ impl Unit {
     }
 
     /// Writes all records of a track in the place of those that are there. The data end with the end of the track; what the program has
-    /// more is not looked at.
+    /// more is ignored.
     pub(super) fn write_full_track(
         &mut self,
         connection: &mut Connection,
@@ -152,7 +152,11 @@ impl Unit {
         let slot = find(mounted, exchange, number)?;
         let slot = mounted.cache.writable(slot)?;
         mounted.cache.bytes(slot)[HOME_BYTES..][..content.len()].copy_from_slice(content);
-        mounted.cache.reshape(slot).expect("records that were checked");
+        if mounted.cache.reshape(slot).is_err() {
+            // Its home address is not what it was when the track was read.
+            mounted.cache.forget(number);
+            return Err(Fault::InvalidTrackFormat.into());
+        }
         write(mounted, exchange, slot, number, HOME_BYTES, content.len())
     }
 
@@ -175,9 +179,7 @@ impl Unit {
     fn end_track(exchange: &mut Exchange, deed: Deed) -> Result<(), Refusal> {
         let domain = exchange.chain.domain(deed)?;
         domain.remaining -= 1;
-        if domain.remaining > 0 {
-            exchange.chain.next_track()?;
-        }
+        exchange.chain.end_track();
         Ok(())
     }
 

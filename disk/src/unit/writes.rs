@@ -11,7 +11,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 
 use os::uring::{Ended, Piece};
 
@@ -52,6 +51,8 @@ struct Landed {
     place: usize,
     job: Job,
     is_whole: bool,
+    /// The file takes no direct writes any more, or none of this kind.
+    is_refused: bool,
 }
 
 /// The direct writes of one volume.
@@ -71,6 +72,8 @@ pub(super) struct Writes {
     serial: u64,
     /// Writes were begun that the kernel does not know of.
     is_begun: bool,
+    /// A write was refused: nothing is begun any more.
+    is_refused: bool,
 }
 
 impl Writes {
@@ -88,16 +91,13 @@ impl Writes {
             failed: Vec::new(),
             serial: 0,
             is_begun: false,
+            is_refused: false,
         }
     }
 
     /// How many writes are under way.
     pub(super) fn count(&self) -> usize {
         self.jobs.len() - self.free.len()
-    }
-
-    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.direct.descriptor()
     }
 
     /// Whether the file may not have yet what was written to a track.
@@ -200,8 +200,11 @@ impl Writes {
         let job = std::mem::take(&mut self.jobs[place]);
         self.tracks[place] = NO_TRACK;
         self.free.push(place as u16);
+        const REFUSALS: [io::ErrorKind; 2] =
+            [io::ErrorKind::InvalidInput, io::ErrorKind::Unsupported];
+        let is_refused = bytes.as_ref().is_err_and(|error| REFUSALS.contains(&error.kind()));
         let is_whole = bytes.is_ok_and(|bytes| bytes == job.part.len());
-        Some(Landed { place, job, is_whole })
+        Some(Landed { place, job, is_whole, is_refused })
     }
 
     /// Keeps what has failed, with its data.
@@ -245,8 +248,10 @@ impl Mounted {
         let mut found = false;
         for _ in 0..most {
             let Mounted { volume, writes: Some(writes), .. } = self else { break };
-            let Some(Landed { place, job, is_whole }) = writes.land() else { break };
+            let Some(landed) = writes.land() else { break };
+            let Landed { place, job, is_whole, is_refused } = landed;
             found = true;
+            writes.is_refused |= is_refused;
             if is_whole || job.is_spoiled {
                 let is_done = !job.is_spoiled;
                 writes.begin_waiting(volume);
@@ -274,11 +279,17 @@ impl Mounted {
             }
             done.push((job, is_done));
         }
-        writes.begin_waiting(volume);
+        let is_refused = writes.is_refused;
+        if !is_refused {
+            writes.begin_waiting(volume);
+        }
         done.into_iter().for_each(|(job, is_done)| self.end_job(job, is_done));
+        if is_refused {
+            self.give_up_writes();
+        }
     }
 
-    /// Waits until a write is over. There is one.
+    /// Waits for the disk: until a write is over, if the kernel does not lack anything. There is one.
     fn wait_for_write(&mut self) {
         let Some(writes) = &mut self.writes else { return };
         match writes.direct.writes.wait() {
@@ -316,7 +327,7 @@ impl Mounted {
     /// and everything from now on, is written by calls.
     fn give_up_writes(&mut self) {
         let Some(mut writes) = self.writes.take() else { return };
-        while let Some(Landed { place, job, is_whole }) = writes.land() {
+        while let Some(Landed { place, job, is_whole, .. }) = writes.land() {
             if is_whole || job.is_spoiled {
                 let is_done = !job.is_spoiled;
                 self.end_job(job, is_done);
@@ -349,8 +360,11 @@ impl Mounted {
         let failed = writes.failed.iter().map(|(job, _)| &job.track);
         let tracks: Vec<u32> = lost.iter().chain(under_way).chain(failed).copied().collect();
         for track in tracks {
-            let waiters = writes.drop_waiting(track);
-            self.written.extend(waiters.into_iter().map(|writer| (writer, false)));
+            let waiters = self.writes.as_mut().map(|writes| writes.drop_waiting(track));
+            let waiters = waiters.into_iter().flatten();
+            self.written.extend(waiters.map(|writer| (writer, false)));
+            // Whoever needs the track waits for what is under way, and reads the file.
+            self.forget(track);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use disk::channel::request;
-use disk::ckd::model::HEADS;
+use disk::ckd::model::{CYLINDERS_MAX, HEADS};
 use disk::ckd::track::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
 use disk::format::orb::Orb;
 use disk::format::scsw::Scsw;
@@ -25,7 +25,7 @@ const DEPTH_MAX: u16 = 128;
 /// What to ask for when a device is opened. All fields have defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
-    /// How programs of blocks run: in transport mode unless set.
+    /// How programs of blocks and tracks run: in transport mode unless set.
     pub mode: Mode,
     /// Programs that run at a time, 1 to 128; each has a subchannel. 1 unless set.
     pub depth: u16,
@@ -114,13 +114,13 @@ pub enum DiskError {
         /// How many the device has.
         tracks: u32,
     },
-    /// What is to be written to a track is shorter or longer than any track.
+    /// The content is shorter or longer than that of any track.
     #[error("{bytes} bytes: a track has {CONTENT_BYTES_MIN} to {CONTENT_BYTES_MAX}")]
     TrackBytes {
         /// How many there are.
         bytes: usize,
     },
-    /// What is to be read or written is not a number of whole blocks.
+    /// The buffer is not a number of whole blocks.
     #[error("{bytes} bytes: must be blocks of 4096")]
     Bytes {
         /// How many there are.
@@ -256,6 +256,9 @@ impl Disk {
             free: (0..options.depth).rev().collect(),
         };
         match disk.next_event()? {
+            Event::Attached(attached) if !(1..=CYLINDERS_MAX).contains(&attached.cylinders) => {
+                Err(DiskError::Rules.into())
+            }
             Event::Attached(attached) => {
                 disk.cylinders = attached.cylinders;
                 disk.may_write = attached.may_write;
@@ -551,7 +554,8 @@ impl Disk {
     /// may run.
     ///
     /// # Errors
-    /// [`DiskError`]. The track is as it was then, unless the server's disk has failed.
+    /// [`DiskError`]. If the program has ended, the track is as it was, unless the server's disk has failed. If the path has ended, the track
+    /// can be the old one, the new one, or damaged.
     pub fn write_track(&mut self, track: u32, content: &[u8]) -> Result<(), DiskError> {
         if content.len() > CONTENT_BYTES_MAX {
             return Err(DiskError::TrackBytes { bytes: content.len() });

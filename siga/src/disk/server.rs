@@ -16,6 +16,7 @@ use fabric::control::{Kind, Pending, Problem};
 use fabric::name::Name;
 use fabric::path::{self, Shape, Terms};
 use os::fork::ForkSafeFd;
+use os::memory::{Shortage, shortage};
 use os::processor::now_ns;
 use os::storage::StorageOptions;
 use thiserror::Error;
@@ -304,9 +305,14 @@ impl Server {
         let name = open.name();
         let OpenVolume { volume, file, damage, known, is_direct, writes } = open;
         let direct = is_direct.then(|| Direct::open(&volume));
-        // Nobody has asked for them: where there is no ring, or no descriptor to wait with, writes go by calls.
         let writes = match writes {
-            Writing::Direct => DirectWrites::open(&volume).ok().flatten(),
+            Writing::Direct => match DirectWrites::open(&volume) {
+                Err(error) if shortage(&error) == Some(Shortage::Descriptors) => {
+                    return Err(error.into());
+                }
+                // Where there is no ring writes go by calls.
+                writes => writes.ok().flatten(),
+            },
             Writing::Buffered => None,
         };
         let all = (volume.tracks() as usize + 1) * TRACK_BYTES;
@@ -330,9 +336,8 @@ impl Server {
             Some(Ok(direct)) => self.unit.read_directly(number, direct, known),
             Some(Err(why)) => self.unit.refuse_direct(number, why),
         }
-        if let Some(writes) = writes
-            && self.listen_to(writes.descriptor()).is_ok()
-        {
+        if let Some(writes) = writes {
+            self.listen_to(writes.descriptor())?;
             self.unit.write_directly(number, writes);
         }
         self.cache_bytes.push(cache_bytes.max(TRACK_BYTES * 4) as u64);
@@ -432,7 +437,7 @@ impl Server {
             idle = 0;
             if self.wait == Wait::Spin {
                 if self.polled_ns - self.tended_ns >= REPEAT_TIME.as_nanos() as u64 {
-                    self.tend()?;
+                    self.is_idle &= !self.tend()?;
                 }
                 continue;
             }
@@ -449,7 +454,7 @@ impl Server {
         }
     }
 
-    /// Nanoseconds of polls that found nothing, so far.
+    /// Nanoseconds from polls that found nothing to the next ones, so far.
     pub fn spinning_ns(&self) -> u64 {
         self.spinning_ns
     }

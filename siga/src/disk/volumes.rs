@@ -9,8 +9,8 @@ use disk::ckd::track::Uniform;
 use disk::ckd::volume::{Access, OpenError, Problem, Volume};
 use disk::unit::Writing;
 
-/// How long a volume is waited for that somebody else has, and how often it is looked at meanwhile.
-const LOCK_TIME: Duration = Duration::from_secs(1);
+/// How long to wait for a volume that is in use, and how often to try meanwhile.
+const LOCK_TIME: Duration = Duration::from_millis(250);
 const LOCK_POLL_TIME: Duration = Duration::from_millis(2);
 
 /// A volume that is open and can be served: see [`Server::mount`](super::Server::mount).
@@ -116,7 +116,7 @@ impl OpenVolume {
     }
 }
 
-/// Opens a volume. One that another process has is waited for a second: the kernel keeps the lock of a writer that was killed until its
+/// Opens a volume. Waits a quarter of a second if another process has it: the kernel keeps the lock of a writer that was killed until its
 /// last writes have ended, and nothing tells when that is.
 ///
 /// # Errors
