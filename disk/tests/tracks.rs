@@ -11,10 +11,10 @@ use disk::format::eckd::{
 };
 use disk::format::orb::Orb;
 use disk::format::scsw::{DeviceStatus, Scsw, SubchannelStatus};
-use disk::program::blocks::{Mode, Verb};
+use disk::program::blocks::{Mode, Verb, build};
 use disk::program::tracks;
 
-use world::{AT, CC, CC_SLI, Guest, MODES, World, block, ccws, read};
+use world::{AT, CC, CC_SLI, DATA, Guest, MODES, World, block, blocks, ccws, read};
 
 /// Bytes of the CCW of a whole track, as Linux has it: more than any track.
 const CCW_BYTES: u16 = 57326;
@@ -522,6 +522,28 @@ fn programs_of_whole_tracks_run_in_both_modes() {
             assert_eq!(short, Err(COUNT_TOO_SMALL));
         }
     }
+}
+
+#[test]
+fn stream_goes_on_behind_a_track_without_data() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    // Track 17 keeps record 0 only.
+    let empty = content(at(1, 2), &[]);
+    assert_eq!(write_one(&mut world, &mut guest, Permission::All, &empty), Ok(()));
+    // The program of two tracks of blocks becomes one of the data of tracks 16 to 18.
+    let (storage, mode) = (guest.client.storage(), Mode::Transport);
+    let orb = build(storage, AT, DATA, mode, Verb::Read, blocks(16 * 12, 24));
+    let tcw = orb.program as usize;
+    let tccb: [u8; 8] = storage[tcw + 32..tcw + 40].try_into().unwrap();
+    let data = Locate { orientation: 0, command: 0xa6, ..read_tracks(at(1, 1), 3) };
+    let extent = Extent { first: at(1, 1), last: at(1, 3), ..Extent::default() };
+    let prefix = Prefix { format: 1, valid: 0, extent: Some(extent), locate: Some(data) };
+    storage[u64::from_be_bytes(tccb) as usize + 24..][..64].copy_from_slice(&prefix.emit());
+    assert_eq!(run(&mut world, &mut guest, &orb), Ok(()));
+    let numbers = (16 * 12..17 * 12).chain(18 * 12..19 * 12);
+    let wanted: Vec<u8> = numbers.flat_map(|number| block(number, 0)).collect();
+    assert!(guest.client.storage()[DATA as usize..][..wanted.len()] == wanted);
 }
 
 #[test]
