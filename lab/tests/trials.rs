@@ -520,6 +520,7 @@ fn same_records_are_read_and_written_by_calls_on_a_plain_file() {
     for (mode, read_percent, storage) in [
         ("calls", "100", "memory"),
         ("calls", "50", "disk"),
+        ("calls-two", "100", "memory"),
         ("copy-limit", "100", "memory"),
         ("io-uring", "100", "memory"),
         ("io-uring-polled", "100", "disk"),

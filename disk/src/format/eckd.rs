@@ -43,8 +43,8 @@ pub mod command {
     pub const WRITE_R0: u8 = 0x15;
     /// Record 0.
     pub const READ_R0: u8 = 0x16;
-    /// The home address. Nothing stays behind it but an empty record 0. The code 09, which Linux calls by this name and never sends, is
-    /// that of the diagnostic command, which is not known here.
+    /// The home address. Nothing stays behind it but an empty record 0. Code 09, to which Linux gives this name,
+    /// is the diagnostic form and not supported.
     pub const WRITE_HOME_ADDRESS: u8 = 0x19;
     /// The home address.
     pub const READ_HOME_ADDRESS: u8 = 0x1a;

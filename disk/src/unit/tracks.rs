@@ -254,8 +254,8 @@ fn r0_on_volume(device: &Device, number: u32, count: Count) -> Result<Count, Fau
     Ok(device.count_on_volume(count))
 }
 
-/// The records of a track from the data of write full track, as the volume is to have them: record 0, the others, and the end. Also how
-/// many of the data they are.
+/// The records of a track from the data of write full track, as the volume is to have them: record 0, the others, and the end. Also returns
+/// how many bytes of the data they take.
 fn full_track(device: &Device, number: u32, data: &[u8]) -> Result<(Vec<u8>, usize), Fault> {
     let home = track_of(number).emit();
     let mut track = Vec::with_capacity(TRACK_BYTES);
@@ -272,7 +272,7 @@ fn full_track(device: &Device, number: u32, data: &[u8]) -> Result<(Vec<u8>, usi
             0 => r0_on_volume(device, number, count)?,
             _ => device.count_on_volume(count),
         };
-        // Room is looked for first: data that are longer than a track have not all come.
+        // The room is checked first: the channel sends no more data than a track has bytes.
         let end = track.len() + COUNT_BYTES + count.area_bytes();
         let is_second_r0 = at > 0 && count.record == 0;
         if end + END.len() > TRACK_BYTES || is_second_r0 {

@@ -26,7 +26,15 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor {
             name: "mode",
             meaning: "how an I/O goes: a chain of commands, one transport command; or calls of the kernel on a plain file",
-            domain: Domain::Words(&["command", "transport", CALLS, RING, POLLED_RING, COPY_LIMIT]),
+            domain: Domain::Words(&[
+                "command",
+                "transport",
+                CALLS,
+                TWO_CALLERS,
+                RING,
+                POLLED_RING,
+                COPY_LIMIT,
+            ]),
             usual: &["command", "transport"],
         },
         Factor {
@@ -141,6 +149,7 @@ const GUEST: &str = "guest";
 
 /// Peers, which do without a channel.
 const CALLS: &str = "calls";
+const TWO_CALLERS: &str = "calls-two";
 const RING: &str = "io-uring";
 const POLLED_RING: &str = "io-uring-polled";
 const COPY_LIMIT: &str = "copy-limit";
@@ -172,7 +181,8 @@ fn is_level(factors: &Factors, name: &str, word: &str) -> bool {
 
 /// Whether an I/O is a channel program.
 fn has_channel(factors: &Factors) -> bool {
-    ![CALLS, RING, POLLED_RING, COPY_LIMIT].iter().any(|mode| is_level(factors, "mode", mode))
+    let peers = [CALLS, TWO_CALLERS, RING, POLLED_RING, COPY_LIMIT];
+    !peers.iter().any(|mode| is_level(factors, "mode", mode))
 }
 
 fn fit(factors: &mut Factors) {
@@ -186,12 +196,12 @@ fn fit(factors: &mut Factors) {
             factors.remove(name);
         }
     }
-    if [RING, POLLED_RING].iter().any(|mode| is_level(factors, "mode", mode)) {
+    if [TWO_CALLERS, RING, POLLED_RING].iter().any(|mode| is_level(factors, "mode", mode)) {
         factors.insert("read_percent".to_owned(), Level::Number(100));
     }
     // Calls read one after the other, and write as many before a sync as there are I/Os under way.
     let only_reads = factors.get("read_percent") == Some(&Level::Number(100));
-    if is_level(factors, "mode", CALLS) {
+    if [CALLS, TWO_CALLERS].iter().any(|mode| is_level(factors, "mode", mode)) {
         factors.remove("reads");
         if only_reads {
             factors.remove("depth");

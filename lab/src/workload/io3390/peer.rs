@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use host::report::Counts;
 use os::processor::{keep_on, now_ns};
@@ -13,7 +14,7 @@ use siga::disk::ckd::track::{HOME_BYTES, RECORD_0_BYTES};
 use siga::disk::format::eckd::COUNT_BYTES;
 
 use super::content::{Dice, is_of, make, records, unnamed, write_plain, write_volume};
-use super::{CALLS, COPY_LIMIT, DIRECT, POLLED_RING, RECORD_BYTES, is_level};
+use super::{CALLS, COPY_LIMIT, DIRECT, POLLED_RING, RECORD_BYTES, TWO_CALLERS, is_level};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::measure::Meter;
@@ -30,6 +31,7 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
     match order.word("mode") {
         COPY_LIMIT => copy(order, control),
         CALLS => call(order, control),
+        TWO_CALLERS => call_in_two(order, control),
         _ if is_level(&order.factors, "reads", DIRECT) => ring_directly(order, control),
         _ => ring(order, control),
     }
@@ -176,6 +178,53 @@ impl Plain {
     }
 }
 
+/// Reads records by a call, and looks at so many bytes of each.
+fn read(file: &File, first: u64, bytes: &mut [u8], look_bytes: usize) -> Result<(), Fault> {
+    file.read_exact_at(bytes, first * RECORD_BYTES as u64).doing("read")?;
+    let mut records = (first..).zip(bytes.chunks(RECORD_BYTES));
+    match records.all(|(number, record)| is_of(&record[..look_bytes], number)) {
+        true => Ok(()),
+        false => Err(Fault::Corrupt(first)),
+    }
+}
+
+/// Read calls in two threads, of which one has the guest's processor. Times are those of the other.
+fn call_in_two(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let Plain { file, records } = Plain::make(order)?;
+    let count = order.number("records");
+    let look_bytes = order.number("look_bytes") as usize;
+    let end = records + 1 - count;
+    let window = control.ready()?;
+    let units = [("ios", 1.0), ("bytes", count as f64 * RECORD_BYTES as f64)];
+    let mut meter = Meter::new(window, order, &units).timing("latency", 1);
+    let others = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            if !order.place.is_empty() {
+                keep_on(&order.place).doing("keep a worker on its processors")?;
+            }
+            let mut bytes = vec![0; count as usize * RECORD_BYTES];
+            let mut dice = Dice::of(order.number + 1);
+            while now_ns() < window.end_ns {
+                read(&file, dice.below(end), &mut bytes, look_bytes)?;
+                others.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        let mut bytes = vec![0; count as usize * RECORD_BYTES];
+        let (mut dice, mut number, mut now) = (Dice::of(order.number), 0, now_ns());
+        while now < window.end_ns {
+            read(&file, dice.below(end), &mut bytes, look_bytes)?;
+            number += 1;
+            let before = std::mem::replace(&mut now, now_ns());
+            meter.time(now - before);
+            now = meter.poll(now, number + others.load(Ordering::Relaxed), Counts::new);
+        }
+        other.join().expect("a thread that does not panic")?;
+        meter.close(number + others.load(Ordering::Relaxed), Counts::new)
+    })
+}
+
 /// Read calls, and write calls of which as many as are under way share a sync.
 fn call(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let Plain { file, records } = Plain::make(order)?;
@@ -194,11 +243,7 @@ fn call(order: &Order, control: &mut Control) -> Result<Report, Fault> {
         let first = dice.below(end);
         let offset = first * RECORD_BYTES as u64;
         if read_percent == 100 || dice.below(100) < read_percent {
-            file.read_exact_at(&mut bytes, offset).doing("read")?;
-            let mut records = (first..).zip(bytes.chunks(RECORD_BYTES));
-            if !records.all(|(number, record)| is_of(&record[..look_bytes], number)) {
-                return Err(Fault::Corrupt(first));
-            }
+            read(&file, first, &mut bytes, look_bytes)?;
             number += 1;
         } else {
             let version = dice.next() >> 44;
