@@ -24,13 +24,10 @@ const GRAIN_BYTES_MAX: usize = 4096;
 /// Bytes of a read at most: a track, with what lies before and behind it up to the next multiple of the grain.
 pub const DIRECT_READ_BYTES_MAX: usize = TRACK_BYTES + 2 * GRAIN_BYTES_MAX;
 
-/// Reads that are under way while their owner does something else.
+/// Transfers that are under way while their owner does something else.
 pub trait Asynchronous: Debug + Send {
     /// How many can be under way.
     fn places(&self) -> usize;
-
-    /// Begins to read to a place where no read is under way.
-    fn begin(&mut self, place: usize, piece: Piece);
 
     /// Hands over what was begun.
     ///
@@ -38,23 +35,38 @@ pub trait Asynchronous: Debug + Send {
     /// Those of the place where the files are. What was begun goes with the next call then.
     fn submit(&mut self) -> io::Result<()>;
 
-    /// A read that is over, if there is one.
+    /// A transfer that is over, if there is one.
     fn ended(&mut self) -> Option<Ended>;
 
-    /// What was read to a place where no read is under way.
+    /// What is in a place from or to which no transfer is under way.
     fn data(&self, place: usize) -> &[u8];
 
-    /// Readable when there is a read that is over.
+    /// Readable when there is a transfer that is over.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Reads.
+pub trait AsynchronousReads: Asynchronous {
+    /// Begins to read to a place where no read is under way.
+    fn begin(&mut self, place: usize, piece: Piece);
+}
+
+/// Writes.
+pub trait AsynchronousWrites: Asynchronous {
+    /// Begins to write `source`, all of a piece, from a place from which no write is under way. When it has ended the bytes survive a
+    /// crash after the next [`Volume::sync`].
+    fn begin(&mut self, place: usize, piece: Piece, source: &[u8]);
+
+    /// Hands over what was begun, and waits until a write is over.
+    ///
+    /// # Errors
+    /// Those of the place where the files are.
+    fn wait(&mut self) -> io::Result<()>;
 }
 
 impl Asynchronous for Transfers {
     fn places(&self) -> usize {
         Transfers::places(self)
-    }
-
-    fn begin(&mut self, place: usize, piece: Piece) {
-        self.begin_read(place, piece);
     }
 
     fn submit(&mut self) -> io::Result<()> {
@@ -75,6 +87,23 @@ impl Asynchronous for Transfers {
     }
 }
 
+impl AsynchronousReads for Transfers {
+    fn begin(&mut self, place: usize, piece: Piece) {
+        self.begin_read(place, piece);
+    }
+}
+
+impl AsynchronousWrites for Transfers {
+    fn begin(&mut self, place: usize, piece: Piece, source: &[u8]) {
+        self.data_mut(place)[..source.len()].copy_from_slice(source);
+        self.begin_write(place, piece);
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        Transfers::wait(self)
+    }
+}
+
 /// Why a volume has no direct reads.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -90,7 +119,7 @@ pub enum NoDirect {
 /// Direct reads of all files of a volume.
 #[derive(Debug)]
 pub struct Direct {
-    pub(crate) reads: Box<dyn Asynchronous>,
+    pub(crate) reads: Box<dyn AsynchronousReads>,
     /// Places and lengths of reads are multiples of this.
     pub(crate) grain: usize,
 }
@@ -121,72 +150,9 @@ impl Direct {
     ///
     /// # Panics
     /// If the grain is not 512 or 4096.
-    pub fn of(reads: Box<dyn Asynchronous>, grain: usize) -> Direct {
+    pub fn of(reads: Box<dyn AsynchronousReads>, grain: usize) -> Direct {
         assert!([512, GRAIN_BYTES_MAX].contains(&grain), "the grain of a disk");
         Direct { reads, grain }
-    }
-}
-
-/// Writes that are under way while their owner does something else.
-pub trait AsynchronousWrites: Debug + Send {
-    /// How many can be under way.
-    fn places(&self) -> usize;
-
-    /// Begins to write `source`, all of a piece, from a place from which no write is under way. When it has ended the bytes survive a
-    /// crash after the next [`Volume::sync`].
-    fn begin(&mut self, place: usize, piece: Piece, source: &[u8]);
-
-    /// Hands over what was begun.
-    ///
-    /// # Errors
-    /// Those of the place where the files are. What was begun goes with the next call then.
-    fn submit(&mut self) -> io::Result<()>;
-
-    /// Hands over what was begun, and waits until a write is over.
-    ///
-    /// # Errors
-    /// Those of the place where the files are.
-    fn wait(&mut self) -> io::Result<()>;
-
-    /// A write that is over, if there is one.
-    fn ended(&mut self) -> Option<Ended>;
-
-    /// What a write that is over has written.
-    fn data(&self, place: usize) -> &[u8];
-
-    /// Readable when there is a write that is over.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
-}
-
-impl AsynchronousWrites for Transfers {
-    fn places(&self) -> usize {
-        Transfers::places(self)
-    }
-
-    fn begin(&mut self, place: usize, piece: Piece, source: &[u8]) {
-        self.data_mut(place)[..source.len()].copy_from_slice(source);
-        self.begin_write(place, piece);
-    }
-
-    fn submit(&mut self) -> io::Result<()> {
-        Transfers::submit(self)
-    }
-
-    fn wait(&mut self) -> io::Result<()> {
-        Transfers::wait(self)
-    }
-
-    #[inline]
-    fn ended(&mut self) -> Option<Ended> {
-        Transfers::ended(self)
-    }
-
-    fn data(&self, place: usize) -> &[u8] {
-        Transfers::data(self, place)
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.as_fd())
     }
 }
 

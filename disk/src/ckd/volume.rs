@@ -249,7 +249,7 @@ impl VolumeFile {
             return locked(file.try_lock_shared()).map(|()| VolumeFile { file, direct: None });
         }
         // A file system that has no direct writes may say so here.
-        let direct = match open_direct(&file, is_write) {
+        let direct = match open_direct(&file, true) {
             Ok(direct) => Some(direct),
             Err(error) if shortage(&error).is_some() => return Err(error.into()),
             Err(_) => None,

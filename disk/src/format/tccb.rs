@@ -154,9 +154,7 @@ impl<'a> Tccb<'a> {
 /// If there are no commands, more than [`DCWS_MAX`], or more control data than a TCCB holds.
 pub fn emit(service: Service, dcws: &[Dcw<'_>], transfer_bytes: u32) -> Vec<u8> {
     assert!((1..=DCWS_MAX).contains(&dcws.len()), "a TCCB has 1 to {DCWS_MAX} commands");
-    let controls: usize = dcws.iter().map(|dcw| dcw.control.len() + 3).sum();
-    let mut bytes = Vec::with_capacity(TCAH_BYTES + dcws.len() * DCW_BYTES + controls + TCAT_BYTES);
-    bytes.resize(TCAH_BYTES, 0);
+    let mut bytes = vec![0; TCAH_BYTES];
     for (index, dcw) in dcws.iter().enumerate() {
         let chain = if index + 1 < dcws.len() { CHAIN } else { 0 };
         let control = u8::try_from(dcw.control.len()).expect("control data of 255 bytes at most");

@@ -265,8 +265,6 @@ pub struct Unit {
     connections: Vec<Option<Box<Connection>>>,
     /// Of the ticket that was given out last.
     serial: u64,
-    /// Memory for the slots of the next exchange: that of the last one.
-    spare_slots: Vec<Slot>,
     /// Bytes of data of all exchanges that are put aside.
     aside_bytes: usize,
     counters: Counters,
@@ -881,11 +879,9 @@ impl Unit {
         unit: crate::exchange::Unit,
         head: Head,
     ) -> Result<(), Broken> {
-        let slots = std::mem::take(&mut self.spare_slots);
-        let exchange = Exchange::new(head.connection, head.exchange, &connection.device);
-        let exchange = Exchange { slots, ..exchange };
         // The TCCB is copied: the output data behind it are long, and stay where they are.
         let body = self.link(connection.link)?.body(unit);
+        let exchange = Exchange::new(head.connection, head.exchange, &connection.device);
         let bytes = head.count as usize;
         if bytes > body.len() {
             return Err(Broken::Rules);
@@ -1045,8 +1041,6 @@ impl Unit {
         } else {
             connection.pins.extend(exchange.slots.iter().map(|slot| (ended, *slot)));
         }
-        exchange.slots.clear();
-        self.spare_slots = exchange.slots;
         let mut head = Head {
             flags,
             number: exchange.commands as u16,

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use disk::ckd::backing::Backing;
-use disk::ckd::direct::{Asynchronous, DIRECT_READ_BYTES_MAX, Direct};
+use disk::ckd::direct::{Asynchronous, AsynchronousReads, DIRECT_READ_BYTES_MAX, Direct};
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK};
 use disk::ckd::track::Uniform;
 use os::uring::{Ended, Piece};
@@ -73,17 +73,6 @@ impl Asynchronous for Reads {
         self.places.len()
     }
 
-    fn begin(&mut self, place: usize, piece: Piece) {
-        let mut gated = self.gate.0.lock().unwrap();
-        assert!(!gated.begun.contains(&place), "a place at a time");
-        let target = &mut self.places[place];
-        let all = self.disk.bytes().unwrap();
-        let bytes = piece.bytes.min((all - piece.offset) as usize);
-        self.disk.read_at(&mut target[..bytes], piece.offset).unwrap();
-        gated.begun.push_back(place);
-        gated.pieces.push(piece);
-    }
-
     fn submit(&mut self) -> io::Result<()> {
         self.gate.0.lock().unwrap().refusal.take().map_or(Ok(()), |kind| Err(kind.into()))
     }
@@ -98,6 +87,19 @@ impl Asynchronous for Reads {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+}
+
+impl AsynchronousReads for Reads {
+    fn begin(&mut self, place: usize, piece: Piece) {
+        let mut gated = self.gate.0.lock().unwrap();
+        assert!(!gated.begun.contains(&place), "a place at a time");
+        let target = &mut self.places[place];
+        let all = self.disk.bytes().unwrap();
+        let bytes = piece.bytes.min((all - piece.offset) as usize);
+        self.disk.read_at(&mut target[..bytes], piece.offset).unwrap();
+        gated.begun.push_back(place);
+        gated.pieces.push(piece);
     }
 }
 

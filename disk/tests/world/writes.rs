@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use disk::ckd::backing::Backing;
-use disk::ckd::direct::{AsynchronousWrites, DirectWrites};
+use disk::ckd::direct::{Asynchronous, AsynchronousWrites, DirectWrites};
 use disk::ckd::model::TRACK_BYTES;
 use os::uring::{Ended, Piece};
 
@@ -152,11 +152,29 @@ struct Writes {
     places: Vec<Vec<u8>>,
 }
 
-impl AsynchronousWrites for Writes {
+impl Asynchronous for Writes {
     fn places(&self) -> usize {
         self.places.len()
     }
 
+    fn submit(&mut self) -> io::Result<()> {
+        self.gate.gated.lock().unwrap().hand_over()
+    }
+
+    fn ended(&mut self) -> Option<Ended> {
+        self.gate.gated.lock().unwrap().ended.pop_front()
+    }
+
+    fn data(&self, place: usize) -> &[u8] {
+        &self.places[place]
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl AsynchronousWrites for Writes {
     fn begin(&mut self, place: usize, piece: Piece, source: &[u8]) {
         assert_eq!(source.len(), piece.bytes);
         assert!(piece.offset.is_multiple_of(512) && piece.bytes.is_multiple_of(512), "{piece:?}");
@@ -171,10 +189,6 @@ impl AsynchronousWrites for Writes {
         }
         gated.begun.push_back(Way { place, piece, bytes: source.to_vec() });
         gated.pieces.push(piece);
-    }
-
-    fn submit(&mut self) -> io::Result<()> {
-        self.gate.gated.lock().unwrap().hand_over()
     }
 
     fn wait(&mut self) -> io::Result<()> {
@@ -199,18 +213,6 @@ impl AsynchronousWrites for Writes {
             gated.end(0, fate, &self.gate.disk);
         }
         Ok(())
-    }
-
-    fn ended(&mut self) -> Option<Ended> {
-        self.gate.gated.lock().unwrap().ended.pop_front()
-    }
-
-    fn data(&self, place: usize) -> &[u8] {
-        &self.places[place]
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 }
 

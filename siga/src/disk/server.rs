@@ -317,17 +317,24 @@ impl Server {
         };
         let all = (volume.tracks() as usize + 1) * TRACK_BYTES;
         let cache_bytes = cache_bytes.min(all);
-        let number = self.unit.add_volume(
-            volume,
-            cache_bytes,
-            StorageOptions { huge: true, locked: false },
-        )?;
+        let key = match &writes {
+            Some(writes) => self.listen_to(writes.descriptor())?,
+            None => None,
+        };
+        let options = StorageOptions { huge: true, locked: false };
+        let number = match self.unit.add_volume(volume, cache_bytes, options) {
+            Ok(number) => number,
+            Err(error) => {
+                key.into_iter().for_each(|key| drop(self.waiter.remove(key)));
+                return Err(error.into());
+            }
+        };
         damage.iter().for_each(|(track, at)| self.unit.note_damage(number, *track, *at));
         let direct = direct.map(|direct| {
             let direct = direct.map_err(|why| why.to_string())?;
             // Without a descriptor to wait with there are no direct reads either.
             match self.listen_to(direct.descriptor()) {
-                Ok(()) => Ok(direct),
+                Ok(_) => Ok(direct),
                 Err(error) => Err(format!("its reads cannot be waited for: {error}")),
             }
         });
@@ -337,7 +344,6 @@ impl Server {
             Some(Err(why)) => self.unit.refuse_direct(number, why),
         }
         if let Some(writes) = writes {
-            self.listen_to(writes.descriptor())?;
             self.unit.write_directly(number, writes);
         }
         self.cache_bytes.push(cache_bytes.max(TRACK_BYTES * 4) as u64);
@@ -350,12 +356,10 @@ impl Server {
     }
 
     /// Wakes for direct reads or writes that are over.
-    fn listen_to(&mut self, ring: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        if let Some(ring) = ring {
-            let ring = ForkSafeFd::new(ring.try_clone_to_owned()?);
-            self.waiter.add(Party::Ring(Ring { ring, is_over: false }))?;
-        }
-        Ok(())
+    fn listen_to(&mut self, ring: Option<BorrowedFd<'_>>) -> io::Result<Option<Key>> {
+        let Some(ring) = ring else { return Ok(None) };
+        let ring = ForkSafeFd::new(ring.try_clone_to_owned()?);
+        Ok(Some(self.waiter.add(Party::Ring(Ring { ring, is_over: false }))?))
     }
 
     /// Lets guests open a device.
