@@ -7,8 +7,12 @@
 //! | [`stream`] | TIDAWs: where the data of a program in transport mode are |
 //! | [`request`] | what a guest and the channel send each other |
 //! | [`subchannel`] | what a subchannel is doing |
-//! | `run` | starting programs, and what comes back from the control unit |
+//! | `ending` | what comes back from the control unit, and how programs end |
+//! | `guest` | a guest, and where its data come to |
+//! | `run` | starting programs |
 
+mod ending;
+mod guest;
 pub mod request;
 mod run;
 pub mod storage;
@@ -16,4 +20,5 @@ pub mod stream;
 pub mod subchannel;
 pub mod walk;
 
-pub use run::{AttachError, Channel, Counters, Guests, Use, result_storage_bytes};
+pub use guest::result_storage_bytes;
+pub use run::{AttachError, Channel, Counters, Guests, Use};

@@ -2,6 +2,12 @@
 
 use fabric::path::View;
 
+use super::walk::Piece;
+use crate::unit::COMMAND_OUTPUT_BYTES_MAX;
+
+/// Bytes of output data of a transport mode operation.
+const OUTPUT_BYTES_MAX: u64 = crate::unit::OUTPUT_BYTES_MAX as u64;
+
 /// Storage that another party writes. What is read twice may be two different things: read once, check, and use the copy.
 pub trait Storage {
     /// How many bytes there are. Addresses are below that.
@@ -39,4 +45,57 @@ impl Storage for [u8] {
         target.copy_from_slice(&self[address as usize..end as usize]);
         true
     }
+}
+
+/// Copies data to be written out of the guest's storage, once.
+pub(super) fn gather<'a>(
+    storage: &(impl Storage + ?Sized),
+    pieces: impl Iterator<Item = &'a Piece> + Clone,
+) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    gather_behind(storage, pieces, &mut bytes)?;
+    Some(bytes)
+}
+
+/// The same, behind what is there already. Returns how many bytes.
+pub(super) fn gather_behind<'a>(
+    storage: &(impl Storage + ?Sized),
+    pieces: impl Iterator<Item = &'a Piece> + Clone,
+    bytes: &mut Vec<u8>,
+) -> Option<u64> {
+    let all: u64 = pieces.clone().map(|piece| u64::from(piece.bytes)).sum();
+    if all > OUTPUT_BYTES_MAX {
+        return None;
+    }
+    let mut at = bytes.len();
+    bytes.resize(at + all as usize, 0);
+    for piece in pieces {
+        let end = at + piece.bytes as usize;
+        if !storage.fetch(piece.address, &mut bytes[at..end]) {
+            return None;
+        }
+        at = end;
+    }
+    Some(all)
+}
+
+/// Copies data of a command to be written out of the guest's storage, once: as many bytes as a command can use.
+pub(super) fn gather_most<'a>(
+    storage: &(impl Storage + ?Sized),
+    pieces: impl Iterator<Item = &'a Piece> + Clone,
+) -> Option<Vec<u8>> {
+    let all: u64 = pieces.clone().map(|piece| u64::from(piece.bytes)).sum();
+    if all <= COMMAND_OUTPUT_BYTES_MAX.into() {
+        return gather(storage, pieces);
+    }
+    let mut left = COMMAND_OUTPUT_BYTES_MAX;
+    let mut used = Vec::new();
+    for piece in pieces {
+        let bytes = piece.bytes.min(left);
+        if bytes > 0 {
+            used.push(Piece { bytes, ..*piece });
+        }
+        left -= bytes;
+    }
+    gather(storage, used.iter())
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use os::uring::{Ended, Piece};
 
-use super::perform::is_passing;
+use super::fetch::is_passing;
 use crate::ckd::direct::Direct;
 use crate::ckd::model::SECTOR_BYTES;
 use crate::ckd::volume::Volume;

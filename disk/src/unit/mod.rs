@@ -6,10 +6,14 @@
 //! | [`device`] | a volume, or the part of it that a minidisk is |
 //! | [`cache`] | tracks in lent storage |
 //! | [`chain`] | extent, position and domain of an exchange |
+//! | `ending` | how an exchange ends |
+//! | `fetch` | tracks that commands need, out of the cache or the file |
 //! | `flight` | direct reads that are under way, and who waits for them |
+//! | `output` | what commands bring |
 //! | `perform` | the commands |
 //! | [`search`] | seeks and searches |
 //! | `tracks` | commands on whole tracks |
+//! | `transport` | operations of transport mode |
 //! | `writes` | direct writes that are under way, and who ends with them |
 //!
 //! An exchange that needs a track which is being read is *put aside*, and runs when the track is there; others go on meanwhile. A
@@ -22,10 +26,14 @@ mod aside;
 pub mod cache;
 pub mod chain;
 pub mod device;
+mod ending;
+mod fetch;
 mod flight;
+mod output;
 mod perform;
 pub mod search;
 mod tracks;
+mod transport;
 mod writes;
 
 use std::collections::VecDeque;
@@ -38,10 +46,13 @@ use self::aside::Aside;
 use self::cache::{Cache, Slot};
 use self::chain::Chain;
 use self::device::Device;
+use self::ending::Ending;
+use self::fetch::TRACKS_AHEAD_MAX;
+pub use self::fetch::is_passing;
 pub use self::flight::Awaited;
 use self::flight::{Flights, Landed, Ticket};
-use self::perform::Output;
-pub use self::perform::is_passing;
+use self::output::Output;
+use self::perform::Refusal;
 use self::writes::{WRITES_PER_POLL_MAX, Writes};
 use crate::ckd::direct::{DIRECT_READS_MAX, Direct, DirectWrites};
 use crate::ckd::model::{TRACK_BYTES, track_of};
@@ -51,8 +62,7 @@ use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, esta
 use crate::format::ccw::{Direction, direction};
 use crate::format::eckd::{Cchh, Search};
 use crate::format::scsw::DeviceStatus;
-use crate::format::sense::{Fault, Sense};
-use crate::format::tccb::{BadTccb, Service, Tccb, transfer_bytes};
+use crate::format::sense::Sense;
 
 /// Connections of a control unit.
 pub const CONNECTIONS_MAX: usize = 4096;
@@ -220,20 +230,6 @@ struct Exchange {
     is_uncached: bool,
     /// Read subsystem data is to bring the control unit's features.
     are_features_wanted: bool,
-}
-
-/// How an exchange ends.
-#[derive(Debug)]
-struct Ending {
-    connection: u16,
-    exchange: Exchange,
-    kind: Kind,
-    status: DeviceStatus,
-    residual: u32,
-    flags: u8,
-    sense: Sense,
-    /// Data, of a transport response.
-    output: Output,
 }
 
 /// What a control unit has done so far.
@@ -832,15 +828,15 @@ impl Unit {
                     ending.flags |= flag::INCORRECT_LENGTH;
                 }
             }
-            Err(perform::Refusal::Fault(fault)) => {
+            Err(Refusal::Fault(fault)) => {
                 ending.fail(fault, connection, &exchange.chain);
                 ending.residual = count;
             }
-            Err(perform::Refusal::Busy) => {
+            Err(Refusal::Busy) => {
                 ending.be_busy(connection, &exchange);
                 ending.residual = count;
             }
-            Err(perform::Refusal::Wait(awaited)) => {
+            Err(Refusal::Wait(awaited)) => {
                 (exchange.chain, exchange.commands) = (chain, sequence);
                 self.counters.commands -= 1;
                 let held = exchange.slots.split_off(pinned);
@@ -871,251 +867,6 @@ impl Unit {
         ending.exchange = exchange;
         self.end(connection, ending)
     }
-
-    /// All commands of a transport mode operation.
-    fn transport(
-        &mut self,
-        connection: &mut Connection,
-        unit: crate::exchange::Unit,
-        head: Head,
-    ) -> Result<(), Broken> {
-        // The TCCB is copied: the output data behind it are long, and stay where they are.
-        let body = self.link(connection.link)?.body(unit);
-        let exchange = Exchange::new(head.connection, head.exchange, &connection.device);
-        let bytes = head.count as usize;
-        if bytes > body.len() {
-            return Err(Broken::Rules);
-        }
-        let has_output = body.len() > bytes;
-        let mut tccb_bytes = [0; TCCB_BYTES_MAX];
-        let Some(tccb_bytes) = tccb_bytes.get_mut(..bytes) else { return Err(Broken::Rules) };
-        tccb_bytes.copy_from_slice(&body[..bytes]);
-        // The link is laid aside while its bytes are used: no command sends anything.
-        let link = if has_output { self.links[connection.link].take() } else { None };
-        let data = link.as_ref().map_or(&[][..], |link| &link.body(unit)[bytes..]);
-        let ending = self.operate(connection, head, exchange, tccb_bytes, data);
-        if link.is_some() {
-            self.links[connection.link] = link;
-        }
-        match ending {
-            Some(ending) => self.end(connection, ending),
-            None => Ok(()),
-        }
-    }
-
-    /// A transport mode operation, from its start to its end. None if it was put aside.
-    fn operate(
-        &mut self,
-        connection: &mut Connection,
-        head: Head,
-        mut exchange: Exchange,
-        tccb_bytes: &[u8],
-        data: &[u8],
-    ) -> Option<Ending> {
-        let mut ending = Ending::new(head.connection, Exchange::default(), Kind::TransportResponse);
-        let mut output = Output::default();
-        // Only so many can be put aside.
-        exchange.must_block |= connection.exchanges.len() >= EXCHANGES_MAX
-            || self.is_aside_full(connection, tccb_bytes.len() + data.len());
-        let commands = self.counters.commands;
-        let refused =
-            self.transport_commands(connection, head, &mut exchange, tccb_bytes, data, &mut output);
-        let (residual, refused) = match refused {
-            Ok(residual) => (residual, None),
-            Err(refused) => (0, Some(refused)),
-        };
-        ending.residual = residual;
-        match refused {
-            None => {}
-            Some((at, Stop::Bad(bad))) => {
-                ending.fail(Fault::InvalidParameter, connection, &exchange.chain);
-                ending.sense.0[8] = bad as u8;
-                ending.flags |= flag::PROGRAM_CHECK;
-                exchange.commands = at as u64;
-            }
-            Some((at, Stop::Refused(perform::Refusal::Fault(fault)))) => {
-                ending.fail(fault, connection, &exchange.chain);
-                exchange.commands = at as u64;
-            }
-            Some((at, Stop::Refused(perform::Refusal::Busy))) => {
-                ending.be_busy(connection, &exchange);
-                exchange.commands = at as u64;
-            }
-            Some((_, Stop::Refused(perform::Refusal::Wait(awaited)))) => {
-                self.counters.commands = commands;
-                let held = std::mem::take(&mut exchange.slots);
-                let again = Exchange {
-                    misses: exchange.misses,
-                    passing: exchange.passing,
-                    turns: exchange.turns,
-                    asked: exchange.asked,
-                    ..Exchange::new(head.connection, head.exchange, &connection.device)
-                };
-                let bytes = [tccb_bytes, data].concat();
-                self.put_aside(connection, again, awaited, head, bytes, held);
-                return None;
-            }
-            Some((at, Stop::Status(status))) => {
-                ending.status = status;
-                exchange.commands = at as u64;
-            }
-        }
-        if exchange.misses > 0 {
-            ending.flags |= flag::CACHE_MISS;
-        }
-        ending.exchange = exchange;
-        ending.output = output;
-        Some(ending)
-    }
-
-    /// Runs the commands of a TCCB. Returns how many bytes of data were not moved, or where it stopped.
-    fn transport_commands(
-        &mut self,
-        connection: &mut Connection,
-        head: Head,
-        exchange: &mut Exchange,
-        tccb_bytes: &[u8],
-        data: &[u8],
-        output: &mut Output,
-    ) -> Result<u32, (usize, Stop)> {
-        let tccb = Tccb::parse(tccb_bytes).map_err(|(bad, at)| (at, Stop::Bad(bad)))?;
-        if tccb.service == Service::Interrogate {
-            // Of one that waits for a track there is nothing to tell either: it has done nothing yet.
-            return Ok(0);
-        }
-        let all: u64 = tccb.dcws().map(|(_, dcw)| u64::from(dcw.count)).sum();
-        let all = u32::try_from(all).map_err(|_| (0, Stop::Bad(BadTccb::Trailer)))?;
-        if all > u32::MAX - 8 || transfer_bytes(all) != tccb.transfer_bytes {
-            return Err((tccb_bytes.len() - 8, Stop::Bad(BadTccb::Trailer)));
-        }
-        let (mut at, mut residual) = (0, 0);
-        for (offset, dcw) in tccb.dcws() {
-            self.counters.commands += 1;
-            let stop = |refusal| (offset, Stop::Refused(refusal));
-            let writes = perform::writes(dcw.command, dcw.control);
-            // Parameters go with the command; what is written is the output data.
-            let rest = &data[at.min(data.len())..];
-            let piece = if writes { rest.get(..dcw.count as usize) } else { Some(&[][..]) };
-            let piece = piece.ok_or((offset, Stop::Bad(BadTccb::Dcw)))?;
-            at += piece.len();
-            let moved = self
-                .perform_transport(connection, head.connection, exchange, &dcw, piece, output)
-                .map_err(stop)?;
-            residual += dcw.count.saturating_sub(moved.bytes);
-            if moved.status != DeviceStatus::ENDED {
-                return Err((offset, Stop::Status(moved.status)));
-            }
-        }
-        Ok(residual)
-    }
-
-    /// Ends an exchange: at once, or with the next sync if that is to make what it has written survive.
-    fn end(&mut self, connection: &mut Connection, mut ending: Ending) -> Result<(), Broken> {
-        let number = ending.exchange.number;
-        connection.over[number as usize % SUBCHANNELS] = number;
-        let cache = &mut self.volumes[connection.device.volume].cache;
-        ending.exchange.let_stand(cache);
-        if ending.exchange.has_failed {
-            let chain = ending.exchange.chain;
-            ending.fail(Fault::Equipment, connection, &chain);
-        }
-        if !ending.exchange.is_unsynced && ending.exchange.unwritten == 0 {
-            return self.send_ending(connection, ending);
-        }
-        self.volumes[connection.device.volume].endings.push(ending);
-        Ok(())
-    }
-
-    fn send_ending(&mut self, connection: &mut Connection, ending: Ending) -> Result<(), Broken> {
-        let Ending { mut exchange, kind, status, residual, flags, sense, output, .. } = ending;
-        // What was written has come to the file by now.
-        exchange.let_pass(&mut self.volumes[connection.device.volume].cache);
-        self.counters.exchanges += 1;
-        self.counters.writes += u64::from(exchange.has_written);
-        connection.ended = connection.ended.wrapping_add(1);
-        let ended = connection.ended;
-        if status == DeviceStatus::BUSY {
-            // It begins again, and the guest gets nothing of this.
-            let cache = &mut self.volumes[connection.device.volume].cache;
-            exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
-        } else {
-            connection.pins.extend(exchange.slots.iter().map(|slot| (ended, *slot)));
-        }
-        let mut head = Head {
-            flags,
-            number: exchange.commands as u16,
-            code: status.0,
-            count: residual,
-            ..Head::new(kind, ending.connection, exchange.number)
-        };
-        let mut sense_bytes: &[u8] = &[];
-        if status.has(DeviceStatus::UNIT_CHECK) {
-            self.counters.unit_checks += 1;
-            connection.sense = sense;
-            head.flags |= flag::SENSE;
-            sense_bytes = &sense.0;
-        }
-        let link = self.link(connection.link)?;
-        output.send_with(link, head, sense_bytes)
-    }
-
-    /// Makes what was written to a volume survive a crash, and ends the operations that wrote.
-    fn sync(&mut self, volume: usize) {
-        self.counters.syncs += 1;
-        let mounted = &mut self.volumes[volume];
-        let is_synced = mounted.volume.sync().is_ok();
-        let unsynced = std::mem::take(&mut mounted.unsynced);
-        if !is_synced {
-            unsynced.iter().for_each(|track| mounted.forget(*track));
-            mounted.spoil_writes(&unsynced);
-        }
-        for ending in &mut mounted.endings {
-            ending.exchange.has_failed |= ending.exchange.is_unsynced && !is_synced;
-            ending.exchange.is_unsynced = false;
-        }
-        // Some have writes that are under way. They stay where a connection that ends finds them.
-        let is_over = |ending: &mut Ending| ending.exchange.unwritten == 0;
-        let done: Vec<Ending> = mounted.endings.extract_if(.., is_over).collect();
-        // Those that go on have written too.
-        let connections = self.connections.iter_mut().flatten();
-        for connection in connections.filter(|connection| connection.device.volume == volume) {
-            for exchange in &mut connection.exchanges {
-                exchange.has_failed |= exchange.is_unsynced && !is_synced;
-                exchange.is_unsynced = false;
-            }
-        }
-        for mut ending in done {
-            let place = usize::from(ending.connection);
-            let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
-            else {
-                // Its link has broken with the end of another one.
-                let cache = &mut self.volumes[volume].cache;
-                ending.exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
-                continue;
-            };
-            if ending.exchange.has_failed {
-                let chain = ending.exchange.chain;
-                ending.fail(Fault::Equipment, &connection, &chain);
-            }
-            let link = connection.link;
-            let sent = self.send_ending(&mut connection, ending);
-            self.connections[place] = Some(connection);
-            if sent.is_err() {
-                self.drop_link(link);
-            }
-        }
-    }
-}
-
-/// Bytes of the longest TCCB that a TCW can name.
-const TCCB_BYTES_MAX: usize = 272;
-
-/// Why a transport mode operation stopped.
-#[derive(Debug)]
-enum Stop {
-    Bad(BadTccb),
-    Refused(perform::Refusal),
-    Status(DeviceStatus),
 }
 
 impl Exchange {
@@ -1145,7 +896,7 @@ impl Exchange {
     /// For a device without cache: tracks leave the cache that were read for commands which have ended.
     fn let_old_pass(&mut self, cache: &mut Cache) {
         let Some(track) = self.chain.track() else { return };
-        let kept = track..=track + perform::TRACKS_AHEAD_MAX as u32;
+        let kept = track..=track + TRACKS_AHEAD_MAX as u32;
         let old = self.asked.extract_if(.., |track| !kept.contains(track));
         old.for_each(|track| cache.let_go(track));
     }
@@ -1161,37 +912,5 @@ impl Exchange {
         if let Some(aside) = self.aside.take() {
             aside.held.into_iter().for_each(|slot| cache.unpin(slot));
         }
-    }
-}
-
-impl Ending {
-    fn new(connection: u16, exchange: Exchange, kind: Kind) -> Ending {
-        Ending {
-            connection,
-            exchange,
-            kind,
-            status: DeviceStatus::ENDED,
-            residual: 0,
-            flags: 0,
-            sense: Sense::default(),
-            output: Output::default(),
-        }
-    }
-
-    /// The exchange could not go on now. One that has written is not to be begun again: what it would write then may be older than
-    /// what others have written meanwhile.
-    fn be_busy(&mut self, connection: &Connection, exchange: &Exchange) {
-        if exchange.has_written {
-            self.fail(Fault::Overrun, connection, &exchange.chain);
-        } else {
-            self.status = DeviceStatus::BUSY;
-        }
-    }
-
-    fn fail(&mut self, fault: Fault, connection: &Connection, chain: &Chain) {
-        self.status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_CHECK);
-        let track = chain.track().map(|track| connection.device.shown_number(track));
-        let track = track.unwrap_or_default();
-        self.sense = fault.sense(track.cylinder, track.head);
     }
 }

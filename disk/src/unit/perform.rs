@@ -1,18 +1,17 @@
 //! The commands of a control unit.
 
-use std::io;
-use std::ops::Range;
-
 use super::cache::{Cache, CacheError, Slot};
 use super::chain::{Deed, Domain, deed};
 use super::device::{
     CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, Device, IDENTITY, characteristics, configuration,
 };
+use super::fetch::{find, find_records, pin, uniform_of, write};
+use super::output::Output;
 use super::search::{Match, Place, Position, sector_of, seek_target};
-use super::{Awaited, Connection, Ending, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX, Unit};
+use super::{Awaited, Connection, Ending, Exchange, Mounted, Unit};
 use crate::ckd::model::{TRACK_BYTES, track_of};
-use crate::ckd::track::{self, END, HOME_BYTES, Record, Uniform};
-use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
+use crate::ckd::track::{self, END, HOME_BYTES, Record};
+use crate::exchange::Extent;
 use crate::format::eckd::{
     COUNT_BYTES, Count, Extent as Limits, FileMask, LOCATE_BYTES, LOCATE_EXTENDED_BYTES, Locate,
     NO_SECTOR, Prefix, SECTORS, SEEK_BYTES, Search, command, is_command_mode_only, operation,
@@ -21,12 +20,6 @@ use crate::format::eckd::{
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, SENSE_BYTES};
 use crate::format::tccb::Dcw;
-
-/// All of a track.
-const WHOLE: Range<usize> = 0..TRACK_BYTES;
-
-/// Tracks behind the one that a command waits for which are read at the same time.
-pub(super) const TRACKS_AHEAD_MAX: usize = 24;
 
 /// Tracks without a record that a command goes over.
 const EMPTY_TRACKS_MAX: u32 = 16;
@@ -75,93 +68,6 @@ impl Moved {
     pub(super) fn of(bytes: usize, expected: usize) -> Moved {
         Moved { bytes: bytes as u32, expected: expected as u32, ..Moved::NOTHING }
     }
-}
-
-/// What a command brings.
-#[derive(Debug, Default)]
-pub struct Output {
-    /// Extents of the cache. Most commands bring one, for which nothing is allocated.
-    first: Option<Extent>,
-    more: Vec<Extent>,
-    /// Bytes in a body of their own, if there are no extents.
-    bytes: Vec<u8>,
-}
-
-impl Output {
-    fn extents(&self) -> impl Iterator<Item = &Extent> {
-        self.first.iter().chain(&self.more)
-    }
-
-    /// Whether there is nothing.
-    pub fn is_empty(&self) -> bool {
-        self.first.is_none() && self.bytes.is_empty()
-    }
-
-    /// Sends it as a data unit.
-    pub fn send(&self, link: &mut Link, head: Head) -> Result<(), Broken> {
-        let bytes = self.extents().map(Extent::bytes).sum::<u64>() + self.bytes.len() as u64;
-        self.send_with(link, Head { count: bytes as u32, ..head }, &[])
-    }
-
-    /// Sends it as the body of a unit, with something behind it.
-    #[inline]
-    pub fn send_with(&self, link: &mut Link, mut head: Head, behind: &[u8]) -> Result<(), Broken> {
-        let Some(first) = self.first else {
-            if self.bytes.is_empty() || behind.is_empty() {
-                let body = if self.bytes.is_empty() { behind } else { &self.bytes };
-                return link.send(&head, body);
-            }
-            return link.send(&head, &[&self.bytes, behind].concat());
-        };
-        head.flags |= flag::EXTENTS;
-        if self.more.is_empty() && behind.is_empty() {
-            return link.send(&head, &first.emit());
-        }
-        let mut body = Vec::with_capacity((self.more.len() + 1) * EXTENT_BYTES + behind.len());
-        for extent in self.extents() {
-            body.extend(extent.emit());
-        }
-        body.extend(behind);
-        link.send(&head, &body)
-    }
-
-    /// Adds records of the cache.
-    fn push(&mut self, extent: Extent, cache: &mut Cache) {
-        if !self.bytes.is_empty() {
-            // Bytes came first: everything has to go with them.
-            for place in extent.places() {
-                self.bytes.extend(slice(cache, place, extent.record_bytes as usize));
-            }
-            return;
-        }
-        match self.first {
-            None => self.first = Some(extent),
-            Some(_) => self.more.push(extent),
-        }
-    }
-
-    /// Bytes that lie nowhere in the cache as they are. What came before is copied too.
-    pub(super) fn push_bytes(&mut self, bytes: &[u8], cache: &mut Cache) -> Result<(), Refusal> {
-        if self.bytes.len() + bytes.len() > COPIED_BYTES_MAX {
-            return Err(Fault::Overrun.into());
-        }
-        let more = std::mem::take(&mut self.more);
-        for extent in self.first.take().into_iter().chain(more) {
-            for place in extent.places() {
-                self.bytes.extend(slice(cache, place, extent.record_bytes as usize));
-            }
-        }
-        self.bytes.extend(bytes);
-        Ok(())
-    }
-}
-
-/// Bytes at most that are copied for one exchange, because they do not lie in the cache as the program wants them: whole tracks, or
-/// counts and keys. They pin nothing, so nothing else bounds them.
-const COPIED_BYTES_MAX: usize = 4 << 20;
-
-fn slice(cache: &mut Cache, place: u64, bytes: usize) -> &[u8] {
-    cache.range(place as usize, bytes)
 }
 
 /// Whether a command of a DCW takes data from the output stream.
@@ -928,150 +834,6 @@ impl Unit {
     }
 }
 
-/// What a track is like, if all its records are alike. It is read if that is not known.
-#[inline]
-fn uniform_of(
-    mounted: &mut Mounted,
-    exchange: &mut Exchange,
-    track: u32,
-) -> Result<Option<Uniform>, Refusal> {
-    if let Some(uniform) = mounted.cache.uniform_of(track) {
-        return Ok(Some(uniform));
-    }
-    find(mounted, exchange, track)?;
-    Ok(mounted.cache.uniform_of(track))
-}
-
-/// The slot of a track, all of which is there.
-#[inline]
-pub(super) fn find(
-    mounted: &mut Mounted,
-    exchange: &mut Exchange,
-    track: u32,
-) -> Result<Slot, Refusal> {
-    find_part(mounted, exchange, track, &WHOLE, &WHOLE)
-}
-
-/// The slot of a track where so many records of a domain are, from its next one on.
-#[inline]
-fn find_records(
-    mounted: &mut Mounted,
-    exchange: &mut Exchange,
-    domain: &Domain,
-    uniform: &Uniform,
-    records: u32,
-) -> Result<Slot, Refusal> {
-    let part = uniform.span(domain.record as u8, records);
-    if let Some(slot) = mounted.cache.seek(domain.track, &part) {
-        return Ok(slot);
-    }
-    // What the domain has more of this track is read at once, and of the next ones.
-    let here = u32::from(uniform.records) - domain.record + 1;
-    let all = here.min(domain.remaining).max(records);
-    let asked = uniform.span(domain.record as u8, all);
-    let found = find_part(mounted, exchange, domain.track, &part, &asked);
-    if matches!(found, Err(Refusal::Wait(_))) {
-        read_ahead(mounted, exchange, domain.track, domain.remaining.saturating_sub(all));
-    }
-    // A call that waits has read all of the track and found out what it is like.
-    if found.is_ok() && mounted.cache.uniform_of(domain.track) != Some(*uniform) {
-        return Err(Fault::InvalidTrackFormat.into());
-    }
-    found
-}
-
-/// Begins to read so many records of the tracks behind one, as far as there are places.
-fn read_ahead(mounted: &mut Mounted, exchange: &mut Exchange, track: u32, records: u32) {
-    let Some(limits) = exchange.chain.limits else { return };
-    let mut left = records;
-    for track in (track + 1..=limits.last).take(TRACKS_AHEAD_MAX) {
-        if mounted.is_being_written(track) {
-            return;
-        }
-        let Mounted { volume, cache, flights: Some(flights), .. } = mounted else { return };
-        let Some(uniform) = cache.uniform_of(track).filter(|_| left > 0) else { return };
-        let here = left.min(uniform.records.into());
-        let part = uniform.span(1, here);
-        if !cache.has(track, &part) && flights.find(track, &part).is_none() {
-            if flights.begin(volume, track, &part).is_none() {
-                return;
-            }
-            cache.count_miss();
-            exchange.note_asked(track);
-        }
-        left -= here;
-    }
-}
-
-/// The slot of a track of which a part is there. If it is not, `asked` is read from the file: by a direct read, for which the exchange
-/// is to wait, or by a call that waits, which brings all of the track. What is read from the file is counted.
-fn find_part(
-    mounted: &mut Mounted,
-    exchange: &mut Exchange,
-    track: u32,
-    part: &Range<usize>,
-    asked: &Range<usize>,
-) -> Result<Slot, Refusal> {
-    if let Some(slot) = mounted.cache.seek(track, part) {
-        return Ok(slot);
-    }
-    mounted.finish_writes(track);
-    let Mounted { volume, cache, flights, .. } = mounted;
-    if let Some(flights) = flights.as_mut().filter(|_| exchange.may_wait()) {
-        exchange.misses += 1;
-        if let Some(awaited) = flights.find(track, part) {
-            return Err(Refusal::Wait(awaited));
-        }
-        let Some(awaited) = flights.begin(volume, track, asked) else {
-            return Err(Refusal::Wait(Awaited::Place));
-        };
-        cache.count_miss();
-        exchange.note_asked(track);
-        return Err(Refusal::Wait(awaited));
-    }
-    let slot = match cache.find(volume, track) {
-        Ok(slot) => slot,
-        Err(error) => {
-            match &error {
-                CacheError::Damaged(damage) => mounted.note_damage(track, damage.offset()),
-                // As when the volume is checked before it is served.
-                CacheError::Io(error) if !is_passing(error) => mounted.note_damage(track, 0),
-                CacheError::Io(_) | CacheError::Pinned => {}
-            }
-            return Err(error.into());
-        }
-    };
-    exchange.misses += 1;
-    if exchange.is_uncached {
-        exchange.pass_to(track, &mut mounted.cache);
-    }
-    Ok(slot)
-}
-
-/// Whether the same call can succeed later: the kernel lacks something now. Any other error is the disk's, or the file's.
-pub fn is_passing(error: &io::Error) -> bool {
-    const PASSING: [io::ErrorKind; 4] = [
-        io::ErrorKind::Interrupted,
-        io::ErrorKind::WouldBlock,
-        io::ErrorKind::OutOfMemory,
-        io::ErrorKind::ResourceBusy,
-    ];
-    PASSING.contains(&error.kind())
-}
-
-/// Keeps a slot until the guest has consumed what the exchange brings.
-#[inline]
-fn pin(mounted: &mut Mounted, exchange: &mut Exchange, slot: Slot) -> Result<(), Fault> {
-    if exchange.slots.last() != Some(&slot) {
-        if exchange.slots.len() >= SLOTS_PER_EXCHANGE_MAX.min(mounted.cache.pins_max()) {
-            return Err(Fault::Overrun);
-        }
-        mounted.cache.pin(slot);
-        exchange.slots.push(slot);
-    }
-    Ok(())
-}
-
 /// Whether another connection has reserved what overlaps a device.
 #[cold]
 fn is_reserved(
@@ -1091,56 +853,5 @@ fn step(exchange: &mut Exchange, track: u32) {
         domain.track = track;
         domain.record += 1;
         domain.remaining = domain.remaining.saturating_sub(1);
-    }
-}
-
-/// Writes a part of a track into the file, from the cache, or begins to.
-pub(super) fn write(
-    mounted: &mut Mounted,
-    exchange: &mut Exchange,
-    slot: Slot,
-    track: u32,
-    at: usize,
-    bytes: usize,
-) -> Result<(), Refusal> {
-    if let Some(flights) = &mut mounted.flights {
-        flights.spoil(track);
-    }
-    // Even if it fails: some of it may be written.
-    exchange.has_effects = true;
-    if mounted.writes.is_some() {
-        exchange.has_written = true;
-        mounted.write_directly(exchange, slot, track, at..at + bytes);
-        return Ok(());
-    }
-    let source = &mounted.cache.bytes(slot)[at..at + bytes];
-    if mounted.volume.write(track, at, source).is_err() {
-        mounted.cache.forget(track);
-        // What was written before it in this exchange may be on the disk or not: the exchange fails as a whole.
-        return Err(Fault::Equipment.into());
-    }
-    if mounted.unsynced.last() != Some(&track) {
-        mounted.unsynced.push(track);
-    }
-    (exchange.has_written, exchange.is_unsynced) = (true, true);
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use os::storage::StorageOptions;
-
-    use super::*;
-    use crate::ckd::model::{HEADS, TRACK_BYTES};
-
-    #[test]
-    fn bytes_that_are_copied_for_an_exchange_are_bounded() {
-        let options = StorageOptions::default();
-        let mut cache = Cache::new(HEADS, 4 * TRACK_BYTES, options).unwrap();
-        let mut output = Output::default();
-        let track = vec![7; TRACK_BYTES];
-        let all = (0..).take_while(|_| output.push_bytes(&track, &mut cache).is_ok()).count();
-        assert_eq!(all, COPIED_BYTES_MAX / TRACK_BYTES);
-        assert!(output.bytes.len() <= COPIED_BYTES_MAX);
     }
 }

@@ -12,7 +12,8 @@
 //! instead, and ends with the cylinder.
 
 use super::device::Device;
-use super::perform::{Found, Moved, Refusal, find};
+use super::fetch::find;
+use super::perform::{Found, Moved, Refusal};
 use super::{Connection, Exchange, Unit};
 use crate::ckd::track::{self, Record};
 use crate::format::eckd::{Cchh, Count, Search, Seeks, Subject, command, parse_seek};

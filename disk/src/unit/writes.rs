@@ -15,8 +15,8 @@ use std::ops::Range;
 use os::uring::{Ended, Piece};
 
 use super::cache::Slot;
+use super::fetch::is_passing;
 use super::flight::Ticket;
-use super::perform::is_passing;
 use super::{Connection, Exchange, Mounted, Unit};
 use crate::ckd::direct::DirectWrites;
 use crate::ckd::model::SECTOR_BYTES;

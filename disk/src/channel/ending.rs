@@ -1,0 +1,376 @@
+//! What comes back from the control unit, and how programs end.
+
+use fabric::path::Sender;
+
+use super::guest::{Guest, send};
+use super::request::{self, Attached};
+use super::run::{Channel, Guests};
+use super::subchannel::{Flight, Stop, Subchannel};
+use crate::exchange::{Broken, Head, Kind, Pieces, Unit, flag};
+use crate::format::orb::{Orb, OrbFlags};
+use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, TSB_STORED, control};
+use crate::format::sense::{SENSE_BYTES, Sense};
+use crate::format::tsb::{TransportStatus, Tsb};
+
+impl Channel {
+    pub(super) fn take_unit(
+        &mut self,
+        link: usize,
+        unit: Unit,
+        guests: &mut impl Guests,
+        now: u64,
+    ) -> Result<(), Broken> {
+        let head = unit.head;
+        let number = usize::from(head.connection);
+        let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
+        if guest.link != link {
+            return Err(Broken::Rules);
+        }
+        if head.kind == Kind::Established {
+            if head.exchange != guest.connection {
+                return Ok(());
+            }
+            guest.is_established = head.code == 0;
+            guest.is_refused = head.code != 0;
+            guest.cache_segment = head.count as u16;
+            guest.cache = self.links[link].lent(guest.cache_segment);
+            return self.tell_attached(number, guests);
+        }
+        if !guest.is_established {
+            return Ok(());
+        }
+        let subchannel = (head.exchange & 0xff) as u16;
+        let Some(one) = guest.subchannels.get_mut(usize::from(subchannel)) else {
+            return Err(Broken::Rules);
+        };
+        let is_end = matches!(head.kind, Kind::Status | Kind::TransportResponse);
+        if is_end {
+            guest.ended = guest.ended.wrapping_add(1);
+            if guest.guest_cache.is_none() {
+                // What was read has been copied by now, or is with this unit.
+                guest.released = guest.ended;
+            }
+        }
+        if !one.is_running || one.run.exchange != Some(head.exchange) {
+            // Of an exchange that has ended here.
+            return Ok(());
+        }
+        let run = &mut one.run;
+        if run.responded_ns.is_none() {
+            run.responded_ns = Some(now);
+        }
+        match head.kind {
+            Kind::CommandResponse => {
+                match DeviceStatus(head.code) {
+                    DeviceStatus(0) => run.respond(),
+                    status if run.end_search(status) => {}
+                    _ => return Err(Broken::Rules),
+                }
+                if let Some((sender, _)) = guests.halves(number) {
+                    // A guest that is gone is noticed when it is polled.
+                    let _ = self.advance(number, subchannel, sender, now);
+                }
+                Ok(())
+            }
+            Kind::Data => {
+                let body = self.links[link].body(unit);
+                let pieces = data_of(&head, body);
+                let is_of = |flight: &Flight| flight.sequence as u16 == head.number;
+                while run.flights.front().is_some_and(|flight| !is_of(flight)) {
+                    run.flights.pop_front();
+                }
+                let flight = run.flights.front_mut().ok_or(Broken::Rules)?;
+                let targets = std::mem::take(&mut flight.pieces);
+                guest.take_data(subchannel, targets.iter(), pieces).ok_or(Broken::Rules)?;
+                let run = &mut guest.subchannels[usize::from(subchannel)].run;
+                if run.lost != SubchannelStatus::default() && run.stop.is_none() {
+                    run.stop = Some(Stop::Lost);
+                    let head = Head::new(Kind::Cancel, number as u16, head.exchange);
+                    // A link that has ended says so when it is polled.
+                    let _ = self.links[link].send(&head, &[]);
+                }
+                Ok(())
+            }
+            Kind::Status => self.take_status(number, subchannel, link, unit, guests, now),
+            Kind::TransportResponse => {
+                self.take_response(number, subchannel, link, unit, guests, now)
+            }
+            _ => Err(Broken::Rules),
+        }
+    }
+
+    fn tell_attached(&mut self, number: usize, guests: &mut impl Guests) -> Result<(), Broken> {
+        let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
+        let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
+        if guest.is_refused {
+            let _ = guest.refuse(0, 3, sender);
+            return Ok(());
+        }
+        if let Some(lendable) = guest.lendable.take() {
+            // A guest that cannot be lent the cache gets copies.
+            guest.guest_cache = sender.lend(&lendable).ok();
+        }
+        let attached = Attached {
+            cylinders: guest.cylinders,
+            subchannels: guest.subchannels.len() as u16,
+            may_write: guest.may_write,
+            cache: guest.guest_cache,
+            results: guest.results_segment,
+            result_bytes: guest.result_bytes,
+        };
+        let head = request::Head::new(request::Kind::Attached, 0);
+        let _ = guest.send(&head, &attached.emit(), sender);
+        Ok(())
+    }
+
+    fn take_status(
+        &mut self,
+        number: usize,
+        subchannel: u16,
+        link: usize,
+        unit: Unit,
+        guests: &mut impl Guests,
+        now: u64,
+    ) -> Result<(), Broken> {
+        let head = unit.head;
+        let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
+        let one = &mut guest.subchannels[usize::from(subchannel)];
+        let run = &mut one.run;
+        if head.flags & flag::SENSE != 0 {
+            let sense = self.links[link].body(unit);
+            let sense: [u8; SENSE_BYTES] = sense.try_into().map_err(|_| Broken::Rules)?;
+            run.answer.sense = Some(Sense(sense));
+        }
+        let device = DeviceStatus(head.code);
+        let stop = run.stop;
+        let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
+        // A guest that is gone is noticed when it is polled.
+        if device == DeviceStatus::BUSY {
+            match stop {
+                Some(stop @ (Stop::Halt | Stop::Clear)) => {
+                    let _ = self.stopped(number, subchannel, stop, sender, now);
+                }
+                _ => guest.retry(subchannel, now),
+            }
+            return Ok(());
+        }
+        let is_good = device == DeviceStatus::ENDED && head.flags & flag::INCORRECT_LENGTH == 0;
+        if is_good && let Some(stop) = stop {
+            let _ = self.stopped(number, subchannel, stop, sender, now);
+            return Ok(());
+        }
+        let is_of = |flight: &&Flight| flight.sequence as u16 == head.number;
+        let flight = run.flights.iter().find(is_of);
+        let (address, count) = flight.map_or((0, 0), |flight| (flight.end, flight.count));
+        let incorrect = head.flags & flag::INCORRECT_LENGTH != 0;
+        let subchannel_status = if incorrect {
+            SubchannelStatus::INCORRECT_LENGTH
+        } else {
+            SubchannelStatus::default()
+        };
+        let scsw = Scsw {
+            address,
+            device,
+            subchannel: subchannel_status,
+            count: head.count.min(count) as u16,
+            ..Scsw::default()
+        };
+        let _ = self.finish(number, subchannel, scsw, sender, now);
+        Ok(())
+    }
+
+    fn take_response(
+        &mut self,
+        number: usize,
+        subchannel: u16,
+        link: usize,
+        unit: Unit,
+        guests: &mut impl Guests,
+        now: u64,
+    ) -> Result<(), Broken> {
+        let head = unit.head;
+        let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
+        let mut body = self.links[link].body(unit);
+        let mut sense = Sense::default();
+        if head.flags & flag::SENSE != 0 {
+            let (rest, bytes) = body.split_last_chunk::<SENSE_BYTES>().ok_or(Broken::Rules)?;
+            (body, sense) = (rest, Sense(*bytes));
+        }
+        let device = DeviceStatus(head.code);
+        if device == DeviceStatus::BUSY {
+            let stop = guest.subchannels[usize::from(subchannel)].run.stop;
+            let Some(stop) = stop else {
+                guest.retry(subchannel, now);
+                return Ok(());
+            };
+            let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
+            // A guest that is gone is noticed when it is polled.
+            let _ = self.stopped(number, subchannel, stop, sender, now);
+            return Ok(());
+        }
+        let index = usize::from(subchannel);
+        let targets = std::mem::take(&mut guest.subchannels[index].run.input);
+        let pieces = data_of(&head, body);
+        let absorbed = guest.take_data(subchannel, targets.iter(), pieces);
+        let run = &mut guest.subchannels[index].run;
+        run.input = targets;
+        absorbed.ok_or(Broken::Rules)?;
+        let mut scsw = Scsw { address: run.orb.program, device, ..Scsw::default() };
+        let is_check = device.has(DeviceStatus::UNIT_CHECK);
+        if is_check
+            || head.count > 0
+            || head.flags & flag::CACHE_MISS != 0
+            || device != DeviceStatus::ENDED
+        {
+            let is_program = head.flags & flag::PROGRAM_CHECK != 0;
+            let device_us = (now.saturating_sub(run.started_ns) / 1000) as u32;
+            let tsb = Tsb {
+                dcw_offset: (device != DeviceStatus::ENDED).then_some(head.number),
+                residual_bytes: head.count,
+                cache_miss: head.flags & flag::CACHE_MISS != 0,
+                status: match is_program {
+                    true => TransportStatus::ProgramCheck { reason: sense.0[8], sense },
+                    false => TransportStatus::Io { device_us, queue_us: 0, sense },
+                },
+            };
+            run.answer.tsb = Some((run.tsb, tsb.emit()));
+            run.answer.sense = is_check.then_some(sense);
+            scsw.count = TSB_STORED;
+            if is_program {
+                scsw.subchannel = SubchannelStatus::PROGRAM_CHECK;
+                self.counters.program_checks += 1;
+            }
+        }
+        let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
+        let _ = self.finish(number, subchannel, scsw, sender, now);
+        Ok(())
+    }
+
+    /// A program has ended by itself, and everything before has been done.
+    pub(super) fn stopped(
+        &mut self,
+        number: usize,
+        subchannel: u16,
+        stop: Stop,
+        sender: &mut Sender,
+        now: u64,
+    ) -> Result<(), Broken> {
+        match stop {
+            Stop::Check(check) => {
+                self.program_check(number, subchannel, check.address, sender, now)
+            }
+            Stop::Suspend => {
+                let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
+                let run = &mut guest.subchannels[usize::from(subchannel)].run;
+                (run.exchange, run.stop, run.is_suspended) = (None, None, true);
+                let scsw = Scsw {
+                    conditions: conditions(&run.orb),
+                    control: control::START
+                        | control::SUSPENDED
+                        | control::INTERMEDIATE
+                        | control::PENDING,
+                    address: run.flights.back().map_or(run.orb.program, |flight| flight.end),
+                    ..Scsw::default()
+                };
+                // What was read so far goes with it: the control unit may use its place again once the guest has
+                // consumed this, or what ended after it.
+                run.answer.scsw = scsw;
+                let mut head = run.answer.head(subchannel);
+                head.flags |= request::flag::INTERMEDIATE;
+                (head.token, head.values[0]) = (guest.ended, run.orb.parameter);
+                run.answer.emit(&mut guest.body);
+                run.answer.clear();
+                send(sender, &mut guest.backlog, &head, &guest.body)
+            }
+            Stop::Halt | Stop::Clear => {
+                self.finish(number, subchannel, Scsw::default(), sender, now)
+            }
+            Stop::Lost => {
+                let guest = self.guests.get(number).and_then(Option::as_ref);
+                let run = guest.map(|guest| &guest.subchannels[usize::from(subchannel)].run);
+                let address =
+                    run.and_then(|run| run.flights.front()).map_or(0, |flight| flight.end);
+                let scsw = Scsw { address, device: DeviceStatus::ENDED, ..Scsw::default() };
+                self.finish(number, subchannel, scsw, sender, now)
+            }
+        }
+    }
+
+    pub(super) fn program_check(
+        &mut self,
+        number: usize,
+        subchannel: u16,
+        address: u32,
+        sender: &mut Sender,
+        now: u64,
+    ) -> Result<(), Broken> {
+        self.counters.program_checks += 1;
+        let scsw = Scsw { address, subchannel: SubchannelStatus::PROGRAM_CHECK, ..Scsw::default() };
+        self.finish(number, subchannel, scsw, sender, now)
+    }
+
+    /// A program has ended: its status goes to the guest.
+    pub(super) fn finish(
+        &mut self,
+        number: usize,
+        subchannel: u16,
+        scsw: Scsw,
+        sender: &mut Sender,
+        now: u64,
+    ) -> Result<(), Broken> {
+        let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
+        self.counters.results += 1;
+        let token = guest.ended;
+        let Guest { subchannels, backlog, body, .. } = guest;
+        let Subchannel { run, is_running, measurement } = &mut subchannels[usize::from(subchannel)];
+        *is_running = false;
+        measurement.samples += 1;
+        let responded_ns = run.responded_ns.unwrap_or(now);
+        run.end_queuing(now);
+        let pending_ns = responded_ns.saturating_sub(run.started_ns + run.queue_ns);
+        measurement.pending_ns += pending_ns;
+        measurement.initial_response_ns += pending_ns;
+        measurement.queue_ns += run.queue_ns;
+        measurement.connect_ns += now.saturating_sub(responded_ns);
+        run.exchange = None;
+        let function = match run.stop {
+            Some(Stop::Halt) => control::START | control::HALT,
+            Some(Stop::Clear) => control::CLEAR,
+            _ => control::START,
+        };
+        let is_clear = run.stop == Some(Stop::Clear);
+        let mut scsw = scsw;
+        if run.lost != SubchannelStatus::default() {
+            scsw.subchannel.0 |= run.lost.0;
+            run.answer.places.clear();
+            run.answer.sources.clear();
+        }
+        let is_alert = scsw.subchannel.0 & !0x80 != 0 || scsw.device.has(DeviceStatus::UNIT_CHECK);
+        let ends = match is_clear {
+            true => control::PENDING,
+            false => control::PRIMARY | control::SECONDARY | control::PENDING,
+        };
+        run.answer.scsw = Scsw {
+            conditions: scsw.conditions | conditions(&run.orb),
+            control: function | ends | if is_alert { control::ALERT } else { 0 },
+            ..scsw
+        };
+        let mut head = run.answer.head(subchannel);
+        (head.token, head.values[0]) = (token, run.orb.parameter);
+        run.answer.emit(body);
+        send(sender, backlog, &head, body)
+    }
+}
+
+/// What an SCSW says of the ORB: key, suspend, format, prefetch.
+pub(super) fn conditions(orb: &Orb) -> u16 {
+    let bit = |flag: OrbFlags, bit: u16| if orb.flags.has(flag) { bit } else { 0 };
+    u16::from(orb.key) << 12
+        | bit(OrbFlags::SUSPEND, 0x0800)
+        | bit(OrbFlags::FORMAT_1, 0x0080)
+        | bit(OrbFlags::PREFETCH, 0x0040)
+}
+
+fn data_of<'a>(head: &Head, body: &'a [u8]) -> Pieces<'a> {
+    if head.flags & flag::EXTENTS != 0 { Pieces::Extents(body) } else { Pieces::Bytes(body) }
+}

@@ -1,0 +1,271 @@
+//! A guest of the channel: its subchannels, where its data come to, and what it is told.
+
+use std::collections::VecDeque;
+
+use fabric::path::{Lendable, SendError, Sender, Shared, View};
+
+use super::request::{self, Answer, SKIPPED};
+use super::subchannel::{Run, Subchannel};
+use super::walk::Piece;
+use crate::exchange::{Broken, Extent, Pieces};
+use crate::format::scsw::{Scsw, SubchannelStatus};
+
+/// Results that are held back for a guest whose path has no room. A guest with more does not take what it has asked for.
+pub const HELD_BACK_MAX: usize = 512;
+/// Places of the data of a program, and sources: what the head of a result can count, and then some.
+const PARTS_MAX: usize = 8192;
+
+/// Bytes of count fields between the records that one program reads which are copied along.
+const GAP_BYTES_MAX: u64 = 4096;
+
+/// Bytes of storage for the results of so many subchannels, whose programs each read up to `result_bytes`.
+pub fn result_storage_bytes(subchannels: u16, result_bytes: u32) -> u64 {
+    u64::from(subchannels) * (u64::from(result_bytes) + GAP_BYTES_MAX)
+}
+
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) link: usize,
+    /// Which of all connections: what comes for this guest's number before the control unit has answered was meant for a guest that had
+    /// the number before.
+    pub(super) connection: u32,
+    /// The control unit has the connection.
+    pub(super) is_established: bool,
+    pub(super) is_refused: bool,
+    /// All of the volume's cache.
+    pub(super) cache: Option<View>,
+    pub(super) cache_segment: u16,
+    /// The number under which the guest reads it.
+    pub(super) guest_cache: Option<u16>,
+    pub(super) lendable: Option<Lendable>,
+    /// The guest's storage.
+    pub(super) storage: Option<View>,
+    pub(super) results: Shared,
+    pub(super) results_segment: u16,
+    pub(super) result_bytes: u32,
+    pub(super) subchannels: Vec<Subchannel>,
+    pub(super) cylinders: u32,
+    pub(super) may_write: bool,
+    /// Count fields on the volume are those that the guest sees.
+    pub(super) has_own_counts: bool,
+    /// Operations that the control unit has ended, modulo 65536, and what is released of them.
+    pub(super) ended: u16,
+    pub(super) released: u16,
+    pub(super) told: u16,
+    /// Subchannels to be started again.
+    pub(super) busy: VecDeque<u16>,
+    /// Results that the guest's path had no room for.
+    pub(super) backlog: VecDeque<(request::Head, Vec<u8>)>,
+    /// Results that were sent and not consumed, as far as is known, are bounded by the subchannels.
+    pub(super) body: Vec<u8>,
+}
+
+impl Guest {
+    /// Takes data in, as far as there is room and a place for them. None if the control unit breaks the rules.
+    pub(super) fn take_data<'a>(
+        &mut self,
+        subchannel: u16,
+        targets: impl Iterator<Item = &'a Piece>,
+        pieces: Pieces<'_>,
+    ) -> Option<()> {
+        let taken = self.absorb(subchannel, targets, pieces)?;
+        if taken != SubchannelStatus::default() {
+            // The guest gets none of it: what it would get is not what it asked for.
+            let run = &mut self.subchannels[usize::from(subchannel)].run;
+            run.lost = taken;
+        }
+        Some(())
+    }
+
+    /// Takes data in: into the guest's result storage, or as extents of the cache that the guest has been lent. Returns what is
+    /// wrong: nothing, chaining check for want of room, or incorrect length for want of a place.
+    fn absorb<'a>(
+        &mut self,
+        subchannel: u16,
+        targets: impl Iterator<Item = &'a Piece>,
+        pieces: Pieces<'_>,
+    ) -> Option<SubchannelStatus> {
+        let Guest {
+            subchannels,
+            cache,
+            guest_cache,
+            results,
+            results_segment,
+            result_bytes,
+            has_own_counts,
+            ..
+        } = self;
+        let run = &mut subchannels[usize::from(subchannel)].run;
+        let base = result_storage_bytes(subchannel, *result_bytes);
+        let room = |run: &Run, bytes: u64| {
+            let end = u64::from(run.result_bytes) + bytes;
+            let at = base + u64::from(run.result_bytes) + u64::from(run.gap_bytes);
+            (end <= u64::from(*result_bytes)).then_some(at as usize)
+        };
+        let mut moved: u64 = 0;
+        match pieces {
+            Pieces::Bytes(bytes) => {
+                if !bytes.is_empty() {
+                    let Some(at) = room(run, bytes.len() as u64) else {
+                        return Some(SubchannelStatus::CHAINING_CHECK);
+                    };
+                    results.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+                    let source = Extent::plain(*results_segment, at as u64, bytes.len() as u32);
+                    run.answer.add_source(source);
+                    run.result_bytes += bytes.len() as u32;
+                    moved = bytes.len() as u64;
+                }
+            }
+            Pieces::Extents(_) => {
+                let cache = cache.as_ref()?;
+                for extent in pieces.extents() {
+                    let extent = extent?;
+                    let bytes = extent.bytes();
+                    if extent.end() > View::bytes(cache) as u64 {
+                        return None;
+                    }
+                    moved += bytes;
+                    if let Some(segment) = guest_cache {
+                        run.answer.add_source(Extent { segment: *segment, ..extent });
+                        continue;
+                    }
+                    let Some(mut at) = room(run, bytes) else {
+                        return Some(SubchannelStatus::CHAINING_CHECK);
+                    };
+                    let gaps = extent.end() - extent.offset - bytes;
+                    if *has_own_counts && u64::from(run.gap_bytes) + gaps <= GAP_BYTES_MAX {
+                        // In one piece, with what is between the records: many short copies take longer.
+                        let target = &mut results.bytes_mut()[at..at + (bytes + gaps) as usize];
+                        cache.read(extent.offset as usize, target).ok()?;
+                        let offset = at as u64;
+                        run.answer.add_source(Extent {
+                            offset,
+                            segment: *results_segment,
+                            ..extent
+                        });
+                        run.result_bytes += bytes as u32;
+                        run.gap_bytes += gaps as u32;
+                        continue;
+                    }
+                    let source = Extent::plain(*results_segment, at as u64, bytes as u32);
+                    for place in extent.places() {
+                        let record_bytes = extent.record_bytes as usize;
+                        let target = &mut results.bytes_mut()[at..at + record_bytes];
+                        cache.read(place as usize, target).ok()?;
+                        at += record_bytes;
+                    }
+                    run.answer.add_source(source);
+                    run.result_bytes += bytes as u32;
+                }
+            }
+        }
+        let mut left = moved;
+        let is_too_much =
+            |answer: &Answer| answer.places.len() > PARTS_MAX || answer.sources.len() > PARTS_MAX;
+        for piece in targets {
+            if is_too_much(&run.answer) {
+                break;
+            }
+            let bytes = u64::from(piece.bytes).min(left) as u32;
+            if bytes == 0 {
+                break;
+            }
+            let address = if piece.skip { SKIPPED } else { u32::try_from(piece.address).ok()? };
+            run.answer.add_place(address, bytes);
+            left -= u64::from(bytes);
+        }
+        if is_too_much(&run.answer) {
+            return Some(SubchannelStatus::CHAINING_CHECK);
+        }
+        let is_placed = left == 0;
+        Some(if is_placed {
+            SubchannelStatus::default()
+        } else {
+            SubchannelStatus::INCORRECT_LENGTH
+        })
+    }
+
+    /// The control unit was busy, before the program wrote anything: the program begins again with the next poll.
+    pub(super) fn retry(&mut self, subchannel: u16, now: u64) {
+        let run = &mut self.subchannels[usize::from(subchannel)].run;
+        let (orb, started_ns, queue_ns) = (run.orb, run.started_ns, run.queue_ns);
+        let origin = run.origin;
+        run.begin(orb, started_ns);
+        (run.queue_ns, run.busy_ns, run.is_busy) = (queue_ns, now, true);
+        run.origin = origin;
+        self.busy.push_back(subchannel);
+    }
+
+    pub(super) fn refuse(
+        &mut self,
+        subchannel: u16,
+        code: u32,
+        sender: &mut Sender,
+    ) -> Result<(), Broken> {
+        let mut head = request::Head::new(request::Kind::Refused, subchannel);
+        head.values[0] = code;
+        self.send(&head, &[], sender)
+    }
+
+    pub(super) fn send_intermediate(
+        &mut self,
+        subchannel: u16,
+        parameter: u32,
+        scsw: Scsw,
+        sender: &mut Sender,
+    ) -> Result<(), Broken> {
+        if !self.backlog.is_empty() {
+            // The guest has not taken its status: a condition that is pending already is not made pending again.
+            return Ok(());
+        }
+        let answer = Answer { scsw, ..Answer::default() };
+        let mut head = answer.head(subchannel);
+        head.flags |= request::flag::INTERMEDIATE;
+        (head.token, head.values[0]) = (self.ended, parameter);
+        let mut body = Vec::new();
+        answer.emit(&mut body);
+        self.send(&head, &body, sender)
+    }
+
+    pub(super) fn send(
+        &mut self,
+        head: &request::Head,
+        body: &[u8],
+        sender: &mut Sender,
+    ) -> Result<(), Broken> {
+        send(sender, &mut self.backlog, head, body)
+    }
+
+    /// Sends what the path had no room for, as far as there is room now. Returns whether anything was sent.
+    pub(super) fn send_backlog(&mut self, sender: &mut Sender) -> Result<bool, Broken> {
+        let mut has_sent = false;
+        while let Some((head, body)) = self.backlog.front() {
+            match sender.send(&head.emit(), body) {
+                Ok(()) => drop(self.backlog.pop_front()),
+                Err(SendError::Severed(severed)) => return Err(severed.into()),
+                Err(_) => break,
+            }
+            has_sent = true;
+        }
+        Ok(has_sent)
+    }
+}
+
+/// Sends a message to a guest. What the path has no room for waits. A guest for which more than [`HELD_BACK_MAX`] wait is ended
+/// when it is polled.
+pub(super) fn send(
+    sender: &mut Sender,
+    backlog: &mut VecDeque<(request::Head, Vec<u8>)>,
+    head: &request::Head,
+    body: &[u8],
+) -> Result<(), Broken> {
+    if backlog.is_empty() {
+        match sender.send(&head.emit(), body) {
+            Ok(()) => return Ok(()),
+            Err(SendError::Severed(severed)) => return Err(severed.into()),
+            Err(_) => {}
+        }
+    }
+    backlog.push_back((*head, body.to_vec()));
+    Ok(())
+}

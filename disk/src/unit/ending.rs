@@ -1,0 +1,161 @@
+//! How an exchange ends: at once, or when what it has written survives a crash.
+
+use super::chain::Chain;
+use super::output::Output;
+use super::{Connection, Exchange, SUBCHANNELS, Unit};
+use crate::exchange::{Broken, Head, Kind, flag};
+use crate::format::scsw::DeviceStatus;
+use crate::format::sense::{Fault, Sense};
+
+/// How an exchange ends.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) connection: u16,
+    pub(super) exchange: Exchange,
+    pub(super) kind: Kind,
+    pub(super) status: DeviceStatus,
+    pub(super) residual: u32,
+    pub(super) flags: u8,
+    pub(super) sense: Sense,
+    /// Data, of a transport response.
+    pub(super) output: Output,
+}
+
+impl Unit {
+    /// Ends an exchange: at once, or with the next sync if that is to make what it has written survive.
+    pub(super) fn end(
+        &mut self,
+        connection: &mut Connection,
+        mut ending: Ending,
+    ) -> Result<(), Broken> {
+        let number = ending.exchange.number;
+        connection.over[number as usize % SUBCHANNELS] = number;
+        let cache = &mut self.volumes[connection.device.volume].cache;
+        ending.exchange.let_stand(cache);
+        if ending.exchange.has_failed {
+            let chain = ending.exchange.chain;
+            ending.fail(Fault::Equipment, connection, &chain);
+        }
+        if !ending.exchange.is_unsynced && ending.exchange.unwritten == 0 {
+            return self.send_ending(connection, ending);
+        }
+        self.volumes[connection.device.volume].endings.push(ending);
+        Ok(())
+    }
+
+    pub(super) fn send_ending(
+        &mut self,
+        connection: &mut Connection,
+        ending: Ending,
+    ) -> Result<(), Broken> {
+        let Ending { mut exchange, kind, status, residual, flags, sense, output, .. } = ending;
+        // What was written has come to the file by now.
+        exchange.let_pass(&mut self.volumes[connection.device.volume].cache);
+        self.counters.exchanges += 1;
+        self.counters.writes += u64::from(exchange.has_written);
+        connection.ended = connection.ended.wrapping_add(1);
+        let ended = connection.ended;
+        if status == DeviceStatus::BUSY {
+            // It begins again, and the guest gets nothing of this.
+            let cache = &mut self.volumes[connection.device.volume].cache;
+            exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
+        } else {
+            connection.pins.extend(exchange.slots.iter().map(|slot| (ended, *slot)));
+        }
+        let mut head = Head {
+            flags,
+            number: exchange.commands as u16,
+            code: status.0,
+            count: residual,
+            ..Head::new(kind, ending.connection, exchange.number)
+        };
+        let mut sense_bytes: &[u8] = &[];
+        if status.has(DeviceStatus::UNIT_CHECK) {
+            self.counters.unit_checks += 1;
+            connection.sense = sense;
+            head.flags |= flag::SENSE;
+            sense_bytes = &sense.0;
+        }
+        let link = self.link(connection.link)?;
+        output.send_with(link, head, sense_bytes)
+    }
+
+    /// Makes what was written to a volume survive a crash, and ends the operations that wrote.
+    pub(super) fn sync(&mut self, volume: usize) {
+        self.counters.syncs += 1;
+        let mounted = &mut self.volumes[volume];
+        let is_synced = mounted.volume.sync().is_ok();
+        let unsynced = std::mem::take(&mut mounted.unsynced);
+        if !is_synced {
+            unsynced.iter().for_each(|track| mounted.forget(*track));
+            mounted.spoil_writes(&unsynced);
+        }
+        for ending in &mut mounted.endings {
+            ending.exchange.has_failed |= ending.exchange.is_unsynced && !is_synced;
+            ending.exchange.is_unsynced = false;
+        }
+        // Some have writes that are under way. They stay where a connection that ends finds them.
+        let is_over = |ending: &mut Ending| ending.exchange.unwritten == 0;
+        let done: Vec<Ending> = mounted.endings.extract_if(.., is_over).collect();
+        // Those that go on have written too.
+        let connections = self.connections.iter_mut().flatten();
+        for connection in connections.filter(|connection| connection.device.volume == volume) {
+            for exchange in &mut connection.exchanges {
+                exchange.has_failed |= exchange.is_unsynced && !is_synced;
+                exchange.is_unsynced = false;
+            }
+        }
+        for mut ending in done {
+            let place = usize::from(ending.connection);
+            let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
+            else {
+                // Its link has broken with the end of another one.
+                let cache = &mut self.volumes[volume].cache;
+                ending.exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
+                continue;
+            };
+            if ending.exchange.has_failed {
+                let chain = ending.exchange.chain;
+                ending.fail(Fault::Equipment, &connection, &chain);
+            }
+            let link = connection.link;
+            let sent = self.send_ending(&mut connection, ending);
+            self.connections[place] = Some(connection);
+            if sent.is_err() {
+                self.drop_link(link);
+            }
+        }
+    }
+}
+
+impl Ending {
+    pub(super) fn new(connection: u16, exchange: Exchange, kind: Kind) -> Ending {
+        Ending {
+            connection,
+            exchange,
+            kind,
+            status: DeviceStatus::ENDED,
+            residual: 0,
+            flags: 0,
+            sense: Sense::default(),
+            output: Output::default(),
+        }
+    }
+
+    /// The exchange could not go on now. One that has written is not to be begun again: what it would write then may be older than
+    /// what others have written meanwhile.
+    pub(super) fn be_busy(&mut self, connection: &Connection, exchange: &Exchange) {
+        if exchange.has_written {
+            self.fail(Fault::Overrun, connection, &exchange.chain);
+        } else {
+            self.status = DeviceStatus::BUSY;
+        }
+    }
+
+    pub(super) fn fail(&mut self, fault: Fault, connection: &Connection, chain: &Chain) {
+        self.status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_CHECK);
+        let track = chain.track().map(|track| connection.device.shown_number(track));
+        let track = track.unwrap_or_default();
+        self.sense = fault.sense(track.cylinder, track.head);
+    }
+}
