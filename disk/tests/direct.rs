@@ -36,14 +36,7 @@ fn world_of(mut world: World, cylinders: u32, grain: usize, is_known: bool) -> (
 
 /// Lets reads end until there are none, the oldest first.
 fn run(world: &mut World, gate: &Gate) {
-    for _ in 0..10_000 {
-        world.run();
-        if gate.under_way() == 0 {
-            return;
-        }
-        gate.end(0);
-    }
-    panic!("reads without end");
+    world.run_while(|| gate.end_oldest());
 }
 
 #[test]

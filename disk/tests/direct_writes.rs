@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use disk::channel::{Use, request};
+use disk::channel::request;
 use disk::ckd::backing::{Backing, Simulated};
-use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES};
+use disk::ckd::model::{BLOCKS_PER_TRACK, TRACK_BYTES};
 use disk::format::eckd::{Cchh, Extent, Locate, command, operation};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::format::sense::Sense;
@@ -17,11 +17,10 @@ use disk::program::blocks::{Mode, Verb};
 use disk::program::client::Event;
 use disk::program::tracks;
 use disk::unit::Writing;
-use proptest::prelude::*;
 
-use world::programs::{self, Dice, assert_good, at, data, ended, seed_of, start};
+use world::programs::{Dice, assert_good, at, data, ended, seed_of, start};
 use world::reads::{Gate as Reads, read_directly};
-use world::writes::{Fate, Gate, write_directly};
+use world::writes::{Fate, Gate, seed_in, synced, write_directly};
 use world::{CC, Disk, Guest, MODES, World, ccws, round, wish};
 
 /// Places of writes: few, so that writes wait for them too.
@@ -38,14 +37,7 @@ fn world(cylinders: u32, slots: usize) -> (World, Gate) {
 
 /// Lets writes end until there are none, the oldest first.
 fn run(world: &mut World, gate: &Gate) {
-    for _ in 0..10_000 {
-        world.run();
-        if gate.under_way() == 0 {
-            return;
-        }
-        gate.end(0);
-    }
-    panic!("writes without end");
+    world.run_while(|| gate.end_oldest());
 }
 
 fn begin_write(guest: &mut Guest, subchannel: u16, mode: Mode, what: (u64, u32), seed: u8) {
@@ -78,23 +70,6 @@ fn all_ended(guest: &mut Guest) -> Vec<(u16, bool)> {
 fn assert_equipment_check(scsw: &Scsw, sense: Option<Sense>) {
     assert!(scsw.device.has(DeviceStatus::UNIT_CHECK), "{scsw:x?}");
     assert_eq!(sense.unwrap().0[0] & 0x10, 0x10, "equipment check");
-}
-
-/// Where the data of a block are in the file.
-fn offset_of(number: u64) -> usize {
-    let (track, record) = ((number / TRACK) as usize, (number % TRACK) as usize);
-    512 + track * TRACK_BYTES + 21 + record * (8 + BLOCK_BYTES) + 8
-}
-
-fn seed_in(bytes: &[u8], number: u64) -> Option<u8> {
-    let found = &bytes[offset_of(number)..][..BLOCK_BYTES];
-    programs::seed_in(found, number)
-}
-
-/// The seed of a block that survives a crash now.
-fn synced(world: &World, number: u64) -> u8 {
-    let found = seed_in(world.disk.0.lock().unwrap().synced(), number);
-    found.expect("a block that is not torn")
 }
 
 fn assert_quiet(world: &World, gate: &Gate) {
@@ -600,6 +575,50 @@ fn volume_whose_direct_writes_are_refused_later_is_written_by_calls() {
 }
 
 #[test]
+fn volume_whose_direct_writes_are_refused_one_by_one_is_written_by_calls() {
+    for mode in MODES {
+        let (mut world, gate) = world(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        for subchannel in 0..4 {
+            begin_write(&mut guest, subchannel, mode, (u64::from(subchannel) * TRACK, 1), 7);
+        }
+        // It waits for the track of the first.
+        begin_write(&mut guest, 4, mode, (1, 1), 7);
+        world.run();
+        gate.end_as(1, Fate::Refused);
+        world.run();
+        begin_write(&mut guest, 5, mode, (9 * TRACK, 1), 7);
+        run(&mut world, &gate);
+        // Those that are under way are not concerned.
+        let ended: Vec<_> = (0..6).map(|subchannel| (subchannel, true)).collect();
+        assert_eq!(all_ended(&mut guest), ended, "{mode:?}");
+        assert_eq!(world.unit.writing(0), Writing::Buffered, "{mode:?}");
+        for number in [0, 1, TRACK, 2 * TRACK, 3 * TRACK, 9 * TRACK] {
+            assert_eq!(synced(&world, number), 7);
+        }
+        assert_quiet(&world, &gate);
+    }
+}
+
+#[test]
+fn track_of_a_device_without_cache_stays_until_it_is_written() {
+    for mode in MODES {
+        let (mut world, gate) = world(1, 100);
+        world.sides.0.push(None);
+        let mut guest = world.guest_at(0, wish(0, 1, false));
+        begin_write(&mut guest, 0, mode, (0, 2), 7);
+        world.run();
+        assert_eq!((gate.under_way(), world.unit.cache(0).used()), (1, 1));
+        // Nobody waits for the disk.
+        assert_eq!(read_seed(&mut world, &mut guest, mode, 2), 0);
+        assert_eq!((gate.under_way(), gate.waits()), (1, 0), "{mode:?}");
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(0, true)]);
+        assert_eq!(world.unit.cache(0).used(), 0, "{mode:?}");
+    }
+}
+
+#[test]
 fn writes_beyond_what_may_wait_are_waited_for() {
     const GUESTS: usize = 3;
     for mode in MODES {
@@ -813,289 +832,5 @@ fn whole_tracks_go_the_same_way() {
         for (head, content) in [3, 4].into_iter().zip(&contents) {
             assert!(on_disk(&world, head, content.len()) == *content, "{mode:?}");
         }
-    }
-}
-
-/// A write of a block.
-#[derive(Clone, Copy, Debug, Default)]
-struct Written {
-    seed: u8,
-    started: u32,
-    /// When its program has ended, or can write no more.
-    over: Option<u32>,
-    is_acknowledged: bool,
-}
-
-/// A program that is under way.
-#[derive(Clone, Copy, Debug)]
-struct Program {
-    verb: Verb,
-    first: u64,
-    count: u32,
-    seed: u8,
-    started: u32,
-}
-
-/// The blocks that are read and written, on few tracks.
-const BLOCKS: u64 = 60;
-/// Subchannels of a guest that have programs.
-const SUBCHANNELS: usize = 6;
-
-/// Guests: with the cache, without it, and one that reads in place.
-const GUESTS: usize = 3;
-
-fn wish_of(world: &World, number: usize) -> Use {
-    let cache = (number == 2).then(|| world.unit.lendable(0).unwrap());
-    Use { cache, ..wish(0, 1, number != 1) }
-}
-
-/// What was written to each block so far.
-struct History(Vec<Vec<Written>>);
-
-impl History {
-    fn new() -> History {
-        let image = Written { over: Some(0), is_acknowledged: true, ..Written::default() };
-        History(vec![vec![image]; BLOCKS as usize])
-    }
-
-    fn start(&mut self, program: &Program) {
-        let Program { first, count, seed, started, .. } = *program;
-        for number in first..first + u64::from(count) {
-            let written = Written { seed, started, ..Written::default() };
-            self.0[number as usize].push(written);
-        }
-    }
-
-    fn end(&mut self, seed: u8, now: u32, is_acknowledged: bool) {
-        for written in self.0.iter_mut().flatten().filter(|one| one.seed == seed) {
-            (written.over, written.is_acknowledged) = (Some(now), is_acknowledged);
-        }
-    }
-
-    /// The writes that a block can have the data of: those that were not over before another one was started that was acknowledged
-    /// before `then`.
-    fn possible(&self, number: u64, then: u32) -> impl Iterator<Item = &Written> {
-        let all = &self.0[number as usize];
-        let is_before = move |one: &Written, other: &Written| {
-            let is_seen = other.is_acknowledged && other.over.is_some_and(|over| over < then);
-            is_seen && one.over.is_some_and(|over| over < other.started)
-        };
-        all.iter().filter(move |one| !all.iter().any(|other| is_before(one, other)))
-    }
-
-    /// Panics if a block cannot have such data then. Torn is what a write leaves that has failed, or is not over.
-    fn check(&self, number: u64, found: Option<u8>, then: u32) {
-        let is_possible = self.possible(number, then).any(|one| match found {
-            Some(seed) => one.seed == seed,
-            None => !one.is_acknowledged,
-        });
-        assert!(
-            is_possible,
-            "block {number} has {found:?} at {then}: {:?}",
-            self.0[number as usize]
-        );
-    }
-}
-
-/// Guests that read and write at random, and a disk that does as it likes.
-struct Trial {
-    world: World,
-    writes: Gate,
-    reads: Option<Reads>,
-    guests: Vec<Guest>,
-    programs: Vec<[Option<Program>; SUBCHANNELS]>,
-    history: History,
-    /// Seeds of guests that are gone: what is under way of them goes to the disk or not.
-    orphans: Vec<u8>,
-    now: u32,
-}
-
-impl Trial {
-    fn new(slots: usize, places: usize, has_reads: bool) -> Trial {
-        let mut world = World::new(1, slots);
-        let writes = write_directly(&mut world, places);
-        let reads = has_reads.then(|| read_directly(&mut world, 1, 512, slots.is_multiple_of(2)));
-        let mut guests = Vec::new();
-        for number in 0..GUESTS {
-            world.sides.0.push(None);
-            let wish = wish_of(&world, number);
-            guests.push(world.guest_at(number, wish));
-        }
-        Trial {
-            world,
-            writes,
-            reads,
-            guests,
-            programs: vec![[None; SUBCHANNELS]; GUESTS],
-            history: History::new(),
-            orphans: Vec::new(),
-            now: 0,
-        }
-    }
-
-    fn act(&mut self, deed: u8, a: u8, b: u8, c: u8) {
-        self.now += 1;
-        let fate = match b % 8 {
-            0 => Fate::Short(usize::from(c % 8) * 512),
-            1 => Fate::Error(usize::from(c % 8) * 512),
-            _ => Fate::Whole,
-        };
-        match deed {
-            0..=9 => self.start(a, b, c),
-            10..=17 => {
-                if self.writes.under_way() > 0 {
-                    self.writes.end_as(usize::from(a) % self.writes.under_way(), fate);
-                }
-                // So many calls go well, and then none in this step.
-                let left = (fate != Fate::Whole && c & 8 != 0).then_some(u64::from(c >> 4) % 3);
-                self.world.disk.0.lock().unwrap().steps_left = left;
-            }
-            18..=21 => {
-                let reads = self.reads.as_ref().filter(|reads| reads.under_way() > 0);
-                reads.into_iter().for_each(|reads| reads.end(usize::from(a) % reads.under_way()));
-            }
-            22 => self.world.disk.0.lock().unwrap().steps_left = Some(u64::from(a % 3)),
-            23 => self.writes.refuse_for(Some(io::ErrorKind::WouldBlock), usize::from(a % 4) + 1),
-            24 => self.writes.take_only(usize::from(a % 3)),
-            25 => self.writes.expect_fate(fate),
-            26 if a < 16 => self.writes.refuse(Some(io::ErrorKind::PermissionDenied)),
-            27 if a < 64 => self.replace(usize::from(b) % GUESTS),
-            28 => {
-                let guest = &mut self.guests[usize::from(a) % GUESTS];
-                guest.client.consume(&mut guest.sender).unwrap();
-            }
-            _ => {}
-        }
-        self.world.channel.repeat(&mut self.world.sides, 0);
-        (0..=c % 4).for_each(|_| round(&mut self.world));
-        self.world.disk.fail(false);
-        self.take_ends();
-        self.check();
-    }
-
-    fn start(&mut self, a: u8, b: u8, c: u8) {
-        let number = usize::from(a) % GUESTS;
-        let programs = &mut self.programs[number];
-        let Some(subchannel) = programs.iter().position(Option::is_none) else { return };
-        let first = u64::from(b) % BLOCKS;
-        let count = 1 + u32::from(c) % (BLOCKS - first).min(20) as u32;
-        let verb = if a & 64 == 0 { Verb::Write } else { Verb::Read };
-        let mode = MODES[usize::from(a & 128 == 0)];
-        let program = Program { verb, first, count, seed: self.now as u8, started: self.now };
-        if verb == Verb::Write {
-            self.history.start(&program);
-        }
-        programs[subchannel] = Some(program);
-        let guest = &mut self.guests[number];
-        start(guest, subchannel as u16, mode, verb, (first, count), program.seed);
-    }
-
-    /// A guest dies, and another one has its number.
-    fn replace(&mut self, number: usize) {
-        self.world.sides.0[number] = None;
-        self.world.channel.detach(number);
-        (0..4).for_each(|_| round(&mut self.world));
-        let programs = self.programs[number].iter_mut().filter_map(Option::take);
-        let writes = programs.filter(|program| program.verb == Verb::Write);
-        self.orphans.extend(writes.map(|program| program.seed));
-        let wish = wish_of(&self.world, number);
-        self.guests[number] = self.world.guest_at(number, wish);
-    }
-
-    fn take_ends(&mut self) {
-        for (guest, programs) in self.guests.iter_mut().zip(&mut self.programs) {
-            while let Some((subchannel, scsw)) = ended(guest) {
-                let program = programs[usize::from(subchannel)].take().unwrap();
-                let Program { verb, first, count, seed, started } = program;
-                assert!(scsw.is_good() || scsw.device.has(DeviceStatus::UNIT_CHECK), "{scsw:x?}");
-                if verb == Verb::Write {
-                    self.history.end(seed, self.now, scsw.is_good());
-                } else if scsw.is_good() {
-                    for index in 0..u64::from(count) {
-                        let at = data(subchannel) as usize + index as usize * BLOCK_BYTES;
-                        let found = &guest.client.storage()[at..at + BLOCK_BYTES];
-                        let found = programs::seed_in(found, first + index);
-                        self.history.check(first + index, found, started);
-                    }
-                }
-            }
-        }
-        if self.world.unit.writes_under_way(0) == 0 {
-            let now = self.now;
-            self.orphans.drain(..).for_each(|seed| self.history.end(seed, now, false));
-        }
-    }
-
-    /// What was acknowledged survives a crash now.
-    fn check(&mut self) {
-        let found: Vec<_> = {
-            let disk = self.world.disk.0.lock().unwrap();
-            (0..BLOCKS).map(|number| seed_in(disk.synced(), number)).collect()
-        };
-        for (number, found) in (0..).zip(found) {
-            self.history.check(number, found, self.now + 1);
-        }
-    }
-
-    /// Everything comes to its end.
-    fn finish(mut self) {
-        if self.world.unit.writing(0) == Writing::Direct {
-            self.writes.refuse(None);
-        }
-        for _ in 0..1000 {
-            self.now += 1;
-            self.world.run();
-            self.take_ends();
-            self.check();
-            for guest in &mut self.guests {
-                guest.client.consume(&mut guest.sender).unwrap();
-            }
-            let reads = self.reads.as_ref().filter(|reads| reads.under_way() > 0);
-            reads.into_iter().for_each(|reads| reads.end(0));
-            if self.writes.under_way() > 0 {
-                self.writes.end(0);
-            } else if self.programs.iter().flatten().all(Option::is_none) {
-                break;
-            }
-        }
-        let left: Vec<_> = self.programs.iter().flatten().flatten().collect();
-        assert!(left.is_empty(), "programs without end: {left:?}");
-        // The device still does what it did.
-        for (mode, seed) in MODES.into_iter().zip(253..=254) {
-            begin_write(&mut self.guests[0], 0, mode, (0, BLOCKS as u32), seed);
-            for _ in 0..100 {
-                self.world.run();
-                self.reads.iter().filter(|one| one.under_way() > 0).for_each(|one| one.end(0));
-                (0..self.writes.under_way()).for_each(|_| self.writes.end(0));
-            }
-            assert_eq!(all_ended(&mut self.guests[0]), [(0, true)]);
-            assert!((0..BLOCKS).all(|number| synced(&self.world, number) == seed));
-        }
-        for number in 0..GUESTS {
-            self.world.sides.0[number] = None;
-            self.world.channel.detach(number);
-        }
-        self.world.run();
-        assert_eq!(self.world.unit.pinned(0), 0);
-        assert_eq!(
-            (self.world.unit.writes_under_way(0), self.world.unit.reads_under_way(0)),
-            (0, 0)
-        );
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
-
-    #[test]
-    fn what_was_acknowledged_is_there_whatever_the_disk_does(
-        deeds in prop::collection::vec((0_u8..29, any::<u8>(), any::<u8>(), any::<u8>()), 1..200),
-        slots in 4_usize..14,
-        places in 1_usize..9,
-        has_reads: bool,
-    ) {
-        let mut trial = Trial::new(slots, places, has_reads);
-        deeds.into_iter().for_each(|(deed, a, b, c)| trial.act(deed, a, b, c));
-        trial.finish();
     }
 }

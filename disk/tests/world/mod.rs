@@ -168,6 +168,17 @@ impl World {
         }
     }
 
+    /// Everybody does what there is to do, again and again, as long as `end_one` ends something that is waited for.
+    pub fn run_while(&mut self, mut end_one: impl FnMut() -> bool) {
+        for _ in 0..10_000 {
+            self.run();
+            if !end_one() {
+                return;
+            }
+        }
+        panic!("without end");
+    }
+
     /// Everybody does what there is to do.
     pub fn run(&mut self) {
         self.channel.repeat(&mut self.sides, self.now_ns);

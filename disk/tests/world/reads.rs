@@ -54,6 +54,15 @@ impl Gate {
         self.end_as(index, Ok(DIRECT_READ_BYTES_MAX));
     }
 
+    /// Ends the oldest of the reads that are under way. False if there is none.
+    pub fn end_oldest(&self) -> bool {
+        let is_one = self.under_way() > 0;
+        if is_one {
+            self.end(0);
+        }
+        is_one
+    }
+
     pub fn under_way(&self) -> usize {
         self.0.lock().unwrap().begun.len()
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use disk::ckd::backing::Backing;
 use disk::ckd::direct::{Asynchronous, AsynchronousWrites, DirectWrites};
-use disk::ckd::model::TRACK_BYTES;
+use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES};
 use os::uring::{Ended, Piece};
 
 use super::{Disk, World};
@@ -21,6 +21,8 @@ pub enum Fate {
     Short(usize),
     /// With an error. So many of its bytes are on the disk all the same.
     Error(usize),
+    /// The file takes no direct writes any more.
+    Refused,
 }
 
 /// A write that the simulated kernel has.
@@ -77,6 +79,7 @@ impl Gated {
             Fate::Whole => (bytes.len(), Ok(bytes.len())),
             Fate::Short(count) => (count, Ok(count)),
             Fate::Error(count) => (count, Err(io::Error::other("a disk"))),
+            Fate::Refused => (0, Err(io::ErrorKind::InvalidInput.into())),
         };
         disk.land(&bytes[..landed.min(bytes.len())], piece.offset);
         self.ended.push_back(Ended { place, bytes: result });
@@ -105,6 +108,15 @@ impl Gate {
     pub fn tracks(&self) -> Vec<u32> {
         let gated = self.gated.lock().unwrap();
         gated.under_way.iter().map(|way| track_at(way.piece.offset) as u32).collect()
+    }
+
+    /// Ends the oldest of the writes that are under way. False if there is none.
+    pub fn end_oldest(&self) -> bool {
+        let is_one = self.under_way() > 0;
+        if is_one {
+            self.end(0);
+        }
+        is_one
     }
 
     pub fn under_way(&self) -> usize {
@@ -253,4 +265,23 @@ impl Disk {
     pub fn fail(&self, is_failing: bool) {
         self.0.lock().unwrap().steps_left = is_failing.then_some(0);
     }
+}
+
+/// Where the data of a block are in the file.
+fn offset_of(number: u64) -> usize {
+    const BLOCKS: u64 = BLOCKS_PER_TRACK as u64;
+    let (track, record) = ((number / BLOCKS) as usize, (number % BLOCKS) as usize);
+    512 + track * TRACK_BYTES + 21 + record * (8 + BLOCK_BYTES) + 8
+}
+
+/// The seed of a block in the bytes of a file, if it is not torn.
+pub fn seed_in(bytes: &[u8], number: u64) -> Option<u8> {
+    let found = &bytes[offset_of(number)..][..BLOCK_BYTES];
+    super::programs::seed_in(found, number)
+}
+
+/// The seed of a block that survives a crash now.
+pub fn synced(world: &World, number: u64) -> u8 {
+    let found = seed_in(world.disk.0.lock().unwrap().synced(), number);
+    found.expect("a block that is not torn")
 }
