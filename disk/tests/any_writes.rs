@@ -140,6 +140,7 @@ impl Trial {
         let fate = match b % 8 {
             0 => Fate::Short(usize::from(c % 8) * 512),
             1 => Fate::Error(usize::from(c % 8) * 512),
+            2 if c < 8 => Fate::Refused,
             _ => Fate::Whole,
         };
         match deed {
