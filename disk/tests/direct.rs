@@ -244,6 +244,34 @@ fn device_without_cache_leaves_nothing_in_a_small_one() {
 }
 
 #[test]
+fn what_is_read_for_a_device_without_cache_and_nobody_wants_any_more_does_not_stay() {
+    for mode in MODES {
+        let (mut world, gate) = world(1, 100, true);
+        world.sides.0.push(None);
+        let mut guest = world.guest_at(0, wish(0, 1, false));
+        start(&mut guest, 0, mode, Verb::Read, (0, 60), 0);
+        world.run();
+        assert!(gate.under_way() > 1, "{mode:?}: tracks are read ahead");
+        guest.client.request(request::Kind::Halt, 0, &mut guest.sender).unwrap();
+        world.run();
+        assert!(ended(&mut guest).is_some());
+        run(&mut world, &gate);
+        assert_eq!((world.unit.cache(0).used(), world.unit.pinned(0)), (0, 0), "{mode:?}");
+        // For one who has the cache they stay, whoever asked first.
+        let mut other = world.guest(0, 1, false, false);
+        start(&mut guest, 0, mode, Verb::Read, (0, 1), 0);
+        world.run();
+        start(&mut other, 0, mode, Verb::Read, (0, 1), 0);
+        world.run();
+        assert_eq!(gate.under_way(), 1);
+        guest.client.request(request::Kind::Halt, 0, &mut guest.sender).unwrap();
+        run(&mut world, &gate);
+        assert_good(&ended(&mut other).unwrap().1);
+        assert_eq!(world.unit.cache(0).used(), 1, "{mode:?}");
+    }
+}
+
+#[test]
 fn whole_track_is_written_when_the_old_one_is_there() {
     for mode in MODES {
         let (mut world, gate) = world(1, 100, true);

@@ -601,17 +601,18 @@ fn volume_whose_direct_writes_are_refused_one_by_one_is_written_by_calls() {
 }
 
 #[test]
-fn track_of_a_device_without_cache_stays_until_it_is_written() {
+fn tracks_of_a_device_without_cache_stay_until_they_are_written() {
     for mode in MODES {
         let (mut world, gate) = world(1, 100);
         world.sides.0.push(None);
         let mut guest = world.guest_at(0, wish(0, 1, false));
-        begin_write(&mut guest, 0, mode, (0, 2), 7);
+        // On three tracks.
+        begin_write(&mut guest, 0, mode, (10, 16), 7);
         world.run();
-        assert_eq!((gate.under_way(), world.unit.cache(0).used()), (1, 1));
+        assert!((world.unit.cache(0).used(), gate.under_way()) >= (3, 3), "{mode:?}");
         // Nobody waits for the disk.
         assert_eq!(read_seed(&mut world, &mut guest, mode, 2), 0);
-        assert_eq!((gate.under_way(), gate.waits()), (1, 0), "{mode:?}");
+        assert_eq!(gate.waits(), 0, "{mode:?}");
         run(&mut world, &gate);
         assert_eq!(all_ended(&mut guest), [(0, true)]);
         assert_eq!(world.unit.cache(0).used(), 0, "{mode:?}");

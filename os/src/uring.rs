@@ -10,6 +10,8 @@ use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
+use crate::fork::ForkGuard;
+
 /// How long a polling thread of the kernel goes on polling that finds nothing, in milliseconds.
 const POLLING_IDLE_MS: u32 = 1000;
 
@@ -74,6 +76,7 @@ pub struct Transfers {
     is_under_way: Vec<bool>,
     /// The places are registered with the ring: the kernel need not look up their pages for each read.
     are_registered: bool,
+    guard: ForkGuard,
 }
 
 impl Transfers {
@@ -109,7 +112,15 @@ impl Transfers {
         // Registered memory counts against the limit of locked memory. Transfers without it are a little slower.
         let are_registered = registered.is_ok();
         let is_under_way = vec![false; places.len()];
-        Ok(Transfers { ring, files, places, place_bytes: bytes, is_under_way, are_registered })
+        Ok(Transfers {
+            ring,
+            files,
+            places,
+            place_bytes: bytes,
+            is_under_way,
+            are_registered,
+            guard: ForkGuard::here(),
+        })
     }
 
     /// How many transfers can be under way.
@@ -235,15 +246,21 @@ impl AsFd for Transfers {
 }
 
 impl Drop for Transfers {
-    /// Waits for what the kernel has: it uses places of ours. What was begun and not handed over does not happen.
+    /// Waits for what the kernel has: it uses places of ours. What was begun and not handed over does not happen, unless a polling thread
+    /// of the kernel takes it. A forked child leaves the ring, which is its parent's, alone.
     fn drop(&mut self) {
+        if self.guard.in_child() {
+            return;
+        }
+        let has_poller = self.ring.params().is_setup_sqpoll();
         loop {
             while self.ended().is_some() {}
-            let begun = self.ring.submission().len();
+            let begun = if has_poller { 0 } else { self.ring.submission().len() };
             if self.is_under_way.iter().filter(|is_under_way| **is_under_way).count() <= begun {
                 break;
             }
-            if let Err(error) = self.wait_alone()
+            let waited = if has_poller { self.wait() } else { self.wait_alone() };
+            if let Err(error) = waited
                 && !matches!(
                     Errno::from_io_error(&error),
                     Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)
@@ -356,10 +373,46 @@ mod tests {
         reads.begin_read(0, piece(63_500));
         reads.wait().unwrap();
         assert_eq!(reads.ended().unwrap().bytes.unwrap(), 500);
-        // What is under way is waited for, and what the kernel has not does not happen.
-        reads.begin_read(1, piece(0));
-        reads.submit().unwrap();
-        reads.begin_read(2, piece(0));
+    }
+
+    #[test]
+    fn what_the_kernel_has_ends_before_the_ring_is_gone_and_nothing_else_happens() {
+        for polled_on in [None, Some(0)] {
+            let file = file(&[7; 3000]);
+            let again = file.try_clone().unwrap();
+            let mut writes = match Transfers::new(vec![file], 2, 1000, polled_on) {
+                Ok(writes) => writes,
+                Err(error) => {
+                    eprintln!("SKIPPED: no ring here, polled on {polled_on:?}: {error}");
+                    continue;
+                }
+            };
+            (0..2).for_each(|place| writes.data_mut(place).fill(1));
+            writes.begin_write(0, piece(0));
+            writes.submit().unwrap();
+            writes.begin_write(1, piece(1000));
+            drop(writes);
+            let mut found = [0; 3000];
+            again.read_exact_at(&mut found, 0).unwrap();
+            assert_eq!((found[..1000].to_vec(), found[2999]), (vec![1; 1000], 7));
+            // A polling thread takes what was begun.
+            let second = if polled_on.is_some() { 1 } else { 7 };
+            assert_eq!(found[1000..2000], [second; 1000], "{polled_on:?}");
+        }
+    }
+
+    #[test]
+    fn child_leaves_the_ring_to_its_parent() {
+        let Ok(writes) = Transfers::new(vec![file(&[7; 1000])], 1, 1000, None) else {
+            return eprintln!("SKIPPED: no ring here");
+        };
+        let mut inherited = Some(writes);
+        let drop_it = || u8::from(inherited.take().map(drop).is_none());
+        assert_eq!(crate::fork::tests::run_in_child(drop_it), 0);
+        let mut writes = inherited.expect("the child has a copy");
+        writes.begin_write(0, piece(0));
+        writes.wait().unwrap();
+        assert_eq!(writes.ended().unwrap().bytes.unwrap(), 1000);
     }
 
     #[test]

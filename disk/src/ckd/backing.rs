@@ -65,6 +65,22 @@ impl Backing for File {
     }
 }
 
+/// Whether the same call can succeed later: the kernel lacks something now. Any other error is the disk's, or the file's.
+pub fn is_passing(error: &io::Error) -> bool {
+    const PASSING: [io::ErrorKind; 4] = [
+        io::ErrorKind::Interrupted,
+        io::ErrorKind::WouldBlock,
+        io::ErrorKind::OutOfMemory,
+        io::ErrorKind::ResourceBusy,
+    ];
+    PASSING.contains(&error.kind())
+}
+
+/// Whether the file, or the kernel, has no transfers of this kind: each one of them fails so.
+pub fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
 /// A disk in memory that fails at a chosen write or sync, and forgets what was not synced when it does.
 #[derive(Clone, Debug, Default)]
 pub struct Simulated {

@@ -3,6 +3,7 @@
 //! What an exchange needs to run again is kept with it, within limits; a ticket stands for it with the reads.
 
 use super::*;
+use crate::ckd::backing::is_refusal;
 
 /// Direct reads of a volume that a pass takes at most. The first of a burst go to their guests, who start the next ones, while the rest
 /// is taken.
@@ -86,8 +87,12 @@ impl Unit {
             let mounted = &mut self.volumes[volume];
             let Some(landed) = mounted.flights.as_mut().and_then(Flights::land) else { break };
             found = true;
-            let taken = mounted.take_over(&landed);
-            let is_refused = |error: &&io::Error| error.kind() == io::ErrorKind::InvalidInput;
+            // What nobody wants any more is not to stay in the cache of a device that has none.
+            let is_wanted = !landed.is_passing
+                || !landed.waiters.is_empty()
+                || self.is_asked(volume, landed.track);
+            let mounted = &mut self.volumes[volume];
+            let taken = if is_wanted { mounted.take_over(&landed) } else { Some(None) };
             let must_block = taken.is_none();
             let slot = taken.flatten();
             // It stays until those who wait for it have used it.
@@ -96,13 +101,22 @@ impl Unit {
                 self.resume(ticket, must_block);
             }
             slot.into_iter().for_each(|slot| self.volumes[volume].cache.unpin(slot));
-            if let Some(error) = landed.data.as_ref().err().filter(is_refused) {
+            if let Some(error) = landed.data.as_ref().err().filter(|error| is_refusal(error)) {
                 self.give_up_direct(volume, error);
                 break;
             }
             self.feed_starved(volume);
         }
         found
+    }
+
+    /// Whether an exchange that goes on has asked for a track.
+    fn is_asked(&self, volume: usize, track: u32) -> bool {
+        let connections = self.connections.iter().flatten();
+        let mut exchanges = connections
+            .filter(|connection| connection.device.volume == volume)
+            .flat_map(|connection| &connection.exchanges);
+        exchanges.any(|exchange| exchange.asked.contains(&track))
     }
 
     /// Goes on with what waits for a place, while there is one.

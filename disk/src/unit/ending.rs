@@ -1,5 +1,6 @@
 //! How an exchange ends: at once, or when what it has written survives a crash.
 
+use super::cache::Cache;
 use super::chain::Chain;
 use super::output::Output;
 use super::{Connection, Exchange, SUBCHANNELS, Unit};
@@ -110,8 +111,7 @@ impl Unit {
             let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
             else {
                 // Its link has broken with the end of another one.
-                let cache = &mut self.volumes[volume].cache;
-                ending.exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
+                ending.give_up(&mut self.volumes[volume].cache);
                 continue;
             };
             if ending.exchange.has_failed {
@@ -129,6 +129,12 @@ impl Unit {
 }
 
 impl Ending {
+    /// Nobody is to hear of it.
+    pub(super) fn give_up(mut self, cache: &mut Cache) {
+        self.exchange.let_pass(cache);
+        self.exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
+    }
+
     pub(super) fn new(connection: u16, exchange: Exchange, kind: Kind) -> Ending {
         Ending {
             connection,

@@ -1,12 +1,12 @@
 //! Tracks that commands need, out of the cache or the file, and what they write to them.
 
-use std::io;
 use std::ops::Range;
 
 use super::cache::{CacheError, Slot};
 use super::chain::Domain;
 use super::perform::Refusal;
 use super::{Awaited, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX};
+use crate::ckd::backing::is_passing;
 use crate::ckd::model::TRACK_BYTES;
 use crate::ckd::track::Uniform;
 use crate::format::sense::Fault;
@@ -81,8 +81,9 @@ fn read_ahead(mounted: &mut Mounted, exchange: &mut Exchange, track: u32, record
         let Some(uniform) = cache.uniform_of(track).filter(|_| left > 0) else { return };
         let here = left.min(uniform.records.into());
         let part = uniform.span(1, here);
-        if !cache.has(track, &part) && flights.find(track, &part).is_none() {
-            if flights.begin(volume, track, &part).is_none() {
+        let is_uncached = exchange.is_uncached;
+        if !cache.has(track, &part) && flights.join(track, &part, is_uncached).is_none() {
+            if flights.begin(volume, track, &part, is_uncached).is_none() {
                 return;
             }
             cache.count_miss();
@@ -108,10 +109,13 @@ fn find_part(
     let Mounted { volume, cache, flights, .. } = mounted;
     if let Some(flights) = flights.as_mut().filter(|_| exchange.may_wait()) {
         exchange.misses += 1;
-        if let Some(awaited) = flights.find(track, part) {
+        if let Some(awaited) = flights.join(track, part, exchange.is_uncached) {
+            if flights.is_passing(awaited) {
+                exchange.note_asked(track);
+            }
             return Err(Refusal::Wait(awaited));
         }
-        let Some(awaited) = flights.begin(volume, track, asked) else {
+        let Some(awaited) = flights.begin(volume, track, asked, exchange.is_uncached) else {
             return Err(Refusal::Wait(Awaited::Place));
         };
         cache.count_miss();
@@ -132,20 +136,9 @@ fn find_part(
     };
     exchange.misses += 1;
     if exchange.is_uncached {
-        exchange.pass_to(track, &mut mounted.cache);
+        exchange.pass_to(track, mounted);
     }
     Ok(slot)
-}
-
-/// Whether the same call can succeed later: the kernel lacks something now. Any other error is the disk's, or the file's.
-pub fn is_passing(error: &io::Error) -> bool {
-    const PASSING: [io::ErrorKind; 4] = [
-        io::ErrorKind::Interrupted,
-        io::ErrorKind::WouldBlock,
-        io::ErrorKind::OutOfMemory,
-        io::ErrorKind::ResourceBusy,
-    ];
-    PASSING.contains(&error.kind())
 }
 
 /// Keeps a slot until the guest has consumed what the exchange brings.

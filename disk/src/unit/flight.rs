@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use os::uring::{Ended, Piece};
 
-use super::fetch::is_passing;
+use crate::ckd::backing::is_passing;
 use crate::ckd::direct::Direct;
 use crate::ckd::model::SECTOR_BYTES;
 use crate::ckd::volume::Volume;
@@ -41,6 +41,8 @@ struct Flight {
     skipped: usize,
     /// The track was written since the read began: what it brings is neither the old nor the new.
     is_stale: bool,
+    /// It is only for devices without cache.
+    is_passing: bool,
     waiters: Vec<Ticket>,
 }
 
@@ -51,6 +53,7 @@ pub(super) struct Landed {
     pub(super) track: u32,
     pub(super) part: Range<usize>,
     pub(super) is_stale: bool,
+    pub(super) is_passing: bool,
     /// Where in the data of the place the part begins, if all of it was read.
     pub(super) data: io::Result<usize>,
     pub(super) waiters: Vec<Ticket>,
@@ -90,13 +93,28 @@ impl Flights {
         self.flights.len() - self.free.len()
     }
 
-    /// The place of a read that brings all of a part of a track.
-    pub(super) fn find(&self, track: u32, part: &Range<usize>) -> Option<Awaited> {
+    /// The place of a read that brings all of a part of a track, for one more device, which has no cache or has it.
+    pub(super) fn join(
+        &mut self,
+        track: u32,
+        part: &Range<usize>,
+        is_uncached: bool,
+    ) -> Option<Awaited> {
         let brings = |flight: &Flight| {
             !flight.is_stale && flight.part.start <= part.start && part.end <= flight.part.end
         };
         let mut places = (0..self.tracks.len()).filter(|place| self.tracks[*place] == track);
-        places.find(|place| brings(&self.flights[*place])).map(|place| Awaited::Read(place as u16))
+        let place = places.find(|place| brings(&self.flights[*place]))?;
+        self.flights[place].is_passing &= is_uncached;
+        Some(Awaited::Read(place as u16))
+    }
+
+    /// Whether what is read is only for devices without cache.
+    pub(super) fn is_passing(&self, awaited: Awaited) -> bool {
+        match awaited {
+            Awaited::Read(place) => self.flights[usize::from(place)].is_passing,
+            Awaited::Place => false,
+        }
     }
 
     /// Begins to read a part of a track, if there is a place for it.
@@ -105,6 +123,7 @@ impl Flights {
         volume: &Volume,
         track: u32,
         part: &Range<usize>,
+        is_uncached: bool,
     ) -> Option<Awaited> {
         let place = self.free.pop()?;
         let first = part.start / SECTOR_BYTES * SECTOR_BYTES;
@@ -118,6 +137,7 @@ impl Flights {
         self.tracks[index] = track;
         let flight = &mut self.flights[index];
         (flight.part, flight.skipped, flight.is_stale) = (part, (from - offset) as usize, false);
+        flight.is_passing = is_uncached;
         self.direct.reads.begin(index, Piece { file, offset, bytes });
         self.is_begun = true;
         Some(Awaited::Read(place))
@@ -164,7 +184,7 @@ impl Flights {
         let Ended { place, bytes } = self.direct.reads.ended()?;
         let flight = &mut self.flights[place];
         let (part, waiters) = (flight.part.clone(), std::mem::take(&mut flight.waiters));
-        let is_stale = flight.is_stale;
+        let (is_stale, is_passing) = (flight.is_stale, flight.is_passing);
         let skipped = flight.skipped;
         let data = bytes.and_then(|bytes| match bytes >= skipped + part.len() {
             true => Ok(skipped),
@@ -172,7 +192,7 @@ impl Flights {
         });
         let track = std::mem::replace(&mut self.tracks[place], NO_TRACK);
         self.free.push(place as u16);
-        Some(Landed { place, track, part, is_stale, data, waiters })
+        Some(Landed { place, track, part, is_stale, is_passing, data, waiters })
     }
 
     /// What was read to a place, until another read begins.

@@ -48,7 +48,6 @@ use self::chain::Chain;
 use self::device::Device;
 use self::ending::Ending;
 use self::fetch::TRACKS_AHEAD_MAX;
-pub use self::fetch::is_passing;
 pub use self::flight::Awaited;
 use self::flight::{Flights, Landed, Ticket};
 use self::output::Output;
@@ -703,12 +702,8 @@ impl Unit {
         }
         mounted.reserved.retain(|owner| *owner != number);
         let is_gone = |ending: &mut Ending| ending.connection == number;
-        for mut ending in mounted.endings.extract_if(.., is_gone) {
-            ending.exchange.let_pass(&mut mounted.cache);
-            for slot in ending.exchange.slots {
-                mounted.cache.unpin(slot);
-            }
-        }
+        let cache = &mut mounted.cache;
+        mounted.endings.extract_if(.., is_gone).for_each(|ending| ending.give_up(cache));
     }
 
     /// Frees what was pinned for operations that the guest has done with.
@@ -846,7 +841,7 @@ impl Unit {
         }
         (exchange.must_block, exchange.turns) = (false, 0);
         if !exchange.asked.is_empty() {
-            exchange.let_old_pass(&mut self.volumes[connection.device.volume].cache);
+            exchange.let_old_pass(&mut self.volumes[connection.device.volume]);
         }
         // A search that has found what it looks for ends with status modifier, and its chain goes on too.
         let found = DeviceStatus::ENDED.with(DeviceStatus::STATUS_MODIFIER);
@@ -893,18 +888,25 @@ impl Exchange {
         }
     }
 
-    /// For a device without cache: tracks leave the cache that were read for commands which have ended.
-    fn let_old_pass(&mut self, cache: &mut Cache) {
+    /// For a device without cache: tracks leave the cache that were read for commands which have ended. Those that are being written
+    /// stay until the exchange ends: who needed them would have to wait.
+    fn let_old_pass(&mut self, mounted: &mut Mounted) {
         let Some(track) = self.chain.track() else { return };
         let kept = track..=track + TRACKS_AHEAD_MAX as u32;
-        let old = self.asked.extract_if(.., |track| !kept.contains(track));
-        old.for_each(|track| cache.let_go(track));
+        let is_old = |track: &mut u32| !kept.contains(track) && !mounted.is_being_written(*track);
+        let old: Vec<u32> = self.asked.extract_if(.., is_old).collect();
+        old.into_iter().for_each(|track| mounted.cache.let_go(track));
     }
 
-    /// For a device without cache: the exchange has come to a track that was read for it, and the one before leaves the cache.
-    fn pass_to(&mut self, track: u32, cache: &mut Cache) {
-        let before = self.passing.replace(track).filter(|before| *before != track);
-        before.into_iter().for_each(|before| cache.let_go(before));
+    /// For a device without cache: the exchange has come to a track that was read for it, and the one before leaves the cache, as soon as it
+    /// is written.
+    fn pass_to(&mut self, track: u32, mounted: &mut Mounted) {
+        match self.passing.replace(track) {
+            Some(before) if before == track => {}
+            Some(before) if mounted.is_being_written(before) => self.note_asked(before),
+            Some(before) => mounted.cache.let_go(before),
+            None => {}
+        }
     }
 
     /// It waits no longer, if it was put aside.

@@ -52,7 +52,7 @@ impl Unit {
         content.extend(END);
         let moved = content.len().min(count as usize);
         output.push_bytes(&content[..moved], &mut mounted.cache)?;
-        Unit::end_track(exchange, Deed::Read)?;
+        Unit::count_track(exchange, Deed::Read)?;
         Ok(Moved::of(moved, content.len()))
     }
 
@@ -71,7 +71,7 @@ impl Unit {
         exchange.chain.permit(Deed::Format, &connection.device)?;
         let (content, moved) = full_track(&connection.device, domain.track, data)?;
         self.replace(connection, exchange, domain.track, &content)?;
-        Unit::end_track(exchange, Deed::Format)?;
+        Unit::count_track(exchange, Deed::Format)?;
         Ok(Moved::of(moved, moved))
     }
 
@@ -178,7 +178,7 @@ impl Unit {
     }
 
     /// One track of a domain of tracks is done: the next one is read or written from its first record on.
-    fn end_track(exchange: &mut Exchange, deed: Deed) -> Result<(), Refusal> {
+    fn count_track(exchange: &mut Exchange, deed: Deed) -> Result<(), Refusal> {
         let domain = exchange.chain.domain(deed)?;
         domain.remaining -= 1;
         exchange.chain.end_track();
@@ -204,7 +204,7 @@ impl Unit {
         places.into_iter().for_each(|place| content.extend(&bytes[place]));
         let moved = content.len().min(count as usize);
         output.push_bytes(&content[..moved], &mut mounted.cache)?;
-        Unit::end_track(exchange, Deed::Read)?;
+        Unit::count_track(exchange, Deed::Read)?;
         // The program may want less of the last track.
         Ok(Moved::of(moved, moved))
     }
@@ -242,7 +242,7 @@ impl Unit {
             // The count fields between the records go along as they are.
             write(mounted, exchange, slot, domain.track, start, end - start)?;
         }
-        Unit::end_track(exchange, Deed::Update)?;
+        Unit::count_track(exchange, Deed::Update)?;
         Ok(Moved::of(moved, moved))
     }
 }

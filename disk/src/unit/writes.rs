@@ -15,9 +15,9 @@ use std::ops::Range;
 use os::uring::{Ended, Piece};
 
 use super::cache::Slot;
-use super::fetch::is_passing;
 use super::flight::Ticket;
 use super::{Connection, Exchange, Mounted, Unit};
+use crate::ckd::backing::{is_passing, is_refusal};
 use crate::ckd::direct::DirectWrites;
 use crate::ckd::model::SECTOR_BYTES;
 use crate::ckd::volume::Volume;
@@ -106,6 +106,11 @@ impl Writes {
         self.tracks.contains(&track) || others.any(|(job, _)| job.track == track)
     }
 
+    /// Nothing is begun while a write waits for its call, and when writes are refused. Then something is under way, or all is over.
+    fn may_begin(&self) -> bool {
+        self.failed.is_empty() && !self.is_refused
+    }
+
     fn is_full(&self) -> bool {
         self.waiting_bytes > WAITING_BYTES_MAX || self.waiting.len() > WAITING_TRACKS_MAX
     }
@@ -141,7 +146,7 @@ impl Writes {
             return is_new;
         }
         let job = Job { track, part, writers: vec![writer], is_spoiled: false };
-        if self.free.is_empty() || !self.failed.is_empty() || self.tracks.contains(&track) {
+        if self.free.is_empty() || !self.may_begin() || self.tracks.contains(&track) {
             let data = bytes[job.part.clone()].to_vec();
             self.waiting_bytes += data.len();
             self.waiting.push_back((job, data));
@@ -165,7 +170,7 @@ impl Writes {
 
     /// Begins what waits, as far as there are places.
     fn begin_waiting(&mut self, volume: &Volume) {
-        if !self.failed.is_empty() {
+        if !self.may_begin() {
             return;
         }
         let mut at = 0;
@@ -200,9 +205,7 @@ impl Writes {
         let job = std::mem::take(&mut self.jobs[place]);
         self.tracks[place] = NO_TRACK;
         self.free.push(place as u16);
-        const REFUSALS: [io::ErrorKind; 2] =
-            [io::ErrorKind::InvalidInput, io::ErrorKind::Unsupported];
-        let is_refused = bytes.as_ref().is_err_and(|error| REFUSALS.contains(&error.kind()));
+        let is_refused = bytes.as_ref().is_err_and(is_refusal);
         let is_whole = bytes.is_ok_and(|bytes| bytes == job.part.len());
         Some(Landed { place, job, is_whole, is_refused })
     }
@@ -264,10 +267,10 @@ impl Mounted {
         found
     }
 
-    /// Does once more by calls what has failed, if nothing is under way.
+    /// Does once more by calls what has failed, if nothing is under way. That ends direct writes if one was refused.
     fn write_failed(&mut self) {
         let Mounted { volume, writes: Some(writes), .. } = self else { return };
-        if writes.failed.is_empty() || writes.count() > 0 {
+        if writes.may_begin() || writes.count() > 0 {
             return;
         }
         let mut done = Vec::new();
@@ -280,9 +283,7 @@ impl Mounted {
             done.push((job, is_done));
         }
         let is_refused = writes.is_refused;
-        if !is_refused {
-            writes.begin_waiting(volume);
-        }
+        writes.begin_waiting(volume);
         done.into_iter().for_each(|(job, is_done)| self.end_job(job, is_done));
         if is_refused {
             self.give_up_writes();

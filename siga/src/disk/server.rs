@@ -6,7 +6,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use disk::channel::{Channel, Guests, Use, result_storage_bytes};
-use disk::ckd::direct::{Direct, DirectWrites};
+use disk::ckd::direct::{Direct, DirectWrites, NoDirect};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
 use disk::exchange::{PairError, pair};
@@ -304,12 +304,17 @@ impl Server {
     pub fn mount(&mut self, open: OpenVolume, cache_bytes: usize) -> Result<usize, ServerError> {
         let name = open.name();
         let OpenVolume { volume, file, damage, known, is_direct, writes } = open;
-        let direct = is_direct.then(|| Direct::open(&volume));
+        // What has run out is no refusal.
+        let lacks = |error: &io::Error| shortage(error) == Some(Shortage::Descriptors);
+        let direct = match is_direct.then(|| Direct::open(&volume)) {
+            Some(Err(NoDirect::File(error) | NoDirect::Ring(error))) if lacks(&error) => {
+                return Err(error.into());
+            }
+            direct => direct.map(|direct| direct.map_err(|why| why.to_string())),
+        };
         let writes = match writes {
             Writing::Direct => match DirectWrites::open(&volume) {
-                Err(error) if shortage(&error) == Some(Shortage::Descriptors) => {
-                    return Err(error.into());
-                }
+                Err(error) if lacks(&error) => return Err(error.into()),
                 // Where there is no ring writes go by calls.
                 writes => writes.ok().flatten(),
             },
@@ -317,27 +322,23 @@ impl Server {
         };
         let all = (volume.tracks() as usize + 1) * TRACK_BYTES;
         let cache_bytes = cache_bytes.min(all);
-        let key = match &writes {
-            Some(writes) => self.listen_to(writes.descriptor())?,
-            None => None,
-        };
+        let reading = direct.iter().flatten().filter_map(Direct::descriptor);
+        let writing = writes.iter().filter_map(DirectWrites::descriptor);
+        let mut keys = Vec::new();
+        let heard = reading.chain(writing).try_for_each(|ring| {
+            keys.push(self.listen_to(ring)?);
+            Ok(())
+        });
         let options = StorageOptions { huge: true, locked: false };
-        let number = match self.unit.add_volume(volume, cache_bytes, options) {
+        let added = heard.and_then(|()| self.unit.add_volume(volume, cache_bytes, options));
+        let number = match added {
             Ok(number) => number,
             Err(error) => {
-                key.into_iter().for_each(|key| drop(self.waiter.remove(key)));
+                keys.into_iter().for_each(|key| drop(self.waiter.remove(key)));
                 return Err(error.into());
             }
         };
         damage.iter().for_each(|(track, at)| self.unit.note_damage(number, *track, *at));
-        let direct = direct.map(|direct| {
-            let direct = direct.map_err(|why| why.to_string())?;
-            // Without a descriptor to wait with there are no direct reads either.
-            match self.listen_to(direct.descriptor()) {
-                Ok(_) => Ok(direct),
-                Err(error) => Err(format!("its reads cannot be waited for: {error}")),
-            }
-        });
         match direct {
             None => {}
             Some(Ok(direct)) => self.unit.read_directly(number, direct, known),
@@ -356,10 +357,9 @@ impl Server {
     }
 
     /// Wakes for direct reads or writes that are over.
-    fn listen_to(&mut self, ring: Option<BorrowedFd<'_>>) -> io::Result<Option<Key>> {
-        let Some(ring) = ring else { return Ok(None) };
+    fn listen_to(&mut self, ring: BorrowedFd<'_>) -> io::Result<Key> {
         let ring = ForkSafeFd::new(ring.try_clone_to_owned()?);
-        Ok(Some(self.waiter.add(Party::Ring(Ring { ring, is_over: false }))?))
+        self.waiter.add(Party::Ring(Ring { ring, is_over: false }))
     }
 
     /// Lets guests open a device.

@@ -56,7 +56,7 @@ impl OpenVolume {
         let mut lack = None;
         check_tracks(volume, |number, checked| {
             if let Err(Fault::Track { what: TrackFault::Io(error), .. }) = &checked
-                && disk::unit::is_passing(error)
+                && disk::ckd::backing::is_passing(error)
             {
                 lack.get_or_insert_with(|| io::Error::new(error.kind(), error.to_string()));
             } else if let Err(fault) = &checked {
