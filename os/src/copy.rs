@@ -278,6 +278,13 @@ pub(crate) fn expect_read(address: *const u8) {
     }
 }
 
+/// Prefetches the first line of a value to be read.
+#[inline(always)]
+#[cfg(not(loom))]
+pub fn expect_value<T>(value: &T) {
+    expect_read(std::ptr::from_ref(value).cast());
+}
+
 /// Prefetches the line at `address` to be written.
 #[inline(always)]
 #[cfg(not(loom))]
@@ -342,8 +349,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expecting_writes_changes_nothing() {
+    fn expecting_changes_nothing() {
         let mut bytes = [7; 3];
+        expect_value(&bytes);
+        expect_value(&());
         expect_writes(&mut bytes);
         expect_writes(&mut []);
         assert_eq!(bytes, [7; 3]);

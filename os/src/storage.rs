@@ -18,6 +18,8 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::copy::copy_out;
+#[cfg(not(loom))]
+use crate::copy::expect_read;
 use crate::foreign::Foreign;
 use crate::mapping::{Access, Mapping};
 
@@ -287,6 +289,21 @@ impl Borrowed {
         Ok(())
     }
 
+    /// Prefetches the lines of a range, to be read soon. Nothing happens if the range is not within what was lent.
+    #[inline]
+    #[cfg(not(loom))]
+    pub fn expect(&self, offset: usize, count: usize) {
+        if count == 0 || !self.contains(offset, count) {
+            return;
+        }
+        const LINE_BYTES: usize = 64;
+        let base = self.mapping.base().as_ptr();
+        let first = offset - offset % LINE_BYTES;
+        for line in (first..offset + count).step_by(LINE_BYTES) {
+            expect_read(base.wrapping_add(line));
+        }
+    }
+
     /// A range, to be given to the kernel where it is.
     ///
     /// # Errors
@@ -369,6 +386,9 @@ mod tests {
         assert_eq!(lent.read(4094, &mut two), Ok(()));
         assert_eq!(lent.read(4095, &mut two), Err(OutOfRange));
         assert_eq!(lent.read(usize::MAX, &mut two), Err(OutOfRange));
+        for (at, bytes) in [(0, 4096), (63, 2), (4095, 1), (4095, 2), (4096, 0), (9, usize::MAX)] {
+            lent.expect(at, bytes);
+        }
         assert_eq!(lent.read(4096, &mut []), Ok(()));
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use fabric::path::{Lendable, Message, Receiver, SendError, Sender, Shared, View};
+use fabric::path::{Lendable, Message, Receiver, Ringing, SendError, Sender, Shared, View};
 use os::storage::StorageOptions;
 
 use super::ending::conditions;
@@ -16,9 +16,11 @@ use super::walk::{Next, Piece, Walk};
 use crate::exchange::{Broken, Head, Kind, Link, UNITS_PER_POLL_MAX, establish, flag};
 use crate::format::ccw::Direction;
 use crate::format::eckd::Search;
-use crate::format::orb::{ORB_BYTES, Orb, OrbFlags};
+use crate::format::orb::{ORB_BYTES, Orb, OrbFlags, PROGRAM_AT};
 use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
+use crate::format::tccb::TCCB_BYTES_MAX;
 use crate::format::tcw::{Stream, TCW_BYTES, Tcw};
+use crate::format::u32_at;
 
 /// Subchannels of one guest's path: fewer than its queue has buffers, so that every result finds room.
 pub const SUBCHANNELS_MAX: u16 = 128;
@@ -26,8 +28,10 @@ pub const SUBCHANNELS_MAX: u16 = 128;
 pub const GUESTS_MAX: usize = 4096;
 /// Messages of one guest that one poll takes.
 const MESSAGES_PER_POLL_MAX: usize = 128;
-/// Bytes of the longest TCCB.
-const TCCB_BYTES_MAX: usize = 272;
+/// Starts whose programs are prefetched.
+const STARTS_FORESEEN: usize = 4;
+/// Bytes of a program that are prefetched: a TCW and most TCCBs, which mostly lie behind it.
+const PROGRAM_BYTES_FORESEEN: usize = 192;
 /// Channel paths that an ORB can name.
 const PATHS: u8 = 0xf0;
 
@@ -111,6 +115,8 @@ pub struct Channel {
     pub(super) guests: Vec<Option<Guest>>,
     pub(super) next_connection: u32,
     pub(super) next_exchange: u32,
+    /// Guests to whom something may have been sent in this pass: they are rung together.
+    to_ring: Vec<u16>,
     pub(super) counters: Counters,
 }
 
@@ -155,7 +161,8 @@ impl Channel {
         guest.into_iter().flat_map(|guest| guest.subchannels.iter().map(|one| one.measurement))
     }
 
-    /// Attaches a guest with a path: it can start programs once it has been told what it has.
+    /// Attaches a guest with a path: it can start programs once it has been told what it has. From now on the channel rings, once for all
+    /// that it sends in a pass: whoever else sends to the guest over `sender` has to ring himself.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -180,6 +187,8 @@ impl Channel {
         let bytes = result_storage_bytes(subchannels, result_bytes) as usize;
         let results = Shared::create(bytes, StorageOptions::default())?;
         let results_segment = sender.lend_shared(&results)?;
+        // Whether the guest sleeps is looked up once for all results of a pass.
+        sender.set_ringing(Ringing::Deferred);
         let link = guest % self.links.len();
         let mut body = [0; 8];
         body[..4].copy_from_slice(&first_cylinder.to_le_bytes());
@@ -241,6 +250,16 @@ impl Channel {
     /// # Errors
     /// [`Broken`] if a control unit is gone, or broke the rules.
     pub fn poll_units(&mut self, guests: &mut impl Guests, now: u64) -> Result<bool, Broken> {
+        let found = self.take_units(guests, now);
+        for number in self.to_ring.drain(..) {
+            if let Some((sender, _)) = guests.halves(number.into()) {
+                sender.ring();
+            }
+        }
+        found
+    }
+
+    fn take_units(&mut self, guests: &mut impl Guests, now: u64) -> Result<bool, Broken> {
         let mut found = false;
         for index in 0..self.links.len() {
             found |= self.links[index].is_behind();
@@ -251,6 +270,9 @@ impl Channel {
                     break;
                 };
                 found = true;
+                if self.to_ring.last() != Some(&unit.head.connection) {
+                    self.to_ring.push(unit.head.connection);
+                }
                 self.take_unit(index, unit, guests, now)?;
             }
             for _ in 0..self.waiting[index].len() {
@@ -262,6 +284,7 @@ impl Channel {
                 if let Some((sender, _)) = guests.halves(number) {
                     // A guest that is gone is noticed when it is polled.
                     let _ = self.advance(number, subchannel, sender, now);
+                    sender.ring();
                 }
             }
             self.links[index].flush();
@@ -283,7 +306,12 @@ impl Channel {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(false) };
         let mut found = guest.send_backlog(sender)?;
         let link = guest.link;
+        let mut foreseen = 0;
         for _ in 0..MESSAGES_PER_POLL_MAX {
+            while foreseen < STARTS_FORESEEN && self.foresee(number, receiver, foreseen) {
+                foreseen += 1;
+            }
+            foreseen = foreseen.saturating_sub(1);
             if self.links[link].is_behind() {
                 // What the guest has sent stays where it is, until the control unit has taken what is before it.
                 break;
@@ -316,7 +344,22 @@ impl Channel {
         if found {
             self.links[link].flush();
         }
+        sender.ring();
         Ok(found)
+    }
+
+    /// Prefetches the program of a start that has come and was not taken. False if there is no such message.
+    #[inline]
+    fn foresee(&self, number: usize, receiver: &Receiver, behind: usize) -> bool {
+        let Some(Some(Guest { storage: Some(storage), .. })) = self.guests.get(number) else {
+            return false;
+        };
+        let Some(bytes) = receiver.foresee(behind) else { return false };
+        if bytes[0] == request::Kind::Start as u8 {
+            let program = u32_at(&bytes, request::HEAD_BYTES + PROGRAM_AT);
+            storage.expect(program as usize, PROGRAM_BYTES_FORESEEN);
+        }
+        true
     }
 
     /// Results of a guest that its path had no room for. They go when the guest is polled next and its path has room.
@@ -346,6 +389,7 @@ impl Channel {
                 self.counters.repeats += 1;
                 // A guest that is gone is noticed when it is polled.
                 let _ = self.begin(number, subchannel, sender, now);
+                sender.ring();
             }
         }
         self.links.iter_mut().for_each(Link::flush);

@@ -228,6 +228,13 @@ impl Link {
         body
     }
 
+    /// Head and body of the unit that comes next, if it is in memory of our own by now. A hint: it is not taken.
+    #[inline]
+    pub fn foresee(&self) -> Option<(Head, &[u8])> {
+        let Message { head, body } = self.receiver.foresee_packed()?;
+        Some((Head::parse(head)?, body))
+    }
+
     /// Units that were sent over this end, by kind.
     pub fn sent(&self) -> impl Iterator<Item = (Kind, u64)> {
         Kind::ALL.into_iter().zip(self.sent)

@@ -206,6 +206,10 @@ pub const PREFIX_BYTES: usize = 64;
 /// Bytes of a count field.
 pub const COUNT_BYTES: usize = 8;
 
+/// Where locate record has the track.
+const SEEK_AT: usize = 4;
+/// Where locate record extended has its command.
+const COMMAND_AT: usize = 16;
 /// Where locate record extended says how many bytes of extended parameters follow.
 const PARAMETER_BYTES_AT: usize = 18;
 const PREFIX_EXTENT_AT: usize = 12;
@@ -222,6 +226,7 @@ pub struct Cchh {
 
 impl Cchh {
     /// Takes four bytes apart.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Cchh {
         let (low, high) = (u16_at(bytes, 0), u16_at(bytes, 2));
         Cchh { cylinder: u32::from(low) | u32::from(high >> 4) << 16, head: (high & 0x0f) as u8 }
@@ -371,8 +376,9 @@ pub struct Extent {
 
 impl Extent {
     /// Takes the bytes apart. None if there are too few.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Extent> {
-        let bytes = bytes.get(..EXTENT_BYTES)?;
+        let bytes = bytes.first_chunk::<EXTENT_BYTES>()?;
         Some(Extent {
             permission: Permission::of(bytes[0]),
             mask_rest: bytes[0] & 0x3f,
@@ -523,14 +529,15 @@ pub struct Locate {
 
 impl Locate {
     /// Takes the bytes apart. None if there are too few.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Locate> {
-        let bytes = bytes.get(..LOCATE_BYTES)?;
+        let bytes = bytes.first_chunk::<LOCATE_BYTES>()?;
         Some(Locate {
             operation: bytes[0] & 0x3f,
             orientation: bytes[0] >> 6,
             auxiliary: bytes[1],
             count: bytes[3],
-            seek: Cchh::parse(&bytes[4..8]),
+            seek: Cchh::parse(&bytes[SEEK_AT..SEEK_AT + 4]),
             search: Cchh::parse(&bytes[8..12]),
             record: bytes[12],
             sector: bytes[13],
@@ -540,10 +547,11 @@ impl Locate {
     }
 
     /// Takes the bytes of the extended form apart, with its extended parameter if it has one that is known. None if there are too few.
+    #[inline]
     pub fn parse_extended(bytes: &[u8]) -> Option<Locate> {
-        let mut locate = Locate::parse(bytes)?;
-        let (fixed, parameters) = bytes.split_at_checked(LOCATE_EXTENDED_BYTES)?;
-        (locate.command, locate.extended) = (fixed[16], fixed[17]);
+        let (fixed, parameters) = bytes.split_first_chunk::<LOCATE_EXTENDED_BYTES>()?;
+        let mut locate = Locate::parse(fixed)?;
+        (locate.command, locate.extended) = (fixed[COMMAND_AT], fixed[COMMAND_AT + 1]);
         let parameter_bytes = usize::from(u16_at(fixed, PARAMETER_BYTES_AT));
         if locate.is_trackset() && (1..=TrackSet::BYTES).contains(&parameter_bytes) {
             locate.tracks = TrackSet::parse(parameters.get(..parameter_bytes)?);
@@ -577,6 +585,38 @@ impl Locate {
     }
 }
 
+/// The command that is embedded in a locate record: in the parameters of locate record extended, or of prefix. 0 if there is none, or the
+/// parameters are wrong.
+#[inline]
+pub fn embedded(code: u8, parameters: &[u8]) -> u8 {
+    if code == command::LOCATE_RECORD {
+        return 0;
+    }
+    let Some(locate) = locate_of(code, parameters) else { return 0 };
+    match locate.first_chunk::<LOCATE_EXTENDED_BYTES>() {
+        Some(fixed) if u16_at(fixed, PARAMETER_BYTES_AT) == 0 => fixed[COMMAND_AT],
+        _ => Locate::parse_extended(locate).map_or(0, |locate| locate.command),
+    }
+}
+
+/// The track that a locate record, or a prefix, goes to, by its parameters. None if it is another command, or goes nowhere.
+#[inline]
+pub fn destination(code: u8, parameters: &[u8]) -> Option<Cchh> {
+    let locate = locate_of(code, parameters)?;
+    Some(Cchh::parse(locate.get(SEEK_AT..SEEK_AT + 4)?))
+}
+
+/// The parameters of locate record in those of a command.
+fn locate_of(code: u8, parameters: &[u8]) -> Option<&[u8]> {
+    match code {
+        command::LOCATE_RECORD | command::LOCATE_RECORD_EXTENDED => Some(parameters),
+        command::PREFIX | command::PREFIX_READ if parameters.first() == Some(&1) => {
+            parameters.get(PREFIX_LOCATE_AT..)
+        }
+        _ => None,
+    }
+}
+
 /// The parameters of prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prefix {
@@ -594,6 +634,7 @@ const PREFIX_HAS_EXTENT: u8 = 0x80;
 
 impl Prefix {
     /// Takes the bytes apart. None if there are too few, or the format is another one.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Prefix> {
         let (format, valid) = (*bytes.first()?, *bytes.get(1)?);
         let extent = match valid & PREFIX_HAS_EXTENT {
@@ -750,6 +791,34 @@ mod tests {
         #[test]
         fn tracks_and_counts_survive(bytes: [u8; 8]) {
             prop_assert_eq!(Count::parse(&bytes).emit(), bytes);
+        }
+
+        #[test]
+        fn what_is_foreseen_of_parameters_is_what_they_say(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..80),
+            is_one: bool,
+        ) {
+            if let Some(first) = bytes.first_mut().filter(|_| is_one) {
+                *first = 1;
+            }
+            let prefix = Prefix::parse(&bytes).and_then(|prefix| prefix.locate);
+            let extended = Locate::parse_extended(&bytes);
+            let plain = Locate::parse(&bytes);
+            for (code, locate) in [
+                (command::PREFIX, prefix),
+                (command::PREFIX_READ, prefix),
+                (command::LOCATE_RECORD_EXTENDED, extended),
+            ] {
+                prop_assert_eq!(embedded(code, &bytes), locate.map_or(0, |locate| locate.command));
+                if let Some(locate) = locate {
+                    prop_assert_eq!(destination(code, &bytes), Some(locate.seek));
+                }
+            }
+            if let Some(locate) = plain {
+                prop_assert_eq!(destination(command::LOCATE_RECORD, &bytes), Some(locate.seek));
+            }
+            prop_assert_eq!(embedded(command::READ_DATA, &bytes), 0);
+            prop_assert_eq!(destination(command::READ_DATA, &bytes), None);
         }
     }
 }

@@ -53,6 +53,9 @@ impl OrbFlags {
     }
 }
 
+/// Where an ORB has the program's address.
+pub const PROGRAM_AT: usize = 8;
+
 /// An operation-request block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Orb {
@@ -72,7 +75,7 @@ impl Orb {
     /// Takes the bytes apart. None if a bit is set that must not be, or that asks for the extension.
     pub fn parse(bytes: &[u8; ORB_BYTES]) -> Option<Orb> {
         let word = u32_at(bytes, 4);
-        let program = u32_at(bytes, 8);
+        let program = u32_at(bytes, PROGRAM_AT);
         (word & 0x3f == 0 && program >> 31 == 0).then(|| Orb {
             parameter: u32_at(bytes, 0),
             key: (word >> 28) as u8,
@@ -89,7 +92,7 @@ impl Orb {
         let mut bytes = [0; ORB_BYTES];
         bytes[..4].copy_from_slice(&self.parameter.to_be_bytes());
         bytes[4..8].copy_from_slice(&word.to_be_bytes());
-        bytes[8..12].copy_from_slice(&self.program.to_be_bytes());
+        bytes[PROGRAM_AT..PROGRAM_AT + 4].copy_from_slice(&self.program.to_be_bytes());
         bytes
     }
 

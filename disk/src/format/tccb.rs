@@ -19,6 +19,8 @@ pub const TCAH_BYTES: usize = 16;
 pub const TCAT_BYTES: usize = 8;
 /// Bytes of a DCW without its control data.
 pub const DCW_BYTES: usize = 8;
+/// Bytes of the longest TCCB that a TCW can name.
+pub const TCCB_BYTES_MAX: usize = 272;
 /// DCWs of one TCCB.
 pub const DCWS_MAX: usize = 30;
 
@@ -109,6 +111,14 @@ impl<'a> Tccb<'a> {
         Ok(tccb)
     }
 
+    /// The first command and its parameters, unchecked: a hint of what is to come.
+    #[inline]
+    pub fn foresee(bytes: &'a [u8]) -> Option<Dcw<'a>> {
+        let (header, control) = bytes.get(TCAH_BYTES..)?.split_first_chunk::<DCW_BYTES>()?;
+        let control = control.get(..usize::from(header[3]))?;
+        Some(Dcw { command: header[0], count: u32_at(header, 4), control })
+    }
+
     /// Checks the chain of DCWs: the last, and only that, has no chain flag.
     fn check(&self) -> Result<(), (BadTccb, usize)> {
         let (mut at, mut number) = (0, 0);
@@ -154,7 +164,8 @@ impl<'a> Tccb<'a> {
 /// If there are no commands, more than [`DCWS_MAX`], or more control data than a TCCB holds.
 pub fn emit(service: Service, dcws: &[Dcw<'_>], transfer_bytes: u32) -> Vec<u8> {
     assert!((1..=DCWS_MAX).contains(&dcws.len()), "a TCCB has 1 to {DCWS_MAX} commands");
-    let mut bytes = vec![0; TCAH_BYTES];
+    let mut bytes = Vec::with_capacity(TCCB_BYTES_MAX);
+    bytes.resize(TCAH_BYTES, 0);
     for (index, dcw) in dcws.iter().enumerate() {
         let chain = if index + 1 < dcws.len() { CHAIN } else { 0 };
         let control = u8::try_from(dcw.control.len()).expect("control data of 255 bytes at most");
@@ -233,8 +244,10 @@ mod tests {
                 bytes[..16].copy_from_slice(&[0x7f, 0, 0, 0, 0, 0, 0, length, 0x1f, 0xfe, 0, 0, 0, 0, 0, 0]);
                 bytes[keep - 8..keep - 4].fill(0);
             }
+            let foreseen = Tccb::foresee(&bytes);
             if let Ok(tccb) = Tccb::parse(&bytes) {
                 let dcws: Vec<_> = tccb.dcws().collect();
+                prop_assert_eq!(foreseen, Some(dcws[0].1));
                 prop_assert!((1..=DCWS_MAX).contains(&dcws.len()));
             }
         }

@@ -3,6 +3,7 @@
 use std::io;
 
 use fabric::path::{Message, Receiver, SendError, Sender, Severed, Shared, View};
+use os::copy::{EXPECTED_BYTES, expect_writes};
 use os::storage::StorageOptions;
 
 use crate::channel::request::{Answer, Attached, Head, Kind, Place, SKIPPED, flag};
@@ -56,17 +57,46 @@ pub enum Event {
     },
 }
 
+/// Results that are taken from the path ahead of the one that the guest has.
+const AHEAD_MAX: usize = 8;
+/// Bytes of what was read by results ahead that are fetched into the processor's cache.
+const AHEAD_BYTES_MAX: usize = 8192;
+/// Of a program that is to be written anew, a TCW and most TCCBs.
+const PROGRAM_CHUNKS: usize = 2;
+/// Bytes of each record that a guest looks at, unless it says otherwise.
+pub const LOOK_BYTES: usize = 64;
+
 /// A guest's end.
+///
+/// While the guest looks at what a program has read, its processor fetches what the next ones have. A guest that looks at little of many
+/// records waits for memory most of the time otherwise.
 #[derive(Debug)]
 pub struct Client {
     storage: Shared,
     attached: Option<Attached>,
     cache: Option<View>,
     results: Option<View>,
-    answer: Answer,
+    /// A ring of what has come: the last event that the guest has, and those ahead, of which there is one more for a moment.
+    arrived: [Arrived; AHEAD_MAX + 2],
+    current: usize,
+    ahead: usize,
+    ahead_max: usize,
+    look_bytes: usize,
+    /// By subchannel: where its last program is.
+    programs: Vec<u32>,
+    /// What came behind those ahead was no result.
+    is_broken: bool,
     /// Of the last result, and of the last one that the guest has done with.
     token: u16,
     consumed: u16,
+}
+
+/// An event, and what it brings.
+#[derive(Debug, Default)]
+struct Arrived {
+    event: Option<Event>,
+    token: Option<u16>,
+    answer: Answer,
 }
 
 impl Client {
@@ -89,10 +119,22 @@ impl Client {
             attached: None,
             cache: None,
             results: None,
-            answer: Answer::default(),
+            arrived: Default::default(),
+            current: 0,
+            ahead: 0,
+            ahead_max: AHEAD_MAX,
+            look_bytes: LOOK_BYTES,
+            programs: Vec::new(),
+            is_broken: false,
             token: 0,
             consumed: 0,
         })
+    }
+
+    /// Sets how many bytes of each record the guest looks at, as far as it knows: [`LOOK_BYTES`] unless set, 8192 at most. It is a hint.
+    pub fn set_look_bytes(&mut self, bytes: usize) {
+        self.look_bytes = bytes.min(AHEAD_BYTES_MAX);
+        self.ahead_max = (AHEAD_BYTES_MAX / self.look_bytes.max(1)).clamp(1, AHEAD_MAX);
     }
 
     /// The guest's storage: address 0 is its first byte.
@@ -118,6 +160,11 @@ impl Client {
         sender: &mut Sender,
     ) -> Result<(), SendError> {
         let bytes: [u8; ORB_BYTES] = orb.emit();
+        let place = usize::from(subchannel);
+        if self.programs.len() <= place {
+            self.programs.resize(place + 1, 0);
+        }
+        self.programs[place] = orb.program;
         self.consumed = self.token;
         let head = Head { token: self.consumed, ..Head::new(Kind::Start, subchannel) };
         sender.send(&head.emit(), bytes.first_chunk::<12>().expect("12 of 32"))
@@ -154,25 +201,67 @@ impl Client {
     }
 
     /// What has come next, if there is something. The last result is done with then, and its data are not
-    /// to be read any more once something is started.
+    /// to be read any more once something is started. Who waits at the receiver polls until there is nothing first: what was taken ahead does
+    /// not wake.
     ///
     /// # Errors
     /// [`ClientError`].
     #[inline]
     pub fn poll(&mut self, receiver: &mut Receiver) -> Result<Option<Event>, ClientError> {
-        let Some(message) = receiver.fetch()? else { return Ok(None) };
+        receiver.refuse_child()?;
+        // Many at a time: the processor finds their addresses at the same time too.
+        if self.ahead <= self.ahead_max / 2 {
+            let before = self.ahead;
+            while self.ahead <= self.ahead_max && !self.is_broken {
+                match self.take(receiver) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(ClientError::Severed(_)) if self.ahead > 0 => break,
+                    Err(ClientError::Severed(severed)) => return Err(severed.into()),
+                    Err(_) => self.is_broken = true,
+                }
+                if !receiver.is_ready() {
+                    break;
+                }
+            }
+            (before..self.ahead).for_each(|behind| self.expect(behind));
+        }
+        if self.ahead == 0 {
+            return if self.is_broken { Err(ClientError::Rules) } else { Ok(None) };
+        }
+        let next = self.slot(0);
+        let before = std::mem::replace(&mut self.current, next);
+        self.ahead -= 1;
+        let Arrived { event, token, .. } = self.arrived[self.current];
+        match token {
+            Some(token) => self.token = token,
+            // The answer is that of the last result still.
+            None => {
+                let answer = std::mem::take(&mut self.arrived[before].answer);
+                self.arrived[self.current].answer = answer;
+            }
+        }
+        Ok(event)
+    }
+
+    /// Takes what has come from the path. False if there is nothing.
+    #[inline]
+    fn take(&mut self, receiver: &mut Receiver) -> Result<bool, ClientError> {
+        let Some(message) = receiver.fetch()? else { return Ok(false) };
         let Message { head, body } = receiver.message(message);
         let head = Head::parse(head).ok_or(ClientError::Rules)?;
-        match head.kind {
+        let place = self.slot(self.ahead);
+        let arrived = &mut self.arrived[place];
+        arrived.token = None;
+        let event = match head.kind {
             Kind::Result => {
-                self.answer.parse(&head, body).ok_or(ClientError::Rules)?;
-                self.token = head.token;
+                arrived.answer.parse(&head, body).ok_or(ClientError::Rules)?;
+                arrived.token = Some(head.token);
                 let (subchannel, parameter) = (head.subchannel, head.values[0]);
-                let event = match head.flags & flag::INTERMEDIATE {
+                match head.flags & flag::INTERMEDIATE {
                     0 => Event::Ended { subchannel, parameter },
                     _ => Event::Intermediate { subchannel, parameter },
-                };
-                Ok(Some(event))
+                }
             }
             Kind::Attached => {
                 let attached = Attached::parse(body).ok_or(ClientError::Rules)?;
@@ -182,20 +271,54 @@ impl Client {
                 if self.results.is_none() || (attached.cache.is_some() && self.cache.is_none()) {
                     return Err(ClientError::Rules);
                 }
-                Ok(Some(Event::Attached(attached)))
+                Event::Attached(attached)
             }
             Kind::Refused => {
-                let code = head.values[0] as u8;
-                Ok(Some(Event::Refused { subchannel: head.subchannel, code }))
+                Event::Refused { subchannel: head.subchannel, code: head.values[0] as u8 }
             }
-            _ => Err(ClientError::Rules),
+            _ => return Err(ClientError::Rules),
+        };
+        self.arrived[place].event = Some(event);
+        self.ahead += 1;
+        Ok(true)
+    }
+
+    /// Where an event is, by how many are before it.
+    #[inline]
+    fn slot(&self, behind: usize) -> usize {
+        (self.current + 1 + behind) % self.arrived.len()
+    }
+
+    /// Prefetches the first bytes of each record of a result, or of what was copied in one piece; and the place of its program, which the
+    /// guest mostly writes anew then, while the channel's processor has it.
+    #[inline]
+    fn expect(&mut self, behind: usize) {
+        let slot = self.slot(behind);
+        let Some(Event::Ended { subchannel, .. }) = self.arrived[slot].event else { return };
+        if let Some(at) = self.programs.get(usize::from(subchannel)) {
+            let program = self.storage.bytes_mut().get_mut(*at as usize..).unwrap_or_default();
+            program.chunks_mut(EXPECTED_BYTES).take(PROGRAM_CHUNKS).for_each(expect_writes);
+        }
+        if self.look_bytes == 0 {
+            return;
+        }
+        let mut left = AHEAD_BYTES_MAX / self.ahead_max;
+        let Arrived { answer, .. } = &self.arrived[slot];
+        for extent in &answer.sources {
+            let Some(view) = self.view(extent) else { return };
+            let bytes = self.look_bytes.min(extent.record_bytes as usize);
+            for at in extent.places() {
+                let Some(rest) = left.checked_sub(bytes.max(1)) else { return };
+                left = rest;
+                view.expect(at as usize, bytes);
+            }
         }
     }
 
     /// What became of the program that ended last.
     #[inline]
     pub fn answer(&self) -> &Answer {
-        &self.answer
+        &self.arrived[self.current].answer
     }
 
     fn view(&self, extent: &Extent) -> Option<&View> {
@@ -208,7 +331,7 @@ impl Client {
 
     /// Bytes that the program that ended last has read.
     pub fn read_bytes(&self) -> u64 {
-        self.answer.sources.iter().map(Extent::bytes).sum()
+        self.answer().sources.iter().map(Extent::bytes).sum()
     }
 
     /// Copies what was read, from the start, into memory of the program's own. Returns how many bytes.
@@ -217,7 +340,7 @@ impl Client {
     /// [`ClientError::Rules`] if the channel names what it has not lent.
     pub fn copy(&self, target: &mut [u8]) -> Result<usize, ClientError> {
         let mut at = 0;
-        for extent in &self.answer.sources {
+        for extent in &self.answer().sources {
             let view = self.view(extent).ok_or(ClientError::Rules)?;
             for place in extent.places() {
                 let bytes = (extent.record_bytes as usize).min(target.len() - at);
@@ -236,7 +359,7 @@ impl Client {
     /// [`ClientError::Rules`] if the channel names what it has not lent.
     #[inline]
     pub fn in_place(&self, mut record: impl FnMut(&View, usize, usize)) -> Result<(), ClientError> {
-        for extent in &self.answer.sources {
+        for extent in &self.answer().sources {
             let view = self.view(extent).ok_or(ClientError::Rules)?;
             for place in extent.places() {
                 record(view, place as usize, extent.record_bytes as usize);
@@ -251,7 +374,8 @@ impl Client {
     /// # Errors
     /// [`ClientError::Rules`] if the channel names what it has not lent, or places that are not in the storage.
     pub fn place(&mut self) -> Result<(), ClientError> {
-        let Client { storage, attached, cache, results, answer, .. } = self;
+        let Client { storage, attached, cache, results, arrived, current, .. } = self;
+        let answer = &arrived[*current].answer;
         let attached = attached.ok_or(ClientError::NotAttached)?;
         let bytes = storage.bytes_mut();
         let mut places = answer.places.iter().copied();

@@ -167,9 +167,11 @@ impl Unit {
         exchange.must_block = must_block || exchange.turns >= TURNS_MAX;
         let done = if head.kind == Kind::TransportCommand {
             let (tccb, data) = bytes.split_at(head.count as usize);
-            match self.operate(connection, head, exchange, tccb, data) {
-                Some(ending) => self.end(connection, ending),
-                None => Ok(()),
+            let mut ending = Ending::new(exchange, Kind::TransportResponse);
+            if self.operate(connection, head, &mut ending, tccb, data) {
+                self.end(connection, ending)
+            } else {
+                Ok(())
             }
         } else {
             connection.exchanges.push(exchange);

@@ -11,6 +11,7 @@ use std::io;
 use std::ops::Range;
 
 use fabric::path::{Lendable, Shared};
+use os::copy::expect_value;
 use os::storage::StorageOptions;
 
 use crate::ckd::model::{SECTOR_BYTES, TRACK_BYTES, track_of};
@@ -174,6 +175,15 @@ impl Cache {
         match self.slots_of[track as usize] {
             NO_SLOT => self.remembered.get(track as usize).copied().flatten(),
             slot => self.slots[slot as usize].uniform,
+        }
+    }
+
+    /// What is known of a track will be looked up soon.
+    #[inline]
+    pub fn expect(&self, track: u32) {
+        let slot = self.slots_of.get(track as usize);
+        if let Some(state) = slot.and_then(|slot| self.slots.get(*slot as usize)) {
+            expect_value(state);
         }
     }
 

@@ -1,7 +1,6 @@
 //! How an exchange ends: at once, or when what it has written survives a crash.
 
 use super::cache::Cache;
-use super::chain::Chain;
 use super::output::Output;
 use super::{Connection, Exchange, SUBCHANNELS, Unit};
 use crate::exchange::{Broken, Head, Kind, flag};
@@ -11,7 +10,6 @@ use crate::format::sense::{Fault, Sense};
 /// How an exchange ends.
 #[derive(Debug)]
 pub(super) struct Ending {
-    pub(super) connection: u16,
     pub(super) exchange: Exchange,
     pub(super) kind: Kind,
     pub(super) status: DeviceStatus,
@@ -34,11 +32,10 @@ impl Unit {
         let cache = &mut self.volumes[connection.device.volume].cache;
         ending.exchange.let_stand(cache);
         if ending.exchange.has_failed {
-            let chain = ending.exchange.chain;
-            ending.fail(Fault::Equipment, connection, &chain);
+            ending.fail(Fault::Equipment, connection);
         }
         if !ending.exchange.is_unsynced && ending.exchange.unwritten == 0 {
-            return self.send_ending(connection, ending);
+            return self.send_ending(connection, &mut ending);
         }
         self.volumes[connection.device.volume].endings.push(ending);
         Ok(())
@@ -47,33 +44,33 @@ impl Unit {
     pub(super) fn send_ending(
         &mut self,
         connection: &mut Connection,
-        ending: Ending,
+        ending: &mut Ending,
     ) -> Result<(), Broken> {
-        let Ending { mut exchange, kind, status, residual, flags, sense, output, .. } = ending;
+        let Ending { exchange, kind, status, residual, flags, sense, output } = ending;
         // What was written has come to the file by now.
         exchange.let_pass(&mut self.volumes[connection.device.volume].cache);
         self.counters.exchanges += 1;
         self.counters.writes += u64::from(exchange.has_written);
         connection.ended = connection.ended.wrapping_add(1);
         let ended = connection.ended;
-        if status == DeviceStatus::BUSY {
+        if *status == DeviceStatus::BUSY {
             // It begins again, and the guest gets nothing of this.
             let cache = &mut self.volumes[connection.device.volume].cache;
             exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
         } else {
-            connection.pins.extend(exchange.slots.iter().map(|slot| (ended, *slot)));
+            exchange.slots.iter().for_each(|slot| connection.pins.push_back((ended, *slot)));
         }
         let mut head = Head {
-            flags,
+            flags: *flags,
             number: exchange.commands as u16,
             code: status.0,
-            count: residual,
-            ..Head::new(kind, ending.connection, exchange.number)
+            count: *residual,
+            ..Head::new(*kind, exchange.connection, exchange.number)
         };
         let mut sense_bytes: &[u8] = &[];
         if status.has(DeviceStatus::UNIT_CHECK) {
             self.counters.unit_checks += 1;
-            connection.sense = sense;
+            connection.sense = *sense;
             head.flags |= flag::SENSE;
             sense_bytes = &sense.0;
         }
@@ -107,7 +104,7 @@ impl Unit {
             }
         }
         for mut ending in done {
-            let place = usize::from(ending.connection);
+            let place = usize::from(ending.exchange.connection);
             let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
             else {
                 // Its link has broken with the end of another one.
@@ -115,11 +112,10 @@ impl Unit {
                 continue;
             };
             if ending.exchange.has_failed {
-                let chain = ending.exchange.chain;
-                ending.fail(Fault::Equipment, &connection, &chain);
+                ending.fail(Fault::Equipment, &connection);
             }
             let link = connection.link;
-            let sent = self.send_ending(&mut connection, ending);
+            let sent = self.send_ending(&mut connection, &mut ending);
             self.connections[place] = Some(connection);
             if sent.is_err() {
                 self.drop_link(link);
@@ -135,9 +131,8 @@ impl Ending {
         self.exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
     }
 
-    pub(super) fn new(connection: u16, exchange: Exchange, kind: Kind) -> Ending {
+    pub(super) fn new(exchange: Exchange, kind: Kind) -> Ending {
         Ending {
-            connection,
             exchange,
             kind,
             status: DeviceStatus::ENDED,
@@ -150,17 +145,18 @@ impl Ending {
 
     /// The exchange could not go on now. One that has written is not to be begun again: what it would write then may be older than
     /// what others have written meanwhile.
-    pub(super) fn be_busy(&mut self, connection: &Connection, exchange: &Exchange) {
-        if exchange.has_written {
-            self.fail(Fault::Overrun, connection, &exchange.chain);
+    pub(super) fn be_busy(&mut self, connection: &Connection) {
+        if self.exchange.has_written {
+            self.fail(Fault::Overrun, connection);
         } else {
             self.status = DeviceStatus::BUSY;
         }
     }
 
-    pub(super) fn fail(&mut self, fault: Fault, connection: &Connection, chain: &Chain) {
+    pub(super) fn fail(&mut self, fault: Fault, connection: &Connection) {
         self.status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_CHECK);
-        let track = chain.track().map(|track| connection.device.shown_number(track));
+        let track = self.exchange.chain.track();
+        let track = track.map(|track| connection.device.shown_number(track));
         let track = track.unwrap_or_default();
         self.sense = fault.sense(track.cylinder, track.head);
     }

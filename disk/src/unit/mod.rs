@@ -8,6 +8,7 @@
 //! | [`chain`] | extent, position and domain of an exchange |
 //! | `ending` | how an exchange ends |
 //! | `fetch` | tracks that commands need, out of the cache or the file |
+//! | `few` | lists that mostly have one |
 //! | `flight` | direct reads that are under way, and who waits for them |
 //! | `output` | what commands bring |
 //! | `perform` | the commands |
@@ -28,6 +29,7 @@ pub mod chain;
 pub mod device;
 mod ending;
 mod fetch;
+mod few;
 mod flight;
 mod output;
 mod perform;
@@ -48,6 +50,7 @@ use self::chain::Chain;
 use self::device::Device;
 use self::ending::Ending;
 use self::fetch::TRACKS_AHEAD_MAX;
+use self::few::Few;
 pub use self::flight::Awaited;
 use self::flight::{Flights, Landed, Ticket};
 use self::output::Output;
@@ -59,9 +62,10 @@ use crate::ckd::track::{self, Uniform};
 use crate::ckd::volume::{Access, Volume};
 use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, establish, flag};
 use crate::format::ccw::{Direction, direction};
-use crate::format::eckd::{Cchh, Search};
+use crate::format::eckd::{Cchh, Search, destination};
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::Sense;
+use crate::format::tccb::Tccb;
 
 /// Connections of a control unit.
 pub const CONNECTIONS_MAX: usize = 4096;
@@ -198,7 +202,7 @@ struct Exchange {
     /// A command that waits for its data.
     awaiting: Option<Head>,
     /// Slots that were handed out.
-    slots: Vec<Slot>,
+    slots: Few<Slot>,
     /// It has written.
     has_written: bool,
     /// Some of what the file has of it is not synced.
@@ -255,7 +259,8 @@ const GATHERING_PASSES_MAX: u32 = 64;
 #[derive(Debug, Default)]
 pub struct Unit {
     volumes: Vec<Mounted>,
-    links: Vec<Option<Link>>,
+    /// In boxes, because a link is laid aside while bytes of it are used.
+    links: Vec<Option<Box<Link>>>,
     /// In boxes, because a connection is taken out while a unit of it is looked at.
     connections: Vec<Option<Box<Connection>>>,
     /// Of the ticket that was given out last.
@@ -379,7 +384,7 @@ impl Unit {
 
     /// Adds a channel path: the control unit's end.
     pub fn add_link(&mut self, link: Link) {
-        self.links.push(Some(link));
+        self.links.push(Some(Box::new(link)));
     }
 
     /// What is needed to lend the cache of a volume to a guest.
@@ -427,7 +432,7 @@ impl Unit {
 
     /// Units of a kind that were sent to the channel of one path.
     pub fn sent_over(&self, link: usize, kind: Kind) -> u64 {
-        self.links.get(link).and_then(Option::as_ref).map_or(0, |link| link.sent_of(kind))
+        self.links.get(link).and_then(Option::as_deref).map_or(0, |link| link.sent_of(kind))
     }
 
     /// Tracks that were read from the file of a volume.
@@ -462,7 +467,7 @@ impl Unit {
                 match self.poll_link(index) {
                     Ok(true) => found = true,
                     Ok(false) => {
-                        found |= self.links[index].as_ref().is_some_and(Link::is_ready);
+                        found |= self.links[index].as_deref().is_some_and(Link::is_ready);
                         break;
                     }
                     Err(_) => {
@@ -515,7 +520,7 @@ impl Unit {
             self.protect_damaged();
         }
         if found {
-            self.links.iter_mut().flatten().for_each(Link::flush);
+            self.links.iter_mut().flatten().for_each(|link| link.flush());
         }
         found
     }
@@ -548,7 +553,7 @@ impl Unit {
     }
 
     fn link(&mut self, index: usize) -> Result<&mut Link, Broken> {
-        self.links.get_mut(index).and_then(Option::as_mut).ok_or(Broken::Rules)
+        self.links.get_mut(index).and_then(Option::as_deref_mut).ok_or(Broken::Rules)
     }
 
     /// Takes one unit of a link. False if there is none.
@@ -566,6 +571,7 @@ impl Unit {
             self.establish(index, head, first, cylinders)?;
             return Ok(true);
         }
+        self.expect_next(index);
         // A unit of a connection that is another link's, or none, breaks the rules; one of a connection that has
         // just ended does not.
         let place = usize::from(head.connection);
@@ -581,6 +587,22 @@ impl Unit {
             self.disconnect(head.connection);
         }
         done.map(|()| true)
+    }
+
+    /// What an operation needs that comes next is fetched while another one is done.
+    #[inline]
+    fn expect_next(&self, link: usize) {
+        let next = self.links[link].as_deref().and_then(Link::foresee);
+        let Some((head, body)) = next else { return };
+        let connection = self.connections.get(usize::from(head.connection));
+        let Some(Some(connection)) = connection else { return };
+        let device = &connection.device;
+        let is_operation = head.kind == Kind::TransportCommand;
+        let first = if is_operation { Tccb::foresee(body) } else { None };
+        let track = first.and_then(|first| destination(first.command, first.control));
+        if let Some(track) = track.and_then(|track| device.track(track)) {
+            self.volumes[device.volume].cache.expect(track);
+        }
     }
 
     fn take_unit(
@@ -612,7 +634,7 @@ impl Unit {
                 let exchange = connection.exchanges.swap_remove(index);
                 self.give_back_aside(connection, &exchange);
                 self.forget_ticket(connection, &exchange);
-                let ending = Ending::new(head.connection, exchange, Kind::Status);
+                let ending = Ending::new(exchange, Kind::Status);
                 self.end(connection, ending)
             }
             Kind::Disconnect => Ok(()),
@@ -701,7 +723,7 @@ impl Unit {
             exchange.slots.iter().for_each(|slot| mounted.cache.unpin(*slot));
         }
         mounted.reserved.retain(|owner| *owner != number);
-        let is_gone = |ending: &mut Ending| ending.connection == number;
+        let is_gone = |ending: &mut Ending| ending.exchange.connection == number;
         let cache = &mut mounted.cache;
         mounted.endings.extract_if(.., is_gone).for_each(|ending| ending.give_up(cache));
     }
@@ -789,8 +811,8 @@ impl Unit {
         head: Head,
         data: &[u8],
     ) -> Result<(), Broken> {
-        let mut output = Output::default();
-        let mut exchange = connection.exchanges.swap_remove(index);
+        let mut ending = Ending::new(connection.exchanges.swap_remove(index), Kind::Status);
+        let Ending { exchange, output, .. } = &mut ending;
         let sequence = exchange.commands;
         exchange.commands = sequence + 1;
         self.counters.commands += 1;
@@ -799,18 +821,11 @@ impl Unit {
         let (chain, pinned) = (exchange.chain, exchange.slots.len());
         exchange.has_effects = false;
         exchange.must_block |= self.is_aside_full(connection, data.len());
-        let moved = self.perform(
-            connection,
-            head.connection,
-            &mut exchange,
-            head.code,
-            count,
-            data,
-            &mut output,
-        );
-        let mut ending = Ending::new(head.connection, Exchange::default(), Kind::Status);
+        let moved =
+            self.perform(connection, head.connection, exchange, head.code, count, data, output);
         match moved {
             Ok(moved) => {
+                let output = std::mem::take(&mut ending.output);
                 if !output.is_empty() {
                     let link = self.link(connection.link)?;
                     let data = Head::new(Kind::Data, head.connection, head.exchange);
@@ -824,14 +839,17 @@ impl Unit {
                 }
             }
             Err(Refusal::Fault(fault)) => {
-                ending.fail(fault, connection, &exchange.chain);
+                ending.output = Output::default();
+                ending.fail(fault, connection);
                 ending.residual = count;
             }
             Err(Refusal::Busy) => {
-                ending.be_busy(connection, &exchange);
+                ending.output = Output::default();
+                ending.be_busy(connection);
                 ending.residual = count;
             }
             Err(Refusal::Wait(awaited)) => {
+                let mut exchange = ending.exchange;
                 (exchange.chain, exchange.commands) = (chain, sequence);
                 self.counters.commands -= 1;
                 let held = exchange.slots.split_off(pinned);
@@ -839,6 +857,7 @@ impl Unit {
                 return Ok(());
             }
         }
+        let exchange = &mut ending.exchange;
         (exchange.must_block, exchange.turns) = (false, 0);
         if !exchange.asked.is_empty() {
             exchange.let_old_pass(&mut self.volumes[connection.device.volume]);
@@ -849,7 +868,7 @@ impl Unit {
             && ending.flags & flag::INCORRECT_LENGTH == 0
             && head.flags & flag::CHAINED != 0;
         if goes_on {
-            connection.exchanges.push(exchange);
+            connection.exchanges.push(ending.exchange);
             if Search::of(head.code).is_some() {
                 // The channel waits for it.
                 let response = Head::new(Kind::CommandResponse, head.connection, head.exchange);
@@ -859,7 +878,6 @@ impl Unit {
             return Ok(());
         }
         exchange.commands = sequence;
-        ending.exchange = exchange;
         self.end(connection, ending)
     }
 }

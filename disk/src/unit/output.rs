@@ -1,6 +1,7 @@
 //! What commands bring: places in the cache, or bytes of their own.
 
 use super::cache::Cache;
+use super::few::Few;
 use super::perform::Refusal;
 use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
 use crate::format::sense::Fault;
@@ -8,45 +9,42 @@ use crate::format::sense::Fault;
 /// What a command brings.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// Extents of the cache. Most commands bring one, for which nothing is allocated.
-    first: Option<Extent>,
-    more: Vec<Extent>,
+    /// Extents of the cache.
+    extents: Few<Extent>,
     /// Bytes in a body of their own, if there are no extents.
     bytes: Vec<u8>,
 }
 
 impl Output {
-    fn extents(&self) -> impl Iterator<Item = &Extent> {
-        self.first.iter().chain(&self.more)
-    }
-
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.first.is_none() && self.bytes.is_empty()
+        self.extents.is_empty() && self.bytes.is_empty()
     }
 
     /// Sends it as a data unit.
     pub fn send(&self, link: &mut Link, head: Head) -> Result<(), Broken> {
-        let bytes = self.extents().map(Extent::bytes).sum::<u64>() + self.bytes.len() as u64;
+        let bytes = self.extents.iter().map(Extent::bytes).sum::<u64>() + self.bytes.len() as u64;
         self.send_with(link, Head { count: bytes as u32, ..head }, &[])
     }
 
     /// Sends it as the body of a unit, with something behind it.
     #[inline]
     pub fn send_with(&self, link: &mut Link, mut head: Head, behind: &[u8]) -> Result<(), Broken> {
-        let Some(first) = self.first else {
+        if self.extents.is_empty() {
             if self.bytes.is_empty() || behind.is_empty() {
                 let body = if self.bytes.is_empty() { behind } else { &self.bytes };
                 return link.send(&head, body);
             }
             return link.send(&head, &[&self.bytes, behind].concat());
-        };
-        head.flags |= flag::EXTENTS;
-        if self.more.is_empty() && behind.is_empty() {
-            return link.send(&head, &first.emit());
         }
-        let mut body = Vec::with_capacity((self.more.len() + 1) * EXTENT_BYTES + behind.len());
-        for extent in self.extents() {
+        head.flags |= flag::EXTENTS;
+        if behind.is_empty()
+            && let Some(only) = self.extents.only()
+        {
+            return link.send(&head, &only.emit());
+        }
+        let mut body = Vec::with_capacity(self.extents.len() * EXTENT_BYTES + behind.len());
+        for extent in self.extents.iter() {
             body.extend(extent.emit());
         }
         body.extend(behind);
@@ -62,10 +60,7 @@ impl Output {
             }
             return;
         }
-        match self.first {
-            None => self.first = Some(extent),
-            Some(_) => self.more.push(extent),
-        }
+        self.extents.push(extent);
     }
 
     /// Bytes that lie nowhere in the cache as they are. What came before is copied too.
@@ -73,8 +68,8 @@ impl Output {
         if self.bytes.len() + bytes.len() > COPIED_BYTES_MAX {
             return Err(Fault::Overrun.into());
         }
-        let more = std::mem::take(&mut self.more);
-        for extent in self.first.take().into_iter().chain(more) {
+        let extents = std::mem::take(&mut self.extents);
+        for extent in extents.iter() {
             for place in extent.places() {
                 self.bytes.extend(slice(cache, place, extent.record_bytes as usize));
             }

@@ -14,8 +14,8 @@ use crate::ckd::track::{self, END, HOME_BYTES, Record};
 use crate::exchange::Extent;
 use crate::format::eckd::{
     COUNT_BYTES, Count, Extent as Limits, FileMask, LOCATE_BYTES, LOCATE_EXTENDED_BYTES, Locate,
-    NO_SECTOR, Prefix, SECTORS, SEEK_BYTES, Search, command, is_command_mode_only, operation,
-    orientation, subsystem,
+    NO_SECTOR, Prefix, SECTORS, SEEK_BYTES, Search, command, embedded, is_command_mode_only,
+    operation, orientation, subsystem,
 };
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, SENSE_BYTES};
@@ -71,17 +71,13 @@ impl Moved {
 }
 
 /// Whether a command of a DCW takes data from the output stream.
+#[inline]
 pub fn writes(code: u8, control: &[u8]) -> bool {
-    let of = |code: u8| matches!(deed(code), Some(Deed::Update | Deed::Format));
-    match code {
-        command::PREFIX => Prefix::parse(control)
-            .and_then(|prefix| prefix.locate)
-            .is_some_and(|locate| of(locate.command)),
-        command::LOCATE_RECORD_EXTENDED => {
-            Locate::parse_extended(control).is_some_and(|locate| of(locate.command))
-        }
-        _ => of(code),
-    }
+    let code = match code {
+        command::PREFIX | command::LOCATE_RECORD_EXTENDED => embedded(code, control),
+        code => code,
+    };
+    matches!(deed(code), Some(Deed::Update | Deed::Format))
 }
 
 /// A record, as a command needs it.
@@ -104,20 +100,21 @@ impl Unit {
         output: &mut Output,
     ) -> Result<Moved, Refusal> {
         let Dcw { command: code, count, control } = *dcw;
-        let locate = match code {
-            command::DEFINE_EXTENT | command::LOCATE_RECORD => None,
-            command::LOCATE_RECORD_EXTENDED => Locate::parse_extended(control),
-            command::PREFIX | command::PREFIX_READ => {
-                Prefix::parse(control).and_then(|prefix| prefix.locate)
+        match code {
+            command::PREFIX
+            | command::PREFIX_READ
+            | command::DEFINE_EXTENT
+            | command::LOCATE_RECORD
+            | command::LOCATE_RECORD_EXTENDED => {
+                let bytes = control.len() as u32;
+                self.perform(connection, number, exchange, code, bytes, control, output)?;
             }
             _ if is_command_mode_only(code) => return Err(Fault::InvalidCommand.into()),
             _ => {
                 return self.perform(connection, number, exchange, code, count, data, output);
             }
-        };
-        let parameters = control.len() as u32;
-        self.perform(connection, number, exchange, code, parameters, control, output)?;
-        let embedded = locate.map_or(0, |locate| locate.command);
+        }
+        let embedded = embedded(code, control);
         match deed(embedded) {
             None if embedded == 0 => Ok(Moved::NOTHING),
             None => Err(Fault::InvalidParameter.into()),
@@ -360,7 +357,7 @@ impl Unit {
                 };
                 // What has not come to the disk yet could fail, and be gone, while the device is reserved.
                 let is_unwritten = |ending: &Ending| {
-                    let other = self.connections.get(usize::from(ending.connection));
+                    let other = self.connections.get(usize::from(ending.exchange.connection));
                     let other = other.and_then(Option::as_ref);
                     other.is_some_and(|other| other.device.overlaps(&device))
                 };

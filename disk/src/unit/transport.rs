@@ -1,16 +1,12 @@
 //! Operations of transport mode: the commands of a TCCB, all in one go.
 
 use super::ending::Ending;
-use super::output::Output;
 use super::perform::{self, Refusal};
 use super::{Connection, EXCHANGES_MAX, Exchange, Unit};
 use crate::exchange::{Broken, Head, Kind, flag};
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::Fault;
-use crate::format::tccb::{BadTccb, Service, Tccb, transfer_bytes};
-
-/// Bytes of the longest TCCB that a TCW can name.
-const TCCB_BYTES_MAX: usize = 272;
+use crate::format::tccb::{BadTccb, Service, TCCB_BYTES_MAX, Tccb, transfer_bytes};
 
 /// Why a transport mode operation stopped.
 #[derive(Debug)]
@@ -28,71 +24,37 @@ impl Unit {
         unit: crate::exchange::Unit,
         head: Head,
     ) -> Result<(), Broken> {
-        // The TCCB is copied: the output data behind it are long, and stay where they are.
-        let body = self.link(connection.link)?.body(unit);
-        let exchange = Exchange::new(head.connection, head.exchange, &connection.device);
-        let bytes = head.count as usize;
-        if bytes > body.len() {
-            return Err(Broken::Rules);
-        }
-        let has_output = body.len() > bytes;
-        let mut tccb_bytes = [0; TCCB_BYTES_MAX];
-        let Some(tccb_bytes) = tccb_bytes.get_mut(..bytes) else { return Err(Broken::Rules) };
-        tccb_bytes.copy_from_slice(&body[..bytes]);
         // The link is laid aside while its bytes are used: no command sends anything.
-        let link = if has_output { self.links[connection.link].take() } else { None };
-        let data = link.as_ref().map_or(&[][..], |link| &link.body(unit)[bytes..]);
-        let ending = self.operate(connection, head, exchange, tccb_bytes, data);
-        if link.is_some() {
-            self.links[connection.link] = link;
-        }
-        match ending {
-            Some(ending) => self.end(connection, ending),
-            None => Ok(()),
-        }
+        let link = self.links.get_mut(connection.link).and_then(Option::take);
+        let link = link.ok_or(Broken::Rules)?;
+        let exchange = Exchange::new(head.connection, head.exchange, &connection.device);
+        let mut ending = Ending::new(exchange, Kind::TransportResponse);
+        let parts = link.body(unit).split_at_checked(head.count as usize);
+        let parts = parts.filter(|(tccb, _)| tccb.len() <= TCCB_BYTES_MAX);
+        let is_over =
+            parts.map(|(tccb, data)| self.operate(connection, head, &mut ending, tccb, data));
+        self.links[connection.link] = Some(link);
+        if is_over.ok_or(Broken::Rules)? { self.end(connection, ending) } else { Ok(()) }
     }
 
-    /// A transport mode operation, from its start to its end. None if it was put aside.
+    /// A transport mode operation, from its start to its end. False if it was put aside.
     pub(super) fn operate(
         &mut self,
         connection: &mut Connection,
         head: Head,
-        mut exchange: Exchange,
+        ending: &mut Ending,
         tccb_bytes: &[u8],
         data: &[u8],
-    ) -> Option<Ending> {
-        let mut ending = Ending::new(head.connection, Exchange::default(), Kind::TransportResponse);
-        let mut output = Output::default();
+    ) -> bool {
         // Only so many can be put aside.
-        exchange.must_block |= connection.exchanges.len() >= EXCHANGES_MAX
+        ending.exchange.must_block |= connection.exchanges.len() >= EXCHANGES_MAX
             || self.is_aside_full(connection, tccb_bytes.len() + data.len());
         let commands = self.counters.commands;
-        let refused =
-            self.transport_commands(connection, head, &mut exchange, tccb_bytes, data, &mut output);
-        let (residual, refused) = match refused {
-            Ok(residual) => (residual, None),
-            Err(refused) => (0, Some(refused)),
-        };
-        ending.residual = residual;
-        match refused {
-            None => {}
-            Some((at, Stop::Bad(bad))) => {
-                ending.fail(Fault::InvalidParameter, connection, &exchange.chain);
-                ending.sense.0[8] = bad as u8;
-                ending.flags |= flag::PROGRAM_CHECK;
-                exchange.commands = at as u64;
-            }
-            Some((at, Stop::Refused(Refusal::Fault(fault)))) => {
-                ending.fail(fault, connection, &exchange.chain);
-                exchange.commands = at as u64;
-            }
-            Some((at, Stop::Refused(Refusal::Busy))) => {
-                ending.be_busy(connection, &exchange);
-                exchange.commands = at as u64;
-            }
-            Some((_, Stop::Refused(Refusal::Wait(awaited)))) => {
+        match self.transport_commands(connection, head, ending, tccb_bytes, data) {
+            Ok(residual) => ending.residual = residual,
+            Err((_, Stop::Refused(Refusal::Wait(awaited)))) => {
                 self.counters.commands = commands;
-                let held = std::mem::take(&mut exchange.slots);
+                let exchange = std::mem::take(&mut ending.exchange);
                 let again = Exchange {
                     misses: exchange.misses,
                     passing: exchange.passing,
@@ -101,20 +63,27 @@ impl Unit {
                     ..Exchange::new(head.connection, head.exchange, &connection.device)
                 };
                 let bytes = [tccb_bytes, data].concat();
-                self.put_aside(connection, again, awaited, head, bytes, held);
-                return None;
+                self.put_aside(connection, again, awaited, head, bytes, exchange.slots.into());
+                return false;
             }
-            Some((at, Stop::Status(status))) => {
-                ending.status = status;
-                exchange.commands = at as u64;
+            Err((at, stop)) => {
+                ending.exchange.commands = at as u64;
+                match stop {
+                    Stop::Bad(bad) => {
+                        ending.fail(Fault::InvalidParameter, connection);
+                        ending.sense.0[8] = bad as u8;
+                        ending.flags |= flag::PROGRAM_CHECK;
+                    }
+                    Stop::Refused(Refusal::Fault(fault)) => ending.fail(fault, connection),
+                    Stop::Refused(_) => ending.be_busy(connection),
+                    Stop::Status(status) => ending.status = status,
+                }
             }
         }
-        if exchange.misses > 0 {
+        if ending.exchange.misses > 0 {
             ending.flags |= flag::CACHE_MISS;
         }
-        ending.exchange = exchange;
-        ending.output = output;
-        Some(ending)
+        true
     }
 
     /// Runs the commands of a TCCB. Returns how many bytes of data were not moved, or where it stopped.
@@ -122,11 +91,11 @@ impl Unit {
         &mut self,
         connection: &mut Connection,
         head: Head,
-        exchange: &mut Exchange,
+        ending: &mut Ending,
         tccb_bytes: &[u8],
         data: &[u8],
-        output: &mut Output,
     ) -> Result<u32, (usize, Stop)> {
+        let Ending { exchange, output, .. } = ending;
         let tccb = Tccb::parse(tccb_bytes).map_err(|(bad, at)| (at, Stop::Bad(bad)))?;
         if tccb.service == Service::Interrogate {
             // Of one that waits for a track there is nothing to tell either: it has done nothing yet.

@@ -434,9 +434,8 @@ impl Unit {
             return Ok(());
         }
         let mut ending = endings.swap_remove(at);
-        let chain = ending.exchange.chain;
-        ending.fail(Fault::Equipment, connection, &chain);
-        self.send_ending(connection, ending)
+        ending.fail(Fault::Equipment, connection);
+        self.send_ending(connection, &mut ending)
     }
 }
 

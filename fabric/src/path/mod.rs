@@ -27,7 +27,7 @@ pub use half::NotOurs;
 pub use lending::{LENDS_PENDING_MAX, SEGMENTS_MAX};
 pub use pages::PAGE_BYTES;
 pub use receiver::{
-    Announced, Fetched, InPage, Incoming, List, Message, MessageRef, Receiver, View,
+    Announced, FORESEEN_BYTES, Fetched, InPage, Incoming, List, Message, MessageRef, Receiver, View,
 };
 pub use record::{HEAD_BYTES_MAX, LIST_BYTES_MAX};
 pub use sender::{Claim, CommitError, Lendable, ListError, Ringing, SendError, Sender, Shared};

@@ -452,6 +452,52 @@ fn ringing_can_be_deferred_by_count_and_until_asked() {
 }
 
 #[test]
+fn what_comes_next_can_be_foreseen_and_is_not_taken() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
+    assert_eq!(receiver.foresee(0), None);
+    sender.send(&[1; 16], &[2; 12]).unwrap();
+    sender.send(&[3; 16], &[4; 90]).unwrap();
+    sender.send(&[5; 16], &[6; 1000]).unwrap();
+    for _ in 0..2 {
+        let bytes = receiver.foresee(0).unwrap();
+        assert_eq!((&bytes[..16], &bytes[16..28]), (&[1; 16][..], &[2; 12][..]));
+        let bytes = receiver.foresee(1).unwrap();
+        assert_eq!((&bytes[..16], &bytes[16..]), (&[3; 16][..], &[4; 40][..]));
+        // In a page; not there; beyond the queue.
+        for behind in [2, 3, 255, 256, usize::MAX] {
+            assert_eq!(receiver.foresee(behind), None, "{behind}");
+        }
+    }
+    expect(&mut receiver, &[1; 16], &[2; 12]);
+    assert_eq!(receiver.foresee(0).unwrap()[..16], [3; 16]);
+    expect(&mut receiver, &[3; 16], &[4; 90]);
+    assert_eq!(receiver.foresee(0), None);
+    expect(&mut receiver, &[5; 16], &[6; 1000]);
+    assert_eq!(receiver.foresee(0), None);
+}
+
+#[test]
+fn packed_messages_can_be_foreseen() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
+    // The first goes alone; while the receiver is behind, the others are packed.
+    for seed in 1..=4 {
+        sender.push(&[seed; 16], &[seed; 200]).unwrap();
+    }
+    sender.flush();
+    assert!(receiver.foresee_packed().is_none());
+    for seed in 1..=4 {
+        expect(&mut receiver, &[seed; 16], &[seed; 200]);
+        let next = receiver.foresee_packed();
+        if matches!(seed, 2 | 3) {
+            let Message { head, body } = next.unwrap();
+            assert_eq!((head, body), (&[seed + 1; 16][..], &[seed + 1; 200][..]));
+        } else {
+            assert!(next.is_none());
+        }
+    }
+}
+
+#[test]
 fn message_beyond_the_limit_is_refused_with_the_limit() {
     let (mut sender, _receiver, _rest) = pair(Terms::DEFAULT);
     let most = Terms::DEFAULT.message_bytes_max();

@@ -77,7 +77,7 @@ pub const LINE_WORDS: usize = 16;
 pub const CACHE_LINE_WORDS: usize = 8;
 
 /// Bytes that fit into one cache line of a line, beside its word or its stamp.
-const CACHE_LINE_BYTES: usize = (CACHE_LINE_WORDS - 1) * 8;
+pub const CACHE_LINE_BYTES: usize = (CACHE_LINE_WORDS - 1) * 8;
 
 /// Bytes that fit into a line beside its word and its stamp.
 pub const IN_PLACE_BYTES_MAX: usize = 2 * CACHE_LINE_BYTES;

@@ -107,6 +107,20 @@ impl Reader {
         self.lines.load(line + CACHE_LINE_WORDS, Ordering::Acquire) == u64::from(count)
     }
 
+    /// The first bytes of the buffer that is so many behind the next, fewer than [`QUEUE_BUFFERS`], if it has come with bytes in place under
+    /// this label. They are a hint: the buffer is not taken, and what it is later may be something else.
+    #[inline(always)]
+    pub fn foresee(&self, behind: u64, label: u8) -> Option<[u8; CACHE_LINE_BYTES]> {
+        let sequence = Sequence(self.next.0 + behind);
+        let line = sequence.index() * LINE_WORDS;
+        // Acquire: as in `peek`.
+        let bits = self.lines.load(line, Ordering::Acquire);
+        WriterWord::in_place(sequence.count_after(), label, bits)?;
+        let mut bytes = [0; CACHE_LINE_BYTES];
+        self.lines.read(line + 1, &mut bytes);
+        Some(bytes)
+    }
+
     /// Takes the next buffer if it is primed with bytes in place under this label and `wanted`, called with
     /// their number and the note, returns true. The usual case, in short: all else, and what breaks the rules,
     /// is left for [`Reader::take`].

@@ -9,7 +9,7 @@ use disk::format::orb::Orb;
 use disk::format::scsw::Scsw;
 use disk::format::sense::Sense;
 use disk::program::blocks::{self, BLOCKS_MAX, Mode, PROGRAM_BYTES, Verb};
-use disk::program::client::{Client, ClientError, Event};
+use disk::program::client::{Client, ClientError, Event, LOOK_BYTES};
 use disk::program::tracks;
 use fabric::control::Kind;
 use fabric::path;
@@ -34,6 +34,9 @@ pub struct DiskOptions {
     /// The track with block 0, from the start of the device: 15, where the blocks of `siga volume create` begin, unless set. A
     /// minidisk that begins behind cylinder 0 has 0.
     pub first_track: u32,
+    /// Bytes that the program looks at in each record it reads: 64 unless set, more than 8192 are as 8192. So many are prefetched of what
+    /// the next programs have read. It is a hint.
+    pub look_bytes: u32,
     /// How to wait for the end of a program.
     pub wait: Wait,
 }
@@ -41,7 +44,14 @@ pub struct DiskOptions {
 impl Default for DiskOptions {
     fn default() -> DiskOptions {
         let mode = Mode::Transport;
-        DiskOptions { mode, depth: 1, blocks_max: 64, first_track: 15, wait: Wait::Adaptive }
+        DiskOptions {
+            mode,
+            depth: 1,
+            blocks_max: 64,
+            first_track: 15,
+            look_bytes: LOOK_BYTES as u32,
+            wait: Wait::Adaptive,
+        }
     }
 }
 
@@ -245,7 +255,8 @@ impl Disk {
         // A guest that only has devices waits for nothing else, and would never hear of another host.
         guest.poll();
         let mut path = guest.connect(server, &path_options)?;
-        let client = Client::new(bytes, path.sender().raw())?;
+        let mut client = Client::new(bytes, path.sender().raw())?;
+        client.set_look_bytes(options.look_bytes as usize);
         let mut disk = Disk {
             path,
             client,

@@ -100,6 +100,15 @@ impl View {
         self.lent.borrowed.part(self.range.start + at, bytes)
     }
 
+    /// Prefetches bytes from `at` on, which will be read soon. Nothing happens if there are not so many.
+    #[inline]
+    pub fn expect(&self, at: usize, bytes: usize) {
+        let all = self.bytes();
+        if at <= all && bytes <= all - at {
+            self.lent.borrowed.expect(self.range.start + at, bytes);
+        }
+    }
+
     /// Copies bytes out, from `at` on.
     ///
     /// # Errors

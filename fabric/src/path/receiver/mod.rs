@@ -25,7 +25,10 @@ use super::half::{Half, NotOurs};
 use super::record::{HEAD_BYTES_MAX, Label, PACKED_HEADER_BYTES, Packed, packed_bytes};
 use super::severed::{Lack, Reason, Severed};
 use crate::queue::slots::ReaderSlots;
-use crate::queue::{Held, IN_PLACE_BYTES_MAX, Reader, Violation};
+use crate::queue::{CACHE_LINE_BYTES, Held, IN_PLACE_BYTES_MAX, QUEUE_BUFFERS, Reader, Violation};
+
+/// Bytes of a message that [`Receiver::foresee`] shows.
+pub const FORESEEN_BYTES: usize = CACHE_LINE_BYTES;
 
 /// Buffers that one call opens at most: a sender could hand over buffers that bring nothing as fast as we
 /// open them.
@@ -127,6 +130,29 @@ impl Receiver {
             };
         }
         Ok(self.poll_in_place())
+    }
+
+    /// Looks at a message that has come and was not taken, so many behind the next: its first bytes, the head and then the body, if it lies
+    /// in its line. Bytes beyond a shorter one may be anything.
+    ///
+    /// It is a hint of what is to be done next. Nothing is taken, and the peer can still change what is seen.
+    #[inline]
+    pub fn foresee(&self, behind: usize) -> Option<[u8; FORESEEN_BYTES]> {
+        let is_next = !self.has_staged() && self.copying.is_none() && self.half.ended.is_none();
+        (is_next && behind < QUEUE_BUFFERS && !self.half.is_forked())
+            .then(|| self.reader.foresee(behind as u64, Label::Message as u8))?
+    }
+
+    /// Looks at the message that comes next, if it was packed together with one that was taken, and is in memory of our own by now. Nothing
+    /// is taken.
+    #[inline]
+    pub fn foresee_packed(&self) -> Option<Message<'_>> {
+        self.refuse_child().ok()?;
+        let left = self.staged.as_ref()?.bytes().get(self.staged_at..self.staged_end)?;
+        let (header, content) = left.split_first_chunk::<PACKED_HEADER_BYTES>()?;
+        let Packed { length, head } = Packed::parse(*header, content.len()).ok()?;
+        let (head, body) = content[..length].split_at(head);
+        Some(Message { head, body })
     }
 
     /// The next message, if it is the usual one: in its line, on a path that goes on.

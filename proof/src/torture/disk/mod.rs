@@ -94,6 +94,7 @@ impl Plan {
             blocks_max: BLOCKS_PER_PROGRAM as u32,
             first_track: if self.first_cylinder.is_none() { 15 } else { 0 },
             wait: Wait::Block,
+            ..DiskOptions::default()
         }
     }
 
