@@ -7,6 +7,7 @@
 //! | [`cache`] | tracks in lent storage |
 //! | [`chain`] | extent, position and domain of an exchange |
 //! | `ending` | how an exchange ends |
+//! | `exchange` | what is kept of an exchange that is under way |
 //! | `fetch` | tracks that commands need, out of the cache or the file |
 //! | `few` | lists that mostly have one |
 //! | `flight` | direct reads that are under way, and who waits for them |
@@ -28,6 +29,7 @@ pub mod cache;
 pub mod chain;
 pub mod device;
 mod ending;
+mod exchange;
 mod fetch;
 mod few;
 mod flight;
@@ -44,13 +46,10 @@ use std::io;
 use fabric::path::Lendable;
 use os::storage::StorageOptions;
 
-use self::aside::Aside;
 use self::cache::{Cache, Slot};
-use self::chain::Chain;
 use self::device::Device;
 use self::ending::Ending;
-use self::fetch::TRACKS_AHEAD_MAX;
-use self::few::Few;
+use self::exchange::Exchange;
 pub use self::flight::Awaited;
 use self::flight::{Flights, Landed, Ticket};
 use self::output::Output;
@@ -189,50 +188,6 @@ struct Connection {
     /// Operations that have ended, modulo 65536, and the slots that are pinned for each.
     ended: u16,
     pins: VecDeque<(u16, Slot)>,
-}
-
-/// An exchange that is under way.
-#[derive(Debug, Default)]
-struct Exchange {
-    number: u32,
-    connection: u16,
-    chain: Chain,
-    /// Commands so far, or at the end where it stopped. A chain may have no end: 64 bits do not wrap.
-    commands: u64,
-    /// A command that waits for its data.
-    awaiting: Option<Head>,
-    /// Slots that were handed out.
-    slots: Few<Slot>,
-    /// It has written.
-    has_written: bool,
-    /// Some of what the file has of it is not synced.
-    is_unsynced: bool,
-    /// Stands for it with its direct writes, of which so many are not over.
-    writer: Option<Ticket>,
-    unwritten: u32,
-    /// A sync of what it has written has failed, or a direct write.
-    has_failed: bool,
-    /// Tracks that were read from the file.
-    misses: u64,
-    /// It has done what must not be done twice since its command, or its operation, began.
-    has_effects: bool,
-    /// It reads by calls that wait: what a direct read has brought was of no use, or it has waited too often.
-    must_block: bool,
-    /// How often its command, or its operation, was put aside.
-    turns: u32,
-    /// The device is not cached: tracks that direct reads bring for this exchange. They leave the cache with it, or when a command
-    /// has ended that is past them: until then the command may run again.
-    asked: Vec<u32>,
-    /// The key that the head has passed last.
-    key: Vec<u8>,
-    /// It waits for a direct read.
-    aside: Option<Box<Aside>>,
-    /// The device is not cached: the track that was read last for this exchange, which leaves the cache with the exchange, or
-    /// when it has read another.
-    passing: Option<u32>,
-    is_uncached: bool,
-    /// Read subsystem data is to bring the control unit's features.
-    are_features_wanted: bool,
 }
 
 /// What a control unit has done so far.
@@ -589,7 +544,7 @@ impl Unit {
         done.map(|()| true)
     }
 
-    /// What an operation needs that comes next is fetched while another one is done.
+    /// Prefetches what the cache knows of the track that the next operation goes to.
     #[inline]
     fn expect_next(&self, link: usize) {
         let next = self.links[link].as_deref().and_then(Link::foresee);
@@ -879,58 +834,5 @@ impl Unit {
         }
         exchange.commands = sequence;
         self.end(connection, ending)
-    }
-}
-
-impl Exchange {
-    fn new(connection: u16, number: u32, device: &Device) -> Exchange {
-        Exchange { number, connection, is_uncached: !device.is_cached, ..Exchange::default() }
-    }
-
-    /// Lets the track leave the cache that was read for a device without one. What was handed out of it stays pinned.
-    fn let_pass(&mut self, cache: &mut Cache) {
-        for track in self.passing.take().into_iter().chain(self.asked.drain(..)) {
-            cache.let_go(track);
-        }
-    }
-
-    /// Whether it can be put aside, and its command run again.
-    fn may_wait(&self) -> bool {
-        !self.must_block && !self.has_effects
-    }
-
-    /// A direct read was begun for this exchange.
-    fn note_asked(&mut self, track: u32) {
-        if self.is_uncached && !self.asked.contains(&track) {
-            self.asked.push(track);
-        }
-    }
-
-    /// For a device without cache: tracks leave the cache that were read for commands which have ended. Those that are being written
-    /// stay until the exchange ends: who needed them would have to wait.
-    fn let_old_pass(&mut self, mounted: &mut Mounted) {
-        let Some(track) = self.chain.track() else { return };
-        let kept = track..=track + TRACKS_AHEAD_MAX as u32;
-        let is_old = |track: &mut u32| !kept.contains(track) && !mounted.is_being_written(*track);
-        let old: Vec<u32> = self.asked.extract_if(.., is_old).collect();
-        old.into_iter().for_each(|track| mounted.cache.let_go(track));
-    }
-
-    /// For a device without cache: the exchange has come to a track that was read for it, and the one before leaves the cache, as soon as it
-    /// is written.
-    fn pass_to(&mut self, track: u32, mounted: &mut Mounted) {
-        match self.passing.replace(track) {
-            Some(before) if before == track => {}
-            Some(before) if mounted.is_being_written(before) => self.note_asked(before),
-            Some(before) => mounted.cache.let_go(before),
-            None => {}
-        }
-    }
-
-    /// It waits no longer, if it was put aside.
-    fn let_stand(&mut self, cache: &mut Cache) {
-        if let Some(aside) = self.aside.take() {
-            aside.held.into_iter().for_each(|slot| cache.unpin(slot));
-        }
     }
 }

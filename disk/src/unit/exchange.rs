@@ -1,0 +1,108 @@
+//! An exchange: what a control unit keeps of a program from its first command to its end.
+
+use super::Mounted;
+use super::aside::Aside;
+use super::cache::{Cache, Slot};
+use super::chain::Chain;
+use super::device::Device;
+use super::fetch::TRACKS_AHEAD_MAX;
+use super::few::Few;
+use super::flight::Ticket;
+use crate::exchange::Head;
+
+/// An exchange that is under way.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    pub(super) number: u32,
+    pub(super) connection: u16,
+    pub(super) chain: Chain,
+    /// Commands so far, or at the end where it stopped. A chain may have no end: 64 bits do not wrap.
+    pub(super) commands: u64,
+    /// A command that waits for its data.
+    pub(super) awaiting: Option<Head>,
+    /// Slots that were handed out.
+    pub(super) slots: Few<Slot>,
+    /// It has written.
+    pub(super) has_written: bool,
+    /// Some of what the file has of it is not synced.
+    pub(super) is_unsynced: bool,
+    /// Stands for it with its direct writes, of which so many are not over.
+    pub(super) writer: Option<Ticket>,
+    pub(super) unwritten: u32,
+    /// A sync of what it has written has failed, or a direct write.
+    pub(super) has_failed: bool,
+    /// Tracks that were read from the file.
+    pub(super) misses: u64,
+    /// It has done what must not be done twice since its command, or its operation, began.
+    pub(super) has_effects: bool,
+    /// It reads by calls that wait: what a direct read has brought was of no use, or it has waited too often.
+    pub(super) must_block: bool,
+    /// How often its command, or its operation, was put aside.
+    pub(super) turns: u32,
+    /// The device is not cached: tracks that direct reads bring for this exchange. They leave the cache with it, or when a command
+    /// has ended that is past them: until then the command may run again.
+    pub(super) asked: Vec<u32>,
+    /// The key that the head has passed last.
+    pub(super) key: Vec<u8>,
+    /// It waits for a direct read.
+    pub(super) aside: Option<Box<Aside>>,
+    /// The device is not cached: the track that was read last for this exchange, which leaves the cache with the exchange, or
+    /// when it has read another.
+    pub(super) passing: Option<u32>,
+    pub(super) is_uncached: bool,
+    /// Read subsystem data is to bring the control unit's features.
+    pub(super) are_features_wanted: bool,
+}
+
+impl Exchange {
+    pub(super) fn new(connection: u16, number: u32, device: &Device) -> Exchange {
+        Exchange { number, connection, is_uncached: !device.is_cached, ..Exchange::default() }
+    }
+
+    /// Lets the track leave the cache that was read for a device without one. What was handed out of it stays pinned.
+    pub(super) fn let_pass(&mut self, cache: &mut Cache) {
+        for track in self.passing.take().into_iter().chain(self.asked.drain(..)) {
+            cache.let_go(track);
+        }
+    }
+
+    /// Whether it can be put aside, and its command run again.
+    pub(super) fn may_wait(&self) -> bool {
+        !self.must_block && !self.has_effects
+    }
+
+    /// A direct read was begun for this exchange.
+    pub(super) fn note_asked(&mut self, track: u32) {
+        if self.is_uncached && !self.asked.contains(&track) {
+            self.asked.push(track);
+        }
+    }
+
+    /// For a device without cache: tracks leave the cache that were read for commands which have ended. Those that are being written
+    /// stay until the exchange ends: who needed them would have to wait.
+    pub(super) fn let_old_pass(&mut self, mounted: &mut Mounted) {
+        let Some(track) = self.chain.track() else { return };
+        let kept = track..=track + TRACKS_AHEAD_MAX as u32;
+        let is_old = |track: &mut u32| !kept.contains(track) && !mounted.is_being_written(*track);
+        let old: Vec<u32> = self.asked.extract_if(.., is_old).collect();
+        old.into_iter().for_each(|track| mounted.cache.let_go(track));
+    }
+
+    /// For a device without cache: the exchange has come to a track that was read for it, and the one before leaves the cache, as soon as it
+    /// is written.
+    pub(super) fn pass_to(&mut self, track: u32, mounted: &mut Mounted) {
+        match self.passing.replace(track) {
+            Some(before) if before == track => {}
+            Some(before) if mounted.is_being_written(before) => self.note_asked(before),
+            Some(before) => mounted.cache.let_go(before),
+            None => {}
+        }
+    }
+
+    /// It waits no longer, if it was put aside.
+    pub(super) fn let_stand(&mut self, cache: &mut Cache) {
+        if let Some(aside) = self.aside.take() {
+            aside.held.into_iter().for_each(|slot| cache.unpin(slot));
+        }
+    }
+}
