@@ -19,7 +19,7 @@ use crate::format::eckd::Search;
 use crate::format::orb::{ORB_BYTES, Orb, OrbFlags, PROGRAM_AT};
 use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
 use crate::format::tccb::TCCB_BYTES_MAX;
-use crate::format::tcw::{Stream, TCW_BYTES, Tcw};
+use crate::format::tcw::{PREFETCH_BYTES, Stream, TCW_BYTES, Tcw};
 use crate::format::u32_at;
 
 /// Subchannels of one guest's path: fewer than its queue has buffers, so that every result finds room.
@@ -30,8 +30,6 @@ pub const GUESTS_MAX: usize = 4096;
 const MESSAGES_PER_POLL_MAX: usize = 128;
 /// Starts whose programs are prefetched.
 const STARTS_FORESEEN: usize = 4;
-/// Bytes of a program that are prefetched: a TCW and most TCCBs, which mostly lie behind it.
-const PROGRAM_BYTES_FORESEEN: usize = 192;
 /// Channel paths that an ORB can name.
 const PATHS: u8 = 0xf0;
 
@@ -357,7 +355,7 @@ impl Channel {
         let Some(bytes) = receiver.foresee(behind) else { return false };
         if bytes[0] == request::Kind::Start as u8 {
             let program = u32_at(&bytes, request::HEAD_BYTES + PROGRAM_AT);
-            storage.expect(program as usize, PROGRAM_BYTES_FORESEEN);
+            storage.expect(program as usize, PREFETCH_BYTES);
         }
         true
     }

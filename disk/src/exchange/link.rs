@@ -228,7 +228,7 @@ impl Link {
         body
     }
 
-    /// Head and body of the unit that comes next, if it is in memory of our own by now. A hint: it is not taken.
+    /// Peeks at the next unit: its head and body, if they are in memory of our own by now. The unit is not taken.
     #[inline]
     pub fn foresee(&self) -> Option<(Head, &[u8])> {
         let Message { head, body } = self.receiver.foresee_packed()?;

@@ -14,6 +14,8 @@ use super::{u32_at, u64_at};
 
 /// Bytes of a TCW, which lies on a multiple of that.
 pub const TCW_BYTES: usize = 64;
+/// Bytes from the start of a TCW that are prefetched: it, and most TCCBs, which mostly lie behind it.
+pub const PREFETCH_BYTES: usize = TCW_BYTES + 128;
 
 const INPUT_TIDA: u32 = 1 << (23 - 5);
 const TCCB_TIDA: u32 = 1 << (23 - 6);

@@ -9,6 +9,7 @@ use os::storage::StorageOptions;
 use crate::channel::request::{Answer, Attached, Head, Kind, Place, SKIPPED, flag};
 use crate::exchange::Extent;
 use crate::format::orb::{ORB_BYTES, Orb};
+use crate::format::tcw::PREFETCH_BYTES;
 
 /// Bytes of a guest's storage at most: addresses in results have 32 bits.
 pub const STORAGE_BYTES_MAX: usize = 1 << 31;
@@ -59,17 +60,15 @@ pub enum Event {
 
 /// Results that are taken from the path ahead of the one that the guest has.
 const AHEAD_MAX: usize = 8;
-/// Bytes of what was read by results ahead that are fetched into the processor's cache.
+/// Bytes of records that are prefetched for all results ahead.
 const AHEAD_BYTES_MAX: usize = 8192;
-/// Of a program that is to be written anew, a TCW and most TCCBs.
-const PROGRAM_CHUNKS: usize = 2;
 /// Bytes of each record that a guest looks at, unless it says otherwise.
 pub const LOOK_BYTES: usize = 64;
 
 /// A guest's end.
 ///
-/// While the guest looks at what a program has read, its processor fetches what the next ones have. A guest that looks at little of many
-/// records waits for memory most of the time otherwise.
+/// While the guest looks at the records of one program, the client prefetches those of the next programs. A guest that looks at a few bytes
+/// of many records would otherwise wait for memory most of the time.
 #[derive(Debug)]
 pub struct Client {
     storage: Shared,
@@ -84,7 +83,7 @@ pub struct Client {
     look_bytes: usize,
     /// By subchannel: where its last program is.
     programs: Vec<u32>,
-    /// What came behind those ahead was no result.
+    /// The message behind the results ahead broke the rules.
     is_broken: bool,
     /// Of the last result, and of the last one that the guest has done with.
     token: u16,
@@ -201,15 +200,15 @@ impl Client {
     }
 
     /// What has come next, if there is something. The last result is done with then, and its data are not
-    /// to be read any more once something is started. Who waits at the receiver polls until there is nothing first: what was taken ahead does
-    /// not wake.
+    /// to be read any more once something is started. A caller that is about to sleep polls until nothing comes: results that the client has
+    /// taken ahead ring no doorbell.
     ///
     /// # Errors
     /// [`ClientError`].
     #[inline]
     pub fn poll(&mut self, receiver: &mut Receiver) -> Result<Option<Event>, ClientError> {
         receiver.refuse_child()?;
-        // Many at a time: the processor finds their addresses at the same time too.
+        // Several at a time: the processor translates their addresses side by side.
         if self.ahead <= self.ahead_max / 2 {
             let before = self.ahead;
             while self.ahead <= self.ahead_max && !self.is_broken {
@@ -289,15 +288,16 @@ impl Client {
         (self.current + 1 + behind) % self.arrived.len()
     }
 
-    /// Prefetches the first bytes of each record of a result, or of what was copied in one piece; and the place of its program, which the
-    /// guest mostly writes anew then, while the channel's processor has it.
+    /// Prefetches the first bytes of each record of a result, or of each piece if the records were copied; and the lines of the program, which
+    /// the channel's processor has, and the guest mostly writes next.
     #[inline]
     fn expect(&mut self, behind: usize) {
         let slot = self.slot(behind);
         let Some(Event::Ended { subchannel, .. }) = self.arrived[slot].event else { return };
         if let Some(at) = self.programs.get(usize::from(subchannel)) {
-            let program = self.storage.bytes_mut().get_mut(*at as usize..).unwrap_or_default();
-            program.chunks_mut(EXPECTED_BYTES).take(PROGRAM_CHUNKS).for_each(expect_writes);
+            let at = *at as usize;
+            let program = self.storage.bytes_mut().get_mut(at..at + PREFETCH_BYTES);
+            program.unwrap_or_default().chunks_mut(EXPECTED_BYTES).for_each(expect_writes);
         }
         if self.look_bytes == 0 {
             return;

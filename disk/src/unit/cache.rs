@@ -178,7 +178,7 @@ impl Cache {
         }
     }
 
-    /// What is known of a track will be looked up soon.
+    /// Prefetches the state of a track's slot, which will be looked up soon.
     #[inline]
     pub fn expect(&self, track: u32) {
         let slot = self.slots_of.get(track as usize);

@@ -132,10 +132,10 @@ impl Receiver {
         Ok(self.poll_in_place())
     }
 
-    /// Looks at a message that has come and was not taken, so many behind the next: its first bytes, the head and then the body, if it lies
-    /// in its line. Bytes beyond a shorter one may be anything.
+    /// Peeks at the message `behind` places after the next: its first bytes, head then body, if the message has come and lies in its line.
+    /// The bytes beyond a shorter message may be anything.
     ///
-    /// It is a hint of what is to be done next. Nothing is taken, and the peer can still change what is seen.
+    /// The bytes are a hint, to prefetch by: no message is taken, and the peer can still change them.
     #[inline]
     pub fn foresee(&self, behind: usize) -> Option<[u8; FORESEEN_BYTES]> {
         let is_next = !self.has_staged() && self.copying.is_none() && self.half.ended.is_none();
@@ -143,8 +143,7 @@ impl Receiver {
             .then(|| self.reader.foresee(behind as u64, Label::Message as u8))?
     }
 
-    /// Looks at the message that comes next, if it was packed together with one that was taken, and is in memory of our own by now. Nothing
-    /// is taken.
+    /// Peeks at the next message, if it was packed together with one that was taken, and so lies in memory of our own. It is not taken.
     #[inline]
     pub fn foresee_packed(&self) -> Option<Message<'_>> {
         self.refuse_child().ok()?;
