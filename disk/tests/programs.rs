@@ -14,8 +14,8 @@ use disk::format::eckd::{
     Cchh, Count, Extent, Locate, Permission, Prefix, command, extended, operation,
 };
 use disk::format::orb::{Orb, OrbFlags};
-use disk::format::scsw::{DeviceStatus, SubchannelStatus, TSB_STORED, control};
-use disk::format::tsb::{TransportStatus, Tsb};
+use disk::format::scsw::{DeviceStatus, SubchannelStatus, TRANSPORT_FORMAT, TSB_STORED, control};
+use disk::format::tsb::{TSB_BYTES, TransportStatus, Tsb};
 use disk::program::blocks::{Mode, Verb, build};
 use disk::program::client::Event;
 use disk::unit::DamagedTrack;
@@ -435,8 +435,19 @@ fn tccb_that_is_wrong_is_a_program_check_of_the_device() {
     let scsw = guest.execute(&mut world, &orb);
     assert_eq!((scsw.subchannel, scsw.count), (SubchannelStatus::PROGRAM_CHECK, TSB_STORED));
     let at = orb.program as usize + 192;
-    let tsb = Tsb::parse(guest.client.storage()[at..at + 68].try_into().unwrap()).unwrap();
+    let tsb = Tsb::parse(guest.client.storage()[at..at + TSB_BYTES].try_into().unwrap()).unwrap();
     assert!(matches!(tsb.status, TransportStatus::ProgramCheck { reason: 1, .. }), "{tsb:?}");
+}
+
+#[test]
+fn scsw_says_which_mode_it_is_of() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    for (mode, conditions) in [(Mode::Transport, TRANSPORT_FORMAT), (Mode::Command, 0x00c0)] {
+        let mut orb = build(guest.client.storage(), AT, DATA, mode, Verb::Read, blocks(0, 1));
+        orb.flags = orb.flags.with(OrbFlags::PREFETCH);
+        assert_eq!(guest.execute(&mut world, &orb).conditions, conditions, "{mode:?}");
+    }
 }
 
 #[test]

@@ -8,7 +8,9 @@ use super::run::{Channel, Guests};
 use super::subchannel::{Flight, Stop, Subchannel};
 use crate::exchange::{Broken, Head, Kind, Pieces, Unit, flag};
 use crate::format::orb::{Orb, OrbFlags};
-use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, TSB_STORED, control};
+use crate::format::scsw::{
+    DeviceStatus, Scsw, SubchannelStatus, TRANSPORT_FORMAT, TSB_STORED, control,
+};
 use crate::format::sense::{SENSE_BYTES, Sense};
 use crate::format::tsb::{TransportStatus, Tsb};
 
@@ -362,11 +364,14 @@ impl Channel {
     }
 }
 
-/// What an SCSW says of the ORB: key, suspend, format, prefetch.
+/// What an SCSW says of the ORB: key, and transport mode, or suspend, format and prefetch.
 pub(super) fn conditions(orb: &Orb) -> u16 {
     let bit = |flag: OrbFlags, bit: u16| if orb.flags.has(flag) { bit } else { 0 };
-    u16::from(orb.key) << 12
-        | bit(OrbFlags::SUSPEND, 0x0800)
+    let key = u16::from(orb.key) << 12;
+    if orb.flags.has(OrbFlags::TRANSPORT) {
+        return key | TRANSPORT_FORMAT;
+    }
+    key | bit(OrbFlags::SUSPEND, 0x0800)
         | bit(OrbFlags::FORMAT_1, 0x0080)
         | bit(OrbFlags::PREFETCH, 0x0040)
 }

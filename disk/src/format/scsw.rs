@@ -5,6 +5,8 @@
 //! word 0 | key |S|L|CC|  as the ORB's  |0| FC |     AC     |   SC   |
 //! word 1 |          address of a CCW + 8, or of the TCW             |
 //! word 2 | device status | subchannel status | count, or FS and XS  |
+//!
+//! word 0 | key |0|L|CC| 0 |X|     0    | FC |     AC     |   SC   |   of transport mode, with X
 //! ```
 //!
 //! FC functions (start, halt, clear), AC activities, SC status control. Of a transport mode operation FS is the
@@ -135,6 +137,9 @@ pub struct Scsw {
     /// Bytes of the last CCW that were not transferred; or transport status and extended status.
     pub count: u16,
 }
+
+/// X of the conditions: the word is of transport mode.
+pub const TRANSPORT_FORMAT: u16 = 0x0010;
 
 /// Transport status: the transport-status block is stored.
 pub const TSB_STORED: u16 = 0x0100;

@@ -1,10 +1,10 @@
 //! The transport-status block: how a transport mode operation ended, and what the device measured.
 //!
 //! ```text
-//! byte  0  | length 8 | flags 8 | DCW offset 16 | residual count 32 | 0 64 |
-//! byte 16  format 1, I/O status    | device time | defer time | queue time | device busy time | device active only time |
-//! byte 36                          | sense 32 bytes |
-//! byte 16  format 2, program check | 0 24 | reason 8 | reason qualifier 16 bytes | sense 32 bytes, at 36 |
+//! byte  0  | length 8 | flags 8 | DCW offset 16 | residual count 32 | 0 32 |
+//! byte 12  format 1, I/O status    | device time | defer time | queue time | device busy time | device active only time |
+//! byte 32                          | sense 32 bytes |
+//! byte 12  format 2, program check | 0 24 | reason 8 | reason qualifier 16 bytes | sense 32 bytes, at 32 |
 //! ```
 //!
 //! Flags: 80 the DCW offset is valid, 40 the count is, 20 a cache miss, 10 the times are; the low three bits are the format.
@@ -15,7 +15,7 @@ use super::sense::{SENSE_BYTES, Sense};
 use super::{u16_at, u32_at};
 
 /// Bytes of a TSB.
-pub const TSB_BYTES: usize = 68;
+pub const TSB_BYTES: usize = 64;
 
 /// What a TSB says of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,15 +58,15 @@ impl Tsb {
     /// Takes the bytes apart. None if they are of a format that no control unit of ours writes.
     pub fn parse(bytes: &[u8; TSB_BYTES]) -> Option<Tsb> {
         let flags = bytes[1];
-        let sense: [u8; SENSE_BYTES] = bytes[36..68].try_into().expect("32 bytes");
+        let sense: [u8; SENSE_BYTES] = bytes[32..64].try_into().expect("32 bytes");
         let status = match flags & 0x07 {
             0 => TransportStatus::None,
             1 => TransportStatus::Io {
-                device_us: u32_at(bytes, 16),
-                queue_us: u32_at(bytes, 24),
+                device_us: u32_at(bytes, 12),
+                queue_us: u32_at(bytes, 20),
                 sense: Sense(sense),
             },
-            2 => TransportStatus::ProgramCheck { reason: bytes[19], sense: Sense(sense) },
+            2 => TransportStatus::ProgramCheck { reason: bytes[15], sense: Sense(sense) },
             _ => return None,
         };
         Some(Tsb {
@@ -90,14 +90,14 @@ impl Tsb {
             TransportStatus::None => {}
             TransportStatus::Io { device_us, queue_us, sense } => {
                 bytes[1] |= 0x11;
-                bytes[16..20].copy_from_slice(&device_us.to_be_bytes());
-                bytes[24..28].copy_from_slice(&queue_us.to_be_bytes());
-                bytes[36..].copy_from_slice(&sense.0);
+                bytes[12..16].copy_from_slice(&device_us.to_be_bytes());
+                bytes[20..24].copy_from_slice(&queue_us.to_be_bytes());
+                bytes[32..].copy_from_slice(&sense.0);
             }
             TransportStatus::ProgramCheck { reason, sense } => {
                 bytes[1] |= 0x02;
-                bytes[19] = reason;
-                bytes[36..].copy_from_slice(&sense.0);
+                bytes[15] = reason;
+                bytes[32..].copy_from_slice(&sense.0);
             }
         }
         bytes
@@ -115,8 +115,8 @@ mod tests {
         let status = TransportStatus::Io { device_us: 5, queue_us: 2, sense };
         let tsb = Tsb { dcw_offset: Some(16), residual_bytes: 0x1000, cache_miss: true, status };
         let bytes = tsb.emit();
-        assert_eq!(bytes[..8], [68, 0xf1, 0, 16, 0, 0, 0x10, 0]);
-        assert_eq!((bytes[19], bytes[27], bytes[37]), (5, 2, 8));
+        assert_eq!(bytes[..8], [64, 0xf1, 0, 16, 0, 0, 0x10, 0]);
+        assert_eq!((bytes[15], bytes[23], bytes[33]), (5, 2, 8));
         assert_eq!(Tsb::parse(&bytes), Some(tsb));
         let status = TransportStatus::ProgramCheck { reason: 3, sense };
         let tsb = Tsb { dcw_offset: None, residual_bytes: 0, cache_miss: false, status };
