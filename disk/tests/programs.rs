@@ -22,7 +22,8 @@ use disk::unit::DamagedTrack;
 use os::storage::StorageOptions;
 
 use world::{
-    AT, CC, CC_SLI, DATA, Guest, MODES, World, block, blocks, ccws, read, read_after, round, wish,
+    AT, CC, CC_SLI, DATA, Guest, MODES, SLI, World, block, blocks, ccws, read, read_after, round,
+    wish,
 };
 
 fn write(
@@ -418,10 +419,10 @@ fn wrong_programs_end_in_program_checks_after_what_came_before() {
 fn length_is_checked_unless_suppressed() {
     let mut world = World::new(2, 100);
     let mut guest = world.guest(0, 2, true, false);
-    let orb = ccws(&mut guest, &[(0xe4, CC, 7, 0x5000), (0x03, 0, 1, 0)]);
+    let orb = ccws(&mut guest, &[(0xe4, CC, 7, 0x5000), (0x03, SLI, 1, 0)]);
     let scsw = guest.execute(&mut world, &orb);
     assert_eq!((scsw.subchannel, scsw.address), (SubchannelStatus::INCORRECT_LENGTH, 0x408));
-    let orb = ccws(&mut guest, &[(0xe4, CC_SLI, 7, 0x5000), (0x03, 0, 1, 0)]);
+    let orb = ccws(&mut guest, &[(0xe4, CC_SLI, 7, 0x5000), (0x03, SLI, 1, 0)]);
     assert!(guest.execute(&mut world, &orb).is_good());
 }
 
@@ -475,7 +476,7 @@ fn suspended_program_is_resumed() {
 fn endless_loop_disturbs_nobody_and_is_halted() {
     let mut world = World::new(2, 100);
     let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
-    let orb = ccws(&mut guest, &[(0x03, CC, 1, 0), (0x08, 0, 0, 0x400)]);
+    let orb = ccws(&mut guest, &[(0x03, CC_SLI, 1, 0), (0x08, 0, 0, 0x400)]);
     guest.start(3, &orb);
     let rounds = |world: &mut World| {
         for number in 0..2 {
@@ -831,7 +832,7 @@ fn chain_of_more_commands_than_16_bits_count_is_halted() {
     let mut world = World::new(2, 100);
     let mut guest = world.guest(0, 2, true, false);
     let before = world.unit.counters().commands;
-    let orb = ccws(&mut guest, &[(0x03, CC, 1, 0), (0x08, 0, 0, 0x400)]);
+    let orb = ccws(&mut guest, &[(0x03, CC_SLI, 1, 0), (0x08, 0, 0, 0x400)]);
     guest.start(0, &orb);
     while world.unit.counters().commands - before < 140_000 {
         round(&mut world);
@@ -876,8 +877,8 @@ fn chain_that_goes_on_after_a_failed_sync_is_not_acknowledged() {
     let mut world = World::new(2, 100);
     let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
     // Longer than what is sent ahead: the write is synced before the end of the chain is sent.
-    let mut behind = vec![(0x03, CC, 1, 0); 100];
-    behind.push((0x03, 0, 1, 0));
+    let mut behind = vec![(0x03, CC_SLI, 1, 0); 100];
+    behind.push((0x03, SLI, 1, 0));
     let orb = writing_chain(&mut guest, 9, &behind);
     world.disk.0.lock().unwrap().steps_left = Some(1);
     guest.start(0, &orb);
@@ -902,7 +903,7 @@ fn failed_sync_forgets_what_a_guest_has_written_that_has_gone() {
     let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
     read(&mut world, &mut other, Mode::Transport, 0, 1, |number| block(number, 0));
     let misses = world.unit.misses(0);
-    let orb = writing_chain(&mut guest, 9, &[(0x03, 0, 1, 0)]);
+    let orb = writing_chain(&mut guest, 9, &[(0x03, SLI, 1, 0)]);
     world.disk.0.lock().unwrap().steps_left = Some(1);
     guest.start(0, &orb);
     take(&mut world, &guest);
@@ -961,7 +962,7 @@ fn output_of_a_pass_is_bounded() {
         program.extend([(0, 0x80 | CC_SLI, 65535, 0x1_0000); 254]);
         program.push((0, CC_SLI, 65535, 0x1_0000));
     }
-    program.push((0x03, 0, 1, 0));
+    program.push((0x03, SLI, 1, 0));
     let orb = ccws(&mut guest, &program);
     for subchannel in 0..8 {
         guest.start(subchannel, &orb);
@@ -1029,7 +1030,7 @@ fn minidisk_that_is_reserved_is_not_the_volume() {
 fn reservation_waits_for_a_chain_that_is_under_way() {
     let mut world = World::new(2, 100);
     let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
-    let endless = ccws(&mut guest, &[(0x03, CC, 1, 0), (0x08, 0, 0, 0x400)]);
+    let endless = ccws(&mut guest, &[(0x03, CC_SLI, 1, 0), (0x08, 0, 0, 0x400)]);
     guest.start(0, &endless);
     round(&mut world);
     let reserve = ccws(&mut other, &[(command::RESERVE, 0, 32, 0x2000)]);
@@ -1152,7 +1153,7 @@ fn results_that_a_guest_does_not_take_are_bounded() {
     let mut world = World::new(2, 100);
     let mut guest = world.guest(0, 2, true, false);
     // An endless chain with program-controlled interruptions.
-    let orb = ccws(&mut guest, &[(0x03, CC | 0x08, 1, 0), (0x08, 0, 0, 0x400)]);
+    let orb = ccws(&mut guest, &[(0x03, CC_SLI | 0x08, 1, 0), (0x08, 0, 0, 0x400)]);
     guest.start(0, &orb);
     for _ in 0..2000 {
         round(&mut world);

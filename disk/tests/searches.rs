@@ -256,7 +256,7 @@ fn searches_lead_to_what_is_written() {
     refused(&mut world, &mut guest, (0x29, b"CCC"), 0x0d, 13);
     refused(&mut world, &mut guest, (0x31, &second), 0x85, 10);
     refused(&mut world, &mut guest, (0x51, &id(track, 1)), 0x1d, 21);
-    let between = [(0x03, CC, 1, 0), (0x05, 0, 10, 0x5000)];
+    let between = [(0x03, CC_SLI, 1, 0), (0x05, 0, 10, 0x5000)];
     let orb = search_chain(&mut guest, track, (0x31, &second), &between);
     assert_eq!(check_of(&mut world, &mut guest, &orb), INVALID_SEQUENCE, "something in between");
     for (search, code, bytes, left) in [
@@ -365,7 +365,7 @@ fn search_loop_without_end_does_one_command_at_a_time_and_is_halted() {
     let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
     let track = Cchh { cylinder: 0, head: 1 };
     // Every search finds a record that is high enough, and with a command between no index point ends it.
-    let behind = [(0x03, CC, 1, 0), (0x08, 0, 0, 0x408)];
+    let behind = [(0x03, CC_SLI, 1, 0), (0x08, 0, 0, 0x408)];
     let orb = search_chain(&mut guest, track, (0x71, &[0; 5]), &behind);
     guest.start(0, &orb);
     for _ in 0..100 {

@@ -657,7 +657,7 @@ fn home_address_and_record_0_are_refused_where_they_do_not_belong() {
     }
     // Record 0 behind a seek, behind something else, and behind a search for a part of the home address.
     let part = [(0x39, CC, 3, 0x1002), search[1]];
-    let nop = (0x03, CC, 1, 0);
+    let nop = (0x03, CC_SLI, 1, 0);
     let read_home = (0x1a, CC, 5, 0x2000);
     for behind in [
         &[zero][..],

@@ -163,7 +163,7 @@ impl Channel {
         }
         let is_of = |flight: &&Flight| flight.sequence as u16 == head.number;
         let flight = run.flights.iter().find(is_of);
-        let (address, count) = flight.map_or((0, 0), |flight| (flight.end, flight.count));
+        let (count, address) = flight.map_or((0, 0), |flight| flight.ended(head.count));
         let incorrect = head.flags & flag::INCORRECT_LENGTH != 0;
         let subchannel_status = if incorrect {
             SubchannelStatus::INCORRECT_LENGTH
@@ -174,7 +174,7 @@ impl Channel {
             address,
             device,
             subchannel: subchannel_status,
-            count: head.count.min(count) as u16,
+            count: count as u16,
             ..Scsw::default()
         };
         let _ = self.finish(number, subchannel, scsw, sender, now);
@@ -264,6 +264,9 @@ impl Channel {
             Stop::Suspend => {
                 let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
                 let run = &mut guest.subchannels[usize::from(subchannel)].run;
+                if run.lost != SubchannelStatus::default() {
+                    return self.stopped(number, subchannel, Stop::Lost, sender, now);
+                }
                 (run.exchange, run.stop, run.is_suspended) = (None, None, true);
                 let scsw = Scsw {
                     conditions: conditions(&run.orb),
@@ -324,7 +327,8 @@ impl Channel {
         self.counters.results += 1;
         let token = guest.ended;
         let Guest { subchannels, backlog, body, .. } = guest;
-        let Subchannel { run, is_running, measurement } = &mut subchannels[usize::from(subchannel)];
+        let Subchannel { run, is_running, measurement, .. } =
+            &mut subchannels[usize::from(subchannel)];
         *is_running = false;
         measurement.samples += 1;
         let responded_ns = run.responded_ns.unwrap_or(now);
@@ -342,6 +346,9 @@ impl Channel {
         };
         let is_clear = run.stop == Some(Stop::Clear);
         let mut scsw = scsw;
+        if run.is_interrupt_held {
+            scsw.subchannel.0 |= SubchannelStatus::INTERRUPT.0;
+        }
         if run.lost != SubchannelStatus::default() {
             scsw.subchannel.0 |= run.lost.0;
             run.answer.places.clear();

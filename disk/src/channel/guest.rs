@@ -210,12 +210,14 @@ impl Guest {
     pub(super) fn send_intermediate(
         &mut self,
         subchannel: u16,
-        parameter: u32,
         scsw: Scsw,
         sender: &mut Sender,
     ) -> Result<(), Broken> {
-        if !self.backlog.is_empty() {
-            // The guest has not taken its status: a condition that is pending already is not made pending again.
+        let run = &mut self.subchannels[usize::from(subchannel)].run;
+        let parameter = run.orb.parameter;
+        run.is_interrupt_held = !self.backlog.is_empty();
+        if run.is_interrupt_held {
+            // Status is pending that the guest has not taken: the program's next status says that it asked for an interruption.
             return Ok(());
         }
         let answer = Answer { scsw, ..Answer::default() };

@@ -12,8 +12,8 @@ use super::request::{self, START_BYTES};
 use super::storage::{Storage, gather, gather_behind, gather_most};
 use super::stream;
 use super::subchannel::{Flight, Measurement, Stop, Subchannel};
-use super::walk::{Next, Piece, Walk};
-use crate::exchange::{Broken, Head, Kind, Link, UNITS_PER_POLL_MAX, establish, flag};
+use super::walk::{Next, Walk};
+use crate::exchange::{Broken, Head, Kind, Link, UNITS_PER_POLL_MAX, cancel, establish, flag};
 use crate::format::ccw::Direction;
 use crate::format::eckd::Search;
 use crate::format::orb::{ORB_BYTES, Orb, OrbFlags, PROGRAM_AT};
@@ -113,6 +113,8 @@ pub struct Channel {
     pub(super) guests: Vec<Option<Guest>>,
     pub(super) next_connection: u32,
     pub(super) next_exchange: u32,
+    /// The guest whose programs are begun again first when those of all have found the control unit busy.
+    repeat_next: usize,
     /// Guests to whom something may have been sent in this pass: they are rung together.
     to_ring: Vec<u16>,
     pub(super) counters: Counters,
@@ -199,6 +201,9 @@ impl Channel {
         }
         if !wish.is_cached {
             head.code |= establish::UNCACHED;
+        }
+        if cache.is_none() {
+            head.code |= establish::COPIED;
         }
         head.count = wish.volume as u32;
         self.links[link].send(&head, &body).map_err(|_| AttachError::NoLink)?;
@@ -329,6 +334,11 @@ impl Channel {
             if head.kind == request::Kind::Storage {
                 let segment = u16::try_from(head.values[0]).ok();
                 let view = segment.and_then(|segment| receiver.lent(segment));
+                if guest.storage.is_some() {
+                    // Programs that run have addresses in it.
+                    self.counters.violations += 1;
+                    return Err(Broken::Rules);
+                }
                 // Addresses in results have 32 bits.
                 guest.storage = view.filter(|view| View::bytes(view) <= STORAGE_BYTES_MAX);
                 continue;
@@ -375,8 +385,13 @@ impl Channel {
         if !self.is_busy() {
             return;
         }
-        for number in 0..self.guests.len() {
+        // In turn: a guest whose programs fill a channel path each time does not keep the path from the others.
+        let first = self.repeat_next;
+        for number in (first..self.guests.len()).chain(0..first.min(self.guests.len())) {
             let waiting = self.guests[number].as_ref().map_or(0, |guest| guest.busy.len());
+            if waiting > 0 {
+                self.repeat_next = number + 1;
+            }
             for _ in 0..waiting {
                 let Some(Some(guest)) = self.guests.get_mut(number) else { break };
                 if self.links[guest.link].is_behind() {
@@ -444,7 +459,8 @@ impl Channel {
                         self.begin(number, head.subchannel, sender, now)
                     }
                     None => {
-                        subchannel.run.begin(Orb::default(), now);
+                        let parameter = u32_at(&bytes, 0);
+                        subchannel.run.begin(Orb { parameter, ..Orb::default() }, now);
                         self.program_check(number, head.subchannel, 0, sender, now)
                     }
                 }
@@ -527,9 +543,18 @@ impl Channel {
         self.open_exchange(number, subchannel, sender, now)
     }
 
-    fn new_exchange(&mut self, subchannel: u16) -> u32 {
-        self.next_exchange = self.next_exchange.wrapping_add(1);
-        self.next_exchange << 8 | u32::from(subchannel)
+    /// A number that the last exchange of the guest's subchannel had not: the control unit ignores what comes late of that one.
+    fn new_exchange(&mut self, number: usize, subchannel: u16) -> u32 {
+        let guest = self.guests.get_mut(number).and_then(Option::as_mut);
+        let last = guest.map(|guest| &mut guest.subchannels[usize::from(subchannel)].last_exchange);
+        let mut next = || {
+            self.next_exchange = self.next_exchange.wrapping_add(1);
+            self.next_exchange << 8 | u32::from(subchannel)
+        };
+        let Some(last) = last else { return next() };
+        let found = Some(next()).filter(|found| found != last);
+        *last = found.unwrap_or_else(next);
+        *last
     }
 
     /// A new exchange in command mode, from where the walk is.
@@ -540,7 +565,7 @@ impl Channel {
         sender: &mut Sender,
         now: u64,
     ) -> Result<(), Broken> {
-        let exchange = self.new_exchange(subchannel);
+        let exchange = self.new_exchange(number, subchannel);
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
         let run = &mut guest.subchannels[usize::from(subchannel)].run;
         run.exchange = Some(exchange);
@@ -575,7 +600,9 @@ impl Channel {
                 break;
             }
             let Some(walk) = &mut run.walk else { break };
-            let step = match walk.next(&*storage) {
+            let next = walk.next(&*storage);
+            link.charge(walk.take_fetched_bytes());
+            let step = match next {
                 Ok(Next::Step(step)) => step,
                 Ok(Next::Suspend) => {
                     run.stop = Some(Stop::Suspend);
@@ -617,6 +644,7 @@ impl Channel {
                 pieces: step.pieces,
                 count: step.count,
                 end: step.end,
+                before: step.before,
             });
             run.commands += 1;
             run.is_sent = !step.chained;
@@ -635,8 +663,7 @@ impl Channel {
                 subchannel: SubchannelStatus::INTERRUPT,
                 ..Scsw::default()
             };
-            let parameter = run.orb.parameter;
-            guest.send_intermediate(subchannel, parameter, scsw, sender)?;
+            guest.send_intermediate(subchannel, scsw, sender)?;
         }
         match stop {
             Some(stop @ (Stop::Check(_) | Stop::Suspend)) => {
@@ -644,7 +671,11 @@ impl Channel {
                     // The control unit knows nothing of it.
                     return self.stopped(number, subchannel, stop, sender, now);
                 }
-                let head = Head::new(Kind::Cancel, number as u16, exchange);
+                // What was sent before is to be done.
+                let head = Head {
+                    code: cancel::IN_ORDER,
+                    ..Head::new(Kind::Cancel, number as u16, exchange)
+                };
                 let link = self.guests[number].as_ref().map_or(0, |guest| guest.link);
                 let _ = self.links[link].send(&head, &[]);
                 Ok(())
@@ -654,7 +685,7 @@ impl Channel {
     }
 
     fn begin_transport(&mut self, number: usize, subchannel: u16) -> Result<(), stream::Wrong> {
-        let exchange = self.new_exchange(subchannel);
+        let exchange = self.new_exchange(number, subchannel);
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
         let Guest { subchannels, storage, link, released, told, .. } = guest;
         let run = &mut subchannels[usize::from(subchannel)].run;
@@ -674,7 +705,7 @@ impl Channel {
         let tccb = &mut tccb[..count];
         if tcw.tccb_is_indirect {
             let stream = Stream { address: tcw.tccb, count: tcw.tccb_bytes, is_indirect: true };
-            let pieces = stream::pieces(storage, stream)?;
+            let pieces = stream::pieces(storage, stream, Direction::Output)?;
             tccb.copy_from_slice(&gather(storage, pieces.iter()).ok_or(stream::Wrong)?);
         } else {
             let crosses = tcw.tccb % 4096 + count as u64 > 4096;
@@ -684,33 +715,26 @@ impl Channel {
         }
         run.input.clear();
         if let Some(input) = tcw.input {
-            if input.is_indirect {
-                run.input = stream::pieces(storage, input)?;
-            } else if storage.holds(input.address, input.count.into()) {
-                run.input.push(Piece { address: input.address, bytes: input.count, skip: false });
-            } else {
-                return Err(stream::Wrong);
-            }
+            stream::add_pieces(storage, input, Direction::Input, &mut run.input)?;
         }
         run.tsb = tcw.tsb;
         let mut head = Head::new(Kind::TransportCommand, number as u16, exchange);
         (head.count, head.number) = (count as u32, *released);
+        let mut body = Vec::new();
+        let mut unit = &*tccb;
+        if let Some(output) = tcw.output {
+            head.flags |= flag::WRITES;
+            let pieces = stream::pieces(storage, output, Direction::Output)?;
+            body.extend_from_slice(tccb);
+            let count = gather_behind(storage, pieces.iter(), &mut body).ok_or(stream::Wrong)?;
+            self.counters.output_bytes += count;
+            unit = &body;
+        }
+        // Only now: a program that is wrong sends no unit that could tell of it.
         *told = *released;
         run.exchange = Some(exchange);
-        let link = &mut self.links[*link];
         // A link that has ended says so when it is polled.
-        let _ = match tcw.output {
-            None => link.send(&head, tccb),
-            Some(output) => {
-                head.flags |= flag::WRITES;
-                let pieces = stream::pieces(storage, output)?;
-                let mut body = tccb.to_vec();
-                let count =
-                    gather_behind(storage, pieces.iter(), &mut body).ok_or(stream::Wrong)?;
-                self.counters.output_bytes += count;
-                link.send(&head, &body)
-            }
-        };
+        let _ = self.links[*link].send(&head, unit);
         Ok(())
     }
 }

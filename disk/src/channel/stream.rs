@@ -2,6 +2,7 @@
 
 use super::storage::Storage;
 use super::walk::{PIECES_MAX, Piece};
+use crate::format::ccw::Direction;
 use crate::format::idaw::{MIDAW_BYTES, Tidaw, TidawFlags};
 use crate::format::tcw::Stream;
 
@@ -15,15 +16,35 @@ pub struct Wrong;
 ///
 /// # Errors
 /// [`Wrong`] if the list breaks a rule, or a piece is not within the storage.
-pub fn pieces(storage: &(impl Storage + ?Sized), stream: Stream) -> Result<Vec<Piece>, Wrong> {
+pub fn pieces(
+    storage: &(impl Storage + ?Sized),
+    stream: Stream,
+    direction: Direction,
+) -> Result<Vec<Piece>, Wrong> {
+    let mut pieces = Vec::new();
+    add_pieces(storage, stream, direction, &mut pieces)?;
+    Ok(pieces)
+}
+
+/// The same, behind what is there already.
+///
+/// # Errors
+/// [`Wrong`]; some of the pieces may have been added.
+pub fn add_pieces(
+    storage: &(impl Storage + ?Sized),
+    stream: Stream,
+    direction: Direction,
+    pieces: &mut Vec<Piece>,
+) -> Result<(), Wrong> {
     let Stream { address, count, is_indirect } = stream;
     if !is_indirect {
         if !storage.holds(address, count.into()) {
             return Err(Wrong);
         }
-        return Ok(vec![Piece { address, bytes: count, skip: false }]);
+        pieces.push(Piece { address, bytes: count, skip: false });
+        return Ok(());
     }
-    let (mut at, mut left, mut pieces) = (address, count, Vec::new());
+    let (mut at, mut left) = (address, count);
     let mut was_transfer = false;
     loop {
         let mut bytes = [0; MIDAW_BYTES];
@@ -38,7 +59,8 @@ pub fn pieces(storage: &(impl Storage + ?Sized), stream: Stream) -> Result<Vec<P
             (at, was_transfer) = (address, true);
             continue;
         }
-        let skip = flags.has(TidawFlags::SKIP);
+        // What goes to the device is there, and is not skipped.
+        let skip = flags.has(TidawFlags::SKIP) && direction == Direction::Input;
         let is_there = skip || storage.holds(address, count.into());
         if count == 0 || count > left || !is_there || pieces.len() >= PIECES_MAX {
             return Err(Wrong);
@@ -46,7 +68,7 @@ pub fn pieces(storage: &(impl Storage + ?Sized), stream: Stream) -> Result<Vec<P
         pieces.push(Piece { address, bytes: count, skip });
         left -= count;
         if flags.has(TidawFlags::LAST) {
-            return if left == 0 { Ok(pieces) } else { Err(Wrong) };
+            return if left == 0 { Ok(()) } else { Err(Wrong) };
         }
         at += MIDAW_BYTES as u64;
         // A list goes into the next block by a transfer alone.
@@ -82,13 +104,16 @@ mod tests {
             (0x110, tidaw(0x10, 0, 0x200)),
             (0x200, tidaw(0x80, 0x1000, 0x3000)),
         ]);
-        let found = pieces(&bytes[..], stream).unwrap();
+        let found = pieces(&bytes[..], stream, Direction::Input).unwrap();
         assert_eq!(found.iter().map(|piece| piece.address).collect::<Vec<_>>(), [0x2000, 0x3000]);
         let twice = with(&[(0x100, tidaw(0x10, 0, 0x200)), (0x200, tidaw(0x10, 0, 0x100))]);
-        assert_eq!(pieces(&twice[..], stream), Err(Wrong));
+        assert_eq!(pieces(&twice[..], stream, Direction::Input), Err(Wrong));
         let short = with(&[(0x100, tidaw(0x80, 0x100, 0x2000))]);
-        assert_eq!(pieces(&short[..], stream), Err(Wrong));
+        assert_eq!(pieces(&short[..], stream, Direction::Input), Err(Wrong));
         let outside = with(&[(0x100, tidaw(0x80, 0x1100, 0x3f00))]);
-        assert_eq!(pieces(&outside[..], stream), Err(Wrong));
+        assert_eq!(pieces(&outside[..], stream, Direction::Input), Err(Wrong));
+        let skipped = with(&[(0x100, tidaw(0xc0, 0x1100, 0x3f00))]);
+        assert!(pieces(&skipped[..], stream, Direction::Input).unwrap()[0].skip);
+        assert_eq!(pieces(&skipped[..], stream, Direction::Output), Err(Wrong));
     }
 }

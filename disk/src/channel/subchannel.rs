@@ -39,6 +39,23 @@ pub(super) struct Flight {
     pub(super) count: u32,
     /// Behind its last CCW.
     pub(super) end: u32,
+    /// The CCWs of its data before the last one: how many bytes each has, and where it ends.
+    pub(super) before: Vec<(u32, u32)>,
+}
+
+impl Flight {
+    /// The CCW at which the command ended when it had moved all bytes but `residual`: how many of its own bytes were not moved, and
+    /// where it ends. A CCW that has no bytes left is behind the channel, if another one follows.
+    pub(super) fn ended(&self, residual: u32) -> (u32, u32) {
+        let mut moved = self.count.saturating_sub(residual);
+        for (bytes, end) in &self.before {
+            if moved < *bytes {
+                return (bytes - moved, *end);
+            }
+            moved -= bytes;
+        }
+        (residual.min(self.count), self.end)
+    }
 }
 
 /// Why an exchange is to end early.
@@ -91,6 +108,8 @@ pub(super) struct Run {
     pub(super) gap_bytes: u32,
     /// Why data were lost, if any were.
     pub(super) lost: SubchannelStatus,
+    /// An interruption that the program asked for was not sent, because status before it was pending.
+    pub(super) is_interrupt_held: bool,
     pub(super) started_ns: u64,
     /// Since when it waits for the control unit, if it is busy, and how long it has waited before.
     pub(super) busy_ns: u64,
@@ -104,6 +123,8 @@ pub(super) struct Subchannel {
     /// What runs. Its memory is used again.
     pub(super) run: Run,
     pub(super) is_running: bool,
+    /// The number of the exchange that ran last.
+    pub(super) last_exchange: u32,
     pub(super) measurement: Measurement,
 }
 
@@ -159,6 +180,7 @@ impl Run {
         self.answer.clear();
         (self.result_bytes, self.gap_bytes) = (0, 0);
         self.lost = SubchannelStatus::default();
+        self.is_interrupt_held = false;
         self.started_ns = now;
         self.busy_ns = 0;
         self.queue_ns = 0;

@@ -4,6 +4,7 @@
 
 use super::storage::Storage;
 use crate::format::ccw::{CCW_BYTES, Ccw, CcwFlags, CcwFormat, Direction, direction};
+use crate::format::eckd::command;
 use crate::format::idaw::{MIDAW_BYTES, Midaw};
 use crate::format::orb::{Orb, OrbFlags};
 use crate::format::scsw::SubchannelStatus;
@@ -12,6 +13,9 @@ use crate::format::scsw::SubchannelStatus;
 pub const DATA_CCWS_MAX: usize = 256;
 /// Pieces of the data of one command.
 pub const PIECES_MAX: usize = 4096;
+/// IDAWs and MIDAWs of one command: 256 chained CCWs of 64 KiB in blocks of 2 KiB need 8448. Words whose data follow each other make one
+/// piece, so pieces do not bound them.
+pub const WORDS_MAX: usize = 16384;
 
 const BLOCK_BYTES: u64 = 4096;
 
@@ -78,6 +82,10 @@ pub struct Step {
     pub pieces: PieceList,
     /// Behind the last CCW.
     pub end: u32,
+    /// The CCWs of its data before the last one: how many bytes each has, and where it ends.
+    pub before: Vec<(u32, u32)>,
+    /// IDAWs and MIDAWs that were fetched.
+    words: usize,
 }
 
 impl Step {
@@ -114,16 +122,30 @@ pub struct Walk {
     is_first: bool,
     /// The CCW at which the program was suspended is not to suspend it again.
     resumed: bool,
+    /// Bytes of CCWs and address words that were fetched, and not asked for by [`Walk::take_fetched_bytes`].
+    fetched_bytes: usize,
 }
 
 impl Walk {
     /// The start of a program.
     pub fn new(orb: &Orb) -> Walk {
         let format = orb.ccw_format();
-        Walk { format, flags: orb.flags, at: orb.program, is_first: true, resumed: false }
+        Walk {
+            format,
+            flags: orb.flags,
+            at: orb.program,
+            is_first: true,
+            resumed: false,
+            fetched_bytes: 0,
+        }
     }
 
-    /// Goes on behind the CCW that suspended the program.
+    /// Bytes that were fetched since this was asked last: the work of a walk.
+    pub fn take_fetched_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.fetched_bytes)
+    }
+
+    /// Goes on at the CCW that suspended the program, which does not suspend it again.
     pub fn resume(&mut self) {
         self.resumed = true;
     }
@@ -158,16 +180,20 @@ impl Walk {
             return Err(self.check());
         }
         for _ in 0..DATA_CCWS_MAX {
+            let before = step.count;
             self.data(storage, ccw, &mut step)?;
             step.interrupt |= ccw.flags.has(CcwFlags::INTERRUPT);
             step.end = self.at;
             if !ccw.flags.has(CcwFlags::CHAIN_DATA) {
                 step.chained = ccw.flags.has(CcwFlags::CHAIN_COMMAND);
-                let by_orb =
-                    self.format == CcwFormat::Zero && self.flags.has(OrbFlags::SUPPRESS_LENGTH);
+                // A command without data has no wrong length in format 0, and in format 1 if the ORB says so.
+                let is_lenient =
+                    self.format == CcwFormat::Zero || self.flags.has(OrbFlags::SUPPRESS_LENGTH);
+                let by_orb = is_lenient && step.command == command::NOP;
                 step.suppress_length = by_orb || ccw.flags.has(CcwFlags::SUPPRESS_LENGTH);
                 return Ok(Next::Step(step));
             }
+            step.before.push((step.count - before, self.at));
             ccw = self.fetch(storage)?;
             if ccw.flags.has(CcwFlags::SUSPEND) {
                 return Err(self.check());
@@ -202,6 +228,7 @@ impl Walk {
 
     fn fetch_one(&mut self, storage: &(impl Storage + ?Sized)) -> Result<Ccw, Check> {
         let mut bytes = [0; CCW_BYTES];
+        self.fetched_bytes += CCW_BYTES;
         let at = self.at;
         // The address wraps at 24 or 31 bits, where there is nothing.
         self.at = at.wrapping_add(CCW_BYTES as u32) & 0x7fff_ffff;
@@ -213,7 +240,7 @@ impl Walk {
 
     /// Adds the pieces of one CCW.
     fn data(
-        &self,
+        &mut self,
         storage: &(impl Storage + ?Sized),
         ccw: Ccw,
         step: &mut Step,
@@ -275,8 +302,15 @@ impl Walk {
         Ok(())
     }
 
+    /// Counts an address word that is to be fetched. False if there are too many.
+    fn may_fetch(&mut self, step: &mut Step, bytes: usize) -> bool {
+        step.words += 1;
+        self.fetched_bytes += bytes;
+        step.words <= WORDS_MAX
+    }
+
     fn idaws(
-        &self,
+        &mut self,
         storage: &(impl Storage + ?Sized),
         list: u32,
         count: u16,
@@ -293,7 +327,7 @@ impl Walk {
         while left > 0 {
             let mut word = [0; 8];
             let target = &mut word[8 - word_bytes as usize..];
-            if !storage.fetch(at, target) {
+            if !self.may_fetch(step, target.len()) || !storage.fetch(at, target) {
                 return Err(self.check());
             }
             let address = u64::from_be_bytes(word);
@@ -308,7 +342,7 @@ impl Walk {
     }
 
     fn midaws(
-        &self,
+        &mut self,
         storage: &(impl Storage + ?Sized),
         list: u32,
         count: u16,
@@ -320,7 +354,7 @@ impl Walk {
         let (mut left, mut at) = (count, u64::from(list));
         loop {
             let mut bytes = [0; MIDAW_BYTES];
-            if !storage.fetch(at, &mut bytes) {
+            if !self.may_fetch(step, bytes.len()) || !storage.fetch(at, &mut bytes) {
                 return Err(self.check());
             }
             let midaw = Midaw::parse(&bytes).ok_or(self.check())?;

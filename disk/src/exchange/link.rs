@@ -112,6 +112,12 @@ impl Link {
         self.pass_bytes = 0;
     }
 
+    /// Counts work for the other end's guests as bytes of this pass.
+    #[inline]
+    pub fn charge(&mut self, bytes: usize) {
+        self.pass_bytes += bytes;
+    }
+
     /// Sends a unit, perhaps with others: all have gone after [`Link::flush`]. If the path has no room the unit waits
     /// here, and goes with a later [`Link::receive`].
     ///

@@ -6,7 +6,7 @@
 //!
 //! | unit | from | code | count | body |
 //! |---|---|---|---|---|
-//! | establish | channel | 1: may write, 2: its tracks do not stay in the cache | volume | first cylinder 32, cylinders 32 |
+//! | establish | channel | 1: may write, 2: its tracks do not stay in the cache, 4: the channel copies what is read | volume | first cylinder 32, cylinders 32 |
 //! | established | control unit | 0, or 1: refused | segment | bytes of the cache 64 |
 //! | command | channel | command | bytes of the CCW | |
 //! | command response | control unit | 0, or the device status of a search | | |
@@ -15,7 +15,7 @@
 //! | transport command | channel | | bytes of the TCCB | TCCB, data to be written |
 //! | transport response | control unit | device status | residual | bytes or extents; at the end sense, if there is a unit check |
 //! | release | channel | | | |
-//! | cancel | channel | | | |
+//! | cancel | channel | 0: at once, 1: when the commands sent before it are done | | |
 //! | disconnect | channel | | | |
 //!
 //! *Consumed* is how many operations of the connection the guest has done with, in the order in which they ended, modulo 65536: what was lent of
@@ -107,6 +107,16 @@ pub mod establish {
     pub const MAY_WRITE: u8 = 0x01;
     /// Tracks that are read for the device leave the cache with the exchange that needed them.
     pub const UNCACHED: u8 = 0x02;
+    /// The channel copies what is read when the unit arrives that brings it: the guest does not read in place.
+    pub const COPIED: u8 = 0x04;
+}
+
+/// The code of cancel.
+pub mod cancel {
+    /// The exchange ends at once: commands of it that wait for a track are not done.
+    pub const AT_ONCE: u8 = 0;
+    /// The exchange ends when the commands are done that were sent before.
+    pub const IN_ORDER: u8 = 1;
 }
 
 /// Flags of a unit.

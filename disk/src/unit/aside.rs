@@ -17,9 +17,9 @@ const TURNS_MAX: u32 = 64;
 const ASIDE_BYTES_MAX: usize = 16 << 20;
 const ALL_ASIDE_BYTES_MAX: usize = 64 << 20;
 
-/// Units of a chain that wait while a command of it is put aside: the channel sends a group of commands before it waits for a
-/// response, and data with each.
-const WAITING_UNITS_MAX: usize = 4 * PACING;
+/// Units of a chain that wait while a command of it is put aside: the channel sends two groups of commands at most before it waits for a
+/// response, data with each, and a cancel.
+const WAITING_UNITS_MAX: usize = 4 * PACING + 1;
 
 /// What an exchange does when the track is there that it waits for.
 #[derive(Debug)]
@@ -184,8 +184,24 @@ impl Unit {
         // They wait again, if the exchange does.
         units.into_iter().try_for_each(|(head, body)| match head.kind {
             Kind::Command => self.command(connection, head),
+            Kind::Cancel => self.cancel(connection, head),
             _ => self.data(connection, head, &body),
         })
+    }
+
+    /// The channel wants an exchange to end.
+    pub(super) fn cancel(&mut self, connection: &mut Connection, head: Head) -> Result<(), Broken> {
+        let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
+        let Some(index) = found else { return Ok(()) };
+        if head.code == cancel::IN_ORDER
+            && let Some(aside) = &mut connection.exchanges[index].aside
+        {
+            return aside.keep(head, &[]);
+        }
+        let exchange = connection.exchanges.swap_remove(index);
+        self.give_back_aside(connection, &exchange);
+        self.forget_ticket(connection, &exchange);
+        self.end(connection, Ending::new(exchange, Kind::Status))
     }
 
     /// Puts an exchange aside until a track is there. What the command had pinned stays until it runs again.

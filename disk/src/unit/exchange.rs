@@ -22,6 +22,8 @@ pub(super) struct Exchange {
     pub(super) awaiting: Option<Head>,
     /// Slots that were handed out.
     pub(super) slots: Few<Slot>,
+    /// How many of them there were when the last group of commands began.
+    pub(super) slots_before: usize,
     /// It has written.
     pub(super) has_written: bool,
     /// Some of what the file has of it is not synced.
@@ -57,6 +59,16 @@ pub(super) struct Exchange {
 impl Exchange {
     pub(super) fn new(connection: u16, number: u32, device: &Device) -> Exchange {
         Exchange { number, connection, is_uncached: !device.is_cached, ..Exchange::default() }
+    }
+
+    /// A group of commands begins, of an exchange whose data the channel copies. The channel sends the group when it has taken the
+    /// response to the last command of the group before, and so the data of all commands before that one. Slots that none of the
+    /// commands since has used are free: a chain without end pins no more than two groups of commands read.
+    pub(super) fn begin_group(&mut self, cache: &mut Cache) {
+        // The last slot of the group before may have been used since.
+        let copied = self.slots.take_first(self.slots_before.saturating_sub(1));
+        copied.into_iter().for_each(|slot| cache.unpin(slot));
+        self.slots_before = self.slots.len();
     }
 
     /// Lets the track leave the cache that was read for a device without one. What was handed out of it stays pinned.

@@ -48,6 +48,18 @@ impl<T> Few<T> {
         self.first.iter().chain(&self.more)
     }
 
+    /// Takes off the first so many values, or all.
+    pub(super) fn take_first(&mut self, count: usize) -> Vec<T> {
+        if count == 0 {
+            return Vec::new();
+        }
+        let all: Vec<T> = std::mem::take(self).into();
+        let mut all = all.into_iter();
+        let first = all.by_ref().take(count).collect();
+        all.for_each(|value| self.push(value));
+        first
+    }
+
     /// Takes off all values but the first so many.
     pub(super) fn split_off(&mut self, len: usize) -> Vec<T> {
         match len.checked_sub(1) {

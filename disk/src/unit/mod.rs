@@ -59,7 +59,9 @@ use crate::ckd::direct::{DIRECT_READS_MAX, Direct, DirectWrites};
 use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, Uniform};
 use crate::ckd::volume::{Access, Volume};
-use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, establish, flag};
+use crate::exchange::{
+    Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, cancel, establish, flag,
+};
 use crate::format::ccw::{Direction, direction};
 use crate::format::eckd::{Cchh, Search, destination};
 use crate::format::scsw::DeviceStatus;
@@ -177,6 +179,8 @@ struct Connection {
     device: Device,
     link: usize,
     segment: u16,
+    /// The channel copies what is read when it takes the unit.
+    is_copied: bool,
     /// What the last unit check was for.
     sense: Sense,
     exchanges: Vec<Exchange>,
@@ -583,15 +587,7 @@ impl Unit {
                 self.release(connection, head.number);
                 Ok(())
             }
-            Kind::Cancel => {
-                let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
-                let Some(index) = found else { return Ok(()) };
-                let exchange = connection.exchanges.swap_remove(index);
-                self.give_back_aside(connection, &exchange);
-                self.forget_ticket(connection, &exchange);
-                let ending = Ending::new(exchange, Kind::Status);
-                self.end(connection, ending)
-            }
+            Kind::Cancel => self.cancel(connection, head),
             Kind::Disconnect => Ok(()),
             Kind::Establish
             | Kind::Established
@@ -644,6 +640,7 @@ impl Unit {
             device,
             link: index,
             segment,
+            is_copied: head.code & establish::COPIED != 0,
             sense: Sense::default(),
             exchanges: Vec::new(),
             over: [0; SUBCHANNELS],
@@ -725,6 +722,10 @@ impl Unit {
         if commands == 0 || commands % PACING as u64 == PACING as u64 - 1 {
             let response = Head::new(Kind::CommandResponse, head.connection, head.exchange);
             self.link(connection.link)?.send(&response, &[])?;
+        }
+        if connection.is_copied && commands.is_multiple_of(PACING as u64) {
+            let cache = &mut self.volumes[connection.device.volume].cache;
+            connection.exchanges[index].begin_group(cache);
         }
         if direction(head.code) == Some(Direction::Output) && head.count > 0 {
             connection.exchanges[index].awaiting = Some(head);

@@ -333,7 +333,8 @@ impl Unit {
             return self.search(connection, exchange, search, data);
         }
         match code {
-            command::NOP => Ok(Moved { bytes: count, expected: count, ..Moved::NOTHING }),
+            // It moves nothing, however many bytes its CCW has.
+            command::NOP => Ok(Moved::NOTHING),
             command::SENSE => {
                 let sense = std::mem::take(&mut connection.sense);
                 exchange.has_effects = true;

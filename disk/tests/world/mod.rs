@@ -285,7 +285,8 @@ pub fn ccws(guest: &mut Guest, ccws: &[(u8, u8, u16, u32)]) -> Orb {
 }
 
 pub const CC: u8 = 0x40;
-pub const CC_SLI: u8 = 0x60;
+pub const SLI: u8 = 0x20;
+pub const CC_SLI: u8 = CC | SLI;
 
 /// The device still does what it did.
 pub fn read_after(world: &mut World, guest: &mut Guest) {
