@@ -407,3 +407,35 @@ fn minidisks_of_one_volume_are_apart() {
     done.store(true, Ordering::Relaxed);
     serving.join().unwrap();
 }
+
+#[test]
+fn blocks_are_neither_read_from_shorter_records_nor_written_to_them() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("short");
+    let serving = Serving::start(&host, &place, Device::default());
+    let guest = Guest::attach_embedded(&host, "ALICE").unwrap();
+    for mode in [Mode::Command, Mode::Transport] {
+        let mut disk = Disk::open(&guest, "DASD", "SIGA01", &options(mode)).unwrap();
+        // Track 15, the first with blocks: record 0 with 8 bytes, 12 records of 512 bytes, the end.
+        let mut content = vec![0, 1, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+        for record in 1..=12 {
+            content.extend([0, 1, 0, 0, record, 0, 2, 0]);
+            content.extend([record; 512]);
+        }
+        content.extend([0xff; 8]);
+        disk.write_track(15, &content).unwrap();
+        let is_refused = |result: Result<(), DiskError>| match (mode, result.unwrap_err()) {
+            (Mode::Transport, DiskError::Short { moved, wanted }) => {
+                assert_eq!((moved, wanted), (512, 4096));
+            }
+            (Mode::Command, DiskError::Program(error)) => {
+                assert_eq!((error.scsw.subchannel.0, error.scsw.count), (0x40, 4096 - 512));
+            }
+            (mode, error) => panic!("{mode:?}: {error}"),
+        };
+        is_refused(disk.read(0, &mut [0; BLOCK_BYTES]));
+        is_refused(disk.write(0, &[7; BLOCK_BYTES]));
+        disk.read(12, &mut [0; BLOCK_BYTES]).unwrap();
+    }
+    serving.stop();
+}

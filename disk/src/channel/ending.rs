@@ -46,7 +46,8 @@ impl Channel {
             return Err(Broken::Rules);
         };
         let is_end = matches!(head.kind, Kind::Status | Kind::TransportResponse);
-        if is_end {
+        // One that the control unit was too busy for brings nothing, and is not counted.
+        if is_end && DeviceStatus(head.code) != DeviceStatus::BUSY {
             guest.ended = guest.ended.wrapping_add(1);
             if guest.guest_cache.is_none() {
                 // What was read has been copied by now, or is with this unit.
@@ -285,7 +286,7 @@ impl Channel {
                 (head.token, head.values[0]) = (guest.ended, run.orb.parameter);
                 run.answer.emit(&mut guest.body);
                 run.answer.clear();
-                send(sender, &mut guest.backlog, &head, &guest.body)
+                send(sender, &mut guest.backlog, &mut guest.lacks, &head, &guest.body)
             }
             Stop::Halt | Stop::Clear => {
                 self.finish(number, subchannel, Scsw::default(), sender, now)
@@ -326,7 +327,7 @@ impl Channel {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
         self.counters.results += 1;
         let token = guest.ended;
-        let Guest { subchannels, backlog, body, .. } = guest;
+        let Guest { subchannels, backlog, lacks, body, .. } = guest;
         let Subchannel { run, is_running, measurement, .. } =
             &mut subchannels[usize::from(subchannel)];
         *is_running = false;
@@ -367,7 +368,7 @@ impl Channel {
         let mut head = run.answer.head(subchannel);
         (head.token, head.values[0]) = (token, run.orb.parameter);
         run.answer.emit(body);
-        send(sender, backlog, &head, body)
+        send(sender, backlog, lacks, &head, body)
     }
 }
 

@@ -56,11 +56,28 @@ pub(super) struct Guest {
     pub(super) busy: VecDeque<u16>,
     /// Results that the guest's path had no room for.
     pub(super) backlog: VecDeque<(request::Head, Vec<u8>)>,
-    /// Results that were sent and not consumed, as far as is known, are bounded by the subchannels.
+    /// They wait for memory or descriptors of this side, and not for the guest.
+    pub(super) lacks: bool,
+    /// The body of the result that is sent, to use its memory again.
     pub(super) body: Vec<u8>,
 }
 
+/// Results that a guest leaves without saying that it has done with them, at most. What they brought stays pinned. A guest that takes its
+/// results has no more than subchannels.
+const UNCONSUMED_MAX: u16 = 1024;
+
 impl Guest {
+    /// Takes note of the last result that the guest has done with. False if it never got that result, or leaves too many.
+    pub(super) fn release(&mut self, token: u16) -> bool {
+        let unconsumed = self.ended.wrapping_sub(self.released);
+        let consumed = token.wrapping_sub(self.released);
+        if consumed > unconsumed || unconsumed - consumed > UNCONSUMED_MAX {
+            return false;
+        }
+        self.released = token;
+        true
+    }
+
     /// Takes data in, as far as there is room and a place for them. None if the control unit breaks the rules.
     pub(super) fn take_data<'a>(
         &mut self,
@@ -235,7 +252,7 @@ impl Guest {
         body: &[u8],
         sender: &mut Sender,
     ) -> Result<(), Broken> {
-        send(sender, &mut self.backlog, head, body)
+        send(sender, &mut self.backlog, &mut self.lacks, head, body)
     }
 
     /// Sends what the path had no room for, as far as there is room now. Returns whether anything was sent.
@@ -245,10 +262,14 @@ impl Guest {
             match sender.send(&head.emit(), body) {
                 Ok(()) => drop(self.backlog.pop_front()),
                 Err(SendError::Severed(severed)) => return Err(severed.into()),
-                Err(_) => break,
+                Err(error) => {
+                    self.lacks = matches!(error, SendError::Lacking(_));
+                    return Ok(has_sent);
+                }
             }
             has_sent = true;
         }
+        self.lacks = false;
         Ok(has_sent)
     }
 }
@@ -258,6 +279,7 @@ impl Guest {
 pub(super) fn send(
     sender: &mut Sender,
     backlog: &mut VecDeque<(request::Head, Vec<u8>)>,
+    lacks: &mut bool,
     head: &request::Head,
     body: &[u8],
 ) -> Result<(), Broken> {
@@ -265,7 +287,7 @@ pub(super) fn send(
         match sender.send(&head.emit(), body) {
             Ok(()) => return Ok(()),
             Err(SendError::Severed(severed)) => return Err(severed.into()),
-            Err(_) => {}
+            Err(error) => *lacks = matches!(error, SendError::Lacking(_)),
         }
     }
     backlog.push_back((*head, body.to_vec()));

@@ -21,4 +21,4 @@ pub mod subchannel;
 pub mod walk;
 
 pub use guest::result_storage_bytes;
-pub use run::{AttachError, Channel, Counters, Guests, Use};
+pub use run::{AttachError, Channel, Counters, Guests, SUBCHANNELS_MAX, Use};

@@ -235,6 +235,7 @@ impl Channel {
             told: 0,
             busy: VecDeque::new(),
             backlog: VecDeque::new(),
+            lacks: false,
             body: Vec::new(),
         });
         Ok(())
@@ -375,6 +376,11 @@ impl Channel {
         self.guests.get(guest).and_then(Option::as_ref).map_or(0, |guest| guest.backlog.len())
     }
 
+    /// Whether a result waits because something is lacking here, of whose return nobody tells: to be polled again after a while.
+    pub fn lacks(&self) -> bool {
+        self.guests.iter().flatten().any(|guest| guest.lacks)
+    }
+
     /// Whether a program waits because the control unit was busy. The caller decides when it begins again.
     pub fn is_busy(&self) -> bool {
         self.guests.iter().flatten().any(|guest| !guest.busy.is_empty())
@@ -433,8 +439,9 @@ impl Channel {
         now: u64,
     ) -> Result<(), Broken> {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
-        if guest.guest_cache.is_some() {
-            guest.released = head.token;
+        if guest.guest_cache.is_some() && !guest.release(head.token) {
+            self.counters.violations += 1;
+            return Err(Broken::Rules);
         }
         let index = usize::from(head.subchannel);
         let Some(subchannel) = guest.subchannels.get_mut(index) else {

@@ -187,3 +187,24 @@ impl Run {
         self.responded_ns = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chained_data_end_in_the_ccw_that_has_bytes_left() {
+        let flight = Flight {
+            count: 120_000,
+            end: 0x118,
+            before: vec![(60_000, 0x110)],
+            ..Flight::default()
+        };
+        assert_eq!(flight.ended(120_000 - 4096), (55_904, 0x110));
+        assert_eq!(flight.ended(60_000), (60_000, 0x118));
+        assert_eq!(flight.ended(1), (1, 0x118));
+        assert_eq!(flight.ended(0), (0, 0x118));
+        // A control unit that says more than there is.
+        assert_eq!(flight.ended(u32::MAX), (60_000, 0x110));
+    }
+}

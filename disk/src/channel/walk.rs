@@ -564,4 +564,28 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn address_words_of_a_command_are_bounded() {
+        // MIDAWs of one byte each, at addresses that follow each other: one piece.
+        let with = |count: u16| {
+            let mut bytes = storage(&[(0x86, 0x01, count, 0x200)]);
+            bytes.resize(0x200 + usize::from(count) * MIDAW_BYTES, 0);
+            for index in 0..count {
+                let is_last = index + 1 == count;
+                let midaw = Midaw {
+                    is_last,
+                    skip: false,
+                    interrupt: false,
+                    count: 1,
+                    address: 0x200 + u64::from(index),
+                };
+                let at = 0x200 + usize::from(index) * MIDAW_BYTES;
+                bytes[at..at + MIDAW_BYTES].copy_from_slice(&midaw.emit());
+            }
+            walk(&bytes, OrbFlags::MIDAW).map(|steps| steps[0].pieces.len())
+        };
+        assert_eq!(with(WORDS_MAX as u16), Ok(1));
+        assert!(with(WORDS_MAX as u16 + 1).is_err());
+    }
 }

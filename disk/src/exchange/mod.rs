@@ -18,7 +18,7 @@
 //! | cancel | channel | 0: at once, 1: when the commands sent before it are done | | |
 //! | disconnect | channel | | | |
 //!
-//! *Consumed* is how many operations of the connection the guest has done with, in the order in which they ended, modulo 65536: what was lent of
+//! *Consumed* is how many operations of the connection the guest has done with, in the order in which they ended, modulo 65536, without those for which the control unit was busy: what was lent of
 //! the cache for those is free. *Sequence* is the command of the exchange, from 0, at which it ended. An exchange is one start of a
 //! subchannel; its number is never used again soon. Of establish and established the exchange is a number that no other connection has:
 //! what comes before the answer to an establish belongs to a connection that had the number before. Numbers are little-endian: both parties are programs of this machine.

@@ -183,6 +183,10 @@ impl Client {
         sender: &mut Sender,
     ) -> Result<(), SendError> {
         assert!(matches!(kind, Kind::Halt | Kind::Clear | Kind::Resume), "halt, clear or resume");
+        if kind == Kind::Resume {
+            // What the program had read before it was suspended is done with.
+            self.consumed = self.token;
+        }
         let head = Head { token: self.consumed, ..Head::new(kind, subchannel) };
         sender.send(&head.emit(), &[])
     }

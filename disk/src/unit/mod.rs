@@ -235,7 +235,7 @@ impl Unit {
         Unit::default()
     }
 
-    /// Adds a volume, with a cache of at most `cache_bytes`. Returns its number.
+    /// Adds a volume, with a cache of at most `cache_bytes`, which is lent over all channel paths that are there. Returns its number.
     ///
     /// # Errors
     /// No memory or no descriptors left.
@@ -247,6 +247,11 @@ impl Unit {
     ) -> io::Result<usize> {
         let cache = Cache::new(volume.tracks(), cache_bytes, options)?;
         let lendable = cache.lendable()?;
+        let lend = |link: &mut Option<Box<Link>>| match link {
+            Some(link) => link.lend(&lendable).map(Some).map_err(io::Error::other),
+            None => Ok(None),
+        };
+        let segments = self.links.iter_mut().map(lend).collect::<io::Result<_>>()?;
         self.volumes.push(Mounted {
             volume,
             cache,
@@ -256,7 +261,7 @@ impl Unit {
             writes: None,
             written: VecDeque::new(),
             lendable,
-            segments: Vec::new(),
+            segments,
             unsynced: Vec::new(),
             endings: Vec::new(),
             gathered: 0,

@@ -337,7 +337,7 @@ impl Unit {
             command::NOP => Ok(Moved::NOTHING),
             command::SENSE => {
                 let sense = std::mem::take(&mut connection.sense);
-                exchange.has_effects = true;
+                (exchange.has_effects, exchange.has_taken_sense) = (true, true);
                 answer(output, &mut mounted.cache, &sense.0)
             }
             command::SENSE_ID => answer(output, &mut mounted.cache, &IDENTITY),

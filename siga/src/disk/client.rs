@@ -6,8 +6,9 @@ use disk::channel::request;
 use disk::ckd::model::{CYLINDERS_MAX, HEADS};
 use disk::ckd::track::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
 use disk::format::orb::Orb;
-use disk::format::scsw::Scsw;
+use disk::format::scsw::{Scsw, TRANSPORT_FORMAT};
 use disk::format::sense::Sense;
+use disk::format::tsb::Tsb;
 use disk::program::blocks::{self, BLOCKS_MAX, Mode, PROGRAM_BYTES, Verb};
 use disk::program::client::{Client, ClientError, Event, LOOK_BYTES};
 use disk::program::tracks;
@@ -135,6 +136,14 @@ pub enum DiskError {
     Bytes {
         /// How many there are.
         bytes: usize,
+    },
+    /// A program ended well and moved less than it was to: the records of the device are not blocks.
+    #[error("{moved} bytes of {wanted} were moved: the records there are shorter than 4096 bytes")]
+    Short {
+        /// Bytes that were moved.
+        moved: u64,
+        /// Bytes that were to be.
+        wanted: u64,
     },
     /// A subchannel refused a request.
     #[error("subchannel {subchannel} refused, with condition code {code}")]
@@ -519,7 +528,10 @@ impl Disk {
             self.start(Program::Read { first: at, blocks })?;
             let ended = self.wait()?;
             ended.check()?;
-            ended.copy(target)?;
+            let (moved, wanted) = (ended.copy(target)? as u64, target.len() as u64);
+            if moved < wanted {
+                return Err(DiskError::Short { moved, wanted });
+            }
             at += u64::from(blocks);
         }
         Ok(())
@@ -540,7 +552,13 @@ impl Disk {
             let (_, data) = self.data()?;
             data[..source.len()].copy_from_slice(source);
             self.start(Program::Write { first: at, blocks })?;
-            self.wait()?.check()?;
+            let ended = self.wait()?;
+            ended.check()?;
+            let wanted = source.len() as u64;
+            let residual = ended.residual();
+            if residual > 0 {
+                return Err(DiskError::Short { moved: wanted.saturating_sub(residual), wanted });
+            }
             at += u64::from(blocks);
         }
         Ok(())
@@ -640,6 +658,17 @@ impl Ended<'_> {
     /// Bytes that were read.
     pub fn bytes(&self) -> u64 {
         self.disk.client.read_bytes()
+    }
+
+    /// Bytes that were not moved: of the whole program in transport mode, of the last CCW in command mode.
+    pub fn residual(&self) -> u64 {
+        let answer = self.disk.client.answer();
+        let tsb = answer.tsb.and_then(|(_, bytes)| Tsb::parse(&bytes));
+        match tsb {
+            Some(tsb) => tsb.residual_bytes.into(),
+            None if answer.scsw.conditions & TRANSPORT_FORMAT != 0 => 0,
+            None => answer.scsw.count.into(),
+        }
     }
 
     /// Copies what was read, from the start. Returns how many bytes.
