@@ -8,7 +8,8 @@ use super::request::{self, Answer, SKIPPED};
 use super::subchannel::{Run, Subchannel};
 use super::walk::Piece;
 use crate::exchange::{Broken, Extent, Pieces};
-use crate::format::scsw::{Scsw, SubchannelStatus};
+use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
+use crate::format::tsb::TSB_BYTES;
 
 /// Results that are held back for a guest whose path has no room. A guest with more does not take what it has asked for.
 pub const HELD_BACK_MAX: usize = 512;
@@ -224,20 +225,35 @@ impl Guest {
         self.send(&head, &[], sender)
     }
 
+    /// Tells the guest of a change of the device, of which nobody has asked.
+    pub(super) fn tell_attention(
+        &mut self,
+        device: DeviceStatus,
+        sender: &mut Sender,
+    ) -> Result<(), Broken> {
+        let parameter = self.subchannels[0].settings.parameter;
+        let scsw = Scsw { control: control::ALERT | control::PENDING, device, ..Scsw::default() };
+        let mut head = request::Head::new(request::Kind::Attention, 0);
+        head.values = [parameter, self.may_write.into()];
+        self.send(&head, &scsw.emit(), sender)
+    }
+
+    /// Tells the guest how a program is that goes on.
     pub(super) fn send_intermediate(
         &mut self,
         subchannel: u16,
         scsw: Scsw,
+        tsb: Option<(u64, [u8; TSB_BYTES])>,
         sender: &mut Sender,
     ) -> Result<(), Broken> {
         let run = &mut self.subchannels[usize::from(subchannel)].run;
         let parameter = run.orb.parameter;
-        run.is_interrupt_held = !self.backlog.is_empty();
-        if run.is_interrupt_held {
+        if !self.backlog.is_empty() {
             // Status is pending that the guest has not taken: the program's next status says that it asked for an interruption.
+            run.is_interrupt_held |= scsw.subchannel.has(SubchannelStatus::INTERRUPT);
             return Ok(());
         }
-        let answer = Answer { scsw, ..Answer::default() };
+        let answer = Answer { scsw, tsb, ..Answer::default() };
         let mut head = answer.head(subchannel);
         head.flags |= request::flag::INTERMEDIATE;
         (head.token, head.values[0]) = (self.ended, parameter);

@@ -218,8 +218,10 @@ impl Walk {
         if is_first || !is_plain {
             return Err(self.check());
         }
-        self.at = ccw.address;
-        let ccw = self.fetch_one(storage)?;
+        let behind = std::mem::replace(&mut self.at, ccw.address);
+        // If there is no CCW, the transfer is what is wrong.
+        let wrong = Check { address: behind, ..self.check() };
+        let ccw = self.fetch_one(storage).map_err(|_| wrong)?;
         if ccw.is_transfer(self.format) {
             return Err(self.check());
         }

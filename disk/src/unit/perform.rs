@@ -321,11 +321,7 @@ impl Unit {
         };
         let taken = |bytes: usize| {
             let is_enough = data.len() >= bytes;
-            if is_enough {
-                Ok(Moved::of(data.len(), bytes.max(data.len())))
-            } else {
-                Err(Fault::CountTooSmall)
-            }
+            if is_enough { Ok(Moved::of(bytes, bytes)) } else { Err(Fault::CountTooSmall) }
         };
         let matched = exchange.chain.position.as_mut().map(|position| position.begin(code));
         let matched = matched.unwrap_or_default();

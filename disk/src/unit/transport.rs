@@ -98,8 +98,8 @@ impl Unit {
         let Ending { exchange, output, .. } = ending;
         let tccb = Tccb::parse(tccb_bytes).map_err(|(bad, at)| (at, Stop::Bad(bad)))?;
         if tccb.service == Service::Interrogate {
-            // Of one that waits for a track there is nothing to tell either: it has done nothing yet.
-            return Ok(0);
+            // An interrogation is a unit of its own, and asks about another operation.
+            return Err((0, Stop::Bad(BadTccb::Header)));
         }
         let all: u64 = tccb.dcws().map(|(_, dcw)| u64::from(dcw.count)).sum();
         let all = u32::try_from(all).map_err(|_| (0, Stop::Bad(BadTccb::Trailer)))?;

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use disk::channel::request;
+use disk::channel::request::{self, Modification};
 use disk::ckd::model::{CYLINDERS_MAX, HEADS};
 use disk::ckd::track::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
 use disk::format::orb::Orb;
-use disk::format::scsw::{Scsw, TRANSPORT_FORMAT};
+use disk::format::scsw::{DeviceStatus, Scsw, TRANSPORT_FORMAT, control};
 use disk::format::sense::Sense;
 use disk::format::tsb::Tsb;
 use disk::program::blocks::{self, BLOCKS_MAX, Mode, PROGRAM_BYTES, Verb};
@@ -220,6 +220,8 @@ pub struct Disk {
     options: DiskOptions,
     cylinders: u32,
     may_write: bool,
+    /// What the device has reported unasked since the program looked.
+    attention: Option<DeviceStatus>,
     is_dedicated: bool,
     /// Subchannels without a program. The one that was used last is used next: its data are in cache.
     free: Vec<u16>,
@@ -272,6 +274,7 @@ impl Disk {
             options: *options,
             cylinders: 0,
             may_write: false,
+            attention: None,
             is_dedicated: false,
             free: (0..options.depth).rev().collect(),
         };
@@ -309,9 +312,16 @@ impl Disk {
         u64::from(tracks) * u64::from(disk::ckd::model::BLOCKS_PER_TRACK)
     }
 
-    /// Whether the guest may write.
+    /// Whether the guest may write. The answer changes when a track of the volume is found damaged: [`Disk::take_attention`] tells of it.
     pub fn may_write(&self) -> bool {
         self.may_write
+    }
+
+    /// What the device has reported unasked since this was called last: attention, device end and unit exception
+    /// ([`DeviceStatus::STATE_CHANGE`]) if the guest may not write any more. Reports arrive while the program waits for the ends of others,
+    /// or calls [`Disk::try_next`].
+    pub fn take_attention(&mut self) -> Option<DeviceStatus> {
+        self.attention.take()
     }
 
     /// Whether what is read lies in the control unit's cache. Otherwise it was copied for this guest.
@@ -405,14 +415,7 @@ impl Disk {
     #[inline]
     pub fn start_orb(&mut self, orb: &Orb) -> Result<u16, DiskError> {
         let subchannel = *self.free.last().ok_or(DiskError::Busy)?;
-        let Disk { path, client, .. } = self;
-        loop {
-            match client.start(subchannel, orb, path.sender().raw()) {
-                Ok(()) => break,
-                Err(path::SendError::Severed(severed)) => return Err(severed.into()),
-                Err(_) => path.sender().wait(),
-            }
-        }
+        self.send(|client, sender| client.start(subchannel, orb, sender))?;
         self.free.pop();
         Ok(subchannel)
     }
@@ -441,10 +444,39 @@ impl Disk {
         self.request(request::Kind::Resume, subchannel)
     }
 
+    /// Asks that the program of a subchannel be withdrawn before the control unit has begun it: while another guest has reserved the device,
+    /// or while the program is suspended. It ends with the next results, and [`Ended::is_withdrawn`]. A program of transport mode that has
+    /// begun is interrogated, if its TCW names an interrogating TCW: the answer is a result that is not over, with a status block whose
+    /// [`Interrogation`](disk::format::tsb::Interrogation) says what the program waits for. Any other program is refused, with condition code 2.
+    ///
+    /// # Errors
+    /// [`DiskError::Severed`].
+    pub fn cancel(&mut self, subchannel: u16) -> Result<(), DiskError> {
+        self.request(request::Kind::Cancel, subchannel)
+    }
+
+    /// Changes the settings of a subchannel. If a program runs there, nothing is changed, and the next results begin with a refusal,
+    /// condition code 2. A start on a subchannel that is not enabled is refused with condition code 3.
+    ///
+    /// # Errors
+    /// [`DiskError::Severed`].
+    pub fn modify(&mut self, subchannel: u16, modification: Modification) -> Result<(), DiskError> {
+        self.send(|client, sender| client.modify(subchannel, modification, sender))
+    }
+
     fn request(&mut self, kind: request::Kind, subchannel: u16) -> Result<(), DiskError> {
+        self.send(|client, sender| client.request(kind, subchannel, sender))
+    }
+
+    /// Sends, and waits for room if there is none.
+    #[inline]
+    fn send(
+        &mut self,
+        mut attempt: impl FnMut(&mut Client, &mut path::Sender) -> Result<(), path::SendError>,
+    ) -> Result<(), DiskError> {
         let Disk { path, client, .. } = self;
         loop {
-            match client.request(kind, subchannel, path.sender().raw()) {
+            match attempt(client, path.sender().raw()) {
                 Ok(()) => return Ok(()),
                 Err(path::SendError::Severed(severed)) => return Err(severed.into()),
                 Err(_) => path.sender().wait(),
@@ -454,16 +486,29 @@ impl Disk {
 
     fn next_event(&mut self) -> Result<Event, DiskError> {
         loop {
-            let Disk { path, client, .. } = self;
-            let receiver = path.receiver();
-            if let Some(event) = client.poll(receiver.raw())? {
+            if let Some(event) = self.poll()? {
                 return Ok(event);
             }
-            receiver.wait();
+            self.path.receiver().wait();
         }
     }
 
-    /// Waits for the end of a program, or for one that wants attention on its way.
+    /// The next event that is no report of the device.
+    #[inline]
+    fn poll(&mut self) -> Result<Option<Event>, DiskError> {
+        loop {
+            let Disk { path, client, .. } = self;
+            match client.poll(path.receiver().raw())? {
+                Some(Event::Attention { status, may_write, .. }) => {
+                    (self.attention, self.may_write) = (Some(status), may_write);
+                }
+                event => return Ok(event),
+            }
+        }
+    }
+
+    /// Waits for the end of a program, or for news of one that goes on: it is suspended, has asked for an interruption, or was interrogated.
+    /// This is what TEST SUBCHANNEL is for a system: it takes the status.
     ///
     /// # Errors
     /// [`DiskError`]; `Idle` if no program runs.
@@ -482,8 +527,7 @@ impl Disk {
     /// [`DiskError`].
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<Ended<'_>>, DiskError> {
-        let Disk { path, client, .. } = self;
-        match client.poll(path.receiver().raw())? {
+        match self.poll()? {
             Some(event) => self.ended(event).map(Some),
             None => Ok(None),
         }
@@ -629,10 +673,15 @@ impl Ended<'_> {
         self.parameter
     }
 
-    /// Whether the program has ended. If not, it was suspended, with what it has read so far, or asked for an
-    /// interruption.
+    /// Whether the program has ended. If not, it was suspended, with what it has read so far, asked for an interruption, or was
+    /// interrogated.
     pub fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Whether it was cancelled before the control unit had begun it, or was suspended when it was cancelled: it has no status.
+    pub fn is_withdrawn(&self) -> bool {
+        self.is_over && self.scsw().control == control::PENDING
     }
 
     /// Its status.

@@ -54,6 +54,7 @@ mod showing;
 mod volumes;
 
 pub use client::{Disk, DiskError, DiskOptions, Ended, OpenDiskError, Program, ProgramError};
+pub use disk::channel::request::Modification;
 pub use disk::channel::subchannel::Measurement;
 pub use disk::ckd;
 pub use disk::exchange::Kind as UnitKind;
