@@ -197,8 +197,7 @@ fn served_volume_is_read_and_written_by_a_guest() {
     let guest = siga::Guest::attach(system.file("siga.sock"), "ALICE").unwrap();
     let mut disk = Disk::open(&guest, "DASD", "SERVED", &DiskOptions::default()).unwrap();
     disk.write(180, &image(10)).unwrap();
-    let options = DiskOptions { first_track: 0, ..DiskOptions::default() };
-    let mut minidisk = Disk::open(&guest, "DASD", "MINI", &options).unwrap();
+    let mut minidisk = Disk::open(&guest, "DASD", "MINI", &DiskOptions::default()).unwrap();
     let mut found = vec![0; 10 * 4096];
     minidisk.read(0, &mut found).unwrap();
     assert!(found == image(10), "block 180 is the first of cylinder 2");
@@ -283,7 +282,7 @@ fn system_file_gives_guests_their_volumes_and_minidisks() {
         command
     };
     let before = place.read("c.ckd");
-    let from_0 = DiskOptions { first_track: 0, ..DiskOptions::default() };
+    let from_0 = DiskOptions { first_track: Some(0), ..DiskOptions::default() };
     // The host serves them itself, or a process of its own does.
     for is_apart in [false, true] {
         let (_host, _unit, served) = if is_apart {
