@@ -1,75 +1,18 @@
-//! `siga volume`, and what Hercules's tools make of its files, where they are installed.
+//! `siga volume`.
+
+#[path = "common/place.rs"]
+#[expect(dead_code, reason = "the tests with Hercules's tools use more of it")]
+mod place;
 
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 
 use common::text;
-
-/// A directory that goes with this.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let name = format!("siga-volume-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        fs::create_dir(&directory).unwrap();
-        Place(directory)
-    }
-
-    fn run(&self, program: &str, arguments: &[&str]) -> Output {
-        Command::new(program).args(arguments).current_dir(&self.0).output().unwrap()
-    }
-
-    fn siga(&self, arguments: &[&str]) -> Output {
-        self.run(env!("CARGO_BIN_EXE_siga"), &[&["volume"], arguments].concat())
-    }
-
-    /// What a command prints that ends well.
-    fn good(&self, arguments: &[&str]) -> String {
-        let output = self.siga(arguments);
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
-        text(&output.stdout)
-    }
-
-    /// A tool of Hercules, standard output and errors together. Its exit code says nothing.
-    fn tool(&self, program: &str, arguments: &[&str]) -> String {
-        let output = self.run(program, arguments);
-        let all = [output.stdout, output.stderr].concat();
-        String::from_utf8_lossy(&all).replace('\r', "\n")
-    }
-
-    fn read(&self, name: &str) -> Vec<u8> {
-        fs::read(self.0.join(name)).unwrap()
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) {
-        fs::write(self.0.join(name), bytes).unwrap();
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Whether Hercules's tools are there. It is said loudly if they are not.
-fn has_hercules(test: &str) -> bool {
-    let is_there = Command::new("dasdls").output().is_ok();
-    if !is_there {
-        eprintln!("SKIPPED: {test}: Hercules's tools are not installed (Debian: hercules)");
-    }
-    is_there
-}
-
-fn image(blocks: usize) -> Vec<u8> {
-    (0..blocks * 4096).map(|at| (at * 31 + at / 4096) as u8).collect()
-}
+use place::{Place, image};
 
 #[test]
 fn volume_is_created_listed_and_checked() {
@@ -121,57 +64,6 @@ fn damage_is_found_and_nothing_is_changed() {
     assert_eq!((&first["cylinder"], &first["offset"]), (&1.into(), &at.into()));
     assert_eq!(place.siga(&["export", "a.ckd", "copy", "--all"]).status.code(), Some(1));
     assert!(place.read("a.ckd") == bytes);
-}
-
-#[test]
-fn hercules_reads_what_we_write() {
-    if !has_hercules("hercules_reads_what_we_write") {
-        return;
-    }
-    let place = Place::new("hercules");
-    place.good(&["create", "a.ckd", "--cylinders", "4", "--name", "OURS01"]);
-    place.write("image", &image(540));
-    place.good(&["import", "a.ckd", "image"]);
-    let listed = place.tool("dasdls", &["-hdr", "-info", "a.ckd"]);
-    assert!(listed.contains("VOLSER=OURS01"), "{listed}");
-    assert!(listed.contains("SIGA.BLOCKS"), "{listed}");
-    // The blocks are an ordinary sequential data set, which a tool writes into a file of the same name.
-    let copied = place.tool("dasdseq", &["a.ckd", "SIGA.BLOCKS"]);
-    assert!(place.read("SIGA.BLOCKS") == image(540), "{copied}");
-    // To a compressed image, which a checker goes through, and back.
-    let copied = place.tool("dasdcopy", &["-q", "-r", "-o", "CCKD", "a.ckd", "a.cckd"]);
-    assert!(!copied.contains("null track"), "{copied}");
-    let checked = place.tool("cckdcdsk", &["-3", "-ro", "a.cckd"]);
-    assert!(!checked.contains("error") && !checked.contains("HHCCU5"), "{checked}");
-    place.tool("dasdcopy", &["-q", "-r", "-o", "CKD", "a.cckd", "b.ckd"]);
-    assert!(place.read("b.ckd")[512..] == place.read("a.ckd")[512..], "{copied}");
-    place.good(&["export", "b.ckd", "copy"]);
-    assert!(place.read("copy") == image(540));
-}
-
-#[test]
-fn we_read_what_hercules_writes() {
-    if !has_hercules("we_read_what_hercules_writes") {
-        return;
-    }
-    let place = Place::new("foreign");
-    let made = place.tool("dasdinit", &["-linux", "a.ckd", "3390", "THEIRS", "20"]);
-    assert!(made.contains("successfully completed"), "{made}");
-    assert_eq!(place.good(&["check", "a.ckd"]), "a.ckd: 300 tracks, no faults\n");
-    let listed: Value = serde_json::from_str(&place.good(&["ls", "a.ckd", "--json"])).unwrap();
-    assert_eq!((&listed["volume"], &listed["cylinders"]), (&"THEIRS".into(), &20.into()));
-    // Without a table of contents a volume has its name all the same.
-    place.tool("dasdinit", &["b.ckd", "3390", "PLAIN", "20"]);
-    let listed: Value = serde_json::from_str(&place.good(&["ls", "b.ckd", "--json"])).unwrap();
-    assert_eq!(
-        (&listed["volume"], listed["data_sets"].as_array().unwrap().len()),
-        (&"PLAIN".into(), 0)
-    );
-    assert_eq!(place.siga(&["check", "b.ckd"]).status.code(), Some(1));
-    let copied = place.tool("dasdcopy", &["-q", "-r", "-o", "CCKD", "a.ckd", "a.cckd"]);
-    let refused = place.siga(&["ls", "a.cckd"]);
-    assert_eq!(refused.status.code(), Some(1), "{copied}");
-    assert!(text(&refused.stderr).contains("dasdcopy -o CKD"), "{}", text(&refused.stderr));
 }
 
 #[test]
