@@ -18,7 +18,7 @@ use place::{Place, image};
 fn volume_is_created_listed_and_checked() {
     let place = Place::new("create");
     let line = place.good(&["create", "a.ckd", "--cylinders", "3", "--name", "MINE01"]);
-    assert_eq!(line, "MINE01: 3390-1, 3 cylinders, in one file\n");
+    assert_eq!(line, "MINE01: 3390, 3 cylinders, in one file\n");
     let listed = place.good(&["ls", "a.ckd"]);
     assert!(listed.contains("SIGA.BLOCKS"), "{listed}");
     let listed: Value = serde_json::from_str(&place.good(&["ls", "a.ckd", "--json"])).unwrap();
@@ -27,7 +27,120 @@ fn volume_is_created_listed_and_checked() {
     assert_eq!(place.good(&["check", "a.ckd"]), "a.ckd: 45 tracks, no faults\n");
     let again = place.siga(&["create", "a.ckd"]);
     assert_eq!(again.status.code(), Some(1));
-    assert!(text(&again.stderr).contains("a.ckd: File exists"));
+    let why =
+        "siga: a.ckd: exists, and is not overwritten: remove it first, or name another file\n";
+    assert_eq!(text(&again.stderr), why);
+}
+
+#[test]
+fn several_volumes_are_listed_with_those_that_are_wrong() {
+    let place = Place::new("several");
+    for (file, label) in [("a.ckd", "FIRST1"), ("b.ckd", "OTHER2")] {
+        place.good(&["create", file, "--cylinders", "2", "--name", label]);
+    }
+    let listed = place.good(&["ls", "a.ckd", "b.ckd"]);
+    let names: Vec<&str> = listed.lines().filter(|line| line.contains("3390, 2")).collect();
+    assert_eq!(names, ["FIRST1: 3390, 2 cylinders", "OTHER2: 3390, 2 cylinders"]);
+    let output = place.siga(&["ls", "a.ckd", "none.ckd", "b.ckd", "--json"]);
+    let volumes: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |index: usize| &volumes[index]["volume"];
+    assert_eq!((of(0), of(1), volumes.len()), (&"FIRST1".into(), &"OTHER2".into(), 2));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).starts_with("siga: none.ckd: "), "{}", text(&output.stderr));
+    assert_eq!(place.siga(&["ls"]).status.code(), Some(2));
+}
+
+#[test]
+fn part_that_is_missing_is_named_with_its_volume() {
+    let place = Place::new("part");
+    place.good(&["create", "a1.ckd", "--cylinders", "2"]);
+    // The first of several files.
+    let mut bytes = place.read("a1.ckd");
+    bytes[17] = 1;
+    bytes[18..20].copy_from_slice(&1_u16.to_le_bytes());
+    place.write("a1.ckd", &bytes);
+    let missing = "a2.ckd: No such file or directory (os error 2): ";
+    let what = "it is part 2 of the volume that begins with a1.ckd\n";
+    for command in [&["ls", "a1.ckd"][..], &["serve", "DASD", "a1.ckd"]] {
+        let output = place.siga(command);
+        assert_eq!(text(&output.stderr), format!("siga: {missing}{what}"), "{command:?}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+    let system = "[[volume]]\nfile = \"a1.ckd\"\ndedicated = { guest = \"A\", device = \"D\" }\n";
+    place.write("s.toml", format!("[[guest]]\nname = \"A\"\n{system}").as_bytes());
+    let output = place.siga(&["serve", "--system", "s.toml"]);
+    let what = "must be there: it is part 2 of the volume in a1.ckd";
+    assert!(text(&output.stderr).contains(&format!("{missing}{what}")), "{}", text(&output.stderr));
+}
+
+#[test]
+fn import_of_a_wrong_length_says_what_is_overwritten() {
+    use std::io::Write;
+    use std::process::Stdio;
+
+    let place = Place::new("wrong-length");
+    place.good(&["create", "a.ckd", "--cylinders", "2"]);
+    let import = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+        command.args(["volume", "import", "a.ckd", "-"]).current_dir(&place.0);
+        command.stderr(Stdio::piped());
+        command
+    };
+    let before = place.read("a.ckd");
+    let mut wrong = image(30);
+    wrong.push(1);
+    let why = "siga: a.ckd: the image does not end with a block of 4096 bytes: 1 are left";
+    // The length of a file is known.
+    place.write("wrong", &wrong);
+    let file = fs::File::open(place.0.join("wrong")).unwrap();
+    let output = import().stdin(file).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), format!("{why}\n")));
+    assert!(place.read("a.ckd") == before);
+    // That of a pipe is not.
+    for (bytes, overwritten) in
+        [(&wrong[..], "; the blocks 0 to 23 are overwritten"), (&wrong[30 * 4096..], "")]
+    {
+        let mut child = import().stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(bytes).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said), (Some(1), format!("{why}{overwritten}\n")));
+    }
+    place.good(&["export", "a.ckd", "copy", "--all"]);
+    assert!(place.read("copy")[..24 * 4096] == wrong[..24 * 4096]);
+}
+
+#[test]
+fn serve_says_what_is_only_read_and_how_it_is_used() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let system = common::System::start("volume-said");
+    let files = ["a.ckd", "b.ckd"].map(|name| system.file(name));
+    for (file, label) in files.iter().zip(["WHOLE1", "BROKEN"]) {
+        let create = ["volume", "create", file, "--cylinders", "4", "--name", label];
+        assert_eq!(system.run(&create).status.code(), Some(0));
+    }
+    let mut bytes = fs::read(&files[1]).unwrap();
+    bytes[512 + 16 * 56832 + 27] = 0xff;
+    fs::write(&files[1], bytes).unwrap();
+    let mut command = system.command(&["volume", "serve", "DASD", &files[0], &files[1]]);
+    let mut server = common::Process(command.stderr(Stdio::piped()).spawn().unwrap());
+    let said = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let serves: Vec<String> = said.filter(|line| line.contains(" serves ")).take(2).collect();
+    let expected = [
+        "DASD serves WHOLE1: 4 cylinders from 0 of WHOLE1",
+        "DASD serves BROKEN: 4 cylinders from 0 of BROKEN, read-only",
+    ];
+    assert_eq!(serves, expected);
+    let usage = text(&system.run(&["volume", "serve"]).stderr);
+    for line in [
+        "siga volume serve [OPTIONS] NAME FILE...",
+        "siga volume serve [--json] [--socket PATH] --system FILE",
+    ] {
+        assert!(usage.contains(line), "{usage}");
+    }
 }
 
 #[test]

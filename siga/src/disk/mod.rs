@@ -61,7 +61,7 @@ pub use disk::format;
 pub use disk::program::blocks::Mode;
 pub use disk::unit::{DamagedTrack, Reading, Writing};
 pub use server::{Device, Server, ServerError};
-pub use volumes::{OpenVolume, open_volume};
+pub use volumes::{Checking, OpenVolume, open_volume, part_number};
 #[cfg(feature = "embedded")]
 pub use volumes::{SystemVolumes, VolumeDevice};
 
