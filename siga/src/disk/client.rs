@@ -16,7 +16,7 @@ use fabric::control::Kind;
 use fabric::path;
 use thiserror::Error;
 
-use super::{BLOCK_BYTES, Wanted, device_name};
+use super::{BLOCK_BYTES, Given, Wanted, device_name};
 use crate::in_place::View;
 use crate::{ConnectError, Guest, Path, PathOptions, Severed, Wait};
 
@@ -32,9 +32,9 @@ pub struct DiskOptions {
     pub depth: u16,
     /// Blocks of one program, 1 to 255; 64 unless set. They take storage when they are used. There is room for a track in any case.
     pub blocks_max: u32,
-    /// The track with block 0, from the start of the device: 15, where the blocks of `siga volume create` begin, unless set. A
-    /// minidisk that begins behind cylinder 0 has 0.
-    pub first_track: u32,
+    /// The track with block 0, from the start of the device. Unless set, it is that of the first block of a volume that `siga volume
+    /// create` has made: 15 of a device that begins with cylinder 0 of its volume, which has the label, and 0 of every other device.
+    pub first_track: Option<u32>,
     /// Bytes that the program looks at in each record it reads: 64 unless set, more than 8192 are as 8192. So many are prefetched of what
     /// the next programs have read. It is a hint.
     pub look_bytes: u32,
@@ -49,7 +49,7 @@ impl Default for DiskOptions {
             mode,
             depth: 1,
             blocks_max: 64,
-            first_track: 15,
+            first_track: None,
             look_bytes: LOOK_BYTES as u32,
             wait: Wait::Adaptive,
         }
@@ -218,6 +218,7 @@ pub struct Disk {
     path: Path,
     client: Client,
     options: DiskOptions,
+    first_track: u32,
     cylinders: u32,
     may_write: bool,
     /// What the device has reported unasked since the program looked.
@@ -266,12 +267,14 @@ impl Disk {
         // A guest that only has devices waits for nothing else, and would never hear of another host.
         guest.poll();
         let mut path = guest.connect(server, &path_options)?;
+        let given = Given::parse(&path.user_data());
         let mut client = Client::new(bytes, path.sender().raw())?;
         client.set_look_bytes(options.look_bytes as usize);
         let mut disk = Disk {
             path,
             client,
             options: *options,
+            first_track: options.first_track.unwrap_or_else(|| given.first_track()),
             cylinders: 0,
             may_write: false,
             attention: None,
@@ -306,9 +309,14 @@ impl Disk {
         self.cylinders * HEADS
     }
 
+    /// The track with block 0, from the start of the device: see [`DiskOptions::first_track`].
+    pub fn first_track(&self) -> u32 {
+        self.first_track
+    }
+
     /// Blocks of the device, from its first track with blocks on.
     pub fn blocks(&self) -> u64 {
-        let tracks = self.tracks().saturating_sub(self.options.first_track);
+        let tracks = self.tracks().saturating_sub(self.first_track);
         u64::from(tracks) * u64::from(disk::ckd::model::BLOCKS_PER_TRACK)
     }
 
@@ -384,7 +392,7 @@ impl Disk {
         }
         let at = u32::from(subchannel) * PROGRAM_BYTES as u32;
         let data = self.data_at(subchannel) as u32;
-        let blocks = blocks::Blocks { first_track: self.options.first_track, first, count };
+        let blocks = blocks::Blocks { first_track: self.first_track, first, count };
         let mode = self.options.mode;
         let mut orb = blocks::build(self.client.storage(), at, data, mode, verb, blocks);
         orb.parameter = subchannel.into();

@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use super::showing::Shown;
 use super::volumes::OpenVolume;
-use super::{Measurement, UnitKind, Wanted};
+use super::{Given, Measurement, UnitKind, Wanted};
 use crate::waiter::{Key, Member, OneOf};
 use crate::{Guest, Path, PathOptions, Wait, Waiter};
 
@@ -683,6 +683,7 @@ impl Server {
             let results = result_storage_bytes(wanted.subchannels, result_bytes);
             let options = PathOptions {
                 storage_bytes: PATH_BYTES + results + cache,
+                data: Given { first_cylinder: device.first_cylinder }.emit(),
                 wait: self.wait,
                 ..PathOptions::default()
             };
