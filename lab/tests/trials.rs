@@ -516,14 +516,21 @@ fn volumes_are_read_and_written_by_channel_programs_of_both_modes() {
 }
 
 #[test]
-fn same_records_are_read_and_written_by_calls_on_a_plain_file() {
-    for (mode, read_percent, storage) in [
-        ("calls", "100", "memory"),
-        ("calls", "50", "disk"),
-        ("calls-two", "100", "memory"),
-        ("copy-limit", "100", "memory"),
-        ("io-uring", "100", "memory"),
-        ("io-uring-polled", "100", "disk"),
+fn same_records_are_read_and_written_by_calls_and_rings_on_a_file() {
+    for (mode, read_percent, storage, reads) in [
+        ("calls", "100", "memory", "cached"),
+        ("calls", "50", "disk", "cached"),
+        ("calls", "100", "disk", "direct"),
+        ("calls-two", "100", "memory", "cached"),
+        ("calls-two", "100", "disk", "direct"),
+        ("copy-limit", "100", "memory", "cached"),
+        ("io-uring", "100", "memory", "cached"),
+        ("io-uring", "100", "disk", "direct"),
+        ("io-uring", "0", "disk", "cached"),
+        ("io-uring", "50", "memory", "cached"),
+        ("io-uring-polled", "100", "disk", "cached"),
+        ("io-uring-polled", "100", "disk", "direct"),
+        ("io-uring-polled", "50", "disk", "cached"),
     ] {
         let levels = [
             ("mode", mode),
@@ -533,6 +540,7 @@ fn same_records_are_read_and_written_by_calls_on_a_plain_file() {
             ("look_bytes", "64"),
             ("cylinders", "3"),
             ("storage", storage),
+            ("reads", reads),
         ];
         let Some(Measured { metrics, .. }) = run_if_able("io3390", &levels) else { continue };
         assert!(metrics["rate_ios_per_s"] > 0.0, "{levels:?}");

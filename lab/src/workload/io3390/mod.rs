@@ -186,7 +186,8 @@ fn has_channel(factors: &Factors) -> bool {
 }
 
 fn fit(factors: &mut Factors) {
-    if !has_channel(factors) {
+    let is_peer = !has_channel(factors);
+    if is_peer {
         for name in ["disk", "volumes", "guests_per_volume", "wait"] {
             factors.remove(name);
         }
@@ -196,16 +197,17 @@ fn fit(factors: &mut Factors) {
             factors.remove(name);
         }
     }
-    if [TWO_CALLERS, RING, POLLED_RING].iter().any(|mode| is_level(factors, "mode", mode)) {
+    if is_level(factors, "mode", TWO_CALLERS) {
         factors.insert("read_percent".to_owned(), Level::Number(100));
     }
-    // Calls read one after the other, and write as many before a sync as there are I/Os under way.
     let only_reads = factors.get("read_percent") == Some(&Level::Number(100));
-    if [CALLS, TWO_CALLERS].iter().any(|mode| is_level(factors, "mode", mode)) {
+    // Peers write plain files, which are in the page cache.
+    if is_peer && !only_reads {
         factors.remove("reads");
-        if only_reads {
-            factors.remove("depth");
-        }
+    }
+    // Calls read one after the other, and write as many before a sync as there are I/Os under way.
+    if [CALLS, TWO_CALLERS].iter().any(|mode| is_level(factors, "mode", mode)) && only_reads {
+        factors.remove("depth");
     }
     if is_level(factors, "disk", DEDICATED) {
         factors.insert("guests_per_volume".to_owned(), Level::Number(1));
@@ -278,25 +280,26 @@ mod tests {
 
     #[test]
     fn factors_that_do_not_apply_are_left_out() {
+        let word = |word: &str| Level::Word(word.to_owned());
         let fitted = |mode: &str, read_percent| {
-            let word = |word: &str| Level::Word(word.to_owned());
             let mut factors = factors(&[
                 ("mode", word(mode)),
                 ("read_percent", Level::Number(read_percent)),
                 ("depth", Level::Number(8)),
                 ("disk", word(DEDICATED)),
                 ("guests_per_volume", Level::Number(10)),
+                ("reads", word(DIRECT)),
                 ("wait", word("spin")),
             ]);
             fit(&mut factors);
-            crate::factor::describe(
-                &factors,
-                &["mode", "depth", "disk", "guests_per_volume", "wait"],
-            )
+            let shown = ["mode", "depth", "disk", "guests_per_volume", "reads", "wait"];
+            crate::factor::describe(&factors, &shown)
         };
-        assert_eq!(fitted("command", 100), "command, 8, dedicated, 1, spin");
-        assert_eq!(fitted("calls", 100), "calls");
+        assert_eq!(fitted("command", 100), "command, 8, dedicated, 1, direct, spin");
+        assert_eq!(fitted("calls", 100), "calls, direct");
         assert_eq!(fitted("calls", 33), "calls, 8");
+        assert_eq!(fitted("calls-two", 33), "calls-two, direct");
+        assert_eq!(fitted("io-uring", 100), "io-uring, 8, direct");
         assert_eq!(fitted("io-uring", 33), "io-uring, 8");
         assert_eq!(fitted("copy-limit", 100), "copy-limit, 8");
     }
