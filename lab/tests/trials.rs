@@ -548,6 +548,28 @@ fn same_records_are_read_and_written_by_calls_and_rings_on_a_file() {
 }
 
 #[test]
+fn minidisks_do_without_the_cache_if_they_are_to() {
+    for disk in ["full-pack", "partial-pack"] {
+        let levels = [
+            ("mode", "transport"),
+            ("depth", "2"),
+            ("read_percent", "50"),
+            ("records", "4"),
+            ("disk", disk),
+            ("look_bytes", "4096"),
+            ("volumes", "2"),
+            ("guests_per_volume", "1"),
+            ("cylinders", "3"),
+            ("storage", "memory"),
+            ("minidisk_cache", "off"),
+            ("wait", "block"),
+        ];
+        let Measured { metrics, .. } = run("io3390", &levels);
+        assert!(metrics["rate_ios_per_s"] > 0.0, "{levels:?}");
+    }
+}
+
+#[test]
 fn connections_of_tcp_each_carry_a_question_and_an_answer() {
     for transport in ["tcp-lan", "tcp-loopback", "tcp-veth"] {
         for (connections, wait) in [("1", "block"), ("1", "spin"), ("5", "spin")] {

@@ -65,6 +65,7 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
                 first_cylinder: layout.first_cylinder(guest),
                 cylinders: layout.is_partial.then_some(super::PART_CYLINDERS),
                 dedicated: layout.is_dedicated,
+                uncached: layout.is_uncached,
                 ..Device::default()
             };
             server.add_device(&layout.device(guest), device).doing("add a device")?;

@@ -97,6 +97,12 @@ pub(super) const WORKLOAD: Workload = Workload {
             domain: Domain::Words(&[CACHED, DIRECT]),
             usual: &[CACHED],
         },
+        Factor {
+            name: "minidisk_cache",
+            meaning: "whether tracks that were read for a guest of a shared volume stay in the control unit's cache",
+            domain: Domain::Words(&["on", OFF]),
+            usual: &["on"],
+        },
         Factor { usual: &["spin"], ..WAIT },
     ],
     roles: &[
@@ -157,6 +163,8 @@ const COPY_LIMIT: &str = "copy-limit";
 const CACHED: &str = "cached";
 const DIRECT: &str = "direct";
 
+const OFF: &str = "off";
+
 const DEDICATED: &str = "dedicated";
 const FULL_PACK: &str = "full-pack";
 const PARTIAL_PACK: &str = "partial-pack";
@@ -188,7 +196,7 @@ fn has_channel(factors: &Factors) -> bool {
 fn fit(factors: &mut Factors) {
     let is_peer = !has_channel(factors);
     if is_peer {
-        for name in ["disk", "volumes", "guests_per_volume", "wait"] {
+        for name in ["disk", "volumes", "guests_per_volume", "minidisk_cache", "wait"] {
             factors.remove(name);
         }
     }
@@ -211,6 +219,7 @@ fn fit(factors: &mut Factors) {
     }
     if is_level(factors, "disk", DEDICATED) {
         factors.insert("guests_per_volume".to_owned(), Level::Number(1));
+        factors.remove("minidisk_cache");
     }
 }
 
@@ -240,6 +249,7 @@ struct Layout {
     is_dedicated: bool,
     is_partial: bool,
     is_direct: bool,
+    is_uncached: bool,
 }
 
 impl Layout {
@@ -254,6 +264,7 @@ impl Layout {
             is_dedicated: is_level(factors, "disk", DEDICATED),
             is_partial,
             is_direct: is_level(factors, "reads", DIRECT),
+            is_uncached: is_level(factors, "minidisk_cache", OFF),
         }
     }
 
@@ -289,10 +300,12 @@ mod tests {
                 ("disk", word(DEDICATED)),
                 ("guests_per_volume", Level::Number(10)),
                 ("reads", word(DIRECT)),
+                ("minidisk_cache", word("on")),
                 ("wait", word("spin")),
             ]);
             fit(&mut factors);
-            let shown = ["mode", "depth", "disk", "guests_per_volume", "reads", "wait"];
+            let shown =
+                ["mode", "depth", "disk", "guests_per_volume", "reads", "minidisk_cache", "wait"];
             crate::factor::describe(&factors, &shown)
         };
         assert_eq!(fitted("command", 100), "command, 8, dedicated, 1, direct, spin");
