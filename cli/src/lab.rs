@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::against::{Against, AgainstError};
@@ -468,20 +468,25 @@ struct Progress {
     done_ms: Vec<u64>,
     /// The case that is running.
     case: String,
+    /// When the first step began.
+    began: Option<Instant>,
 }
+
+/// What has to be done before what it took says how long the rest takes.
+const TELLING_MS: u64 = 2000;
 
 impl Progress {
     fn of(plan: &Plan) -> Progress {
         let mut done_ms = vec![0];
         for step in plan.steps() {
-            let time = plan.jobs[step.job].step_time().as_millis() as u64;
+            let time = plan.jobs[step.job].step_time(step.cell).as_millis() as u64;
             done_ms.push(done_ms.last().copied().unwrap_or_default() + time);
         }
         // Elsewhere than on a terminal it hides by itself.
         let bar = ProgressBar::new(done_ms.last().copied().unwrap_or_default());
         let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {wide_msg}");
         bar.set_style(style.expect("the template is valid"));
-        Progress { bar, done_ms, case: String::new() }
+        Progress { bar, done_ms, case: String::new(), began: None }
     }
 
     /// Says something that stays.
@@ -501,6 +506,11 @@ impl Watcher for Progress {
         self.case.clone_from(&case.name);
         let done = self.done_ms[step];
         let left = Duration::from_millis(self.done_ms[self.done_ms.len() - 1] - done);
+        let took = self.began.get_or_insert_with(Instant::now).elapsed();
+        let left = match done {
+            ..TELLING_MS => left,
+            _ => left.mul_f64(took.as_secs_f64() * 1e3 / done as f64),
+        };
         self.bar.set_position(done);
         let cell = describe(cell, &case.order());
         self.bar.set_message(format!(
